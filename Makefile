@@ -1,0 +1,41 @@
+# Works with only python3, pip and make, also where Debian's python3-venv is missing.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help demo test test-fast lint types contracts bench clean
+
+help:
+	@echo "make demo    three nodes, real jobs, the leader killed half-way"
+	@echo "make test    all tests, those with real processes included"
+	@echo "make lint    ruff, mypy and the import contracts"
+	@echo "make bench   throughput, CPU per job, and time to a new leader"
+
+demo: $(READY)
+	$(BIN)/raftsched demo
+
+test: $(READY)
+	$(BIN)/python -m pytest
+
+test-fast: $(READY)
+	$(BIN)/python -m pytest -m "not acceptance"
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)
+	$(BIN)/raftsched bench
+	$(BIN)/raftsched bench --failover 20
+
+# `python3 -m venv` needs ensurepip, which Debian ships apart; pip itself can install into another environment.
+$(READY): pyproject.toml
+	$(PYTHON) -m venv .venv 2>/dev/null || $(PYTHON) -m venv --clear --without-pip .venv
+	@if [ -x $(BIN)/pip ]; then $(BIN)/pip install --quiet --editable '.[dev]'; \
+	else $(PYTHON) -m pip --python $(BIN)/python install --quiet --editable '.[dev]'; fi
+	@touch $@
+
+clean:
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

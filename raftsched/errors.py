@@ -1,0 +1,110 @@
+"""Every error a user of raftsched can meet, under one root, in four families.
+
+`Invalid`          the request is malformed: mend it; nothing was stored.
+`Rejected`         well-formed, but not legal in the present state; nothing was changed.
+`Unavailable`      no leader, overload, or the outcome is unknown: retry with the same idempotency key.
+`InvariantBroken`  our fault: the process stops rather than go on with a state that cannot be right.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class RaftschedError(Exception):
+    """An error of raftsched.
+
+    `code` is stable and machine-readable, `http_status` is what the API answers, and `retryable` says whether the
+    same request, with the same idempotency key, may succeed later.
+    """
+
+    code: ClassVar[str] = "error"
+    http_status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+
+class Invalid(RaftschedError):
+    """The request is malformed; nothing was stored."""
+
+    code = "invalid"
+    http_status = 422
+
+    def __init__(self, message: str, *, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class Malformed(Invalid):
+    """The body is not the JSON that this route takes; nothing was stored."""
+
+    code = "malformed"
+    http_status = 400
+
+
+class TooLarge(Invalid):
+    """The request is larger than a limit allows; nothing was stored."""
+
+    code = "too_large"
+    http_status = 413
+
+
+class UnsupportedMediaType(Invalid):
+    """The content type is not application/json; nothing was stored."""
+
+    code = "unsupported_media_type"
+    http_status = 415
+
+
+class Rejected(RaftschedError):
+    """Not legal in the present state; nothing was changed. `code` says which rule refused it."""
+
+    http_status = 409
+
+    def __init__(self, code: str, message: str, *, http_status: int = 409) -> None:
+        super().__init__(message)
+        self.code = code  # type: ignore[misc]  # an instance's own rule, where the class has none
+        self.http_status = http_status  # type: ignore[misc]
+
+
+class NotFound(Rejected):
+    """There is no such object, or this caller may not know that there is."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("not_found", message, http_status=404)
+
+
+class Unavailable(RaftschedError):
+    """The cluster can't take the request now; it was not accepted. Retry after a moment."""
+
+    code = "unavailable"
+    http_status = 503
+    retryable = True
+
+
+class NotLeader(Unavailable):
+    """This node doesn't lead; `leader` is the id of the node that does, or "" while none is known."""
+
+    code = "not_leader"
+
+    def __init__(self, leader: str = "") -> None:
+        super().__init__(f"this node does not lead the cluster; the leader is {leader or 'not known yet'}")
+        self.leader = leader
+
+
+class OutcomeUnknown(Unavailable):
+    """The request may or may not have taken effect: retry it with the same idempotency key to learn which."""
+
+    code = "outcome_unknown"
+
+
+class StorageFull(Unavailable):
+    """The disk is nearly full: new work is refused while running work may still finish."""
+
+    code = "storage_full"
+    http_status = 507
+
+
+class InvariantBroken(RaftschedError):
+    """The state contradicts a safety invariant; the process must stop at once."""
+
+    code = "invariant_broken"

@@ -1,0 +1,119 @@
+"""Every bound of the system in one place: its unit in the name, its reason beside it."""
+
+from __future__ import annotations
+
+# -- what a client can send -------------------------------------------------------------------------------------------
+PAYLOAD_BYTES_MAX = 256 * 1024
+"""A payload is an argument, not a file; 256 KiB keeps an entry of the log well under one frame."""
+RESULT_BYTES_MAX = 256 * 1024
+BODY_BYTES_MAX = 8 * 1024 * 1024
+"""Largest request body: room for a batch of ordinary jobs, small enough that 100 uploads fit in memory."""
+BATCH_JOBS_MAX = 1_000
+JSON_DEPTH_MAX = 64
+"""Nesting of a document; deeper ones come from attacks, and stop parsers that recurse."""
+JSON_VALUES_MAX = 250_000
+"""Values in one document: more than the densest payload can hold, and few enough to parse in a fraction of a second."""
+UPLOADS_BYTES_MAX = 128 * 1024 * 1024
+"""Request bodies in memory at once on one node; beyond it new ones hear 503, however many clients upload."""
+PAGE_JOBS_MAX = 1_000
+PAGE_BYTES_MAX = 8 * 1024 * 1024
+"""Payloads and results on one page of a list; a page ends early rather than grow to hundreds of megabytes."""
+NAME_CHARS_MAX = 128
+"""Job, queue, tenant, worker and region names; LMDB keys hold two of them and must stay under 511 bytes."""
+IDEMPOTENCY_KEY_CHARS_MAX = 200
+TAGS_MAX = 32
+TAG_CHARS_MAX = 128
+ERROR_MESSAGE_CHARS_MAX = 2_000
+ERROR_TRACE_CHARS_MAX = 8_000
+QUEUES_PER_LEASE_MAX = 100
+COMPLETION_ID_CHARS_MAX = 64
+
+DELAY_MS_MAX = 10 * 366 * 86_400_000
+"""Ten years ahead; anything later is a mistake in units more often than a plan."""
+RUN_AT_MS_MIN = 0
+"""Times before 1970 are refused; a past time after it means: run now."""
+TIMEOUT_MS_MAX = 7 * 86_400_000
+ATTEMPTS_MAX = 1_000
+BACKOFF_MS_MAX = 7 * 86_400_000
+RETRY_DELAYS_MAX = 100
+
+# -- what a worker can ask --------------------------------------------------------------------------------------------
+LEASE_CAPACITY_MAX = 1_000
+LEASE_WAIT_SECONDS_MAX = 60
+LEASE_BYTES_MAX = 4 * 1024 * 1024
+"""Payloads granted by one lease: it stops behind the one that passes this, and the other jobs wait for the next."""
+OUTCOMES_MAX = 1_000
+HEARTBEAT_LEASES_MAX = 10_000
+
+# -- what a job keeps -------------------------------------------------------------------------------------------------
+ATTEMPTS_KEPT_MAX = 20
+"""Summaries of the latest attempts inside a job's record; older ones are dropped, the counts stay."""
+LOST_ATTEMPTS_MAX = 3
+"""A job that took this many workers down with it is dead-lettered: it is more likely the cause than the victim."""
+
+# -- the log ----------------------------------------------------------------------------------------------------------
+ENTRY_OPERATIONS_MAX = 500
+"""Operations gathered into one log entry; beyond some hundreds only latency grows (PYSYNCOBJ section 5)."""
+ENTRY_BYTES_MAX = 1024 * 1024
+"""An entry closes when it passes this; with one operation of the largest payload it stays under APPEND_BYTES_MAX."""
+APPEND_BYTES_MAX = 4 * 1024 * 1024
+"""pysyncobj corrupts an entry of this size or more (PYSYNCOBJ defect 9), so none may come near."""
+FRAME_BYTES_MAX = 16 * 1024 * 1024
+"""One message between nodes; longer length prefixes are an error or an attack."""
+PEER_BUFFER_BYTES_MAX = 32 * 1024 * 1024
+"""Unsent bytes kept for a slow peer before its append messages are dropped; Raft sends them again."""
+PEER_BUFFER_BYTES_HARD_MAX = 2 * PEER_BUFFER_BYTES_MAX
+"""Unsent bytes at which a peer's connection is cut: even small messages only pile up there."""
+FRAME_ITEMS_MAX = 256 * 1024
+"""Entries in one message; with the smallest real entry (some 30 bytes) more than APPEND_BYTES_MAX can hold."""
+HELLO_BYTES_MAX = 1024
+"""First frame of a connection; its sender is a stranger, so nothing larger is kept for it."""
+STRANGERS_MAX = 64
+"""Accepted connections that have not said hello yet; beyond it the oldest is closed for the newest."""
+INBOUND_BYTES_MAX = 32 * 1024 * 1024
+"""Messages received but not yet seen by the engine; beyond it sockets are not read."""
+ENTRIES_IN_FLIGHT_MAX = 4
+PROPOSALS_WAITING_MAX = 20_000
+"""Operations waiting for a log entry; more means overload, and the caller hears 503 at once."""
+JOURNAL_SEGMENT_BYTES = 64 * 1024 * 1024
+JOURNAL_CACHE_BYTES_MAX = 64 * 1024 * 1024
+"""Entries kept in memory; older ones are read back from their segment."""
+JOURNAL_TAIL_BYTES = 64 * 1024 * 1024
+"""Log kept behind the last checkpoint for slow followers, so that a short absence needs no snapshot."""
+CHECKPOINT_BYTES = 16 * 1024 * 1024
+"""Commands applied since the state's last commit at which it commits early: bounds its dirty pages in memory."""
+SNAPSHOT_CHUNK_BYTES = 512 * 1024
+SNAPSHOT_WINDOW_CHUNKS = 8
+SNAPSHOT_HOLD_BYTES = 4 * JOURNAL_TAIL_BYTES
+"""Log kept for the receiver of a snapshot beyond the ordinary tail; a transfer that falls further behind starts anew."""
+APPEND_BATCH_BYTES = 1024 * 1024
+"""Entries gathered into one append message; a larger entry travels alone."""
+APPENDS_IN_FLIGHT_MAX = 16
+"""Append messages to one follower that are not acknowledged; beyond it the log waits, not the memory."""
+
+# -- the leader -------------------------------------------------------------------------------------------------------
+READY_BUFFER_JOBS_MAX = 1_000
+"""Ready jobs held in memory for one queue and priority; the rest stay in the index."""
+WHEEL_HORIZON_MS = 60_000
+WHEEL_TIMERS_MAX = 10_000
+"""Timers in memory; all may be due in one moment, and firing them takes some 2 µs each. The rest stay in the index."""
+PURGE_JOBS_MAX = 500
+"""Finished jobs removed by one operation, so that retention never delays other work for long."""
+EXPIRE_LEASES_MAX = 500
+WAITING_WORKERS_MAX = 10_000
+
+# -- the state on disk ------------------------------------------------------------------------------------------------
+KEY_BYTES_MAX = 511
+"""LMDB's own limit. Two texts, a time and an id share a key at most: 240 bytes of UTF-8 in each text always fit."""
+MAP_BYTES = 64 * 1024 * 1024 * 1024
+"""Address space reserved for the state; it costs nothing until it is used, and it grows (see `MAP_HEADROOM_BYTES`)."""
+MAP_HEADROOM_BYTES = 4 * 1024 * 1024 * 1024
+"""Address space kept free ahead of the data: more than one transaction, bounded by the checkpoints, can ever fill."""
+RECENT_JOBS_MAX = 10_000
+"""Decoded records of jobs written lately, about 1 KiB each; a lease or an outcome soon after needs no decoding."""
+SCAN_ROWS_MAX = 1_000
+"""Index rows read by one step of a walk or examined for one page, so that no request holds the loop for long."""
+MAPPED_BYTES_MAX = 128 * 1024 * 1024
+"""Pages of mapped files that may count as this process's memory; the state's are let go beyond it (`storage.resident`)."""
+ENCODED_QUEUES_MAX = 4_096
+"""Queue names kept in their encoded form; more queues than this are rarely busy at the same time."""
