@@ -1,0 +1,220 @@
+"""How an attempt ends: by its worker's report (RecordOutcome) or because its lease ran out (ExpireLeases).
+
+A report counts only with the current fencing token of a running job, so each token has at most one accepted outcome,
+and a run at most one completion. A repeat of an accepted report gets the recorded answer; any other late report is
+refused and changes nothing. An expiry is the leader's suspicion; token and times are checked again here, so a job that
+ended, or runs elsewhere, in the meantime is left alone.
+
+The lease of a cancelled job ends with whatever comes first, report or expiry. The report is then refused, yet its
+refusal is the only one with a write: it closes the lease, and its result is thrown away.
+
+Failures and timeouts use up `max_attempts`. Lost workers count apart, with their own limit: most are the machine's
+fault, but a job that takes several workers down is more likely the cause. Snoozes count nowhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from raftsched import limits
+from raftsched.core.bounds import error_problem, range_problem
+from raftsched.core.changes import change, find_job, invalid, refused
+from raftsched.core.ids import JobId, TimeMs
+from raftsched.core.job import Attempt, AttemptEnd, DeadLetterReason, Job, JobError, Lease, Status
+from raftsched.core.operations import ExpiredLease, ExpireLeases, RecordOutcome, RejectCode
+from raftsched.core.retry import JITTER_MAX, backoff_ms, lost_delay_ms
+from raftsched.core.transitions import Event
+from raftsched.core.view import Applied, Context, Expired, OutcomeRecorded, PutJob, Refused, View
+
+REPORTED: Final = frozenset({AttemptEnd.COMPLETED, AttemptEnd.FAILED, AttemptEnd.SNOOZED})
+"""Ends that a worker reports."""
+EXPIRED: Final = frozenset({AttemptEnd.TIMEOUT, AttemptEnd.WORKER_LOST, AttemptEnd.CANCELLED})
+"""Ends that the leader decides."""
+_CANCELLED_TEXT: Final = "the job is cancelled; what its worker reports no longer counts"
+
+
+# -- reports ----------------------------------------------------------------------------------------------------------
+
+
+def record_outcome(view: View, operation: RecordOutcome, context: Context) -> Applied:
+    problem = _outcome_problem(operation)
+    if problem:
+        return invalid(problem)
+    job = find_job(view, operation.job_id)
+    if job is None:
+        return refused(RejectCode.NOT_FOUND, "there is no such job")
+    lease = job.lease
+    if lease is None or lease.token != operation.token or job.run_number != operation.run_number:
+        return _late(job, operation)
+    attempt = _attempt(job, lease, operation.end, context, completion_id=operation.completion_id, error=operation.error)
+    if job.status is Status.CANCELLING:
+        stopped = _stopped(job, attempt, context)
+        return Applied(Refused(RejectCode.CANCELLED, _CANCELLED_TEXT), (PutJob(job, stopped),))
+    if operation.end is AttemptEnd.COMPLETED:
+        return _completed(job, attempt, operation, context)
+    if operation.end is AttemptEnd.SNOOZED:
+        new = _snoozed(job, attempt, operation, context)
+    else:
+        new = _failed(job, attempt, operation, context)
+    return Applied(OutcomeRecorded(new, repeated=False), (PutJob(job, new),))
+
+
+def _completed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Context) -> Applied:
+    new = _ended(job, Event.COMPLETE, attempt, context, finished_at_ms=context.now_ms, failure_reason="")
+    return Applied(OutcomeRecorded(new, repeated=False), (PutJob(job, new, result=operation.result or None),))
+
+
+def _snoozed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Context) -> Job:
+    return _again(job, Event.SNOOZE, attempt, context, operation.delay_ms)
+
+
+def _failed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Context) -> Job:
+    failure_count = job.failure_count + 1
+    if not operation.retryable:
+        return _given_up(job, DeadLetterReason.REJECTED, attempt, context, failure_count=failure_count)
+    if failure_count >= job.max_attempts:
+        return _given_up(job, DeadLetterReason.ATTEMPTS_EXHAUSTED, attempt, context, failure_count=failure_count)
+    delay_ms = operation.delay_ms if operation.delay_ms >= 0 else backoff_ms(job.retry, failure_count, operation.jitter)
+    reason = operation.error.type if operation.error is not None else ""
+    return _again(job, Event.RETRY, attempt, context, delay_ms, failure_count=failure_count, failure_reason=reason)
+
+
+def _late(job: Job, operation: RecordOutcome) -> Applied:
+    """Answer a report whose token is not the current one, from what was recorded when that token ended."""
+    attempt = next((kept for kept in reversed(job.attempts) if kept.token == operation.token), None)
+    if attempt is None:
+        return refused(RejectCode.LEASE_LOST, f"fencing token {operation.token} is not the current one of this run")
+    if attempt.end is AttemptEnd.CANCELLED:
+        return refused(RejectCode.CANCELLED, _CANCELLED_TEXT)
+    if attempt.end not in REPORTED:
+        return refused(
+            RejectCode.LEASE_LOST, f"the lease of fencing token {operation.token} ended: {attempt.end.label}"
+        )
+    if operation.completion_id and attempt.completion_id == operation.completion_id and attempt.end is operation.end:
+        return Applied(OutcomeRecorded(job, repeated=True))
+    return refused(
+        RejectCode.ALREADY_RECORDED, f"fencing token {operation.token} has reported already: {attempt.end.label}"
+    )
+
+
+def _outcome_problem(operation: RecordOutcome) -> str:
+    if operation.end not in REPORTED:
+        return f"end: a worker can't report {operation.end.label}"
+    delay_ms_min = 0 if operation.end is AttemptEnd.SNOOZED else -1
+    return (
+        range_problem("delay_ms", operation.delay_ms, delay_ms_min, limits.DELAY_MS_MAX)
+        or range_problem("jitter", operation.jitter, -JITTER_MAX, JITTER_MAX)
+        or range_problem("result bytes", len(operation.result), 0, limits.RESULT_BYTES_MAX)
+        or range_problem("completion_id length", len(operation.completion_id), 0, limits.COMPLETION_ID_CHARS_MAX)
+        or error_problem(operation.error)
+    )
+
+
+# -- expiry -----------------------------------------------------------------------------------------------------------
+
+
+def expire_leases(view: View, operation: ExpireLeases, context: Context) -> Applied:
+    problem = _expiry_problem(operation)
+    if problem:
+        return invalid(problem)
+    # By job: the view doesn't show what this operation writes, so a job given twice must not end twice.
+    writes: dict[JobId, PutJob] = {}
+    kept: list[JobId] = []
+    for suspect in operation.leases:
+        job = None if suspect.job_id in writes else find_job(view, suspect.job_id)
+        if job is None or job.lease is None or not _is_over(job, job.lease, suspect, context.now_ms):
+            kept.append(suspect.job_id)
+        else:
+            writes[suspect.job_id] = PutJob(job, _expired(job, job.lease, suspect, context))
+    return Applied(Expired(tuple(write.new for write in writes.values()), tuple(kept)), tuple(writes.values()))
+
+
+def _is_over(job: Job, lease: Lease, suspect: ExpiredLease, now_ms: TimeMs) -> bool:
+    if lease.token != suspect.token:
+        return False
+    if suspect.cause is AttemptEnd.CANCELLED:
+        return job.status is Status.CANCELLING
+    if suspect.cause is AttemptEnd.TIMEOUT:
+        return 0 < job.timeout_ms <= now_ms - lease.granted_at_ms
+    return lease.ttl_ms <= now_ms - lease.granted_at_ms
+
+
+def _expired(job: Job, lease: Lease, suspect: ExpiredLease, context: Context) -> Job:
+    attempt = _attempt(job, lease, suspect.cause, context)
+    if job.status is Status.CANCELLING:
+        return _stopped(job, attempt, context)
+    if suspect.cause is AttemptEnd.TIMEOUT:
+        return _timed_out(job, attempt, suspect.jitter, context)
+    return _worker_lost(job, attempt, context)
+
+
+def _timed_out(job: Job, attempt: Attempt, jitter: int, context: Context) -> Job:
+    reason = DeadLetterReason.TIMEOUT
+    failure_count = job.failure_count + 1
+    if failure_count >= job.max_attempts:
+        return _given_up(job, reason, attempt, context, failure_count=failure_count)
+    delay_ms = backoff_ms(job.retry, failure_count, jitter)
+    return _again(job, Event.RETRY, attempt, context, delay_ms, failure_count=failure_count, failure_reason=reason)
+
+
+def _worker_lost(job: Job, attempt: Attempt, context: Context) -> Job:
+    reason = DeadLetterReason.WORKER_LOST
+    lost_count = job.lost_count + 1
+    if lost_count >= limits.LOST_ATTEMPTS_MAX:
+        return _given_up(job, reason, attempt, context, lost_count=lost_count)
+    delay_ms = lost_delay_ms(lost_count)
+    event = Event.RETRY if delay_ms else Event.GIVE_BACK
+    return _again(job, event, attempt, context, delay_ms, lost_count=lost_count, failure_reason=reason)
+
+
+def _expiry_problem(operation: ExpireLeases) -> str:
+    problem = range_problem("leases", len(operation.leases), 0, limits.EXPIRE_LEASES_MAX)
+    for suspect in operation.leases:
+        if suspect.cause not in EXPIRED:
+            return f"cause: a lease can't expire by {suspect.cause.label}"
+        problem = problem or range_problem("jitter", suspect.jitter, -JITTER_MAX, JITTER_MAX)
+    return problem
+
+
+# -- what both lead to ------------------------------------------------------------------------------------------------
+
+
+def _attempt(
+    job: Job,
+    lease: Lease,
+    end: AttemptEnd,
+    context: Context,
+    *,
+    completion_id: str = "",
+    error: JobError | None = None,
+) -> Attempt:
+    """The summary of the attempt that ends now; in a cancelled job every attempt ends as cancelled."""
+    return Attempt(
+        run_number=job.run_number,
+        attempt_number=job.attempt_number,
+        token=lease.token,
+        worker=lease.worker,
+        started_at_ms=lease.granted_at_ms,
+        ended_at_ms=context.now_ms,
+        end=AttemptEnd.CANCELLED if job.status is Status.CANCELLING else end,
+        completion_id=completion_id,
+        error=error,
+    )
+
+
+def _ended(job: Job, event: Event, attempt: Attempt, context: Context, **fields: Any) -> Job:
+    return change(job, event, context, lease=None, attempts=job.with_attempt(attempt), **fields)
+
+
+def _again(job: Job, event: Event, attempt: Attempt, context: Context, delay_ms: int, **fields: Any) -> Job:
+    """Wait for another attempt in `delay_ms`; a delay of zero needs no timer."""
+    due_at_ms = TimeMs(context.now_ms + delay_ms)
+    return _ended(job, event, attempt, context, due_at_ms=due_at_ms, timed=delay_ms > 0, **fields)
+
+
+def _given_up(job: Job, reason: str, attempt: Attempt, context: Context, **counts: int) -> Job:
+    return _ended(job, Event.GIVE_UP, attempt, context, finished_at_ms=context.now_ms, failure_reason=reason, **counts)
+
+
+def _stopped(job: Job, attempt: Attempt, context: Context) -> Job:
+    return _ended(job, Event.STOP, attempt, context, finished_at_ms=context.now_ms)

@@ -1,0 +1,196 @@
+"""Operations: the closed set of changes, as they stand in the log.
+
+All that isn't deterministic is already decided here by the leader: ids, time, jitter, the worker. A log entry is one
+`Batch`; its operations are applied in order, each with a result of its own. The codec is versioned: a node refuses an
+entry of a version it does not know rather than guess. Fields are stored by position: new ones go at the end, with a
+default, and a tag once used is never reused.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import msgspec
+
+from raftsched.core.ids import FencingToken, JobId, TimeMs
+from raftsched.core.job import AttemptEnd, JobError, RetryPolicy
+from raftsched.errors import RaftschedError
+
+CODEC_VERSION = 1
+
+
+class SubmitJob(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """Store a new job, or find the one that the same tenant submitted under the same idempotency key.
+
+    Result: `Submitted`. Rejected: `idempotency_mismatch` (same key, other fingerprint).
+    """
+
+    id: JobId
+    tenant: str
+    name: str
+    queue: str
+    priority: int
+    due_at_ms: TimeMs
+    """0 = now: as soon as the operation is applied."""
+    payload: bytes
+    """JSON text; b"" = none."""
+    max_attempts: int
+    timeout_ms: int
+    retry: RetryPolicy
+    idempotency_key: str = ""
+    fingerprint: bytes = b""
+    tags: tuple[str, ...] = ()
+    region: str = ""
+
+
+class LeaseJobs(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """Give a worker the jobs that are still waiting and due; each grant carries a new fencing token.
+
+    Result: `Leased`, with a grant for each job that could be given; the others are left as they are.
+    """
+
+    worker: str
+    ttl_ms: int
+    job_ids: tuple[JobId, ...]
+
+
+class RecordOutcome(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """Record how an attempt ended, if its token is the current one.
+
+    Result: `OutcomeRecorded`. Rejected: `lease_lost`, `not_found`, `cancelled` (the job is cancelled, whatever the
+    worker reports), `already_recorded` (this token has reported, under another completion id).
+    """
+
+    job_id: JobId
+    run_number: int
+    token: FencingToken
+    end: AttemptEnd
+    """`COMPLETED`, `FAILED` or `SNOOZED`."""
+    completion_id: str = ""
+    result: bytes = b""
+    """JSON text; b"" = none."""
+    error: JobError | None = None
+    retryable: bool = True
+    """False: the handler gave up; no further attempt."""
+    delay_ms: int = -1
+    """The handler's own wish for the next attempt; -1 = by the retry policy. Required for `SNOOZED`."""
+    jitter: int = 0
+    """Drawn by the leader: -1000 to 1000 thousandths of the policy's jitter."""
+
+
+class ExpiredLease(msgspec.Struct, frozen=True, array_like=True):
+    job_id: JobId
+    token: FencingToken
+    cause: AttemptEnd
+    """`TIMEOUT` (ran too long), `WORKER_LOST` (no heartbeat) or `CANCELLED` (did not stop within the grace)."""
+    jitter: int = 0
+
+
+class ExpireLeases(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """End leases that ran out. Each is checked again against the current token and the cluster's time.
+
+    Result: `Expired`; a lease that was renewed, ended or isn't over yet is left as it is.
+    """
+
+    leases: tuple[ExpiredLease, ...]
+
+
+class CancelJob(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """Cancel a job in any status.
+
+    Result: `Cancelled`: a waiting job is cancelled at once, a leased one turns `cancelling` and its outcome no longer
+    counts. Rejected: `not_found`, `already_finished` (it ended in another way before). Cancelling twice succeeds.
+    """
+
+    job_id: JobId
+    tenant: str
+
+
+class PurgeJobs(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """Remove finished jobs whose retention is over, with payload, result and idempotency key. Result: `Purged`."""
+
+    job_ids: tuple[JobId, ...]
+    finished_before_ms: TimeMs
+
+
+class WorkerMark(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    queues: tuple[str, ...]
+    capacity: int
+    seen_at_ms: TimeMs
+
+
+class MarkWorkers(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """Write down coarsely which workers were heard of, and forget those not seen for long. Result: `Marked`."""
+
+    marks: tuple[WorkerMark, ...]
+    forget: tuple[str, ...] = ()
+
+
+Operation = SubmitJob | LeaseJobs | RecordOutcome | ExpireLeases | CancelJob | PurgeJobs | MarkWorkers
+
+
+class Batch(msgspec.Struct, frozen=True, array_like=True):
+    """One log entry: the leader's stamp and the operations that arrived together."""
+
+    version: int
+    stamp_ms: TimeMs
+    """The leader's wall clock; cluster time is the largest stamp applied so far and never runs backward."""
+    operations: tuple[Operation, ...]
+
+
+class _Head(msgspec.Struct, frozen=True, array_like=True):
+    """What every version of an entry begins with; whatever follows is not looked at."""
+
+    version: int
+
+
+class UnknownVersion(RaftschedError):  # noqa: N818  # it names what was met
+    """The entry was written by a newer raftsched; this node must be upgraded before it can go on."""
+
+    code = "unknown_version"
+
+
+_decoder = msgspec.msgpack.Decoder(Batch)
+_encoder = msgspec.msgpack.Encoder()
+_head_decoder = msgspec.msgpack.Decoder(_Head)
+
+
+def encode_batch(stamp_ms: TimeMs, operations: tuple[Operation, ...]) -> bytes:
+    """Return the log entry for `operations`."""
+    return _encoder.encode(Batch(CODEC_VERSION, stamp_ms, operations))
+
+
+def decode_batch(data: bytes) -> Batch:
+    """Read a log entry.
+
+    Raises `UnknownVersion` for one of another codec version, and `msgspec.DecodeError` for bytes that are no entry.
+    """
+    try:
+        batch = _decoder.decode(data)
+    except msgspec.ValidationError:
+        _check_version(_head_decoder.decode(data).version)
+        raise
+    _check_version(batch.version)
+    return batch
+
+
+def _check_version(version: int) -> None:
+    if version != CODEC_VERSION:
+        raise UnknownVersion(f"log entry of codec version {version}, this node reads {CODEC_VERSION}")
+
+
+class RejectCode(IntEnum):
+    """Why an operation was refused; `label` is the stable code that users see."""
+
+    NOT_FOUND = 1
+    ALREADY_FINISHED = 2
+    IDEMPOTENCY_MISMATCH = 3
+    LEASE_LOST = 4
+    ALREADY_RECORDED = 5
+    CANCELLED = 6
+    INVALID = 7
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()

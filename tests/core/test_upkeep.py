@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import pytest
+
+from raftsched import limits
+from raftsched.core.bounds import TIME_MS_MAX
+from raftsched.core.ids import JobId, TimeMs
+from raftsched.core.job import Worker
+from raftsched.core.operations import MarkWorkers, PurgeJobs, RejectCode, WorkerMark
+from raftsched.core.view import Marked, Purged
+from tests.core.scene import Scene, code_of, job_id
+
+
+def mark(scene: Scene, name: str = "w1", *, seen_ago_ms: int = 0, queues: tuple[str, ...] = ("q",)) -> WorkerMark:
+    return WorkerMark(name, queues, 8, TimeMs(scene.now_ms - seen_ago_ms))
+
+
+# -- retention
+
+
+def test_purge_removes_a_finished_job_with_payload_result_and_key(scene: Scene) -> None:
+    job = scene.running(idempotency_key="k")
+    scene.complete(job, result=b"1")
+    assert scene.apply(PurgeJobs((job.id,), TimeMs(scene.now_ms + 1))) == Purged(1)
+    state = scene.state
+    assert (state.jobs, state.payloads, state.results) == ({}, {}, {})
+    assert state.job_id_for_key("default", "k") is None
+
+
+def test_purge_leaves_what_finished_at_or_after_the_given_time(scene: Scene) -> None:
+    job = scene.running()
+    scene.complete(job)
+    assert scene.apply(PurgeJobs((job.id,), TimeMs(scene.now_ms))) == Purged(0)
+    assert scene.last.writes == ()
+
+
+def test_purge_leaves_unfinished_and_unknown_jobs_whatever_it_is_told(scene: Scene) -> None:
+    waiting, running, cancelling = scene.submit(), scene.running(), scene.running()
+    scene.cancel(cancelling)
+    ids = (waiting.id, running.id, cancelling.id, job_id(404), JobId(b""))
+    assert scene.apply(PurgeJobs(ids, TimeMs(TIME_MS_MAX))) == Purged(0)
+    assert len(scene.state.jobs) == 3
+
+
+def test_purge_removes_a_job_named_twice_once(scene: Scene) -> None:
+    job = scene.submit()
+    scene.cancel(job)
+    assert scene.apply(PurgeJobs((job.id, job.id), TimeMs(TIME_MS_MAX))) == Purged(1)
+
+
+def test_purge_refuses_more_jobs_than_its_bound(scene: Scene) -> None:
+    operation = PurgeJobs((job_id(1),) * (limits.PURGE_JOBS_MAX + 1), TimeMs(0))
+    assert code_of(scene.apply(operation)) is RejectCode.INVALID
+
+
+# -- workers
+
+
+def test_mark_writes_down_a_new_worker(scene: Scene) -> None:
+    assert scene.apply(MarkWorkers((mark(scene, seen_ago_ms=5),))) == Marked(1)
+    seen = TimeMs(scene.now_ms - 5)
+    assert scene.state.workers == {"w1": Worker("w1", ("q",), 8, seen_at_ms=seen, first_seen_at_ms=seen)}
+
+
+def test_mark_keeps_when_a_worker_was_first_seen(scene: Scene) -> None:
+    scene.apply(MarkWorkers((mark(scene),)))
+    first = scene.now_ms
+    scene.wait(100)
+    scene.apply(MarkWorkers((mark(scene, queues=("other",)),)))
+    worker = scene.state.workers["w1"]
+    assert (worker.first_seen_at_ms, worker.seen_at_ms, worker.queues) == (first, scene.now_ms, ("other",))
+
+
+def test_mark_never_takes_a_worker_back_in_time(scene: Scene) -> None:
+    scene.apply(MarkWorkers((mark(scene),)))
+    seen = scene.now_ms
+    scene.apply(MarkWorkers((mark(scene, seen_ago_ms=50),)))
+    assert scene.state.workers["w1"].seen_at_ms == seen
+
+
+def test_mark_ahead_of_cluster_time_counts_as_now(scene: Scene) -> None:
+    scene.apply(MarkWorkers((mark(scene, seen_ago_ms=-99),)))
+    assert scene.state.workers["w1"].seen_at_ms == scene.now_ms
+
+
+def test_forget_removes_known_workers_only(scene: Scene) -> None:
+    scene.apply(MarkWorkers((mark(scene),)))
+    assert scene.apply(MarkWorkers((), ("w1", "w1", "unknown", ""))) == Marked(1)
+    assert scene.state.workers == {}
+
+
+def test_worker_marked_and_forgotten_at_once_stays(scene: Scene) -> None:
+    scene.apply(MarkWorkers((mark(scene),)))
+    assert scene.apply(MarkWorkers((mark(scene),), ("w1",))) == Marked(1)
+    assert "w1" in scene.state.workers
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        WorkerMark("", (), 1, TimeMs(1)),
+        WorkerMark("w", ("",), 1, TimeMs(1)),
+        WorkerMark("w", ("q",) * (limits.QUEUES_PER_LEASE_MAX + 1), 1, TimeMs(1)),
+        WorkerMark("w", (), -1, TimeMs(1)),
+        WorkerMark("w", (), 1, TimeMs(-1)),
+        WorkerMark("w", (), 1, TimeMs(TIME_MS_MAX + 1)),
+    ],
+)
+def test_mark_refuses_numbers_and_names_out_of_range(scene: Scene, bad: WorkerMark) -> None:
+    assert code_of(scene.apply(MarkWorkers((mark(scene), bad)))) is RejectCode.INVALID
+    assert scene.state.workers == {}
