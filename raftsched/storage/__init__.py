@@ -1,0 +1,1 @@
+"""The replicated state on disk: ordered tables, index entries derived from records, synced checkpoints, hot copies."""

@@ -1,0 +1,59 @@
+"""How many jobs there are of each tenant, queue and status: state, so that no scan has to answer for it.
+
+Theory of operation. The counts live in memory and move with each job written; those that changed are written at the
+checkpoint, in the transaction of the jobs they count. There are as many as tenants, queues and statuses in use.
+"""
+
+from __future__ import annotations
+
+from raftsched.core.job import Job, Status
+from raftsched.core.view import CounterKey
+from raftsched.errors import InvariantBroken
+from raftsched.storage import keys
+from raftsched.storage.store import Store, Table, all_rows
+
+_COUNT_BYTES = 8
+
+
+class Counters:
+    """The counts as of the last write; read from `store` when made."""
+
+    def __init__(self, store: Store) -> None:
+        self._counts: dict[tuple[str, str, Status], int] = {
+            keys.read_counter_key(key): int.from_bytes(value, "big") for key, value in all_rows(store, Table.COUNTERS)
+        }
+        self._changed: set[tuple[str, str, Status]] = set()
+
+    def move(self, old: Job | None, new: Job | None) -> None:
+        """Count `new` in place of `old`; raises `InvariantBroken` where there was none of `old`'s kind to take away."""
+        before = None if old is None else (old.tenant, old.queue, old.status)
+        after = None if new is None else (new.tenant, new.queue, new.status)
+        if before == after:
+            return
+        if before is not None:
+            self._take_away(before)
+        if after is not None:
+            self._counts[after] = self._counts.get(after, 0) + 1
+            self._changed.add(after)
+
+    def _take_away(self, key: tuple[str, str, Status]) -> None:
+        count = self._counts.get(key, 0)
+        if count <= 0:
+            raise InvariantBroken(f"the counter of {CounterKey(*key)} would fall below zero")
+        self._counts[key] = count - 1
+        self._changed.add(key)
+
+    def save(self, store: Store) -> None:
+        """Write what changed since the last save; counts that came down to zero are dropped."""
+        for key in self._changed:
+            count = self._counts[key]
+            if count:
+                store.put(Table.COUNTERS, keys.counter_key(*key), count.to_bytes(_COUNT_BYTES, "big"))
+            else:
+                store.delete(Table.COUNTERS, keys.counter_key(*key))
+                del self._counts[key]
+        self._changed.clear()
+
+    def all(self) -> dict[CounterKey, int]:
+        """Return every count above zero."""
+        return {CounterKey(*key): count for key, count in self._counts.items() if count}

@@ -1,0 +1,88 @@
+"""The state's directory on disk: opening it, checking a copy of it, and replacing it by one.
+
+`<data_dir>/state/` holds LMDB's `data.mdb` and its lock file, nothing else. A copy is a `data.mdb` of another node or
+time. It is checked before it is trusted, and takes the old file's place by a rename, so that a power loss at any moment
+leaves one of the two, whole.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import lmdb.verify
+
+from raftsched import limits
+from raftsched.storage.lmdb_store import DATA_FILE, LOCK_FILE, open_read_only, open_store, sync_directory
+from raftsched.storage.reader import StateReader
+from raftsched.storage.state import State
+from raftsched.storage.store import DamagedCopy, StorageFailed
+
+
+def open_state(directory: Path, *, map_bytes: int = limits.MAP_BYTES) -> State:
+    """Open a node's state, empty where the directory is new; `map_bytes` is the address space reserved at first.
+
+    Raises `StorageFailed` where the directory can't be used, and `UnknownFormat`.
+    """
+    store = open_store(directory, map_bytes=map_bytes)
+    try:
+        return State(store)
+    except BaseException:
+        store.close()
+        raise
+
+
+def open_readonly(path: Path) -> StateReader:
+    """Open a directory or a copy for reading what was last committed there.
+
+    Raises `DamagedCopy` where there is no state, and `UnknownFormat`.
+    """
+    store = open_read_only(path)
+    try:
+        return StateReader(store)
+    except BaseException:
+        store.close()
+        raise
+
+
+def inspect_copy(path: Path) -> tuple[int, int]:
+    """Return (applied index, applied term) of a copy.
+
+    Raises `DamagedCopy` unless the file has its full length, every table and a position, and `UnknownFormat`. Its
+    contents are as sound as the transfer was: bytes changed inside a page are for `verify_file` to find.
+    """
+    try:
+        reader = open_readonly(path)
+    except StorageFailed as error:
+        raise DamagedCopy(f"{path} can't be read: {error}") from error
+    reader.close()
+    if reader.applied_index == 0:
+        raise DamagedCopy(f"{path} was made before anything was applied")
+    return reader.applied_index, reader.applied_term
+
+
+def verify_file(path: Path) -> list[str]:
+    """Walk every page of a directory's or a copy's file; return what is wrong with it, in words for people.
+
+    Takes about a minute a gigabyte. Meant for a stopped node.
+    """
+    verify = cast("Callable[[str], list[str]]", lmdb.verify.verify)
+    try:
+        return verify(str(path))
+    except (lmdb.verify.VerifyError, OSError) as error:
+        return [str(error)]
+
+
+def replace_state_file(directory: Path, copy_path: Path) -> None:
+    """Put the copy in place of the state in `directory`, durably; the copy's file is consumed.
+
+    The state must be closed, and the copy must lie in the same file system. Raises OSError; then the old state is
+    still there.
+    """
+    with copy_path.open("rb") as copy:
+        os.fsync(copy.fileno())
+    (directory / LOCK_FILE).unlink(missing_ok=True)
+    copy_path.replace(directory / DATA_FILE)
+    sync_directory(directory)

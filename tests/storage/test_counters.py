@@ -1,0 +1,59 @@
+"""Counts move with the jobs, are kept at the checkpoint, and never fall below zero."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftsched.core.job import Status
+from raftsched.core.view import CounterKey
+from raftsched.errors import InvariantBroken
+from raftsched.storage.counters import Counters
+from raftsched.storage.memory_store import MemoryStore
+from raftsched.storage.store import Table
+from tests.storage.jobs import make_job, running
+
+_QUEUED = CounterKey("default", "mail", Status.QUEUED)
+_RUNNING = CounterKey("default", "mail", Status.RUNNING)
+
+
+def test_counters_follow_a_job_from_status_to_status() -> None:
+    counters = Counters(MemoryStore())
+    counters.move(None, make_job(1))
+    counters.move(None, make_job(2))
+    assert counters.all() == {_QUEUED: 2}
+    counters.move(make_job(1), running(make_job(1)))
+    assert counters.all() == {_QUEUED: 1, _RUNNING: 1}
+    counters.move(running(make_job(1)), None)
+    assert counters.all() == {_QUEUED: 1}
+
+
+def test_counters_are_read_back_as_they_were_saved() -> None:
+    store = MemoryStore()
+    counters = Counters(store)
+    counters.move(None, make_job(1))
+    counters.move(None, make_job(2, tenant="other", queue="export"))
+    counters.save(store)
+    assert Counters(store).all() == counters.all() == {_QUEUED: 1, CounterKey("other", "export", Status.QUEUED): 1}
+
+
+def test_counters_write_only_what_changed_and_drop_zeros() -> None:
+    store = MemoryStore()
+    counters = Counters(store)
+    counters.move(None, make_job(1))
+    counters.save(store)
+    store.commit()
+    counters.move(make_job(1), running(make_job(1)))
+    counters.move(running(make_job(1)), make_job(1))
+    counters.save(store)
+    assert len(store.scan(Table.COUNTERS, b"", None, limit=9)) == 1, "a count that came back to zero has no row"
+    counters.move(make_job(1), None)
+    counters.save(store)
+    assert store.scan(Table.COUNTERS, b"", None, limit=9) == []
+    assert counters.all() == counters._counts == {}, "queues that are gone take no memory"
+
+
+def test_a_counter_never_falls_below_zero() -> None:
+    counters = Counters(MemoryStore())
+    with pytest.raises(InvariantBroken, match="below zero"):
+        counters.move(make_job(1), running(make_job(1)))
+    assert counters.all() == {}

@@ -1,0 +1,36 @@
+"""The position in the log is kept with the format's version, and other formats are refused untouched."""
+
+from __future__ import annotations
+
+import pytest
+
+from raftsched.core.ids import FencingToken, TimeMs
+from raftsched.storage.memory_store import MemoryStore
+from raftsched.storage.position import FORMAT_VERSION, Position, UnknownFormat, read_position, write_position
+from raftsched.storage.state import State
+from raftsched.storage.store import Store, Table, all_rows
+
+
+def test_position_of_a_new_store_is_zero(store: Store) -> None:
+    assert read_position(store) == Position(0, 0, TimeMs(0), FencingToken(0))
+
+
+def test_position_is_read_back(store: Store) -> None:
+    position = Position(7, 2, TimeMs(1_700_000_000_000), FencingToken(99))
+    write_position(store, position)
+    assert read_position(store) == position
+
+
+@pytest.mark.parametrize(
+    ("version", "advice"), [(FORMAT_VERSION + 1, "newer"), (FORMAT_VERSION - 1, "too old")], ids=["newer", "older"]
+)
+def test_state_of_another_format_is_refused_and_left_untouched(version: int, advice: str) -> None:
+    store = MemoryStore()
+    write_position(store, Position(7, 2))
+    store.put(Table.META, b"format", version.to_bytes(4, "big"))
+    store.put(Table.COUNTERS, b"a key of another shape", b"")
+    store.commit()
+    before = [list(all_rows(store, table)) for table in Table]
+    with pytest.raises(UnknownFormat, match=rf"format {version}, this raftsched reads {FORMAT_VERSION}.*{advice}"):
+        State(store)
+    assert [list(all_rows(store, table)) for table in Table] == before
