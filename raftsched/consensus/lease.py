@@ -1,0 +1,70 @@
+"""When a leader may answer a read from its own state: the argument, and the clock that it rests on.
+
+A leader L of term T stamps each message to a follower with its monotonic clock (`sent_us`), and the follower's answer
+repeats the stamp. Let s be the latest moment such that a majority, L included, answered messages that were sent at s or
+later. Each of these followers processed its message after s, and from then on, for `election_min_seconds` on its own
+clock, it gives no vote and no pre-vote to others (`RaftEngine._leader_is_alive`). A leader of a later term needs votes
+from a majority, so from at least one of them (or from L itself, which gives none while it leads). Hence:
+
+    until s + election_min_seconds, less what clocks may drift, no other node can have been elected,
+
+so everything that was ever acknowledged by then was acknowledged by L or committed in a term before T, and L has
+applied it once the no-op of T is applied. That is `RaftEngine.check_fresh`: leader, no-op applied, s recent enough.
+
+What makes the argument hold:
+
+  * Contact counts from the send, not from when the answer is looked at. A leader that was stopped (SIGSTOP, a slow disk)
+    wakes up to a socket full of old answers; their stamps are old, and no read is served by them.
+  * A node that restarts has forgotten what it promised, so it counts its start as contact with a leader.
+  * `timeout_now` asks a follower to stand at once, and its `force` makes the others break their promise. So the leader
+    that sends it stops serving at that moment, for the rest of its term: an election by force can only be for term
+    T + 1, and L doesn't serve in T any more.
+  * Monotonic clocks advance at nearly the same rate; `DRIFT` is a hundred times what quartz does. They must not stand
+    still while other nodes' run: on a virtual machine that is suspended and resumed, CLOCK_MONOTONIC may do just that.
+    That is outside the fault model, as is a clock that is set back by hand inside the kernel.
+
+The same contact is what pysyncobj's check for a quorum is fed with: a leader without a majority steps down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+from typing import Final
+
+from raftsched.consensus.ports import NodeId
+
+DRIFT: Final = 0.1
+"""Part of the promise that is not used: covers clocks that differ in rate, and the time from check to answer."""
+
+
+class QuorumContact:
+    """The latest moment from which on a majority is known to have followed this leader."""
+
+    __slots__ = ("_needed", "_sent_at", "_since", "_usable_seconds")
+
+    def __init__(self, peers: Iterable[NodeId], *, promise_seconds: float) -> None:
+        self._sent_at = dict.fromkeys(peers, -inf)
+        self._needed = (len(self._sent_at) + 1) // 2
+        self._usable_seconds = promise_seconds * (1 - DRIFT)
+        self._since = self._find()
+
+    def forget(self) -> None:
+        """Start a term: nobody has answered yet."""
+        self._sent_at = dict.fromkeys(self._sent_at, -inf)
+        self._since = self._find()
+
+    def answered(self, peer: NodeId, sent_at: float) -> None:
+        """`peer` answered, in this term, a message that was sent at `sent_at`."""
+        if sent_at > self._sent_at[peer]:
+            self._sent_at[peer] = sent_at
+            self._since = self._find()
+
+    def _find(self) -> float:
+        if not self._needed:
+            return inf
+        return sorted(self._sent_at.values(), reverse=True)[self._needed - 1]
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether no other leader can have been elected by `now`."""
+        return now < self._since + self._usable_seconds

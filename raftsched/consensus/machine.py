@@ -1,0 +1,129 @@
+"""The replicated state machine: log entries in, state and results out.
+
+Every node applies the same entries in the same order to the same state, so the only inputs are the entry and the
+state. Cluster time is the largest stamp applied so far: whoever leads, it never runs backward.
+
+A fault while applying is never skipped: the exception leaves `apply`, and the node stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from raftsched.core.apply import apply
+from raftsched.core.ids import TimeMs
+from raftsched.core.job import Job
+from raftsched.core.operations import decode_batch
+from raftsched.core.view import Context, PutJob, RemoveJob, Result, Write
+from raftsched.storage import directory as storage
+
+Change = tuple[Job | None, Job | None]
+"""A job before and after an operation; None where there was or is none."""
+OnChanges = Callable[[Sequence[Change]], None]
+
+
+class StateMachine(Protocol):
+    """What the engine needs of the state it replicates."""
+
+    @property
+    def applied_index(self) -> int: ...
+    @property
+    def applied_term(self) -> int: ...
+    @property
+    def durable_index(self) -> int:
+        """Last index that survives a power loss without the journal."""
+
+    def apply(self, index: int, term: int, command: bytes | None) -> object:
+        """Apply the entry at `index`; `None` is a no-op. Whatever it raises must stop the process."""
+
+    def checkpoint(self) -> int:
+        """Make all that is applied durable; return the durable index."""
+
+    def copy_to(self, path: Path) -> None:
+        """Write a copy of the last checkpoint; may be called in another thread."""
+
+    def inspect_copy(self, path: Path) -> tuple[int, int]:
+        """(index, term) of a copy; raises where the file is not a whole copy."""
+
+    def install(self, path: Path) -> None:
+        """Replace the state by the copy at `path`, durably; the file is consumed."""
+
+
+class ReplicatedState:
+    """The scheduler's state in `directory`, driven by log entries.
+
+    `on_changes` hears of every job written, once for each entry, right after it is applied.
+    """
+
+    def __init__(self, directory: Path, *, map_bytes: int) -> None:
+        self._directory = directory
+        self._map_bytes = map_bytes
+        self.state = storage.open_state(directory, map_bytes=map_bytes)
+        self.on_changes: OnChanges | None = None
+
+    @property
+    def applied_index(self) -> int:
+        return self.state.applied_index
+
+    @property
+    def applied_term(self) -> int:
+        return self.state.applied_term
+
+    @property
+    def durable_index(self) -> int:
+        return self.state.durable_index
+
+    @property
+    def uncommitted_bytes(self) -> int:
+        return self.state.uncommitted_bytes
+
+    def apply(self, index: int, term: int, command: bytes | None) -> list[Result]:
+        """Apply one entry and return a result for each of its operations."""
+        state = self.state
+        if command is None:
+            state.advance(index=index, term=term, now_ms=state.cluster_time_ms)
+            return []
+        batch = decode_batch(command)
+        context = Context(TimeMs(max(state.cluster_time_ms, batch.stamp_ms)), index)
+        results: list[Result] = []
+        changes: list[Change] = []
+        for operation in batch.operations:
+            result, writes = apply(state, operation, context)
+            if writes:
+                state.execute(writes)
+                _collect(writes, changes)
+            results.append(result)
+        state.advance(index=index, term=term, now_ms=context.now_ms)
+        if changes and self.on_changes is not None:
+            self.on_changes(changes)
+        return results
+
+    def checkpoint(self) -> int:
+        return self.state.checkpoint()
+
+    def copy_to(self, path: Path) -> None:
+        self.state.copy_to(path)
+
+    def inspect_copy(self, path: Path) -> tuple[int, int]:
+        return storage.inspect_copy(path)
+
+    def install(self, path: Path) -> None:
+        """Replace the state; every reference to the old `state` is dead afterwards."""
+        self.state.close()
+        storage.replace_state_file(self._directory, path)
+        self.state = storage.open_state(self._directory, map_bytes=self._map_bytes)
+
+    def close(self) -> None:
+        """Checkpoint and close."""
+        self.state.checkpoint()
+        self.state.close()
+
+
+def _collect(writes: Sequence[Write], changes: list[Change]) -> None:
+    for write in writes:
+        if isinstance(write, PutJob):
+            changes.append((write.old, write.new))
+        elif isinstance(write, RemoveJob):
+            changes.append((write.old, None))

@@ -1,0 +1,39 @@
+"""The messages between engines, as pysyncobj's plain maps; `framing.MESSAGE_SHAPES` checks them on the wire.
+
+    append_entries   term commit_index prevLogIdx prevLogTerm entries sent_us wall_ms     leader -> follower
+        Entries that follow (prevLogIdx, prevLogTerm); none of them: a heartbeat or a probe.
+    next_node_idx    term success reset next_node_idx rejected sent_us wall_ms            its answer
+        success: this log equals the leader's below next_node_idx. reset: prevLogIdx (`rejected`) did not match; it
+        surely does below next_node_idx. Neither: the sender of append_entries is of an older term than `term`.
+    snapshot_chunk   term transfer index index_term size crc offset data sent_us wall_ms   leader -> follower
+        A piece of a copy of the state as of (index, index_term), of `size` bytes with CRC-32 `crc`.
+    snapshot_ack     term transfer offset sent_us wall_ms                                  its answer
+        `offset` bytes of that transfer are here, without a gap.
+    pre_vote         term last_log_index last_log_term     would you vote for me in `term`? Changes nothing.
+    pre_vote_ok      term                                  yes
+    pre_vote_no      term                                  no; my term is `term`
+    request_vote     term last_log_index last_log_term force     pysyncobj's; `force`: the leader itself asked for it
+    response_vote    term                                  pysyncobj's: the vote is given, durably
+    timeout_now      term                                  leader -> follower: stand for election at once
+
+`sent_us` is the leader's monotonic clock, in microseconds, when it made the message; answers repeat it, so that the
+leader counts contact from when it asked and not from when it looked (`lease.py`). Answers that vouch for no contact
+carry 0. `wall_ms` is the sender's wall clock, for the estimate of clock offsets.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+Message = dict[str, Any]
+
+APPEND: Final = "append_entries"
+APPEND_ACK: Final = "next_node_idx"
+CHUNK: Final = "snapshot_chunk"
+CHUNK_ACK: Final = "snapshot_ack"
+PRE_VOTE: Final = "pre_vote"
+PRE_VOTE_OK: Final = "pre_vote_ok"
+PRE_VOTE_NO: Final = "pre_vote_no"
+VOTE_REQUEST: Final = "request_vote"
+VOTE: Final = "response_vote"
+TIMEOUT_NOW: Final = "timeout_now"

@@ -1,0 +1,70 @@
+"""What a leader knows of one follower (after etcd's `tracker.Progress`).
+
+A follower is in one of three states:
+
+probing       where the logs agree is not known: one empty message at a time, until it is
+replicating   entries leave as they come, ahead of the answers, up to a window
+snapshotting  the follower needs entries that this log no longer has: chunks of a copy, and empty messages for contact
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from math import inf
+from typing import Final
+
+from pysyncobj.node import Node
+
+_OFFSET_SECONDS: Final = 5.0
+"""A clock measurement is kept that long against ones with a longer round trip."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """One follower, in one term of this leader."""
+
+    node: Node
+    next: int
+    """Index of the next entry to send; what comes before it is assumed to be there."""
+    match: int = 0
+    """Its log is known to equal ours up to here, durably."""
+    probing: bool = True
+    snapshotting: bool = False
+    in_flight: deque[int] = field(default_factory=deque)
+    """Last index of each message with entries that is not acknowledged."""
+
+    def probe(self, next_index: int) -> None:
+        """Find out where the logs agree, beginning below `next_index`."""
+        self.next = next_index
+        self.probing = True
+        self.in_flight.clear()
+
+    def matched(self, index: int) -> None:
+        """The follower has our log up to `index`."""
+        self.match = max(self.match, index)
+        self.next = max(self.next, self.match + 1)
+        self.probing = False
+        while self.in_flight and self.in_flight[0] <= self.match:
+            self.in_flight.popleft()
+
+
+@dataclass(slots=True)
+class ClockOffset:
+    """How far a peer's wall clock is ahead of ours: the measurement with the shortest recent round trip."""
+
+    offset_ms: int = 0
+    round_trip: float = inf
+    measured_at: float = -inf
+
+    @property
+    def is_known(self) -> bool:
+        return self.measured_at > -inf
+
+    def measured(self, *, wall_ms: int, peer_wall_ms: int, sent_at: float, now: float) -> None:
+        """An answer that shows the peer's wall clock arrived at `now`; the question left at `sent_at`."""
+        round_trip = now - sent_at
+        if round_trip <= self.round_trip or now - self.measured_at > _OFFSET_SECONDS:
+            self.offset_ms = round(peer_wall_ms - wall_ms + round_trip * 500)
+            self.round_trip = round_trip
+            self.measured_at = now

@@ -1,0 +1,99 @@
+"""Gathers operations that arrive together into one log entry, and gives each caller its own result.
+
+An idle proposer sends at once: no linger. While entries are on their way, later operations wait for the next one, so
+the batch grows by itself with the load. At most `limits.ENTRIES_IN_FLIGHT_MAX` entries are in flight, each under
+`limits.ENTRY_OPERATIONS_MAX` operations and about `limits.ENTRY_BYTES_MAX` bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from raftsched import limits
+from raftsched.core.ids import TimeMs
+from raftsched.core.operations import LeaseJobs, Operation, RecordOutcome, SubmitJob, encode_batch
+from raftsched.core.view import Result
+from raftsched.errors import Unavailable
+
+_OPERATION_BYTES = 256
+"""About what an operation takes beside its payload or result."""
+_Waiting = tuple[Operation, "asyncio.Future[Result]"]
+
+
+class Proposer:
+    """Proposes operations on the leader.
+
+    `propose_entry` puts an encoded entry into the log and returns a future of the results of its operations, in order;
+    `now_ms` is the leader's stamp.
+    """
+
+    def __init__(self, *, propose_entry: Callable[[bytes], asyncio.Future[Any]], now_ms: Callable[[], TimeMs]) -> None:
+        self._propose_entry = propose_entry
+        self._now_ms = now_ms
+        self._waiting: deque[_Waiting] = deque()
+        self._in_flight = 0
+        self._scheduled = False
+        self._loop = asyncio.get_running_loop()
+
+    def propose(self, operation: Operation) -> asyncio.Future[Result]:
+        """Return a future of the operation's result once it is committed and applied.
+
+        The future raises `NotLeader` or `Unavailable` where the operation is certainly not in the log, and
+        `OutcomeUnknown` where nobody can tell yet. Cancelling the future does not take the operation back.
+        """
+        future: asyncio.Future[Result] = self._loop.create_future()
+        if len(self._waiting) >= limits.PROPOSALS_WAITING_MAX:
+            future.set_exception(Unavailable("too many writes are waiting; retry in a moment"))
+            return future
+        self._waiting.append((operation, future))
+        if not self._scheduled and self._in_flight < limits.ENTRIES_IN_FLIGHT_MAX:
+            self._scheduled = True
+            self._loop.call_soon(self._send)
+        return future
+
+    def _send(self) -> None:
+        self._scheduled = False
+        while self._waiting and self._in_flight < limits.ENTRIES_IN_FLIGHT_MAX:
+            self._send_entry(self._take())
+
+    def _take(self) -> list[_Waiting]:
+        taken: list[_Waiting] = []
+        size = 0
+        waiting = self._waiting
+        while waiting and len(taken) < limits.ENTRY_OPERATIONS_MAX and size < limits.ENTRY_BYTES_MAX:
+            item = waiting.popleft()
+            size += _size(item[0])
+            taken.append(item)
+        return taken
+
+    def _send_entry(self, taken: list[_Waiting]) -> None:
+        entry = encode_batch(self._now_ms(), tuple(operation for operation, _ in taken))
+        done = self._propose_entry(entry)
+        self._in_flight += 1
+        done.add_done_callback(lambda finished: self._finish(taken, finished))
+
+    def _finish(self, taken: list[_Waiting], done: asyncio.Future[Any]) -> None:
+        self._in_flight -= 1
+        error = done.exception() if not done.cancelled() else Unavailable("the node is stopping")
+        if error is None:
+            for (_, future), result in zip(taken, done.result(), strict=True):
+                if not future.done():
+                    future.set_result(result)
+        else:
+            for _, future in taken:
+                if not future.done():
+                    future.set_exception(error)
+        self._send()
+
+
+def _size(operation: Operation) -> int:
+    if isinstance(operation, SubmitJob):
+        return _OPERATION_BYTES + len(operation.payload)
+    if isinstance(operation, RecordOutcome):
+        return _OPERATION_BYTES + len(operation.result)
+    if isinstance(operation, LeaseJobs):
+        return _OPERATION_BYTES + 20 * len(operation.job_ids)
+    return _OPERATION_BYTES

@@ -1,0 +1,385 @@
+"""The asyncio shell around one `RaftEngine`: sockets, disk, threads and futures. It decides nothing.
+
+One task, the pump, does everything that touches the engine, in a fixed order; each cycle is one group commit:
+
+    finish work of threads → dispatch messages → step → tell of leadership → flush what may leave early
+    → sync the journal, in a thread, if it is dirty → flush the rest → checkpoint and cut the log, if due
+
+While a sync runs the engine rests: what arrives, and what is proposed, waits in queues. Then the pump sleeps until
+something arrives or the engine's next deadline; nothing polls. Whatever is raised on the way (a failed sync, a fault in
+apply, a broken invariant) leaves `run`, and the process must end: what is on disk is right, what is in memory may not be.
+
+The machine's checkpoint runs here, on the event loop, because the state has one thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Any, Protocol
+
+import structlog
+
+from raftsched.consensus.engine import RaftEngine
+from raftsched.consensus.machine import StateMachine
+from raftsched.consensus.ports import Log, NodeId, Sizes, Timing
+from raftsched.consensus.snapshots import Work
+from raftsched.consensus.stock import DISCARDED, NOT_LEADER, QUEUE_FULL, SUCCESS
+from raftsched.errors import NotLeader, OutcomeUnknown, TooLarge, Unavailable
+from raftsched.limits import APPEND_BYTES_MAX, CHECKPOINT_BYTES, JOURNAL_TAIL_BYTES, SNAPSHOT_HOLD_BYTES
+from raftsched.ports import Clock, Randomness, Wake
+
+_logger = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSettings:
+    """Who this node is and how it behaves; `snapshot_directory` is for this replica alone."""
+
+    node_id: NodeId
+    peers: tuple[NodeId, ...]
+    snapshot_directory: Path
+    timing: Timing = field(default_factory=Timing)
+    tail_bytes: int = JOURNAL_TAIL_BYTES
+    """Log kept behind the checkpoint for slow followers."""
+    checkpoint_seconds: float = 0.25
+    """What is applied is made durable in the machine after this long; the journal has it before."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerStatus:
+    """A peer as this node sees it; all but `node_id` and `is_connected` are known to a leader only."""
+
+    node_id: NodeId
+    is_connected: bool
+    match_index: int
+    clock_offset_ms: int | None
+    """How far its wall clock is ahead of ours."""
+    snapshot_bytes: tuple[int, int] | None
+    """(acknowledged, total) of a snapshot on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """One look at a replica; indexes are positions in the log."""
+
+    node_id: NodeId
+    state: str
+    term: int
+    leader_id: NodeId
+    commit_index: int
+    applied_index: int
+    durable_index: int
+    first_index: int
+    last_index: int
+    peers: tuple[PeerStatus, ...]
+    incoming_snapshot_bytes: tuple[int, int] | None
+
+
+class ReplicaJournal(Log, Protocol):
+    """The log, and the three steps of a group commit."""
+
+    def write(self) -> None: ...
+    def datasync(self) -> None:
+        """Blocks; the only one that runs in a thread. Its first error is final."""
+
+    def synced(self) -> None: ...
+    def _destroy(self) -> None: ...
+
+
+MakeTransport = Callable[[Wake], Any]
+"""Makes the transport, a `raftsched.consensus.transport.Transport`, which calls the function whenever it has news."""
+
+
+class Replica:
+    """One replica of the machine. `start`, then `run` in a task of its own, then `stop`.
+
+    `on_leadership(True)` is called when this node leads and has applied everything of earlier terms, and
+    `on_leadership(False)` at once when it doesn't any more; between two terms of its own both are called.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: ReplicaSettings,
+        machine: StateMachine,
+        journal: ReplicaJournal,
+        make_transport: MakeTransport,
+        clock: Clock,
+        randomness: Randomness,
+        on_leadership: Callable[[bool], None],
+    ) -> None:
+        self.node_id = settings.node_id
+        self._settings = settings
+        self._machine = machine
+        self._journal = journal
+        self._clock = clock
+        self._on_leadership = on_leadership
+        self._loop = asyncio.get_running_loop()
+        self._woken = asyncio.Event()
+        self._transport = make_transport(self._woken.set)
+        self._engine = RaftEngine(
+            settings.node_id,
+            list(settings.peers),
+            log=journal,
+            machine=machine,
+            transport=self._transport,
+            clock=clock,
+            randomness=randomness,
+            snapshot_directory=settings.snapshot_directory,
+            timing=settings.timing,
+            sizes=Sizes(tail_bytes=settings.tail_bytes, hold_bytes=max(SNAPSHOT_HOLD_BYTES, 4 * settings.tail_bytes)),
+        )
+        self._disk = ThreadPoolExecutor(1, "journal")
+        self._worker = ThreadPoolExecutor(1, "snapshot")
+        self._finished_work: list[tuple[Work, asyncio.Future[None]]] = []
+        self._led_term = 0
+        self._checkpoint_at = inf
+        self._hand_over: asyncio.Future[bool] | None = None
+        self._hand_over_began = False
+        self._stopping = False
+        self._running: asyncio.Future[None] | None = None
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Listen for peers; raises OSError where the address can't be bound."""
+        await self._transport.start()
+
+    async def run(self) -> None:
+        """Drive the replica until `stop`; raises what makes it impossible to go on, and then the process must end."""
+        self._running = self._loop.create_future()
+        try:
+            while not self._stopping:
+                await self._cycle()
+                await self._sleep()
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Leave nobody waiting."""
+        self._stopping = True
+        self._tell_leadership(0)
+        self._engine.refuse_all()
+        self._settle_hand_over(done=False)
+        if self._running is not None and not self._running.done():
+            self._running.set_result(None)
+
+    async def stop(self) -> None:
+        """End `run`, close every socket, and sync and close the journal. The machine stays open."""
+        self._stopping = True
+        self._woken.set()
+        if self._running is not None:
+            await self._running
+        await self._transport.close()
+        await self._loop.run_in_executor(None, self._disk.shutdown)
+        self._worker.shutdown(wait=False, cancel_futures=True)
+        self._journal._destroy()  # noqa: SLF001  # pysyncobj's name for close
+
+    # -- the pump -----------------------------------------------------------------------------------------------------
+
+    async def _cycle(self) -> None:
+        engine, journal, transport = self._engine, self._journal, self._transport
+        self._finish_work()
+        transport.dispatch()
+        self._advance_hand_over()
+        engine.step()
+        self._tell_leadership(engine.term if engine.is_leading else 0)
+        transport.flush(early=True)
+        if journal.dirty:
+            journal.write()
+            engine.written()
+            await self._loop.run_in_executor(self._disk, journal.datasync)
+            journal.synced()
+            engine.synced()
+        transport.flush(early=False)
+        self._start_work()
+        self._checkpoint_if_due()
+
+    async def _sleep(self) -> None:
+        """Wait until something arrives or is due; always lets other tasks run."""
+        deadline = min(self._engine.next_deadline(), self._checkpoint_at)
+        delay = deadline - self._clock.monotonic()
+        if delay <= 0:
+            await asyncio.sleep(0)
+            return
+        timer = self._loop.call_later(delay, self._woken.set) if delay < inf else None
+        try:
+            await self._woken.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        self._woken.clear()
+
+    def _tell_leadership(self, term: int) -> None:
+        """Tell of a change; `term` is the one that this node leads and serves, 0 for none."""
+        if term == self._led_term:
+            return
+        was_leading, self._led_term = bool(self._led_term), term
+        if was_leading:
+            self._on_leadership(False)
+        if term:
+            self._on_leadership(True)
+
+    def _checkpoint_if_due(self) -> None:
+        machine = self._machine
+        if machine.applied_index == machine.durable_index:
+            self._checkpoint_at = inf
+            return
+        now = self._clock.monotonic()
+        self._checkpoint_at = min(self._checkpoint_at, now + self._settings.checkpoint_seconds)
+        if now >= self._checkpoint_at or self._engine.applied_bytes >= CHECKPOINT_BYTES:
+            machine.checkpoint()
+            self._engine.checkpointed()
+            self._checkpoint_at = inf
+
+    # -- work in threads ----------------------------------------------------------------------------------------------
+
+    def _start_work(self) -> None:
+        work = self._engine.take_work()
+        if work is not None:
+            done = self._loop.run_in_executor(self._worker, work.run)
+            done.add_done_callback(partial(self._on_work_done, work))
+
+    def _on_work_done(self, work: Work, done: asyncio.Future[None]) -> None:
+        self._finished_work.append((work, done))
+        self._woken.set()
+
+    def _finish_work(self) -> None:
+        finished, self._finished_work = self._finished_work, []
+        now = self._clock.monotonic()
+        for work, done in finished:
+            if done.cancelled():
+                continue
+            error = done.exception()
+            if error is None:
+                work.finish(now)
+            elif isinstance(error, Exception):
+                work.fail(error, now)
+            else:
+                raise error
+
+    # -- for the node -------------------------------------------------------------------------------------------------
+
+    @property
+    def term(self) -> int:
+        return self._engine.term
+
+    @property
+    def leader_id(self) -> NodeId:
+        """Who leads, as far as this node knows; "" while it knows of nobody."""
+        return self._engine.leader_id
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this node leads and has applied everything of earlier terms."""
+        return self._engine.is_leading
+
+    def check_fresh(self) -> None:
+        """Return if the machine holds all that was ever acknowledged by anybody (`lease.py`).
+
+        Raises `NotLeader` on any other node, and `Unavailable` where a majority hasn't answered in time.
+        """
+        if self._stopping:
+            raise NotLeader
+        self._engine.check_fresh()
+
+    def leader_age_ms(self) -> int:
+        """Milliseconds since this node last heard a leader, 0 on a leader; -1 where it never did."""
+        age = self._engine.leader_age_seconds()
+        return -1 if age is None else round(age * 1000)
+
+    def propose(self, command: bytes) -> asyncio.Future[object]:
+        """Return a future of what the machine returns for this command, once it is committed and applied here.
+
+        The future raises `NotLeader` or `Unavailable` where the command is certainly not in the log and never will be,
+        and `OutcomeUnknown` where nobody here can tell. Cancelling it takes nothing back. Raises `TooLarge`.
+        """
+        if len(command) >= APPEND_BYTES_MAX:
+            raise TooLarge(f"an entry of {len(command)} bytes is more than {APPEND_BYTES_MAX}")
+        future: asyncio.Future[object] = self._loop.create_future()
+        engine = self._engine
+        if self._stopping or not engine.is_leading:
+            future.set_exception(NotLeader("" if engine.leads else engine.leader_id))
+            return future
+        engine.propose(command, partial(self._settle, future))
+        self._woken.set()
+        return future
+
+    def _settle(self, future: asyncio.Future[object], result: object, reason: int) -> None:
+        if future.done():
+            return
+        if reason == SUCCESS:
+            future.set_result(result)
+        elif reason == NOT_LEADER:
+            future.set_exception(NotLeader("" if self._engine.leads else self._engine.leader_id))
+        elif reason == QUEUE_FULL:
+            future.set_exception(Unavailable("too many writes are waiting; retry in a moment"))
+        elif reason == DISCARDED:
+            future.set_exception(Unavailable("the leader changed before the write was accepted; retry"))
+        else:
+            future.set_exception(
+                OutcomeUnknown("the leader changed while the write was on its way; retry to learn more")
+            )
+
+    async def hand_over(self) -> bool:
+        """Hand leadership to the follower that is furthest; return whether this node doesn't lead any more.
+
+        Nothing is served or accepted from now on. False, after at most two election timeouts, where no follower was
+        there to take over; then this node may lead on.
+        """
+        if self._stopping or not self._engine.leads:
+            return not self._engine.leads
+        if self._hand_over is None:
+            self._hand_over = self._loop.create_future()
+            self._hand_over_began = False
+            self._woken.set()
+        return await asyncio.shield(self._hand_over)
+
+    def _advance_hand_over(self) -> None:
+        """Begin a hand-over, or see that it is over; the pump does it, because the engine rests during a sync."""
+        engine = self._engine
+        if self._hand_over is None:
+            return
+        if not self._hand_over_began:
+            self._hand_over_began = engine.start_transfer()
+        if not engine.is_transferring:
+            self._settle_hand_over(done=not engine.leads)
+
+    def _settle_hand_over(self, *, done: bool) -> None:
+        waiting, self._hand_over = self._hand_over, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(done)
+
+    def status(self) -> ReplicaStatus:
+        """A look at this replica."""
+        engine, journal = self._engine, self._journal
+        return ReplicaStatus(
+            node_id=self.node_id,
+            state=engine.state_name,
+            term=engine.term,
+            leader_id=engine.leader_id,
+            commit_index=engine.commit_index,
+            applied_index=engine.applied_index,
+            durable_index=self._machine.durable_index,
+            first_index=journal.first_index,
+            last_index=journal.last_index,
+            peers=tuple(map(self._peer_status, self._settings.peers)),
+            incoming_snapshot_bytes=engine.receiver.progress,
+        )
+
+    def _peer_status(self, peer: NodeId) -> PeerStatus:
+        engine = self._engine
+        progress, offset = engine.progress.get(peer), engine.clock_offsets.get(peer)
+        return PeerStatus(
+            node_id=peer,
+            is_connected=engine.is_connected(peer),
+            match_index=progress.match if progress is not None else 0,
+            clock_offset_ms=offset.offset_ms if offset is not None and offset.is_known else None,
+            snapshot_bytes=engine.sender.progress(peer),
+        )

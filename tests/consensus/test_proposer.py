@@ -1,0 +1,116 @@
+"""Operations that arrive together share an entry; each caller hears its own result."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from raftsched import limits
+from raftsched.consensus.proposer import Proposer
+from raftsched.core.ids import JobId, TimeMs
+from raftsched.core.job import RetryPolicy
+from raftsched.core.operations import Batch, CancelJob, Operation, SubmitJob, decode_batch
+from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable
+
+
+class _Log:
+    """Entries proposed so far, each to be finished by hand."""
+
+    def __init__(self) -> None:
+        self.entries: list[Batch] = []
+        self.futures: list[asyncio.Future[Any]] = []
+        self.proposer = Proposer(propose_entry=self._propose, now_ms=lambda: TimeMs(77))
+
+    def _propose(self, entry: bytes) -> asyncio.Future[Any]:
+        self.entries.append(decode_batch(entry))
+        self.futures.append(asyncio.get_running_loop().create_future())
+        return self.futures[-1]
+
+    def commit(self, number: int) -> None:
+        self.futures[number].set_result([operation.job_id for operation in _cancels(self.entries[number])])
+
+
+def _cancels(batch: Batch) -> list[CancelJob]:
+    return [operation for operation in batch.operations if isinstance(operation, CancelJob)]
+
+
+def _cancel(number: int) -> Operation:
+    return CancelJob(JobId(number.to_bytes(16, "big")), "t")
+
+
+async def _settle() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+async def test_operations_of_one_moment_share_an_entry_and_get_their_own_results() -> None:
+    log = _Log()
+    futures = [log.proposer.propose(_cancel(number)) for number in range(10)]
+    await _settle()
+    assert [len(entry.operations) for entry in log.entries] == [10]
+    assert log.entries[0].stamp_ms == 77
+    log.commit(0)
+    assert [int.from_bytes(result, "big") for result in await asyncio.gather(*futures)] == list(range(10))  # type: ignore[arg-type]  # the log above answers with ids
+
+
+async def test_operations_wait_for_the_next_entry_while_enough_are_in_flight() -> None:
+    log = _Log()
+    for number in range(limits.ENTRIES_IN_FLIGHT_MAX):
+        log.proposer.propose(_cancel(number))
+        await _settle()
+    late = [log.proposer.propose(_cancel(100 + number)) for number in range(5)]
+    await _settle()
+    assert len(log.entries) == limits.ENTRIES_IN_FLIGHT_MAX
+    log.commit(0)
+    await _settle()
+    assert len(log.entries[-1].operations) == 5
+    log.commit(len(log.entries) - 1)
+    assert len(await asyncio.gather(*late)) == 5
+
+
+async def test_entries_are_bounded_in_operations_and_bytes() -> None:
+    log = _Log()
+    for number in range(limits.ENTRY_OPERATIONS_MAX + 1):
+        log.proposer.propose(_cancel(number))
+    await _settle()
+    assert [len(entry.operations) for entry in log.entries] == [limits.ENTRY_OPERATIONS_MAX, 1]
+    log.commit(0)
+    log.commit(1)
+    await _settle()
+    payload = b'"' + b"x" * (limits.PAYLOAD_BYTES_MAX - 2) + b'"'
+    for number in range(6):
+        job_id = JobId(number.to_bytes(16, "big"))
+        log.proposer.propose(SubmitJob(job_id, "t", "n", "q", 5, TimeMs(0), payload, 1, 0, RetryPolicy()))
+    await _settle()
+    assert [len(entry.operations) for entry in log.entries[2:]] == [4, 2]
+
+
+@pytest.mark.parametrize("error", [NotLeader("n2"), Unavailable("no"), OutcomeUnknown("who knows")])
+async def test_a_failed_entry_fails_each_of_its_operations_alike(error: Exception) -> None:
+    log = _Log()
+    futures = [log.proposer.propose(_cancel(number)) for number in range(3)]
+    await _settle()
+    log.futures[0].set_exception(error)
+    for future in futures:
+        with pytest.raises(type(error)):
+            await future
+
+
+async def test_a_caller_that_went_away_disturbs_nobody() -> None:
+    log = _Log()
+    gone, here = log.proposer.propose(_cancel(1)), log.proposer.propose(_cancel(2))
+    await _settle()
+    gone.cancel()
+    log.commit(0)
+    assert (await here) == JobId((2).to_bytes(16, "big"))
+
+
+async def test_too_many_waiting_operations_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PROPOSALS_WAITING_MAX", 3)
+    log = _Log()
+    futures = [log.proposer.propose(_cancel(number)) for number in range(4)]
+    with pytest.raises(Unavailable, match="too many"):
+        await futures[3]
+    assert not any(future.done() for future in futures[:3])

@@ -1,0 +1,46 @@
+"""Virtual time: a queue of what happens when, and clocks of nodes that run at their own rate."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+
+class Timeline:
+    """Runs scheduled calls in order of time, and of scheduling where times are equal."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+
+    def after(self, seconds: float, call: Callable[[], None]) -> None:
+        """Have `call` called in `seconds` of virtual time."""
+        self._count += 1
+        heapq.heappush(self._queue, (self.now + max(0.0, seconds), self._count, call))
+
+    def run_until(self, moment: float) -> None:
+        while self._queue and self._queue[0][0] <= moment:
+            self.now, _, call = heapq.heappop(self._queue)
+            call()
+        self.now = moment
+
+
+class NodeClock:
+    """`raftsched.ports.Clock` of one node: its monotonic clock has its own origin and rate, its wall clock is off."""
+
+    def __init__(self, timeline: Timeline, *, origin: float = 0.0, rate: float = 1.0, wall_offset_ms: int = 0) -> None:
+        self._timeline = timeline
+        self._origin = origin
+        self._rate = rate
+        self._wall_offset_ms = wall_offset_ms
+
+    def monotonic(self) -> float:
+        return self._origin + self._rate * self._timeline.now
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000 + round(self._timeline.now * 1000) + self._wall_offset_ms
+
+    def moment(self, monotonic: float) -> float:
+        """When, on the timeline, this clock shows `monotonic`."""
+        return (monotonic - self._origin) / self._rate

@@ -1,0 +1,70 @@
+"""A state machine that is its own history: what was applied, in order, and how much of it would survive a power loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgpack
+
+Applied = tuple[int, bytes | None]
+"""(term, command) of an entry; None is a no-op."""
+
+
+@dataclass(slots=True)
+class MachineDisk:
+    """What a power loss leaves of a machine."""
+
+    history: list[Applied] = field(default_factory=list)
+
+
+class HistoryMachine:
+    """`raftsched.consensus.machine.StateMachine` for tests; entry `index` is `history[index - 1]`.
+
+    `on_apply` hears of every entry; what it raises leaves `apply`, as a fault of a machine would.
+    """
+
+    def __init__(
+        self, disk: MachineDisk, on_apply: Callable[[int, Applied], None] = lambda _index, _entry: None
+    ) -> None:
+        self._disk = disk
+        self._on_apply = on_apply
+        self.history = list(disk.history)
+        self.installed_count = 0
+
+    @property
+    def applied_index(self) -> int:
+        return len(self.history)
+
+    @property
+    def applied_term(self) -> int:
+        return self.history[-1][0] if self.history else 0
+
+    @property
+    def durable_index(self) -> int:
+        return len(self._disk.history)
+
+    def apply(self, index: int, term: int, command: bytes | None) -> object:
+        assert index == len(self.history) + 1
+        entry = (term, command)
+        self._on_apply(index, entry)
+        self.history.append(entry)
+        return index
+
+    def checkpoint(self) -> int:
+        self._disk.history += self.history[len(self._disk.history) :]
+        return self.durable_index
+
+    def copy_to(self, path: Path) -> None:
+        path.write_bytes(msgpack.packb(self._disk.history))
+
+    def inspect_copy(self, path: Path) -> tuple[int, int]:
+        history = msgpack.unpackb(path.read_bytes())
+        return len(history), history[-1][0]
+
+    def install(self, path: Path) -> None:
+        self.history = [(term, command) for term, command in msgpack.unpackb(path.read_bytes())]
+        self._disk.history = list(self.history)
+        self.installed_count += 1
+        path.unlink()

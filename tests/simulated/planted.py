@@ -1,0 +1,164 @@
+"""Faults planted into the engine, one at a time: a simulation that doesn't find them proves nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pysyncobj.node import Node
+
+from raftsched.consensus import messages
+from raftsched.consensus.applying import Applying
+from raftsched.consensus.engine import RaftEngine
+from raftsched.consensus.lease import QuorumContact
+from raftsched.consensus.messages import Message
+from raftsched.consensus.ports import Entry
+from raftsched.consensus.replication import Replication
+from tests.simulated.network import SimulatedTransport
+
+Plant = Callable[[Any], None]
+"""Takes pytest's monkeypatch, or anything with its `setattr`."""
+
+
+def answers_before_the_sync(patch: Any) -> None:
+    """Votes and acknowledgements leave at once, as from pysyncobj."""
+    original = SimulatedTransport.flush
+    patch.setattr(SimulatedTransport, "flush", lambda self, *, early: original(self, early=False))
+
+
+def commits_before_the_sync(patch: Any) -> None:
+    """The leader counts itself, and a follower applies, before anything is on disk (defect 3)."""
+
+    def commit(self: Applying, index: int) -> None:
+        self._commit_index = max(self._commit_index, index)
+
+    patch.setattr(Applying, "commit", commit)
+
+
+def cuts_what_matches(patch: Any) -> None:
+    """The log is cut behind every message (defect 2)."""
+    original = Replication._append
+
+    def append(self: Replication, previous: int, previous_term: int, entries: Sequence[Entry]) -> int | None:
+        log = self.log
+        matches = log.first_index <= previous < log.last_index and log.term_at(previous) == previous_term
+        if matches and previous >= self.commit_index:
+            log.deleteEntriesFrom(previous + 1 - log.first_index)
+        return original(self, previous, previous_term, entries)
+
+    patch.setattr(Replication, "_append", append)
+
+
+def pieces_of_snapshots_commit(patch: Any) -> None:
+    """A piece of a snapshot raises the commit index to the end of whatever log is there (defect 1)."""
+    original = Replication.on_chunk
+
+    def on_chunk(self: Replication, node: Node, message: Message) -> None:
+        original(self, node, message)
+        self.leader_committed(min(message["index"], self.log.last_index))
+
+    patch.setattr(Replication, "on_chunk", on_chunk)
+
+
+def acknowledges_the_log_behind_a_snapshot(patch: Any) -> None:
+    """A snapshot that isn't needed is acknowledged with the end of a log that may differ (seed 100530)."""
+    original = Replication._answer
+
+    def answer(self: Replication, node: Node, message: Message, **values: Any) -> None:
+        if message.get("type") == messages.CHUNK and values.get("success"):
+            values["next_index"] = self.log.last_index + 1
+        original(self, node, message, **values)
+
+    patch.setattr(Replication, "_answer", answer)
+
+
+def counts_contact_from_the_answer(patch: Any) -> None:
+    """The leader believes that it was followed when it looks at an answer, not when it asked."""
+    original = Replication._heard_follower
+
+    def heard(self: Replication, node: Node, message: Message) -> None:
+        original(self, node, {**message, "sent_us": int(self.clock.monotonic() * 1_000_000)})
+
+    patch.setattr(Replication, "_heard_follower", heard)
+
+
+def votes_against_its_promise(patch: Any) -> None:
+    """A follower that hears a leader votes for others."""
+    patch.setattr(RaftEngine, "_leader_is_alive", lambda self: self.leads)
+
+
+def forgets_its_promise_at_a_restart(patch: Any) -> None:
+    original = Replication.__init__
+
+    def init(self: Replication, *arguments: Any, **values: Any) -> None:
+        original(self, *arguments, **values)
+        self.leader_seen_at = -1e9
+
+    patch.setattr(Replication, "__init__", init)
+
+
+def serves_while_it_hands_over(patch: Any) -> None:
+    """The old leader goes on with reads after it told another node to stand."""
+    patch.setattr(RaftEngine, "takes_proposals", property(lambda self: self.leads))
+    patch.setattr(
+        RaftEngine, "is_leading", property(lambda self: self.leads and self.applied_index >= (self.no_op_index or 0))
+    )
+
+
+def reads_without_contact(patch: Any) -> None:
+    """Whoever thinks that it leads serves reads."""
+    patch.setattr(QuorumContact, "is_fresh", lambda _self, _now: True)
+
+
+def calls_unknown_outcomes_failures(patch: Any) -> None:
+    """A caller hears "certainly not" as soon as the leader changes."""
+    from raftsched.consensus.proposals import Proposals
+    from raftsched.consensus.stock import DISCARDED
+
+    def lost(self: Proposals, _now: float) -> None:
+        for waiting in self._by_index.values():
+            for proposal in waiting:
+                proposal.answer(None, DISCARDED)
+        self._by_index.clear()
+
+    patch.setattr(Proposals, "lost_leadership", lost)
+
+
+def votes_twice(patch: Any) -> None:
+    """A vote is forgotten at once."""
+    original = RaftEngine._on_vote_request
+
+    def request(self: RaftEngine, node: Node, message: Message) -> None:
+        self.voted_for = None
+        original(self, node, message)
+
+    patch.setattr(RaftEngine, "_on_vote_request", request)
+
+
+def applies_before_matching(patch: Any) -> None:
+    """A follower takes the leader's commit index over for entries that it was not told match."""
+    original = Replication.on_append
+
+    def on_append(self: Replication, node: Node, message: Message) -> None:
+        original(self, node, message)
+        if message["term"] == self.term:
+            self.leader_committed(min(message["commit_index"], self.log.last_index))
+
+    patch.setattr(Replication, "on_append", on_append)
+
+
+PLANTS: Sequence[Plant] = (
+    answers_before_the_sync,
+    commits_before_the_sync,
+    cuts_what_matches,
+    pieces_of_snapshots_commit,
+    acknowledges_the_log_behind_a_snapshot,
+    counts_contact_from_the_answer,
+    votes_against_its_promise,
+    forgets_its_promise_at_a_restart,
+    serves_while_it_hands_over,
+    reads_without_contact,
+    calls_unknown_outcomes_failures,
+    votes_twice,
+    applies_before_matching,
+)

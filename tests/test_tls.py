@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+import uvloop
+from structlog.testing import capture_logs
+
+from raftsched.consensus.address import Address
+from raftsched.consensus.framing import encode_frame
+from raftsched.consensus.introductions import TransportSettings
+from raftsched.tls import (
+    TlsFiles,
+    api_client_context,
+    api_server_context,
+    certificate_names,
+    is_certified,
+    node_client_context,
+    node_server_context,
+)
+from tests.consensus.links import (
+    QUICK,
+    WAIT_SECONDS,
+    Network,
+    RawClient,
+    Station,
+    append,
+    hello,
+    network,
+    raw_client,
+    vote,
+)
+
+# The fixture's successor is a hook that would decide for the whole test suite, and older pytest-asyncio 1.x lack it.
+pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_policy:pytest.PytestDeprecationWarning")
+
+
+class Authority:
+    """A certificate authority in a directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._ca = trustme.CA()
+        directory.mkdir()
+        self.path = directory / "ca.pem"
+        self._ca.cert_pem.write_to_path(self.path)
+
+    def issue(self, *names: str) -> TlsFiles:
+        """Certify `names`, under the first."""
+        files = TlsFiles(self._directory / f"{names[0]}.pem", self._directory / f"{names[0]}.key", self.path)
+        issued = self._ca.issue_cert(*names)
+        files.certificate.unlink(missing_ok=True)
+        for blob in issued.cert_chain_pems:
+            blob.write_to_path(files.certificate, append=True)
+        issued.private_key_pem.write_to_path(files.key)
+        return files
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls") / "ours")
+
+
+@pytest.fixture(scope="module")
+def stranger_authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("tls") / "theirs")
+
+
+@pytest.fixture(params=[asyncio.DefaultEventLoopPolicy, uvloop.EventLoopPolicy], ids=["asyncio", "uvloop"])
+def event_loop_policy(request: pytest.FixtureRequest) -> Any:
+    return request.param()
+
+
+@pytest.fixture
+async def net() -> AsyncIterator[Network]:
+    async with network() as made:
+        yield made
+
+
+def secured(files: TlsFiles) -> dict[str, ssl.SSLContext]:
+    return {"ssl_server": node_server_context(files), "ssl_client": node_client_context(files)}
+
+
+async def secure_station(net: Network, authority: Authority, node_id: str, *peers: str, **options: Any) -> Station:
+    station = net.station(node_id, peers, **secured(authority.issue(node_id)), **options)
+    await net.start(station)
+    return station
+
+
+async def until_refused(client: RawClient) -> bytes:
+    try:
+        return await client.until_closed()
+    except OSError:
+        return b""
+
+
+# -- between nodes ----------------------------------------------------------------------------------------------------
+
+
+async def test_nodes_with_their_own_certificates_exchange_messages(net: Network, authority: Authority) -> None:
+    n1 = await secure_station(net, authority, "n1", "n2")
+    n2 = await secure_station(net, authority, "n2", "n1")
+    await net.until(lambda: n1.story() == ["up n2"] and n2.story() == ["up n1"])
+    message = append(2 * 1024 * 1024)
+    n1.send("n2", message)
+    n2.send("n1", vote(7))
+    await net.until(lambda: n1.story() == ["up n2", 7] and n2.story() == ["up n1", 1])
+    assert n2.events[-1] == ("got", "n1", message)
+
+
+async def test_member_under_its_own_name_is_heard(net: Network, authority: Authority) -> None:
+    n1 = await secure_station(net, authority, "n1", "n2", "n3")
+    async with raw_client(n1, node_client_context(authority.issue("n2"))) as member:
+        member.write(hello("n2") + encode_frame(vote(1)))
+        await net.until(lambda: n1.story() == ["up n2", 1])
+
+
+@pytest.mark.parametrize("names", [("n3",), ("*.n2",), ("x.n2", "n22")], ids=["member", "wildcard", "similar"])
+async def test_certificate_of_one_name_cannot_claim_another(
+    net: Network, authority: Authority, names: tuple[str, ...]
+) -> None:
+    n1 = await secure_station(net, authority, "n1", "n2", "n3")
+    with capture_logs() as logs:
+        async with raw_client(n1, node_client_context(authority.issue(*names))) as impostor:
+            impostor.write(hello("n2") + encode_frame(vote(1)))
+            assert await until_refused(impostor) == b""
+    assert [event["reason"] for event in logs if event["event"] == "peer_refused"] == ["wrong_certificate"]
+    assert n1.transport.dispatch() == 0
+
+
+async def test_plaintext_client_gets_nothing_through(net: Network, authority: Authority) -> None:
+    n1 = await secure_station(net, authority, "n1", "n2")
+    async with raw_client(n1) as plain:
+        plain.write(hello("n2") + encode_frame(vote(1)))
+        answer = await until_refused(plain)
+    assert b"hello" not in answer
+    assert n1.transport.dispatch() == 0
+
+
+async def test_client_without_a_certificate_gets_nothing_through(net: Network, authority: Authority) -> None:
+    n1 = await secure_station(net, authority, "n1", "n2")
+    async with raw_client(n1, api_client_context(authority.path)) as nameless:
+        nameless.write(hello("n2") + encode_frame(vote(1)))
+        assert await until_refused(nameless) == b""
+    assert n1.transport.dispatch() == 0
+
+
+async def test_certificate_of_another_authority_gets_nothing_through(
+    net: Network, authority: Authority, stranger_authority: Authority
+) -> None:
+    n1 = await secure_station(net, authority, "n1", "n2")
+    foreign = stranger_authority.issue("n2")
+    context = node_client_context(TlsFiles(foreign.certificate, foreign.key, authority.path))
+    async with raw_client(n1, context) as foreigner:
+        foreigner.write(hello("n2") + encode_frame(vote(1)))
+        assert await until_refused(foreigner) == b""
+    assert n1.transport.dispatch() == 0
+
+
+async def test_old_tls_version_gets_nothing_through(net: Network, authority: Authority) -> None:
+    n1 = await secure_station(net, authority, "n1", "n2")
+    context = node_client_context(authority.issue("n2"))
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with capture_logs() as logs, pytest.raises(OSError):
+        async with raw_client(n1, context):
+            pass
+    assert any("UNSUPPORTED_PROTOCOL" in event["error"] for event in logs)
+    assert n1.transport.dispatch() == 0
+
+
+@pytest.mark.parametrize("impostor", ["another-name", "another-authority", "no-tls"])
+async def test_dialer_tells_nothing_to_an_impostor(
+    net: Network, authority: Authority, stranger_authority: Authority, impostor: str
+) -> None:
+    heard = b""
+    calls = 0
+    called_twice = asyncio.Event()
+    contexts = {
+        "another-name": node_server_context(authority.issue("n3")),
+        "another-authority": node_server_context(stranger_authority.issue("n1")),
+    }
+
+    async def server(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal heard
+        heard += await reader.read()
+        writer.transport.abort()
+
+    async def resolve(address: Address) -> list[Address]:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            called_twice.set()
+        return [address]
+
+    listener = await asyncio.start_server(server, "127.0.0.1", 0, ssl=contexts.get(impostor))
+    async with listener:
+        settings = TransportSettings(introduction_seconds=0.2, redial_seconds_min=0.01, redial_seconds_max=0.02)
+        files = secured(authority.issue("n2"))
+        n2 = net.station("n2", ["n1"], **files, resolve=resolve, settings=settings)
+        n2.transport.set_address("n1", Address("127.0.0.1", listener.sockets[0].getsockname()[1]))
+        await net.start()
+        async with asyncio.timeout(WAIT_SECONDS):
+            await called_twice.wait()
+        assert n2.transport.dispatch() == 0
+        await n2.transport.close()
+    assert b"hello" not in heard
+
+
+async def test_unfinished_handshakes_are_bounded_and_keep_no_peer_out(net: Network, authority: Authority) -> None:
+    n1 = await secure_station(net, authority, "n1", "n2")
+    idle: list[socket.socket] = []
+    try:
+        loop = asyncio.get_running_loop()
+        for _ in range(200):
+            idle.append(socket.socket())
+            idle[-1].setblocking(False)
+            await loop.sock_connect(idle[-1], ("127.0.0.1", n1.transport.port))
+        n2 = await secure_station(net, authority, "n2", "n1")
+        await net.until(lambda: n1.story() == ["up n2"] and n2.story() == ["up n1"])
+        assert len(n1.transport._listener._strangers) <= QUICK.strangers_max  # type: ignore[union-attr]  # it listens
+    finally:
+        for each in idle:
+            each.close()
+
+
+async def test_unfinished_handshake_is_closed_in_time(net: Network, authority: Authority) -> None:
+    n1 = await secure_station(net, authority, "n1", "n2", settings=TransportSettings(introduction_seconds=0.05))
+    async with raw_client(n1) as stranger:
+        assert await until_refused(stranger) == b""
+
+
+async def test_slow_peer_is_bounded_under_tls_too(net: Network, authority: Authority) -> None:
+    settings = TransportSettings(peer_buffer_bytes_max=1_000_000, peer_buffer_bytes_hard_max=2_000_000)
+    n1 = await secure_station(net, authority, "n1", "n2", settings=settings)
+    async with raw_client(n1, node_client_context(authority.issue("n2"))) as peer:
+        peer.write(hello("n2"))
+        await net.until(lambda: n1.story() == ["up n2"])
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's transport is a full one
+        message = append(250_000)
+        while n1.send("n2", message):
+            await net.until(lambda: True)
+        (status,) = n1.transport.peer_status()
+        assert status.dropped_count == 1
+        assert status.unsent_bytes < 1_400_000
+
+
+async def test_half_a_tls_configuration_is_refused(authority: Authority) -> None:
+    with pytest.raises(ValueError, match="both contexts"):
+        Station("n1", [], lambda: None, ssl_server=node_server_context(authority.issue("n1")))
+
+
+# -- contexts ---------------------------------------------------------------------------------------------------------
+
+
+def test_node_contexts_require_certificates_and_tls_1_3(authority: Authority) -> None:
+    for make in (node_server_context, node_client_context):
+        context = make(authority.issue("n1"))
+        assert context.verify_mode is ssl.CERT_REQUIRED
+        assert context.minimum_version is ssl.TLSVersion.TLSv1_3
+    assert node_client_context(authority.issue("n1")).check_hostname
+
+
+def test_contexts_refuse_files_that_are_none(authority: Authority, tmp_path: Path) -> None:
+    files = authority.issue("n1")
+    with pytest.raises(FileNotFoundError):
+        node_server_context(TlsFiles(tmp_path / "missing.pem", files.key, files.authority))
+    with pytest.raises(ssl.SSLError):
+        node_server_context(TlsFiles(files.certificate, authority.issue("n2").key, files.authority))
+
+
+@pytest.mark.parametrize(
+    ("certificate", "names"),
+    [
+        (None, set()),
+        ({}, set()),
+        ({"subject": ((("commonName", "n1"),),)}, set()),
+        ({"subjectAltName": (("DNS", "n1"), ("IP Address", "10.0.0.1"), ("DNS", "n1.example"))}, {"n1", "n1.example"}),
+    ],
+)
+def test_names_of_a_certificate_are_its_dns_names_only(certificate: dict[str, object] | None, names: set[str]) -> None:
+    assert certificate_names(certificate) == names
+    assert is_certified(certificate, "n1") is ("n1" in names)
+    assert not is_certified(certificate, "10.0.0.1")
+
+
+async def test_api_contexts_talk_to_each_other(authority: Authority) -> None:
+    files = authority.issue("localhost")
+
+    async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hi")
+        writer.close()
+        await writer.wait_closed()
+
+    context = api_server_context(files.certificate, files.key)
+    async with await asyncio.start_server(greet, "127.0.0.1", 0, ssl=context) as server:
+        port = server.sockets[0].getsockname()[1]
+        client = api_client_context(authority.path)
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client, server_hostname="localhost")
+        assert await reader.read() == b"hi"
+        writer.close()
+        with pytest.raises(ssl.SSLCertVerificationError):
+            await asyncio.open_connection("127.0.0.1", port, ssl=api_client_context(), server_hostname="localhost")
