@@ -1,0 +1,235 @@
+"""The duties of one term as they run in a node: the thin asyncio shell around `Duties`.
+
+Theory of operation. One task owns all that runs here. It steps the duties, starts a task for each operation they want
+proposed, and sleeps exactly until the next deadline; applied entries and new waits only move that one timer forward. A
+worker's request runs in its caller's own task: take ids or wait for them, propose their lease, return the grants.
+
+Failures. A proposal that fails because the lead is lost, or that nobody knows about, is logged once and tried again
+later: nothing here can hurt the node by it. Anything else is a fault of ours; it ends the owner, and `wait` raises it,
+so that the node stops. `on_changes` raises to its caller, for the same reason.
+
+Left out: whether this node still leads. The node makes a `Leadership` when it begins to lead, throws it away when it
+no longer does, and checks its contact with a quorum before it passes on a heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Sequence
+
+import structlog
+
+from raftsched import limits
+from raftsched.core.ids import FencingToken, JobId
+from raftsched.core.operations import LeaseJobs, Operation
+from raftsched.core.view import Grant, Leased, Result
+from raftsched.errors import NotLeader, Unavailable
+from raftsched.leader.depths import QueueDepth, queue_depths
+from raftsched.leader.dispatcher import Waiter
+from raftsched.leader.duties import Change, Duties, Order, hand_back
+from raftsched.leader.lease_keeper import HeartbeatAnswer
+from raftsched.leader.now import NEVER_MS, Now
+from raftsched.leader.settings import LeaderSettings
+from raftsched.leader.view import LeaderView
+from raftsched.ports import Clock, Randomness
+
+__all__ = ["HeartbeatAnswer", "LeaderSettings", "Leadership", "QueueDepth"]
+
+log = structlog.get_logger()
+
+Propose = Callable[[Operation], Awaitable[Result]]
+"""Puts an operation into the log and waits for its result. Raises `NotLeader` or `Unavailable` where it is not in the
+log, and `OutcomeUnknown` where nobody can tell."""
+
+
+class Leadership:
+    """All that a node does while it leads; made for one term, from the first entry it applied itself.
+
+    Workers' calls raise `NotLeader` before `start` and after `stop`.
+    """
+
+    def __init__(
+        self,
+        *,
+        state: LeaderView,
+        propose: Propose,
+        clock: Clock,
+        randomness: Randomness,
+        settings: LeaderSettings,
+    ) -> None:
+        self._state = state
+        self._propose = propose
+        self._clock = clock
+        self._settings = settings
+        self._duties = Duties(state, settings, randomness)
+        self._serving = False
+        self._retired = False
+        self._owner: asyncio.Task[None] | None = None
+        self._tasks: asyncio.TaskGroup | None = None
+        self._alarm = asyncio.Event()
+        self._alarm_timer: asyncio.TimerHandle | None = None
+        self._alarm_ms = NEVER_MS
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Take over: read the running leases and the nearest timers, then serve. Does nothing after `stop`."""
+        if self._retired:
+            return
+        self._duties.start(self._now())
+        self._serving = True
+        self._owner = asyncio.create_task(self._run(), name="leadership")
+        log.info("leadership_started", running_leases=self._duties.lease_count)
+
+    async def stop(self) -> None:
+        """End all waits with `NotLeader` and all tasks; a lease that is being proposed still hears its outcome.
+
+        Does nothing the second time, and never raises: what made the duties fail, `wait` tells.
+        """
+        self._retire()
+        if self._owner is not None and not self._owner.done():
+            self._owner.cancel()
+            await asyncio.wait((self._owner,))
+            log.info("leadership_stopped")
+
+    async def wait(self) -> None:
+        """Return once stopped; raise what made the duties fail, upon which the node must stop."""
+        if self._owner is not None:
+            await asyncio.wait((self._owner,))
+            if not self._owner.cancelled():
+                self._owner.result()
+
+    # -- the log ------------------------------------------------------------------------------------------------------
+
+    def on_changes(self, changes: Sequence[Change]) -> None:
+        """Hear of the job writes of an applied entry, right after it was applied; ignored while not serving."""
+        if self._serving:
+            now = self._now()
+            self._duties.on_changes(changes, now)
+            self._bring_forward(now)
+
+    # -- workers ------------------------------------------------------------------------------------------------------
+
+    async def lease(self, worker: str, queues: Sequence[str], capacity: int, wait_seconds: float) -> list[Grant]:
+        """Lease up to `capacity` due jobs of `queues`; wait up to `wait_seconds` for the first, else return [].
+
+        Raises `NotLeader`, `Unavailable`, or `OutcomeUnknown`: then leases may exist that the worker never heard of,
+        which end with their term. Cancelling the call takes nothing: what was leased for it already is handed back.
+        """
+        queues = tuple(dict.fromkeys(queues))
+        capacity = min(capacity, limits.LEASE_CAPACITY_MAX)
+        until_ms = self._now().monotonic_ms + int(min(wait_seconds, limits.LEASE_WAIT_SECONDS_MAX) * 1000)
+        while True:
+            waiter = Waiter(worker, queues, capacity, asyncio.get_running_loop().create_future())
+            job_ids = await self._job_ids(waiter, until_ms)
+            if not job_ids:
+                return []
+            if grants := await self._grants(worker, job_ids):
+                return grants
+
+    def heartbeat(self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]]) -> list[HeartbeatAnswer]:
+        """Renew the leases named by (job, run number, token) for a full term; an answer for each, in order."""
+        self._check_serving()
+        return self._duties.heartbeat(worker, runs, self._now())
+
+    def queue_depths(self, tenant: str | None = None) -> list[QueueDepth]:
+        """Every queue that holds jobs, of one tenant or of all; see `QueueDepth`."""
+        now_ms = self._now().cluster_ms
+        return queue_depths(self._state, now_ms, waiting_workers=self._duties.waiting_workers, tenant=tenant)
+
+    async def _job_ids(self, waiter: Waiter, until_ms: int) -> list[JobId]:
+        self._check_serving()
+        now = self._now()
+        self._duties.ask(waiter, until_ms, now)
+        if until_ms < self._alarm_ms:
+            self._bring_forward(now)
+        try:
+            return await waiter.jobs
+        except asyncio.CancelledError:
+            self._duties.leave(waiter, self._now())
+            raise
+
+    async def _grants(self, worker: str, job_ids: list[JobId]) -> list[Grant]:
+        """Propose the lease of `job_ids`; [] where none could be granted."""
+        operation = LeaseJobs(worker, self._settings.lease_ttl_ms, tuple(job_ids))
+        proposal = asyncio.ensure_future(self._propose(operation))
+        result: Result | None = None
+        try:
+            # Shielded, for a lease that is proposed happens whether or not its worker still listens.
+            result = await asyncio.shield(proposal)
+        except asyncio.CancelledError:
+            if self._serving and self._tasks is not None:
+                self._tasks.create_task(self._hand_back(proposal))
+            raise
+        finally:
+            grants = self._duties.lease_settled(job_ids, result, self._now())
+        return grants
+
+    async def _hand_back(self, proposal: asyncio.Future[Result]) -> None:
+        """End the leases of a worker that is gone, so that their jobs need not wait for the end of the term."""
+        await asyncio.wait((proposal,))
+        if proposal.cancelled():
+            return
+        with contextlib.suppress(Unavailable):  # then their term ends them
+            result = await proposal
+            if isinstance(result, Leased):
+                await asyncio.gather(*(self._propose(hand_back(grant)) for grant in result.grants))
+
+    def _check_serving(self) -> None:
+        if not self._serving:
+            raise NotLeader
+
+    # -- the owner ----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            try:
+                while True:
+                    self._alarm.clear()
+                    now = self._now()
+                    for order in self._duties.step(now):
+                        tasks.create_task(self._carry_out(order))
+                    self._set_alarm(self._duties.next_call_ms(now), now)
+                    await self._alarm.wait()
+            finally:
+                self._retire()
+
+    async def _carry_out(self, order: Order) -> None:
+        result: Result | None = None
+        try:
+            result = await self._propose(order.operation)
+        except Unavailable as error:
+            if not order.post.failing:
+                log.warning(
+                    "leader_proposal_failed", service=order.post.service.name, code=error.code, error=str(error)
+                )
+        self._duties.settled(order, result, self._now())
+        self._alarm.set()
+
+    def _retire(self) -> None:
+        self._serving = False
+        self._retired = True
+        self._duties.close(NotLeader())
+        if self._alarm_timer is not None:
+            self._alarm_timer.cancel()
+
+    # -- time ---------------------------------------------------------------------------------------------------------
+
+    def _now(self) -> Now:
+        return Now.of(self._clock, self._state.cluster_time_ms)
+
+    def _bring_forward(self, now: Now) -> None:
+        """Something was added: step earlier, where it is due before what the owner sleeps for."""
+        next_ms = self._duties.next_call_ms(now)
+        if next_ms < self._alarm_ms:
+            self._set_alarm(next_ms, now)
+
+    def _set_alarm(self, at_ms: int, now: Now) -> None:
+        if self._alarm_timer is not None:
+            self._alarm_timer.cancel()
+        self._alarm_ms = at_ms
+        # Never at once, so that a service that cannot go on costs no more than a step a millisecond.
+        delay_ms = max(1, at_ms - now.monotonic_ms)
+        self._alarm_timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._alarm.set)

@@ -1,0 +1,205 @@
+"""Keeps watch over every running lease, and asks the log to end those that ran out.
+
+Theory of operation. A lease has up to three deadlines on the leader's monotonic clock: its worker's silence (one term
+after the grant or the latest heartbeat), its job's timeout (counted from the grant), and, once cancelled, the end of
+the grace. One timer in a wheel stands for the earliest. A heartbeat only notes the time; the timer that fires too early
+is set anew then, so a renewal costs no work in the wheel.
+
+A lease ends only by a committed operation. Once its expiry is proposed, its heartbeats are refused, and a lease whose
+worker has been refused never becomes valid again, also where the log keeps it: the expiry is asked for again. So a
+worker that heard "valid" keeps its job for a full term, and one that heard "not valid" can stop at once (case W17).
+
+A new leader does not know the heartbeats of its predecessor, so it gives every lease one full term from its own start.
+Timeouts and grace go on from the times in the record. Left out: whether this node may still answer heartbeats at all
+(fresh contact with a quorum) is its caller's check.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from raftsched import limits
+from raftsched.core.ids import FencingToken, JobId
+from raftsched.core.job import AttemptEnd, Job, Status
+from raftsched.core.operations import ExpiredLease, ExpireLeases, Operation
+from raftsched.core.retry import JITTER_MAX
+from raftsched.core.view import Expired, Result
+from raftsched.leader.now import NEVER_MS, Now
+from raftsched.leader.settings import LeaderSettings
+from raftsched.leader.wheel import Timer, Wheel
+from raftsched.ports import Randomness
+
+RETRY_MS: Final = 100
+"""An expiry that the log refused is asked for again after this: the clocks disagreed by some milliseconds."""
+
+
+class HeartbeatAnswer(NamedTuple):
+    """What a worker hears about one of its leases."""
+
+    valid: bool
+    """False: the lease is over or about to be; the worker must stop, and its outcome won't count."""
+    cancel_requested: bool
+
+
+_VALID: Final = HeartbeatAnswer(valid=True, cancel_requested=False)
+_CANCEL: Final = HeartbeatAnswer(valid=True, cancel_requested=True)
+_OVER: Final = HeartbeatAnswer(valid=False, cancel_requested=False)
+
+
+class _Lease:
+    """A running lease; all times are monotonic milliseconds."""
+
+    __slots__ = (
+        "cancel_by_ms",
+        "expiring",
+        "job_id",
+        "refused",
+        "silent_at_ms",
+        "timeout_at_ms",
+        "timer",  # None: it rang, and the lease is looked at or its expiry is on its way
+        "token",
+        "ttl_ms",
+        "worker",
+    )
+
+    def __init__(self, job_id: JobId, token: FencingToken, worker: str, ttl_ms: int) -> None:
+        self.job_id: Final = job_id
+        self.token: Final = token
+        self.worker: Final = worker
+        self.ttl_ms: Final = ttl_ms
+        self.silent_at_ms = NEVER_MS
+        self.timeout_at_ms = NEVER_MS
+        self.cancel_by_ms = NEVER_MS
+        self.expiring = False
+        """Its expiry is proposed."""
+        self.refused = False
+        """Its worker was told that it is over."""
+        self.timer: Timer[_Lease] | None = None
+
+    def deadline_ms(self) -> int:
+        return min(self.silent_at_ms, self.timeout_at_ms, self.cancel_by_ms)
+
+    def cause(self, now_ms: int) -> AttemptEnd:
+        if self.cancel_by_ms < NEVER_MS:
+            return AttemptEnd.CANCELLED
+        return AttemptEnd.TIMEOUT if self.timeout_at_ms <= now_ms else AttemptEnd.WORKER_LOST
+
+
+class LeaseKeeper:
+    """All running leases of the cluster. `len` counts them."""
+
+    name: Final = "lease_keeper"
+
+    def __init__(self, settings: LeaderSettings, randomness: Randomness) -> None:
+        self._settings: Final = settings
+        self._randomness: Final = randomness
+        self._leases: Final[dict[JobId, _Lease]] = {}
+        self._wheel: Final[Wheel[_Lease]] = Wheel()
+        self._rung: Final[deque[_Lease]] = deque()
+        """Leases whose timer fired, to be looked at; more than one operation holds, after a whole rack was lost."""
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    # -- what the log says --------------------------------------------------------------------------------------------
+
+    def start(self, leased: Iterable[Job], now: Now) -> None:
+        """Take over the leases of an earlier leader, each for one full term from now."""
+        for job in leased:
+            lease = self._keep(job, now)
+            if job.status is Status.CANCELLING:
+                # At least a term, for the worker may not have been told yet.
+                grace_ends_ms = now.monotonic_at(job.cancel_requested_at_ms + self._settings.cancel_grace_ms)
+                lease.cancel_by_ms = max(grace_ends_ms, now.monotonic_ms + lease.ttl_ms)
+            self._set_timer(lease)
+
+    def leased(self, job: Job, now: Now) -> None:
+        """The log gave `job` to a worker, or wants it back: a cancelled one has the grace to stop."""
+        lease = self._leases.get(job.id)
+        if lease is None or job.lease is None or lease.token != job.lease.token:
+            self.ended(job.id)
+            self._set_timer(self._keep(job, now))
+        elif job.status is Status.CANCELLING and lease.cancel_by_ms == NEVER_MS:
+            lease.cancel_by_ms = now.monotonic_ms + self._settings.cancel_grace_ms
+            if lease.timer is not None:
+                self._set_timer(lease)
+
+    def ended(self, job_id: JobId) -> None:
+        """The log ended the lease. Unknown ids are ignored."""
+        lease = self._leases.pop(job_id, None)
+        if lease is not None and lease.timer is not None:
+            self._wheel.cancel(lease.timer)
+
+    # -- what workers say ---------------------------------------------------------------------------------------------
+
+    def heartbeat(
+        self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]], now: Now
+    ) -> list[HeartbeatAnswer]:
+        """Renew the leases named by (job, run number, token) for one term from now; an answer for each, in order."""
+        leases = self._leases
+        now_ms = now.monotonic_ms
+        answers = []
+        for job_id, _, token in runs:
+            lease = leases.get(job_id)
+            if lease is None or lease.token != token or lease.worker != worker:
+                answers.append(_OVER)
+            elif lease.expiring:
+                lease.refused = True
+                answers.append(_OVER)
+            else:
+                lease.silent_at_ms = now_ms + lease.ttl_ms
+                answers.append(_VALID if lease.cancel_by_ms == NEVER_MS else _CANCEL)
+        return answers
+
+    # -- what time says -----------------------------------------------------------------------------------------------
+
+    def step(self, now: Now) -> Operation | None:
+        """The expiry of the leases that ran out, at most `limits.EXPIRE_LEASES_MAX`; None where none did."""
+        now_ms = now.monotonic_ms
+        for lease in self._wheel.advance(now_ms):
+            lease.timer = None
+            self._rung.append(lease)
+        over: list[ExpiredLease] = []
+        while self._rung and len(over) < limits.EXPIRE_LEASES_MAX:
+            lease = self._rung.popleft()
+            if self._leases.get(lease.job_id) is not lease:
+                continue
+            if lease.deadline_ms() > now_ms:
+                self._set_timer(lease)
+            else:
+                lease.expiring = True
+                jitter = self._randomness.randint(-JITTER_MAX, JITTER_MAX)
+                over.append(ExpiredLease(lease.job_id, lease.token, lease.cause(now_ms), jitter))
+        return ExpireLeases(tuple(over)) if over else None
+
+    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
+        """The expiry was applied with `result`, or nobody knows (None); whatever still runs is looked at again."""
+        assert isinstance(operation, ExpireLeases)
+        for suspect in operation.leases:
+            lease = self._leases.get(suspect.job_id)
+            if lease is None or lease.token != suspect.token:
+                continue
+            lease.expiring = lease.refused or not isinstance(result, Expired)
+            lease.timer = self._wheel.add(now.monotonic_ms + RETRY_MS, lease)
+
+    def next_call_ms(self) -> int:
+        if self._rung:
+            return 0
+        next_ms = self._wheel.next_call()
+        return NEVER_MS if next_ms is None else next_ms
+
+    def _keep(self, job: Job, now: Now) -> _Lease:
+        assert job.lease is not None
+        lease = _Lease(job.id, job.lease.token, job.lease.worker, job.lease.ttl_ms)
+        lease.silent_at_ms = now.monotonic_ms + lease.ttl_ms
+        if job.timeout_ms:
+            lease.timeout_at_ms = now.monotonic_at(job.lease.granted_at_ms + job.timeout_ms)
+        self._leases[job.id] = lease
+        return lease
+
+    def _set_timer(self, lease: _Lease) -> None:
+        if lease.timer is not None:
+            self._wheel.cancel(lease.timer)
+        lease.timer = self._wheel.add(lease.deadline_ms(), lease)

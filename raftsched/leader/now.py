@@ -1,0 +1,36 @@
+"""The moment at which a service is stepped, on the three clocks that matter."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from raftsched.ports import Clock
+
+NEVER_MS: Final = 1 << 62
+"""A time that does not come."""
+
+
+class Now(NamedTuple):
+    """One moment, in whole milliseconds.
+
+    Durations (leases, waits, pauses) are measured on the monotonic clock: nobody can set it. Due times are cluster
+    time.
+    """
+
+    monotonic_ms: int
+    cluster_ms: int
+    """The leader's estimate of cluster time: never behind what was applied, nor behind its wall clock."""
+    wall_ms: int
+
+    @classmethod
+    def of(cls, clock: Clock, applied_ms: int) -> Now:
+        """The present moment; `applied_ms` is the cluster time of the last applied entry."""
+        wall_ms = clock.wall_ms()
+        return cls(round(clock.monotonic() * 1000), max(applied_ms, wall_ms), wall_ms)
+
+    def monotonic_at(self, cluster_ms: int) -> int:
+        """When `cluster_ms` is reached, in monotonic milliseconds; never before now.
+
+        Counted from the wall clock: where cluster time is ahead of it, cluster time stands still until it is caught up.
+        """
+        return self.monotonic_ms + max(0, cluster_ms - self.wall_ms)

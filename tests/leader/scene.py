@@ -1,0 +1,222 @@
+"""A leader's world without cluster, disk or waiting: the real core and state, a clock set by hand, and a log that
+applies at once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from raftsched.core.apply import apply
+from raftsched.core.ids import FencingToken, JobId, JobIdFactory, TimeMs
+from raftsched.core.job import AttemptEnd, Job, RetryPolicy, Status
+from raftsched.core.operations import (
+    CancelJob,
+    ExpireLeases,
+    LeaseJobs,
+    MarkWorkers,
+    Operation,
+    RecordOutcome,
+    SubmitJob,
+)
+from raftsched.core.view import Context, Leased, PutJob, RemoveJob, Result, Submitted
+from raftsched.leader.dispatcher import Waiter
+from raftsched.leader.duties import Change, Duties, Order
+from raftsched.leader.lease_keeper import HeartbeatAnswer
+from raftsched.leader.now import Now
+from raftsched.leader.settings import LeaderSettings
+from raftsched.storage.memory_store import MemoryStore
+from raftsched.storage.state import State
+
+START_MS = 1_800_000_000_000
+TTL_MS = 10_000
+
+
+class HandClock:
+    """A clock that stands still until it is told the time. Both its clocks move together, unless the wall is set."""
+
+    def __init__(self) -> None:
+        self.passed_ms = 0
+        self.wall_offset_ms = START_MS
+
+    def monotonic(self) -> float:
+        return self.passed_ms / 1000
+
+    def wall_ms(self) -> int:
+        return self.wall_offset_ms + self.passed_ms
+
+    def advance(self, ms: int) -> None:
+        self.passed_ms += ms
+
+
+class World:
+    """State, clock and log of one leader."""
+
+    def __init__(self, *, seed: int = 1, clock: HandClock | None = None) -> None:
+        self.clock = clock or HandClock()
+        self.random = random.Random(seed)
+        self.state = State(MemoryStore())
+        self.log: list[Operation] = []
+        """All that was applied."""
+        self.on_changes: Callable[[Sequence[Change]], None] | None = None
+        self._ids = JobIdFactory(self.random.randbytes)
+
+    @property
+    def now(self) -> Now:
+        return Now.of(self.clock, self.state.cluster_time_ms)
+
+    def apply(self, *operations: Operation) -> list[Result]:
+        """Apply one log entry of `operations`, stamped by the wall clock."""
+        now_ms = TimeMs(max(self.state.cluster_time_ms, self.clock.wall_ms()))
+        context = Context(now_ms, self.state.applied_index + 1)
+        results: list[Result] = []
+        changes: list[Change] = []
+        for operation in operations:
+            result, writes = apply(self.state, operation, context)
+            self.state.execute(writes)
+            for write in writes:
+                if isinstance(write, PutJob):
+                    changes.append((write.old, write.new))
+                elif isinstance(write, RemoveJob):
+                    changes.append((write.old, None))
+            results.append(result)
+        self.state.advance(index=context.index, term=1, now_ms=now_ms)
+        self.log += operations
+        if changes and self.on_changes is not None:
+            self.on_changes(changes)
+        return results
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    def submission(
+        self,
+        queue: str = "mail",
+        *,
+        priority: int = 5,
+        delay_ms: int = 0,
+        timeout_ms: int = 0,
+        max_attempts: int = 3,
+        tenant: str = "default",
+    ) -> SubmitJob:
+        now_ms = self.clock.wall_ms()
+        return SubmitJob(
+            id=self._ids.next(now_ms),
+            tenant=tenant,
+            name=queue,
+            queue=queue,
+            priority=priority,
+            due_at_ms=TimeMs(now_ms + delay_ms if delay_ms else 0),
+            payload=b'{"n":1}',
+            max_attempts=max_attempts,
+            timeout_ms=timeout_ms,
+            retry=RetryPolicy(jitter_thousandths=0),
+        )
+
+    def submit(self, queue: str = "mail", *, count: int = 1, **fields: Any) -> list[JobId]:
+        """Submit `count` jobs in one log entry; return their ids, in order."""
+        results = self.apply(*(self.submission(queue, **fields) for _ in range(count)))
+        return [result.job.id for result in results if isinstance(result, Submitted)]
+
+    def submit_one(self, queue: str = "mail", **fields: Any) -> JobId:
+        return self.submit(queue, **fields)[0]
+
+    def lease(self, job_id: JobId, worker: str = "w1", *, ttl_ms: int = TTL_MS) -> FencingToken:
+        """Lease the job behind the leader's back; return the token."""
+        (result,) = self.apply(LeaseJobs(worker, ttl_ms, (job_id,)))
+        assert isinstance(result, Leased)
+        assert result.grants, "the job could not be leased"
+        return token_of(result.grants[0].job)
+
+    def cancel(self, job_id: JobId) -> None:
+        self.apply(CancelJob(job_id, "default"))
+
+    def complete(self, job: Job) -> Result:
+        return self.report(job, AttemptEnd.COMPLETED)
+
+    def report(self, job: Job, end: AttemptEnd, *, delay_ms: int = -1) -> Result:
+        return self.apply(RecordOutcome(job.id, job.run_number, token_of(job), end, delay_ms=delay_ms))[0]
+
+    def job(self, job_id: JobId) -> Job:
+        job = self.state.job(job_id)
+        assert job is not None
+        return job
+
+    def status(self, job_id: JobId) -> Status:
+        return self.job(job_id).status
+
+
+class Leader:
+    """`Duties` over a world, stepped by hand: operations are applied as soon as they are ordered, unless held back."""
+
+    def __init__(self, world: World, settings: LeaderSettings | None = None) -> None:
+        self.world = world
+        self.settings = settings or LeaderSettings(lease_ttl_ms=TTL_MS)
+        self.duties = Duties(world.state, self.settings, world.random)
+        self._loop = asyncio.new_event_loop()  # futures want one; it never runs
+        self._loop.close()
+        self.held: deque[Order] | None = None
+        """Orders on their way, while the log is held back."""
+        self.duties.start(world.now)
+        world.on_changes = lambda changes: self.duties.on_changes(changes, world.now)
+
+    def step(self) -> None:
+        """Do all that is due at this moment."""
+        while orders := self.duties.step(self.world.now):
+            for order in orders:
+                if self.held is None or isinstance(order.operation, MarkWorkers):
+                    self.settle(order)
+                else:
+                    self.held.append(order)
+
+    def hold(self) -> deque[Order]:
+        """Hold the log back: return where the orders of upkeep pile up from now on, marks left out."""
+        self.held = deque()
+        return self.held
+
+    def settle(self, order: Order) -> None:
+        (result,) = self.world.apply(order.operation)
+        self.duties.settled(order, result, self.world.now)
+
+    def run(self, ms: int) -> None:
+        """Let time pass as the shell does: sleep until the next call, step, and so on."""
+        until_ms = self.world.now.monotonic_ms + ms
+        while (next_ms := max(self.duties.next_call_ms(self.world.now), self.world.now.monotonic_ms + 1)) <= until_ms:
+            self.world.clock.advance(next_ms - self.world.now.monotonic_ms)
+            self.step()
+        self.world.clock.advance(until_ms - self.world.now.monotonic_ms)
+        self.step()
+
+    def lease(self, *queues: str, worker: str = "w1", capacity: int = 1) -> list[Job]:
+        """Lease what is ready now, as a worker that does not wait."""
+        job_ids = self.take(*queues, worker=worker, capacity=capacity)
+        return self.lease_ids(job_ids, worker) if job_ids else []
+
+    def take(self, *queues: str, worker: str = "w1", capacity: int = 1) -> list[JobId]:
+        """Take what is ready now without leasing it yet."""
+        return self.wait(*queues, worker=worker, capacity=capacity, wait_ms=0).jobs.result()
+
+    def lease_ids(self, job_ids: list[JobId], worker: str = "w1") -> list[Job]:
+        (result,) = self.world.apply(LeaseJobs(worker, self.settings.lease_ttl_ms, tuple(job_ids)))
+        return [grant.job for grant in self.duties.lease_settled(job_ids, result, self.world.now)]
+
+    def wait(self, *queues: str, worker: str = "w1", capacity: int = 1, wait_ms: int = 30_000) -> Waiter:
+        """Ask for jobs, as a worker that waits for `wait_ms` where there are none."""
+        waiter = Waiter(worker, queues or ("mail",), capacity, asyncio.Future(loop=self._loop))
+        now = self.world.now
+        self.duties.ask(waiter, now.monotonic_ms + wait_ms, now)
+        return waiter
+
+    def heartbeat(self, *jobs: Job, worker: str = "w1") -> list[HeartbeatAnswer]:
+        runs = [(job.id, job.run_number, token_of(job)) for job in jobs]
+        return self.duties.heartbeat(worker, runs, self.world.now)
+
+    @property
+    def expiries(self) -> list[ExpireLeases]:
+        return [operation for operation in self.world.log if isinstance(operation, ExpireLeases)]
+
+
+def token_of(job: Job) -> FencingToken:
+    assert job.lease is not None
+    return job.lease.token

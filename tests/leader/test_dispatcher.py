@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import pytest
+
+from raftsched import limits
+from raftsched.errors import NotLeader, Unavailable
+from raftsched.leader import dispatcher
+from tests.leader.scene import Leader, World
+
+
+def test_waiter_is_handed_a_job_by_the_entry_that_brings_it() -> None:
+    world = World()
+    leader = Leader(world)
+    waiter = leader.wait("mail")
+    job_id = world.submit_one("mail")
+    assert waiter.jobs.result() == [job_id]
+
+
+def test_waiter_is_handed_a_delayed_job_exactly_at_its_time() -> None:
+    world = World()
+    leader = Leader(world)
+    leader.lease("mail")
+    waiter = leader.wait("mail")
+    job_id = world.submit_one("mail", delay_ms=5_000)
+    leader.run(4_999)
+    assert not waiter.jobs.done()
+    leader.run(1)
+    assert waiter.jobs.result() == [job_id]
+
+
+def test_waiters_are_served_in_the_order_they_came() -> None:
+    world = World()
+    leader = Leader(world)
+    first, second = leader.wait("mail"), leader.wait("mail")
+    one = world.submit_one()
+    assert first.jobs.result() == [one]
+    assert not second.jobs.done()
+    two = world.submit_one()
+    assert second.jobs.result() == [two]
+
+
+def test_no_job_is_handed_to_two_waiters() -> None:
+    world = World()
+    leader = Leader(world)
+    waiters = [leader.wait("mail", "pay", capacity=3) for _ in range(5)]
+    job_ids = world.submit("mail", count=4) + world.submit("pay", count=4)
+    handed = [job_id for waiter in waiters if waiter.jobs.done() for job_id in waiter.jobs.result()]
+    assert len(handed) >= 5
+    assert sorted(handed + leader.take("mail", "pay", capacity=9)) == sorted(job_ids)
+
+
+def test_burst_is_spread_evenly_over_the_waiters() -> None:
+    world = World()
+    leader = Leader(world)
+    waiters = [leader.wait("mail", capacity=32) for _ in range(4)]
+    world.submit("mail", count=20)
+    assert [len(waiter.jobs.result()) for waiter in waiters] == [5, 5, 5, 5]
+
+
+def test_waiter_gets_no_more_than_its_capacity() -> None:
+    world = World()
+    leader = Leader(world)
+    waiter = leader.wait("mail", capacity=2)
+    job_ids = world.submit("mail", count=5)
+    assert waiter.jobs.result() == job_ids[:2]
+    assert [job.id for job in leader.lease("mail", capacity=9)] == job_ids[2:]
+
+
+def test_waiter_is_left_alone_by_jobs_of_other_queues() -> None:
+    world = World()
+    leader = Leader(world)
+    waiter = leader.wait("mail")
+    world.submit("pay")
+    assert not waiter.jobs.done()
+
+
+def test_wait_ends_with_nothing_when_its_time_is_over() -> None:
+    world = World()
+    leader = Leader(world)
+    waiter = leader.wait("mail", wait_ms=2_000)
+    leader.run(1_999)
+    assert not waiter.jobs.done()
+    leader.run(1)
+    assert waiter.jobs.result() == []
+    assert leader.duties.waiting_workers("mail") == 0
+
+
+def test_cancelled_waiter_takes_nothing() -> None:
+    world = World()
+    leader = Leader(world)
+    gone, waiter = leader.wait("mail"), leader.wait("mail")
+    gone.jobs.cancel()
+    job_id = world.submit_one("mail")
+    assert waiter.jobs.result() == [job_id]
+
+
+def test_job_handed_to_a_caller_that_went_away_goes_to_the_next_waiter() -> None:
+    world = World()
+    leader = Leader(world)
+    gone, waiter = leader.wait("mail"), leader.wait("mail")
+    job_id = world.submit_one("mail")
+    assert gone.jobs.result() == [job_id]
+    leader.duties.leave(gone, world.now)
+    assert waiter.jobs.result() == [job_id]
+
+
+def test_leaving_twice_does_no_harm() -> None:
+    world = World()
+    leader = Leader(world)
+    waiter = leader.wait("mail")
+    leader.duties.leave(waiter, world.now)
+    leader.duties.leave(waiter, world.now)
+    assert leader.duties.waiting_workers("mail") == 0
+
+
+def test_wait_is_refused_when_too_many_workers_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WAITING_WORKERS_MAX", 2)
+    world = World()
+    leader = Leader(world)
+    leader.wait("mail")
+    leader.wait("mail")
+    with pytest.raises(Unavailable):
+        leader.wait("mail")
+    assert leader.duties.waiting_workers("mail") == 2
+
+
+def test_close_ends_all_waits_with_the_error() -> None:
+    world = World()
+    leader = Leader(world)
+    waiters = [leader.wait("mail"), leader.wait("pay", "mail")]
+    leader.duties.close(NotLeader())
+    assert all(isinstance(waiter.jobs.exception(), NotLeader) for waiter in waiters)
+
+
+def test_names_of_queues_asked_for_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "READY_QUEUES_MAX", 20)
+    world = World()
+    leader = Leader(world)
+    waiter = leader.wait("mail")
+    for number in range(500):
+        leader.lease(f"queue-{number}")
+        assert leader.duties._ready.queue_count <= 42
+    job_id = world.submit_one("mail")
+    assert waiter.jobs.result() == [job_id]
+
+
+def test_job_cancelled_while_it_is_queued_is_not_offered() -> None:
+    world = World()
+    leader = Leader(world)
+    leader.take()
+    cancelled, kept = world.submit(count=2)
+    world.cancel(cancelled)
+    assert leader.take(capacity=9) == [kept]
+
+
+def test_missed_job_that_still_waits_is_offered_again() -> None:
+    world = World()
+    leader = Leader(world)
+    job_id = world.submit_one(delay_ms=10_000)
+    leader.run(10_000)
+    taken = leader.take()
+    world.clock.wall_offset_ms -= 400  # the log's stamp is behind what the leader saw
+    world.state.cluster_time_ms = world.now.wall_ms  # type: ignore[assignment]  # as if nothing had been applied since
+    assert leader.lease_ids(taken) == []
+    leader.run(399)
+    assert leader.lease() == []
+    leader.run(1)
+    assert [job.id for job in leader.lease()] == [job_id]
+
+
+def test_job_of_a_lease_nobody_knows_about_is_offered_again_unless_it_was_granted() -> None:
+    world = World()
+    leader = Leader(world)
+    first, second = world.submit(count=2)
+    taken = leader.take(capacity=2)
+    world.lease(first, "w1")
+    assert leader.duties.lease_settled(taken, None, world.now) == []
+    leader.run(1_000)
+    assert [job.id for job in leader.lease(capacity=9)] == [second]
