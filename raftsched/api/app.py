@@ -1,0 +1,149 @@
+"""The API as an aiohttp application: routes, errors as problems, and the headers that every reply carries.
+
+`create_app` wires the parts for one node; `create_runner` wraps it with the server's settings that its promises need:
+a handler is cancelled when its client goes away, so that nobody waits on behalf of the dead; bodies are not
+decompressed behind our back; nothing is logged for each request.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+
+from raftsched.api.backend import Backend
+from raftsched.api.bodies import Bodies
+from raftsched.api.cluster import Cluster
+from raftsched.api.forwarding import Forwarder
+from raftsched.api.health import Health
+from raftsched.api.jobs import Jobs
+from raftsched.api.leases import Leases
+from raftsched.api.openapi import openapi_document
+from raftsched.api.outcomes import Outcomes
+from raftsched.api.problems import http_problem, problem_of, problem_response
+from raftsched.api.queues import Queues
+from raftsched.api.reading import REVISION_HEADER
+from raftsched.api.rendering import encode
+from raftsched.api.routes import BASE_PATH, Answered, Handler, Route
+from raftsched.api.workers import Workers
+from raftsched.errors import InvariantBroken, RaftschedError
+
+LEADER_HEADER: Final = "Raftsched-Leader"
+_KEEPALIVE_SECONDS: Final = 75.0
+_LINGER_SECONDS: Final = 1.0
+"""How long a client that still sends a refused body may take to read why, before the connection is closed."""
+_log = structlog.get_logger()
+_http_log = logging.getLogger("raftsched.api.http")
+_http_log.setLevel(logging.CRITICAL)
+"""aiohttp's own: it would log a stack for each stranger that speaks no HTTP. Faults of ours are logged below."""
+
+
+def create_app(backend: Backend) -> web.Application:
+    """Return the application that serves the API of `backend`'s node."""
+    bodies = Bodies()
+    forwarder = Forwarder(backend, bodies)
+    app = web.Application(middlewares=[_answer_every_request(backend, bodies)])
+    for route in all_routes(backend, bodies, forwarder):
+        app.router.add_route(route.method, route.path, forwarder.at_leader(route), name=route.name)
+    app.cleanup_ctx.append(forwarder.run)
+    app.on_response_prepare.append(_headers_of_every_reply(backend))
+    return app
+
+
+def create_runner(app: web.Application, *, stop_seconds: float = 2.0) -> web.AppRunner:
+    """Return the runner for `app`; when it is cleaned up, requests under way have `stop_seconds` to end."""
+    return web.AppRunner(
+        app,
+        access_log=None,
+        auto_decompress=False,
+        handle_signals=False,
+        handler_cancellation=True,
+        logger=_http_log,
+        keepalive_timeout=_KEEPALIVE_SECONDS,
+        lingering_time=_LINGER_SECONDS,
+        shutdown_timeout=stop_seconds,
+    )
+
+
+def all_routes(backend: Backend, bodies: Bodies, forwarder: Forwarder) -> tuple[Route, ...]:
+    """Return the table of all routes."""
+    routes = (
+        *Jobs(backend, bodies).routes(),
+        *Leases(backend, bodies).routes(),
+        *Outcomes(backend, bodies).routes(),
+        *Queues(backend).routes(),
+        *Workers(backend).routes(),
+        *Cluster(backend, forwarder).routes(),
+        *Health(backend).routes(),
+    )
+    return (*routes, _openapi_route(routes))
+
+
+def _openapi_route(routes: tuple[Route, ...]) -> Route:
+    async def get_openapi(request: web.Request) -> web.Response:
+        """Read this document."""
+        del request
+        return web.Response(body=document, content_type="application/json")
+
+    path = f"{BASE_PATH}/openapi.json"
+    route = Route(method="GET", path=path, handler=get_openapi, answered=Answered.HERE, reply=None)
+    document = encode(openapi_document((*routes, route)))
+    return route
+
+
+def _answer_every_request(backend: Backend, bodies: Bodies) -> Any:
+    @web.middleware
+    async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            return await handler(request)
+        except InvariantBroken as error:
+            backend.fail(error)
+            return _fault(request)
+        except RaftschedError as error:
+            return _refused(request, error)
+        except web.HTTPException as error:
+            return _http_error(error)
+        except Exception:  # noqa: BLE001  # whatever it is, the client hears 500 and the log has the trace
+            return _fault(request)
+        finally:
+            bodies.release(request)
+
+    return answer
+
+
+def _fault(request: web.Request) -> web.Response:
+    """Answer for the exception that is being handled."""
+    _log.exception("request_failed", method=request.method, path=request.path)
+    return problem_response(http_problem(500, "this is a fault of the server; it is logged there"))
+
+
+def _refused(request: web.Request, error: RaftschedError) -> web.Response:
+    response = problem_response(problem_of(error))
+    if not request.content.is_eof():
+        # The rest of the body is never read, so nothing else can come over this connection.
+        response.force_close()
+    return response
+
+
+def _http_error(error: web.HTTPException) -> web.Response:
+    response = problem_response(http_problem(error.status, error.reason))
+    if "Allow" in error.headers:
+        response.headers["Allow"] = error.headers["Allow"]
+    return response
+
+
+def _headers_of_every_reply(backend: Backend) -> Any:
+    async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+        del request
+        headers = response.headers
+        if REVISION_HEADER not in headers:
+            headers[REVISION_HEADER] = str(backend.stale_state()[0].applied_index)
+        leader = backend.api_url if backend.is_leading else backend.leader_url()
+        if leader and LEADER_HEADER not in headers:
+            headers[LEADER_HEADER] = leader
+        headers["Server"] = "raftsched"
+        headers["Cache-Control"] = "no-store"
+
+    return add_headers

@@ -1,0 +1,95 @@
+"""What the API needs of the node it runs in: ports, so that the API is tested without sockets between nodes or disks.
+
+A state is good until the next `await` only: installing a snapshot replaces it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol
+
+import msgspec
+
+from raftsched.core.ids import JobId
+from raftsched.core.operations import Operation
+from raftsched.core.view import Result
+from raftsched.errors import InvariantBroken
+from raftsched.leader.leadership import Leadership
+from raftsched.storage.reader import StateReader
+
+
+class NodeStatus(msgspec.Struct, frozen=True):
+    """One node as seen by the node that answers; None where it does not know."""
+
+    id: str
+    api: str
+    """Base URL of its API."""
+    state: str
+    """`leader`, `follower`, `candidate`, or `down` where the answering node has no connection to it."""
+    applied: int | None = None
+    """Index of the last log entry it applied, or is known to hold."""
+    clock_offset_ms: float | None = None
+    """Its wall clock less the answering node's."""
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    """The cluster as seen by the node that answers."""
+
+    leader: str
+    """Id of the leader; "" while none is known."""
+    term: int
+    nodes: tuple[NodeStatus, ...]
+
+
+class Backend(Protocol):
+    """The node. Every method returns at once but `hand_over` and what is awaited of `leadership`."""
+
+    @property
+    def node_id(self) -> str: ...
+    @property
+    def api_url(self) -> str:
+        """Base URL of this node's own API."""
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether this node leads and has applied its term's first entry."""
+
+    def leader_url(self) -> str | None:
+        """Base URL of the leader's API; None while it is unknown, and on the leader itself."""
+
+    def fresh_state(self) -> StateReader:
+        """The state, as new as any answer given so far; raises `NotLeader` or `Unavailable`."""
+
+    def stale_state(self) -> tuple[StateReader, int]:
+        """The state of this node, and milliseconds since it last heard from a leader (-1 = unknown). Never raises."""
+
+    def leadership(self) -> Leadership:
+        """The leader's duties; raises as `fresh_state` does, so that no leader that was cut off renews a lease."""
+
+    def propose(self, operation: Operation) -> asyncio.Future[Result]:
+        """A future of the operation's result, once it is committed and applied on this node.
+
+        The future (never the call) raises `NotLeader` or `Unavailable` where the operation is certainly not in the
+        log, and `OutcomeUnknown` where nobody can tell. Cancelling it only means that nobody wants the answer.
+        """
+
+    def new_job_id(self) -> JobId: ...
+    def now_ms(self) -> int:
+        """The cluster's time as far as this node can tell: never before the state's."""
+
+    def jitter(self) -> int:
+        """A draw from -1000 to 1000."""
+
+    def cluster_status(self) -> ClusterStatus: ...
+    def readiness(self) -> tuple[bool, str]:
+        """Whether this node can serve, and why not."""
+
+    def fail(self, error: InvariantBroken) -> None:
+        """Stop the node: what the API read in the state can't be right."""
+
+    async def hand_over(self) -> bool:
+        """Hand the lead to the follower that is furthest; False where none took it and this node still leads."""
+
+
+TENANT_DEFAULT: Final = "default"
+"""Until tokens bring tenants, every job belongs to this one."""

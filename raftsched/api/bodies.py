@@ -1,0 +1,92 @@
+"""Reads request bodies within bounds, in bytes and in number.
+
+A body that is too large is refused at its Content-Length, or where it passes the bound, and never read to its end; one
+that doesn't arrive is waited for a while only. The bodies held at once are bounded too: a hundred clients that upload
+at the same time hear 503 rather than fill the memory. A body counts from its first byte until its request is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from aiohttp import web
+
+from raftsched import limits
+from raftsched.errors import Malformed, TooLarge, Unavailable, UnsupportedMediaType
+
+_HELD: Final = web.RequestKey("raftsched_body_bytes", int)
+_READ_SECONDS: Final = 30.0
+"""Time for the whole body to arrive: 8 MiB on a slow line, and not for ever where a client falls silent."""
+_UTF8: Final = frozenset({"utf-8", "utf8"})
+
+
+class Bodies:
+    """The request bodies that this node holds."""
+
+    def __init__(
+        self,
+        *,
+        body_bytes_max: int = limits.BODY_BYTES_MAX,
+        held_bytes_max: int = limits.UPLOADS_BYTES_MAX,
+        read_seconds: float = _READ_SECONDS,
+    ) -> None:
+        self._body_bytes_max = body_bytes_max
+        self._held_bytes_max = held_bytes_max
+        self._read_seconds = read_seconds
+        self.held_bytes = 0
+
+    async def read_json(self, request: web.Request) -> bytes:
+        """Return the body of a request that says it is JSON; raises `UnsupportedMediaType` and what `read` raises."""
+        if request.content_type != "application/json" or (request.charset or "utf-8").lower() not in _UTF8:
+            raise UnsupportedMediaType("the content type must be application/json, in UTF-8", field="Content-Type")
+        return await self.read(request)
+
+    async def read(self, request: web.Request) -> bytes:
+        """Return the body.
+
+        Raises `TooLarge`, `Unavailable` where all bodies together are too large, `UnsupportedMediaType` for a
+        compressed one, and `Malformed` where it ends too early or doesn't arrive in time.
+        """
+        if request.headers.get("Content-Encoding", "identity") != "identity":
+            raise UnsupportedMediaType("compressed bodies are not accepted", field="Content-Encoding")
+        if (request.content_length or 0) > self._body_bytes_max:
+            raise self._too_large()
+        if request.content.is_eof():
+            return await self._chunks(request)
+        try:
+            async with asyncio.timeout(self._read_seconds):
+                return await self._chunks(request)
+        except TimeoutError:
+            raise Malformed(f"the body did not arrive within {self._read_seconds:g} seconds") from None
+
+    def release(self, request: web.Request) -> None:
+        """The request is answered: its body no longer counts."""
+        self.held_bytes -= request.get(_HELD, 0)
+
+    async def _chunks(self, request: web.Request) -> bytes:
+        chunks: list[bytes] = []
+        size = 0
+        while chunk := await self._next_chunk(request):
+            size += len(chunk)
+            if size > self._body_bytes_max:
+                raise self._too_large()
+            self._hold(request, len(chunk))
+            chunks.append(chunk)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def _hold(self, request: web.Request, size: int) -> None:
+        if self.held_bytes + size > self._held_bytes_max:
+            raise Unavailable("too many large requests at once; retry in a moment")
+        self.held_bytes += size
+        request[_HELD] = request.get(_HELD, 0) + size
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"the body is larger than {self._body_bytes_max} bytes")
+
+    @staticmethod
+    async def _next_chunk(request: web.Request) -> bytes:
+        try:
+            return await request.content.readany()
+        except web.RequestPayloadError as error:
+            raise Malformed("the body ended before it was complete, or is not rightly chunked") from error

@@ -1,0 +1,123 @@
+"""Followers pass requests on to the leader, so that any node answers.
+
+A follower reads the body within its bounds, unparsed, and sends it on over kept-alive connections; the reply comes back
+whole before the first byte is passed on, so a leader that dies in between never leaves half an answer behind. Both are
+bounded by what the leader accepts and sends. A long poll is passed on like any other request: when the worker goes
+away, this node hangs up on the leader, which then drops the wait.
+
+What became of a request that got no reply: without a connection the leader has not seen it (`unavailable`); later it
+may have taken effect (`outcome_unknown`), unless it only reads. `Raftsched-Forwarded` stops loops: a request is passed
+on once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Final
+
+import aiohttp
+from aiohttp import web
+from yarl import URL
+
+from raftsched import limits
+from raftsched.api.backend import Backend
+from raftsched.api.bodies import Bodies
+from raftsched.api.routes import Answered, Handler, Route
+from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable
+
+FORWARDED_HEADER: Final = "Raftsched-Forwarded"
+_CONNECT_SECONDS: Final = 2.0
+_SILENCE_SECONDS: Final = 10.0
+"""How long a leader may be silent: far longer than any commit takes, and than an election when it is dead."""
+_REQUEST_HEADERS: Final = ("Content-Type", "Content-Encoding", "Idempotency-Key", "Authorization", "Accept")
+_REPLY_HEADERS: Final = (
+    "Content-Type",
+    "Location",
+    "Retry-After",
+    "Raftsched-Revision",
+    "Raftsched-Leader",
+    "Raftsched-Age-Ms",
+)
+_NEVER_CONNECTED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+_BROKEN: Final = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
+
+
+class Forwarder:
+    """Sends requests on to the leader's API through one pool of connections."""
+
+    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._session: aiohttp.ClientSession | None = None
+
+    async def run(self, app: web.Application) -> AsyncIterator[None]:
+        """Hold the connections for as long as `app` runs; one of its `cleanup_ctx`."""
+        del app
+        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0)
+        jar = aiohttp.DummyCookieJar()
+        async with aiohttp.ClientSession(connector=connector, cookie_jar=jar, auto_decompress=False) as session:
+            self._session = session
+            yield
+            self._session = None
+
+    def at_leader(self, route: Route) -> Handler:
+        """Return the handler of `route` that passes on what another node must answer."""
+        if route.answered is Answered.HERE:
+            return route.handler
+        may_be_stale = route.answered is Answered.BY_LEADER_UNLESS_STALE
+        answer_here = route.handler
+        wait_seconds = _SILENCE_SECONDS + (limits.LEASE_WAIT_SECONDS_MAX if route.waits else 0.0)
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            if may_be_stale and request.query.get("consistency") == "stale":
+                return await answer_here(request)
+            leader_url = self.leader_elsewhere(request)
+            if leader_url is None:
+                return await answer_here(request)
+            return await self.forward(request, leader_url, wait_seconds=wait_seconds)
+
+        return answer
+
+    def leader_elsewhere(self, request: web.Request) -> str | None:
+        """Return the URL to pass `request` on to; None where this node leads, or no leader is known.
+
+        Raises `NotLeader` for a request that was passed on already: two nodes disagree about who leads.
+        """
+        leader_url = self._backend.leader_url()
+        if leader_url is not None and FORWARDED_HEADER in request.headers:
+            raise NotLeader(leader_url)
+        return leader_url
+
+    async def forward(self, request: web.Request, leader_url: str, *, wait_seconds: float) -> web.Response:
+        """Return the leader's reply.
+
+        Raises `Unavailable`, or `OutcomeUnknown` where the leader may have acted: it hung up, or it was silent for
+        `wait_seconds`.
+        """
+        if self._session is None:
+            raise Unavailable("this node is stopping")
+        body = await self._bodies.read(request)
+        headers = {name: request.headers[name] for name in _REQUEST_HEADERS if name in request.headers}
+        headers[FORWARDED_HEADER] = "1"
+        try:
+            async with self._session.request(
+                request.method,
+                URL(leader_url + request.rel_url.raw_path_qs, encoded=True),
+                data=body or None,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=wait_seconds),
+                allow_redirects=False,
+            ) as reply:
+                return _passed_on(reply, await reply.read())
+        except _NEVER_CONNECTED as error:
+            raise Unavailable("the leader can't be reached; retry in a moment") from error
+        except _BROKEN as error:
+            if request.method == "GET":
+                raise Unavailable("the leader gave no answer; retry in a moment") from error
+            raise OutcomeUnknown("the leader gave no answer; it may have acted on the request") from error
+
+
+def _passed_on(reply: aiohttp.ClientResponse, body: bytes) -> web.Response:
+    headers = {name: reply.headers[name] for name in _REPLY_HEADERS if name in reply.headers}
+    return web.Response(body=body, status=reply.status, headers=headers)

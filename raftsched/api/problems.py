@@ -1,0 +1,91 @@
+"""Errors as RFC 9457 problem documents, from the one table in `raftsched.errors`.
+
+`code` is what programs compare; `title` and `detail` are for people, and no detail holds more of a request than the
+name or the short text at fault. `field` is the path of the field at fault, as in `jobs[3].priority`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from raftsched.core.operations import RejectCode
+from raftsched.core.view import Refused
+from raftsched.errors import Invalid, NotFound, RaftschedError, Rejected
+
+CONTENT_TYPE: Final = "application/problem+json"
+RETRY_AFTER_SECONDS: Final = 1
+"""An election takes about this long; clients add their own backoff."""
+_RETRY_LATER: Final = frozenset({429, 503, 507})
+_REFUSAL_STATUS: Final = {
+    RejectCode.NOT_FOUND: 404,
+    RejectCode.IDEMPOTENCY_MISMATCH: 422,
+    RejectCode.INVALID: 422,
+}
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An RFC 9457 problem document."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    """Stable and machine-readable."""
+    retryable: bool
+    """Whether the same request, with the same idempotency key, may succeed later."""
+    field: str = ""
+    """Path of the field at fault."""
+    outcomes: list[Any] = []
+    """What became of each outcome, where outcomes were reported."""
+
+
+def problem_of(error: RaftschedError, *, status: int | None = None, outcomes: list[Any] | None = None) -> Problem:
+    """Return the problem that tells of `error`; `status` replaces its own."""
+    return _problem(
+        status or error.http_status,
+        error.code,
+        str(error),
+        retryable=error.retryable,
+        field=error.field if isinstance(error, Invalid) else "",
+        outcomes=outcomes or [],
+    )
+
+
+def problem_response(problem: Problem) -> web.Response:
+    """Return the HTTP reply; those worth repeating say when."""
+    response = web.Response(body=msgspec.json.encode(problem), status=problem.status, content_type=CONTENT_TYPE)
+    if problem.status in _RETRY_LATER:
+        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    return response
+
+
+def http_problem(status: int, detail: str) -> Problem:
+    """Return the problem for an error of HTTP itself: no such route, a method that the route lacks."""
+    codes = {404: "not_found", 405: "method_not_allowed", 413: "too_large", 417: "expectation_failed"}
+    return _problem(status, codes.get(status, "malformed" if status < 500 else "internal_error"), detail)
+
+
+def refusal(refused: Refused) -> RaftschedError:
+    """Return the error that tells a caller of an operation which the state machine refused."""
+    if refused.code is RejectCode.NOT_FOUND:
+        return NotFound(refused.message)
+    return Rejected(refused.code.label, refused.message, http_status=_REFUSAL_STATUS.get(refused.code, 409))
+
+
+def _problem(
+    status: int, code: str, detail: str, *, retryable: bool = False, field: str = "", outcomes: list[Any] | None = None
+) -> Problem:
+    return Problem(
+        type=f"urn:raftsched:problem:{code}",
+        title=code.replace("_", " ").capitalize(),
+        status=status,
+        detail=detail,
+        code=code,
+        retryable=retryable,
+        field=field,
+        outcomes=outcomes or [],
+    )

@@ -1,0 +1,41 @@
+"""Waits for many proposals at once, without a task for each: those of one request commit together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TypeGuard
+
+from raftsched.core.view import Result
+from raftsched.errors import OutcomeUnknown, RaftschedError, Unavailable
+
+Answer = Result | RaftschedError
+
+
+async def answers_of(futures: Sequence[asyncio.Future[Result]]) -> list[Answer]:
+    """Return the result or the error of each proposal, in order.
+
+    Raises `Unavailable` where not one of several got into the log, so that the whole request is repeated elsewhere.
+    When this is cancelled nobody waits for the others either; what they proposed goes on.
+    """
+    answers: list[Answer] = []
+    try:
+        for future in futures:
+            # Awaiting a future that is done costs next to nothing, and the first one of a batch waits for all.
+            try:
+                answers.append(await future)
+            except RaftschedError as error:
+                answers.append(error)
+    except asyncio.CancelledError:
+        for future in futures:
+            future.cancel()
+        raise
+    refused = [answer for answer in answers if _is_refused_now(answer)]
+    if refused and len(refused) == len(answers):
+        raise refused[0]
+    return answers
+
+
+def _is_refused_now(answer: Answer) -> TypeGuard[Unavailable]:
+    """Whether the operation is certainly not in the log, for a reason that passes."""
+    return isinstance(answer, Unavailable) and not isinstance(answer, OutcomeUnknown)

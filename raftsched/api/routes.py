@@ -1,0 +1,54 @@
+"""The table of routes: what there is, who answers it, what goes in and what comes out.
+
+The router, the forwarding and the OpenAPI document are all made from it, so they can't say different things.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Final
+
+from aiohttp import web
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+BASE_PATH: Final = "/api/v1"
+
+
+class Answered(Enum):
+    """Which node answers; the others forward."""
+
+    BY_LEADER = auto()
+    BY_LEADER_UNLESS_STALE = auto()
+    """The leader, but any node with `?consistency=stale`."""
+    HERE = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """One method of one path. The first line of the handler's docstring is its summary in the OpenAPI document."""
+
+    method: str
+    path: str
+    handler: Handler
+    answered: Answered
+    reply: type | None
+    """Struct of the successful reply's body; None for a document of another kind."""
+    statuses: tuple[int, ...] = (200,)
+    """HTTP statuses of success; everything else is a problem."""
+    body: type | None = None
+    query: type | None = None
+    waits: bool = False
+    """Whether it is a long poll, silent for up to `limits.LEASE_WAIT_SECONDS_MAX`."""
+    headers: tuple[str, ...] = ()
+    """Request headers with a meaning of their own."""
+
+    @property
+    def name(self) -> str:
+        """Unique among the routes."""
+        return self.handler.__name__
+
+    @property
+    def summary(self) -> str:
+        return (self.handler.__doc__ or "").strip().split("\n", 1)[0]

@@ -1,0 +1,247 @@
+"""Nodes for the tests of the API: the real `apply`, state and leadership, without a log between them.
+
+What is proposed is applied at once, so everything is deterministic; the clock stands still unless a test moves it.
+`proposal_error` and `is_leading` play the faults of consensus; `leader` makes a node a follower of another one, over
+real HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from raftsched.api.app import create_app, create_runner
+from raftsched.api.backend import ClusterStatus, NodeStatus
+from raftsched.core.apply import apply
+from raftsched.core.ids import JobId, JobIdFactory, TimeMs
+from raftsched.core.job import Job
+from raftsched.core.operations import Operation
+from raftsched.core.view import Context, PutJob, RemoveJob, Result
+from raftsched.errors import InvariantBroken, NotLeader, RaftschedError
+from raftsched.leader.leadership import LeaderSettings, Leadership
+from raftsched.storage.memory_store import MemoryStore
+from raftsched.storage.state import State
+
+START_MS = 1_900_000_000_000
+"""2030-03-17T17:46:40Z."""
+
+
+class StillClock:
+    """A clock that moves only when told to."""
+
+    def __init__(self) -> None:
+        self.now_ms = START_MS
+
+    def monotonic(self) -> float:
+        return self.now_ms / 1000
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+
+class SimulatedNode:
+    """A `raftsched.api.backend.Backend`: a node that leads, unless `leader` is another one."""
+
+    def __init__(self, node_id: str = "n1", *, leader: SimulatedNode | None = None) -> None:
+        self.node_id = node_id
+        self.api_url = ""
+        self.leader = leader
+        self.is_leading = leader is None
+        self.ready = (True, "")
+        self.age_ms = 0
+        self.handed_over = 0
+        self.takes_over = True
+        self.faults: list[InvariantBroken] = []
+        self.proposed: list[Operation] = []
+        self.proposal_error: Callable[[Operation], RaftschedError | None] = lambda _: None
+        self.withheld: asyncio.Queue[asyncio.Future[Result]] | None = None
+        """Where proposals end up that nobody answers; None = all are answered."""
+        self.clock: StillClock = leader.clock if leader else StillClock()
+        self.state: State = leader.state if leader else State(MemoryStore())
+        self._random = random.Random(1)
+        self._ids = JobIdFactory(self._random.randbytes)
+        self._leadership: Leadership | None = None
+
+    async def start(self) -> None:
+        if self.leader is None:
+            self._leadership = Leadership(
+                state=self.state,
+                propose=self.propose,
+                clock=self.clock,
+                randomness=self._random,
+                settings=LeaderSettings(),
+            )
+            await self._leadership.start()
+
+    async def stop(self) -> None:
+        if self._leadership is not None:
+            await self._leadership.stop()
+
+    def leader_url(self) -> str | None:
+        return self.leader.api_url if self.leader else None
+
+    def fresh_state(self) -> State:
+        self._check_leading()
+        return self.state
+
+    def stale_state(self) -> tuple[State, int]:
+        return self.state, self.age_ms
+
+    def leadership(self) -> Leadership:
+        self._check_leading()
+        assert self._leadership is not None
+        return self._leadership
+
+    def propose(self, operation: Operation) -> asyncio.Future[Result]:
+        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        error = self.proposal_error(operation) if self.is_leading else NotLeader()
+        if error is not None:
+            future.set_exception(error)
+        elif self.withheld is None:
+            future.set_result(self.apply(operation))
+        else:
+            self.withheld.put_nowait(future)
+        return future
+
+    def apply(self, operation: Operation) -> Result:
+        """Apply an operation as one log entry."""
+        self.proposed.append(operation)
+        state = self.state
+        index = state.applied_index + 1
+        now_ms = TimeMs(max(state.cluster_time_ms, self.clock.now_ms))
+        result, writes = apply(state, operation, Context(now_ms, index))
+        state.execute(writes)
+        state.advance(index=index, term=1, now_ms=now_ms)
+        changes: list[tuple[Job | None, Job | None]] = [
+            (write.old, write.new if isinstance(write, PutJob) else None)
+            for write in writes
+            if isinstance(write, PutJob | RemoveJob)
+        ]
+        if self._leadership is not None:
+            self._leadership.on_changes(changes)
+        return result
+
+    def new_job_id(self) -> JobId:
+        return self._ids.next(self.clock.now_ms)
+
+    def now_ms(self) -> int:
+        return max(self.state.cluster_time_ms, self.clock.now_ms)
+
+    def jitter(self) -> int:
+        return 500
+
+    def cluster_status(self) -> ClusterStatus:
+        leader = self.leader or self
+        state = "leader" if self.is_leading else "follower"
+        return ClusterStatus(leader.node_id, 1, (NodeStatus(self.node_id, self.api_url, state),))
+
+    def readiness(self) -> tuple[bool, str]:
+        return self.ready
+
+    def fail(self, error: InvariantBroken) -> None:
+        self.faults.append(error)
+
+    async def hand_over(self) -> bool:
+        self.handed_over += 1
+        return self.takes_over
+
+    def _check_leading(self) -> None:
+        if not self.is_leading:
+            raise NotLeader
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+    @property
+    def code(self) -> str:
+        """The code of a problem."""
+        assert self.headers["Content-Type"] == "application/problem+json", self.body
+        problem = self.json
+        assert problem["status"] == self.status
+        return str(problem["code"])
+
+
+@dataclass(slots=True)
+class Api:
+    """A node that serves, and a client of it."""
+
+    node: SimulatedNode
+    session: aiohttp.ClientSession
+    port: int
+
+    async def ask(self, method: str, path: str, **options: Any) -> Answer:
+        """Send one request; a path without a leading slash is below /api/v1."""
+        url = path if path.startswith("/") else f"/api/v1/{path}"
+        async with self.session.request(method, self.node.api_url + url, **options) as reply:
+            return Answer(reply.status, reply.headers, await reply.read())
+
+    async def get(self, path: str, **query: Any) -> Answer:
+        return await self.ask("GET", path, params=query)
+
+    async def post(self, path: str, document: Any, **headers: str) -> Answer:
+        """POST a document, or bytes as they are."""
+        body = document if isinstance(document, bytes) else msgspec.json.encode(document)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        return await self.ask("POST", path, data=body, headers={"Content-Type": "application/json"} | named)
+
+    async def submit(self, **fields: Any) -> Any:
+        """Submit a job and return it."""
+        answer = await self.post("jobs", {"name": "send_email"} | fields)
+        assert answer.status in (200, 201), answer.body
+        return answer.json
+
+    async def lease(self, *queues: str, **fields: Any) -> list[Any]:
+        """Lease jobs of `queues` and return the leases."""
+        asked = {"worker": "w1", "queues": list(queues) or ["send_email"], "capacity": 10} | fields
+        answer = await self.post("leases", asked)
+        assert answer.status == 200, answer.body
+        leases: list[Any] = answer.json["leases"]
+        return leases
+
+    async def report(self, *outcomes: dict[str, Any]) -> Answer:
+        return await self.post("leases/outcomes", {"worker": "w1", "outcomes": list(outcomes)})
+
+    async def raw(self, data: bytes, *, until: bytes = b"") -> bytes:
+        """Send bytes over a socket of their own; return what comes back until the end, or until `until` was seen."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(data)
+        try:
+            return await (reader.readuntil(until) if until else reader.read())
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def serving(node: SimulatedNode) -> AsyncIterator[Api]:
+    """Serve the API of `node` on loopback, with the runner that nodes use."""
+    runner = create_runner(create_app(node), stop_seconds=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    node.api_url = f"http://127.0.0.1:{port}"
+    await node.start()
+    try:
+        async with aiohttp.ClientSession() as session:
+            yield Api(node, session, port)
+    finally:
+        await node.stop()
+        await runner.cleanup()

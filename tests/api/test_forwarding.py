@@ -1,0 +1,125 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from raftsched import limits
+from tests.api.node import Api, SimulatedNode, serving
+
+Speak = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def _follower_of(speak: Speak) -> AsyncIterator[Api]:
+    """A follower whose leader is a socket that does what `speak` does."""
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await speak(reader, writer)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(converse, "127.0.0.1", 0)
+    leader = SimulatedNode()
+    leader.api_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with server, serving(SimulatedNode("n2", leader=leader)) as follower:
+        yield follower
+
+
+async def _hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Take the request, and die."""
+    await reader.readuntil(b"\r\n\r\n")
+
+
+async def _hang_up_in_the_middle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b'HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{"jobs":')
+    await writer.drain()
+
+
+async def test_follower_answers_as_the_leader_does(api: Api, follower: Api) -> None:
+    answer = await follower.post("jobs", {"name": "x", "payload": {"a": 1}}, Idempotency_Key="k1")
+    assert answer.status == 201
+    job = answer.json
+    assert answer.headers["Location"] == f"/api/v1/jobs/{job['id']}"
+    assert answer.headers["Raftsched-Leader"] == api.node.api_url
+    assert answer.headers["Raftsched-Revision"] == "1"
+    again = await follower.post("jobs", {"name": "x", "payload": {"a": 1}}, Idempotency_Key="k1")
+    assert (again.status, again.json["id"]) == (200, job["id"])
+    assert (await follower.get(f"jobs/{job['id']}")).json == job
+    assert (await follower.get("jobs", limit=1, order="desc")).json["jobs"] == [job]
+    [lease] = await follower.lease("x")
+    report = {"run_id": lease["run_id"], "fencing_token": lease["fencing_token"], "status": "completed"}
+    assert (await follower.report(report)).json["outcomes"][0]["accepted"] is True
+    assert (await follower.ask("DELETE", f"jobs/{job['id']}")).code == "already_finished"
+
+
+async def test_follower_passes_problems_on(api: Api, follower: Api) -> None:
+    answer = await follower.post("jobs", {"name": "x", "retires": 5})
+    assert (answer.status, answer.code, answer.json["field"]) == (400, "malformed", "retires")
+    assert (await follower.post("jobs", b"x", Content_Type="text/plain")).code == "unsupported_media_type"
+
+
+async def test_follower_passes_large_bodies_on(api: Api, follower: Api) -> None:
+    jobs = [{"name": "x", "payload": "y" * 200_000}] * 30
+    answer = await follower.post("jobs/batch", {"jobs": jobs})
+    assert [result["status"] for result in answer.json["results"]] == [201] * 30
+
+
+async def test_follower_refuses_a_body_that_is_too_large_itself(api: Api, follower: Api) -> None:
+    answer = await follower.post("jobs", b" " * (limits.BODY_BYTES_MAX + 1))
+    assert (answer.status, answer.code) == (413, "too_large")
+
+
+async def test_follower_passes_hostile_paths_on_as_they_are(api: Api, follower: Api) -> None:
+    head = b"GET /api/v1/jobs/..%2f..%2fcluster HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    reply = await follower.raw(head)
+    assert reply.startswith(b"HTTP/1.1 404 ")
+    assert b'"code":"not_found"' in reply
+
+
+async def test_request_is_passed_on_once(api: Api, follower: Api) -> None:
+    answer = await follower.post("jobs", {"name": "x"}, Raftsched_Forwarded="1")
+    assert (answer.status, answer.code) == (503, "not_leader")
+    assert answer.headers["Retry-After"] == "1"
+    assert api.node.proposed == []
+
+
+async def test_two_nodes_that_take_each_other_for_the_leader_answer_503(api: Api, follower: Api) -> None:
+    api.node.leader = follower.node
+    answer = await follower.post("jobs", {"name": "x"})
+    assert (answer.status, answer.code) == (503, "not_leader")
+
+
+async def test_leader_that_cannot_be_reached_has_not_acted() -> None:
+    leader = SimulatedNode()
+    leader.api_url = "http://127.0.0.1:1"
+    async with serving(SimulatedNode("n2", leader=leader)) as follower:
+        for answer in (await follower.post("jobs", {"name": "x"}), await follower.get("jobs")):
+            assert (answer.status, answer.code, answer.json["retryable"]) == (503, "unavailable", True)
+            assert answer.headers["Retry-After"] == "1"
+
+
+@pytest.mark.parametrize("speak", [_hang_up, _hang_up_in_the_middle])
+async def test_leader_that_dies_over_a_change_leaves_it_unknown(speak: Speak) -> None:
+    async with _follower_of(speak) as follower:
+        for answer in (await follower.post("jobs", {"name": "x"}), await follower.ask("DELETE", "jobs/x")):
+            assert (answer.status, answer.code, answer.json["retryable"]) == (503, "outcome_unknown", True)
+            assert answer.headers["Retry-After"] == "1"
+
+
+@pytest.mark.parametrize("speak", [_hang_up, _hang_up_in_the_middle])
+async def test_leader_that_dies_over_a_read_is_unavailable(speak: Speak) -> None:
+    async with _follower_of(speak) as follower:
+        answer = await follower.get("jobs")
+        assert (answer.status, answer.code) == (503, "unavailable")
+
+
+async def test_node_without_a_leader_says_so(api: Api) -> None:
+    api.node.is_leading = False
+    for answer in (await api.post("jobs", {"name": "x"}), await api.get("jobs"), await api.get("queues")):
+        assert (answer.status, answer.code) == (503, "not_leader")
+        assert "Raftsched-Leader" not in answer.headers

@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.api.node import Api
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/health"])
+async def test_health_answers_as_long_as_the_process_lives(api: Api, path: str) -> None:
+    api.node.ready = (False, "no leader")
+    api.node.is_leading = False
+    answer = await api.get(path)
+    assert (answer.status, answer.json) == (200, {"status": "ok", "node": "n1"})
+
+
+async def test_readiness_says_why_not(api: Api) -> None:
+    assert (await api.get("/readyz")).json == {"status": "ready", "node": "n1"}
+    api.node.ready = (False, "no leader is known")
+    answer = await api.get("/readyz")
+    assert (answer.status, answer.json["detail"]) == (503, "no leader is known")
+    assert answer.headers["Retry-After"] == "1"

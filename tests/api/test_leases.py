@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.api.node import Api
+
+
+async def test_lease_hands_over_all_that_a_handler_needs(api: Api) -> None:
+    job = await api.submit(payload={"to": "a"}, queue="mail", timeout_seconds=30)
+    assert await api.lease("mail") == [
+        {
+            "job_id": job["id"],
+            "run_id": f"{job['id']}.1",
+            "fencing_token": 1,
+            "name": "send_email",
+            "queue": "mail",
+            "payload": {"to": "a"},
+            "attempt_number": 1,
+            "lease_seconds": 10.0,
+            "timeout_seconds": 30.0,
+            "revision": 2,
+        }
+    ]
+
+
+async def test_lease_keeps_the_payload_byte_for_byte(api: Api) -> None:
+    await api.post("jobs", b'{"name":"x","payload":{"a" :  1.0}}')
+    answer = await api.post("leases", {"worker": "w1", "queues": ["x"]})
+    assert b'"payload":{"a" :  1.0},' in answer.body
+
+
+async def test_lease_without_waiting_answers_at_once(api: Api) -> None:
+    assert await api.lease("nothing-here") == []
+
+
+async def test_lease_gives_no_more_than_the_capacity(api: Api) -> None:
+    for _ in range(3):
+        await api.submit()
+    assert len(await api.lease(capacity=2)) == 2
+    assert len(await api.lease(capacity=2)) == 1
+
+
+async def test_lease_goes_by_priority(api: Api) -> None:
+    low, high = await api.submit(priority="low"), await api.submit(priority="high")
+    assert [lease["job_id"] for lease in await api.lease()] == [high["id"], low["id"]]
+
+
+async def test_waiting_lease_is_answered_when_a_job_arrives(api: Api) -> None:
+    waiting = asyncio.create_task(api.lease(wait_seconds=60))
+    await _until_waiting(api)
+    job = await api.submit()
+    assert [lease["job_id"] for lease in await waiting] == [job["id"]]
+
+
+async def test_waiting_lease_through_a_follower_is_answered_when_a_job_arrives(api: Api, follower: Api) -> None:
+    waiting = asyncio.create_task(follower.lease(wait_seconds=60))
+    await _until_waiting(api)
+    job = await api.submit()
+    assert [lease["job_id"] for lease in await waiting] == [job["id"]]
+
+
+@pytest.mark.parametrize("through_follower", [False, True])
+async def test_waiting_lease_ends_when_its_worker_goes_away(api: Api, follower: Api, through_follower: bool) -> None:
+    gone = asyncio.create_task((follower if through_follower else api).lease(wait_seconds=60))
+    await _until_waiting(api)
+    gone.cancel()
+    await _until_waiting(api, count=0)
+    job = await api.submit()
+    assert [lease["job_id"] for lease in await api.lease(worker="w2")] == [job["id"]]
+
+
+async def test_waiting_lease_hears_that_the_lead_is_lost(api: Api) -> None:
+    waiting = asyncio.create_task(api.post("leases", {"worker": "w1", "queues": ["x"], "wait_seconds": 60}))
+    await _until_waiting(api, queue="x")
+    await api.node.stop()
+    answer = await waiting
+    assert (answer.status, answer.code) == (503, "not_leader")
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"worker": "../../tmp/x"}, "worker"),
+        ({"queues": []}, "queues"),
+        ({"queues": ["a"] * 101}, "queues"),
+        ({"queues": ["a", "b c"]}, "queues[1]"),
+        ({"capacity": 0}, "capacity"),
+        ({"capacity": 1001}, "capacity"),
+        ({"wait_seconds": -1}, "wait_seconds"),
+        ({"wait_seconds": 61}, "wait_seconds"),
+        ({"wait": 5}, "wait"),
+    ],
+)
+async def test_lease_names_the_field_at_fault(api: Api, fields: dict[str, Any], field: str) -> None:
+    await api.submit()
+    answer = await api.post("leases", {"worker": "w1", "queues": ["send_email"]} | fields)
+    assert (answer.status, answer.json["field"]) == (400, field)
+    assert len(await api.lease()) == 1
+
+
+async def test_heartbeat_tells_which_leases_hold(api: Api) -> None:
+    await api.submit()
+    await api.submit()
+    first, second = await api.lease()
+    await api.ask("DELETE", f"jobs/{second['job_id']}")
+    held = [
+        {"run_id": first["run_id"], "fencing_token": first["fencing_token"]},
+        {"run_id": second["run_id"], "fencing_token": second["fencing_token"], "progress": {"percent": 50}},
+        {"run_id": first["run_id"], "fencing_token": 99},
+    ]
+    answer = await api.post("leases/heartbeat", {"worker": "w1", "leases": held})
+    assert answer.status == 200
+    assert answer.json["leases"] == [
+        {"run_id": first["run_id"], "valid": True, "cancel_requested": False},
+        {"run_id": second["run_id"], "valid": True, "cancel_requested": True},
+        {"run_id": first["run_id"], "valid": False, "cancel_requested": False},
+    ]
+
+
+async def test_heartbeat_of_an_idle_worker_is_fine(api: Api) -> None:
+    assert (await api.post("leases/heartbeat", {"worker": "w1", "leases": []})).json == {"leases": []}
+
+
+@pytest.mark.parametrize(
+    ("lease", "field"),
+    [
+        ({"run_id": "x", "fencing_token": 1}, "leases[0].run_id"),
+        ({"run_id": "01900000-0000-7000-8000-000000000000", "fencing_token": 1}, "leases[0].run_id"),
+        ({"run_id": "01900000-0000-7000-8000-000000000000.1", "fencing_token": 0}, "leases[0].fencing_token"),
+        ({"run_id": "01900000-0000-7000-8000-000000000000.1", "fencing_token": 2**63}, "leases[0].fencing_token"),
+        ({"run_id": "01900000-0000-7000-8000-000000000000.1"}, "leases[0].fencing_token"),
+    ],
+)
+async def test_heartbeat_names_the_field_at_fault(api: Api, lease: dict[str, Any], field: str) -> None:
+    answer = await api.post("leases/heartbeat", {"worker": "w1", "leases": [lease]})
+    assert (answer.status, answer.json["field"]) == (400, field)
+
+
+async def test_heartbeat_of_a_leader_without_its_quorum_is_refused(api: Api) -> None:
+    api.node.is_leading = False
+    answer = await api.post("leases/heartbeat", {"worker": "w1", "leases": []})
+    assert (answer.status, answer.code) == (503, "not_leader")
+
+
+async def _until_waiting(api: Api, *, count: int = 1, queue: str = "send_email") -> None:
+    """Return once `count` workers wait for jobs of `queue`."""
+    await api.submit(name="marker", queue=queue, delay_seconds=60)
+    async with asyncio.timeout(5):
+        while await _waiting_count(api, queue) != count:
+            pass
+
+
+async def _waiting_count(api: Api, queue: str) -> int:
+    queues = (await api.get("queues")).json["queues"]
+    return next(int(found["waiting_workers"]) for found in queues if found["name"] == queue)

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from raftsched import limits
+from raftsched.core.ids import JobId, TimeMs, parse_job_id
+from raftsched.core.operations import CancelJob, PurgeJobs
+from tests.api.node import START_MS, Api, SimulatedNode, serving
+
+
+async def _walk(api: Api, **query: Any) -> list[list[dict[str, Any]]]:
+    """Follow the cursors to the end; return the pages."""
+    pages = []
+    cursor: dict[str, str] = {}
+    while True:
+        answer = await api.get("jobs", **query, **cursor)
+        assert answer.status == 200, answer.body
+        pages.append(answer.json["jobs"])
+        if answer.json["next_cursor"] is None:
+            return pages
+        cursor = {"cursor": answer.json["next_cursor"]}
+
+
+async def _ids(api: Api, **query: Any) -> list[str]:
+    return [job["id"] for page in await _walk(api, **query) for job in page]
+
+
+async def _submit_many(api: Api, count: int, **fields: Any) -> list[str]:
+    jobs = [{"name": "x"} | fields] * count
+    answer = await api.post("jobs/batch", {"jobs": jobs})
+    return [result["id"] for result in answer.json["results"]]
+
+
+async def test_list_of_nothing_is_one_empty_page(api: Api) -> None:
+    assert (await api.get("jobs")).json == {"jobs": [], "next_cursor": None}
+
+
+@pytest.mark.parametrize("limit", [1, 7, 25, 26, 1000])
+async def test_list_shows_every_job_once_in_order(api: Api, limit: int) -> None:
+    ids = await _submit_many(api, 25)
+    assert await _ids(api, limit=limit) == ids
+    assert await _ids(api, limit=limit, order="desc") == ids[::-1]
+
+
+async def test_list_shows_the_same_job_as_get(api: Api) -> None:
+    job = await api.submit(payload={"a": 1}, tags=["t"])
+    assert (await api.get("jobs")).json["jobs"] == [job]
+
+
+async def test_list_takes_100_jobs_a_page_by_default(api: Api) -> None:
+    await _submit_many(api, 101)
+    assert [len(page) for page in await _walk(api)] == [100, 1]
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ({"limit": "0"}, "limit"),
+        ({"limit": "1001"}, "limit"),
+        ({"limit": "x"}, "limit"),
+        ({"order": "up"}, "order"),
+        ({"status": "runing"}, "status"),
+        ({"queue": "../x"}, "queue"),
+        ({"tag": ""}, "tag"),
+        ({"tenant": "other"}, "tenant"),
+        ({"cursor": "x"}, "cursor"),
+        ({"cursor": "gA=="}, "cursor"),
+        ({"cursor": "\x00"}, "cursor"),
+        ({"cursor": "é"}, "cursor"),
+        ({"cursor": "A" * 1001}, "cursor"),
+    ],
+)
+async def test_list_refuses_wrong_parameters_by_name(api: Api, query: dict[str, str], field: str) -> None:
+    answer = await api.get("jobs", **query)
+    assert (answer.status, answer.json["field"]) == (400, field)
+
+
+async def test_list_of_a_misspelt_status_says_what_was_meant(api: Api) -> None:
+    assert "did you mean running?" in (await api.get("jobs", status="runing")).json["detail"]
+
+
+async def test_list_refuses_the_cursor_of_another_list(api: Api) -> None:
+    await _submit_many(api, 3)
+    cursor = (await api.get("jobs", limit=1)).json["next_cursor"]
+    answer = await api.get("jobs", limit=1, cursor=cursor, order="desc")
+    assert (answer.status, answer.json["field"]) == (400, "cursor")
+
+
+async def test_list_filters_by_queue_name_and_tag(api: Api) -> None:
+    for name, queue, tags in [("a", "q1", ["t"]), ("a", "q2", ["t", "u"]), ("b", "q1", []), ("b", "q2", ["u"])]:
+        await api.submit(name=name, queue=queue, tags=tags)
+    ids = await _ids(api)
+    assert await _ids(api, name="a") == ids[:2]
+    assert await _ids(api, queue="q1") == [ids[0], ids[2]]
+    assert await _ids(api, tag="u") == [ids[1], ids[3]]
+    assert await _ids(api, tag="u", name="b", limit=1) == [ids[3]]
+    assert await _ids(api, tag="v") == []
+
+
+async def test_list_by_status_goes_by_the_status_that_users_see(api: Api) -> None:
+    later = (await api.submit(name="later", delay_seconds=60))["id"]
+    soon = (await api.submit(name="soon", delay_seconds=1))["id"]
+    now = (await api.submit(name="now"))["id"]
+    cancelled = (await api.submit(name="gone"))["id"]
+    api.node.apply(CancelJob(parse_job_id(cancelled), "default"))
+    api.node.clock.now_ms += 1_000
+    assert await _ids(api, status="scheduled") == [later]
+    assert sorted(await _ids(api, status="queued", limit=1)) == sorted([now, soon])
+    assert await _ids(api, status="cancelled") == [cancelled]
+    assert await _ids(api, status="paused") == []
+
+
+async def test_list_by_status_filters_too(api: Api) -> None:
+    await _submit_many(api, 5, queue="q1")
+    wanted = await _submit_many(api, 5, queue="q2")
+    assert await _ids(api, status="queued", queue="q2", limit=2) == wanted
+
+
+async def test_list_page_ends_where_its_texts_grow_too_large(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PAGE_BYTES_MAX", 1_000)
+    ids = await _submit_many(api, 10, payload="y" * 300)
+    pages = await _walk(api)
+    assert [len(page) for page in pages] == [4, 4, 2]
+    assert [job["id"] for page in pages for job in page] == ids
+
+
+async def test_list_examines_a_bounded_number_of_jobs_a_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
+    await _submit_many(api, 25)
+    [wanted] = await _submit_many(api, 1, name="rare")
+    pages = await _walk(api, name="rare")
+    assert [len(page) for page in pages] == [0, 0, 1]
+    assert pages[-1][0]["id"] == wanted
+
+
+@pytest.mark.parametrize(("query", "added"), [({}, 5), ({"status": "queued"}, 1), ({"queue": "x"}, 5)])
+async def test_walk_leaves_out_what_is_submitted_after_it_began_and_ends(
+    api: Api, query: dict[str, str], added: int
+) -> None:
+    ids = await _submit_many(api, 6)
+    seen: list[str] = []
+    cursor: dict[str, str] = {}
+    for _ in range(20):
+        page = (await api.get("jobs", limit=2, **query, **cursor)).json
+        seen += [job["id"] for job in page["jobs"]]
+        if page["next_cursor"] is None:
+            break
+        await _submit_many(api, added)
+        cursor = {"cursor": page["next_cursor"]}
+    assert seen == ids
+    assert page["next_cursor"] is None
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+async def test_walk_sees_every_lasting_job_once_while_others_come_and_go(api: Api, order: str) -> None:
+    """Case A10: many equal times, inserts and removals on both sides of the cursor, another node half-way."""
+    chance = random.Random(10)
+    ids = await _submit_many(api, 1_000)
+    lasting = set(chance.sample(ids, 700))
+    passing = [job_id for job_id in ids if job_id not in lasting]
+    chance.shuffle(passing)
+    seen: list[str] = []
+    asked, cursor = api, ""
+    async with serving(SimulatedNode("n2", leader=api.node)) as other:
+        for page_number in range(1_000):
+            query = {"limit": "50", "order": order} | ({"cursor": cursor} if cursor else {})
+            page = (await asked.get("jobs", **query)).json
+            seen += [job["id"] for job in page["jobs"]]
+            cursor = page["next_cursor"]
+            if cursor is None:
+                break
+            await _submit_many(api, 100)
+            _remove(api, [passing.pop() for _ in range(min(10, len(passing)))])
+            asked = other if page_number >= 5 else api
+    assert cursor is None
+    assert len(seen) == len(set(seen))
+    assert lasting <= set(seen)
+
+
+async def test_walk_goes_on_where_the_job_at_its_cursor_is_gone(api: Api) -> None:
+    ids = await _submit_many(api, 4)
+    page = (await api.get("jobs", limit=2)).json
+    _remove(api, ids[1:2])
+    following = (await api.get("jobs", limit=2, cursor=page["next_cursor"])).json
+    assert [job["id"] for job in following["jobs"]] == ids[2:]
+
+
+async def test_stale_list_is_answered_by_a_follower_without_its_leader(api: Api, follower: Api) -> None:
+    ids = await _submit_many(api, 3)
+    follower.node.age_ms = -1
+    answer = await follower.get("jobs", consistency="stale")
+    assert [job["id"] for job in answer.json["jobs"]] == ids
+    assert answer.headers["Raftsched-Age-Ms"] == "-1"
+
+
+def _remove(api: Api, ids: list[str]) -> None:
+    job_ids: list[JobId] = [parse_job_id(job_id) for job_id in ids]
+    for job_id in job_ids:
+        api.node.apply(CancelJob(job_id, "default"))
+    api.node.apply(PurgeJobs(tuple(job_ids), TimeMs(START_MS + 1)))

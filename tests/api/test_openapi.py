@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import msgspec
+from aiohttp import web
+
+from raftsched.api import replies, requests
+from raftsched.api.app import create_app
+from tests.api.node import Api, SimulatedNode
+
+
+async def _document(api: Api) -> Any:
+    answer = await api.get("openapi.json")
+    assert answer.status == 200
+    return answer.json
+
+
+def _routes(app: web.Application) -> set[tuple[str, str]]:
+    return {(route.method, route.resource.canonical) for route in app.router.routes() if route.resource is not None}
+
+
+async def test_openapi_lists_exactly_the_routes_that_are_served(api: Api) -> None:
+    paths = (await _document(api))["paths"]
+    listed = {(method.upper(), path) for path, methods in paths.items() for method in methods}
+    assert listed == _routes(create_app(SimulatedNode()))
+
+
+async def test_openapi_holds_the_routes_of_the_design(api: Api) -> None:
+    paths = (await _document(api))["paths"]
+    promised = {
+        "/api/v1/jobs": {"get", "post"},
+        "/api/v1/jobs/batch": {"post"},
+        "/api/v1/jobs/{id}": {"get", "delete"},
+        "/api/v1/jobs/{id}/result": {"get"},
+        "/api/v1/leases": {"post"},
+        "/api/v1/leases/heartbeat": {"post"},
+        "/api/v1/leases/outcomes": {"post"},
+        "/api/v1/queues": {"get"},
+        "/api/v1/workers": {"get"},
+        "/api/v1/cluster": {"get"},
+        "/api/v1/cluster/transfer": {"post"},
+        "/api/v1/openapi.json": {"get"},
+        "/healthz": {"get"},
+        "/health": {"get"},
+        "/readyz": {"get"},
+    }
+    assert {path: set(methods) for path, methods in paths.items()} == promised
+
+
+async def test_openapi_refers_to_nothing_that_is_missing(api: Api) -> None:
+    document = await _document(api)
+    schemas = document["components"]["schemas"]
+    references = {value for key, value in _members(document) if key == "$ref"}
+    assert references
+    assert {reference.removeprefix("#/components/schemas/") for reference in references} <= set(schemas)
+
+
+async def test_openapi_publishes_every_field_and_bound_that_is_enforced(api: Api) -> None:
+    schemas = (await _document(api))["components"]["schemas"]
+    for module in (requests, replies):
+        for name, kind in vars(module).items():
+            if _is_document(kind, module.__name__):
+                fields = msgspec.structs.fields(kind)
+                assert set(schemas[name]["properties"]) == {field.encode_name for field in fields}, name
+    job = schemas["JobRequest"]
+    assert job["additionalProperties"] is False
+    assert job["required"] == ["name"]
+    assert job["properties"]["max_attempts"] == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 3}
+
+
+async def test_openapi_operations_are_named_and_described(api: Api) -> None:
+    operations = [operation for path in (await _document(api))["paths"].values() for operation in path.values()]
+    names = [operation["operationId"] for operation in operations]
+    assert len(names) == len(set(names))
+    assert all(operation["summary"].endswith((".", "`")) or operation["summary"] for operation in operations)
+
+
+async def test_openapi_parameters_are_those_of_path_and_query(api: Api) -> None:
+    paths = (await _document(api))["paths"]
+    parameters = {parameter["name"]: parameter["in"] for parameter in paths["/api/v1/jobs"]["get"]["parameters"]}
+    assert parameters == dict.fromkeys(requests.ListQuery.__struct_fields__, "query")
+    assert [p["name"] for p in paths["/api/v1/jobs"]["post"]["parameters"]] == ["Idempotency-Key"]
+    for path, methods in paths.items():
+        in_path = [p["name"] for m in methods.values() for p in m["parameters"] if p["in"] == "path"]
+        assert in_path == re.findall(r"{(\w+)}", path) * len(methods)
+
+
+async def test_replies_have_the_fields_that_are_published(api: Api) -> None:
+    schemas = (await _document(api))["components"]["schemas"]
+    job = await api.submit()
+    assert set(job) == set(schemas["JobReply"]["properties"])
+    [lease] = await api.lease()
+    assert set(lease) == set(schemas["LeaseReply"]["properties"])
+    [queue] = (await api.get("queues")).json["queues"]
+    assert set(queue) == set(schemas["QueueReply"]["properties"])
+
+
+def test_every_documented_bound_is_part_of_a_type() -> None:
+    """Bounds belong into `Annotated`, where msgspec enforces what the document says."""
+    assert get_args(requests.Name)[1].pattern == requests.NAME_PATTERN
+
+
+def _is_document(kind: object, module: str) -> bool:
+    if not isinstance(kind, type) or not issubclass(kind, msgspec.Struct):
+        return False
+    return kind.__module__ == module and bool(kind.__struct_fields__)
+
+
+def _members(value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        yield from value.items()
+        for inner in value.values():
+            yield from _members(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _members(inner)

@@ -1,0 +1,20 @@
+from __future__ import annotations
+
+from raftsched.core.ids import TimeMs
+from raftsched.core.operations import MarkWorkers, WorkerMark
+from tests.api.node import START_MS, Api
+
+
+async def test_workers_are_listed_by_name(api: Api, follower: Api) -> None:
+    marks = tuple(WorkerMark(name, ("a", "b"), 4, TimeMs(START_MS)) for name in ("w2", "w1"))
+    api.node.apply(MarkWorkers(marks))
+    seen = {
+        "queues": ["a", "b"],
+        "capacity": 4,
+        "first_seen_at": "2030-03-17T17:46:40.000Z",
+        "seen_at": "2030-03-17T17:46:40.000Z",
+    }
+    expected = {"workers": [{"name": "w1"} | seen, {"name": "w2"} | seen]}
+    assert (await api.get("workers")).json == expected
+    assert (await follower.get("workers")).json == expected
+    assert (await follower.get("workers", consistency="stale")).json == expected
