@@ -1,0 +1,140 @@
+"""Sends a batch until every item in it has its definite answer.
+
+The reply carries an answer for each item. Those that say "not now" or "unknown" go again, the others are done; an item
+whose time is up gets its error. A request that is refused as a whole because of what is in it is halved, so that one
+bad item never takes its neighbours down. Every item names itself to the cluster, so sending it again changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from raftsched.client.connection import Connection
+from raftsched.client.retries import FOREVER, Failure, Retries, given_up
+from raftsched.errors import Invalid, OutcomeUnknown, RaftschedError
+
+Answers = Sequence[object | RaftschedError]
+
+
+class BatchItem:
+    """One item on its way; subclasses say who hears of its end."""
+
+    __slots__ = ("body", "deadline", "is_settled", "latest_error", "maybe_applied")
+
+    def __init__(self, body: bytes, deadline: float = FOREVER) -> None:
+        self.body = body
+        self.deadline = deadline
+        """Monotonic time after which it is not sent again."""
+        self.maybe_applied = False
+        self.latest_error: RaftschedError | None = None
+        self.is_settled = False
+
+    def deliver(self, answer: object | RaftschedError) -> None:
+        """Pass on the definite answer, or the error that ends all attempts; called once."""
+        raise NotImplementedError
+
+    def settle(self, answer: object | RaftschedError) -> None:
+        """End the way of this item; a later end than the first is ignored."""
+        if not self.is_settled:
+            self.is_settled = True
+            self.deliver(answer)
+
+    def failed(self, error: RaftschedError) -> None:
+        """Note an attempt that may be repeated."""
+        self.latest_error = error
+        self.maybe_applied |= isinstance(error, OutcomeUnknown)
+
+    def give_up(self) -> None:
+        """Settle with what the attempts so far allow to say."""
+        error = self.latest_error or OutcomeUnknown("closed before the reply came")
+        self.settle(given_up(error, maybe_applied=self.maybe_applied))
+
+
+class BatchSender:
+    """Posts batches to `path`: `head`, the items joined by commas, `]}`.
+
+    `read` turns the body of a reply into an answer for each item, in order, and raises `msgspec.DecodeError`.
+    """
+
+    def __init__(self, connection: Connection, path: str, head: bytes, read: Callable[[bytes], Answers]) -> None:
+        self._connection = connection
+        self._path = path
+        self._head = head
+        self._read = read
+
+    async def send(self, items: Sequence[BatchItem]) -> None:
+        """Return when each of `items` is settled; when this is cancelled, they are settled as unknown."""
+        connection = self._connection
+        retries = Retries(connection.settings, connection.randomness)
+        try:
+            while True:
+                items, retry_after_seconds = await self._send_once(items)
+                if not items:
+                    return
+                pause = retries.next_pause(retry_after_seconds)
+                items = _still_in_time(items, connection.clock.monotonic() + pause)
+                await asyncio.sleep(pause)
+        except BaseException:
+            for item in items:
+                item.failed(OutcomeUnknown("closed before the reply came"))
+                item.give_up()
+            raise
+
+    async def _send_once(self, items: Sequence[BatchItem]) -> tuple[Sequence[BatchItem], float]:
+        """Post `items`; return those to send again, and when the cluster wants to see them."""
+        body = b"%b%b]}" % (self._head, b",".join([item.body for item in items]))
+        reply = await self._connection.attempt("POST", self._path, body)
+        if isinstance(reply, Failure):
+            return await self._refused(items, reply)
+        try:
+            answers = self._read(reply)
+        except msgspec.DecodeError as error:
+            return _noted(items, OutcomeUnknown(f"the reply can't be read: {error}")), 0.0
+        if len(answers) != len(items):
+            return _noted(items, OutcomeUnknown(f"{len(answers)} answers to {len(items)} items")), 0.0
+        return _unsettled(items, answers), 0.0
+
+    async def _refused(self, items: Sequence[BatchItem], failure: Failure) -> tuple[Sequence[BatchItem], float]:
+        error = failure.error
+        if error.retryable:
+            return _noted(items, error), failure.retry_after_seconds
+        if isinstance(error, Invalid) and len(items) > 1:
+            middle = len(items) // 2
+            first, first_wait = await self._send_once(items[:middle])
+            second, second_wait = await self._send_once(items[middle:])
+            return (*first, *second), max(first_wait, second_wait)
+        for item in items:
+            item.settle(error)
+        return (), 0.0
+
+
+def _noted(items: Sequence[BatchItem], error: RaftschedError) -> Sequence[BatchItem]:
+    for item in items:
+        item.failed(error)
+    return items
+
+
+def _unsettled(items: Sequence[BatchItem], answers: Answers) -> Sequence[BatchItem]:
+    """Settle each item that has a definite answer and return the others."""
+    again = []
+    for item, answer in zip(items, answers, strict=True):
+        if isinstance(answer, RaftschedError) and answer.retryable:
+            item.failed(answer)
+            again.append(item)
+        else:
+            item.settle(answer)
+    return again
+
+
+def _still_in_time(items: Sequence[BatchItem], now: float) -> Sequence[BatchItem]:
+    """Give up the items whose time is over by `now` and return the others."""
+    fine = []
+    for item in items:
+        if item.deadline > now:
+            fine.append(item)
+        else:
+            item.give_up()
+    return fine

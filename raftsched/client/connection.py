@@ -1,0 +1,197 @@
+"""One connection pool to the whole cluster: asks a node, follows the leader, moves on from nodes that fail.
+
+`attempt` is one request to one node and says what became of it; `call` repeats it within the retry budget. Requests
+that change something carry their own names (idempotency key, completion id, fencing token), so repeating them is
+always safe; that is the caller's side of the bargain.
+
+What an attempt that got no reply means: the connection was never made = the cluster has not seen it; anything later =
+it may have taken effect (`OutcomeUnknown`). Redirects are not followed and cookies not kept: no node sends any.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+
+import aiohttp
+import msgspec
+import structlog
+from yarl import URL
+
+from raftsched.client.nodes import Nodes
+from raftsched.client.problems import read_problem
+from raftsched.client.retries import Failure, Retries, given_up
+from raftsched.client.settings import ClientSettings
+from raftsched.errors import OutcomeUnknown, RaftschedError, Unavailable
+from raftsched.ports import Clock, Randomness
+from raftsched.system import SystemClock, system_randomness
+
+API = "/api/v1"
+_LEADER = "Raftsched-Leader"
+_OVERLOAD = frozenset({429, 507})
+"""With these, and from the leader, Retry-After is obeyed. A node without a leader can't know when there will be one:
+waiting for a second then would make every election that much longer."""
+_NEVER_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+_BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
+_log = structlog.get_logger(__name__)
+
+
+class _Node(msgspec.Struct):
+    api: str | None = None
+
+
+class _Cluster(msgspec.Struct):
+    nodes: list[_Node] = []
+
+
+_decode_cluster = msgspec.json.Decoder(_Cluster).decode
+
+
+class Connection:
+    """Requests to the cluster over kept-alive connections; belongs to the event loop that first uses it."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        settings: ClientSettings,
+        *,
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        clock: Clock | None = None,
+        randomness: Randomness | None = None,
+    ) -> None:
+        self.nodes = nodes
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.randomness = randomness or system_randomness()
+        self._tls = tls
+        self._headers = {"Content-Type": "application/json"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._session: aiohttp.ClientSession | None = None
+        self._learning: asyncio.Task[None] | None = None
+        self._learned_from = ""
+        self._is_closed = False
+
+    async def close(self) -> None:
+        """Close the connections; a request after it raises `Unavailable`. Closing twice is fine."""
+        self._is_closed = True
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.wait([self._learning])
+        if self._session is not None:
+            await self._session.close()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        retry_seconds: float | None = None,
+    ) -> bytes:
+        """Return the body of the successful reply, retrying for at most `retry_seconds` (default: the settings').
+
+        Raises what the cluster answers, and once the retries are used up `OutcomeUnknown` (a change may have taken
+        effect) or `Unavailable` (it has not).
+        """
+        retries = Retries(self.settings, self.randomness)
+        budget = self.settings.retry_seconds if retry_seconds is None else retry_seconds
+        deadline = self.clock.monotonic() + budget
+        maybe_applied = False
+        while True:
+            answer = await self.attempt(method, path, body, query=query)
+            if isinstance(answer, bytes):
+                return answer
+            maybe_applied |= method != "GET" and isinstance(answer.error, OutcomeUnknown)
+            if not answer.error.retryable:
+                raise answer.error
+            pause = retries.next_pause(answer.retry_after_seconds)
+            if self.clock.monotonic() + pause >= deadline:
+                raise given_up(answer.error, maybe_applied=maybe_applied)
+            await asyncio.sleep(pause)
+
+    async def attempt(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> bytes | Failure:
+        """Send one request to the current node; return the body of a 2xx reply, or why there is none.
+
+        A failure has already moved `nodes` on. Raises nothing but `asyncio.CancelledError`, and `Unavailable` when
+        this connection is closed.
+        """
+        base = self.nodes.current
+        url = URL(f"{base}{API}{path}", encoded=True)
+        try:
+            async with self._opened().request(
+                method,
+                url.with_query(query) if query else url,
+                data=body,
+                headers=self._headers,
+                timeout=self._timeout(timeout_seconds),
+                allow_redirects=False,
+            ) as reply:
+                content = await reply.read()
+        except _NEVER_CONNECTED as error:
+            self.nodes.failed(base, self.clock.monotonic())
+            return Failure(Unavailable(f"can't connect to {base}: {error}"))
+        except _BROKEN as error:
+            self.nodes.failed(base, self.clock.monotonic())
+            return Failure(OutcomeUnknown(f"no reply from {base}: {type(error).__name__} {error}".rstrip()))
+        return self._judged(base, reply.status, reply.headers, content)
+
+    def _judged(self, base: str, status: int, headers: Mapping[str, str], content: bytes) -> bytes | Failure:
+        now = self.clock.monotonic()
+        leader = headers.get(_LEADER)
+        self.nodes.answered(base)
+        failure = None
+        if not 200 <= status < 300:
+            is_overload = status in _OVERLOAD or leader == base
+            failure = Failure(read_problem(status, content), _retry_after(headers) if is_overload else 0.0)
+            if failure.error.retryable:
+                self.nodes.pass_over(base, now)
+        if leader:
+            self.nodes.follow(leader, now)
+            if leader != self._learned_from:
+                self._learn(leader)
+        return content if failure is None else failure
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._is_closed:
+            raise Unavailable("this client is closed")
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True)
+            jar = aiohttp.DummyCookieJar()
+            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=jar, raise_for_status=False)
+        return self._session
+
+    def _timeout(self, total_seconds: float | None) -> aiohttp.ClientTimeout:
+        total = total_seconds or self.settings.request_timeout_seconds
+        return aiohttp.ClientTimeout(total=total, sock_connect=min(total, self.settings.connect_timeout_seconds))
+
+    def _learn(self, leader: str) -> None:
+        """Read the list of nodes beside the work, once for each leader: when it dies, the others are known."""
+        self._learned_from = leader
+        if self._learning is None or self._learning.done():
+            self._learning = asyncio.get_running_loop().create_task(self._read_cluster())
+
+    async def _read_cluster(self) -> None:
+        try:
+            cluster = _decode_cluster(await self.call("GET", "/cluster"))
+        except (RaftschedError, msgspec.DecodeError) as error:
+            _log.debug("cluster_not_learned", error=str(error))
+            return
+        self.nodes.learn(node.api for node in cluster.nodes if node.api)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """The seconds of Retry-After; 0 where there is none, or a date, which our servers never send."""
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0.0

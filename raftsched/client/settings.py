@@ -1,0 +1,33 @@
+"""What a client's behaviour over the network can be tuned by, each with its unit and reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftsched import limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientSettings:
+    """Timeouts, retries and batching; the defaults suit a cluster in one region."""
+
+    request_timeout_seconds: float = 10.0
+    """One request, from connecting to the last byte of the reply."""
+    connect_timeout_seconds: float = 2.0
+    """A node that doesn't take the connection by then counts as down, and the next one is asked."""
+    retry_seconds: float = 30.0
+    """How long one call is retried in all: longer than a change of leader takes, by far."""
+    backoff_base_seconds: float = 0.05
+    backoff_cap_seconds: float = 0.5
+    """An election takes about a second; a longer pause would often add as much again."""
+    avoid_seconds: float = 5.0
+    """A node that could not be reached isn't followed for so long, even where others name it the leader: its address
+    may be one that only the cluster can reach."""
+    batch_jobs_max: int = 500
+    batch_bytes_max: int = limits.ENTRY_BYTES_MAX
+    """A request closes when it passes this, so that one of large payloads stays far below the largest body."""
+    requests_in_flight_max: int = 4
+    early_batch_jobs: int = 100
+    """While a request is in flight, the next one leaves early only with so many: large requests are cheap ones."""
+    waiting_jobs_max: int = 10_000
+    """Submits that wait for a request; beyond it `submit` itself waits, so that memory stays bounded."""

@@ -1,0 +1,108 @@
+"""How a handler's call ended, as the cluster hears it.
+
+An `Ending` knows nothing of leases: it is made in whichever thread or process the handler ran. It always fits what
+the API takes: texts are bounded and valid, and a result without a JSON form is a failure that no retry would mend.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from raftsched import limits
+from raftsched.client.documents import encode_document
+from raftsched.errors import Invalid
+from raftsched.worker.verdicts import GiveUp, Retry, Snooze
+
+COMPLETED = "completed"
+FAILED = "failed"
+SNOOZED = "snoozed"
+
+
+class ErrorText(msgspec.Struct, frozen=True):
+    """What went wrong."""
+
+    type: str
+    message: str
+    trace: str = ""
+
+
+class Ending(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`completed` with a result, `failed` with an error, or `snoozed` with a delay."""
+
+    status: str
+    result: msgspec.Raw | UnsetType = UNSET
+    """JSON text."""
+    error: ErrorText | None = None
+    retryable: bool = True
+    retry_after_seconds: float | None = None
+    """The handler's own wish for the next attempt; None = by the job's policy."""
+    snooze_seconds: float | None = None
+
+
+_NO_RESULT = Ending(COMPLETED)
+
+
+def completed(value: Any) -> Ending:
+    """The handler returned `value`."""
+    if value is None:
+        return _NO_RESULT
+    try:
+        text = encode_document(value, field="result")
+    except Invalid as error:
+        return failed("ResultNotJson", str(error), retryable=False)
+    if len(text) > limits.RESULT_BYTES_MAX:
+        message = f"the result has {len(text)} bytes of JSON, more than {limits.RESULT_BYTES_MAX}"
+        return failed("ResultTooLarge", message, retryable=False)
+    return Ending(COMPLETED, msgspec.Raw(text))
+
+
+def failed(kind: str, message: str, *, trace: str = "", retryable: bool = True, delay: float | None = None) -> Ending:
+    """The attempt failed."""
+    error = ErrorText(
+        _valid(kind)[: limits.NAME_CHARS_MAX],
+        _valid(message)[: limits.ERROR_MESSAGE_CHARS_MAX],
+        _valid(trace)[-limits.ERROR_TRACE_CHARS_MAX :],  # the end of a trace says where it broke
+    )
+    return Ending(FAILED, error=error, retryable=retryable, retry_after_seconds=delay)
+
+
+def snoozed(seconds: float) -> Ending:
+    """Run it again later; no attempt is used."""
+    return Ending(SNOOZED, snooze_seconds=seconds)
+
+
+def raised(error: BaseException) -> Ending:
+    """The handler raised `error`: a verdict, or a failure."""
+    if isinstance(error, Snooze):
+        return snoozed(error.seconds)
+    if isinstance(error, Retry):
+        return failed("Retry", str(error), delay=error.after_seconds)
+    if isinstance(error, GiveUp):
+        return failed("GiveUp", str(error), retryable=False)
+    return failed(type(error).__qualname__, _message(error), trace="".join(traceback.format_exception(error)))
+
+
+def ending_of(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Ending:
+    """Call a plain handler and return how it ended."""
+    try:
+        value = function(*arguments)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a handler raises is its ending
+        return raised(error)
+    return completed(value)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001  # an exception of the user's whose own text can't be made
+        return f"its message can't be made: {type(broken).__qualname__}"
+
+
+def _valid(text: str) -> str:
+    """Text that UTF-8 can carry."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

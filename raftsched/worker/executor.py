@@ -1,0 +1,347 @@
+"""Runs handlers in slots: starts what was leased, ends what must stop, and frees the slot of what won't.
+
+A run is leased, then it waits for a slot (only where jobs are leased ahead), runs, and ends exactly once: with an
+outcome for the reporter, or silently where the cluster has ended it already. `Run.stop` says why a run must stop; it
+may be set by the heartbeat thread, so it is looked at when the handler returns, whatever the event loop knew till
+then: a handler that comes to an end after its lease is never reported as a success.
+
+A handler that ignores the order to stop for `stop_grace_seconds` is left behind as *hung*: it keeps its thread or
+task, its slot goes to the next run. Everything here belongs to the worker's event loop.
+
+Handlers are plain tasks owned by the table of runs, not children of a task group: leaving a group waits for all its
+tasks, and a hung one would never let the worker end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+import msgspec
+import structlog
+
+from raftsched.ports import Clock
+from raftsched.worker.context import Context
+from raftsched.worker.endings import COMPLETED, FAILED, Ending, completed, ending_of, failed, raised, snoozed
+from raftsched.worker.processes import ProcessPool
+from raftsched.worker.registry import Handler, HandlerKind, Registry
+from raftsched.worker.reporter import Reporter
+from raftsched.worker.runs import SILENT, Grant, Run, RunTable, StopReason
+from raftsched.worker.settings import WorkerSettings
+from raftsched.worker.threads import ThreadPool
+
+_log = structlog.get_logger(__name__)
+_AVERAGE_SHARE = 0.05
+"""Weight of the latest run in the average duration."""
+_DURATION_SECONDS_MAX = 1.0
+"""A longer run counts as this, so that one of hours isn't remembered for thousands of short ones."""
+
+
+class Executor:
+    """The slots of a worker; `on_room` is called whenever a slot comes free."""
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        reporter: Reporter,
+        runs: RunTable,
+        settings: WorkerSettings,
+        clock: Clock,
+        on_room: Callable[[], None],
+        on_exhausted: Callable[[], None],
+    ) -> None:
+        self._registry = registry
+        self._reporter = reporter
+        self._runs = runs
+        self._settings = settings
+        self._monotonic = clock.monotonic
+        self._wall_ms = clock.wall_ms
+        self._on_room = on_room
+        self._on_exhausted = on_exhausted
+        self._waiting: deque[Run] = deque()
+        self._running: set[Run] = set()
+        self._hung: set[Run] = set()
+        self._threads = ThreadPool()
+        self._processes = ProcessPool()
+        self._average_seconds = settings.prefetch_below_seconds
+        """Of a run; starts at the border, so that the first jobs decide whether to lease ahead."""
+        self._give_back_timer: asyncio.TimerHandle | None = None
+        self._is_draining = False
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+
+    @property
+    def is_fast(self) -> bool:
+        """Handlers are so short that jobs should be leased ahead."""
+        return self._average_seconds < self._settings.prefetch_below_seconds
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._running)
+
+    @property
+    def room(self) -> int:
+        """How many more jobs to lease: free slots, and as many ahead as there are slots while handlers are fast."""
+        slots = self._settings.concurrency * (2 if self.is_fast else 1)
+        return slots - len(self._running) - len(self._waiting)
+
+    @property
+    def hung_count(self) -> int:
+        """Handlers that were told to stop and didn't."""
+        return len(self._hung)
+
+    @property
+    def hung_task_count(self) -> int:
+        """Those among them that are tasks of the event loop, which can't close while they run."""
+        return sum(run.task is not None for run in self._hung)
+
+    # -- from lease to start ------------------------------------------------------------------------------------------
+
+    def accept(self, grants: Sequence[Grant], asked_at: float) -> None:
+        """Take leased jobs, by a request that left at `asked_at`; start those that find a slot."""
+        for grant in grants:
+            run = self._new_run(grant, asked_at)
+            self._runs[grant.fencing_token] = run
+            self._waiting.append(run)
+        self._fill()
+
+    def _new_run(self, grant: Grant, asked_at: float) -> Run:
+        """The run of `grant`; the deadline counts from now, a little after the cluster's own count began."""
+        deadline = None
+        if grant.timeout_seconds:
+            deadline = datetime.fromtimestamp(self._wall_ms() / 1000, UTC) + timedelta(seconds=grant.timeout_seconds)
+        context = Context(
+            job_id=grant.job_id,
+            run_id=grant.run_id,
+            fencing_token=grant.fencing_token,
+            attempt_number=grant.attempt_number,
+            name=grant.name,
+            queue=grant.queue,
+            deadline=deadline,
+        )
+        run = Run(grant, asked_at, context, self._registry.find(grant.name))
+        if grant.timeout_seconds:
+            self._stop_after(grant.timeout_seconds, run, StopReason.TIMEOUT)
+        return run
+
+    def _fill(self) -> None:
+        if self._is_draining:
+            return
+        waiting, running, slots = self._waiting, self._running, self._settings.concurrency
+        while waiting and len(running) < slots:
+            self._start(waiting.popleft())
+        if waiting and self._give_back_timer is None:
+            seconds = self._settings.prefetched_seconds_max
+            self._give_back_timer = asyncio.get_running_loop().call_later(seconds, self._give_back_stale, waiting[-1])
+
+    def _start(self, run: Run) -> None:
+        now = self._monotonic()
+        handler = run.handler
+        if now >= run.lease_end:
+            _note(run, StopReason.LEASE_OVER)
+        if run.stop is not None:
+            self._settle(run, _outcome(run, snoozed(0)))
+        elif handler is None:
+            message = f"this worker has no handler for {run.grant.name!r}"
+            self._settle(run, failed("UnknownJob", message, retryable=False))
+        else:
+            run.started_at = now
+            self._running.add(run)
+            self._is_idle.clear()
+            self._call(run, handler)
+
+    def _call(self, run: Run, handler: Handler) -> None:
+        if handler.timeout_seconds is not None:
+            self._stop_after(handler.timeout_seconds, run, StopReason.HANDLER_TIMEOUT)
+        arguments = (run.context, run.grant.payload) if handler.takes_context else (run.grant.payload,)
+        if handler.kind is HandlerKind.COROUTINE:
+            run.task = asyncio.get_running_loop().create_task(_await(handler, arguments))
+            run.task.add_done_callback(partial(self._task_ended, run))
+        elif handler.kind is HandlerKind.THREAD:
+            self._in_thread(run, partial(ending_of, handler.function, arguments))
+        else:
+            self._processes.prepare(run)
+            self._in_thread(run, partial(self._processes.call, handler, run))
+
+    def _in_thread(self, run: Run, call: Callable[[], Ending]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def report_back() -> None:
+            try:
+                ending = call()
+            except Exception as error:  # noqa: BLE001  # as when no process can be started: no slot may be lost by it
+                ending = raised(error)
+            with suppress(RuntimeError):  # the worker is gone; this was a hung handler
+                loop.call_soon_threadsafe(self._thread_ended, run, ending)
+
+        self._threads.run(report_back)
+
+    # -- from the handler's end to the outcome ------------------------------------------------------------------------
+
+    def _task_ended(self, run: Run, task: asyncio.Task[Ending]) -> None:
+        # Cancelled here means: before its first step.
+        self._ended(run, snoozed(0) if task.cancelled() else task.result())
+
+    def _thread_ended(self, run: Run, ending: Ending) -> None:
+        self._threads.released()
+        self._processes.released(run)
+        self._ended(run, ending)
+
+    def _ended(self, run: Run, ending: Ending) -> None:
+        if run.is_ended:
+            self._hung.discard(run)
+            _log.warning("hung_handler_ended", name=run.grant.name, run_id=run.grant.run_id)
+            return
+        now = self._monotonic()
+        if now >= run.lease_end:
+            _note(run, StopReason.LEASE_OVER)
+        seconds = min(now - run.started_at, _DURATION_SECONDS_MAX)
+        self._average_seconds += _AVERAGE_SHARE * (seconds - self._average_seconds)
+        self._running.discard(run)
+        self._settle(run, _outcome(run, ending))
+        self._slot_freed()
+
+    def _settle(self, run: Run, ending: Ending | None) -> None:
+        """End `run`: report `ending`, or None where the cluster ends it by itself."""
+        run.is_ended = True
+        for timer in run.timers:
+            timer.cancel()
+        if ending is None:
+            del self._runs[run.grant.fencing_token]
+        else:
+            self._reporter.report(run, ending)
+
+    def _slot_freed(self) -> None:
+        if self._waiting:
+            self._fill()
+        if not self._running:
+            self._is_idle.set()
+        self._on_room()
+
+    # -- stopping -----------------------------------------------------------------------------------------------------
+
+    def stop(self, run: Run) -> None:
+        """Stop a run that was condemned: cancel its task, kill its process; a thread sees `ctx.cancelled`."""
+        if run.is_ended:
+            return
+        if run not in self._running:
+            self._waiting.remove(run)
+            self._settle(run, _outcome(run, snoozed(0)))
+            return
+        if run.task is not None:
+            run.task.cancel()
+        self._processes.kill(run)
+        loop = asyncio.get_running_loop()
+        run.timers.append(loop.call_later(self._settings.stop_grace_seconds, self._leave_behind, run))
+
+    def _stop_after(self, seconds: float, run: Run, reason: StopReason) -> None:
+        run.timers.append(asyncio.get_running_loop().call_later(seconds, self._condemn, run, reason))
+
+    def _condemn(self, run: Run, reason: StopReason) -> None:
+        if _note(run, reason):
+            self.stop(run)
+
+    def _leave_behind(self, run: Run) -> None:
+        """The handler did not stop: its slot goes to another run."""
+        if run.is_ended:
+            return
+        self._running.discard(run)
+        self._hung.add(run)
+        _log.error("handler_hung", name=run.grant.name, run_id=run.grant.run_id, hung_count=len(self._hung))
+        self._settle(run, _outcome(run, snoozed(0)))
+        self._slot_freed()
+        if len(self._hung) >= self._settings.hung_handlers_max:
+            self._on_exhausted()
+
+    # -- giving back --------------------------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Start nothing more."""
+        self._is_draining = True
+
+    def give_back_waiting(self, newest: Run | None = None) -> None:
+        """Give back what waits for a slot, up to `newest`: run it elsewhere, no attempt is used."""
+        while self._waiting:
+            run = self._waiting.popleft()
+            self._settle(run, snoozed(0))
+            if run is newest:
+                break
+
+    async def wait_idle(self) -> None:
+        """Return once no handler runs."""
+        await self._is_idle.wait()
+
+    async def stop_all(self) -> None:
+        """Stop every handler, wait for them for the grace, leave the rest behind, and give their runs back."""
+        for run in list(self._running):
+            self._condemn(run, StopReason.DRAINED)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.stop_grace_seconds):
+                await self.wait_idle()
+        for run in list(self._running):
+            self._leave_behind(run)
+
+    def close(self) -> None:
+        """End idle threads and processes, and stop, without a report, what still runs when `serve` was cancelled."""
+        for run in list(self._running):
+            self._condemn(run, StopReason.ABORTED)
+        if self._give_back_timer is not None:
+            self._give_back_timer.cancel()
+        self._threads.close()
+        self._processes.close()
+
+    def _give_back_stale(self, newest: Run) -> None:
+        """`newest` was the last to wait when the timer was set: if it still does, those before it wait even longer."""
+        self._give_back_timer = None
+        if newest in self._waiting:
+            self._average_seconds = _DURATION_SECONDS_MAX  # or the same jobs would be leased ahead again
+            self.give_back_waiting(newest)
+        self._fill()
+        self._on_room()
+
+
+def _note(run: Run, reason: StopReason) -> bool:
+    """Condemn `run`; return False if it was condemned before, or has ended."""
+    is_new = run.condemn(reason)
+    if is_new:
+        _log.warning("run_stopped", reason=reason.value, name=run.grant.name, run_id=run.grant.run_id)
+    return is_new
+
+
+async def _await(handler: Handler, arguments: tuple[Any, ...]) -> Ending:
+    """Run an async handler; it ends in an `Ending` whatever it raises, or its task could end the whole worker."""
+    try:
+        value = await handler.function(*arguments)
+    except asyncio.CancelledError:
+        return failed("CancelledError", "the handler, or something that it called, cancelled its task")
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a handler raises is its ending
+        return raised(error)
+    return completed(value)
+
+
+def _outcome(run: Run, ending: Ending) -> Ending | None:
+    """What to report for a handler that came to `ending`: why the run had to stop goes before what it returned."""
+    stop = run.stop
+    if stop is None or (stop is StopReason.DRAINED and ending.status == COMPLETED):
+        return _limited(run, ending)
+    if stop in SILENT:
+        return None
+    if stop is StopReason.CANCELLED:
+        return failed("Cancelled", "the job was cancelled while it ran", retryable=False)
+    if stop is StopReason.HANDLER_TIMEOUT:
+        return _limited(run, failed("Timeout", "the handler took longer than its timeout_seconds"))
+    return snoozed(0)
+
+
+def _limited(run: Run, ending: Ending) -> Ending:
+    """A failure of the handler's last attempt is final."""
+    most = run.handler.max_attempts if run.handler is not None else None
+    if most is None or ending.status != FAILED or run.grant.attempt_number < most:
+        return ending
+    return msgspec.structs.replace(ending, retryable=False)

@@ -1,0 +1,251 @@
+"""Keeps the leases of running work alive from a thread with an event loop and connections of its own.
+
+A handler that blocks the worker's event loop, or computes in a thread, keeps its lease: only a C call that never lets
+go of the interpreter lock stops the heartbeats too, and such work belongs into a process.
+
+Two loops. One sends: every third of the lease, one request for all leases; when a node doesn't answer, the next one is
+asked at once. The other watches the clock: a run whose lease may be over is condemned before the cluster can give it
+to another worker, however long a request hangs. After a pause of the whole process (SIGSTOP) the clock has moved on,
+so the first thing that the watch does is to condemn what was lost meanwhile.
+
+Left out: progress reports.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import msgspec
+import structlog
+
+from raftsched.client.connection import Connection
+from raftsched.client.retries import Failure
+from raftsched.ports import Clock
+from raftsched.worker.runs import SILENT, Run, RunTable, StopReason
+
+_log = structlog.get_logger(__name__)
+_BLOCKED_SECONDS = 1.0
+"""An event loop that doesn't turn for so long gets a warning that names its handlers."""
+_PAUSE_SHARE = 1 / 12
+"""Share of the lease to wait after every node failed."""
+_TIMEOUT_SECONDS_MIN = 0.1
+
+
+class _Held(msgspec.Struct):
+    run_id: str
+    fencing_token: int
+
+
+class _Beat(msgspec.Struct):
+    worker: str
+    leases: list[_Held]
+
+
+class _State(msgspec.Struct):
+    run_id: str
+    valid: bool
+    cancel_requested: bool = False
+
+
+class _States(msgspec.Struct):
+    leases: list[_State]
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_States).decode
+
+
+class Heartbeats:
+    """The heartbeat thread.
+
+    On the worker's loop, `stop_run` is called for each run that was condemned, and `on_failure` should the thread end
+    by a fault of its own.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        *,
+        worker: str,
+        runs: RunTable,
+        clock: Clock,
+        stop_run: Callable[[Run], None],
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._connect = connect
+        self._worker = worker
+        self._runs = runs
+        self._clock = clock
+        self._stop_run = stop_run
+        self._on_failure = on_failure
+        self._lease_seconds = 0.0
+        """0 = no lease was seen yet."""
+        self._worker_loop = asyncio.get_running_loop()
+        self._ended: asyncio.Future[None] = self._worker_loop.create_future()
+        self._loop = asyncio.new_event_loop()
+        self._main = self._loop.create_task(self._serve())
+        self._beat_early = asyncio.Event()
+        self._watch_early = asyncio.Event()
+        self._blocked_since: float | None = None
+        self._is_block_told = False
+        self._thread = threading.Thread(target=self._run, name="raftsched-heartbeats", daemon=True)
+
+    # -- called on the worker's loop ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def leased(self, lease_seconds: float, asked_at: float) -> None:
+        """Runs with leases of this length came, by a request that left at `asked_at`.
+
+        The thread looks often enough by itself; it is woken only for what it can't expect.
+        """
+        is_old = self._clock.monotonic() - asked_at > lease_seconds / 3
+        if is_old or lease_seconds != self._lease_seconds:
+            self._lease_seconds = lease_seconds
+            self._loop.call_soon_threadsafe(self._wake)
+
+    async def stop(self) -> None:
+        """End the thread and its connections."""
+        with suppress(RuntimeError):  # it has ended by itself
+            self._loop.call_soon_threadsafe(self._main.cancel)
+        await self._ended
+        self._thread.join()
+
+    # -- in the thread ------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._loop.run_until_complete(self._main)
+        except asyncio.CancelledError:
+            pass  # `stop` ends it so
+        except BaseException as error:  # noqa: BLE001  # whatever it is, the worker must hear that nobody beats
+            self._worker_loop.call_soon_threadsafe(self._on_failure, error)
+        finally:
+            self._loop.close()
+            self._worker_loop.call_soon_threadsafe(self._ended.set_result, None)
+
+    async def _serve(self) -> None:
+        connection = self._connect()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._beat_forever(connection))
+                tasks.create_task(self._watch_forever())
+        finally:
+            await connection.close()
+
+    def _wake(self) -> None:
+        self._beat_early.set()
+        self._watch_early.set()
+
+    async def _beat_forever(self, connection: Connection) -> None:
+        failure_count = 0
+        while True:
+            runs = self._live_runs()
+            if runs and (failure_count or self._is_due(runs)):
+                failure_count = 0 if await self._beat(connection, runs, failure_count) else failure_count + 1
+            await _nap(self._beat_early, self._pause(failure_count, len(connection.nodes)))
+
+    def _live_runs(self) -> list[Run]:
+        """The runs whose leases are worth keeping, those whose outcome is on its way included."""
+        return [run for run in list(self._runs.values()) if run.stop is None or run.stop not in SILENT]
+
+    def _is_due(self, runs: Sequence[Run]) -> bool:
+        return min(run.asked_at for run in runs) + self._lease_seconds / 3 <= self._clock.monotonic()
+
+    def _pause(self, failure_count: int, node_count: int) -> float | None:
+        if self._lease_seconds == 0.0:
+            return None
+        if failure_count:
+            return 0.0 if failure_count % node_count else self._lease_seconds * _PAUSE_SHARE
+        runs = self._live_runs()
+        look_again = self._lease_seconds / 6
+        if not runs:
+            return look_again
+        due_at = min(run.asked_at for run in runs) + self._lease_seconds / 3
+        return min(look_again, max(0.0, due_at - self._clock.monotonic()))
+
+    async def _beat(self, connection: Connection, runs: Sequence[Run], failure_count: int) -> bool:
+        """Renew the leases of `runs` and stop those that are over; return False if no answer came."""
+        held = [_Held(run.grant.run_id, run.grant.fencing_token) for run in runs]
+        asked_at = self._clock.monotonic()
+        reply = await connection.attempt(
+            "POST",
+            "/leases/heartbeat",
+            _encode(_Beat(self._worker, held)),
+            timeout_seconds=max(_TIMEOUT_SECONDS_MIN, self._lease_seconds / 6),
+        )
+        states = None if isinstance(reply, Failure) else _read(reply, runs)
+        if states is None:
+            if failure_count == 0:
+                _log.warning(
+                    "heartbeat_failed", reason=str(reply.error) if isinstance(reply, Failure) else "unreadable"
+                )
+            return False
+        for run, state in zip(runs, states, strict=True):
+            self._heard(run, state, asked_at)
+        return True
+
+    def _heard(self, run: Run, state: _State, asked_at: float) -> None:
+        if not state.valid:
+            self._condemn(run, StopReason.LEASE_LOST)
+            return
+        run.renew(asked_at)
+        if state.cancel_requested:
+            self._condemn(run, StopReason.CANCELLED)
+
+    async def _watch_forever(self) -> None:
+        while True:
+            now = self._clock.monotonic()
+            pause = self._lease_seconds / 6 or None
+            runs = list(self._runs.values())
+            for run in runs:
+                if run.lease_end <= now:
+                    self._condemn(run, StopReason.LEASE_OVER)
+                elif pause is None or run.lease_end - now < pause:
+                    pause = run.lease_end - now
+            if runs:
+                self._check_worker_loop(runs, now)
+            await _nap(self._watch_early, pause)
+
+    def _condemn(self, run: Run, reason: StopReason) -> None:
+        if run.condemn(reason):
+            _log.warning("run_stopped", reason=reason.value, name=run.grant.name, run_id=run.grant.run_id)
+            self._worker_loop.call_soon_threadsafe(self._stop_run, run)
+
+    def _check_worker_loop(self, runs: Sequence[Run], now: float) -> None:
+        """Warn once when the worker's loop does not turn: a handler blocks it."""
+        if self._blocked_since is None:
+            self._blocked_since = now
+            self._worker_loop.call_soon_threadsafe(self._worker_loop_turned)
+        elif now - self._blocked_since >= _BLOCKED_SECONDS and not self._is_block_told:
+            self._is_block_told = True
+            names = {run.grant.name for run in runs if run.task is not None and not run.is_ended}
+            _log.warning("event_loop_blocked", seconds=round(now - self._blocked_since, 1), handlers=sorted(names))
+
+    def _worker_loop_turned(self) -> None:
+        self._blocked_since = None
+        self._is_block_told = False
+
+
+def _read(reply: bytes, runs: Sequence[Run]) -> list[_State] | None:
+    """The state of each of `runs`, in their order; None where the reply doesn't fit the question."""
+    try:
+        states = _decode(reply).leases
+    except msgspec.DecodeError:
+        return None
+    fits = [state.run_id for state in states] == [run.grant.run_id for run in runs]
+    return states if fits else None
+
+
+async def _nap(early: asyncio.Event, seconds: float | None) -> None:
+    """Sleep for `seconds` (None: without end), or until `early` is set."""
+    try:
+        async with asyncio.timeout(seconds):
+            await early.wait()
+    except TimeoutError:
+        return
+    early.clear()

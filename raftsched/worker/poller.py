@@ -1,0 +1,146 @@
+"""Asks the leader for jobs: as few requests as the load allows, and none too late.
+
+One request at a time. Under light load a free slot is asked for at once, and the request waits at the leader for a
+job to come due. While handlers are fast and slots are busy, it pays to wait a moment for more free slots: the
+request then brings many jobs, and as many again are leased ahead, so that slots don't idle for a round trip.
+
+A request that is cut off may have leased jobs that nobody knows of, until their leases run out. Therefore it is short
+(a lease counts from its start, too), and draining waits for its end rather than cut it off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+import structlog
+
+from raftsched import limits
+from raftsched.client.connection import Connection
+from raftsched.client.retries import Failure, Retries
+from raftsched.errors import OutcomeUnknown
+from raftsched.worker.executor import Executor
+from raftsched.worker.runs import Grant
+from raftsched.worker.settings import WorkerSettings
+
+_log = structlog.get_logger(__name__)
+_WAIT_SHARE = 1 / 4
+"""A request for jobs waits at most this share of a lease."""
+_MORE_THAN_EVER = 2 * limits.LEASE_CAPACITY_MAX
+_FIRST_WAIT_SECONDS = 1.0
+"""Until a first lease has told how long leases are."""
+
+
+class _Ask(msgspec.Struct):
+    worker: str
+    queues: Sequence[str]
+    capacity: int
+    wait_seconds: float
+
+
+class _Leases(msgspec.Struct):
+    leases: list[Grant]
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Leases).decode
+
+
+class Poller:
+    """Leases jobs into `executor` until it is told to finish; `on_leased` hears of the length of the leases."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        executor: Executor,
+        settings: WorkerSettings,
+        *,
+        worker: str,
+        queues: Sequence[str],
+        on_leased: Callable[[float, float], None],
+    ) -> None:
+        self._connection = connection
+        self._executor = executor
+        self._settings = settings
+        self._worker = worker
+        self._queues = queues
+        self._on_leased = on_leased
+        self._wait_seconds = min(settings.wait_seconds, _FIRST_WAIT_SECONDS)
+        self._enough = max(1, settings.concurrency // 2)
+        self._wanted = 1
+        self._has_room = asyncio.Event()
+        self._is_finishing = False
+        self._retries = Retries(settings.client, connection.randomness)
+
+    def finish(self) -> None:
+        """Ask no more; `run` returns when the request under way has ended."""
+        self._is_finishing = True
+        self._has_room.set()
+
+    def room_changed(self) -> None:
+        """A slot came free."""
+        if self._executor.room >= self._wanted:
+            self._has_room.set()
+
+    async def run(self) -> None:
+        """Lease jobs until `finish`. Raises what no retry mends: `Invalid`, or `Rejected` as for a wrong token."""
+        while True:
+            await self._wait_for_room()
+            if self._is_finishing:
+                return
+            room = self._executor.room  # less than before where handlers turned out slow meanwhile
+            if room > 0:
+                await self._ask(room)
+
+    async def _wait_for_room(self) -> None:
+        """Return once there is room to ask for, or this is finishing."""
+        await self._until_room(1, None)
+        if self._executor.is_busy and self._executor.is_fast:
+            await self._until_room(self._enough, self._settings.linger_seconds)
+
+    async def _until_room(self, wanted: int, seconds: float | None) -> None:
+        """Return once there is room for `wanted`, at the latest after `seconds` (None: without end)."""
+        if self._executor.room >= wanted or self._is_finishing:
+            return
+        self._wanted = wanted
+        self._has_room.clear()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._has_room.wait()
+        except TimeoutError:
+            return
+
+    async def _ask(self, capacity: int) -> None:
+        ask = _Ask(self._worker, self._queues, capacity, self._wait_seconds)
+        asked_at = self._connection.clock.monotonic()
+        reply = await self._connection.attempt(
+            "POST",
+            "/leases",
+            _encode(ask),
+            timeout_seconds=self._wait_seconds + self._settings.client.request_timeout_seconds,
+        )
+        answer = reply if isinstance(reply, Failure) else _read(reply)
+        if isinstance(answer, Failure):
+            await self._failed(answer)
+            return
+        self._retries = Retries(self._settings.client, self._connection.randomness)
+        if answer:
+            lease_seconds = min(grant.lease_seconds for grant in answer)
+            self._wait_seconds = min(self._settings.wait_seconds, lease_seconds * _WAIT_SHARE)
+            self._executor.accept(answer, asked_at)
+            self._on_leased(lease_seconds, asked_at)
+
+    async def _failed(self, failure: Failure) -> None:
+        if not failure.error.retryable:
+            raise failure.error
+        _log.info("lease_failed", reason=str(failure.error))
+        pause = self._retries.next_pause(failure.retry_after_seconds)
+        await self._until_room(_MORE_THAN_EVER, pause)  # only `finish` ends this pause early
+
+
+def _read(reply: bytes) -> Sequence[Grant] | Failure:
+    try:
+        return _decode(reply).leases
+    except msgspec.DecodeError as error:
+        return Failure(OutcomeUnknown(f"the reply can't be read: {error}"))

@@ -1,0 +1,138 @@
+"""Reports outcomes until the cluster has given a definite answer, gathered into `POST /leases/outcomes`.
+
+Each outcome has a completion id of its own, the same in every repetition, so that a reply lost on the way is answered
+again rather than refused. There is no deadline: the work is done, and its record is worth waiting for through any
+election; the run's lease is kept by heartbeats meanwhile. What the cluster refuses (the lease was lost, the job was
+cancelled) is logged and never sent again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import structlog
+from msgspec import UNSET, UnsetType
+
+from raftsched.client.batches import Answers, BatchItem, BatchSender
+from raftsched.client.connection import Connection
+from raftsched.client.gather import Gatherer, GatherLimits
+from raftsched.client.keys import KeyFactory
+from raftsched.client.problems import Problem, problem_error
+from raftsched.client.settings import ClientSettings
+from raftsched.errors import Invalid, RaftschedError, Unavailable
+from raftsched.worker.endings import COMPLETED, Ending, ErrorText, failed
+from raftsched.worker.runs import Run, RunTable
+
+_log = structlog.get_logger(__name__)
+_CONFLICT = 409
+_IN_FLIGHT_MAX = 2
+"""More would only make each request smaller: outcomes wait for nobody but the log."""
+
+
+class _Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    run_id: str
+    fencing_token: int
+    completion_id: str
+    status: str
+    result: msgspec.Raw | UnsetType = UNSET
+    error: ErrorText | None = None
+    retryable: bool = True
+    retry_after_seconds: float | None = None
+    snooze_seconds: float | None = None
+
+
+class _Answer(msgspec.Struct):
+    run_id: str
+    accepted: bool
+    code: str = ""
+    detail: str = ""
+    retryable: bool = False
+
+
+class _Answers(msgspec.Struct):
+    outcomes: list[_Answer]
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Answers).decode
+
+
+class _Report(BatchItem):
+    __slots__ = ("_ended", "ending", "run")
+
+    def __init__(self, body: bytes, run: Run, ending: Ending, ended: Callable[[_Report, object], None]) -> None:
+        super().__init__(body)
+        self.run = run
+        self.ending = ending
+        self._ended = ended
+
+    def deliver(self, answer: object | RaftschedError) -> None:
+        self._ended(self, answer)
+
+
+class Reporter:
+    """Sends outcomes; a run leaves `runs` when its outcome is settled."""
+
+    def __init__(self, connection: Connection, worker: str, runs: RunTable) -> None:
+        head = b'{"worker":%b,"outcomes":[' % _encode(worker)
+        self._runs = runs
+        self._keys = KeyFactory(connection.clock, connection.randomness)
+        sender = BatchSender(connection, "/leases/outcomes", head, _read)
+        self._gatherer: Gatherer[_Report] = Gatherer(sender.send, _bounds(connection.settings))
+
+    def report(self, run: Run, ending: Ending) -> None:
+        """Report how `run` ended; call it once for a run."""
+        grant = run.grant
+        outcome = _Outcome(
+            grant.run_id,
+            grant.fencing_token,
+            self._keys.next(),
+            ending.status,
+            ending.result,
+            ending.error,
+            ending.retryable,
+            ending.retry_after_seconds,
+            ending.snooze_seconds,
+        )
+        self._gatherer.add(_Report(_encode(outcome), run, ending, self._settled))
+
+    async def wait_idle(self) -> None:
+        """Return once every outcome has its answer."""
+        await self._gatherer.wait_idle()
+
+    async def close(self) -> None:
+        """Stop sending; outcomes without an answer are logged, and their leases run out."""
+        await self._gatherer.close()
+
+    def _settled(self, report: _Report, answer: object | RaftschedError) -> None:
+        grant = report.run.grant
+        if isinstance(answer, RaftschedError):
+            _log.warning("outcome_refused", code=answer.code, run_id=grant.run_id, name=grant.name, reason=str(answer))
+            if isinstance(answer, Invalid) and report.ending.status == COMPLETED:
+                # JSON that the API doesn't take, as too deep: no other attempt would do better.
+                self.report(report.run, failed("ResultRefused", str(answer), retryable=False))
+                return
+        self._runs.pop(grant.fencing_token, None)
+
+
+def _bounds(settings: ClientSettings) -> GatherLimits:
+    return GatherLimits(
+        items_max=settings.batch_jobs_max,
+        bytes_max=settings.batch_bytes_max,
+        in_flight_max=_IN_FLIGHT_MAX,
+        early_items=settings.early_batch_jobs,
+        waiting_max=settings.waiting_jobs_max,
+    )
+
+
+def _read(body: bytes) -> Answers:
+    return [_recorded(answer) for answer in _decode(body).outcomes]
+
+
+def _recorded(answer: _Answer) -> object | RaftschedError:
+    if answer.accepted:
+        return answer
+    if answer.retryable:
+        return Unavailable(answer.detail or answer.code)
+    return problem_error(Problem(code=answer.code, detail=answer.detail), _CONFLICT)

@@ -1,0 +1,101 @@
+"""The runs that this worker holds leases for, and until when it may act on them.
+
+The worker's own clock decides when it must stop (RELIABILITY G3b): a lease is counted from *before* the request left
+that got or renewed it, is shortened by the drift that two clocks may have, and by a margin for stopping. So the worker
+stops before the cluster can have given the run to another, unless the process is paused; then fencing refuses it.
+
+Written by the event loop; the heartbeat thread reads it, renews leases and condemns runs. Each of these is one
+assignment to one slot, so no lock is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from raftsched.worker.context import Context
+from raftsched.worker.registry import Handler
+
+CLOCK_DRIFT = 0.01
+"""Monotonic clocks of two machines run at most this share apart."""
+STOP_MARGIN = 0.05
+"""Share of the lease kept for telling the handler to stop."""
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """A leased job as it arrives; fields unknown to this version are ignored."""
+
+    job_id: str
+    run_id: str
+    fencing_token: int
+    name: str
+    lease_seconds: float
+    queue: str = ""
+    payload: Any = None
+    attempt_number: int = 1
+    timeout_seconds: float | None = None
+
+
+class StopReason(Enum):
+    """Why a run must stop; the value is what logs say."""
+
+    LEASE_OVER = "lease_over"
+    LEASE_LOST = "lease_lost"
+    TIMEOUT = "timeout"
+    HANDLER_TIMEOUT = "handler_timeout"
+    CANCELLED = "cancelled"
+    DRAINED = "drained"
+    ABORTED = "aborted"
+
+
+SILENT = frozenset({StopReason.LEASE_OVER, StopReason.LEASE_LOST, StopReason.TIMEOUT, StopReason.ABORTED})
+"""The cluster has ended, or will end, these by itself: whatever the handler says then, nothing is reported."""
+
+
+def lease_end(asked_at: float, lease_seconds: float) -> float:
+    """Return the monotonic time at which a worker that asked at `asked_at` must have stopped."""
+    return asked_at + lease_seconds * (1 - CLOCK_DRIFT - STOP_MARGIN)
+
+
+class Run:
+    """One leased run, from its grant until its outcome is recorded."""
+
+    __slots__ = (
+        "asked_at", "context", "grant", "handler", "is_ended", "lease_end", "started_at", "stop", "task", "timers",
+    )  # fmt: skip
+
+    def __init__(self, grant: Grant, asked_at: float, context: Context, handler: Handler | None) -> None:
+        self.grant = grant
+        self.context = context
+        self.handler = handler
+        """None where no handler has the job's name."""
+        self.asked_at = asked_at
+        """When the request left that got or last renewed the lease."""
+        self.lease_end = lease_end(asked_at, grant.lease_seconds)
+        self.stop: StopReason | None = None
+        self.is_ended = False
+        """Its slot is free; the outcome, if any, is on its way."""
+        self.started_at = 0.0
+        self.task: asyncio.Task[Any] | None = None
+        """Of an async handler."""
+        self.timers: list[asyncio.TimerHandle] = []
+
+    def renew(self, asked_at: float) -> None:
+        """A heartbeat that left at `asked_at` was acknowledged."""
+        self.asked_at = asked_at
+        self.lease_end = lease_end(asked_at, self.grant.lease_seconds)
+
+    def condemn(self, reason: StopReason) -> bool:
+        """Note why the run must stop and tell the handler; return False if it was told before, or has ended."""
+        if self.stop is not None or self.is_ended:
+            return False
+        self.stop = reason
+        self.context.cancelled.set()
+        return True
+
+
+RunTable = dict[int, Run]
+"""By fencing token, which no two runs of the cluster share."""

@@ -1,0 +1,150 @@
+"""The four parts of a worker, wired for one `serve` and taken down in the order in which nothing is lost.
+
+No new leases; what has not started is given back; running handlers come to their end, or are stopped after
+`drain_seconds` and given back too; outcomes are recorded; and only then the heartbeats end, which kept the leases of
+all of that alive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import structlog
+
+from raftsched.client.connection import Connection
+from raftsched.errors import RaftschedError
+from raftsched.ports import Clock
+from raftsched.worker.executor import Executor
+from raftsched.worker.heartbeats import Heartbeats
+from raftsched.worker.poller import Poller
+from raftsched.worker.registry import Registry
+from raftsched.worker.reporter import Reporter
+from raftsched.worker.runs import RunTable
+from raftsched.worker.settings import WorkerSettings
+
+_log = structlog.get_logger(__name__)
+
+
+class HungHandlers(RaftschedError):
+    """Too many handlers ignore the order to stop; the worker ended, to be started afresh by its supervisor."""
+
+    code = "hung_handlers"
+
+
+class Service:
+    """A worker at work; belongs to the event loop it is made on."""
+
+    def __init__(
+        self,
+        *,
+        worker: str,
+        queues: Sequence[str],
+        registry: Registry,
+        settings: WorkerSettings,
+        connect: Callable[[], Connection],
+        clock: Clock,
+    ) -> None:
+        self._worker = worker
+        self._queues = queues
+        self._settings = settings
+        self._draining = asyncio.Event()
+        self._drain_seconds = settings.drain_seconds
+        self._error: BaseException | None = None
+        runs: RunTable = {}
+        self._connection = connect()
+        self._reporter = Reporter(self._connection, worker, runs)
+        self._executor = Executor(
+            registry=registry,
+            reporter=self._reporter,
+            runs=runs,
+            settings=settings,
+            clock=clock,
+            on_room=self._room_changed,
+            on_exhausted=self._exhausted,
+        )
+        self._heartbeats = Heartbeats(
+            connect,
+            worker=worker,
+            runs=runs,
+            clock=clock,
+            stop_run=self._executor.stop,
+            on_failure=self._heartbeats_failed,
+        )
+        self._poller = Poller(
+            self._connection,
+            self._executor,
+            settings,
+            worker=worker,
+            queues=queues,
+            on_leased=self._heartbeats.leased,
+        )
+
+    @property
+    def hung_task_count(self) -> int:
+        """Async handlers that were told to stop and didn't: the event loop can't close while they run."""
+        return self._executor.hung_task_count
+
+    def drain(self) -> None:
+        """Begin to end; on this service's loop."""
+        self._draining.set()
+
+    async def run(self) -> None:
+        """Work until `drain`, or until the cluster refuses this worker, whose error is raised then."""
+        _log.info("worker_started", worker=self._worker, queues=list(self._queues))
+        self._heartbeats.start()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                polling = tasks.create_task(self._poll())
+                tasks.create_task(self._end_in_order(polling))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.report_seconds):
+                    await self._reporter.wait_idle()
+        finally:
+            self._executor.close()
+            await self._reporter.close()
+            await self._heartbeats.stop()
+            await self._connection.close()
+        _log.info("worker_stopped", worker=self._worker, hung_count=self._executor.hung_count)
+        if self._error is not None:
+            raise self._error
+
+    async def _poll(self) -> None:
+        try:
+            await self._poller.run()
+        except RaftschedError as error:
+            _log.error("worker_refused", code=error.code, reason=str(error))
+            self._error = error
+        finally:
+            self._draining.set()
+
+    async def _end_in_order(self, polling: asyncio.Task[None]) -> None:
+        await self._draining.wait()
+        ends_at = asyncio.get_running_loop().time() + self._drain_seconds
+        _log.info("worker_draining", worker=self._worker, seconds=self._drain_seconds)
+        self._poller.finish()
+        self._executor.drain()
+        # Given back before that, they would come again by the request that still waits at the leader.
+        await asyncio.wait([polling])
+        self._executor.give_back_waiting()
+        try:
+            async with asyncio.timeout_at(ends_at):
+                await self._executor.wait_idle()
+        except TimeoutError:
+            await self._executor.stop_all()
+
+    def _room_changed(self) -> None:
+        self._poller.room_changed()
+
+    def _exhausted(self) -> None:
+        self._error = HungHandlers(f"{self._executor.hung_count} handlers ignore the order to stop")
+        _log.error("worker_exhausted", reason=str(self._error))
+        self._draining.set()
+
+    def _heartbeats_failed(self, error: BaseException) -> None:
+        """Stop the handlers at once: nobody keeps their leases, nor would notice when they end."""
+        _log.error("heartbeats_failed", exc_info=error)
+        self._error = error
+        self._drain_seconds = 0.0
+        self._draining.set()

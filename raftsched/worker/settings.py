@@ -1,0 +1,42 @@
+"""What a worker's behaviour can be tuned by, each with its unit and reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from raftsched import limits
+from raftsched.client.settings import ClientSettings
+from raftsched.errors import Invalid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """Slots, waits and ends."""
+
+    concurrency: int = 32
+    """Handlers that run at the same time."""
+    drain_seconds: float = 30.0
+    """After the first SIGTERM, running handlers may go on for so long."""
+    stop_grace_seconds: float = 5.0
+    """A handler that was told to stop gets so long to clean up; then its slot is given to another."""
+    wait_seconds: float = 2.0
+    """How long one request for jobs waits at the leader, at most, and never more than a quarter of the lease. Short,
+    because an idle worker that drains waits for it to end, and the lease counts from its start."""
+    prefetch_below_seconds: float = 0.05
+    """Handlers that take less than this on average have their next jobs leased ahead, as many as there are slots."""
+    prefetched_seconds_max: float = 1.0
+    """A job leased ahead that found no slot by then is given back, so that another worker can have it."""
+    linger_seconds: float = 0.002
+    """With busy slots and fast handlers, wait so long for more free slots: one request then leases more jobs."""
+    hung_handlers_max: int = 100
+    """So many handlers that ignore the order to stop, and the worker ends, for its supervisor to start it afresh."""
+    report_seconds: float = 10.0
+    """At the end, how long to go on trying to report the last outcomes."""
+    client: ClientSettings = field(default_factory=ClientSettings)
+
+    def __post_init__(self) -> None:
+        """Refuse a concurrency that no request could ask for."""
+        if not 1 <= self.concurrency <= limits.LEASE_CAPACITY_MAX // 2:
+            raise Invalid(
+                f"concurrency: 1 to {limits.LEASE_CAPACITY_MAX // 2}, not {self.concurrency}", field="concurrency"
+            )

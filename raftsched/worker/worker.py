@@ -1,0 +1,218 @@
+"""The worker as users write it: handlers, options, and the life of its process.
+
+What is promised (RELIABILITY G3b to G6): the worker acts on a run only while its lease holds by its own clock, unless
+the process is paused; at most one outcome of a run is recorded; the handler may run more than once over the job's
+life, with the same `ctx.run_id` and a higher `ctx.fencing_token` each time.
+
+Which handler for which work: async functions for waiting on networks; plain functions (threads) for blocking calls;
+`process=True` for long computing, for C calls that hold the interpreter lock, and for what must be killable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import signal
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+import structlog
+
+from raftsched import limits
+from raftsched.client.client import URL_DEFAULT
+from raftsched.client.connection import Connection
+from raftsched.client.nodes import Nodes
+from raftsched.errors import Invalid
+from raftsched.ports import Clock
+from raftsched.system import SystemClock
+from raftsched.worker.registry import F, Registry
+from raftsched.worker.service import Service
+from raftsched.worker.settings import WorkerSettings
+
+_log = structlog.get_logger(__name__)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]*")
+_SUFFIX_BYTES = 3
+
+
+class Worker:
+    """A worker of the cluster that `urls` belong to.
+
+    Register handlers with `job`, then call `run` (a whole process) or await `serve` (part of one).
+
+    `queues` are the queues to take jobs from; None = those of the registered handlers. `concurrency` handlers run at
+    the same time. `name` is what people see; each worker adds a random ending, so that one which is restarted, or
+    runs twice, is told apart. After a SIGTERM running handlers have `drain_seconds`. More can be set by `settings`.
+    """
+
+    def __init__(
+        self,
+        *urls: str,
+        queues: Sequence[str] | None = None,
+        concurrency: int | None = None,
+        name: str | None = None,
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        drain_seconds: float | None = None,
+        settings: WorkerSettings | None = None,
+        clock: Clock | None = None,
+    ) -> None:
+        chosen: dict[str, Any] = {"concurrency": concurrency, "drain_seconds": drain_seconds}
+        chosen = {option: value for option, value in chosen.items() if value is not None}
+        self.settings = replace(settings or WorkerSettings(), **chosen)
+        self.name = _instance_name(name)
+        self._urls = urls or (URL_DEFAULT,)
+        self._queues = queues
+        self._token = token
+        self._tls = tls
+        self._clock = clock or SystemClock()
+        self._registry = Registry()
+        self._new_nodes()  # a wrong address is an error here, not when the worker starts
+        self._is_drain_asked = False
+        self._serving: tuple[asyncio.AbstractEventLoop, Service] | None = None
+
+    def job(
+        self,
+        name: str,
+        *,
+        queue: str | None = None,
+        max_attempts: int | None = None,
+        timeout_seconds: float | None = None,
+        process: bool = False,
+    ) -> Callable[[F], F]:
+        """Register the decorated function as the handler of the jobs called `name`.
+
+        It takes `(ctx, payload)` or `(payload)`; what it returns is the job's result and must have a JSON form. It can
+        raise `Retry`, `GiveUp` or `Snooze`; any other exception is a failure, retried by the job's policy. An async
+        function runs on the event loop, a plain one in a thread, or with `process=True` in a process of its own, where
+        it can be killed and can't hold up anything else; such a function stands at the top of its module.
+
+        `queue` is where such jobs wait, if not in the queue called like them. `max_attempts`: a failure of an attempt
+        with this number or a later one is final, whatever the job allows; snoozed and lost attempts are counted too.
+        `timeout_seconds` stops an attempt and counts as a failure; the job's own timeout stands beside it.
+
+        Raises `Invalid` for a second handler of the same name and for functions that take something else.
+        """
+        return self._registry.job(
+            name, queue=queue, max_attempts=max_attempts, timeout_seconds=timeout_seconds, process=process
+        )
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT, which drain; a second signal ends the process at once.
+
+        Blocks, and uses uvloop where it is installed. Raises what `serve` raises. If an async handler that ignores
+        its cancellation is left at the end, the process is ended here, with exit code 0 or, where `serve` raised, 1:
+        nothing else can end it.
+        """
+        with self._signals_handled(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            code = 1
+            try:
+                runner.run(self.serve())
+                code = 0
+            finally:
+                self._exit_if_hung(code)
+
+    def _exit_if_hung(self, code: int) -> None:
+        """End the process if async handlers hang; closing their event loop would wait for them for ever."""
+        hung_count = self._serving[1].hung_task_count if self._serving is not None else 0
+        if hung_count:
+            _log.error("exit_despite_hung_handlers", hung_count=hung_count, exit_code=code)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    async def serve(self) -> None:
+        """Serve until `drain` is called.
+
+        Raises `Invalid` or `Rejected` when the cluster refuses this worker for good (a wrong token, a queue's name),
+        and `HungHandlers`; both after running handlers had their time. Cancelling it stops the handlers without
+        reporting them: their leases run out.
+        """
+        service = Service(
+            worker=self.name,
+            queues=self._checked_queues(),
+            registry=self._registry,
+            settings=self.settings,
+            connect=self._connect,
+            clock=self._clock,
+        )
+        self._serving = asyncio.get_running_loop(), service
+        if self._is_drain_asked:
+            service.drain()
+        await service.run()
+
+    def drain(self) -> None:
+        """Take no more jobs, and let `serve` end when the running ones have; safe from any thread and for good."""
+        self._is_drain_asked = True
+        if self._serving is not None:
+            loop, service = self._serving
+            with suppress(RuntimeError):  # the loop is closed: it has ended already
+                loop.call_soon_threadsafe(service.drain)
+
+    def _checked_queues(self) -> Sequence[str]:
+        queues = list(self._queues) if self._queues is not None else self._registry.queues
+        if not 1 <= len(queues) <= limits.QUEUES_PER_LEASE_MAX:
+            raise Invalid(
+                f"queues: a worker takes jobs from 1 to {limits.QUEUES_PER_LEASE_MAX} queues, not from {len(queues)}; "
+                "register a handler or name them",
+                field="queues",
+            )
+        return queues
+
+    def _connect(self) -> Connection:
+        return Connection(self._new_nodes(), self.settings.client, token=self._token, tls=self._tls, clock=self._clock)
+
+    def _new_nodes(self) -> Nodes:
+        return Nodes(self._urls, avoid_seconds=self.settings.client.avoid_seconds)
+
+    @contextmanager
+    def _signals_handled(self) -> Iterator[None]:
+        """The first signal drains, the second ends the process; only the main thread can have that.
+
+        The handler is Python's own, not the event loop's, so it also runs while a job's handler blocks the loop. For
+        the second signal there is none: the kernel ends the process then, whatever its threads are doing.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self._signalled) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _signalled(self, _number: int, _frame: FrameType | None) -> None:
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        self.drain()
+
+
+def _instance_name(name: str | None) -> str:
+    """Return the name of this instance; raises `Invalid` for one that the API would refuse."""
+    stem = name if name is not None else re.sub(r"[^A-Za-z0-9_.:@-]", "-", f"w{socket.gethostname()}-{os.getpid()}")
+    full = f"{stem}-{secrets.token_hex(_SUFFIX_BYTES)}"
+    if not _NAME.fullmatch(full) or len(full) > limits.NAME_CHARS_MAX:
+        raise Invalid(
+            f"name: {name!r} has other characters than letters, digits and _ . : @ -, or too many", field="name"
+        )
+    return full
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop

@@ -1,0 +1,341 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from raftsched.client import Client, ClientSettings, JobCancelled, JobFailed, JobSpec
+from raftsched.errors import Invalid, NotFound, OutcomeUnknown, RaftschedError, Rejected, Unavailable
+from tests.client.cluster import QUICK, Cluster, Fault, running_cluster
+
+BATCH = "/jobs/batch"
+
+
+async def test_submit_stores_the_job_with_all_it_was_given(cluster: Cluster, client: Client) -> None:
+    job = await client.submit(
+        "send_email",
+        {"to": "a@example.org"},
+        queue="mail",
+        priority="high",
+        run_at=datetime(2030, 1, 2, tzinfo=UTC),
+        timeout_seconds=1.5,
+        max_attempts=7,
+        retry_policy={"backoff": "fixed", "base_seconds": 2},
+        tags=["a", "b"],
+        region="eu",
+    )
+    assert cluster.jobs[job.id].document == {
+        "name": "send_email",
+        "payload": {"to": "a@example.org"},
+        "queue": "mail",
+        "priority": "high",
+        "run_at": "2030-01-02T00:00:00Z",
+        "timeout_seconds": 1.5,
+        "max_attempts": 7,
+        "retry_policy": {"backoff": "fixed", "base_seconds": 2},
+        "tags": ["a", "b"],
+        "region": "eu",
+    }
+    assert not job.duplicate
+
+
+async def test_submit_leaves_out_what_was_not_given(cluster: Cluster, client: Client) -> None:
+    job = await client.submit("tick")
+    assert cluster.jobs[job.id].document == {"name": "tick"}
+
+
+async def test_own_idempotency_key_finds_the_first_job(client: Client) -> None:
+    first = await client.submit("pay", {"n": 1}, idempotency_key="order-7")
+    second = await client.submit("pay", {"n": 1}, idempotency_key="order-7")
+    assert (second.id, second.duplicate) == (first.id, True)
+    with pytest.raises(Rejected) as caught:
+        await client.submit("pay", {"n": 2}, idempotency_key="order-7")
+    assert (caught.value.code, caught.value.http_status) == ("idempotency_mismatch", 422)
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST, Fault.REPLY_LOST, Fault.REFUSED, Fault.UNKNOWN, Fault.GARBLED])
+async def test_submit_is_retried_and_stores_one_job(cluster: Cluster, client: Client, fault: Fault) -> None:
+    cluster.faults[BATCH].extend([fault] * 3)
+    job = await client.submit("pay", {"n": 1})
+    assert list(cluster.jobs) == [job.id]
+    assert not cluster.faults[BATCH]
+
+
+async def test_submits_of_the_same_moment_travel_together(cluster: Cluster, client: Client) -> None:
+    jobs = await asyncio.gather(*(client.submit("tick", n) for n in range(300)))
+    assert [len(body["jobs"]) for body in cluster.bodies(BATCH)] == [300]
+    assert [cluster.jobs[job.id].document["payload"] for job in jobs if job.id] == list(range(300))
+
+
+async def test_batches_hold_no_more_than_their_bound(cluster: Cluster) -> None:
+    settings = ClientSettings(batch_jobs_max=100, early_batch_jobs=50)
+    async with Client(cluster.nodes[0].url, settings=settings) as client:
+        await asyncio.gather(*(client.submit("tick", n) for n in range(250)))
+    assert sorted(len(body["jobs"]) for body in cluster.bodies(BATCH)) == [50, 100, 100]
+
+
+async def test_one_refused_item_leaves_its_neighbours_alone(cluster: Cluster, client: Client) -> None:
+    problem = {"status": 422, "code": "invalid", "detail": "jobs[0].priority: 0 to 9", "field": "jobs[0].priority"}
+    cluster.item_problems.append(problem)
+    bad, good = await client.submit_many([{"name": "a", "priority": 77}, {"name": "b"}])
+    assert isinstance(bad, Invalid)
+    assert (bad.field, str(bad)) == ("priority", "priority: 0 to 9")
+    assert not isinstance(good, RaftschedError)
+    assert cluster.jobs[good.id].document == {"name": "b"}
+
+
+async def test_request_refused_as_a_whole_costs_only_the_job_at_fault(cluster: Cluster, client: Client) -> None:
+    names = ["a", "b", "poison", "c", "d", "poison", "e"]
+    results = await client.submit_many([{"name": name} for name in names])
+    assert [isinstance(result, Invalid) for result in results] == [name == "poison" for name in names]
+    assert sorted(job.document["name"] for job in cluster.jobs.values()) == ["a", "b", "c", "d", "e"]
+
+
+async def test_only_the_unknown_items_of_a_batch_go_again(cluster: Cluster, client: Client) -> None:
+    cluster.item_problems.append({"status": 503, "code": "unavailable", "detail": "later"})
+    results = await client.submit_many([{"name": "a"}, {"name": "b"}, {"name": "c"}])
+    assert [len(body["jobs"]) for body in cluster.bodies(BATCH)] == [3, 1]
+    assert [cluster.jobs[job.id].document["name"] for job in results if not isinstance(job, RaftschedError)] == [
+        "a",
+        "b",
+        "c",
+    ]
+
+
+async def test_submit_says_unknown_when_an_attempt_may_have_taken_effect(cluster: Cluster) -> None:
+    cluster.faults[BATCH].extend([Fault.REPLY_LOST] + [Fault.REFUSED] * 1000)
+    async with Client(cluster.nodes[0].url, settings=_patience(0.05)) as client:
+        with pytest.raises(OutcomeUnknown):
+            await client.submit("pay")
+
+
+async def test_submit_says_unavailable_when_every_attempt_was_refused(cluster: Cluster) -> None:
+    cluster.faults[BATCH].extend([Fault.REFUSED] * 1000)
+    async with Client(cluster.nodes[0].url, settings=_patience(0.05)) as client:
+        with pytest.raises(Unavailable) as caught:
+            await client.submit("pay")
+    assert not isinstance(caught.value, OutcomeUnknown)
+
+
+async def test_request_that_hangs_is_given_up_and_repeated(cluster: Cluster) -> None:
+    cluster.faults[BATCH].append(Fault.HANGS)
+    settings = ClientSettings(request_timeout_seconds=0.1, backoff_base_seconds=0.001)
+    async with Client(cluster.nodes[0].url, settings=settings) as client:
+        await client.submit("pay")
+    assert len(cluster.jobs) == 1
+
+
+@pytest.mark.parametrize("payload", [float("nan"), {"x": [1, float("-inf")]}, "\ud800", object(), {(1, 2): 3}])
+async def test_payload_without_a_json_form_is_refused_before_it_is_sent(
+    cluster: Cluster, client: Client, payload: Any
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        await client.submit("tick", payload)
+    assert caught.value.field == "payload"
+    assert not cluster.jobs
+
+
+async def test_delay_that_is_no_number_is_refused(cluster: Cluster, client: Client) -> None:
+    with pytest.raises(Invalid):
+        await client.submit("tick", delay_seconds=float("nan"))
+    assert not cluster.jobs
+
+
+async def test_submit_many_refuses_a_misspelt_field_by_name(cluster: Cluster, client: Client) -> None:
+    misspelt, nameless, good = await client.submit_many(
+        [{"name": "a", "retires": 5}, {"payload": 1}, JobSpec(name="b")]
+    )
+    assert isinstance(misspelt, Invalid)
+    assert misspelt.field == "retires"
+    assert isinstance(nameless, Invalid)
+    assert nameless.field == "name"
+    assert [job.document["name"] for job in cluster.jobs.values()] == ["b"]
+    assert not isinstance(good, RaftschedError)
+
+
+async def test_submit_each_reads_a_bounded_number_ahead(cluster: Cluster, client: Client) -> None:
+    read = 0
+
+    def jobs() -> Iterator[dict[str, Any]]:
+        nonlocal read
+        for read in range(1, 5001):  # noqa: B007
+            yield {"name": "tick"}
+
+    results = client.submit_each(jobs())
+    await anext(results)
+    assert read <= 2000
+    assert 1 + len([result async for result in results]) == 5000
+    assert len(cluster.jobs) == 5000
+
+
+async def test_submit_each_ends_what_was_read_before_a_source_that_fails(cluster: Cluster, client: Client) -> None:
+    def jobs() -> Iterator[dict[str, Any]]:
+        yield {"name": "a"}
+        yield {"name": "b"}
+        raise ValueError("line 3")
+
+    with pytest.raises(ValueError, match="line 3"):
+        await client.submit_many(jobs())
+    assert [job.document["name"] for job in cluster.jobs.values()] == ["a", "b"]
+
+
+async def test_submit_that_nobody_waits_for_is_still_stored(cluster: Cluster, client: Client) -> None:
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await client.submit("pay")
+    await cluster.until(lambda: len(cluster.jobs) == 1)
+    await client.submit("next")
+
+
+async def test_submit_waits_for_room_when_too_many_are_waiting(cluster: Cluster) -> None:
+    settings = ClientSettings(batch_jobs_max=2, waiting_jobs_max=3, requests_in_flight_max=1)
+    async with Client(cluster.nodes[0].url, settings=settings) as client:
+        await asyncio.gather(*(client.submit("tick", n) for n in range(20)))
+    assert len(cluster.jobs) == 20
+
+
+# -- reading, waiting, cancelling -------------------------------------------------------------------------------------
+
+
+async def test_wait_returns_the_result_once_the_job_is_completed(cluster: Cluster, client: Client) -> None:
+    job = await client.submit("sum")
+    waiting = asyncio.create_task(job.wait())
+    await cluster.until(lambda: cluster.nodes[0].seen.count(f"/jobs/{job.id}") >= 2)
+    stored = cluster.jobs[job.id]
+    stored.status, stored.result = "completed", {"sum": 3}
+    assert await waiting == {"sum": 3}
+
+
+async def test_wait_raises_what_else_became_of_the_job(cluster: Cluster, client: Client) -> None:
+    failed, cancelled = await client.submit("a"), await client.submit("b")
+    cluster.jobs[failed.id].status = "dead_letter"
+    cluster.jobs[cancelled.id].status = "cancelled"
+    with pytest.raises(JobFailed) as caught:
+        await failed.wait()
+    assert caught.value.job.status == "dead_letter"
+    with pytest.raises(JobCancelled):
+        await cancelled.wait()
+
+
+async def test_wait_gives_up_after_its_timeout(client: Client) -> None:
+    job = await client.submit("slow")
+    with pytest.raises(TimeoutError):
+        await job.wait(timeout=0.01)
+
+
+async def test_get_of_an_unknown_job_raises_not_found(client: Client) -> None:
+    with pytest.raises(NotFound):
+        await client.get("00000000-0000-7000-8000-999999999999")
+
+
+async def test_id_with_path_parts_stays_one_part_of_the_path(cluster: Cluster, client: Client) -> None:
+    with pytest.raises(NotFound):
+        await client.get("../cluster")
+    assert cluster.nodes[0].seen == ["/jobs/../cluster"]
+
+
+async def test_read_that_gets_no_answer_is_unavailable_never_unknown(cluster: Cluster) -> None:
+    cluster.faults["/cluster"].extend([Fault.LOST] * 1000)
+    async with Client(cluster.nodes[0].url, settings=_patience(0.05)) as client:
+        with pytest.raises(Unavailable) as caught:
+            await client.cluster()
+    assert not isinstance(caught.value, OutcomeUnknown)
+
+
+async def test_cancel_returns_the_cancelled_job(client: Client) -> None:
+    job = await client.submit("a")
+    assert (await job.cancel()).status == "cancelled"
+
+
+async def test_token_is_sent_as_bearer(cluster: Cluster) -> None:
+    async with Client(cluster.nodes[0].url, token="s3cret") as client:
+        await client.cluster()
+    assert cluster.nodes[0].authorization == "Bearer s3cret"
+
+
+# -- the leader -------------------------------------------------------------------------------------------------------
+
+
+async def test_client_follows_the_leader_that_a_follower_names() -> None:
+    async with running_cluster(3) as cluster, Client(cluster.nodes[2].url, settings=QUICK) as client:
+        await client.submit("a")
+        await client.submit("b")
+        assert (cluster.nodes[2].seen[0], cluster.nodes[0].seen.count(BATCH)) == (BATCH, 1)
+
+
+async def test_client_finds_the_new_leader_when_the_old_one_dies() -> None:
+    async with running_cluster(3) as cluster, Client(cluster.nodes[0].url, settings=QUICK) as client:
+        await client.submit("a")
+        await cluster.until(lambda: "/cluster" in cluster.nodes[0].seen)  # it learns the others beside the work
+        await client.cluster()
+        cluster.leader = cluster.nodes[1]
+        await cluster.nodes[0].stop()
+        await client.submit("b")
+        assert [job.document["name"] for job in cluster.jobs.values()] == ["a", "b"]
+
+
+async def test_client_waits_out_an_election() -> None:
+    async with running_cluster(2) as cluster:
+        cluster.leader = None
+        for node in cluster.nodes:
+            node.forwards = False
+        urls = [node.url for node in cluster.nodes]
+        async with Client(*urls, settings=QUICK) as client:
+            submit = asyncio.create_task(client.submit("a"))
+            await cluster.until(lambda: all(node.seen for node in cluster.nodes))
+            cluster.leader = cluster.nodes[1]
+            await submit
+        assert len(cluster.jobs) == 1
+
+
+async def test_overloaded_leader_is_given_the_time_it_asks_for(cluster: Cluster) -> None:
+    cluster.faults["/cluster"].append(Fault.OVERLOADED)
+    async with Client(cluster.nodes[0].url, settings=_patience(0.5)) as client:
+        with pytest.raises(Unavailable):
+            await client.cluster()  # a second is more than half of one
+    assert cluster.nodes[0].seen == ["/cluster"]
+
+
+async def test_node_without_a_leader_is_asked_again_soon_whatever_it_says(cluster: Cluster) -> None:
+    cluster.leader = None
+    cluster.faults["/cluster"].append(Fault.OVERLOADED)
+    async with Client(cluster.nodes[0].url, settings=_patience(0.5)) as client:
+        assert await client.cluster()
+
+
+async def test_leader_that_cannot_be_reached_is_used_through_a_follower() -> None:
+    async with running_cluster(2) as cluster, Client(cluster.nodes[1].url, settings=QUICK) as client:
+        await cluster.nodes[0].stop()  # still the leader by its name: its address is reachable for the cluster only
+        for _ in range(3):
+            await client.submit("a")
+        assert cluster.nodes[1].seen.count(BATCH) == 3
+
+
+# -- closing ----------------------------------------------------------------------------------------------------------
+
+
+async def test_close_ends_a_submit_under_way_as_unknown(cluster: Cluster) -> None:
+    cluster.faults[BATCH].append(Fault.HANGS)
+    client = Client(cluster.nodes[0].url, settings=QUICK)
+    submit = asyncio.create_task(client.submit("a"))
+    await cluster.until(lambda: BATCH in cluster.nodes[0].seen)
+    await client.close()
+    await client.close()
+    with pytest.raises(OutcomeUnknown):
+        await submit
+    with pytest.raises(Unavailable):
+        await client.submit("b")
+    with pytest.raises(Unavailable):
+        await client.cluster()
+
+
+def test_wrong_address_is_refused_at_once() -> None:
+    with pytest.raises(Invalid):
+        Client("127.0.0.1:8400")
+
+
+def _patience(seconds: float) -> ClientSettings:
+    return ClientSettings(retry_seconds=seconds, backoff_base_seconds=0.001, backoff_cap_seconds=0.01)

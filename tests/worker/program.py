@@ -1,0 +1,84 @@
+"""A worker in a process of its own: `python -m tests.worker.program URL [setting=seconds …]`.
+
+Payloads of handlers that tell what they do are the port of an `Ear`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from dataclasses import replace
+from typing import Any
+
+from raftsched.worker import Context, Worker, WorkerSettings
+from tests.client.cluster import QUICK, WAIT_SECONDS
+from tests.worker.ear import say
+
+SETTINGS = WorkerSettings(concurrency=4, wait_seconds=0.05, client=QUICK)
+
+
+def add(payload: dict[str, int]) -> dict[str, int]:
+    return {"sum": payload["a"] + payload["b"], "pid": os.getpid()}
+
+
+def describe(ctx: Context, payload: object) -> dict[str, Any]:
+    return {"token": ctx.fencing_token, "run_id": ctx.run_id, "cancelled": bool(ctx.cancelled)}
+
+
+def die(payload: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def explode(payload: object) -> None:
+    raise LookupError("in the child")
+
+
+def stay(port: int) -> None:
+    """Say the process id, then never end."""
+    say(port, str(os.getpid()))
+    threading.Event().wait()
+
+
+async def hold(port: int) -> str:
+    """Run until the test answers."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"running\n")
+    try:
+        await reader.readline()
+    except asyncio.CancelledError:
+        say(port, "cancelled")
+        raise
+    return "held"
+
+
+async def block(port: int) -> None:
+    """Block the event loop."""
+    say(port, "running")
+    threading.Event().wait(WAIT_SECONDS)
+
+
+async def never_end(port: int) -> None:
+    say(port, "running")
+    while True:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            continue
+
+
+def main() -> None:
+    url, *options = sys.argv[1:]
+    seconds: dict[str, Any] = {name: float(value) for name, value in (option.split("=") for option in options)}
+    worker = Worker(url, settings=replace(SETTINGS, **seconds))
+    for handler in (add, describe, die, explode, stay):
+        worker.job(handler.__name__, process=True)(handler)
+    for handler_async in (hold, block, never_end):
+        worker.job(handler_async.__name__)(handler_async)
+    worker.run()
+
+
+if __name__ == "__main__":
+    main()

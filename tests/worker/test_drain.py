@@ -1,0 +1,235 @@
+"""The end of a worker (cases W02, W06, W09): in this process, and as a process that gets signals."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from raftsched.worker import HungHandlers
+from tests.client.cluster import WAIT_SECONDS, Cluster, running_cluster
+from tests.worker.conftest import SETTINGS, serving, worker_of
+from tests.worker.ear import Ear, listening
+
+
+async def test_drain_lets_running_handlers_finish_and_leases_nothing_more(cluster: Cluster) -> None:
+    worker = worker_of(cluster)
+    go = asyncio.Event()
+
+    @worker.job("a")
+    async def hold(payload: object) -> str:
+        await go.wait()
+        return "held"
+
+    job = await cluster.add_job("a")
+    async with serving(worker) as serve:
+        await cluster.until(lambda: job.status == "running" and len(cluster.bodies("/leases")) >= 2)
+        worker.drain()
+        await asyncio.sleep(0)
+        asked = len(cluster.bodies("/leases"))
+        go.set()
+        async with asyncio.timeout(WAIT_SECONDS):
+            await serve
+    late = await cluster.add_job("a")
+    assert (job.result, late.status) == ("held", "queued")
+    assert len(cluster.bodies("/leases")) == asked
+
+
+async def test_drain_gives_back_a_job_that_was_leased_in_that_moment(cluster: Cluster) -> None:
+    worker = worker_of(cluster, settings=replace(SETTINGS, wait_seconds=1.0))
+    started: list[object] = []
+
+    @worker.job("a")
+    async def handle(payload: object) -> None:
+        started.append(payload)
+
+    async with serving(worker):
+        await cluster.until(lambda: cluster.bodies("/leases"))
+        worker.drain()
+        await asyncio.sleep(0)
+        job = await cluster.add_job("a")
+    (outcome,) = cluster.outcomes
+    assert (outcome["status"], outcome["snooze_seconds"], started, job.status) == ("snoozed", 0.0, [], "queued")
+
+
+async def test_handlers_that_outlast_the_drain_are_stopped_and_given_back(cluster: Cluster) -> None:
+    worker = worker_of(cluster, settings=replace(SETTINGS, drain_seconds=0.05))
+
+    @worker.job("a")
+    async def wait(payload: object) -> None:
+        await asyncio.Event().wait()
+
+    job = await cluster.add_job("a")
+    async with serving(worker):
+        await cluster.until(lambda: job.status == "running")
+    (outcome,) = cluster.outcomes
+    assert (outcome["status"], outcome["snooze_seconds"], job.status) == ("snoozed", 0.0, "queued")
+
+
+async def test_success_within_the_grace_of_the_drain_still_counts(cluster: Cluster) -> None:
+    worker = worker_of(cluster, settings=replace(SETTINGS, drain_seconds=0.05))
+
+    @worker.job("a")
+    async def clean_up(payload: object) -> str:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "just in time"
+        return "never"
+
+    job = await cluster.add_job("a")
+    async with serving(worker):
+        await cluster.until(lambda: job.status == "running")
+    assert job.result == "just in time"
+
+
+async def test_drain_before_serve_ends_it_at_once(cluster: Cluster) -> None:
+    worker = worker_of(cluster, queues=["a"])
+    worker.drain()
+    async with asyncio.timeout(WAIT_SECONDS):
+        await worker.serve()
+
+
+async def test_worker_with_too_many_hung_handlers_ends_to_be_started_afresh(cluster: Cluster) -> None:
+    settings = replace(SETTINGS, hung_handlers_max=2, stop_grace_seconds=0.01)
+    worker = worker_of(cluster, settings=settings)
+    go = asyncio.Event()
+
+    @worker.job("a", timeout_seconds=0.02, max_attempts=1)
+    async def hang(payload: object) -> None:
+        while not go.is_set():
+            try:
+                await go.wait()
+            except asyncio.CancelledError:
+                continue
+
+    for _ in range(2):
+        await cluster.add_job("a")
+    with pytest.raises(HungHandlers):
+        async with asyncio.timeout(WAIT_SECONDS):
+            await worker.serve()
+    go.set()
+
+
+async def test_cancelled_serve_stops_its_handlers(cluster: Cluster) -> None:
+    worker = worker_of(cluster)
+    started, stopped = asyncio.Event(), asyncio.Event()
+
+    @worker.job("a")
+    async def wait(payload: object) -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    await cluster.add_job("a")
+    serve = asyncio.create_task(worker.serve())
+    async with asyncio.timeout(WAIT_SECONDS):
+        await started.wait()
+        serve.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await serve
+        await stopped.wait()
+    assert cluster.outcomes == []
+
+
+# -- signals ----------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def worker_process(cluster: Cluster, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "tests.worker.program",
+        cluster.nodes[0].url,
+        *options,
+        cwd=Path(__file__).parents[2],
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGCONT)
+            process.kill()
+        await process.wait()
+
+
+async def exit_code(process: asyncio.subprocess.Process) -> int:
+    async with asyncio.timeout(WAIT_SECONDS):
+        return await process.wait()
+
+
+@pytest.fixture
+async def ear() -> AsyncIterator[Ear]:
+    async with listening() as made:
+        yield made
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_signal_drains_and_the_process_exits_with_0(cluster: Cluster, ear: Ear, number: signal.Signals) -> None:
+    async with worker_process(cluster) as process:
+        job = await cluster.add_job("hold", ear.port)
+        _, go_on = await ear.hear_and_answer_later()
+        process.send_signal(number)
+        asked = len(cluster.bodies("/leases"))
+        go_on.write(b"\n")
+        assert await exit_code(process) == 0
+    assert (job.result, job.attempt_number) == ("held", 1)
+    assert len(cluster.bodies("/leases")) <= asked + 1
+
+
+async def test_second_signal_exits_at_once_even_from_a_blocked_loop(cluster: Cluster, ear: Ear) -> None:
+    async with worker_process(cluster) as process:
+        job = await cluster.add_job("block", ear.port)
+        await ear.hear()
+        process.send_signal(signal.SIGTERM)
+        exited = asyncio.create_task(exit_code(process))
+        while not exited.done():  # a second one that comes before the first was handled counts for nothing
+            process.send_signal(signal.SIGINT)
+            await asyncio.wait([exited], timeout=0.1)
+        assert await exited == -signal.SIGINT
+    assert (job.status, cluster.outcomes) == ("running", [])
+
+
+async def test_process_ends_despite_a_handler_that_never_does(cluster: Cluster, ear: Ear) -> None:
+    async with worker_process(cluster, "drain_seconds=0.05", "stop_grace_seconds=0.05") as process:
+        job = await cluster.add_job("never_end", ear.port)
+        await ear.hear()
+        process.terminate()
+        assert await exit_code(process) == 0
+    assert job.status == "queued"  # given back, before its lease ends
+
+
+async def test_frozen_worker_learns_that_it_lost_the_run_and_stops_the_handler(ear: Ear) -> None:
+    async with running_cluster(lease_seconds=0.6) as cluster, worker_process(cluster) as process:
+        job = await cluster.add_job("hold", ear.port)
+        assert await ear.hear() == "running"
+        process.send_signal(signal.SIGSTOP)
+        cluster.lost_tokens.add(job.token)  # the cluster gives the run to another
+        cluster.is_paused = True
+        await asyncio.sleep(0.7)  # longer than the lease: the case is that time passes for all but the worker
+        process.send_signal(signal.SIGCONT)
+        assert await ear.hear() == "cancelled"
+        process.terminate()
+        assert await exit_code(process) == 0
+        assert (cluster.outcomes, cluster.refused) == ([], [])
+
+
+async def test_children_end_with_a_worker_that_was_killed(cluster: Cluster, ear: Ear) -> None:
+    async with worker_process(cluster) as process:
+        await cluster.add_job("stay", ear.port)
+        child = psutil.Process(int(await ear.hear()))
+        process.kill()
+        await process.wait()
+        await asyncio.to_thread(child.wait, WAIT_SECONDS)
+    assert cluster.outcomes == []
