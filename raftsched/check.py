@@ -1,0 +1,58 @@
+"""Checks the data directory of a stopped node: every record of the journal, every page and every record of the state.
+
+Read only. It needs no other node, and says nothing about what the other nodes hold.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from raftsched.consensus.journal_replay import verify
+from raftsched.core import invariants
+from raftsched.disk import SystemDisk
+from raftsched.errors import RaftschedError
+from raftsched.identity import DirectoryClaim, Identity, read_identity
+from raftsched.storage.directory import open_readonly, verify_file
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What was found; `violations` says in words what is not as it must be."""
+
+    node_id: str
+    applied_index: int
+    job_count: int
+    journal_first: int
+    journal_last: int
+    term: int
+    violations: tuple[str, ...]
+
+
+def check_directory(directory: Path) -> Report:
+    """Check a node's data directory; raises `WrongDirectory` while the node is running or where there is no node."""
+    identity: Identity = read_identity(directory)
+    claim = DirectoryClaim(directory, node_id=identity.node_id, cluster=identity.cluster)
+    try:
+        return _check(directory, identity)
+    finally:
+        claim.release()
+
+
+def _check(directory: Path, identity: Identity) -> Report:
+    violations = [f"state file: {text}" for text in verify_file(directory / "state")]
+    state = open_readonly(directory / "state")
+    try:
+        violations += [str(violation) for violation in invariants.check(state)]
+        job_count, applied = sum(state.counters().values()), state.applied_index
+    finally:
+        state.close()
+    first = last = term = 0
+    try:
+        journal = verify(SystemDisk(directory / "journal", create=False))
+        first, last, term = journal.first_index, journal.last_index, journal.term
+        if first > applied + 1:
+            violations.append(f"the journal begins at {first}, but the state ends at {applied}: entries are missing")
+    except (RaftschedError, OSError) as error:
+        violations.append(f"journal: {error}")
+    return Report(identity.node_id, applied, job_count, first, last, term, tuple(violations))

@@ -1,0 +1,143 @@
+"""`raftsched bench`: throughput, CPU per job, lag and commit latency; or the time without a leader."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from raftsched.cli.bench.failover import Failover, measure
+from raftsched.cli.bench.load import Load, Measurement
+from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.output import json_option, print_json, print_table, progress_console, reports_errors
+from raftsched.client import Client
+
+TARGET_JOBS_PER_SECOND = 1_667
+"""100,000 a minute."""
+
+
+_ROWS: tuple[tuple[str, Callable[[Measurement], float]], ...] = (
+    ("jobs", lambda m: m.jobs),
+    ("jobs/s", lambda m: m.jobs_per_second),
+    ("CPU ms per job, all processes", lambda m: m.cpu_ms_per_job),
+    ("  nodes", lambda m: m.cpu_ms_per_job_by_role["nodes"]),
+    ("  workers", lambda m: m.cpu_ms_per_job_by_role["workers"]),
+    ("  client", lambda m: m.cpu_ms_per_job_by_role["client"]),
+    ("commit p50 ms", lambda m: m.commit_ms_p50),
+    ("commit p99 ms", lambda m: m.commit_ms_p99),
+    ("lag p50 ms", lambda m: m.lag_ms_p50),
+    ("lag p99 ms", lambda m: m.lag_ms_p99),
+    ("errors", lambda m: m.errors),
+)
+
+
+@click.command("bench")
+@click.option("--seconds", type=click.FloatRange(min=1), default=15.0, show_default=True, help="Of each phase.")
+@click.option(
+    "--rate",
+    type=click.FloatRange(min=1),
+    default=TARGET_JOBS_PER_SECOND,
+    show_default=True,
+    help="Jobs a second of the phase at a fixed rate, where lag and commit latency are measured.",
+)
+@click.option(
+    "--window",
+    type=click.IntRange(min=1),
+    default=2_000,
+    show_default=True,
+    help="Jobs under way in the phase that goes flat out.",
+)
+@click.option("--nodes", "node_count", type=click.IntRange(1, 5), default=3, show_default=True)
+@click.option("--workers", "worker_count", type=click.IntRange(1, 16), default=2, show_default=True)
+@click.option("--failover", "kills", type=click.IntRange(min=1), help="Kill the leader so many times instead.")
+@click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), help="On the disk to measure.")
+@json_option
+@reports_errors
+def bench_command(
+    *,
+    seconds: float,
+    rate: float,
+    window: int,
+    node_count: int,
+    worker_count: int,
+    kills: int | None,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure a cluster on this machine: real processes, fsync on, Client and Worker of this package."""
+    with tempfile.TemporaryDirectory(prefix="raftsched-bench-", dir=data_dir) as directory:
+        cluster = LocalCluster(Path(directory), node_count=node_count, settings={"log_level": "warning"})
+        with cluster:
+            cluster.wait_for_leader()
+            if kills:
+                _print_failover(_failover(cluster, kills), as_json=as_json)
+                return
+            with _workers(cluster, worker_count) as workers:
+                steady, full = asyncio.run(_load(cluster, workers, rate, window, seconds))
+    _print_load(steady, full, as_json=as_json)
+
+
+@contextmanager
+def _workers(cluster: LocalCluster, count: int) -> Iterator[list[int]]:
+    command = [sys.executable, "-m", "raftsched", "worker", "--app", "raftsched.cli.bench.worker:worker"]
+    environment = os.environ | {"RAFTSCHED_URL": " ".join(cluster.urls)}
+    with (cluster.directory / "worker.log").open("ab") as log:
+        workers = [
+            subprocess.Popen([*command, "--log-level", "warning"], env=environment, stdout=log, stderr=log)  # noqa: S603
+            for _ in range(count)
+        ]
+    try:
+        yield [worker.pid for worker in workers]
+    finally:
+        for worker in workers:
+            worker.send_signal(signal.SIGKILL)
+            worker.wait()
+
+
+async def _load(
+    cluster: LocalCluster, workers: list[int], rate: float, window: int, seconds: float
+) -> tuple[Measurement, Measurement]:
+    nodes = [node.process.pid for node in cluster.nodes if node.process]
+    async with Client(*cluster.urls) as client:
+        load = Load(client, {"nodes": nodes, "workers": workers, "client": [os.getpid()]})
+        progress_console.print(f"{rate:,.0f} jobs/s for {seconds:.0f} s, then flat out for {seconds:.0f} s")
+        return await load.at_rate(rate, seconds), await load.flat_out(window, seconds)
+
+
+def _failover(cluster: LocalCluster, kills: int) -> Failover:
+    def say(number: int, gap: float) -> None:
+        progress_console.print(f"kill {number} of {kills}: next accepted write after {gap:.2f} s")
+
+    return asyncio.run(measure(cluster, kills, say))
+
+
+def _print_failover(result: Failover, *, as_json: bool) -> None:
+    if as_json:
+        print_json(result.as_dict())
+        return
+    print_table(
+        ("kills", "median s", "max s"),
+        [(result.kills, result.median_seconds, result.max_seconds)],
+        title="kill -9 of the leader to the next accepted write",
+    )
+
+
+def _print_load(steady: Measurement, full: Measurement, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            steady.as_dict()
+            | {"jobs_per_second": full.jobs_per_second, "steady": steady.as_dict(), "flat_out": full.as_dict()}
+        )
+        return
+    print_table(
+        ("submit → lease → complete", "steady", "flat out"),
+        [(label, getter(steady), getter(full)) for label, getter in _ROWS],
+    )

@@ -1,0 +1,67 @@
+"""A receiver that makes effects happen once: the other half of exactly once (RELIABILITY G6).
+
+In one transaction with the effect it refuses a token smaller than the largest it has seen for the run, and a run that
+it has recorded already gets the recorded value back. `entries` has no uniqueness constraint on purpose: a fault of this
+protocol must show up as a run recorded twice, not be hidden by the database.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+
+class Superseded(Exception):  # noqa: N818  # it says what happened to the caller
+    """A later attempt of this run has been here; this one must not act any more."""
+
+
+class Ledger:
+    """Effects by run id in a SQLite file; one object a thread, any number of processes."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = sqlite3.connect(path, timeout=30, isolation_level=None)
+        self._database.execute("PRAGMA journal_mode=WAL")
+        self._database.execute("PRAGMA synchronous=NORMAL")
+
+    @classmethod
+    def create(cls, path: Path) -> Ledger:
+        ledger = cls(path)
+        ledger._database.executescript(
+            "CREATE TABLE entries (run_id TEXT, token INTEGER, value TEXT);"
+            "CREATE INDEX entries_by_run ON entries (run_id);"
+            "CREATE TABLE fences (run_id TEXT PRIMARY KEY, token INTEGER);"
+        )
+        return ledger
+
+    def record(self, run_id: str, token: int, value: str) -> str:
+        """Record `value` for the run, once; return what is recorded. Raises `Superseded` for an old token."""
+        database = self._database
+        database.execute("BEGIN IMMEDIATE")
+        try:
+            recorded = self._record(run_id, token, value)
+        except BaseException:
+            database.execute("ROLLBACK")
+            raise
+        database.execute("COMMIT")
+        return recorded
+
+    def _record(self, run_id: str, token: int, value: str) -> str:
+        fence = self._database.execute("SELECT token FROM fences WHERE run_id = ?", (run_id,)).fetchone()
+        if fence and token < fence[0]:
+            raise Superseded(f"run {run_id}: token {token} is older than {fence[0]}")
+        self._database.execute("INSERT OR REPLACE INTO fences VALUES (?, ?)", (run_id, token))
+        found = self._database.execute("SELECT value FROM entries WHERE run_id = ?", (run_id,)).fetchone()
+        if found:
+            return str(found[0])
+        self._database.execute("INSERT INTO entries VALUES (?, ?, ?)", (run_id, token, value))
+        return value
+
+    def values(self) -> dict[str, list[str]]:
+        """All recorded values by run id; more than one means a run was recorded twice."""
+        found: dict[str, list[str]] = {}
+        for run_id, value in self._database.execute("SELECT run_id, value FROM entries"):
+            found.setdefault(run_id, []).append(value)
+        return found
+
+    def close(self) -> None:
+        self._database.close()

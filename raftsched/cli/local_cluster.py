@@ -1,0 +1,226 @@
+"""A cluster of real node processes on this machine's loopback, for `dev`, `demo`, `bench` and the acceptance tests.
+
+Each node is a process of its own with its own data directory and log file; `cluster.json` in the common directory says
+where they are. Nothing here talks to a node other than by its HTTP API and by signals.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from raftsched.errors import Unavailable
+
+_T = TypeVar("_T")
+HOST = "127.0.0.1"
+START_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 10.0
+_POLL_SECONDS = 0.02
+
+
+class LocalNode:
+    """One node process; it can be killed, paused and started again over the same data."""
+
+    def __init__(self, node_id: str, api_port: int, raft_port: int, directory: Path) -> None:
+        self.id = node_id
+        self.api = f"http://{HOST}:{api_port}"
+        self.raft = f"{HOST}:{raft_port}"
+        self.directory = directory
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def data_directory(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "node.log"
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self, config: Path) -> None:
+        """Start the process; it is not ready yet when this returns."""
+        environment = os.environ | {"RAFTSCHED_NODE_ID": self.id, "RAFTSCHED_DATA_DIR": str(self.data_directory)}
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(  # noqa: S603  # our own module, by our own interpreter
+                [sys.executable, "-m", "raftsched", "node", "--config", str(config)],
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.process is not None and self.is_running:
+            self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """As the power cord would: SIGKILL, and wait until it is gone."""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def stop(self) -> int | None:
+        """Ask it to stop, and make it after `STOP_SECONDS_MAX`; return its exit code."""
+        self.signal(signal.SIGTERM)
+        try:
+            return self.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return None
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        return self.process.wait(timeout) if self.process else None
+
+    def is_ready(self) -> bool:
+        """Whether it answers that it can serve."""
+        try:
+            self.get("/readyz", timeout=1.0)
+        except (OSError, msgspec.DecodeError):
+            return False
+        return True
+
+    def says_it_leads(self) -> bool:
+        """Whether it answers that it leads, and that it can serve."""
+        try:
+            answer = self.get("/api/v1/cluster", timeout=1.0)
+        except (OSError, msgspec.DecodeError):
+            return False
+        return bool(answer["leader"] == self.id) and self.is_ready()
+
+    def get(self, path: str, *, timeout: float = 2.0) -> Any:
+        """GET a JSON document of the node; raises `OSError` where there is no good answer."""
+        with urllib.request.urlopen(f"{self.api}{path}", timeout=timeout) as reply:  # noqa: S310  # our own http URL
+            return msgspec.json.decode(reply.read())
+
+
+class LocalCluster:
+    """Node processes under one directory, stopped when the context ends."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        node_count: int = 3,
+        base_port: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.directory = directory
+        self.config = directory / "cluster.toml"
+        ports = _ports(node_count, base_port)
+        self.nodes = [
+            LocalNode(f"n{number}", api, raft, directory / f"n{number}")
+            for number, (api, raft) in enumerate(ports, start=1)
+        ]
+        for node in self.nodes:
+            node.directory.mkdir(parents=True, exist_ok=True)
+        self.config.write_text(_toml(self.nodes, settings or {}), encoding="utf-8")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def urls(self) -> list[str]:
+        return [node.api for node in self.nodes]
+
+    def start(self) -> None:
+        """Start all nodes that don't run, and write `cluster.json`."""
+        for node in self.nodes:
+            if not node.is_running:
+                node.start(self.config)
+        self.write_description()
+
+    def start_node(self, node: LocalNode) -> None:
+        node.start(self.config)
+        self.write_description()
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.signal(signal.SIGCONT)
+            node.signal(signal.SIGTERM)
+        for node in self.nodes:
+            node.stop()
+
+    def kill(self) -> None:
+        """SIGKILL all nodes at once."""
+        for node in self.nodes:
+            node.signal(signal.SIGKILL)
+        for node in self.nodes:
+            node.wait()
+
+    def write_description(self) -> None:
+        rows = [
+            {"id": node.id, "pid": node.process.pid if node.process else None, "api": node.api, "raft": node.raft}
+            for node in self.nodes
+        ]
+        text = msgspec.json.format(msgspec.json.encode({"nodes": rows}), indent=2)
+        (self.directory / "cluster.json").write_bytes(text + b"\n")
+
+    def leader(self) -> LocalNode | None:
+        """The node that itself says it leads and is ready to serve; None while there is none."""
+        return next((node for node in self.nodes if node.is_running and node.says_it_leads()), None)
+
+    def wait_for_leader(self, *, seconds: float = START_SECONDS_MAX) -> LocalNode:
+        """Return the leader once there is one; raises `Unavailable` naming the log files after `seconds`."""
+        return self.wait_until(self.leader, what="a leader", seconds=seconds)
+
+    def wait_until_ready(self, node: LocalNode, *, seconds: float = START_SECONDS_MAX) -> None:
+        """Return once the node answers that it is ready."""
+        self.wait_until(node.is_ready, what=f"node {node.id} to be ready", seconds=seconds)
+
+    def wait_until(self, probe: Callable[[], _T | None], *, what: str, seconds: float = START_SECONDS_MAX) -> _T:
+        """Poll until `probe` returns something true; raises `Unavailable` when it does not within `seconds`."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if found := probe():
+                return found
+            time.sleep(_POLL_SECONDS)
+        raise Unavailable(f"waited {seconds:.0f} s for {what}; see {self.directory}/n*/node.log")
+
+
+def _ports(node_count: int, base_port: int | None) -> list[tuple[int, int]]:
+    if base_port is not None:
+        return [(base_port + 10 * number, base_port + 10 * number + 1) for number in range(node_count)]
+    free = free_ports(2 * node_count)
+    return list(zip(free[::2], free[1::2], strict=True))
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listened on a moment ago."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind((HOST, 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _toml(nodes: list[LocalNode], settings: Mapping[str, Any]) -> str:
+    lines = ['auth = "none"  # loopback only']
+    lines += [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in settings.items()]
+    for node in nodes:
+        lines += ["", "[[nodes]]", f'id = "{node.id}"', f'raft = "{node.raft}"']
+        lines.append(f'api = "{node.api.removeprefix("http://")}"')
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,137 @@
+"""Settings of a node: a TOML file, the same on every node, and RAFTSCHED_… variables that override it.
+
+The file lists all nodes; `node_id` says which of them this process is, usually from RAFTSCHED_NODE_ID, so that one
+file and one image serve the whole cluster. Every setting `x` is read from RAFTSCHED_X; lists and tables are written
+there as JSON.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from raftsched.consensus.address import Address
+from raftsched.errors import Invalid
+
+PREFIX = "RAFTSCHED_"
+_Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")]
+_Seconds = Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)]
+
+
+class Member(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One node of the cluster as the others reach it."""
+
+    id: _Name
+    raft: str
+    """host:port of its Raft port."""
+    api: str
+    """host:port of its API."""
+
+
+class PeerTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Mutual TLS between nodes: files in PEM; the certificate's DNS name must be the node's id."""
+
+    certificate: str
+    key: str
+    ca: str
+
+
+class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """All settings of a node."""
+
+    node_id: _Name
+    data_dir: str
+    nodes: tuple[Member, ...]
+    auth: Literal["none"]
+    """`none` must be said in so many words: everybody who reaches the API may do everything."""
+    cluster: _Name = "raftsched"
+    api_listen: str = ""
+    """host:port to listen on; default: the member's own `api`."""
+    raft_listen: str = ""
+    peer_tls: PeerTls | None = None
+    lease_seconds: _Seconds = 15.0
+    """A worker that is silent for this long has lost its jobs."""
+    cancel_grace_seconds: _Seconds = 30.0
+    retention_seconds: _Seconds = 7 * 86_400.0
+    """Finished jobs are kept this long."""
+    election_seconds_min: _Seconds = 0.5
+    election_seconds_max: _Seconds = 1.0
+    heartbeat_seconds: _Seconds = 0.1
+    state_bytes_max: Annotated[int, msgspec.Meta(ge=16 << 20)] = 64 << 30
+    """Address space reserved for the state; the file grows only with what is stored."""
+    journal_tail_bytes: Annotated[int, msgspec.Meta(ge=0)] = 64 << 20
+    """Log kept for slow followers; one that falls behind it gets a snapshot."""
+    journal_segment_bytes: Annotated[int, msgspec.Meta(ge=64 << 10)] = 64 << 20
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["json", "console"] = "json"
+
+    def __post_init__(self) -> None:
+        ids = [member.id for member in self.nodes]
+        if not 1 <= len(ids) <= 9 or len(set(ids)) != len(ids):
+            raise ValueError("nodes: expected 1 to 9 nodes with distinct ids (3 or 5 in production)")
+        if self.node_id not in ids:
+            raise ValueError(f"node_id: {self.node_id!r} is not one of the nodes {', '.join(ids)}")
+        if self.election_seconds_min >= self.election_seconds_max:
+            raise ValueError("election_seconds_max: must be larger than election_seconds_min")
+        if self.heartbeat_seconds * 3 >= self.election_seconds_min:
+            raise ValueError("heartbeat_seconds: must be under a third of election_seconds_min")
+        for name, address in self._addresses():
+            Address.parse(address, field=name)
+
+    def _addresses(self) -> list[tuple[str, str]]:
+        listed = [(f"nodes.{m.id}.{name}", getattr(m, name)) for m in self.nodes for name in ("raft", "api")]
+        own = [(name, getattr(self, name)) for name in ("api_listen", "raft_listen")]
+        return listed + [pair for pair in own if pair[1]]
+
+    @property
+    def member(self) -> Member:
+        """This node's own entry."""
+        return next(member for member in self.nodes if member.id == self.node_id)
+
+    @property
+    def directory(self) -> Path:
+        return Path(self.data_dir)
+
+
+def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> NodeConfig:
+    """Read the settings; raises `Invalid` naming the setting, and what it may be."""
+    values: dict[str, Any] = {}
+    if path is not None:
+        try:
+            values = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise Invalid(f"config file {path}: {error}") from error
+    values |= _from_environment(environment)
+    if "auth" not in values:
+        raise Invalid('auth: not set; the API has no other mode yet, so say auth = "none" if all callers are trusted')
+    try:
+        return msgspec.convert(values, NodeConfig, strict=False)
+    except msgspec.ValidationError as error:
+        raise Invalid(f"config: {error}") from error
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
+    known = {field.name for field in msgspec.structs.fields(NodeConfig)}
+    values: dict[str, Any] = {}
+    for variable, text in environment.items():
+        if not variable.startswith(PREFIX):
+            continue
+        name = variable.removeprefix(PREFIX).lower()
+        if name not in known:
+            continue  # RAFTSCHED_URL and others belong to the client and the tools
+        values[name] = _value(variable, text)
+    return values
+
+
+def _value(variable: str, text: str) -> Any:
+    if not text.startswith(("[", "{")) or variable.endswith(("_LISTEN",)):
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise Invalid(f"{variable}: {error}", field=variable) from error

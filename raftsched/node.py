@@ -1,0 +1,286 @@
+"""One node: the place where all parts are made and wired together.
+
+A node replicates the state (`consensus`), serves the API, and, while it leads, runs the leader's duties (`leader`).
+It stops as a whole: when one part cannot go on safely, `run` raises, and the process ends with a clear last line.
+
+Order of a stop: the lead is handed over, so that nobody waits for an election; workers that wait for jobs are told
+`not_leader` and go elsewhere; the API ends; the state is checkpointed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+
+from raftsched.api.app import create_app, create_runner
+from raftsched.api.backend import ClusterStatus, NodeStatus
+from raftsched.config import NodeConfig
+from raftsched.consensus.address import Address
+from raftsched.consensus.journal import Journal
+from raftsched.consensus.machine import Change, ReplicatedState
+from raftsched.consensus.ports import Timing
+from raftsched.consensus.proposer import Proposer
+from raftsched.consensus.replica import PeerStatus, Replica, ReplicaSettings
+from raftsched.consensus.transport import Transport
+from raftsched.core.ids import JobId, JobIdFactory, TimeMs
+from raftsched.core.operations import Operation, SubmitJob
+from raftsched.core.view import Result
+from raftsched.disk import SystemDisk
+from raftsched.errors import InvariantBroken, NotLeader, StorageFull, Unavailable
+from raftsched.free_space import FreeSpace
+from raftsched.identity import DirectoryClaim
+from raftsched.leader.leadership import LeaderSettings, Leadership
+from raftsched.ports import Clock, Randomness, Wake
+from raftsched.storage.state import State
+from raftsched.tls import TlsFiles, node_client_context, node_server_context
+
+log = structlog.get_logger()
+
+_API_STOP_SECONDS = 1.0
+
+
+class Node:
+    """One node of the cluster; `run` is its whole life. It is the `Backend` of the API."""
+
+    def __init__(self, config: NodeConfig, *, clock: Clock, randomness: Randomness) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.api_url = _url(config.member.api)
+        self.lease_ttl_ms = round(config.lease_seconds * 1000)
+        self._urls = {member.id: _url(member.api) for member in config.nodes}
+        self._clock = clock
+        self._randomness = randomness
+        self._ids = JobIdFactory(randomness.randbytes)
+        self._free_space = FreeSpace(config.directory, clock)
+        self._leadership: Leadership | None = None
+        self._terms: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until SIGTERM or SIGINT, then stop in order; raises what made it impossible to go on safely."""
+        directory = self.config.directory
+        claim = DirectoryClaim(directory, node_id=self.node_id, cluster=self.config.cluster)
+        try:
+            self._build(directory)
+            await self._live()
+            self._machine.close()
+            log.info("node_stopped")
+        finally:
+            claim.release()
+
+    def _build(self, directory: Path) -> None:
+        config = self.config
+        self._fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._machine = ReplicatedState(directory / "state", map_bytes=config.state_bytes_max)
+        self._machine.on_changes = self._hear_changes
+        self._replica = Replica(
+            settings=ReplicaSettings(
+                node_id=self.node_id,
+                peers=tuple(member.id for member in config.nodes if member.id != self.node_id),
+                snapshot_directory=directory / "snapshots",
+                timing=Timing(
+                    heartbeat_seconds=config.heartbeat_seconds,
+                    election_min_seconds=config.election_seconds_min,
+                    election_max_seconds=config.election_seconds_max,
+                ),
+                tail_bytes=config.journal_tail_bytes,
+            ),
+            machine=self._machine,
+            journal=Journal(SystemDisk(directory / "journal"), segment_bytes=config.journal_segment_bytes),
+            make_transport=self._make_transport,
+            clock=self._clock,
+            randomness=self._randomness,
+            on_leadership=self._on_leadership,
+        )
+        self._proposer = Proposer(propose_entry=self._replica.propose, now_ms=self._stamp)
+
+    def _make_transport(self, wake: Wake) -> Transport:
+        config, files = self.config, self.config.peer_tls
+        tls = files and TlsFiles(Path(files.certificate), Path(files.key), Path(files.ca))
+        return Transport(
+            self.node_id,
+            Address.parse(config.raft_listen or config.member.raft),
+            {member.id: Address.parse(member.raft) for member in config.nodes if member.id != self.node_id},
+            cluster=config.cluster,
+            wake=wake,
+            ssl_server=node_server_context(tls) if tls else None,
+            ssl_client=node_client_context(tls) if tls else None,
+            randomness=self._randomness,
+        )
+
+    async def _live(self) -> None:
+        """Serve until a signal asks to stop, or until a part fails, which is raised."""
+        await self._replica.start()
+        replica = asyncio.create_task(self._replica.run(), name="replica")
+        stop = asyncio.create_task(_signalled(), name="signals")
+        runner = create_runner(create_app(self), stop_seconds=_API_STOP_SECONDS)
+        try:
+            await self._listen(runner)
+            await asyncio.wait({replica, stop, self._fault}, return_when=asyncio.FIRST_COMPLETED)
+            for part in (replica, self._fault):
+                if part.done():
+                    part.result()
+            await self._retire()
+        finally:
+            self._is_stopping = True
+            stop.cancel()
+            await runner.cleanup()
+            await self._replica.stop()
+            await asyncio.gather(*self._terms)
+        await replica
+
+    async def _listen(self, runner: web.AppRunner) -> None:
+        address = Address.parse(self.config.api_listen or self.config.member.api)
+        await runner.setup()
+        await web.TCPSite(runner, address.host, address.port).start()
+        log.info("node_started", api=str(address), applied=self._machine.applied_index, cluster=self.config.cluster)
+
+    async def _retire(self) -> None:
+        """Let somebody else lead before this node goes."""
+        log.info("node_stopping")
+        self._is_stopping = True
+        if self._replica.is_leading and len(self.config.nodes) > 1:
+            log.info("handed_over", done=await self._replica.hand_over())
+
+    # -- leading ------------------------------------------------------------------------------------------------------
+
+    def _on_leadership(self, leads: bool) -> None:
+        if leads:
+            self._leadership = Leadership(
+                state=self._machine.state,
+                propose=self._proposer.propose,
+                clock=self._clock,
+                randomness=self._randomness,
+                settings=LeaderSettings(
+                    lease_ttl_ms=self.lease_ttl_ms,
+                    cancel_grace_ms=round(self.config.cancel_grace_seconds * 1000),
+                    retention_ms=round(self.config.retention_seconds * 1000),
+                ),
+            )
+            self._spawn(self._serve_term(self._leadership, self._replica.term))
+        elif self._leadership is not None:
+            retired, self._leadership = self._leadership, None
+            self._spawn(retired.stop())
+
+    async def _serve_term(self, leadership: Leadership, term: int) -> None:
+        log.info("leading", term=term)
+        try:
+            await leadership.start()
+            await leadership.wait()
+        except Exception as error:  # noqa: BLE001  # whatever it is, it ends the node, which raises it again
+            if not self._fault.done():
+                self._fault.set_exception(error)
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._terms.add(task)
+        task.add_done_callback(self._terms.discard)
+
+    def _hear_changes(self, changes: Sequence[Change]) -> None:
+        if self._leadership is not None:
+            self._leadership.on_changes(changes)
+
+    def _stamp(self) -> TimeMs:
+        return TimeMs(self.now_ms())
+
+    # -- the API's backend --------------------------------------------------------------------------------------------
+
+    @property
+    def is_leading(self) -> bool:
+        return self._replica.is_leading
+
+    def leader_url(self) -> str | None:
+        leader = self._replica.leader_id
+        return None if leader == self.node_id else self._urls.get(leader)
+
+    def fresh_state(self) -> State:
+        self._replica.check_fresh()
+        return self._machine.state
+
+    def stale_state(self) -> tuple[State, int]:
+        return self._machine.state, self._replica.leader_age_ms()
+
+    def leadership(self) -> Leadership:
+        self._replica.check_fresh()
+        if self._leadership is None:
+            raise NotLeader(self._replica.leader_id)
+        return self._leadership
+
+    def propose(self, operation: Operation) -> asyncio.Future[Result]:
+        if isinstance(operation, SubmitJob):
+            try:
+                self._free_space.check()
+            except StorageFull as error:
+                refused: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+                refused.set_exception(error)
+                return refused
+        return self._proposer.propose(operation)
+
+    def new_job_id(self) -> JobId:
+        return self._ids.next(self.now_ms())
+
+    def now_ms(self) -> int:
+        return max(self._machine.state.cluster_time_ms, self._clock.wall_ms())
+
+    def jitter(self) -> int:
+        return self._randomness.randint(-1000, 1000)
+
+    def cluster_status(self) -> ClusterStatus:
+        status = self._replica.status()
+        own = NodeStatus(self.node_id, self.api_url, status.state, status.applied_index, 0)
+        peers = [self._node_status(peer, status.leader_id) for peer in status.peers]
+        nodes = sorted([own, *peers], key=lambda node: node.id)
+        return ClusterStatus(status.leader_id, status.term, tuple(nodes))
+
+    def _node_status(self, peer: PeerStatus, leader_id: str) -> NodeStatus:
+        state = "down"
+        if peer.is_connected:
+            state = "leader" if peer.node_id == leader_id else "follower"
+        return NodeStatus(peer.node_id, self._urls[peer.node_id], state, peer.match_index or None, peer.clock_offset_ms)
+
+    def readiness(self) -> tuple[bool, str]:
+        if self._is_stopping:
+            return False, "the node is stopping"
+        status = self._replica.status()
+        if not status.leader_id:
+            return False, "no leader is known yet"
+        if status.incoming_snapshot_bytes is not None:
+            done, total = status.incoming_snapshot_bytes
+            return False, f"a snapshot is on its way: {done:,} of {total:,} bytes"
+        if self.is_leading:
+            try:
+                self._replica.check_fresh()
+            except Unavailable as error:
+                return False, str(error)
+        return True, ""
+
+    def fail(self, error: InvariantBroken) -> None:
+        if not self._fault.done():
+            self._fault.set_exception(error)
+
+    async def hand_over(self) -> bool:
+        return await self._replica.hand_over()
+
+
+async def _signalled() -> None:
+    """Return at the first SIGTERM or SIGINT; a second one ends the process at once."""
+    loop = asyncio.get_running_loop()
+    came = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, came.set)
+    try:
+        await came.wait()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _url(api: str) -> str:
+    return f"http://{api}"

@@ -1,0 +1,116 @@
+"""Real node and worker processes, driven through the CLI and HTTP, and checked when they have stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raftsched.cli.local_cluster import LocalCluster
+from raftsched.client import BlockingClient
+
+FAST = {"lease_seconds": 2.0, "cancel_grace_seconds": 2.0, "log_level": "info"}
+"""Settings under which a lost worker is noticed within seconds."""
+
+StartCluster = Callable[..., LocalCluster]
+StartWorker = Callable[..., "subprocess.Popen[bytes]"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.acceptance)
+
+
+def run_cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run `raftsched …` as a user would."""
+    return subprocess.run(
+        [sys.executable, "-m", "raftsched", *arguments],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.fixture
+def start_cluster(tmp_path: Path) -> Iterator[StartCluster]:
+    """Start clusters; after the test they are stopped, and each node's data must pass `raftsched check`."""
+    with ExitStack() as stack:
+
+        def start(node_count: int = 3, **settings: Any) -> LocalCluster:
+            directory = tmp_path / f"cluster{len(list(tmp_path.iterdir()))}"
+            return stack.enter_context(_checked_cluster(directory, node_count, FAST | settings))
+
+        yield start
+
+
+@contextmanager
+def _checked_cluster(directory: Path, node_count: int, settings: Mapping[str, Any]) -> Iterator[LocalCluster]:
+    with LocalCluster(directory, node_count=node_count, settings=settings) as cluster:
+        cluster.wait_for_leader()
+        yield cluster
+        _assert_replicas_agree(cluster)
+    for node in cluster.nodes:
+        checked = run_cli("check", str(node.data_directory))
+        assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def _assert_replicas_agree(cluster: LocalCluster) -> None:
+    """Once the dust has settled, every node by itself answers the same for every job."""
+    running = [node for node in cluster.nodes if node.is_running]
+
+    def listing(index: int) -> list[Any]:
+        jobs: list[Any] = []
+        cursor = ""
+        while True:
+            page = running[index].get(f"/api/v1/jobs?consistency=stale&limit=1000{cursor}", timeout=10)
+            jobs += page["jobs"]
+            if not page.get("next_cursor"):
+                return jobs
+            cursor = f"&cursor={page['next_cursor']}"
+
+    def agree() -> bool:
+        first = listing(0)
+        return all(listing(index) == first for index in range(1, len(running)))
+
+    cluster.wait_until(agree, what="all nodes to agree about every job")
+
+
+@pytest.fixture
+def start_worker(tmp_path: Path) -> Iterator[StartWorker]:
+    """Start worker processes that run `tests.acceptance.handlers`; killed after the test."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(cluster: LocalCluster, **environment: str) -> subprocess.Popen[bytes]:
+        log = (tmp_path / f"worker{len(started)}.log").open("ab")
+        process = subprocess.Popen(
+            [sys.executable, "-m", "raftsched", "worker", "--app", "tests.acceptance.handlers:worker"],
+            env=os.environ | {"RAFTSCHED_URL": " ".join(cluster.urls), "TEST_DIRECTORY": str(tmp_path)} | environment,
+            cwd=Path(__file__).parents[2],
+            stdout=log,
+            stderr=log,
+        )
+        log.close()
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.send_signal(signal.SIGCONT)
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def client_of() -> Iterator[Callable[[LocalCluster], BlockingClient]]:
+    with ExitStack() as stack:
+        yield lambda cluster: stack.enter_context(BlockingClient(*cluster.urls))

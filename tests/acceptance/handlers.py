@@ -1,0 +1,51 @@
+"""The acceptance tests' worker: `raftsched worker --app tests.acceptance.handlers:worker`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from raftsched import Worker
+from raftsched.worker import Context
+
+DIRECTORY = Path(os.environ["TEST_DIRECTORY"])
+
+worker = Worker(*os.environ["RAFTSCHED_URL"].split(), queues=["default"], concurrency=8)
+
+
+def _say(file: str, text: str) -> None:
+    with (DIRECTORY / file).open("a", encoding="utf-8") as lines:
+        lines.write(text + "\n")
+
+
+@worker.job("echo")
+async def echo(payload: Any) -> Any:
+    """Return the payload."""
+    return payload
+
+
+@worker.job("flaky")
+async def flaky(ctx: Context, payload: dict[str, int]) -> int:
+    """Fail so many times, then return the attempt's number."""
+    if ctx.attempt_number <= payload["failures"]:
+        raise RuntimeError(f"attempt {ctx.attempt_number} fails")
+    return ctx.attempt_number
+
+
+@worker.job("hold")
+async def hold(ctx: Context, payload: dict[str, Any]) -> int:
+    """Say that it started, then wait for a file to appear; return the token."""
+    _say("started", f"{os.getpid()} {ctx.fencing_token}")
+    while not (DIRECTORY / payload["until"]).exists():
+        await asyncio.sleep(0.02)  # a file has no event to await
+    return ctx.fencing_token
+
+
+@worker.job("block")
+def block(payload: dict[str, float]) -> str:
+    """Block a thread, as much plain code does."""
+    time.sleep(payload["seconds"])
+    return "done"

@@ -1,0 +1,53 @@
+"""Raw HTTP, as a user with curl: the tests of what the API itself promises go past the client's help."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+RETRY_SECONDS_MAX = 20.0
+
+
+def call(base: str, method: str, path: str, body: Any = None, **options: Any) -> tuple[int, Any]:
+    """As `call_once`, and again for a while, as with `curl --retry`, where the answer says that nothing happened."""
+    deadline = time.monotonic() + RETRY_SECONDS_MAX
+    while True:
+        status, answer = call_once(base, method, path, body, **options)
+        may_retry = status == 503 and answer["code"] in {"not_leader", "unavailable"}
+        if not may_retry or time.monotonic() > deadline:
+            return status, answer
+        time.sleep(0.05)
+
+
+def call_once(
+    base: str, method: str, path: str, body: Any = None, *, timeout: float = 15, **headers: str
+) -> tuple[int, Any]:
+    """Return (status, JSON document) of one request to one node; raises OSError where there is no answer."""
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(f"{base}{path}", data=data, method=method)
+    request.add_header("Content-Type", "application/json")
+    for name, value in headers.items():
+        request.add_header(name.replace("_", "-"), value)
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as reply:
+            return reply.status, json.load(reply)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def lease(base: str, worker: str, queue: str, *, capacity: int = 1, wait: float = 10) -> list[Any]:
+    """Lease jobs as the worker `worker`."""
+    wish = {"worker": worker, "queues": [queue], "capacity": capacity, "wait_seconds": wait}
+    status, answer = call(base, "POST", "/api/v1/leases", wish, timeout=wait + 10)
+    assert status == 200, answer
+    leases: list[Any] = answer["leases"]
+    return leases
+
+
+def report(base: str, worker: str, granted: Any, **outcome: Any) -> tuple[int, Any]:
+    """Report the outcome of one lease."""
+    entry = {"run_id": granted["run_id"], "fencing_token": granted["fencing_token"], "status": "completed"} | outcome
+    return call(base, "POST", "/api/v1/leases/outcomes", {"worker": worker, "outcomes": [entry]})

@@ -1,0 +1,251 @@
+"""Processes are killed, paused and restarted; nothing that was acknowledged is lost, nothing is recorded twice."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from raftsched.cli.local_cluster import LocalCluster
+from raftsched.client import BlockingClient
+from tests.acceptance.conftest import StartCluster, StartWorker
+from tests.acceptance.http import call, call_once, lease, report
+
+ClientOf = Callable[[LocalCluster], BlockingClient]
+
+
+def completed(cluster: LocalCluster, client: BlockingClient, ids: list[str]) -> None:
+    """Return once every job is completed."""
+    open_ids = list(ids)
+
+    def done() -> bool:
+        while open_ids and client.get(open_ids[-1]).status == "completed":
+            open_ids.pop()
+        return not open_ids
+
+    cluster.wait_until(done, what="all jobs to complete", seconds=60)
+
+
+class Submitter(threading.Thread):
+    """Submits without pause until stopped, and remembers what was acknowledged."""
+
+    def __init__(self, client: BlockingClient) -> None:
+        super().__init__()
+        self._client = client
+        self._stopping = threading.Event()
+        self.acknowledged: list[str] = []
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            self.acknowledged.append(self._client.submit("echo", len(self.acknowledged), queue="default").id)
+
+    def wait_for(self, cluster: LocalCluster, count: int) -> None:
+        """Return once more than `count` jobs are acknowledged."""
+        cluster.wait_until(lambda: len(self.acknowledged) > count, what=f"more than {count} jobs")
+
+    def stop(self) -> list[str]:
+        self._stopping.set()
+        self.join()
+        return self.acknowledged
+
+
+def test_killing_the_leader_loses_no_acknowledged_job(
+    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf
+) -> None:
+    cluster = start_cluster()
+    client = client_of(cluster)
+    start_worker(cluster)
+    submitter = Submitter(client)
+    submitter.start()
+    for _ in range(3):
+        leader = cluster.wait_for_leader()
+        count = len(submitter.acknowledged)
+        submitter.wait_for(cluster, count + 50)
+        leader.kill()
+        cluster.wait_for_leader()
+        cluster.start_node(leader)
+        cluster.wait_until_ready(leader)
+    ids = submitter.stop()
+    completed(cluster, client, ids)
+    results = [client.get(job_id).result for job_id in ids]
+    assert results == list(range(len(ids)))
+
+
+def test_killing_a_follower_disturbs_nobody(
+    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf
+) -> None:
+    cluster = start_cluster()
+    client = client_of(cluster)
+    start_worker(cluster)
+    leader = cluster.wait_for_leader()
+    follower = next(node for node in cluster.nodes if node is not leader)
+    submitter = Submitter(client)
+    submitter.start()
+    follower.kill()
+    cluster.wait_until(lambda: len(submitter.acknowledged) > 100, what="100 jobs without the follower")
+    assert cluster.wait_for_leader() is leader
+    cluster.start_node(follower)
+    cluster.wait_until_ready(follower)
+    completed(cluster, client, submitter.stop())
+
+
+def test_killing_all_nodes_at_once_keeps_every_acknowledged_job(
+    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf
+) -> None:
+    cluster = start_cluster()
+    client = client_of(cluster)
+    submitter = Submitter(client)
+    submitter.start()
+    cluster.wait_until(lambda: len(submitter.acknowledged) > 200, what="200 jobs")
+    cluster.kill()
+    acknowledged = list(submitter.acknowledged)
+    cluster.start()
+    ids = submitter.stop()
+    assert ids[: len(acknowledged)] == acknowledged
+    found = {job.id for job in client.list(page_size=1000)}
+    assert set(ids) <= found
+    start_worker(cluster)
+    completed(cluster, client, ids)
+
+
+def test_a_killed_workers_jobs_run_elsewhere(
+    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf, tmp_path: Path
+) -> None:
+    cluster = start_cluster()
+    client = client_of(cluster)
+    worker = start_worker(cluster)
+    job = client.submit("hold", {"until": "go"}, queue="default")
+    cluster.wait_until((tmp_path / "started").exists, what="the job to start")
+    worker.kill()
+    worker.wait()
+    (tmp_path / "go").touch()
+    start_worker(cluster)
+    token = job.wait(timeout=30)
+    first = int((tmp_path / "started").read_text().split()[1])
+    assert token > first
+    assert job.get().attempt_number == 2
+
+
+def test_a_frozen_worker_learns_that_it_lost_its_job_and_changes_nothing(
+    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf, tmp_path: Path
+) -> None:
+    cluster = start_cluster()
+    client = client_of(cluster)
+    frozen = start_worker(cluster)
+    job = client.submit("hold", {"until": "go"}, queue="default")
+    cluster.wait_until((tmp_path / "started").exists, what="the job to start")
+    frozen.send_signal(signal.SIGSTOP)
+    start_worker(cluster)
+    cluster.wait_until(
+        lambda: len((tmp_path / "started").read_text().splitlines()) == 2, what="the second attempt", seconds=30
+    )
+    (tmp_path / "go").touch()
+    token = job.wait(timeout=30)
+    before = job.get()
+    frozen.send_signal(signal.SIGCONT)
+    log = tmp_path / "worker0.log"
+    cluster.wait_until(
+        lambda: "run_stopped" in log.read_text() or "outcome_refused" in log.read_text(),
+        what="the frozen worker to learn of it",
+        seconds=30,
+    )
+    # It takes new work again, so nothing of the old is under way any more.
+    client.submit("echo", 1, queue="default").wait(timeout=30)
+    assert job.get() == before
+    assert before.result == token
+
+
+def test_an_old_token_is_refused_with_409_and_changes_nothing(start_cluster: StartCluster) -> None:
+    cluster = start_cluster()
+    base = cluster.nodes[0].api
+    _, job = call(base, "POST", "/api/v1/jobs", {"name": "raw"})
+    [old] = lease(base, "frozen", "raw")
+    [new] = lease(base, "second", "raw", wait=20)
+    assert (new["run_id"], new["attempt_number"]) == (old["run_id"], 2)
+    assert new["fencing_token"] > old["fencing_token"]
+    status, problem = report(base, "frozen", old, result="late")
+    assert (status, problem["code"]) == (409, "lease_lost")
+    _, beat = call(
+        base,
+        "POST",
+        "/api/v1/leases/heartbeat",
+        {"worker": "frozen", "leases": [{"run_id": old["run_id"], "fencing_token": old["fencing_token"]}]},
+    )
+    assert beat["leases"][0]["valid"] is False
+    status, _ = report(base, "second", new, result="right")
+    assert status == 200
+    status, problem = report(base, "frozen", old, result="late")
+    assert (status, problem["code"]) == (409, "lease_lost")
+    _, found = call(base, "GET", f"/api/v1/jobs/{job['id']}")
+    assert (found["status"], found["result"]) == ("completed", "right")
+
+
+def test_a_follower_away_past_log_compaction_catches_up_by_snapshot(
+    start_cluster: StartCluster, client_of: ClientOf
+) -> None:
+    cluster = start_cluster(journal_tail_bytes=64 << 10, journal_segment_bytes=64 << 10)
+    client = client_of(cluster)
+    leader = cluster.wait_for_leader()
+    follower = next(node for node in cluster.nodes if node is not leader)
+    follower.kill()
+    jobs = [{"name": "later", "payload": "x" * 2_000, "delay_seconds": 3600} for _ in range(1_500)]
+    results = client.submit_many(jobs)
+    ids = {result.id for result in results if not isinstance(result, Exception)}
+    assert len(ids) == len(jobs)
+    cluster.start_node(follower)
+    cluster.wait_until_ready(follower)
+    applied = _applied(leader.get("/api/v1/cluster"), leader.id)
+    cluster.wait_until(
+        lambda: _applied(follower.get("/api/v1/cluster"), follower.id) >= applied, what="the follower to catch up"
+    )
+    assert "snapshot_installed" in follower.log_file.read_text()
+    found = set()
+    cursor = ""
+    while True:
+        page = follower.get(f"/api/v1/jobs?consistency=stale&limit=1000{cursor}")
+        found |= {job["id"] for job in page["jobs"]}
+        if not page.get("next_cursor"):
+            break
+        cursor = f"&cursor={page['next_cursor']}"
+    assert found == ids
+
+
+def _applied(status: dict[str, list[dict[str, int | str]]], node_id: str) -> int:
+    return int(next(node["applied"] for node in status["nodes"] if node["id"] == node_id) or 0)
+
+
+def test_stopping_the_leader_hands_over_without_an_election_timeout(
+    start_cluster: StartCluster, client_of: ClientOf
+) -> None:
+    cluster = start_cluster(election_seconds_min=20.0, election_seconds_max=30.0)
+    client = client_of(cluster)
+    client.submit("echo", 1)
+    leader = cluster.wait_for_leader()
+    assert leader.stop() == 0
+    # Far sooner than the election timeout of this cluster could bring a new leader.
+    client.submit("echo", 2)
+    assert cluster.wait_for_leader(seconds=10) is not leader
+    cluster.start_node(leader)
+    cluster.wait_until_ready(leader)
+
+
+def test_a_minority_refuses_and_says_when_to_retry(start_cluster: StartCluster) -> None:
+    cluster = start_cluster()
+    leader = cluster.wait_for_leader()
+    others = [node for node in cluster.nodes if node is not leader]
+    for node in others:
+        node.kill()
+
+    def refused() -> bool:
+        status, problem = call_once(leader.api, "POST", "/api/v1/jobs", {"name": "lonely"})
+        return status == 503 and problem["code"] in {"not_leader", "unavailable", "outcome_unknown"}
+
+    cluster.wait_until(refused, what="the lonely node to refuse")
+    status, _ = call(leader.api, "GET", "/api/v1/jobs?consistency=stale")
+    assert status == 200
+    for node in others:
+        cluster.start_node(node)
+    cluster.wait_for_leader()
+    for node in cluster.nodes:
+        cluster.wait_until_ready(node)
