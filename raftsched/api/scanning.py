@@ -19,6 +19,7 @@ import re
 from typing import Any, Final
 
 from raftsched import limits
+from raftsched.api.locating import path_of_flaw
 from raftsched.errors import Malformed, TooLarge
 
 _SHOWN_CHARS: Final = 60
@@ -56,12 +57,14 @@ def scan(body: bytes) -> Any:
         raise Malformed(f"the body is not UTF-8: byte {error.start} can't be there") from None
     try:
         document = _decode(text)
+    except _Flaw as flaw:
+        raise _located(str(flaw), text) from None
     except json.JSONDecodeError as error:
         raise Malformed(f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
     except ValueError:
         raise Malformed("the body holds an integer with too many digits") from None
     if b"\\u" in body:
-        _check_escapes(body)
+        _check_escapes(body, text)
     return document
 
 
@@ -94,12 +97,21 @@ def _structure(body: bytes) -> bytes:
     return _STRING.sub(b"", rest) if b'"' in rest else rest
 
 
-def _check_escapes(body: bytes) -> None:
+class _Flaw(Exception):
+    """A number that JSON doesn't have; where it stands is not known."""
+
+
+def _located(what: str, text: str) -> Malformed:
+    path = path_of_flaw(text)
+    return Malformed(f"{path}: {what}" if path else what, field=path)
+
+
+def _check_escapes(body: bytes, text: str) -> None:
     sound = _SOUND_ESCAPES.match(body)
     end = sound.end() if sound else 0
     if end < len(body):
         escape = body[end : end + 6].decode("ascii", "replace")
-        raise Malformed(f"a string holds {escape}: NUL and lone surrogates are not text")
+        raise _located(f"a string holds {escape}: NUL and lone surrogates are not text", text)
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -122,12 +134,12 @@ def _repeated(pairs: list[tuple[str, Any]]) -> str:
 def _float(text: str) -> float:
     value = float(text)
     if value in (float("inf"), float("-inf")):
-        raise Malformed(f"{text[:_SHOWN_CHARS]} is too large for a number")
+        raise _Flaw(f"{text[:_SHOWN_CHARS]} is too large for a number")
     return value
 
 
 def _constant(name: str) -> Any:
-    raise Malformed(f"{name} is not a number of JSON")
+    raise _Flaw(f"{name} is not a number of JSON")
 
 
 _decode = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse_constant=_constant).decode

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from raftsched.cli.demo.ledger import Ledger, Superseded
-from raftsched.cli.demo.plan import Planned, library_files, plan
+from raftsched.cli.demo.plan import HASH_COUNT_MIN, HASH_KIND, Planned, library_files, plan
 from raftsched.cli.demo.report import compare
 from raftsched.client import JobInfo, JobSpec
 
@@ -60,4 +60,6 @@ def test_report_sees_every_kind_of_fault(found: dict[str, JobInfo], recorded: di
 def test_plan_has_every_kind_of_job_and_each_library_file() -> None:
     jobs = plan()
     assert {job.ends_as for job in jobs} == {"completed", "dead_letter", "cancelled"}
-    assert sum(job.kind == "hash a file" for job in jobs) == len(library_files()) > 500
+    hashed = {job.spec.payload["path"] for job in jobs if job.kind == HASH_KIND}
+    assert hashed == set(map(str, library_files()))
+    assert sum(job.kind == HASH_KIND for job in jobs) >= HASH_COUNT_MIN

@@ -32,8 +32,8 @@ def _ledger() -> Ledger:
 @worker.job("hash_file")
 def hash_file(ctx: Context, payload: dict[str, Any]) -> dict[str, str]:
     """Hash a file and record the digest."""
-    digest = hashlib.sha256(Path(payload["path"]).read_bytes()).hexdigest()
-    return {"sha256": _ledger().record(ctx.run_id, ctx.fencing_token, digest)}
+    digest = hashlib.new(payload["algorithm"], Path(payload["path"]).read_bytes()).hexdigest()
+    return {"digest": _ledger().record(ctx.run_id, ctx.fencing_token, digest)}
 
 
 @worker.job("note")

@@ -11,7 +11,7 @@ import sqlite3
 from pathlib import Path
 
 
-class Superseded(Exception):  # noqa: N818  # it says what happened to the caller
+class Superseded(Exception):  # it says what happened to the caller
     """A later attempt of this run has been here; this one must not act any more."""
 
 

@@ -10,6 +10,9 @@ from typing import Any
 
 from raftsched.client import JobSpec
 
+HASH_COUNT_MIN = 1_501
+HASH_KIND = "hash a file"
+_ALGORITHMS = ("sha256", "sha512", "blake2b", "sha3_256", "md5", "sha1")
 DELAYED_COUNT = 40
 PRIORITISED_COUNT = 50
 FLAKY_COUNT = 20
@@ -44,15 +47,16 @@ def library_files() -> list[Path]:
 
 
 def _hashes() -> list[Planned]:
-    return [
-        Planned(
-            JobSpec(name="hash_file", queue="hash", payload={"path": str(path)}),
-            "hash a file",
-            "completed",
-            {"sha256": hashlib.sha256(path.read_bytes()).hexdigest()},
-        )
-        for path in library_files()
-    ]
+    """A job for each file; on systems that ship a small library, again with other algorithms."""
+    files = library_files()
+    rounds = -(-HASH_COUNT_MIN // len(files))
+    return [_hash(path, algorithm) for algorithm in _ALGORITHMS[:rounds] for path in files]
+
+
+def _hash(path: Path, algorithm: str) -> Planned:
+    digest = hashlib.new(algorithm, path.read_bytes()).hexdigest()
+    payload = {"path": str(path), "algorithm": algorithm}
+    return Planned(JobSpec(name="hash_file", queue="hash", payload=payload), HASH_KIND, "completed", {"digest": digest})
 
 
 def _note(kind: str, text: str, **options: Any) -> Planned:

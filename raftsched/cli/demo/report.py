@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from raftsched.cli.demo.plan import Planned
+from raftsched.cli.demo.plan import HASH_KIND, Planned
 from raftsched.client import JobInfo
 
 
@@ -48,7 +48,7 @@ def compare(
     for job_id, plan in planned.items():
         if job_id in found:
             report.faults += _differences(plan, found[job_id], recorded.get(f"{job_id}.1", ()))
-        report.digests_compared += plan.kind == "hash a file"
+        report.digests_compared += plan.kind == HASH_KIND
     if unplanned := found.keys() - planned.keys():
         report.faults.append(f"{len(unplanned)} jobs that nobody submitted")
     return report
