@@ -200,6 +200,9 @@ class Node:
         leader = self._replica.leader_id
         return None if leader == self.node_id else self._urls.get(leader)
 
+    async def leader_change(self, seconds: float) -> None:
+        await self._replica.leader_change(seconds)
+
     def fresh_state(self) -> State:
         self._replica.check_fresh()
         return self._machine.state

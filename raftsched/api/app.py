@@ -16,7 +16,7 @@ from aiohttp import web
 from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
 from raftsched.api.cluster import Cluster
-from raftsched.api.forwarding import Forwarder
+from raftsched.api.forwarding import ELECTION_SECONDS, Forwarder
 from raftsched.api.health import Health
 from raftsched.api.jobs import Jobs
 from raftsched.api.leases import Leases
@@ -40,10 +40,10 @@ _http_log.setLevel(logging.CRITICAL)
 """aiohttp's own: it would log a stack for each stranger that speaks no HTTP. Faults of ours are logged below."""
 
 
-def create_app(backend: Backend) -> web.Application:
-    """Return the application that serves the API of `backend`'s node."""
+def create_app(backend: Backend, *, election_seconds: float = ELECTION_SECONDS) -> web.Application:
+    """Return the application that serves the API of `backend`'s node; requests wait so long for a leader."""
     bodies = Bodies()
-    forwarder = Forwarder(backend, bodies)
+    forwarder = Forwarder(backend, bodies, election_seconds=election_seconds)
     app = web.Application(middlewares=[_answer_every_request(backend, bodies)])
     for route in all_routes(backend, bodies, forwarder):
         app.router.add_route(route.method, route.path, forwarder.at_leader(route), name=route.name)

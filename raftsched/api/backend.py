@@ -42,7 +42,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 
 
 class Backend(Protocol):
-    """The node. Every method returns at once but `hand_over` and what is awaited of `leadership`."""
+    """The node. Every method returns at once but `hand_over`, `leader_change` and what is awaited of `leadership`."""
 
     @property
     def node_id(self) -> str: ...
@@ -56,6 +56,9 @@ class Backend(Protocol):
 
     def leader_url(self) -> str | None:
         """Base URL of the leader's API; None while it is unknown, and on the leader itself."""
+
+    async def leader_change(self, seconds: float) -> None:
+        """Return once this node begins or ceases to lead, or hears of another leader; after `seconds` in any case."""
 
     def fresh_state(self) -> StateReader:
         """The state, as new as any answer given so far; raises `NotLeader` or `Unavailable`."""

@@ -16,6 +16,7 @@ from raftsched import limits
 from raftsched.errors import Malformed, TooLarge, Unavailable, UnsupportedMediaType
 
 _HELD: Final = web.RequestKey("raftsched_body_bytes", int)
+_BODY: Final = web.RequestKey("raftsched_body", bytes)
 _READ_SECONDS: Final = 30.0
 """Time for the whole body to arrive: 8 MiB on a slow line, and not for ever where a client falls silent."""
 _UTF8: Final = frozenset({"utf-8", "utf8"})
@@ -43,11 +44,17 @@ class Bodies:
         return await self.read(request)
 
     async def read(self, request: web.Request) -> bytes:
-        """Return the body.
+        """Return the body; the second time what the first time brought.
 
         Raises `TooLarge`, `Unavailable` where all bodies together are too large, `UnsupportedMediaType` for a
         compressed one, and `Malformed` where it ends too early or doesn't arrive in time.
         """
+        body = request.get(_BODY)
+        if body is None:
+            body = request[_BODY] = await self._arrived(request)
+        return body
+
+    async def _arrived(self, request: web.Request) -> bytes:
         if request.headers.get("Content-Encoding", "identity") != "identity":
             raise UnsupportedMediaType("compressed bodies are not accepted", field="Content-Encoding")
         if (request.content_length or 0) > self._body_bytes_max:

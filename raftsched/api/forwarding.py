@@ -8,6 +8,9 @@ away, this node hangs up on the leader, which then drops the wait.
 What became of a request that got no reply: without a connection the leader has not seen it (`unavailable`); later it
 may have taken effect (`outcome_unknown`), unless it only reads. `Raftsched-Forwarded` stops loops: a request is passed
 on once.
+
+While no leader is known or reachable, which is how an election looks from here, a request waits a little for the next
+one, as long as nothing of it can have happened: so the loss of a node is a pause, not an error.
 """
 
 from __future__ import annotations
@@ -39,16 +42,23 @@ _REPLY_HEADERS: Final = (
     "Raftsched-Leader",
     "Raftsched-Age-Ms",
 )
+ELECTION_SECONDS: Final = 3.0
+"""How long a request waits for a leader: longer than an ordinary election takes."""
 _NEVER_CONNECTED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 _BROKEN: Final = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
+
+
+class _Unreachable(Unavailable):
+    """No connection to the leader could be made, so it has seen nothing of the request."""
 
 
 class Forwarder:
     """Sends requests on to the leader's API through one pool of connections."""
 
-    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+    def __init__(self, backend: Backend, bodies: Bodies, *, election_seconds: float = ELECTION_SECONDS) -> None:
         self._backend = backend
         self._bodies = bodies
+        self._election_seconds = election_seconds
         self._session: aiohttp.ClientSession | None = None
 
     async def run(self, app: web.Application) -> AsyncIterator[None]:
@@ -72,12 +82,36 @@ class Forwarder:
         async def answer(request: web.Request) -> web.StreamResponse:
             if may_be_stale and request.query.get("consistency") == "stale":
                 return await answer_here(request)
-            leader_url = self.leader_elsewhere(request)
-            if leader_url is None:
-                return await answer_here(request)
-            return await self.forward(request, leader_url, wait_seconds=wait_seconds)
+            give_up_at = asyncio.get_running_loop().time() + self._election_seconds
+            while True:
+                try:
+                    return await self._answer(request, answer_here, wait_seconds)
+                except Unavailable as error:
+                    if not self._is_election(error) or not await self._leader_change(request, give_up_at):
+                        raise
 
         return answer
+
+    async def _answer(self, request: web.Request, answer_here: Handler, wait_seconds: float) -> web.StreamResponse:
+        leader_url = self.leader_elsewhere(request)
+        if leader_url is None:
+            return await answer_here(request)
+        return await self.forward(request, leader_url, wait_seconds=wait_seconds)
+
+    def _is_election(self, error: Unavailable) -> bool:
+        """Whether `error` says that nothing happened, and nobody leads or can be reached for now."""
+        if isinstance(error, NotLeader | _Unreachable):
+            return True
+        # A node that was just elected is there within a moment; one that leads and is overloaded is not waited for.
+        return type(error) is Unavailable and not self._backend.is_leading
+
+    async def _leader_change(self, request: web.Request, give_up_at: float) -> bool:
+        """Wait for news of a leader; False where there was no time left, or the request was passed on already."""
+        left = give_up_at - asyncio.get_running_loop().time()
+        if left <= 0 or FORWARDED_HEADER in request.headers:
+            return False
+        await self._backend.leader_change(left)
+        return True
 
     def leader_elsewhere(self, request: web.Request) -> str | None:
         """Return the URL to pass `request` on to; None where this node leads, or no leader is known.
@@ -111,7 +145,7 @@ class Forwarder:
             ) as reply:
                 return _passed_on(reply, await reply.read())
         except _NEVER_CONNECTED as error:
-            raise Unavailable("the leader can't be reached; retry in a moment") from error
+            raise _Unreachable("the leader can't be reached; retry in a moment") from error
         except _BROKEN as error:
             if request.method == "GET":
                 raise Unavailable("the leader gave no answer; retry in a moment") from error

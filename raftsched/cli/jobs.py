@@ -164,7 +164,7 @@ def list_command(
 ) -> None:
     """List jobs, newest first."""
     with BlockingClient(*urls) as client:
-        found = client.list(status=status, queue=queue, name=name, page_size=min(limit, _PAGE_SIZE_MAX))
+        found = client.list(status=status, queue=queue, name=name, page_size=min(limit, _PAGE_SIZE_MAX), order="desc")
         jobs = [msgspec.to_builtins(job) for job in islice(found, limit)]
     if as_json:
         print_json(jobs)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -139,6 +140,8 @@ class Replica:
         self._worker = ThreadPoolExecutor(1, "snapshot")
         self._finished_work: list[tuple[Work, asyncio.Future[None]]] = []
         self._led_term = 0
+        self._known_leader = ""
+        self._leader_changed = asyncio.Event()
         self._checkpoint_at = inf
         self._hand_over: asyncio.Future[bool] | None = None
         self._hand_over_began = False
@@ -218,6 +221,10 @@ class Replica:
 
     def _tell_leadership(self, term: int) -> None:
         """Tell of a change; `term` is the one that this node leads and serves, 0 for none."""
+        if term != self._led_term or self._engine.leader_id != self._known_leader:
+            self._known_leader = self._engine.leader_id
+            changed, self._leader_changed = self._leader_changed, asyncio.Event()
+            changed.set()
         if term == self._led_term:
             return
         was_leading, self._led_term = bool(self._led_term), term
@@ -288,6 +295,12 @@ class Replica:
         if self._stopping:
             raise NotLeader
         self._engine.check_fresh()
+
+    async def leader_change(self, seconds: float) -> None:
+        """Return once this node begins or ceases to lead, or hears of another leader; after `seconds` in any case."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._leader_changed.wait()
 
     def leader_age_ms(self) -> int:
         """Milliseconds since this node last heard a leader, 0 on a leader; -1 where it never did."""

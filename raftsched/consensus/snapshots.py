@@ -3,7 +3,7 @@
 Sender (the leader) and receiver are plain state machines. What blocks (making a copy, checking and syncing a received
 one) is handed out as `Work`, which the shell runs in a thread and finishes between two steps.
 
-    sender     one copy at a time, shared by all followers that need one. `chunks` yields what a follower's window has
+    sender     one copy at a time, shared by all followers that need one. `chunks` are what a follower's window has
                room for; an acknowledgement says how many bytes the follower holds without a gap and moves the window.
                Silence for `STALL_SECONDS` sends again from there; fewer bytes than before mean that the follower starts
                anew, and so does the sender. The copy goes away with its last transfer.
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -32,6 +31,7 @@ import structlog
 from raftsched.consensus.machine import StateMachine
 from raftsched.consensus.messages import Message
 from raftsched.consensus.ports import NodeId, Sizes
+from raftsched.errors import InvariantBroken
 from raftsched.ports import Randomness
 
 STALL_SECONDS: Final = 1.0
@@ -177,29 +177,37 @@ class SnapshotSender:
         if copy is not None and copy.file is not None:
             _remove(copy)
 
-    def chunks(self, peer: NodeId, now: float) -> Iterator[Message]:
-        """The fields of each chunk that may be sent now."""
+    def chunks(self, peer: NodeId, now: float) -> list[Message]:
+        """The fields of each chunk that is to be sent now."""
         transfer, copy = self._transfers.get(peer), self._copy
         if transfer is None or copy is None or copy.file is None:
-            return
+            return []
         if transfer.sent > transfer.acknowledged and now - transfer.heard_at >= STALL_SECONDS:
             transfer.sent = transfer.acknowledged
         limit = min(copy.size, transfer.acknowledged + self._window_bytes)
-        if transfer.sent < limit:
-            transfer.heard_at = now
+        chunks: list[Message] = []
         while transfer.sent < limit:
-            copy.file.seek(transfer.sent)
-            data = copy.file.read(min(self._chunk_bytes, limit - transfer.sent))
-            yield {
-                "transfer": copy.transfer,
-                "index": copy.index,
-                "index_term": copy.index_term,
-                "size": copy.size,
-                "crc": copy.crc,
-                "offset": transfer.sent,
-                "data": data,
-            }
-            transfer.sent += len(data)
+            transfer.heard_at = now
+            chunk = self._read(copy, transfer.sent, min(self._chunk_bytes, limit - transfer.sent))
+            transfer.sent += len(chunk["data"])
+            chunks.append(chunk)
+        return chunks
+
+    def _read(self, copy: _Copy, offset: int, size: int) -> Message:
+        assert copy.file is not None
+        copy.file.seek(offset)
+        data = copy.file.read(size)
+        if len(data) != size:
+            raise InvariantBroken(f"the copy {copy.path} has lost its end")
+        return {
+            "transfer": copy.transfer,
+            "index": copy.index,
+            "index_term": copy.index_term,
+            "size": copy.size,
+            "crc": copy.crc,
+            "offset": offset,
+            "data": data,
+        }
 
     def acknowledged(self, peer: NodeId, message: Message, now: float) -> None:
         """The follower holds `offset` bytes of a transfer."""

@@ -30,7 +30,7 @@ _FORMAT_BYTES = 4
 _POSITION_KEY = b"position"
 
 
-class UnknownFormat(RaftschedError):  # noqa: N818  # it names what was met
+class UnknownFormat(RaftschedError):
     """The data was written in a format that this raftsched does not read; it was left untouched."""
 
     code = "unknown_format"

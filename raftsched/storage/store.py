@@ -75,7 +75,7 @@ class CopyFailed(Unavailable):
     code = "copy_failed"
 
 
-class DamagedCopy(RaftschedError):  # noqa: N818  # it names what was met
+class DamagedCopy(RaftschedError):
     """The file is not a whole copy of a state; it must not be installed."""
 
     code = "damaged_copy"

@@ -58,6 +58,8 @@ class SimulatedNode:
         self.ready = (True, "")
         self.age_ms = 0
         self.handed_over = 0
+        self.elected = asyncio.Event()
+        self.asked_for_change = asyncio.Event()
         self.takes_over = True
         self.faults: list[InvariantBroken] = []
         self.proposed: list[Operation] = []
@@ -87,6 +89,18 @@ class SimulatedNode:
 
     def leader_url(self) -> str | None:
         return self.leader.api_url if self.leader else None
+
+    async def leader_change(self, seconds: float) -> None:
+        """Wait for `elect`."""
+        self.asked_for_change.set()
+        async with asyncio.timeout(seconds):
+            await self.elected.wait()
+
+    def elect(self, leader: SimulatedNode | None = None) -> None:
+        """Make `leader`, or this node, the leader."""
+        self.leader = leader
+        self.is_leading = leader is None
+        self.elected.set()
 
     def fresh_state(self) -> State:
         self._check_leading()
@@ -230,9 +244,9 @@ class Api:
 
 
 @asynccontextmanager
-async def serving(node: SimulatedNode) -> AsyncIterator[Api]:
-    """Serve the API of `node` on loopback, with the runner that nodes use."""
-    runner = create_runner(create_app(node), stop_seconds=0.1)
+async def serving(node: SimulatedNode, *, election_seconds: float = 0.0) -> AsyncIterator[Api]:
+    """Serve the API of `node` on loopback, with the runner that nodes use; by default nothing waits for a leader."""
+    runner = create_runner(create_app(node, election_seconds=election_seconds), stop_seconds=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from raftsched import limits
+from raftsched.errors import Unavailable
 from tests.api.node import Api, SimulatedNode, serving
 
 Speak = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -123,3 +124,44 @@ async def test_node_without_a_leader_says_so(api: Api) -> None:
     for answer in (await api.post("jobs", {"name": "x"}), await api.get("jobs"), await api.get("queues")):
         assert (answer.status, answer.code) == (503, "not_leader")
         assert "Raftsched-Leader" not in answer.headers
+
+
+async def test_request_waits_for_the_next_leader_where_none_is_known(api: Api) -> None:
+    leaderless = SimulatedNode("n2")
+    leaderless.is_leading = False
+    async with serving(leaderless, election_seconds=60.0) as node:
+        waiting = asyncio.ensure_future(node.post("jobs", {"name": "x", "payload": [1]}))
+        await leaderless.asked_for_change.wait()
+        leaderless.elect(api.node)
+        answer = await waiting
+    assert answer.status == 201
+    assert api.node.proposed[0].payload == b"[1]"  # type: ignore[union-attr]  # a submit
+
+
+async def test_request_waits_for_the_next_leader_where_the_old_one_cannot_be_reached(api: Api) -> None:
+    dead = SimulatedNode()
+    dead.api_url = "http://127.0.0.1:1"
+    async with serving(SimulatedNode("n2", leader=dead), election_seconds=60.0) as node:
+        waiting = asyncio.ensure_future(node.post("jobs", {"name": "x"}))
+        follower = node.node
+        await follower.asked_for_change.wait()
+        follower.elect(api.node)
+        assert (await waiting).status == 201
+
+
+async def test_request_whose_outcome_is_unknown_is_not_sent_again() -> None:
+    leader = SimulatedNode()
+    async with _follower_of(_hang_up) as follower:
+        leader.api_url = follower.node.leader.api_url  # type: ignore[union-attr]  # it has one
+        async with serving(SimulatedNode("n3", leader=leader), election_seconds=60.0) as node:
+            answer = await node.post("jobs", {"name": "x"})
+            assert (answer.status, answer.code) == (503, "outcome_unknown")
+            assert not node.node.asked_for_change.is_set()
+
+
+async def test_overloaded_leader_is_not_waited_for(api: Api) -> None:
+    busy = SimulatedNode()
+    busy.proposal_error = lambda _: Unavailable("too many writes are waiting")
+    async with serving(busy, election_seconds=60.0) as node:
+        assert (await node.post("jobs", {"name": "x"})).status == 503
+        assert not busy.asked_for_change.is_set()

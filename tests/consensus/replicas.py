@@ -38,7 +38,7 @@ class Member:
     def directory(self) -> Path:
         return self.group.directory / self.id
 
-    async def start(self) -> None:
+    async def start(self, *, run: bool = True) -> None:
         group = self.group
         self.machine = HistoryMachine(self.disk)
         self.journal = Journal(SystemDisk(self.directory / "journal"))
@@ -68,8 +68,9 @@ class Member:
             if other is not self and hasattr(other, "transport"):
                 other.transport.set_address(self.id, Address("127.0.0.1", self.port))
                 self.transport.set_address(other.id, Address("127.0.0.1", other.port))
-        self.task = asyncio.create_task(self.replica.run())
-        self.task.add_done_callback(lambda _task: group.changed.set())
+        if run:
+            self.task = asyncio.create_task(self.replica.run())
+            self.task.add_done_callback(lambda _task: group.changed.set())
 
     def _on_leadership(self, leads: bool) -> None:
         self.leaderships.append(leads)

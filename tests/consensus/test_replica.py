@@ -2,17 +2,229 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 from pathlib import Path
 
 import pytest
 
-from tests.consensus.replicas import started
+from raftsched.consensus.stock import QUEUE_FULL
+from raftsched.disk import DiskFailed
+from raftsched.errors import NotLeader, OutcomeUnknown, TooLarge, Unavailable
+from raftsched.limits import APPEND_BYTES_MAX, PROPOSALS_WAITING_MAX
+from tests.consensus.replicas import Group, Member, started
 
 
-@pytest.mark.parametrize("count", [1, 3])
+def histories(group: Group) -> list[object]:
+    return [member.machine.history for member in group.members.values()]
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
 async def test_replica_applies_what_is_proposed_on_every_node(tmp_path: Path, count: int) -> None:
     async with started(tmp_path, count) as group:
         leader = await group.leader()
         index = await leader.replica.propose(b"one")
+        assert isinstance(index, int)
         assert leader.machine.history[index - 1][1] == b"one"
-        await group.until(lambda: all(m.machine.history == leader.machine.history for m in group.members.values()))
+        await group.until(lambda: all(history == leader.machine.history for history in histories(group)))
+
+
+async def test_replica_answers_proposals_made_together_in_order(tmp_path: Path) -> None:
+    async with started(tmp_path, 3) as group:
+        leader = await group.leader()
+        futures = [leader.replica.propose(b"%d" % number) for number in range(500)]
+        indexes = await asyncio.gather(*futures)
+        assert indexes == list(range(indexes[0], indexes[0] + 500))
+
+
+async def test_follower_refuses_and_names_the_leader(tmp_path: Path) -> None:
+    async with started(tmp_path, 3) as group:
+        leader = await group.leader()
+        follower = group.others(leader)[0]
+        await group.until(lambda: follower.replica.leader_id == leader.id)
+        with pytest.raises(NotLeader) as refused:
+            await follower.replica.propose(b"x")
+        assert refused.value.leader == leader.id
+        with pytest.raises(NotLeader):
+            follower.replica.check_fresh()
+        assert 0 <= follower.replica.leader_age_ms() < 10_000
+
+
+async def test_replica_that_never_heard_a_leader_says_so(tmp_path: Path) -> None:
+    group = Group(tmp_path, 3)
+    alone = group.members["n1"]
+    await alone.start()
+    assert alone.replica.leader_age_ms() == -1
+    assert alone.replica.status().state == "follower"
+    await alone.stop()
+
+
+async def test_leader_serves_fresh_reads(tmp_path: Path) -> None:
+    async with started(tmp_path, 3) as group:
+        leader = await group.leader()
+        await leader.replica.propose(b"x")
+        leader.replica.check_fresh()
+        assert leader.replica.leader_age_ms() == 0
+
+
+async def test_entry_too_large_is_refused_before_the_log(tmp_path: Path) -> None:
+    async with started(tmp_path, 1) as group:
+        leader = await group.leader()
+        with pytest.raises(TooLarge):
+            leader.replica.propose(bytes(APPEND_BYTES_MAX))
+        assert await leader.replica.propose(bytes(APPEND_BYTES_MAX - 1))
+
+
+async def test_queue_that_is_full_refuses_at_once(tmp_path: Path) -> None:
+    assert QUEUE_FULL
+    async with started(tmp_path, 1) as group:
+        leader = await group.leader()
+        futures = [leader.replica.propose(b"x") for _ in range(PROPOSALS_WAITING_MAX + 1)]
+        assert futures[-1].done()
+        with pytest.raises(Unavailable, match="too many"):
+            await futures[-1]
+        await asyncio.gather(*futures[:-1])
+
+
+async def test_leadership_is_announced_once_and_taken_back(tmp_path: Path) -> None:
+    async with started(tmp_path, 3) as group:
+        leader = await group.leader()
+        others = group.others(leader)
+        for other in others:
+            await other.stop()
+        await group.until(lambda: leader.leaderships == [True, False])
+        with pytest.raises(NotLeader):
+            await leader.replica.propose(b"x")
+
+
+async def test_next_leader_has_what_was_acknowledged(tmp_path: Path) -> None:
+    async with started(tmp_path, 3) as group:
+        leader = await group.leader()
+        for number in range(20):
+            await leader.replica.propose(b"%d" % number)
+        await leader.stop()
+        leader.leaderships.clear()
+        successor = await group.leader()
+        assert [command for _, command in successor.machine.history if command] == [b"%d" % n for n in range(20)]
+
+
+async def test_hand_over_moves_leadership_without_a_timeout(tmp_path: Path) -> None:
+    async with started(tmp_path, 3) as group:
+        leader = await group.leader()
+        futures = [leader.replica.propose(b"%d" % number) for number in range(50)]
+        began = asyncio.get_running_loop().time()
+        assert await leader.replica.hand_over()
+        await asyncio.gather(*futures)
+        assert leader.leaderships == [True, False]
+        successor = await group.leader()
+        assert successor is not leader
+        assert asyncio.get_running_loop().time() - began < 5.0
+
+
+async def test_hand_over_of_a_single_node_says_no_and_it_leads_on(tmp_path: Path) -> None:
+    async with started(tmp_path, 1) as group:
+        leader = await group.leader()
+        assert not await leader.replica.hand_over()
+        assert await leader.replica.propose(b"x")
+
+
+async def test_fault_in_apply_stops_the_replica_and_answers_unknown(tmp_path: Path) -> None:
+    async with started(tmp_path, 1) as group:
+        leader = await group.leader()
+
+        def fails(*_arguments: object) -> object:
+            raise ZeroDivisionError("apply")
+
+        leader.machine.apply = fails  # type: ignore[method-assign]
+        waiting = leader.replica.propose(b"x")
+        with pytest.raises(ZeroDivisionError):
+            await leader.task
+        assert leader.leaderships == [True, False]
+        with pytest.raises((OutcomeUnknown, NotLeader)):
+            await waiting
+        with pytest.raises(NotLeader):
+            await leader.replica.propose(b"y")
+        with pytest.raises(NotLeader):
+            leader.replica.check_fresh()
+
+
+async def test_failed_sync_stops_the_replica_before_anything_is_acknowledged(tmp_path: Path) -> None:
+    async with started(tmp_path, 1) as group:
+        leader = await group.leader()
+
+        def fails() -> None:
+            raise OSError(errno.EIO, "injected")
+
+        leader.journal._writer._file.datasync = fails  # type: ignore[method-assign]
+        waiting = leader.replica.propose(b"x")
+        with pytest.raises(DiskFailed):
+            await leader.task
+        with pytest.raises(OutcomeUnknown):
+            await waiting
+
+
+async def test_stopped_replica_keeps_everything_for_its_next_life(tmp_path: Path) -> None:
+    async with started(tmp_path, 1) as group:
+        member = group.members["n1"]
+        for life in range(3):
+            await group.leader()
+            await member.replica.propose(b"life %d" % life)
+            await member.stop()
+            member.leaderships.clear()
+            await member.start()
+        await group.leader()
+        assert [command for _, command in member.machine.history if command] == [b"life 0", b"life 1", b"life 2"]
+
+
+async def test_what_is_applied_becomes_durable_and_the_log_is_cut_behind_it(tmp_path: Path) -> None:
+    async with started(tmp_path, 1, tail_bytes=2_000, checkpoint_seconds=0.02) as group:
+        leader = await group.leader()
+        for number in range(50):
+            await leader.replica.propose(b"%d" % number + bytes(200))
+        last = leader.machine.applied_index
+        await group.until(lambda: leader.replica.status().durable_index == last)
+        status = leader.replica.status()
+        assert 1 < status.first_index < last - 5
+        assert status.last_index == status.commit_index == last
+
+
+async def test_follower_away_past_the_log_gets_a_snapshot(tmp_path: Path) -> None:
+    async with started(tmp_path, 3, tail_bytes=2_000, checkpoint_seconds=0.02) as group:
+        leader = await group.leader()
+        away = group.others(leader)[0]
+        await away.stop()
+        for number in range(100):
+            await leader.replica.propose(b"%d" % number + bytes(200))
+        await group.until(lambda: leader.replica.status().first_index > away.machine.applied_index + 1)
+        await away.start()
+        await group.until(lambda: away.machine.installed_count == 1)
+        await leader.replica.propose(b"after")
+        await group.until(lambda: away.machine.history == leader.machine.history)
+        await group.until(lambda: peer_status(leader, away).snapshot_bytes is None)
+
+
+def peer_status(member: Member, peer: Member) -> object:
+    return next(status for status in member.replica.status().peers if status.node_id == peer.id)
+
+
+async def test_status_shows_peers_as_the_leader_sees_them(tmp_path: Path) -> None:
+    async with started(tmp_path, 3) as group:
+        leader = await group.leader()
+        await leader.replica.propose(b"x")
+        last = leader.replica.status().last_index
+
+        def all_caught_up() -> bool:
+            return all(peer.match_index == last and peer.is_connected for peer in leader.replica.status().peers)
+
+        await group.until(all_caught_up)
+        offsets = [peer.clock_offset_ms for peer in leader.replica.status().peers]
+        assert all(offset is not None and abs(offset) < 5_000 for offset in offsets)
+        assert leader.replica.status().state == "leader"
+        assert leader.replica.status().leader_id == leader.replica.leader_id == leader.id
+
+
+async def test_replica_that_was_never_run_can_be_stopped(tmp_path: Path) -> None:
+    group = Group(tmp_path, 1)
+    member = group.members["n1"]
+    await member.start(run=False)
+    await member.replica.stop()

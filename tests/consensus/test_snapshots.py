@@ -49,7 +49,7 @@ def receiver(tmp_path: Path) -> SnapshotReceiver:
 def transfer(sender: SnapshotSender, receiver: SnapshotReceiver, *, until: int | None = None) -> None:
     """Carry chunks and acknowledgements until the file is whole, or `until` bytes are there."""
     for _ in range(100):
-        for chunk in list(sender.chunks("b", 0.0)):
+        for chunk in sender.chunks("b", 0.0):
             offset = receiver.receive(chunk, 0.0)
             assert offset is not None
             sender.acknowledged("b", {"transfer": chunk["transfer"], "offset": offset}, 0.0)
@@ -59,7 +59,7 @@ def transfer(sender: SnapshotSender, receiver: SnapshotReceiver, *, until: int |
 
 def test_a_copy_arrives_whole_in_chunks(sender: SnapshotSender, receiver: SnapshotReceiver) -> None:
     sender.start("b", first_index=40, now=0.0)
-    assert list(sender.chunks("b", 0.0)) == []
+    assert sender.chunks("b", 0.0) == []
     finish(sender.take_work())
     transfer(sender, receiver)
     assert sender.progress("b") == receiver.progress
@@ -74,13 +74,13 @@ def test_no_more_is_sent_than_the_window_holds(sender: SnapshotSender) -> None:
     sender.start("b", first_index=40, now=0.0)
     finish(sender.take_work())
     assert [chunk["offset"] for chunk in sender.chunks("b", 0.0)] == [0, 10, 20]
-    assert list(sender.chunks("b", STALL_SECONDS / 2)) == []
+    assert sender.chunks("b", STALL_SECONDS / 2) == []
 
 
 def test_what_is_not_acknowledged_is_sent_again_after_a_pause(sender: SnapshotSender) -> None:
     sender.start("b", first_index=40, now=0.0)
     finish(sender.take_work())
-    chunks = list(sender.chunks("b", 0.0))
+    chunks = sender.chunks("b", 0.0)
     sender.acknowledged("b", {"transfer": chunks[0]["transfer"], "offset": 10}, 0.1)
     assert [chunk["offset"] for chunk in sender.chunks("b", 0.1)] == [30]
     assert [chunk["offset"] for chunk in sender.chunks("b", 0.1 + STALL_SECONDS)] == [10, 20, 30]
@@ -99,7 +99,7 @@ def test_a_receiver_that_starts_anew_gets_all_anew(sender: SnapshotSender, recei
 def test_a_gap_is_not_written(sender: SnapshotSender, receiver: SnapshotReceiver) -> None:
     sender.start("b", first_index=40, now=0.0)
     finish(sender.take_work())
-    first, _, third = list(sender.chunks("b", 0.0))
+    first, _, third = sender.chunks("b", 0.0)
     assert receiver.receive(first, 0.0) == 10
     assert receiver.receive(third, 0.0) == 10
     assert receiver.receive(first, 0.0) == 10
@@ -110,7 +110,7 @@ def test_one_copy_serves_all_followers_and_goes_with_the_last(sender: SnapshotSe
     finish(sender.take_work())
     sender.start("c", first_index=40, now=0.0)
     assert sender.take_work() is None
-    assert list(sender.chunks("c", 0.0))
+    assert sender.chunks("c", 0.0)
     sender.stop("b")
     assert list(tmp_path.glob("*.copy"))
     sender.stop("c")
@@ -142,7 +142,7 @@ def test_a_copy_that_fails_is_tried_again_after_a_pause(sender: SnapshotSender) 
     assert sender.take_work() is None
     sender.start("b", first_index=40, now=1.0 + RETRY_SECONDS)
     finish(sender.take_work())
-    assert list(sender.chunks("b", 3.0))
+    assert sender.chunks("b", 3.0)
 
 
 @pytest.mark.parametrize("change", [{"crc": 1}, {"index": 49}, {"index_term": 2}])

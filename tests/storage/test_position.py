@@ -21,6 +21,15 @@ def test_position_is_read_back(store: Store) -> None:
     assert read_position(store) == position
 
 
+@pytest.mark.parametrize("lost", [b"format", b"position"])
+def test_half_a_position_is_refused_rather_than_taken_for_a_new_store(lost: bytes) -> None:
+    store = MemoryStore()
+    write_position(store, Position(7, 2))
+    store.delete(Table.META, lost)
+    with pytest.raises(UnknownFormat):
+        read_position(store)
+
+
 @pytest.mark.parametrize(
     ("version", "advice"), [(FORMAT_VERSION + 1, "newer"), (FORMAT_VERSION - 1, "too old")], ids=["newer", "older"]
 )

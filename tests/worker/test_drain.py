@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from raftsched.worker import HungHandlers
+from raftsched.client.connection import Connection
+from raftsched.worker import HungHandlers, Worker
 from tests.client.cluster import WAIT_SECONDS, Cluster, running_cluster
 from tests.worker.conftest import SETTINGS, serving, worker_of
 from tests.worker.ear import Ear, listening
@@ -141,6 +142,23 @@ async def test_cancelled_serve_stops_its_handlers(cluster: Cluster) -> None:
     assert cluster.outcomes == []
 
 
+async def test_worker_whose_heartbeats_break_stops_its_handlers_and_ends(cluster: Cluster) -> None:
+    connections = 0
+
+    class Broken(Worker):
+        def _connect(self) -> Connection:
+            nonlocal connections
+            connections += 1
+            if connections == 2:  # the first is the worker's own, the second that of the heartbeats
+                raise ZeroDivisionError
+            return super()._connect()
+
+    worker = Broken(cluster.nodes[0].url, settings=SETTINGS, queues=["a"])
+    with pytest.raises(ZeroDivisionError):
+        async with asyncio.timeout(WAIT_SECONDS):
+            await worker.serve()
+
+
 # -- signals ----------------------------------------------------------------------------------------------------------
 
 
@@ -208,6 +226,13 @@ async def test_process_ends_despite_a_handler_that_never_does(cluster: Cluster, 
         process.terminate()
         assert await exit_code(process) == 0
     assert job.status == "queued"  # given back, before its lease ends
+
+
+async def test_process_with_too_many_hung_handlers_exits_with_1(cluster: Cluster, ear: Ear) -> None:
+    async with worker_process(cluster, "hung_handlers_max=1", "stop_grace_seconds=0.05") as process:
+        await cluster.add_job("never_end", ear.port, timeout_seconds=0.05)
+        await ear.hear()
+        assert await exit_code(process) == 1
 
 
 async def test_frozen_worker_learns_that_it_lost_the_run_and_stops_the_handler(ear: Ear) -> None:
