@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from raftsched import limits
 from raftsched.consensus.address import Address
 from raftsched.errors import Invalid
 
@@ -62,8 +63,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     election_seconds_min: _Seconds = 0.5
     election_seconds_max: _Seconds = 1.0
     heartbeat_seconds: _Seconds = 0.1
-    state_bytes_max: Annotated[int, msgspec.Meta(ge=16 << 20)] = 64 << 30
-    """Address space reserved for the state; the file grows only with what is stored."""
+    state_map_bytes: Annotated[int, msgspec.Meta(ge=16 << 20)] = limits.MAP_BYTES
+    """Address space reserved for the state at first; it grows by itself, and the file only with what is stored."""
     journal_tail_bytes: Annotated[int, msgspec.Meta(ge=0)] = 64 << 20
     """Log kept for slow followers; one that falls behind it gets a snapshot."""
     journal_segment_bytes: Annotated[int, msgspec.Meta(ge=64 << 10)] = 64 << 20

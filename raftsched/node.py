@@ -78,7 +78,7 @@ class Node:
     def _build(self, directory: Path) -> None:
         config = self.config
         self._fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._machine = ReplicatedState(directory / "state", map_bytes=config.state_bytes_max)
+        self._machine = ReplicatedState(directory / "state", map_bytes=config.state_map_bytes)
         self._machine.on_changes = self._hear_changes
         self._replica = Replica(
             settings=ReplicaSettings(

@@ -145,7 +145,7 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
     version: int
 
 
-class UnknownVersion(RaftschedError):  # noqa: N818  # it names what was met
+class UnknownVersion(RaftschedError):
     """The entry was written by a newer raftsched; this node must be upgraded before it can go on."""
 
     code = "unknown_version"

@@ -55,8 +55,10 @@ def read_position(store: Store) -> Position:
     stored_position = store.get(Table.META, _POSITION_KEY)
     if stored_format is None and stored_position is None:
         return Position()
-    version = int.from_bytes(stored_format or b"", "big")
-    if version != FORMAT_VERSION or stored_position is None:
+    if stored_format is None or stored_position is None:
+        raise UnknownFormat("the state has only half a position: no raftsched leaves it so")
+    version = int.from_bytes(stored_format, "big")
+    if version != FORMAT_VERSION:
         advice = "run the version that wrote it, or a newer one" if version > FORMAT_VERSION else "it is too old"
         raise UnknownFormat(f"the state is in format {version}, this raftsched reads {FORMAT_VERSION}: {advice}")
     return _decode_position(stored_position)

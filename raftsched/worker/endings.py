@@ -104,5 +104,5 @@ def _message(error: BaseException) -> str:
 
 
 def _valid(text: str) -> str:
-    """Text that UTF-8 can carry."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+    """Text that UTF-8 can carry and the API takes: lone surrogates and NUL become escapes that can be read."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")

@@ -34,7 +34,11 @@ def fill(node: MendedSubject, count: int, size: int = 10) -> None:
 
 def sent_entries(node: MendedSubject, peer: str) -> list[list[int]]:
     """The indexes in each message with entries."""
-    return [[entry[1] for entry in message["entries"]] for message in node.take("append_entries", peer) if message["entries"]]
+    return [
+        [entry[1] for entry in message["entries"]]
+        for message in node.take("append_entries", peer)
+        if message["entries"]
+    ]
 
 
 def test_entries_are_sent_before_earlier_ones_are_acknowledged(tmp_path: Path) -> None:

@@ -30,8 +30,12 @@ def marker(tmp_path: Path) -> InstallMarker:
     return InstallMarker(tmp_path)
 
 
-@pytest.mark.parametrize(("first", "last", "applied"), [(1, 0, 0), (1, 9, 0), (1, 9, 4), (1, 9, 9), (5, 9, 4), (5, 9, 5)])
-def test_a_log_that_leads_on_from_the_machine_is_taken(first: int, last: int, applied: int, marker: InstallMarker) -> None:
+@pytest.mark.parametrize(
+    ("first", "last", "applied"), [(1, 0, 0), (1, 9, 0), (1, 9, 4), (1, 9, 9), (5, 9, 4), (5, 9, 5)]
+)
+def test_a_log_that_leads_on_from_the_machine_is_taken(
+    first: int, last: int, applied: int, marker: InstallMarker
+) -> None:
     log = journal(first, last)
     align(log, machine(applied), marker)
     assert (len(log), log.last_index) == (last - first + 1, last)

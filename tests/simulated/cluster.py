@@ -210,10 +210,11 @@ class SimulatedNode:
         self._start_work(running)
         self._checkpoint_if_due(running)
         deadline = min(running.engine.next_deadline(), running.checkpoint_at)
-        if running.transport.has_news:
-            deadline = -inf
-        if deadline < inf:
-            self._wake_in(max(0.0, self.clock.moment(deadline) - self.cluster.timeline.now), self.life)
+        if running.transport.has_news or deadline == -inf:
+            self._wake_in(0.0, self.life)
+        elif deadline < inf:
+            # Never quite no time: by rounding, a deadline can stay ahead of the clock by less than that.
+            self._wake_in(max(1e-6, self.clock.moment(deadline) - self.cluster.timeline.now), self.life)
 
     def _start_work(self, running: _Running) -> None:
         work = running.engine.take_work()

@@ -51,21 +51,10 @@ class Faults:
     def _fault(self) -> None:
         if self._timeline.now >= self._stop_at:
             return
-        choose = self._random.choices
-        fault = choose(
-            (
-                self._crash,
-                self._crash_all,
-                self._pause,
-                self._cut_pair,
-                self._part,
-                self._slow,
-                self._break,
-                self._transfer,
-                self._desert_leader,
-            ),
-            (20, 4, 16, 12, 12, 10, 8, 8, 10),
-        )[0]
+        alone = {self._crash: 20, self._crash_all: 4, self._pause: 16}
+        linked = {self._cut_pair: 12, self._part: 12, self._slow: 10, self._break: 8}
+        faults = alone | linked | {self._transfer: 8, self._desert_leader: 10} if len(self._cluster.ids) > 1 else alone
+        fault = self._random.choices(list(faults), list(faults.values()))[0]
         self._cluster.count(fault.__name__.strip("_"))
         fault()
         self._timeline.after(self._random.expovariate(1 / self._mean_pause), self._fault)

@@ -96,6 +96,7 @@ async def test_threads_are_used_again(cluster: Cluster) -> None:
         (GiveUp("no such user"), {"status": "failed", "retryable": False, "kind": "GiveUp"}),
         (Snooze(timedelta(minutes=1)), {"status": "snoozed", "snooze_seconds": 60.0}),
         (ValueError("bad \udc80"), {"status": "failed", "kind": "ValueError"}),
+        (ValueError("a\0b"), {"status": "failed", "kind": "ValueError"}),
         (SystemExit(3), {"status": "failed", "kind": "SystemExit"}),
     ],
 )

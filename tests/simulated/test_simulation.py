@@ -1,0 +1,62 @@
+"""The cluster under random faults: it holds what it promises, a run can be repeated, and a planted fault is found."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from tests.simulated.cluster import SimulatedCluster, Violation
+from tests.simulated.faults import Faults, run_seed
+from tests.simulated.planted import (
+    Plant,
+    answers_before_the_sync,
+    applies_before_matching,
+    calls_unknown_outcomes_failures,
+    commits_before_the_sync,
+    pieces_of_snapshots_commit,
+    reads_without_contact,
+    votes_twice,
+)
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"), [*((seed, 3) for seed in range(8)), *((seed, 5) for seed in range(3)), (1, 1)]
+)
+def test_a_cluster_keeps_its_promises_under_random_faults(seed: int, count: int) -> None:
+    statistics = run_seed(seed, count=count)
+    assert statistics["acknowledged"] > 0
+
+
+def digest(seed: int) -> str:
+    """What came of a run: every machine's history, and how often what happened."""
+    with SimulatedCluster(3, seed=seed) as cluster:
+        cluster.start()
+        Faults(cluster, seconds=4.0)
+        cluster.run(6.0)
+        histories = [node.machine_disk.history for node in cluster.nodes.values()]
+        return hashlib.sha256(repr((histories, sorted(cluster.statistics.items()))).encode()).hexdigest()
+
+
+def test_a_run_is_the_same_every_time() -> None:
+    assert digest(4) == digest(4)
+    assert digest(4) != digest(5)
+
+
+@pytest.mark.parametrize(
+    ("plant", "count"),
+    [
+        (answers_before_the_sync, 3),
+        (commits_before_the_sync, 1),
+        (pieces_of_snapshots_commit, 3),
+        (reads_without_contact, 3),
+        (calls_unknown_outcomes_failures, 3),
+        (votes_twice, 3),
+        (applies_before_matching, 3),
+    ],
+)
+def test_a_planted_fault_is_found_within_a_few_seeds(plant: Plant, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch)
+    with pytest.raises(Violation):
+        for seed in range(1, 30):
+            run_seed(seed, count=count)
