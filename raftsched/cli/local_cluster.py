@@ -83,6 +83,11 @@ class LocalNode:
             self.kill()
             return None
 
+    def last_words(self) -> str:
+        """The last line of its log."""
+        lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+        return lines[-1] if lines else f"nothing in {self.log_file}"
+
     def wait(self, timeout: float | None = None) -> int | None:
         return self.process.wait(timeout) if self.process else None
 
@@ -194,8 +199,16 @@ class LocalCluster:
         while time.monotonic() < deadline:
             if found := probe():
                 return found
+            self._check_for_failed_nodes()
             time.sleep(_POLL_SECONDS)
         raise Unavailable(f"waited {seconds:.0f} s for {what}; see {self.directory}/n*/node.log")
+
+    def _check_for_failed_nodes(self) -> None:
+        """Raise `Unavailable` where a node ended by itself; a signal ends it with a negative code."""
+        for node in self.nodes:
+            code = node.process.poll() if node.process else None
+            if code is not None and code > 0:
+                raise Unavailable(f"{node.id} ended with exit code {code}: {node.last_words()}")
 
 
 def _ports(node_count: int, base_port: int | None) -> list[tuple[int, int]]:
