@@ -27,7 +27,7 @@ from raftsched.client import BlockingClient, BlockingJob, Client, JobInfo, JobNo
 from raftsched.errors import Invalid, Malformed, RaftschedError
 
 _PAGE_SIZE_MAX = 1_000
-_COLUMNS = ("id", "name", "queue", "status", "priority", "attempt_number", "run_at", "created_at")
+_COLUMNS = ("id", "name", "queue", "status", "priority", "attempt_number", "run_at")
 
 
 @click.command("submit")
@@ -37,7 +37,7 @@ _COLUMNS = ("id", "name", "queue", "status", "priority", "attempt_number", "run_
     "--file",
     "path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="JSON lines, one job a line, of any size; - fields as in POST /jobs.",
+    help="JSON lines, one job a line with the fields of POST /jobs; of any size.",
 )
 @click.option("--queue", help="Default: the job's name.")
 @click.option("--priority", help="0 to 9, or low, normal, high.")
@@ -169,7 +169,8 @@ def list_command(
     if as_json:
         print_json(jobs)
     else:
-        print_table(_COLUMNS, [[job[column] for column in _COLUMNS] for job in jobs])
+        headings = [column.removesuffix("_number") for column in _COLUMNS]
+        print_table(headings, [[job[column] for column in _COLUMNS] for job in jobs])
 
 
 @click.command("cancel")

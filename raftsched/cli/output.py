@@ -15,8 +15,13 @@ from rich.table import Table
 
 from raftsched.errors import RaftschedError
 
-console = Console(highlight=False)
+_PIPE_WIDTH = 200
+"""Columns where nobody looks at a terminal: wide enough that nothing is cut off."""
+
+console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 progress_console = Console(stderr=True, highlight=False)
+_MIN_WIDTHS = {"id": 36, "status": 9}
+"""What must not be cut off on a narrow terminal."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -46,7 +51,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
     materialised = [[_text(cell) for cell in row] for row in rows]
     for number, column in enumerate(columns):
         is_numeric = bool(materialised) and all(_is_number(row[number]) for row in materialised)
-        table.add_column(column, justify="right" if is_numeric else "left", overflow="fold")
+        table.add_column(
+            column, justify="right" if is_numeric else "left", no_wrap=True, min_width=_MIN_WIDTHS.get(column)
+        )
     for row in materialised:
         table.add_row(*row)
     console.print(table)
