@@ -76,30 +76,39 @@ class Node:
             claim.release()
 
     def _build(self, directory: Path) -> None:
-        config = self.config
         self._fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._machine = ReplicatedState(directory / "state", map_bytes=config.state_map_bytes)
+        self._machine = self._open_machine(directory)
         self._machine.on_changes = self._hear_changes
         self._replica = Replica(
-            settings=ReplicaSettings(
-                node_id=self.node_id,
-                peers=tuple(member.id for member in config.nodes if member.id != self.node_id),
-                snapshot_directory=directory / "snapshots",
-                timing=Timing(
-                    heartbeat_seconds=config.heartbeat_seconds,
-                    election_min_seconds=config.election_seconds_min,
-                    election_max_seconds=config.election_seconds_max,
-                ),
-                tail_bytes=config.journal_tail_bytes,
-            ),
+            settings=self._replica_settings(directory),
             machine=self._machine,
-            journal=Journal(SystemDisk(directory / "journal"), segment_bytes=config.journal_segment_bytes),
+            journal=self._open_journal(directory),
             make_transport=self._make_transport,
             clock=self._clock,
             randomness=self._randomness,
             on_leadership=self._on_leadership,
         )
         self._proposer = Proposer(propose_entry=self._replica.propose, now_ms=self._stamp)
+
+    def _open_machine(self, directory: Path) -> ReplicatedState:
+        return ReplicatedState(directory / "state", map_bytes=self.config.state_map_bytes)
+
+    def _open_journal(self, directory: Path) -> Journal:
+        return Journal(SystemDisk(directory / "journal"), segment_bytes=self.config.journal_segment_bytes)
+
+    def _replica_settings(self, directory: Path) -> ReplicaSettings:
+        config = self.config
+        return ReplicaSettings(
+            node_id=self.node_id,
+            peers=tuple(member.id for member in config.nodes if member.id != self.node_id),
+            snapshot_directory=directory / "snapshots",
+            timing=Timing(
+                heartbeat_seconds=config.heartbeat_seconds,
+                election_min_seconds=config.election_seconds_min,
+                election_max_seconds=config.election_seconds_max,
+            ),
+            tail_bytes=config.journal_tail_bytes,
+        )
 
     def _make_transport(self, wake: Wake) -> Transport:
         config, files = self.config, self.config.peer_tls

@@ -24,8 +24,10 @@ from raftsched.consensus.proposals import Proposals
 from raftsched.consensus.stock import LEADER, NO_OP, NOT_LEADER, Answer, Stock
 from raftsched.errors import InvariantBroken
 
-_APPLY_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Applied in one step; what remains comes with the next, so that heartbeats are not late."""
+_APPLY_SECONDS: Final = 0.05
+"""A step stops applying after that long; what remains comes with the next, so that heartbeats are not late."""
+_APPLY_BYTES: Final = 1024 * 1024
+"""Read from the log, and at most applied, in one step."""
 
 
 class Applying(Stock):
@@ -123,12 +125,13 @@ class Applying(Stock):
     # -- apply --------------------------------------------------------------------------------------------------------
 
     def apply_committed(self) -> None:
-        """Apply committed entries, some megabytes at most; an exception of the machine must stop the process."""
+        """Apply committed entries, for a short while; an exception of the machine must stop the process."""
         applied, commit = self.applied_index, self._commit_index
         if applied >= commit:
             return
-        for command, index, term in self.log.entries(applied + 1, _APPLY_BYTES_MAX):
-            if index > commit:
+        until = self.clock.monotonic() + _APPLY_SECONDS
+        for command, index, term in self.log.entries(applied + 1, _APPLY_BYTES):
+            if index > commit or self.clock.monotonic() > until:
                 break
             result = self._apply(command, index, term)
             self.applied_index = index

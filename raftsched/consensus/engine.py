@@ -45,7 +45,7 @@ from raftsched.consensus.machine import StateMachine
 from raftsched.consensus.messages import Message
 from raftsched.consensus.ports import Log, NodeId, Sizes, Timing
 from raftsched.consensus.replication import Replication
-from raftsched.consensus.stock import LEADER, STATE_NAMES, Answer
+from raftsched.consensus.stock import LEADER, STATE_NAMES
 from raftsched.errors import NotLeader, Unavailable
 from raftsched.ports import Clock, Randomness
 
@@ -194,11 +194,6 @@ class RaftEngine(Replication):
             raise Unavailable("just elected; retry in a moment")
         if not self.contact.is_fresh(self.clock.monotonic()):
             raise Unavailable("no answer from a majority of nodes in time; retry in a moment")
-
-    def propose(self, command: bytes, answer: Answer) -> None:
-        """Queue a command for the log; `answer` is called once, perhaps at once."""
-        self.enter()
-        super().propose(command, answer)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 

@@ -48,6 +48,8 @@ class ReplicaSettings:
     timing: Timing = field(default_factory=Timing)
     tail_bytes: int = JOURNAL_TAIL_BYTES
     """Log kept behind the checkpoint for slow followers."""
+    sizes: Sizes | None = None
+    """All that is kept and sent at once; None: by `tail_bytes` and the limits."""
     checkpoint_seconds: float = 0.25
     """What is applied is made durable in the machine after this long; the journal has it before."""
 
@@ -134,7 +136,8 @@ class Replica:
             randomness=randomness,
             snapshot_directory=settings.snapshot_directory,
             timing=settings.timing,
-            sizes=Sizes(tail_bytes=settings.tail_bytes, hold_bytes=max(SNAPSHOT_HOLD_BYTES, 4 * settings.tail_bytes)),
+            sizes=settings.sizes
+            or Sizes(tail_bytes=settings.tail_bytes, hold_bytes=max(SNAPSHOT_HOLD_BYTES, 4 * settings.tail_bytes)),
         )
         self._disk = ThreadPoolExecutor(1, "journal")
         self._worker = ThreadPoolExecutor(1, "snapshot")

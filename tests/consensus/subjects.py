@@ -47,7 +47,7 @@ class Recorder(Transport):  # type: ignore[misc]  # pysyncobj carries no types
         self.sent: list[tuple[str, Message]] = []
 
     def send(self, node: Node, message: Message) -> bool:
-        self.sent.append((node.id, dict(message)))
+        self.sent.append((node.id, message))
         return True
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from raftsched.consensus.engine import RaftEngine
 from raftsched.errors import NotLeader, Unavailable
-from tests.simulated.cluster import TIMING, SimulatedCluster, SimulatedNode, Violation
+from tests.simulated.checker import Violation
+from tests.simulated.cluster import TIMING, SimulatedCluster, SimulatedNode
 from tests.simulated.planted import (
     Plant,
     counts_contact_from_the_answer,

@@ -42,19 +42,19 @@ def test_a_log_that_leads_on_from_the_machine_is_taken(
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "applied", "term", "complaint"),
+    ("log", "position", "complaint"),
     [
-        (5, 9, 3, 1, "begins at index 5, but the state ends at 3"),
-        (1, 9, 10, 1, "ends at index 9, but the state is at 10"),
-        (1, 0, 10, 1, "the journal is empty"),
-        (1, 9, 7, 2, "different entries at index 7"),
+        ((5, 9), (3, 1), "begins at index 5, but the state ends at 3"),
+        ((1, 9), (10, 1), "ends at index 9, but the state is at 10"),
+        ((1, 0), (10, 1), "the journal is empty"),
+        ((1, 9), (7, 2), "different entries at index 7"),
     ],
 )
 def test_a_log_that_does_not_is_refused(
-    first: int, last: int, applied: int, term: int, complaint: str, marker: InstallMarker
+    log: tuple[int, int], position: tuple[int, int], complaint: str, marker: InstallMarker
 ) -> None:
     with pytest.raises(InvariantBroken, match=complaint):
-        align(journal(first, last), machine(applied, term), marker)
+        align(journal(*log), machine(*position), marker)
 
 
 @pytest.mark.parametrize(("first", "last"), [(1, 9), (1, 0), (1, 30)])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.consensus.stock import QUEUE_FULL
+from raftsched.consensus.replica import PeerStatus
 from raftsched.disk import DiskFailed
 from raftsched.errors import NotLeader, OutcomeUnknown, TooLarge, Unavailable
 from raftsched.limits import APPEND_BYTES_MAX, PROPOSALS_WAITING_MAX
@@ -34,6 +34,7 @@ async def test_replica_answers_proposals_made_together_in_order(tmp_path: Path) 
         leader = await group.leader()
         futures = [leader.replica.propose(b"%d" % number) for number in range(500)]
         indexes = await asyncio.gather(*futures)
+        assert isinstance(indexes[0], int)
         assert indexes == list(range(indexes[0], indexes[0] + 500))
 
 
@@ -76,7 +77,6 @@ async def test_entry_too_large_is_refused_before_the_log(tmp_path: Path) -> None
 
 
 async def test_queue_that_is_full_refuses_at_once(tmp_path: Path) -> None:
-    assert QUEUE_FULL
     async with started(tmp_path, 1) as group:
         leader = await group.leader()
         futures = [leader.replica.propose(b"x") for _ in range(PROPOSALS_WAITING_MAX + 1)]
@@ -132,10 +132,10 @@ async def test_fault_in_apply_stops_the_replica_and_answers_unknown(tmp_path: Pa
     async with started(tmp_path, 1) as group:
         leader = await group.leader()
 
-        def fails(*_arguments: object) -> object:
+        def fails(_index: int, _entry: object) -> None:
             raise ZeroDivisionError("apply")
 
-        leader.machine.apply = fails  # type: ignore[method-assign]
+        leader.machine.on_apply = fails
         waiting = leader.replica.propose(b"x")
         with pytest.raises(ZeroDivisionError):
             await leader.task
@@ -203,7 +203,7 @@ async def test_follower_away_past_the_log_gets_a_snapshot(tmp_path: Path) -> Non
         await group.until(lambda: peer_status(leader, away).snapshot_bytes is None)
 
 
-def peer_status(member: Member, peer: Member) -> object:
+def peer_status(member: Member, peer: Member) -> PeerStatus:
     return next(status for status in member.replica.status().peers if status.node_id == peer.id)
 
 

@@ -272,7 +272,8 @@ def fall_behind(cluster: SimulatedCluster) -> tuple[Any, Any]:
         leader.propose(b"%d" % number + b"." * 80)
         cluster.run(0.02)
     cluster.run(0.5)
-    assert leader.running.engine.log.first_index > follower.machine_disk.history.__len__() + 1
+    assert leader.running is not None
+    assert leader.running.engine.log.first_index > len(follower.machine_disk.history) + 1
     return leader, follower
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -125,32 +126,33 @@ def test_an_acknowledgement_of_an_earlier_term_counts_for_nothing(kind: Any, tmp
     assert node.commit == node.last_index
 
 
+def elect(nodes: dict[str, Subject], leader: Subject, voters: str) -> None:
+    """Long after anybody heard of a leader, `leader` gets these votes."""
+    for node in nodes.values():
+        node.clock.now += 2 * TIMING.election_max_seconds
+        node.transport.sent.clear()
+    leader.stand()
+    for voter in voters:
+        carry(leader, nodes[voter], "request_vote")
+        carry(nodes[voter], leader, "response_vote")
+    assert leader.leads
+
+
+def replicate(leader: Subject, follower: Subject) -> None:
+    """Heartbeats and answers, until the follower has the leader's log."""
+    for _ in range(12):
+        leader.clock.now += TIMING.heartbeat_seconds * 1.5
+        leader.enter()
+        leader.engine._SyncObj__sendAppendEntries()
+        carry(leader, follower, "append_entries")
+        carry(follower, leader, "next_node_idx")
+
+
 def test_five_nodes_commit_nothing_by_an_acknowledgement_of_an_earlier_term(kind: Any, tmp_path: Path) -> None:
     """4: a leads term 1, c overwrites its entries in term 2, a leads term 3, and b's answer of term 1 arrives."""
     nodes = {name: kind("abcde".replace(name, ""), tmp_path, node_id=name) for name in "abcde"}
     a, c = nodes["a"], nodes["c"]
-
-    def elect(leader: Subject, voters: str) -> None:
-        for node in nodes.values():
-            node.clock.now += 2 * TIMING.election_max_seconds
-            node.transport.sent.clear()
-        leader.stand()
-        for voter in voters:
-            carry(leader, nodes[voter], "request_vote")
-            carry(nodes[voter], leader, "response_vote")
-        assert leader.leads
-
-    def replicate(leader: Subject, follower: Subject, rounds: int = 12) -> None:
-        for _ in range(rounds):
-            leader.clock.now += TIMING.heartbeat_seconds * 1.5
-            leader.enter()
-            leader.engine._SyncObj__sendAppendEntries()
-            if not leader.is_stock:
-                leader.engine.replicate(heartbeat=False)
-            carry(leader, follower, "append_entries")
-            carry(follower, leader, "next_node_idx")
-
-    elect(a, "bc")
+    elect(nodes, a, "bc")
     for _ in range(2):
         a.propose(b"one")
         a.enter()
@@ -164,10 +166,10 @@ def test_five_nodes_commit_nothing_by_an_acknowledgement_of_an_earlier_term(kind
     late = nodes["b"].take("next_node_idx", "a")[-1:]
     assert late[0]["next_node_idx"] == 5
 
-    elect(c, "de")
+    elect(nodes, c, "de")
     for name in "abd":
         replicate(c, nodes[name])
-    elect(a, "bd")
+    elect(nodes, a, "bd")
     no_op = a.log[-1]
     replicate(a, nodes["d"])
     for message in late:
@@ -189,8 +191,6 @@ class _Attack:
 
 def test_nothing_from_the_network_is_unpickled(kind: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """5: stock runs what a peer sends."""
-    import pickle  # noqa: PLC0415, S403  # the attack
-
     monkeypatch.delattr("tests.consensus.subjects.StockNode._SyncObj__doApplyCommand")
     node: Subject = kind("bc", tmp_path)
     node.lead()
@@ -397,5 +397,5 @@ def test_no_method_that_is_overridden_is_missing_from_the_library() -> None:
 def test_pickle_is_out_of_reach_of_the_library(tmp_path: Path) -> None:
     """5: whatever way pysyncobj might take to pickle, it raises."""
     MendedSubject("bc", tmp_path)
-    with pytest.raises(RuntimeError, match="reached for pickle.loads"):
+    with pytest.raises(RuntimeError, match=r"reached for pickle\.loads"):
         syncobj.pickle.loads(b"")

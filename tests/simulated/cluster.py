@@ -3,17 +3,7 @@
 Each node is the pump of `raftsched.consensus.replica` step for step, but driven by the timeline: a sync takes time, during
 which the engine rests, and a crash may come at any moment. Everything is drawn from one seed, so a run can be repeated.
 
-`Checker` looks at every node from outside, one property each:
-
-    one leader a term        no two nodes ever lead the same term
-    agreement                no index is applied with two different entries
-    durability               what is applied first is, at that moment, durable on a majority
-    completeness             whoever leads a later term has every entry committed before
-    acknowledgement          a proposal answered with success is the entry applied at that index
-    refusal                  a proposal answered with a definite failure is never applied
-    fresh reads              a node whose `check_fresh` passes has applied all that was ever acknowledged
-    kept promises            a restarted node has every entry that was durable when it stopped
-    and at the end, after everything is healed: one leader, equal machines, nothing acknowledged lost or doubled
+`tests.simulated.checker` looks at every node from outside.
 """
 
 from __future__ import annotations
@@ -27,16 +17,17 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from random import Random
+from typing import Self
 
 from raftsched.consensus.engine import RaftEngine
 from raftsched.consensus.journal import Journal
 from raftsched.consensus.ports import NodeId, Sizes, Timing
 from raftsched.consensus.snapshots import Work
-from raftsched.consensus.stock import SUCCESS, UNKNOWN_OUTCOME
 from raftsched.errors import Unavailable
+from tests.simulated.checker import Checker, Violation
 from tests.simulated.clock import NodeClock, Timeline
 from tests.simulated.disk import SimulatedDisk
-from tests.simulated.machine import Applied, HistoryMachine, MachineDisk
+from tests.simulated.machine import HistoryMachine, MachineDisk
 from tests.simulated.network import Network, SimulatedTransport
 
 TIMING = Timing(
@@ -52,12 +43,8 @@ SIZES = Sizes(
 CHECKPOINT_SECONDS = 0.2
 
 
-class Violation(AssertionError):
-    """A property of `Checker` does not hold."""
-
-
 @dataclass(slots=True)
-class _Running:
+class Running:
     """What a crash takes away."""
 
     engine: RaftEngine
@@ -79,7 +66,7 @@ class SimulatedNode:
         self.directory = cluster.directory / node_id
         self.disk = SimulatedDisk(cluster.random)
         self.machine_disk = MachineDisk()
-        self.running: _Running | None = None
+        self.running: Running | None = None
         self.life = 0
         self.paused_until = 0.0
         self.durable_terms: dict[int, int] = {}
@@ -116,7 +103,7 @@ class SimulatedNode:
             sizes=SIZES,
         )
         self.clock = clock
-        self.running = _Running(engine, journal, machine, transport)
+        self.running = Running(engine, journal, machine, transport)
         self._wake(self.life)
 
     def crash(self, *, power_loss: bool) -> None:
@@ -205,7 +192,7 @@ class SimulatedNode:
         running.syncing = False
         self._end_cycle(running)
 
-    def _end_cycle(self, running: _Running) -> None:
+    def _end_cycle(self, running: Running) -> None:
         running.transport.flush(early=False)
         self._start_work(running)
         self._checkpoint_if_due(running)
@@ -216,7 +203,7 @@ class SimulatedNode:
             # Never quite no time: by rounding, a deadline can stay ahead of the clock by less than that.
             self._wake_in(max(1e-6, self.clock.moment(deadline) - self.cluster.timeline.now), self.life)
 
-    def _start_work(self, running: _Running) -> None:
+    def _start_work(self, running: Running) -> None:
         work = running.engine.take_work()
         if work is not None:
             seconds = self.cluster.random.uniform(0, 0.1)
@@ -228,7 +215,7 @@ class SimulatedNode:
             running.finished_work.append((work, _failure_of(work)))
             self._wake(life)
 
-    def _finish_work(self, running: _Running) -> None:
+    def _finish_work(self, running: Running) -> None:
         for work, error in running.finished_work:
             if error is None:
                 work.finish(self.clock.monotonic())
@@ -236,7 +223,7 @@ class SimulatedNode:
                 work.fail(error, self.clock.monotonic())
         running.finished_work.clear()
 
-    def _checkpoint_if_due(self, running: _Running) -> None:
+    def _checkpoint_if_due(self, running: Running) -> None:
         machine, now = running.machine, self.clock.monotonic()
         if machine.applied_index == machine.durable_index:
             running.checkpoint_at = inf
@@ -272,116 +259,16 @@ def _failure_of(work: Work) -> Exception | None:
     """Run it; return what it raised, as a thread's future would."""
     try:
         work.run()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # whatever it is, the node hears of it through `fail`
         return error
     return None
 
 
-def durable_terms(running: _Running) -> dict[int, int]:
+def durable_terms(running: Running) -> dict[int, int]:
     """index -> term of what is durable in a node's journal."""
     journal = running.journal
     last = min(running.engine.durable_index, journal.last_index)
     return {index: journal.term_at(index) for index in range(max(1, journal.first_index), last + 1)}
-
-
-class Checker:
-    """Watches a cluster; raises `Violation`."""
-
-    def __init__(self, cluster: SimulatedCluster) -> None:
-        self._cluster = cluster
-        self.leaders: dict[int, NodeId] = {}
-        self.committed: dict[int, Applied] = {}
-        self._committed_in: dict[int, int] = {}
-        self.acknowledged: dict[bytes, int] = {}
-        self._refused: set[bytes] = set()
-        self._acknowledged_index = 0
-
-    def on_step(self, node: SimulatedNode) -> None:
-        running = node.running
-        if running is None or not running.engine.leads:
-            return
-        term = running.engine.term
-        if term not in self.leaders:
-            self.leaders[term] = node.id
-            self._cluster.count("election")
-            self._check_complete(node, running, term)
-        elif self.leaders[term] != node.id:
-            raise Violation(f"{self.leaders[term]} and {node.id} both lead term {term}")
-
-    def _check_complete(self, node: SimulatedNode, running: _Running, term: int) -> None:
-        journal = running.journal
-        for index in range(journal.first_index, max(self.committed, default=0) + 1):
-            entry = self.committed.get(index)
-            if entry is None or self._committed_in[index] >= term:
-                continue
-            if index > journal.last_index or journal.term_at(index) != entry[0]:
-                raise Violation(f"{node.id} leads term {term} without entry {index} of term {entry[0]}")
-
-    def on_apply(self, node: SimulatedNode, index: int, entry: Applied) -> None:
-        known = self.committed.get(index)
-        if known is None:
-            self._check_durable(index, entry[0])
-            self.committed[index] = entry
-            running = node.running
-            self._committed_in[index] = running.engine.term if running is not None else 0
-        elif known != entry:
-            raise Violation(f"{node.id} applies {entry} at index {index}, where {known} was applied before")
-
-    def _check_durable(self, index: int, term: int) -> None:
-        if index == 1:
-            return  # every log begins with the same entry
-        holders = [node.id for node in self._cluster.nodes.values() if self._holds(node, index, term)]
-        if len(holders) * 2 <= len(self._cluster.nodes):
-            raise Violation(f"entry {index} of term {term} is applied, and durable on {holders} only")
-
-    @staticmethod
-    def _holds(node: SimulatedNode, index: int, term: int) -> bool:
-        history = node.machine_disk.history
-        if index <= len(history):
-            return history[index - 1][0] == term
-        running = node.running
-        if running is None:
-            return node.durable_terms.get(index) == term
-        journal = running.journal
-        is_there = journal.first_index <= index <= min(running.engine.durable_index, journal.last_index)
-        return is_there and journal.term_at(index) == term
-
-    def on_answer(self, command: bytes, result: object, reason: int) -> None:
-        self._cluster.count(f"answer {reason}")
-        if reason == SUCCESS:
-            assert isinstance(result, int)
-            if self.committed[result][1] != command:
-                raise Violation(f"{command!r} is acknowledged at {result}, where {self.committed[result]} is")
-            self.acknowledged[command] = result
-            self._acknowledged_index = max(self._acknowledged_index, result)
-        elif reason != UNKNOWN_OUTCOME:
-            self._refused.add(command)
-
-    def on_read(self, node: SimulatedNode, machine: HistoryMachine) -> None:
-        self._cluster.count("read")
-        if machine.applied_index < self._acknowledged_index:
-            raise Violation(f"{node.id} serves a read at {machine.applied_index}, {self._acknowledged_index} is known")
-
-    def on_restart(self, node: SimulatedNode, journal: Journal) -> None:
-        for index, term in node.durable_terms.items():
-            if index >= journal.first_index and (index > journal.last_index or journal.term_at(index) != term):
-                raise Violation(f"{node.id} restarts without the durable entry {index} of term {term}")
-
-    def on_end(self) -> None:
-        """Everything is healed, and some time has passed."""
-        running = {node.id: node.running for node in self._cluster.nodes.values()}
-        leaders = [node_id for node_id, each in running.items() if each is not None and each.engine.is_leading]
-        if len(leaders) != 1:
-            raise Violation(f"leaders at the end: {leaders}")
-        applied = {node_id: each.machine.applied_index for node_id, each in running.items() if each is not None}
-        histories = [each.machine.history for each in running.values() if each is not None]
-        if any(history != histories[0] for history in histories):
-            raise Violation(f"the machines differ at the end: {applied}")
-        counts = Counter(command for _, command in histories[0] if command is not None)
-        if lost := [command for command in self.acknowledged if counts[command] != 1]:
-            raise Violation(f"acknowledged, but not applied exactly once: {lost}")
-        if ghosts := [command for command in self._refused if counts[command]]:
-            raise Violation(f"refused, but applied: {ghosts}")
 
 
 class SimulatedCluster:
@@ -398,7 +285,7 @@ class SimulatedCluster:
         self.ids = [f"n{number}" for number in range(1, count + 1)]
         self.nodes = {node_id: SimulatedNode(self, node_id) for node_id in self.ids}
 
-    def __enter__(self) -> SimulatedCluster:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exception: object) -> None:

@@ -10,8 +10,10 @@ import sys
 from collections import Counter
 from functools import partial
 
+import pytest
 import structlog
 
+from tests.simulated import planted
 from tests.simulated.cluster import SimulatedCluster
 
 
@@ -184,8 +186,12 @@ def _campaign(first: int, seed_count: int, nodes: int) -> int:
     return min(failed, 1)
 
 
+def main(seed: str, seed_count: str = "1", nodes: str = "3", plant: str = "") -> int:
+    with pytest.MonkeyPatch.context() as patch:
+        if plant:
+            getattr(planted, plant)(patch)
+        return _campaign(int(seed), int(seed_count), int(nodes))
+
+
 if __name__ == "__main__":
-    arguments = [int(argument) for argument in sys.argv[1:]]
-    sys.exit(
-        _campaign(arguments[0], arguments[1] if len(arguments) > 1 else 1, arguments[2] if len(arguments) > 2 else 3)
-    )
+    sys.exit(main(*sys.argv[1:]))

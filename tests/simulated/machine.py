@@ -29,7 +29,7 @@ class HistoryMachine:
         self, disk: MachineDisk, on_apply: Callable[[int, Applied], None] = lambda _index, _entry: None
     ) -> None:
         self._disk = disk
-        self._on_apply = on_apply
+        self.on_apply = on_apply
         self.history = list(disk.history)
         self.installed_count = 0
 
@@ -48,7 +48,7 @@ class HistoryMachine:
     def apply(self, index: int, term: int, command: bytes | None) -> object:
         assert index == len(self.history) + 1
         entry = (term, command)
-        self._on_apply(index, entry)
+        self.on_apply(index, entry)
         self.history.append(entry)
         return index
 

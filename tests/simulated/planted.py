@@ -1,4 +1,9 @@
-"""Faults planted into the engine, one at a time: a simulation that doesn't find them proves nothing."""
+"""Faults planted into the engine, one at a time: a simulation that doesn't find them proves nothing.
+
+`tests.simulated.faults` takes one by name. Within 30 seeds of 3 nodes most are found; `cuts_what_matches` takes some
+hundreds, `votes_against_its_promise` about a hundred, and two are found by directed schedules alone so far:
+`forgets_its_promise_at_a_restart` (test_engine.py) and `acknowledges_the_log_behind_a_snapshot` (test_snapshots.py).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,9 @@ from raftsched.consensus.engine import RaftEngine
 from raftsched.consensus.lease import QuorumContact
 from raftsched.consensus.messages import Message
 from raftsched.consensus.ports import Entry
+from raftsched.consensus.proposals import Proposals
 from raftsched.consensus.replication import Replication
+from raftsched.consensus.stock import DISCARDED
 from tests.simulated.network import SimulatedTransport
 
 Plant = Callable[[Any], None]
@@ -112,8 +119,6 @@ def reads_without_contact(patch: Any) -> None:
 
 def calls_unknown_outcomes_failures(patch: Any) -> None:
     """A caller hears "certainly not" as soon as the leader changes."""
-    from raftsched.consensus.proposals import Proposals
-    from raftsched.consensus.stock import DISCARDED
 
     def lost(self: Proposals, _now: float) -> None:
         for waiting in self._by_index.values():
@@ -145,20 +150,3 @@ def applies_before_matching(patch: Any) -> None:
             self.leader_committed(min(message["commit_index"], self.log.last_index))
 
     patch.setattr(Replication, "on_append", on_append)
-
-
-PLANTS: Sequence[Plant] = (
-    answers_before_the_sync,
-    commits_before_the_sync,
-    cuts_what_matches,
-    pieces_of_snapshots_commit,
-    acknowledges_the_log_behind_a_snapshot,
-    counts_contact_from_the_answer,
-    votes_against_its_promise,
-    forgets_its_promise_at_a_restart,
-    serves_while_it_hands_over,
-    reads_without_contact,
-    calls_unknown_outcomes_failures,
-    votes_twice,
-    applies_before_matching,
-)

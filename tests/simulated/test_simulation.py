@@ -6,7 +6,8 @@ import hashlib
 
 import pytest
 
-from tests.simulated.cluster import SimulatedCluster, Violation
+from tests.simulated.checker import Violation
+from tests.simulated.cluster import SimulatedCluster
 from tests.simulated.faults import Faults, run_seed
 from tests.simulated.planted import (
     Plant,
