@@ -52,7 +52,8 @@ async def test_operations_of_one_moment_share_an_entry_and_get_their_own_results
     assert [len(entry.operations) for entry in log.entries] == [10]
     assert log.entries[0].stamp_ms == 77
     log.commit(0)
-    assert [int.from_bytes(result, "big") for result in await asyncio.gather(*futures)] == list(range(10))  # type: ignore[arg-type]  # the log above answers with ids
+    answers: list[object] = list(await asyncio.gather(*futures))
+    assert answers == [number.to_bytes(16, "big") for number in range(10)]
 
 
 async def test_operations_wait_for_the_next_entry_while_enough_are_in_flight() -> None:
@@ -104,7 +105,8 @@ async def test_a_caller_that_went_away_disturbs_nobody() -> None:
     await _settle()
     gone.cancel()
     log.commit(0)
-    assert (await here) == JobId((2).to_bytes(16, "big"))
+    answer: object = await here
+    assert answer == JobId((2).to_bytes(16, "big"))
 
 
 async def test_too_many_waiting_operations_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
