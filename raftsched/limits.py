@@ -27,6 +27,7 @@ ERROR_MESSAGE_CHARS_MAX = 2_000
 ERROR_TRACE_CHARS_MAX = 8_000
 QUEUES_PER_LEASE_MAX = 100
 COMPLETION_ID_CHARS_MAX = 64
+REQUEST_ID_CHARS_MAX = 64
 
 DELAY_MS_MAX = 10 * 366 * 86_400_000
 """Ten years ahead; anything later is a mistake in units more often than a plan."""
@@ -60,6 +61,10 @@ APPEND_BYTES_MAX = 4 * 1024 * 1024
 """pysyncobj corrupts an entry of this size or more (PYSYNCOBJ defect 9), so none may come near."""
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 """One message between nodes; longer length prefixes are an error or an attack."""
+MEMBERS_MAX = 9
+"""Nodes of a cluster; each more costs every write, and 5 survive the loss of 2."""
+FORMER_MEMBERS_MAX = 200
+"""Ids of removed nodes that are refused for good; a configuration stays far below one log entry."""
 PEER_BUFFER_BYTES_MAX = 32 * 1024 * 1024
 """Unsent bytes kept for a slow peer before its append messages are dropped; Raft sends them again."""
 PEER_BUFFER_BYTES_HARD_MAX = 2 * PEER_BUFFER_BYTES_MAX
@@ -91,6 +96,9 @@ APPEND_BATCH_BYTES = 1024 * 1024
 APPENDS_IN_FLIGHT_MAX = 16
 """Append messages to one follower that are not acknowledged; beyond it the log waits, not the memory."""
 
+CLOCK_SKEW_MS = 500
+"""A clock further off the median of the members' clocks stamps nothing (`consensus.cluster_clock`)."""
+
 # -- the leader -------------------------------------------------------------------------------------------------------
 READY_BUFFER_JOBS_MAX = 1_000
 """Ready jobs held in memory for one queue and priority; the rest stay in the index."""
@@ -100,6 +108,8 @@ WHEEL_TIMERS_MAX = 10_000
 PURGE_JOBS_MAX = 500
 """Finished jobs removed by one operation, so that retention never delays other work for long."""
 EXPIRE_LEASES_MAX = 500
+WORKERS_REMEMBERED_MAX = 10_000
+"""Workers whose latest lease request a leader remembers, to answer its repetition."""
 WAITING_WORKERS_MAX = 10_000
 
 # -- the state on disk ------------------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Leases: workers ask for jobs, wait for them, and keep what they hold.
 
 The wait is the worker's: when it goes away, the request is cancelled, and with it its place among those who wait. A
-lease that was granted to a worker which never heard of it ends after its time, like that of a worker which died.
+lease whose reply was lost is found again by the `request_id` under which the worker asks once more; else it ends after
+its time, like that of a worker which died.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Leases:
         asked, _ = self._lease.read(await self._bodies.read_json(request))
         queues = tuple(dict.fromkeys(asked.queues))
         leadership = self._backend.leadership()
-        grants = await leadership.lease(asked.worker, queues, asked.capacity, asked.wait_seconds)
+        grants = await leadership.lease(asked.worker, queues, asked.capacity, asked.wait_seconds, asked.request_id)
         return json_response(LeasesReply(leases=[lease_reply(grant) for grant in grants]))
 
     async def heartbeat(self, request: web.Request) -> web.Response:

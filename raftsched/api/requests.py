@@ -135,6 +135,8 @@ class LeaseRequest(Request, frozen=True):
     queues: Annotated[list[Name], Meta(min_length=1, max_length=limits.QUEUES_PER_LEASE_MAX)]
     capacity: Annotated[int, Meta(ge=1, le=limits.LEASE_CAPACITY_MAX)] = 1
     wait_seconds: Annotated[float, Meta(ge=0, le=limits.LEASE_WAIT_SECONDS_MAX)] = 0.0
+    request_id: Annotated[str, Meta(max_length=limits.REQUEST_ID_CHARS_MAX)] = ""
+    """The worker's own name for this request: repeated because the reply was lost, it gets the same leases."""
 
 
 class HeldLease(Request, frozen=True):

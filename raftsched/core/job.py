@@ -80,6 +80,8 @@ class Lease(msgspec.Struct, frozen=True, array_like=True):
     token: FencingToken
     granted_at_ms: TimeMs
     ttl_ms: int
+    request_id: str = ""
+    """The worker's name for the request that got it; asked again, it gets the same lease."""
 
 
 class AttemptEnd(IntEnum):

@@ -35,7 +35,8 @@ def lease_jobs(view: View, operation: LeaseJobs, context: Context) -> Applied:
         payload = view.payload(job_id)
         payload_bytes += len(payload)
         token = FencingToken(token + 1)
-        leased = _granted(job, Lease(operation.worker, token, context.now_ms, operation.ttl_ms), context)
+        lease = Lease(operation.worker, token, context.now_ms, operation.ttl_ms, operation.request_id)
+        leased = _granted(job, lease, context)
         grants.append(Grant(leased, payload))
         writes.append(PutJob(job, leased))
     if grants:
@@ -63,5 +64,6 @@ def _problem(operation: LeaseJobs) -> str:
     return (
         name_problem("worker", operation.worker)
         or range_problem("ttl_ms", operation.ttl_ms, 1, limits.TIMEOUT_MS_MAX)
+        or range_problem("request_id length", len(operation.request_id), 0, limits.REQUEST_ID_CHARS_MAX)
         or range_problem("job_ids", len(operation.job_ids), 0, limits.LEASE_CAPACITY_MAX)
     )

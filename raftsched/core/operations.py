@@ -52,6 +52,8 @@ class LeaseJobs(msgspec.Struct, frozen=True, array_like=True, tag=2):
     worker: str
     ttl_ms: int
     job_ids: tuple[JobId, ...]
+    request_id: str = ""
+    """Goes into each lease; see `Lease`."""
 
 
 class RecordOutcome(msgspec.Struct, frozen=True, array_like=True, tag=3):

@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 from raftsched.core.ids import FencingToken, JobId
-from raftsched.core.job import LEASED, WAITING, AttemptEnd, Job
+from raftsched.core.job import LEASED, WAITING, AttemptEnd, Job, Status
 from raftsched.core.operations import Operation, RecordOutcome
 from raftsched.core.view import Grant, Leased, Result
 from raftsched.errors import RaftschedError
 from raftsched.leader.dispatcher import Dispatcher, Waiter
+from raftsched.leader.latest_requests import LatestRequests
 from raftsched.leader.lease_keeper import HeartbeatAnswer, LeaseKeeper
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.ready import ReadyJobs
@@ -84,6 +85,7 @@ class Duties:
         self._dispatcher: Final = Dispatcher(self._ready)
         self._keeper: Final = LeaseKeeper(settings, randomness)
         self._marks: Final = WorkerMarks(view, settings, self._dispatcher.waiting_workers)
+        self._requests: Final = LatestRequests()
         self._posts: Final = tuple(Post(service) for service in (self._keeper, self._marks, Retention(view, settings)))
 
     @property
@@ -98,7 +100,9 @@ class Duties:
 
     def start(self, now: Now) -> None:
         """Read what must be known from the first moment: the running leases and the nearest timers."""
-        self._keeper.start(self._view.leased_jobs(), now)
+        leased = self._view.leased_jobs()
+        self._keeper.start(leased, now)
+        self._requests.start(leased)
         self._timers.start(now)
 
     def on_changes(self, changes: Sequence[Change], now: Now) -> None:
@@ -160,6 +164,19 @@ class Duties:
         self._dispatcher.leave(waiter)
         if waiter.jobs.done() and not waiter.jobs.cancelled() and waiter.jobs.exception() is None:
             self._give_back(waiter.jobs.result(), now)
+
+    def repeated(self, worker: str, request_id: str) -> list[Grant]:
+        """What this very request was granted before, where its reply was lost; [] where it is new."""
+        grants = []
+        for job_id in self._requests.find(worker, request_id):
+            job = self._view.job(job_id)
+            if job and job.status is Status.RUNNING and job.lease and job.lease.request_id == request_id:
+                grants.append(Grant(job, self._view.payload(job_id)))
+        return grants
+
+    def granted(self, worker: str, request_id: str, grants: Sequence[Grant]) -> None:
+        """The reply to this request carries `grants`."""
+        self._requests.note(worker, request_id, [grant.job.id for grant in grants])
 
     def lease_settled(self, job_ids: Sequence[JobId], result: Result | None, now: Now) -> list[Grant]:
         """The lease of `job_ids` was applied with `result`, or nobody knows (None); return what was granted.

@@ -111,8 +111,12 @@ class Leadership:
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
-    async def lease(self, worker: str, queues: Sequence[str], capacity: int, wait_seconds: float) -> list[Grant]:
+    async def lease(
+        self, worker: str, queues: Sequence[str], capacity: int, wait_seconds: float, request_id: str = ""
+    ) -> list[Grant]:
         """Lease up to `capacity` due jobs of `queues`; wait up to `wait_seconds` for the first, else return [].
+
+        The worker's latest request, repeated under its `request_id` because the reply was lost, gets what it got.
 
         Raises `NotLeader`, `Unavailable`, or `OutcomeUnknown`: then leases may exist that the worker never heard of,
         which end with their term. Cancelling the call takes nothing: what was leased for it already is handed back.
@@ -120,12 +124,15 @@ class Leadership:
         queues = tuple(dict.fromkeys(queues))
         capacity = min(capacity, limits.LEASE_CAPACITY_MAX)
         until_ms = self._now().monotonic_ms + int(min(wait_seconds, limits.LEASE_WAIT_SECONDS_MAX) * 1000)
+        self._check_serving()
+        if repeated := self._duties.repeated(worker, request_id):
+            return repeated
         while True:
             waiter = Waiter(worker, queues, capacity, asyncio.get_running_loop().create_future())
             job_ids = await self._job_ids(waiter, until_ms)
             if not job_ids:
                 return []
-            if grants := await self._grants(worker, job_ids):
+            if grants := await self._grants(worker, job_ids, request_id):
                 return grants
 
     def heartbeat(self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]]) -> list[HeartbeatAnswer]:
@@ -150,9 +157,9 @@ class Leadership:
             self._duties.leave(waiter, self._now())
             raise
 
-    async def _grants(self, worker: str, job_ids: list[JobId]) -> list[Grant]:
+    async def _grants(self, worker: str, job_ids: list[JobId], request_id: str) -> list[Grant]:
         """Propose the lease of `job_ids`; [] where none could be granted."""
-        operation = LeaseJobs(worker, self._settings.lease_ttl_ms, tuple(job_ids))
+        operation = LeaseJobs(worker, self._settings.lease_ttl_ms, tuple(job_ids), request_id)
         proposal = asyncio.ensure_future(self._propose(operation))
         result: Result | None = None
         try:
@@ -164,6 +171,7 @@ class Leadership:
             raise
         finally:
             grants = self._duties.lease_settled(job_ids, result, self._now())
+        self._duties.granted(worker, request_id, grants)
         return grants
 
     async def _hand_back(self, proposal: asyncio.Future[Result]) -> None:

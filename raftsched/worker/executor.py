@@ -143,9 +143,9 @@ class Executor:
     def _start(self, run: Run) -> None:
         now = self._monotonic()
         handler = run.handler
-        if now >= run.lease_end:
-            _note(run, StopReason.LEASE_OVER)
-        if run.stop is not None:
+        if now >= run.lease_end and run.stop is None:
+            self._settle(run, snoozed(0))  # it never began, so another worker may have it at once
+        elif run.stop is not None:
             self._settle(run, _outcome(run, snoozed(0)))
         elif handler is None:
             message = f"this worker has no handler for {run.grant.name!r}"

@@ -4,8 +4,9 @@ One request at a time. Under light load a free slot is asked for at once, and th
 job to come due. While handlers are fast and slots are busy, it pays to wait a moment for more free slots: the
 request then brings many jobs, and as many again are leased ahead, so that slots don't idle for a round trip.
 
-A request that is cut off may have leased jobs that nobody knows of, until their leases run out. Therefore it is short
-(a lease counts from its start, too), and draining waits for its end rather than cut it off.
+A request that is cut off may have leased jobs that nobody knows of. Therefore it is repeated under the same request id
+and then gets the same leases, counted from when it was first asked; and it is short, and draining waits for its end
+rather than cut it off.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import structlog
 
 from raftsched import limits
 from raftsched.client.connection import Connection
+from raftsched.client.keys import KeyFactory
 from raftsched.client.retries import Failure, Retries
 from raftsched.errors import OutcomeUnknown
 from raftsched.worker.executor import Executor
@@ -37,6 +39,7 @@ class _Ask(msgspec.Struct):
     queues: Sequence[str]
     capacity: int
     wait_seconds: float
+    request_id: str
 
 
 class _Leases(msgspec.Struct):
@@ -72,6 +75,9 @@ class Poller:
         self._has_room = asyncio.Event()
         self._is_finishing = False
         self._retries = Retries(settings.client, connection.randomness)
+        self._keys = KeyFactory(connection.clock, connection.randomness)
+        self._request: tuple[str, float] | None = None
+        """Id and start of a request whose reply hasn't come yet."""
 
     def finish(self) -> None:
         """Ask no more; `run` returns when the request under way has ended."""
@@ -112,8 +118,10 @@ class Poller:
             return
 
     async def _ask(self, capacity: int) -> None:
-        ask = _Ask(self._worker, self._queues, capacity, self._wait_seconds)
-        asked_at = self._connection.clock.monotonic()
+        if self._request is None:
+            self._request = (self._keys.next(), self._connection.clock.monotonic())
+        request_id, asked_at = self._request
+        ask = _Ask(self._worker, self._queues, capacity, self._wait_seconds, request_id)
         reply = await self._connection.attempt(
             "POST",
             "/leases",
@@ -125,6 +133,7 @@ class Poller:
             await self._failed(answer)
             return
         self._retries = Retries(self._settings.client, self._connection.randomness)
+        self._request = None
         if answer:
             lease_seconds = min(grant.lease_seconds for grant in answer)
             self._wait_seconds = min(self._settings.wait_seconds, lease_seconds * _WAIT_SHARE)

@@ -73,6 +73,8 @@ class Cluster:
     outcomes: list[dict[str, Any]] = field(default_factory=list)
     """Accepted ones, in order."""
     refused: list[dict[str, Any]] = field(default_factory=list)
+    granted: dict[str, list[Any]] = field(default_factory=dict)
+    """What the latest request for leases got, by its id."""
     is_paused: bool = False
     """No leases are granted."""
     cancel_requested: set[str] = field(default_factory=set)
@@ -132,13 +134,18 @@ class Cluster:
         return job
 
     async def lease(self, document: Any) -> Any:
-        leases: list[Any] = []
+        request_id = document.get("request_id", "")
+        leases: list[Any] = self.granted.get(request_id, [])
+        if leases:
+            return {"leases": leases}
         try:
             async with asyncio.timeout(document["wait_seconds"]), self.changed:
                 await self.changed.wait_for(lambda: bool(self._due(document["queues"])))
                 leases = [self._grant(job) for job in self._due(document["queues"])[: document["capacity"]]]
         except TimeoutError:
             pass  # nothing came due in time
+        if request_id:
+            self.granted = {request_id: leases}
         return {"leases": leases}
 
     def _due(self, queues: list[str]) -> list[StoredJob]:

@@ -123,3 +123,15 @@ def test_lease_records_when_the_attempt_began(scene: Scene) -> None:
     (attempt,) = scene.now(job).attempts
     assert (attempt.started_at_ms, attempt.ended_at_ms) == (scene.now_ms - 30, scene.now_ms)
     assert attempt.end is AttemptEnd.COMPLETED
+
+
+def test_lease_remembers_the_request_that_got_it(scene: Scene) -> None:
+    job = scene.submit()
+    result = scene.apply(LeaseJobs("w1", TTL_MS, (job.id,), "r1"))
+    assert isinstance(result, Leased)
+    lease = result.grants[0].job.lease
+    assert lease is not None
+    assert lease.request_id == "r1"
+    other = scene.submit()
+    too_long = LeaseJobs("w1", TTL_MS, (other.id,), "r" * (limits.REQUEST_ID_CHARS_MAX + 1))
+    assert code_of(scene.apply(too_long)) is RejectCode.INVALID

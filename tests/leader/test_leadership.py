@@ -12,6 +12,7 @@ from raftsched.core.job import FINISHED, AttemptEnd, Status
 from raftsched.core.operations import ExpireLeases, LeaseJobs, MarkWorkers, Operation, RecordOutcome
 from raftsched.core.view import Grant, OutcomeRecorded, Result
 from raftsched.errors import InvariantBroken, NotLeader, OutcomeUnknown, Unavailable
+from raftsched.leader.latest_requests import LatestRequests
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from tests.leader import virtual
 from tests.leader.scene import TTL_MS, HandClock, World, token_of
@@ -104,6 +105,69 @@ async def turns(count: int = 5) -> None:
     """Let other tasks run, without letting time pass."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+# -- repeated requests ------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_repeated_request_gets_the_leases_it_got(cluster: Cluster) -> None:
+    cluster.world.submit(count=3)
+    granted = await cluster.leadership.lease("w1", ["mail"], 2, 0, "r1")
+    assert await cluster.leadership.lease("w1", ["mail"], 2, 0, "r1") == granted
+    assert cluster.proposed(LeaseJobs) == 1
+
+
+@in_virtual_time
+async def test_new_leader_answers_a_request_of_the_old_ones_time(cluster: Cluster) -> None:
+    cluster.world.submit(count=3)
+    await cluster.leadership.lease("w1", ["mail"], 1, 0, "r1")
+    granted = await cluster.leadership.lease("w1", ["mail"], 2, 0, "r2")
+    await cluster.leadership.stop()
+    cluster.leadership = cluster.new_leadership()
+    await cluster.leadership.start()
+    repeated = await cluster.leadership.lease("w1", ["mail"], 2, 0, "r2")
+    assert {token_of(grant.job) for grant in repeated} == {token_of(grant.job) for grant in granted} == {2, 3}
+    assert await cluster.leadership.lease("w1", ["mail"], 2, 0, "r1") == []
+
+
+@in_virtual_time
+async def test_other_requests_and_other_workers_get_none_of_its_leases(cluster: Cluster) -> None:
+    cluster.world.submit_one()
+    await cluster.leadership.lease("w1", ["mail"], 1, 0, "r1")
+    assert await cluster.leadership.lease("w2", ["mail"], 1, 0, "r1") == []
+    assert await cluster.leadership.lease("w1", ["mail"], 1, 0, "r2") == []
+    assert await cluster.leadership.lease("w1", ["mail"], 1, 0) == []
+
+
+@in_virtual_time
+async def test_repeated_request_gets_no_lease_that_has_ended(cluster: Cluster) -> None:
+    cluster.world.submit(count=2)
+    first, second = await cluster.leadership.lease("w1", ["mail"], 2, 0, "r1")
+    cluster.world.complete(first.job)
+    cluster.world.cancel(second.job.id)
+    assert await cluster.leadership.lease("w1", ["mail"], 2, 0, "r1") == []
+
+
+@in_virtual_time
+async def test_what_was_handed_back_is_not_granted_again_to_its_request(cluster: Cluster) -> None:
+    cluster.commit_ms = 10
+    cluster.world.submit_one()
+    call = asyncio.create_task(cluster.leadership.lease("w1", ["mail"], 1, 0, "r1"))
+    await turns()
+    call.cancel()
+    await asyncio.sleep(0.1)
+    (grant,) = await cluster.leadership.lease("w1", ["mail"], 1, 1, "r1")
+    assert token_of(grant.job) == 2
+
+
+def test_only_so_many_workers_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "WORKERS_REMEMBERED_MAX", 2)
+    requests = LatestRequests()
+    job_id = World().submit_one()
+    for worker in ("w1", "w2", "w1", "w3"):
+        requests.note(worker, "r", [job_id])
+    assert [requests.find(worker, "r") for worker in ("w1", "w2", "w3")] == [(job_id,), (), (job_id,)]
 
 
 # -- leasing ----------------------------------------------------------------------------------------------------------

@@ -257,7 +257,7 @@ async def test_success_that_comes_after_the_lease_is_not_reported(logs: list[Any
         assert (job.status, cluster.outcomes, cluster.refused) == ("running", [], [])
 
 
-async def test_lease_that_is_over_when_it_arrives_is_not_started(logs: list[Any]) -> None:
+async def test_lease_that_is_over_when_it_arrives_is_not_started_but_given_back(logs: list[Any]) -> None:
     async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
         clock = JumpingClock()
         worker = worker_of(cluster, clock=clock)
@@ -271,8 +271,27 @@ async def test_lease_that_is_over_when_it_arrives_is_not_started(logs: list[Any]
             await cluster.until(lambda: cluster.bodies("/leases"))
             clock.ahead_seconds = 3600.0  # while the request waits
             job = await cluster.add_job("a")
-            await cluster.until(lambda: job.status == "running" and len(cluster.bodies("/leases")) >= 2)
-        assert (job.status, started, cluster.outcomes) == ("running", [], [])
+            await cluster.until(lambda: cluster.outcomes)
+            cluster.is_paused = True
+        assert started == []
+        assert (cluster.outcomes[0]["status"], job.status) == ("snoozed", "queued")
+
+
+async def test_request_for_jobs_whose_reply_was_lost_is_repeated_under_its_id(cluster: Cluster) -> None:
+    worker = worker_of(cluster)
+
+    @worker.job("a")
+    async def handle(payload: object) -> None:
+        pass
+
+    cluster.faults["/leases"].append(Fault.UNKNOWN)
+    job = await cluster.add_job("a")
+    async with serving(worker):
+        await cluster.finished(job)
+        await cluster.until(lambda: len(cluster.bodies("/leases")) >= 3)
+    first, second, third = [body["request_id"] for body in cluster.bodies("/leases")[:3]]
+    assert first == second != third
+    assert len(cluster.outcomes) == 1
 
 
 class JumpingClock:
