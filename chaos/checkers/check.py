@@ -1,0 +1,131 @@
+"""All properties, and the one call that checks a history against them."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from chaos.checkers import (
+    cancels,
+    consensus,
+    disks,
+    durability,
+    effects,
+    harness,
+    idempotency,
+    leases,
+    linearizability,
+    liveness,
+    log,
+    outcomes,
+    revisions,
+    states,
+    terms,
+)
+from chaos.checkers.history import Applied, Change, Downstream, Durable, Effect, Event, FinalState, Leader, Nemesis
+from chaos.checkers.report import Property, Report
+from chaos.checkers.views import History
+
+Evidence = Callable[[History], int]
+
+
+def _events(kind: type[Event]) -> Evidence:
+    return lambda history: len(history.of(kind))
+
+
+def _answers(*kinds: str) -> Evidence:
+    return lambda history: sum(len(history.answers(f)) for f in kinds)
+
+
+def _current(history: History) -> int:
+    return len(history.current_answers)
+
+
+def _placed(history: History) -> int:
+    return len(history.current_answers) if history.changes else 0
+
+
+def _operations(history: History) -> int:
+    return len(history.operations)
+
+
+def _digests(history: History) -> int:
+    return len(list(states.digests(history)))
+
+
+def _grants(history: History) -> int:
+    return len(history.grants)
+
+
+PROPERTIES: Final = (
+    Property(harness.well_formed, "section 3", _operations),
+    Property(consensus.one_leader_per_term, "I2", _events(Leader)),
+    Property(consensus.committed_never_changes, "I1", _events(Applied)),
+    Property(consensus.applied_in_order, "I1", _events(Applied)),
+    Property(consensus.terms_never_fall, "I1", _events(Applied)),
+    Property(disks.log_matching, "I1", _events(Durable)),
+    Property(disks.on_most_disks_when_applied, "G1", _events(Durable)),
+    Property(disks.committed_stays_on_disk, "G1", _events(Durable)),
+    Property(states.equal_state_digests, "I3", _digests),
+    Property(states.snapshot_and_tail_equal_replay, "I3", states.replayed_count),
+    Property(log.finals_follow_the_log, "I3", _events(FinalState)),
+    Property(log.legal_transitions, "I17", _events(Change)),
+    Property(log.one_change_at_a_place, "I17", _events(Change)),
+    Property(durability.acknowledged_is_kept, "I4", _answers("submit", "lease", "outcome", "cancel")),
+    Property(durability.nothing_from_nowhere, "I5", _events(Change)),
+    Property(durability.refused_is_not_applied, "I6", durability.refused_count),
+    Property(idempotency.one_job_per_key, "I7", idempotency.keyed_count),
+    Property(idempotency.one_body_per_key, "I7", idempotency.keyed_count),
+    Property(idempotency.mismatch_has_a_cause, "I7", idempotency.mismatch_count),
+    Property(leases.tokens_rise, "I8", _events(Change)),
+    Property(leases.lease_intervals_disjoint, "I8", _events(Change)),
+    Property(leases.one_holder_per_token, "I8", _grants),
+    Property(leases.authority, "I9", _answers("heartbeat", "outcome")),
+    Property(leases.never_before_due, "I16", _events(Change)),
+    Property(leases.never_before_true_time, "I16", leases.true_time_count),
+    Property(leases.cluster_time_never_falls, "G8", _events(Change)),
+    Property(terms.kept_for_its_term, "G3b", terms.expiry_count),
+    Property(terms.believed_leases_disjoint, "I8b", _grants),
+    Property(outcomes.one_outcome_per_token, "I10", _answers("outcome")),
+    Property(outcomes.one_end_per_run, "I10", _answers("outcome")),
+    Property(outcomes.end_is_absorbing, "I10", _answers("get")),
+    Property(outcomes.attempts_within_limits, "I11", _events(Change)),
+    Property(cancels.cancel_is_final, "I13", _answers("cancel")),
+    Property(cancels.nothing_follows_a_cancel, "G10", _answers("cancel")),
+    Property(effects.effects_disjoint, "I8b", effects.timed_effect_count),
+    Property(effects.effects_follow_grants, "I11", _events(Effect)),
+    Property(effects.completed_was_executed, "I11", _events(Effect)),
+    Property(effects.fenced_tokens_never_fall, "I12", _events(Downstream)),
+    Property(revisions.revisions_rise_per_process, "I18", _current),
+    Property(revisions.answers_are_current, "G2", _current),
+    Property(revisions.job_revisions_in_order, "G2", _current),
+    Property(revisions.replies_name_the_log, "I17", _current),
+    Property(revisions.shown_is_applied, "G1", _current),
+    Property(linearizability.linearizable, "G2", _placed),
+    Property(liveness.every_node_serves, "L1", liveness.healed_count),
+    Property(liveness.nodes_converge, "L1", liveness.healed_count),
+    Property(liveness.no_lease_outlives_its_term, "L1", liveness.lease_count),
+)
+
+
+def check_all(history: History) -> Report:
+    """Check every property. Costs about a third of a millisecond an operation; unchanged: the history."""
+    began = time.perf_counter()
+    violations = {each.name: found for each in PROPERTIES if (found := each.check(history))}
+    matched = {operation.call.op for match in history.matches for operation in match.unknown}
+    return Report(
+        violations=violations,
+        evidence={each.name: each.evidence(history) for each in PROPERTIES},
+        operations=_operation_counts(history),
+        faults=Counter(event.fault for event in history.of(Nemesis) if event.phase != "stop"),
+        unknown_count=sum(operation.is_unknown for operation in history.operations),
+        settled_count=len(matched),
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _operation_counts(history: History) -> Counter[str]:
+    ends = (operation.reply.type if operation.reply is not None else "info" for operation in history.operations)
+    return Counter(f"{operation.call.f} {end}" for operation, end in zip(history.operations, ends, strict=True))

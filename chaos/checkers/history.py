@@ -1,0 +1,351 @@
+"""What happened in a run: events, one JSON object a line, written by the harness and never by the system under test.
+
+Theory of operation. A history is a list of events in the order in which the harness saw them; `t` is the harness's own
+clock in microseconds and never falls. Five kinds of witnesses write it:
+
+- *Clients*: each operation is an `Invoke` and at most one `Reply`, paired by `op`, a number that is unique in the
+  history. `ok` means that it took effect, `fail` that it surely did not, `info` that nobody can tell; an `info` retires
+  its process (Jepsen's rule), and a missing reply counts as `info`. A request for several runs is one operation for
+  each run. Which refusals are definite is for the harness to say: when in doubt, `info`.
+- *Workers*, outside the fault domain: `Effect` for what a job's body did, `Downstream` for what a receiver that checks
+  fencing tokens made of it. A worker that is killed ends its effects at that moment.
+- *Nodes*: `Started`, `Leader`, `Applied`, `StateDigest`, `Installed`, `Durable`, `Truncated`. A drill with real
+  processes leaves out what it can't see; the properties that need it then count as not exercised.
+- *The log*, read back by the harness: a `Change` for every effect of a committed operation on a job. It settles what
+  became of unknown operations, as etcd's robustness tests do with the write-ahead log. All of it, or none.
+- *The end*: `Healed` once the last fault is over, then a `FinalState` for each node after all is quiet.
+
+Names of operations (`f`): submit, get, lease, heartbeat, outcome, cancel; in the log also expire and purge. Statuses,
+outcomes and refusal codes are the API's words. Left out: schedules, pauses and `at_most_once` starts (RELIABILITY I11,
+I14, I15), until the system has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import IO, Literal
+
+import msgspec
+
+OPERATIONS = frozenset({"submit", "get", "lease", "heartbeat", "outcome", "cancel"})
+"""What clients ask for."""
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Something that happened at `t`, in microseconds of the harness's clock; 0 is the start of the run."""
+
+    t: int = 0
+
+
+class Setup(Event, frozen=True, tag_field="event", tag="setup"):
+    """The first event: what kind of run this is, and the bounds that hold in it."""
+
+    nodes: tuple[str, ...]
+    """The voters; `Members` changes them."""
+    seed: int = 0
+    lease_ttl_ms: int = 10_000
+    cancel_grace_ms: int = 30_000
+    lost_attempts_max: int = 3
+    """A run that lost this many workers is given up."""
+    rate_error_thousandths: int = 10
+    """The rho of G3b: how much monotonic clocks may run fast or slow."""
+    epoch_ms: int = 0
+    """Unix time of t = 0 where wall clocks are kept within `clock_error_ms`; 0 = they are not, so not checked."""
+    clock_error_ms: int = 500
+    workers_keep_time: bool = False
+    """Workers stop at their deadline and are never paused, so that no two attempts of a run overlap (G3b)."""
+    first_index: int = 1
+    """Entries below this one stand in every log from its birth."""
+    operation_bound_ms: int = 10_000
+    """After `Healed`, each node serves within this time (L1)."""
+    convergence_bound_ms: int = 60_000
+    """After `Healed`, all nodes are equal within this time (L1)."""
+    lease_bound_ms: int = 10_000
+    """A lease ends at most this long after its term (L1)."""
+
+
+# -- clients ----------------------------------------------------------------------------------------------------------
+
+
+class Invoke(Event, frozen=True, tag_field="event", tag="invoke"):
+    """A client asks for something. Fields that say nothing for this `f` keep their defaults."""
+
+    process: str
+    op: int
+    f: str
+    node: str = ""
+    """Whose endpoint is asked."""
+    tenant: str = ""
+    job: str = ""
+    run: int = 0
+    token: int = 0
+    worker: str = ""
+    """Who leases, beats or reports: its name, the same in all three."""
+    key: str = ""
+    """Idempotency key."""
+    body: str = ""
+    """Digest of what is submitted."""
+    due_ms: int = 0
+    """Cluster time asked for; 0 = now, -1 = a delay, counted by the server."""
+    max_attempts: int = 0
+    timeout_ms: int = 0
+    outcome: str = ""
+    """completed, failed or snoozed."""
+    completion_id: str = ""
+    retryable: bool = True
+    stale: bool = False
+    """A read that may be old (`?consistency=stale`)."""
+
+
+class Granted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One lease in a reply."""
+
+    job: str
+    run: int
+    attempt: int
+    token: int
+
+
+class Reply(Event, frozen=True, tag_field="event", tag="reply"):
+    """How an operation ended, as its client saw it."""
+
+    process: str
+    op: int
+    type: Literal["ok", "fail", "info"]
+    job: str = ""
+    """Of a submit."""
+    status: str = ""
+    """Of the job, where the reply shows it."""
+    attempt: int = -1
+    """Of the job, where the reply shows it."""
+    revision: int = 0
+    """The job's: log index of the latest change that the reply shows; 0 = the reply doesn't say."""
+    applied: int = 0
+    """Log index of the state that answered (`Raftsched-Revision`); 0 = the reply doesn't say."""
+    duplicate: bool = False
+    """Of a submit: the job was there already."""
+    grants: tuple[Granted, ...] = ()
+    valid: bool = False
+    """Of a heartbeat."""
+    cancel_requested: bool = False
+    """Of a heartbeat."""
+    error: str = ""
+    """Of a `fail`: the API's code."""
+
+
+# -- workers ----------------------------------------------------------------------------------------------------------
+
+
+class Effect(Event, frozen=True, tag_field="event", tag="effect"):
+    """A job's body begins or ends."""
+
+    phase: Literal["begin", "end"]
+    job: str
+    run: int
+    attempt: int
+    token: int
+    worker: str = ""
+
+
+class Downstream(Event, frozen=True, tag_field="event", tag="downstream"):
+    """A receiver that keeps the highest token of each resource took an effect, or refused it."""
+
+    resource: str
+    token: int
+    accepted: bool
+
+
+# -- nodes ------------------------------------------------------------------------------------------------------------
+
+
+class Started(Event, frozen=True, tag_field="event", tag="started"):
+    """A node begins a life with the state it had at `index`."""
+
+    node: str
+    index: int
+
+
+class Leader(Event, frozen=True, tag_field="event", tag="leader"):
+    """A node leads from now on."""
+
+    node: str
+    term: int
+
+
+class Members(Event, frozen=True, tag_field="event", tag="members"):
+    """The voters from now on."""
+
+    nodes: tuple[str, ...]
+
+
+class Applied(Event, frozen=True, tag_field="event", tag="applied"):
+    """A node applied a log entry."""
+
+    node: str
+    index: int
+    term: int
+    digest: str
+    """Of the command; the same for the same bytes."""
+
+
+class StateDigest(Event, frozen=True, tag_field="event", tag="state"):
+    """The digest of a node's whole state, right after `index` was applied."""
+
+    node: str
+    index: int
+    state: str
+
+
+class Installed(Event, frozen=True, tag_field="event", tag="installed"):
+    """A node replaced its state by a snapshot, durably."""
+
+    node: str
+    index: int
+    term: int
+    state: str
+
+
+class Durable(Event, frozen=True, tag_field="event", tag="durable"):
+    """An entry is on a node's disk for good: written in order, each one cuts off what it contradicts."""
+
+    node: str
+    index: int
+    term: int
+    digest: str = ""
+
+
+class Truncated(Event, frozen=True, tag_field="event", tag="truncated"):
+    """Entries from `index` on are no longer on a node's disk."""
+
+    node: str
+    index: int
+    wiped: bool = False
+    """The harness took the disk away; otherwise it was the system."""
+
+
+# -- the log, faults, the end -----------------------------------------------------------------------------------------
+
+
+class Change(Event, frozen=True, tag_field="event", tag="change"):
+    """What a committed operation did to one job; (index, position) is its place in the log.
+
+    Operations that change nothing (refused, repeated) have none. `t` is when the first node applied it, -1 = unknown.
+    """
+
+    index: int
+    position: int
+    f: str
+    """submit, lease, outcome, expire, cancel or purge."""
+    job: str
+    status: str
+    """After it; "purged" where the job is gone."""
+    now_ms: int
+    """Cluster time of the entry."""
+    attempt: int = 0
+    token: int = 0
+    """Granted by it (lease) or ended by it (outcome, expire)."""
+    worker: str = ""
+    ttl_ms: int = 0
+    outcome: str = ""
+    """What was reported, or why the lease expired: timeout, worker_lost, cancelled."""
+    completion_id: str = ""
+    retryable: bool = True
+    due_ms: int = 0
+    """When the job may run, where it waits after this."""
+    tenant: str = ""
+    key: str = ""
+    body: str = ""
+    max_attempts: int = 0
+    timeout_ms: int = 0
+    op: int = 0
+    """The client's operation, where the command carries its number; 0 = it does not."""
+
+
+class Nemesis(Event, frozen=True, tag_field="event", tag="nemesis"):
+    """A fault begins, ends, or strikes once."""
+
+    fault: str
+    phase: Literal["start", "stop", "once"] = "once"
+    target: str = ""
+
+
+class Healed(Event, frozen=True, tag_field="event", tag="healed"):
+    """The last fault is over; from here on, liveness is demanded."""
+
+
+class FinalJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A job as a node holds it at the end."""
+
+    status: str
+    attempt: int = 0
+    token: int = 0
+    """Of the running lease; 0 = none."""
+    revision: int = 0
+    tenant: str = ""
+    key: str = ""
+    body: str = ""
+    op: int = 0
+    """The submit that made it, where the job carries its number; 0 = it does not."""
+
+
+class FinalState(Event, frozen=True, tag_field="event", tag="final"):
+    """The whole state of a node, after all is quiet."""
+
+    node: str
+    index: int
+    state: str
+    jobs: dict[str, FinalJob]
+
+
+AnyEvent = (
+    Setup
+    | Invoke
+    | Reply
+    | Effect
+    | Downstream
+    | Started
+    | Leader
+    | Members
+    | Applied
+    | StateDigest
+    | Installed
+    | Durable
+    | Truncated
+    | Change
+    | Nemesis
+    | Healed
+    | FinalState
+)
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+_encode = msgspec.json.Encoder().encode
+_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
+
+
+class BadHistory(ValueError):
+    """A line is no event."""
+
+
+def append_event(file: IO[bytes], event: AnyEvent) -> None:
+    """Write one event; open the file with "ab", so that a harness that dies leaves whole lines."""
+    file.write(_encode(event) + b"\n")
+
+
+def write_history(path: Path, events: Iterable[AnyEvent]) -> None:
+    with path.open("wb") as file:
+        for event in events:
+            append_event(file, event)
+
+
+def read_history(path: Path) -> list[AnyEvent]:
+    """Read all events of a file; raises `BadHistory` naming the line that is none."""
+    events: list[AnyEvent] = []
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                events.append(_decoder.decode(line))
+            except msgspec.DecodeError as error:
+                raise BadHistory(f"{path}, line {number}: {error}") from error
+    return events

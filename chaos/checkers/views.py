@@ -1,0 +1,300 @@
+"""A history as the checkers read it: operations paired, the log in order, and who caused which entry of it.
+
+Everything here is derived once and kept. It only groups what the harness wrote and judges nothing, but for `Match`,
+which tells what became of unknown operations: an effect in the log belongs to the operation that asked for it, so an
+unknown operation without an effect did nothing, whatever its client fears.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar, cast
+
+from chaos.checkers.history import AnyEvent, Applied, Change, Effect, Event, FinalState, Granted, Invoke, Reply, Setup
+
+NEVER = 1 << 62
+"""The end of an operation that nobody saw end."""
+
+Replay = Callable[[Sequence[Applied]], Iterable[str]]
+"""Given the whole log from its first entry on, the digest of the state after each entry; a pure function."""
+
+E = TypeVar("E", bound=Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """A client's call and what came of it; it took effect, if at all, between `start` and `end`."""
+
+    call: Invoke
+    reply: Reply | None
+    start: int
+    end: int
+    """`NEVER` where the outcome is unknown."""
+
+    @property
+    def is_ok(self) -> bool:
+        return self.reply is not None and self.reply.type == "ok"
+
+    @property
+    def is_unknown(self) -> bool:
+        return self.end == NEVER
+
+    @property
+    def error(self) -> str:
+        """The code of a definite refusal, "" where it is none."""
+        return self.reply.error or "refused" if self.reply is not None and self.reply.type == "fail" else ""
+
+    @property
+    def job(self) -> str:
+        return self.call.job or (self.reply.job if self.reply is not None else "")
+
+    @property
+    def shown(self) -> int:
+        """The newest log index that the reply proves to be committed."""
+        return max(self.reply.applied, self.reply.revision) if self.reply is not None else 0
+
+    def __str__(self) -> str:
+        call = self.call
+        what = f"{call.f} {self.job}".rstrip()
+        token = f" token {call.token}" if call.token else ""
+        return f"op {call.op} ({what}{token} at {call.node or '?'} by {call.process})"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An operation that succeeded."""
+
+    operation: Operation
+    call: Invoke
+    reply: Reply
+
+
+@dataclass(slots=True)
+class Match:
+    """The operations that may have caused a change of the log: all that asked for just this, before it was applied."""
+
+    change: Change
+    answered: list[Operation] = field(default_factory=list)
+    """They know of it: ok, or refused as cancelled where the report closed a cancelled lease."""
+    unknown: list[Operation] = field(default_factory=list)
+    refused: list[Operation] = field(default_factory=list)
+
+    @property
+    def is_internal(self) -> bool:
+        """No client asks for it: the leader does."""
+        return self.change.f not in ("submit", "lease", "outcome", "cancel")
+
+    @property
+    def first_start(self) -> int:
+        """The earliest moment at which it can have been asked for."""
+        return min((operation.start for operation in (*self.answered, *self.unknown)), default=0)
+
+
+class History:
+    """The events of a run; `replay` and `search_steps_max` are for the properties that need them."""
+
+    def __init__(
+        self, events: Iterable[AnyEvent], *, replay: Replay | None = None, search_steps_max: int = 200_000
+    ) -> None:
+        self.events = tuple(events)
+        self.replay = replay
+        self.search_steps_max = search_steps_max
+        """Steps of the linearizability search for one job."""
+        self._by_kind: dict[type[Event], list[Event]] = defaultdict(list)
+        for event in self.events:
+            self._by_kind[type(event)].append(event)
+
+    def of(self, kind: type[E]) -> list[E]:
+        """All events of a kind, in order."""
+        return cast("list[E]", self._by_kind.get(kind, []))
+
+    @cached_property
+    def setup(self) -> Setup:
+        return next(iter(self.of(Setup)), Setup(nodes=()))
+
+    @property
+    def end(self) -> int:
+        return self.events[-1].t if self.events else 0
+
+    # -- clients ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def operations(self) -> list[Operation]:
+        """All operations in the order of their calls; of two replies to one, the first counts."""
+        replies: dict[int, Reply] = {}
+        for reply in self.of(Reply):
+            replies.setdefault(reply.op, reply)
+        return [_operation(call, replies.get(call.op)) for call in self.of(Invoke)]
+
+    @cached_property
+    def _answers(self) -> dict[str, list[Answer]]:
+        answers: dict[str, list[Answer]] = defaultdict(list)
+        for operation in self.operations:
+            if operation.reply is not None and operation.reply.type == "ok":
+                answers[operation.call.f].append(Answer(operation, operation.call, operation.reply))
+        return answers
+
+    def answers(self, f: str) -> list[Answer]:
+        """The successful operations of a kind, in the order of their calls."""
+        return self._answers.get(f, [])
+
+    @cached_property
+    def grants(self) -> list[tuple[Answer, Granted]]:
+        """Every lease that a worker got to hear of."""
+        return [(answer, grant) for answer in self.answers("lease") for grant in answer.reply.grants]
+
+    @cached_property
+    def current_answers(self) -> list[Answer]:
+        """All successful operations but reads that may be old, in the order of their calls."""
+        everything = (answer for answers in self._answers.values() for answer in answers if not answer.call.stale)
+        return sorted(everything, key=lambda answer: answer.operation.start)
+
+    @cached_property
+    def _shown(self) -> tuple[list[int], list[int]]:
+        """Rising log indexes, and for each the earliest end of a reply that shows it or a later one."""
+        pairs = sorted((answer.operation.shown, answer.operation.end) for answer in self.current_answers)
+        indexes, ends, earliest = [], [], NEVER
+        for index, end in reversed(pairs):
+            earliest = min(earliest, end)
+            indexes.append(index)
+            ends.append(earliest)
+        return indexes[::-1], ends[::-1]
+
+    def first_shown(self, index: int) -> int:
+        """When the first client could know that the log reached `index`; `NEVER` where none could."""
+        indexes, ends = self._shown
+        position = bisect_left(indexes, index)
+        return ends[position] if position < len(ends) else NEVER
+
+    # -- the log ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def changes(self) -> list[Change]:
+        """The log, in its order."""
+        return sorted(self.of(Change), key=lambda change: (change.index, change.position))
+
+    @cached_property
+    def changes_of(self) -> dict[str, list[Change]]:
+        """The log of each job."""
+        changes: dict[str, list[Change]] = defaultdict(list)
+        for change in self.changes:
+            changes[change.job].append(change)
+        return changes
+
+    @cached_property
+    def grant_of(self) -> dict[int, Change]:
+        """Token -> the change that granted it first."""
+        grants: dict[int, Change] = {}
+        for change in self.changes:
+            if change.f == "lease":
+                grants.setdefault(change.token, change)
+        return grants
+
+    @cached_property
+    def end_of(self) -> dict[int, Change]:
+        """Token -> the change that ended its lease first."""
+        ends: dict[int, Change] = {}
+        for change in self.changes:
+            if change.f in ("outcome", "expire"):
+                ends.setdefault(change.token, change)
+        return ends
+
+    @cached_property
+    def purged(self) -> set[str]:
+        return {change.job for change in self.changes if change.f == "purge"}
+
+    @cached_property
+    def timeouts(self) -> dict[str, int]:
+        """Job -> its timeout in milliseconds, 0 = none; a job whose submit nobody knows is not there."""
+        timeouts = {answer.reply.job: answer.call.timeout_ms for answer in self.answers("submit")}
+        return timeouts | {change.job: change.timeout_ms for change in self.changes if change.f == "submit"}
+
+    @cached_property
+    def finals(self) -> dict[str, FinalState]:
+        """The last word of each node."""
+        return {final.node: final for final in self.of(FinalState)}
+
+    @cached_property
+    def matches(self) -> list[Match]:
+        """For each change of the log, in order, who may have asked for it."""
+        return list(_matches(self))
+
+    @cached_property
+    def effects_of(self) -> dict[int, list[Effect]]:
+        """Token -> what was done under it."""
+        effects: dict[int, list[Effect]] = defaultdict(list)
+        for effect in self.of(Effect):
+            effects[effect.token].append(effect)
+        return effects
+
+
+def _operation(call: Invoke, reply: Reply | None) -> Operation:
+    is_known = reply is not None and reply.type != "info"
+    return Operation(call, reply, call.t, reply.t if is_known and reply is not None else NEVER)
+
+
+# -- who asked for it -------------------------------------------------------------------------------------------------
+
+
+def _matches(history: History) -> Iterator[Match]:
+    askers: dict[tuple[object, ...], list[Operation]] = defaultdict(list)
+    for operation in history.operations:
+        for wish in _wishes(operation):
+            askers[wish].append(operation)
+    granted = {grant.token: answer.operation for answer, grant in history.grants}
+    for change in history.changes:
+        match = Match(change)
+        owner = granted.get(change.token) if change.f == "lease" else None
+        for operation in [owner] if owner is not None else askers.get(_wish_behind(change), []):
+            if change.t < 0 or operation.start <= change.t:
+                _sort_in(match, operation)
+        yield match
+
+
+def _sort_in(match: Match, operation: Operation) -> None:
+    if match.change.f == "submit" and operation.is_ok and operation.job != match.change.job:
+        return  # the key's earlier job, purged since
+    closes = match.change.f == "outcome" and match.change.status == "cancelled" and operation.error == "cancelled"
+    if operation.is_ok or closes:
+        match.answered.append(operation)
+    elif operation.is_unknown:
+        match.unknown.append(operation)
+    else:
+        match.refused.append(operation)
+
+
+def _wishes(operation: Operation) -> Iterator[tuple[object, ...]]:
+    """What an operation asks for; equal wishes can't be told apart in the log."""
+    call = operation.call
+    match call.f:
+        case "submit":
+            if call.key:
+                yield ("key", call.tenant, call.key)
+            yield ("op", call.op)
+            if operation.is_ok:
+                yield ("job", operation.job)
+        case "lease":
+            yield ("lease", call.worker)
+        case "outcome":
+            yield ("outcome", call.job, call.token, call.outcome, call.completion_id)
+        case "cancel":
+            yield ("cancel", call.job)
+
+
+def _wish_behind(change: Change) -> tuple[object, ...]:
+    match change.f:
+        case "submit":
+            # All tries of one submission carry the same body, and so the same number: the key tells more.
+            if change.key:
+                return ("key", change.tenant, change.key)
+            return ("op", change.op) if change.op else ("job", change.job)
+        case "lease":
+            return ("lease", change.worker)
+        case "outcome":
+            return ("outcome", change.job, change.token, change.outcome, change.completion_id)
+        case _:
+            return (change.f, change.job)

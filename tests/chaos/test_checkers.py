@@ -1,0 +1,193 @@
+"""The checkers on good histories, and what stands around them: files, reports, speed. Mutations are next door."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from chaos.checkers import PROPERTIES, BadHistory, History, append_event, check_all, read_history, write_history
+from chaos.checkers.history import AnyEvent, Change, Granted, Healed, Invoke, Nemesis, Reply, Setup, Started
+from tests.chaos.histories import NODES, good_history, replay
+
+SEEDS = 200
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, 20))
+def test_good_histories_pass_every_checker(first: int) -> None:
+    for seed in range(first, first + 20):
+        report = check_all(History(good_history(seed), replay=replay))
+        assert report.is_clean, f"seed {seed}: {report}"
+
+
+def test_good_histories_exercise_every_checker() -> None:
+    reports = [check_all(History(good_history(seed), replay=replay)) for seed in range(10)]
+    never = [name for name in reports[0].evidence if not any(report.evidence[name] for report in reports)]
+    assert never == []
+
+
+def test_good_histories_hold_what_is_hard() -> None:
+    """Unknown outcomes of both kinds, shared log entries, every way for a lease to end, every telling refusal."""
+    histories = [History(good_history(seed)) for seed in range(40)]
+    changes = [change for history in histories for change in history.changes]
+    ends = {(change.f, change.outcome, change.status) for change in changes}
+    errors = {operation.error for history in histories for operation in history.operations}
+    reports = [check_all(history) for history in histories]
+    settled, unknown = (sum(getattr(report, name) for report in reports) for name in ("settled_count", "unknown_count"))
+    assert 50 < settled < unknown - 50
+    assert {("expire", "worker_lost", "queued"), ("outcome", "completed", "cancelled")} <= ends
+    assert {("expire", "timeout", "retrying"), ("expire", "cancelled", "cancelled"), ("purge", "", "purged")} <= ends
+    assert {"not_found", "lease_lost", "already_finished", "cancelled", "idempotency_mismatch", "not_leader"} <= errors
+    assert any(len({change.index for change in own}) < len(own) for h in histories for own in h.changes_of.values())
+
+
+def test_properties_say_what_they_promise_and_where() -> None:
+    assert len({each.name for each in PROPERTIES}) == len(PROPERTIES)
+    for each in PROPERTIES:
+        assert each.check.__doc__, each.name
+        assert each.source in each.check.__doc__, each.name
+
+
+# -- files ------------------------------------------------------------------------------------------------------------
+
+
+def test_history_survives_a_file(tmp_path: Path) -> None:
+    events = good_history(3)
+    path = tmp_path / "history.jsonl"
+    write_history(path, events)
+    assert read_history(path) == events
+
+
+def test_history_appends_whole_lines(tmp_path: Path) -> None:
+    events: list[AnyEvent] = [Setup(nodes=NODES), Started(node="n1", index=0), Healed(t=5)]
+    path = tmp_path / "history.jsonl"
+    for event in events:
+        with path.open("ab") as file:
+            append_event(file, event)
+    assert path.read_text().count("\n") == len(events)
+    assert read_history(path) == events
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"event":"leader","node":"n1"}', b'{"event":"coronation"}', b'{"event":"healed","x":1}', b"{", b""]
+)
+def test_history_names_the_line_that_is_no_event(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "history.jsonl"
+    path.write_bytes(b'{"event":"healed","t":1}\n' + line + b"\n")
+    with pytest.raises(BadHistory, match="line 2"):
+        read_history(path)
+
+
+# -- reports ----------------------------------------------------------------------------------------------------------
+
+
+def test_report_of_an_empty_history_proves_nothing() -> None:
+    report = check_all(History([Setup(nodes=NODES)]))
+    assert report.is_clean
+    assert set(report.not_exercised) == {each.name for each in PROPERTIES}
+
+
+def test_report_counts_operations_faults_and_unknowns() -> None:
+    events: list[AnyEvent] = [
+        Setup(nodes=NODES),
+        Nemesis(t=1, fault="crash", phase="start"),
+        Invoke(t=2, process="a", op=1, f="submit"),
+        Reply(t=3, process="a", op=1, type="fail", error="not_leader"),
+        Invoke(t=4, process="a", op=2, f="cancel", job="j"),
+        Nemesis(t=5, fault="crash", phase="stop"),
+    ]
+    report = check_all(History(events))
+    assert report.is_clean
+    assert report.operations == {"submit fail": 1, "cancel info": 1}
+    assert report.faults == {"crash": 1}
+    assert (report.unknown_count, report.settled_count) == (1, 0)
+
+
+def test_report_text_names_property_and_moment() -> None:
+    events = [event for event in good_history(3) if not (isinstance(event, Change) and event.f == "submit")]
+    text = str(check_all(History(events)))
+    assert "VIOLATIONS" in text
+    assert "acknowledged_is_kept: " in text
+    assert "at 0." in text
+
+
+def test_search_that_gives_up_is_a_violation() -> None:
+    report = check_all(History(good_history(3), search_steps_max=3))
+    assert list(report.violations) == ["linearizable"]
+    assert "no answer within 3 steps" in str(report)
+
+
+def test_history_without_the_log_is_still_checked() -> None:
+    """As a drill with real processes writes it: clients, effects, final states."""
+    for seed in range(20):
+        events = [event for event in good_history(seed) if not isinstance(event, Change)]
+        purged = {change.job for change in History(good_history(seed)).changes if change.f == "purge"}
+        report = check_all(History(events))
+        told = [str(v) for found in report.violations.values() for v in found]
+        assert all(any(job in text for job in purged) for text in told), f"seed {seed}: {report}"
+
+
+def test_checkers_judge_any_history_without_an_error() -> None:
+    """A harness may be broken too: events get lost, come twice, or late."""
+    flagged = 0
+    for seed in range(40):
+        random = Random(seed)
+        events = [event for event in good_history(seed) if random.random() > 0.03]
+        for _ in range(random.randint(0, 5)):
+            events.insert(random.randrange(1, len(events)), random.choice(events))
+        flagged += not check_all(History(events)).is_clean
+    assert flagged == 40
+
+
+# -- speed ------------------------------------------------------------------------------------------------------------
+
+
+def test_checking_ten_thousand_operations_is_quick() -> None:
+    history = History(good_history(5_002, jobs=2_600, workers=6), replay=replay)
+    assert len(history.operations) > 10_000
+    assert len(history.changes_of) >= 2_000
+    began = time.process_time()
+    report = check_all(history)
+    assert time.process_time() - began < 5.0
+    assert report.is_clean, str(report)
+
+
+def test_search_copes_with_one_busy_job() -> None:
+    """A thousand operations on one job, forty open at any time, a quarter of them unknown."""
+    history = History(_busy_job(Random(1), count=1_000))
+    report = check_all(history)
+    assert report.is_clean, str(report)
+    assert report.unknown_count > report.settled_count > 50
+
+
+def _busy_job(random: Random, *, count: int) -> list[AnyEvent]:
+    """Leases, snoozes and reads, each taking effect at its own moment, with wide intervals around it."""
+    events: list[AnyEvent] = []
+    status, attempt = "queued", 0
+    for op in range(1, count + 1):
+        t = 10_000 + 10 * op
+        f = "submit" if op == 1 else random.choice(("get", "lease" if status == "queued" else "outcome"))
+        call: dict[str, Any] = {"job": "j", "run": 1} if f in ("get", "outcome") else {}
+        reply: dict[str, Any] = {"job": "j"} if f == "submit" else {}
+        report: dict[str, Any] = {}
+        if f == "outcome":
+            report, status = {"outcome": "snoozed", "completion_id": "done"}, "queued"
+            call |= report | {"token": attempt}
+        elif f == "lease":
+            status, attempt = "running", attempt + 1
+            reply = {"grants": (Granted("j", 1, attempt, attempt),)}
+        elif f == "get":
+            reply = {"status": status, "attempt": attempt}
+        if f != "get":
+            place = Change(t=t, index=op, position=0, f=f, job="j", status=status, now_ms=1, due_ms=1, op=op)
+            events.append(replace(place, attempt=attempt, token=attempt, worker="w", ttl_ms=10_000, **report))
+        type_: Any = "info" if op % 4 == 1 < op else "ok"
+        shown = {"applied": op, **reply} if type_ == "ok" else {}
+        process = f"p{op}"
+        events.append(Invoke(t=t - random.randint(0, 200), process=process, op=op, f=f, worker="w", **call))
+        events.append(Reply(t=t + random.randint(0, 200), process=process, op=op, type=type_, **shown))
+    return [Setup(nodes=NODES), *sorted(events, key=lambda event: event.t)]
