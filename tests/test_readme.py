@@ -1,0 +1,24 @@
+"""What the README shows is what the code does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from raftsched import limits
+from raftsched.api.requests import JobRequest
+from raftsched.core.job import DeadLetterReason
+from raftsched.core.transitions import meanings, mermaid_diagram
+
+README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+
+
+def test_readme_shows_the_table_of_transitions() -> None:
+    assert f"```mermaid\n{mermaid_diagram().strip()}\n```" in README
+    assert meanings().strip() in README
+
+
+def test_readme_names_the_defaults_and_reasons_that_hold() -> None:
+    assert JobRequest(name="x").max_attempts == 3
+    assert limits.LOST_ATTEMPTS_MAX == 3
+    reasons = {value for name, value in vars(DeadLetterReason).items() if name.isupper()}
+    assert all(f"`{reason}`" in README for reason in reasons)
