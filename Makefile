@@ -3,12 +3,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-fast lint types contracts bench clean
+.PHONY: help demo test test-fast lint types contracts bench sim clean
 
 help:
 	@echo "make demo    three nodes, real jobs, the leader killed half-way"
 	@echo "make test    all tests, those with real processes included"
 	@echo "make lint    ruff, mypy and the import contracts"
+	@echo "make sim     simulated clusters under faults: SEEDS=200 START=1 NODES=3"
 	@echo "make bench   throughput, CPU per job, and time to a new leader"
 
 demo: $(READY)
@@ -29,6 +30,13 @@ lint: $(READY)
 bench: $(READY)
 	$(BIN)/raftsched bench
 	$(BIN)/raftsched bench --failover 20
+
+SEEDS ?= 200
+START ?= 1
+NODES ?= 3
+
+sim: $(READY)
+	$(BIN)/python -m chaos.sim --seeds $(SEEDS) --start $(START) --nodes $(NODES)
 
 # `python3 -m venv` needs ensurepip, which Debian ships apart; pip itself can install into another environment.
 $(READY): pyproject.toml

@@ -63,6 +63,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     election_seconds_min: _Seconds = 0.5
     election_seconds_max: _Seconds = 1.0
     heartbeat_seconds: _Seconds = 0.1
+    max_clock_skew_ms: Annotated[int, msgspec.Meta(ge=50, le=60_000)] = limits.CLOCK_SKEW_MS
+    """A node whose wall clock is further off the median of all nodes' hands the lead over; must exceed round trips."""
     state_map_bytes: Annotated[int, msgspec.Meta(ge=16 << 20)] = limits.MAP_BYTES
     """Address space reserved for the state at first; it grows by itself, and the file only with what is stored."""
     journal_tail_bytes: Annotated[int, msgspec.Meta(ge=0)] = 64 << 20

@@ -91,6 +91,12 @@ class NotLeader(Unavailable):
         self.leader = leader
 
 
+class ChangeUnderWay(Unavailable):
+    """Another change of the cluster's members is not committed yet; nothing was changed. Retry after a moment."""
+
+    code = "change_under_way"
+
+
 class OutcomeUnknown(Unavailable):
     """The request may or may not have taken effect: retry it with the same idempotency key to learn which."""
 

@@ -21,11 +21,14 @@ from raftsched.api.app import create_app, create_runner
 from raftsched.api.backend import ClusterStatus, NodeStatus
 from raftsched.config import NodeConfig
 from raftsched.consensus.address import Address
+from raftsched.consensus.cluster_clock import ClusterClock
 from raftsched.consensus.journal import Journal
 from raftsched.consensus.machine import Change, ReplicatedState
+from raftsched.consensus.membership import Member, Membership
 from raftsched.consensus.ports import Timing
 from raftsched.consensus.proposer import Proposer
-from raftsched.consensus.replica import PeerStatus, Replica, ReplicaSettings
+from raftsched.consensus.replica import Replica, ReplicaSettings
+from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.consensus.transport import Transport
 from raftsched.core.ids import JobId, JobIdFactory, TimeMs
 from raftsched.core.operations import Operation, SubmitJob
@@ -52,7 +55,8 @@ class Node:
         self.node_id = config.node_id
         self.api_url = _url(config.member.api)
         self.lease_ttl_ms = round(config.lease_seconds * 1000)
-        self._urls = {member.id: _url(member.api) for member in config.nodes}
+        self._incarnation = ""
+        """Which data directory this is; "" before it was claimed."""
         self._clock = clock
         self._randomness = randomness
         self._ids = JobIdFactory(randomness.randbytes)
@@ -67,6 +71,7 @@ class Node:
         """Run until SIGTERM or SIGINT, then stop in order; raises what made it impossible to go on safely."""
         directory = self.config.directory
         claim = DirectoryClaim(directory, node_id=self.node_id, cluster=self.config.cluster)
+        self._incarnation = claim.incarnation
         try:
             self._build(directory)
             await self._live()
@@ -79,6 +84,11 @@ class Node:
         self._fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._machine = self._open_machine(directory)
         self._machine.on_changes = self._hear_changes
+        self._cluster_clock = ClusterClock(
+            self._clock,
+            skew_ms=self.config.max_clock_skew_ms,
+            floor_ms=lambda: self._machine.state.cluster_time_ms,
+        )
         self._replica = Replica(
             settings=self._replica_settings(directory),
             machine=self._machine,
@@ -87,8 +97,9 @@ class Node:
             clock=self._clock,
             randomness=self._randomness,
             on_leadership=self._on_leadership,
+            cluster_clock=self._cluster_clock,
         )
-        self._proposer = Proposer(propose_entry=self._replica.propose, now_ms=self._stamp)
+        self._proposer = Proposer(propose_entry=self._replica.propose, now_ms=self._stamp_ms)
 
     def _open_machine(self, directory: Path) -> ReplicatedState:
         return ReplicatedState(directory / "state", map_bytes=self.config.state_map_bytes)
@@ -108,6 +119,8 @@ class Node:
                 election_max_seconds=config.election_seconds_max,
             ),
             tail_bytes=config.journal_tail_bytes,
+            members=Membership.of(Member(member.id, member.raft, member.api) for member in config.nodes),
+            incarnation=self._incarnation,
         )
 
     def _make_transport(self, wake: Wake) -> Transport:
@@ -155,7 +168,7 @@ class Node:
         """Let somebody else lead before this node goes."""
         log.info("node_stopping")
         self._is_stopping = True
-        if self._replica.is_leading and len(self.config.nodes) > 1:
+        if self._replica.is_leading and len(self._replica.members) > 1:
             log.info("handed_over", done=await self._replica.hand_over())
 
     # -- leading ------------------------------------------------------------------------------------------------------
@@ -165,7 +178,7 @@ class Node:
             self._leadership = Leadership(
                 state=self._machine.state,
                 propose=self._proposer.propose,
-                clock=self._clock,
+                clock=self._cluster_clock,
                 randomness=self._randomness,
                 settings=LeaderSettings(
                     lease_ttl_ms=self.lease_ttl_ms,
@@ -196,8 +209,12 @@ class Node:
         if self._leadership is not None:
             self._leadership.on_changes(changes)
 
-    def _stamp(self) -> TimeMs:
-        return TimeMs(self.now_ms())
+    def _stamp_ms(self) -> TimeMs:
+        """The stamp of a log entry; raises `NotLeader`, and `Unavailable` while the cluster's time is not known."""
+        if not self._replica.is_leading:
+            leader = self._replica.leader_id
+            raise NotLeader("" if leader == self.node_id else leader)
+        return self._cluster_clock.stamp_ms()
 
     # -- the API's backend --------------------------------------------------------------------------------------------
 
@@ -207,7 +224,11 @@ class Node:
 
     def leader_url(self) -> str | None:
         leader = self._replica.leader_id
-        return None if leader == self.node_id else self._urls.get(leader)
+        return None if leader == self.node_id else self._url_of(leader)
+
+    def _url_of(self, node_id: str) -> str | None:
+        member = next((member for member in self._replica.members if member.id == node_id), None)
+        return _url(member.api) if member is not None and member.api else None
 
     async def leader_change(self, seconds: float) -> None:
         await self._replica.leader_change(seconds)
@@ -239,30 +260,41 @@ class Node:
         return self._ids.next(self.now_ms())
 
     def now_ms(self) -> int:
-        return max(self._machine.state.cluster_time_ms, self._clock.wall_ms())
+        return self._cluster_clock.wall_ms()
 
     def jitter(self) -> int:
         return self._randomness.randint(-1000, 1000)
 
     def cluster_status(self) -> ClusterStatus:
         status = self._replica.status()
-        own = NodeStatus(self.node_id, self.api_url, status.state, status.applied_index, 0)
-        peers = [self._node_status(peer, status.leader_id) for peer in status.peers]
-        nodes = sorted([own, *peers], key=lambda node: node.id)
+        peers = {peer.node_id: peer for peer in status.peers}
+        nodes = [
+            self._own_status(member, status)
+            if member.id == self.node_id
+            else _peer_status(member, peers[member.id], status)
+            for member in self._replica.members
+        ]
         return ClusterStatus(status.leader_id, status.term, tuple(nodes))
 
-    def _node_status(self, peer: PeerStatus, leader_id: str) -> NodeStatus:
-        state = "down"
-        if peer.is_connected:
-            state = "leader" if peer.node_id == leader_id else "follower"
-        return NodeStatus(peer.node_id, self._urls[peer.node_id], state, peer.match_index or None, peer.clock_offset_ms)
+    def _own_status(self, member: Member, status: ReplicaStatus) -> NodeStatus:
+        return NodeStatus(
+            self.node_id,
+            self.api_url,
+            status.state,
+            status.applied_index,
+            0,
+            raft=member.raft,
+            voter=member.is_voter,
+        )
 
     def readiness(self) -> tuple[bool, str]:
         if self._is_stopping:
             return False, "the node is stopping"
+        if reason := self._replica.idle_reason:
+            return False, reason
         status = self._replica.status()
         if not status.leader_id:
-            return False, "no leader is known yet"
+            return False, "no leader is known yet" + self._why_no_leader(status)
         if status.incoming_snapshot_bytes is not None:
             done, total = status.incoming_snapshot_bytes
             return False, f"a snapshot is on its way: {done:,} of {total:,} bytes"
@@ -271,14 +303,41 @@ class Node:
                 self._replica.check_fresh()
             except Unavailable as error:
                 return False, str(error)
-        return True, ""
+        return True, self._clock_warning()
+
+    def _clock_warning(self) -> str:
+        offset_ms = self._cluster_clock.own_offset_ms() if self._cluster_clock.is_off else None
+        return "" if offset_ms is None else f"this node's wall clock is off by {offset_ms:,} ms"
 
     def fail(self, error: InvariantBroken) -> None:
         if not self._fault.done():
             self._fault.set_exception(error)
 
+    def _why_no_leader(self, status: ReplicaStatus) -> str:
+        """What an operator may have to do about it; "" while it looks like an election."""
+        names = ", ".join(self._replica.other_disks)
+        if names:
+            return f"; not counted, because their disks are not those that they joined with: {names}"
+        if status.peers and not any(peer.is_connected for peer in status.peers):
+            return "; no other node is reached: it may be cut off, or was removed from the cluster while it was down"
+        return ""
+
     async def hand_over(self) -> bool:
         return await self._replica.hand_over()
+
+    async def add_member(self, node_id: str, *, raft: str, api: str) -> tuple[NodeStatus, ...]:
+        await self._replica.change_members(lambda members: members.with_joining(Member(node_id, raft, api)))
+        log.info("member_added", id=node_id, raft=raft, api=api)
+        return self.cluster_status().nodes
+
+    async def remove_member(self, node_id: str) -> tuple[NodeStatus, ...]:
+        if node_id == self.node_id and self.is_leading and len(self._replica.members) > 1:
+            # A leader that removes itself leaves an election behind; its successor does it without one.
+            log.info("handed_over", done=await self._replica.hand_over(), reason="removed")
+            self._replica.check_fresh()
+        await self._replica.change_members(lambda members: members.without(node_id))
+        log.info("member_removed", id=node_id)
+        return self.cluster_status().nodes
 
 
 async def _signalled() -> None:
@@ -292,6 +351,21 @@ async def _signalled() -> None:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+def _peer_status(member: Member, peer: PeerStatus, status: ReplicaStatus) -> NodeStatus:
+    state = "down"
+    if peer.is_connected:
+        state = "leader" if member.id == status.leader_id else "follower"
+    return NodeStatus(
+        member.id,
+        _url(member.api),
+        state,
+        peer.match_index or None,
+        peer.clock_offset_ms,
+        raft=member.raft,
+        voter=member.is_voter,
+    )
 
 
 def _url(api: str) -> str:

@@ -68,6 +68,7 @@ def test_environment_alone_is_enough() -> None:
         (BASE + NODES.replace("[::1]:8401", "nowhere"), "nodes.n2.raft"),
         (BASE + "election_seconds_min = 2\nelection_seconds_max = 1\n" + NODES, "election_seconds_max"),
         (BASE + "heartbeat_seconds = 0.4\n" + NODES, "heartbeat_seconds"),
+        (BASE + "max_clock_skew_ms = 5\n" + NODES, "max_clock_skew_ms"),
         (BASE + "= 3", "node.toml"),
     ],
 )

@@ -75,7 +75,7 @@ def all_routes(backend: Backend, bodies: Bodies, forwarder: Forwarder) -> tuple[
         *Outcomes(backend, bodies).routes(),
         *Queues(backend).routes(),
         *Workers(backend).routes(),
-        *Cluster(backend, forwarder).routes(),
+        *Cluster(backend, bodies, forwarder).routes(),
         *Health(backend).routes(),
     )
     return (*routes, _openapi_route(routes))

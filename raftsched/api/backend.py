@@ -30,6 +30,10 @@ class NodeStatus(msgspec.Struct, frozen=True):
     """Index of the last log entry it applied, or is known to hold."""
     clock_offset_ms: float | None = None
     """Its wall clock less the answering node's."""
+    raft: str = ""
+    """host:port at which the other nodes reach it."""
+    voter: bool = True
+    """False while it joins: it gets the log, and becomes a voter by itself when it has nearly all of it."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
@@ -42,7 +46,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
 
 
 class Backend(Protocol):
-    """The node. Every method returns at once but `hand_over`, `leader_change` and what is awaited of `leadership`."""
+    """The node. Every method returns at once but the coroutines and what is awaited of `leadership`."""
 
     @property
     def node_id(self) -> str: ...
@@ -85,10 +89,16 @@ class Backend(Protocol):
 
     def cluster_status(self) -> ClusterStatus: ...
     def readiness(self) -> tuple[bool, str]:
-        """Whether this node can serve, and why not."""
+        """Whether this node can serve, and why not; where it can, a warning, "" for none."""
 
     def fail(self, error: InvariantBroken) -> None:
         """Stop the node: what the API read in the state can't be right."""
+
+    async def add_member(self, node_id: str, *, raft: str, api: str) -> tuple[NodeStatus, ...]:
+        """Let a node join; return the nodes once that is committed. Raises `Rejected`, or what `propose` raises."""
+
+    async def remove_member(self, node_id: str) -> tuple[NodeStatus, ...]:
+        """Remove a node for good; as `add_member`. Raises `NotFound` for an id that is none of a member."""
 
     async def hand_over(self) -> bool:
         """Hand the lead to the follower that is furthest; False where none took it and this node still leads."""

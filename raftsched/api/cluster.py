@@ -1,4 +1,4 @@
-"""The cluster: who leads, how far each node is, and handing the lead over.
+"""The cluster: who leads, how far each node is, who belongs to it, and handing the lead over.
 
 The leader knows the most, so other nodes ask it; but this is what people look at when things go wrong, so a node that
 can't reach the leader within `_ASK_SECONDS` answers with what it knows itself.
@@ -12,10 +12,14 @@ import structlog
 from aiohttp import web
 
 from raftsched.api.backend import Backend, ClusterStatus
+from raftsched.api.bodies import Bodies
 from raftsched.api.forwarding import Forwarder
+from raftsched.api.parsing import Fitter
 from raftsched.api.rendering import json_response
-from raftsched.api.replies import TransferReply
+from raftsched.api.replies import MembersReply, TransferReply
+from raftsched.api.requests import MemberRequest
 from raftsched.api.routes import BASE_PATH, Answered, Route
+from raftsched.consensus.address import Address
 from raftsched.errors import Unavailable
 
 _ASK_SECONDS: Final = 0.5
@@ -25,9 +29,11 @@ _log = structlog.get_logger()
 class Cluster:
     """The routes of the cluster."""
 
-    def __init__(self, backend: Backend, forwarder: Forwarder) -> None:
+    def __init__(self, backend: Backend, bodies: Bodies, forwarder: Forwarder) -> None:
         self._backend = backend
+        self._bodies = bodies
         self._forwarder = forwarder
+        self._member = Fitter(MemberRequest)
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -45,6 +51,21 @@ class Cluster:
                 answered=Answered.BY_LEADER,
                 reply=TransferReply,
             ),
+            Route(
+                method="POST",
+                path=f"{BASE_PATH}/cluster/members",
+                handler=self.add_member,
+                answered=Answered.BY_LEADER,
+                body=MemberRequest,
+                reply=MembersReply,
+            ),
+            Route(
+                method="DELETE",
+                path=f"{BASE_PATH}/cluster/members/{{id}}",
+                handler=self.remove_member,
+                answered=Answered.BY_LEADER,
+                reply=MembersReply,
+            ),
         )
 
     async def get_cluster(self, request: web.Request) -> web.Response:
@@ -56,6 +77,19 @@ class Cluster:
         except Unavailable as error:
             _log.debug("leader_not_asked", error=str(error))
         return json_response(self._backend.cluster_status())
+
+    async def add_member(self, request: web.Request) -> web.Response:
+        """Let a node join the cluster; it becomes a voter by itself once it has caught up."""
+        asked, _ = self._member.read(await self._bodies.read_json(request))
+        for name in ("raft", "api"):
+            Address.parse(getattr(asked, name), field=name)
+        return json_response(
+            MembersReply(nodes=await self._backend.add_member(asked.id, raft=asked.raft, api=asked.api))
+        )
+
+    async def remove_member(self, request: web.Request) -> web.Response:
+        """Remove a node from the cluster for good; a leader hands over first."""
+        return json_response(MembersReply(nodes=await self._backend.remove_member(request.match_info["id"])))
 
     async def transfer_leadership(self, request: web.Request) -> web.Response:
         """Hand the lead to the follower that is furthest."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aiohttp import web
+from msgspec import UNSET
 
 from raftsched.api.backend import Backend
 from raftsched.api.rendering import json_response
@@ -39,4 +40,4 @@ class Health:
         is_ready, reason = self._backend.readiness()
         if not is_ready:
             raise Unavailable(reason)
-        return json_response(HealthReply(status="ready", node=self._backend.node_id))
+        return json_response(HealthReply(status="ready", node=self._backend.node_id, warning=reason or UNSET))

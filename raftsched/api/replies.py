@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from raftsched.api.backend import NodeStatus
 from raftsched.api.problems import Problem
 
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
@@ -223,6 +224,12 @@ class WorkersReply(Reply, frozen=True):
     workers: list[WorkerReply]
 
 
+class MembersReply(Reply, frozen=True):
+    """The nodes of the cluster after a change."""
+
+    nodes: tuple[NodeStatus, ...]
+
+
 class TransferReply(Reply, frozen=True):
     """The lead was handed over; the next replies name the new leader."""
 
@@ -234,3 +241,5 @@ class HealthReply(Reply, frozen=True):
 
     status: str
     node: str
+    warning: str | UnsetType = UNSET
+    """What an operator should look at, though the node serves; absent where there is nothing."""

@@ -23,7 +23,11 @@ KEY_PATTERN: Final = rf"^[ -~]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}$(?!\n)"
 COMPLETION_ID_RULE: Final = f"1 to {limits.COMPLETION_ID_CHARS_MAX} printable ASCII characters"
 COMPLETION_ID_PATTERN: Final = rf"^[ -~]{{1,{limits.COMPLETION_ID_CHARS_MAX}}}$(?!\n)"
 
+MEMBER_ID_RULE: Final = "1 to 64 letters, digits and _ . -, the first a letter or digit"
+MEMBER_ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$(?!\n)"
+
 PATTERN_RULES: Final = {
+    MEMBER_ID_PATTERN: MEMBER_ID_RULE,
     NAME_PATTERN: NAME_RULE,
     KEY_PATTERN: KEY_RULE,
     COMPLETION_ID_PATTERN: COMPLETION_ID_RULE,
@@ -181,6 +185,16 @@ class OutcomeReport(Request, frozen=True):
     """The handler's own wish for the next attempt. Of failed runs only."""
     snooze_seconds: DelaySeconds | None = None
     """When to run again, without using an attempt. Of snoozed runs, and required there."""
+
+
+class MemberRequest(Request, frozen=True):
+    """A node that is to join the cluster; it must be started with an empty data directory and this id."""
+
+    id: Annotated[str, Meta(pattern=MEMBER_ID_PATTERN, description=MEMBER_ID_RULE)]
+    raft: Annotated[str, Meta(max_length=300)]
+    """host:port at which the other nodes reach it."""
+    api: Annotated[str, Meta(max_length=300)]
+    """host:port of its API."""
 
 
 class OutcomesRequest(Request, frozen=True):

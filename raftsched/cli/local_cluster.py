@@ -39,6 +39,8 @@ class LocalNode:
         self.raft = f"{HOST}:{raft_port}"
         self.directory = directory
         self.process: subprocess.Popen[bytes] | None = None
+        self.own_config: Path | None = None
+        """A config file of its own, of a node that was added later."""
 
     @property
     def data_directory(self) -> Path:
@@ -53,7 +55,8 @@ class LocalNode:
         return self.process is not None and self.process.poll() is None
 
     def start(self, config: Path) -> None:
-        """Start the process; it is not ready yet when this returns."""
+        """Start the process, by its own config file if it has one; it is not ready yet when this returns."""
+        config = self.own_config or config
         environment = os.environ | {"RAFTSCHED_NODE_ID": self.id, "RAFTSCHED_DATA_DIR": str(self.data_directory)}
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(  # noqa: S603  # our own module, by our own interpreter
@@ -126,6 +129,8 @@ class LocalCluster:
     ) -> None:
         self.directory = directory
         self.config = directory / "cluster.toml"
+        self._settings = settings or {}
+        self._node_count = node_count
         ports = _ports(node_count, base_port)
         self.nodes = [
             LocalNode(f"n{number}", api, raft, directory / f"n{number}")
@@ -133,7 +138,7 @@ class LocalCluster:
         ]
         for node in self.nodes:
             node.directory.mkdir(parents=True, exist_ok=True)
-        self.config.write_text(_toml(self.nodes, settings or {}), encoding="utf-8")
+        self.config.write_text(_toml(self.nodes, self._settings), encoding="utf-8")
 
     def __enter__(self) -> Self:
         self.start()
@@ -158,6 +163,17 @@ class LocalCluster:
     def start_node(self, node: LocalNode) -> None:
         node.start(self.config)
         self.write_description()
+
+    def new_node(self) -> LocalNode:
+        """A further node with an id that was never used, to be started and added; its config names all, and itself."""
+        self._node_count += 1
+        api, raft = free_ports(2)
+        node = LocalNode(f"n{self._node_count}", api, raft, self.directory / f"n{self._node_count}")
+        node.directory.mkdir(parents=True)
+        self.nodes.append(node)
+        node.own_config = node.directory / "cluster.toml"
+        node.own_config.write_text(_toml(self.nodes, self._settings), encoding="utf-8")
+        return node
 
     def stop(self) -> None:
         for node in self.nodes:

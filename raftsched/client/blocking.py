@@ -223,6 +223,16 @@ class BlockingClient:
         runtime = self._running()
         runtime.run(runtime.client.transfer_leadership())
 
+    def add_member(self, node_id: str, *, raft: str, api: str) -> Sequence[dict[str, Any]]:
+        """Let a node join the cluster and return its nodes; `raft` and `api` are host:port, as the others reach it."""
+        runtime = self._running()
+        return runtime.run(runtime.client.add_member(node_id, raft=raft, api=api))
+
+    def remove_member(self, node_id: str) -> Sequence[dict[str, Any]]:
+        """Remove a node from the cluster for good, and return the nodes that are left."""
+        runtime = self._running()
+        return runtime.run(runtime.client.remove_member(node_id))
+
     def _running(self) -> _Runtime:
         """The runtime of this process; made at the first call and after a fork."""
         runtime = self._runtime

@@ -257,12 +257,27 @@ class Client:
         """Hand the lead over to the follower that is furthest."""
         await self._connection.call("POST", "/cluster/transfer", b"{}")
 
+    async def add_member(self, node_id: str, *, raft: str, api: str) -> Sequence[dict[str, Any]]:
+        """Let a node join the cluster and return its nodes; `raft` and `api` are host:port, as the others reach it."""
+        body = msgspec.json.encode({"id": node_id, "raft": raft, "api": api})
+        return _nodes(await self._connection.call("POST", "/cluster/members", body))
+
+    async def remove_member(self, node_id: str) -> Sequence[dict[str, Any]]:
+        """Remove a node from the cluster for good, and return the nodes that are left."""
+        return _nodes(await self._connection.call("DELETE", f"/cluster/members/{quote(node_id, safe='')}"))
+
     async def _read_list(self, path: str, key: str) -> Sequence[dict[str, Any]]:
         body = await self._connection.call("GET", path)
         documents = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         if key not in documents:
             raise OutcomeUnknown(f"{path}: the reply has no {key}")
         return msgspec.json.decode(documents[key], type=list[dict[str, Any]])
+
+
+def _nodes(body: bytes) -> Sequence[dict[str, Any]]:
+    document: dict[str, Any] = msgspec.json.decode(body, type=dict)
+    nodes: list[dict[str, Any]] = document["nodes"]
+    return nodes
 
 
 def _job_path(job_id: str) -> str:

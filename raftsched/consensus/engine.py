@@ -2,6 +2,8 @@
 
     Stock (stock.py)            SyncObj with its private parts given plain names
     Applying (applying.py)      queue -> log -> commit -> machine -> answer
+    Configuring (configuring.py)  who belongs to the cluster, and how that changes
+    Greeting (greetings.py)     who the peers are, disk included; what an empty node may do
     Replication (replication.py)  leader -> followers, snapshots
     RaftEngine (here)           who leads: pre-votes, votes, transfer of leadership, fresh reads; and the stepping
 
@@ -25,8 +27,10 @@ Overrides, each with the defect of PYSYNCOBJ.md that it mends:
                           Here a node first asks whether it could win; and nobody votes within the least election timeout
                           of hearing a leader, which `lease.py` builds on.
     timeout_now       -   stock's transfer is stopped by that; it carries `force`, and the old leader stops serving.
-
-Left out: membership changes (defect 11).
+    clocks            -   a leader whose wall clock is off hands over to a node whose clock is right, and a node that knows
+                          that it is off lets one turn to stand pass. No more: who can lead never depends on clocks.
+    members           11  stock accepts two changes at once, and counts by whatever list it has; here the votes are counted
+                          by the configuration in effect (`configuring.py`).
 """
 
 from __future__ import annotations
@@ -41,11 +45,15 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport as TransportPort
 
 from raftsched.consensus import messages
+from raftsched.consensus.cluster_clock import ClusterClock
+from raftsched.consensus.configuring import OnMembers
 from raftsched.consensus.machine import StateMachine
+from raftsched.consensus.membership import Member, Membership
 from raftsched.consensus.messages import Message
 from raftsched.consensus.ports import Log, NodeId, Sizes, Timing
+from raftsched.consensus.progress import Progress
 from raftsched.consensus.replication import Replication
-from raftsched.consensus.stock import LEADER, STATE_NAMES
+from raftsched.consensus.stock import CANDIDATE, LEADER, STATE_NAMES
 from raftsched.errors import NotLeader, Unavailable
 from raftsched.ports import Clock, Randomness
 
@@ -53,6 +61,9 @@ _JUST_AFTER: Final = 0.001
 """pysyncobj acts when a deadline lies behind it, not when it is reached."""
 _PRE_VOTE_AGAIN: Final = (0.1, 0.3)
 """A pre-vote that failed is tried again after this part of the least election timeout, at random: it disturbs nobody."""
+
+_LEAVE_AGAIN_SECONDS: Final = 30.0
+"""A leader whose clock is off, and that nobody relieved of the lead, tries that again after this."""
 
 _log = structlog.get_logger()
 
@@ -82,15 +93,23 @@ class RaftEngine(Replication):
         snapshot_directory: Path,
         timing: Timing | None = None,
         sizes: Sizes | None = None,
+        cluster_clock: ClusterClock | None = None,
+        members: Membership | None = None,
+        incarnation: str = "",
+        on_members: OnMembers = lambda _members: None,
     ) -> None:
         self._votes: set[tuple[int, NodeId]] = set()
         self._pre_votes: set[NodeId] | None = None
         self._forced_term = 0
         self._transfer: _Transfer | None = None
-        self.node_id = node_id
+        self._leave_at = -inf
+        self._let_pass = False
+        """It let a turn to stand pass since it heard a leader, because its clock is off."""
         super().__init__(
-            node_id,
-            peers,
+            node_id=node_id,
+            members=members or Membership.of(Member(each) for each in (node_id, *peers)),
+            incarnation=incarnation,
+            on_members=on_members,
             snapshot_directory=snapshot_directory,
             log=log,
             machine=machine,
@@ -99,8 +118,10 @@ class RaftEngine(Replication):
             randomness=randomness,
             timing=timing or Timing(),
             sizes=sizes or Sizes(),
+            cluster_clock=cluster_clock,
         )
-        if not peers:
+        if not self.other_nodes and self.configuration_index <= self.applied_index:
+            # Alone, and known to be: a leader that only removes itself may still serve on this node's promise.
             self.election_deadline = 0.0
         self._handlers = {
             messages.APPEND: self.on_append,
@@ -114,6 +135,8 @@ class RaftEngine(Replication):
             messages.VOTE: self._on_vote,
             messages.TIMEOUT_NOW: self._on_timeout_now,
         }
+        if incarnation:
+            self._handlers[messages.GREETING] = self.on_greeting
 
     # -- for the shell ------------------------------------------------------------------------------------------------
 
@@ -123,23 +146,28 @@ class RaftEngine(Replication):
         now = self.clock.monotonic()
         self._commit_waits = False
         self.install_received()
+        self.form_if_all_are_blank()
+        self.drop_links(now)
+        self.take_requests()
+        self._leave_if_clock_is_off(now)
         self._advance_transfer(now)
         self._stand_if_due(now)
         self.stock_tick()
         self.proposals.expire(now)
         if self.leads:
+            self.promote()
             self.replicate(heartbeat=False)
 
     def next_deadline(self) -> float:
         """When, on the monotonic clock, `step` is due again if nothing arrives before."""
         if self.applied_index < self.commit_index or self._must_commit():
             return -inf
-        deadline = self.proposals.deadline
+        deadline = min(self.proposals.deadline, self.drop_deadline)
         if self._transfer is not None:
             deadline = min(deadline, self._transfer.give_up_at)
         if self.leads:
             return min(deadline, self.heartbeat_at + _JUST_AFTER)
-        if self.connected_nodes or not self.other_nodes:
+        if self.connected_nodes or not self.other_nodes or not self.takes_part:
             return min(deadline, self.election_deadline + _JUST_AFTER)
         return deadline
 
@@ -150,8 +178,8 @@ class RaftEngine(Replication):
 
     @property
     def leader_id(self) -> NodeId:
-        """Who leads, as far as this node knows; "" while it knows of nobody."""
-        return str(self.leader_node.id) if self.leader_node is not None else ""
+        """Who leads, as far as this node knows; "" while it knows of nobody, and once it was removed."""
+        return str(self.leader_node.id) if self.leader_node is not None and not self.is_removed else ""
 
     @property
     def state_name(self) -> str:
@@ -178,7 +206,7 @@ class RaftEngine(Replication):
         return self._transfer.target if self._transfer is not None else ""
 
     def is_connected(self, peer: NodeId) -> bool:
-        return self.nodes[peer] in self.connected_nodes
+        return Node(peer) in self.connected_nodes
 
     def leader_age_seconds(self) -> float | None:
         """How long ago this node heard a leader, 0 while it leads; None where it never did."""
@@ -189,18 +217,24 @@ class RaftEngine(Replication):
     def check_fresh(self) -> None:
         """Return if this node's state holds all that was ever acknowledged; raises `NotLeader` or `Unavailable`."""
         if not self.takes_proposals:
-            raise NotLeader("" if self.leads else self.leader_id)
+            raise self.not_leader()
         if not self.is_leading:
             raise Unavailable("just elected; retry in a moment")
         if not self.contact.is_fresh(self.clock.monotonic()):
             raise Unavailable("no answer from a majority of nodes in time; retry in a moment")
 
+    def not_leader(self) -> Unavailable:
+        """Why nobody is served here, while this node doesn't lead."""
+        reason = self.idle_reason
+        return Unavailable(reason) if reason else NotLeader("" if self.leads else self.leader_id)
+
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def on_message(self, node: Node, message: Message) -> None:
         """One message of a peer, of a shape that `framing` has checked; unknown types are dropped."""
-        handler = self._handlers.get(message["type"])
-        if handler is not None:
+        kind = message["type"]
+        handler = self._handlers.get(kind)
+        if handler is not None and (kind == messages.GREETING or self.hears(node)):
             handler(node, message)
 
     def outgoing(self, node: Node, message: Message) -> bool:
@@ -209,13 +243,13 @@ class RaftEngine(Replication):
             message["force"] = message["term"] == self._forced_term
         return bool(self.transport.send(node, message))
 
-    def on_connected(self, node: Node) -> None:
+    def on_met(self, node: Node) -> None:
         progress = self.progress.get(node.id)
         if progress is not None:
             progress.probe(progress.match + 1)
             self._send_empty(progress, self.clock.monotonic())
 
-    def on_disconnected(self, node: Node) -> None:
+    def on_parted(self, node: Node) -> None:
         progress = self.progress.get(node.id)
         if progress is not None:
             progress.probe(progress.match + 1)
@@ -241,7 +275,17 @@ class RaftEngine(Replication):
 
     def _stand_if_due(self, now: float) -> None:
         """Ask for pre-votes when it is time to stand; pysyncobj stands itself when its deadline is 0."""
-        if self.leads or self.transfer_in_progress or not 0 < self.election_deadline <= now or not self.connected_nodes:
+        if not self.leads and not (self.may_stand and self.takes_part):
+            if self.election_deadline <= now:
+                self.stay_idle(now)
+            return
+        if self.leads or self.transfer_in_progress or not 0 < self.election_deadline <= now:
+            return
+        if not self.other_nodes or not self.connected_nodes:
+            return  # alone, it needs nobody's word; cut off, it asks nobody
+        if self.cluster_clock.is_off and not self._let_pass:
+            self._let_pass = True
+            self.election_deadline = now + self.timing.election_max_seconds
             return
         low, high = _PRE_VOTE_AGAIN
         pause = self.timing.election_min_seconds * (low + (high - low) * self.randomness.random())
@@ -253,10 +297,12 @@ class RaftEngine(Replication):
             "last_log_index": self.log.last_index,
             "last_log_term": self.log.term_at(self.log.last_index),
         }
-        for node in self.nodes.values():
+        for node in self.other_nodes:
             self.transport.send(node, request)
 
     def _on_pre_vote(self, node: Node, message: Message) -> None:
+        if not self.takes_part:
+            return
         log, term = self.log, message["term"]
         candidate = (message["last_log_term"], message["last_log_index"])
         is_newer = candidate >= (log.term_at(log.last_index), log.last_index)
@@ -269,7 +315,7 @@ class RaftEngine(Replication):
         if self._pre_votes is None or message["term"] != self.term + 1:
             return
         self._pre_votes.add(node.id)
-        if len(self._pre_votes) > (len(self.other_nodes) + 1) / 2:
+        if self.is_majority(self._pre_votes):
             self._pre_votes = None
             self.election_deadline = 0.0
 
@@ -278,20 +324,24 @@ class RaftEngine(Replication):
             self.step_down(message["term"])
 
     def _on_vote_request(self, node: Node, message: Message) -> None:
+        if not self.takes_part:
+            return
         if message["term"] > self.term and not message["force"] and self._leader_is_alive():
             return
         self.stock_message(node, message)
 
     def _on_vote(self, node: Node, message: Message) -> None:
-        """Count a vote of this term once."""
-        if message["term"] != self.term or (self.term, node.id) in self._votes:
+        """Count a vote of this term once, and only that of a voter."""
+        if message["term"] != self.term or self.state != CANDIDATE:
             return
         self._votes = {vote for vote in self._votes if vote[0] == self.term}
         self._votes.add((self.term, node.id))
-        self.stock_message(node, message)
+        if self.is_majority({voter for _, voter in self._votes}):
+            self.become_leader()
 
     def _heard_leader(self, node: Node, term: int) -> None:
         self._pre_votes = None
+        self._let_pass = False
         super()._heard_leader(node, term)
 
     # -- transfer of leadership ---------------------------------------------------------------------------------------
@@ -309,6 +359,22 @@ class RaftEngine(Replication):
             self._transfer = _Transfer(self.clock.monotonic() + self.timing.election_max_seconds)
         return True
 
+    def _leave_if_clock_is_off(self, now: float) -> None:
+        """Let a node lead whose clock is right, if there is one that can."""
+        if not self.leads or self._transfer is not None or now < self._leave_at or not self.cluster_clock.is_off:
+            return
+        if any(self._can_take_over(progress) for progress in self.progress.values()):
+            self._leave_at = now + _LEAVE_AGAIN_SECONDS
+            _log.warning("handing_over", node=self.node_id, term=self.term, reason="own_clock_off")
+            self.start_transfer()
+
+    def _can_take_over(self, progress: Progress) -> bool:
+        """Whether a follower keeps up with the log, and its clock is right."""
+        if progress.node not in self.other_nodes:
+            return False
+        keeps_up = not progress.probing and not progress.snapshotting and progress.node in self.connected_nodes
+        return keeps_up and self.cluster_clock.is_right(progress.node.id)
+
     def _advance_transfer(self, now: float) -> None:
         transfer = self._transfer
         if transfer is None:
@@ -325,7 +391,10 @@ class RaftEngine(Replication):
 
     def _tell_to_stand(self, transfer: _Transfer, now: float) -> None:
         last = self.log.last_index
-        for peer, progress in self.progress.items():
+        peers = [(peer, progress) for peer, progress in self.progress.items() if self._can_take_over(progress)]
+        for peer, progress in peers or self.progress.items():
+            if progress.node not in self.other_nodes:
+                continue
             if progress.match == last and progress.node in self.connected_nodes:
                 transfer.target = peer
                 transfer.give_up_at = now + self.timing.election_max_seconds
@@ -334,6 +403,6 @@ class RaftEngine(Replication):
 
     def _on_timeout_now(self, node: Node, message: Message) -> None:
         """The leader hands over to this node: stand at once, for the next term, against the others' promise to it."""
-        if message["term"] == self.term and node.id == self.leader_id and not self.leads:
+        if message["term"] == self.term and node.id == self.leader_id and not self.leads and self.may_stand:
             self._forced_term = self.term + 1
             self.stock_message(node, message)

@@ -151,6 +151,9 @@ MESSAGE_SHAPES: Final[Mapping[str, Shape]] = {
     "request_vote": Shape({**_TERM, **_LOG_END}, {"force": flag}),
     "response_vote": Shape(_TERM),
     "timeout_now": Shape(_TERM),
+    "greeting": Shape(
+        {**_TERM, "incarnation": name, "blank": flag, "asks": flag, "members": blob, "members_index": natural}
+    ),
 }
 """Every message that may travel between nodes; both sides refuse all others."""
 

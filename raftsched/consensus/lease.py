@@ -23,6 +23,14 @@ What makes the argument hold:
     still while other nodes' run: on a virtual machine that is suspended and resumed, CLOCK_MONOTONIC may do just that.
     That is outside the fault model, as is a clock that is set back by hand inside the kernel.
 
+Changes of the members (`configuring.py`) leave it true. A majority is one of the voters of the configuration in effect
+on L, C; call the one before it P. Consider the first node to be elected in a later term. L has committed an entry of
+its own term T, and before that it appended no other voters; so the winner's log holds that entry, and behind it nothing
+but a part of what L appended. C was appended only when P was committed, so the winner's log holds P too: its configuration
+is C or P. They differ by one voter, so majorities of both overlap, in a node that gave L its promise, or in L itself. A node that joins gives the same promise
+with each answer, so its answers count from the moment in which it votes. A wiped node gives no vote at all until a
+leader that knows its new disk has sent it entries (`greetings.py`).
+
 The same contact is what pysyncobj's check for a quorum is fed with: a leader without a majority steps down.
 """
 
@@ -41,29 +49,35 @@ DRIFT: Final = 0.1
 class QuorumContact:
     """The latest moment from which on a majority is known to have followed this leader."""
 
-    __slots__ = ("_needed", "_sent_at", "_since", "_usable_seconds")
+    __slots__ = ("_needed", "_peers", "_sent_at", "_since", "_usable_seconds")
 
     def __init__(self, peers: Iterable[NodeId], *, promise_seconds: float) -> None:
-        self._sent_at = dict.fromkeys(peers, -inf)
-        self._needed = (len(self._sent_at) + 1) // 2
         self._usable_seconds = promise_seconds * (1 - DRIFT)
+        self._sent_at: dict[NodeId, float] = {}
+        self.set_voters(peers, counts_self=True)
+
+    def set_voters(self, peers: Iterable[NodeId], *, counts_self: bool) -> None:
+        """From now on a majority of these, and of this node if it votes, is needed; what they answered still counts."""
+        self._peers = tuple(peers)
+        voter_count = len(self._peers) + counts_self
+        self._needed = voter_count // 2 + 1 - counts_self
         self._since = self._find()
 
     def forget(self) -> None:
         """Start a term: nobody has answered yet."""
-        self._sent_at = dict.fromkeys(self._sent_at, -inf)
+        self._sent_at.clear()
         self._since = self._find()
 
     def answered(self, peer: NodeId, sent_at: float) -> None:
-        """`peer` answered, in this term, a message that was sent at `sent_at`."""
-        if sent_at > self._sent_at[peer]:
+        """`peer`, voter or not, answered, in this term, a message that was sent at `sent_at`."""
+        if sent_at > self._sent_at.get(peer, -inf):
             self._sent_at[peer] = sent_at
             self._since = self._find()
 
     def _find(self) -> float:
         if not self._needed:
             return inf
-        return sorted(self._sent_at.values(), reverse=True)[self._needed - 1]
+        return sorted((self._sent_at.get(peer, -inf) for peer in self._peers), reverse=True)[self._needed - 1]
 
     def is_fresh(self, now: float) -> bool:
         """Whether no other leader can have been elected by `now`."""

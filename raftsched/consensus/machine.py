@@ -38,6 +38,13 @@ class StateMachine(Protocol):
     def apply(self, index: int, term: int, command: bytes | None) -> object:
         """Apply the entry at `index`; `None` is a no-op. Whatever it raises must stop the process."""
 
+    @property
+    def configuration(self) -> tuple[int, bytes] | None:
+        """(index, content) of the last configuration applied, as part of the state; None while there was none."""
+
+    def configure(self, index: int, term: int, content: bytes) -> None:
+        """Apply the entry at `index`, which carries the cluster's configuration; kept in copies too."""
+
     def checkpoint(self) -> int:
         """Make all that is applied durable; return the durable index."""
 
@@ -99,6 +106,15 @@ class ReplicatedState:
         if changes and self.on_changes is not None:
             self.on_changes(changes)
         return results
+
+    @property
+    def configuration(self) -> tuple[int, bytes] | None:
+        found = self.state.configuration
+        return None if found is None else (found.index, found.content)
+
+    def configure(self, index: int, term: int, content: bytes) -> None:
+        self.state.configure(content)
+        self.state.advance(index=index, term=term, now_ms=self.state.cluster_time_ms)
 
     def checkpoint(self) -> int:
         return self.state.checkpoint()

@@ -14,11 +14,15 @@
     pre_vote_no      term                                  no; my term is `term`
     request_vote     term last_log_index last_log_term force     pysyncobj's; `force`: the leader itself asked for it
     response_vote    term                                  pysyncobj's: the vote is given, durably
+    greeting         incarnation term blank asks members members_index     both ways, first on a connection
+        Who the sender is (`greetings.py`): its data directory, whether that holds nothing yet, and the latest members
+        that it knows, encoded, with their index in the log. `asks` for the receiver's greeting.
     timeout_now      term                                  leader -> follower: stand for election at once
 
 `sent_us` is the leader's monotonic clock, in microseconds, when it made the message; answers repeat it, so that the
 leader counts contact from when it asked and not from when it looked (`lease.py`). Answers that vouch for no contact
-carry 0. `wall_ms` is the sender's wall clock, for the estimate of clock offsets.
+carry 0. `wall_ms` is a follower's wall clock in its answers, by which the leader judges all clocks, and cluster time in
+what a leader sends, 0 while it is sure of none (`cluster_clock.py`).
 """
 
 from __future__ import annotations
@@ -37,3 +41,4 @@ PRE_VOTE_NO: Final = "pre_vote_no"
 VOTE_REQUEST: Final = "request_vote"
 VOTE: Final = "response_vote"
 TIMEOUT_NOW: Final = "timeout_now"
+GREETING: Final = "greeting"

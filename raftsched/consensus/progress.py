@@ -11,13 +11,8 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from math import inf
-from typing import Final
 
 from pysyncobj.node import Node
-
-_OFFSET_SECONDS: Final = 5.0
-"""A clock measurement is kept that long against ones with a longer round trip."""
 
 
 @dataclass(slots=True)
@@ -47,24 +42,3 @@ class Progress:
         self.probing = False
         while self.in_flight and self.in_flight[0] <= self.match:
             self.in_flight.popleft()
-
-
-@dataclass(slots=True)
-class ClockOffset:
-    """How far a peer's wall clock is ahead of ours: the measurement with the shortest recent round trip."""
-
-    offset_ms: int = 0
-    round_trip: float = inf
-    measured_at: float = -inf
-
-    @property
-    def is_known(self) -> bool:
-        return self.measured_at > -inf
-
-    def measured(self, *, wall_ms: int, peer_wall_ms: int, sent_at: float, now: float) -> None:
-        """An answer that shows the peer's wall clock arrived at `now`; the question left at `sent_at`."""
-        round_trip = now - sent_at
-        if round_trip <= self.round_trip or now - self.measured_at > _OFFSET_SECONDS:
-            self.offset_ms = round(peer_wall_ms - wall_ms + round_trip * 500)
-            self.round_trip = round_trip
-            self.measured_at = now

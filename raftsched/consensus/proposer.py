@@ -27,7 +27,7 @@ class Proposer:
     """Proposes operations on the leader.
 
     `propose_entry` puts an encoded entry into the log and returns a future of the results of its operations, in order;
-    `now_ms` is the leader's stamp.
+    `now_ms` is the leader's stamp; where it raises `Unavailable`, nothing is proposed.
     """
 
     def __init__(self, *, propose_entry: Callable[[bytes], asyncio.Future[Any]], now_ms: Callable[[], TimeMs]) -> None:
@@ -70,7 +70,12 @@ class Proposer:
         return taken
 
     def _send_entry(self, taken: list[_Waiting]) -> None:
-        entry = encode_batch(self._now_ms(), tuple(operation for operation, _ in taken))
+        try:
+            stamp_ms = self._now_ms()
+        except Unavailable as error:
+            _fail(taken, error)
+            return
+        entry = encode_batch(stamp_ms, tuple(operation for operation, _ in taken))
         done = self._propose_entry(entry)
         self._in_flight += 1
         done.add_done_callback(lambda finished: self._finish(taken, finished))
@@ -83,10 +88,14 @@ class Proposer:
                 if not future.done():
                     future.set_result(result)
         else:
-            for _, future in taken:
-                if not future.done():
-                    future.set_exception(error)
+            _fail(taken, error)
         self._send()
+
+
+def _fail(taken: list[_Waiting], error: BaseException) -> None:
+    for _, future in taken:
+        if not future.done():
+            future.set_exception(error)
 
 
 def _size(operation: Operation) -> int:

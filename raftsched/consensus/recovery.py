@@ -45,7 +45,7 @@ class InstallMarker:
             json.dump({"index": index, "term": term}, file)
             file.flush()
             os.fsync(file.fileno())
-        self._sync_directory()
+        _sync_directory(self._path.parent)
 
     def read(self) -> tuple[int, int] | None:
         """(index, term); None where nothing was being installed, or the marker itself was never finished."""
@@ -61,12 +61,30 @@ class InstallMarker:
         """Remove it; may come back after a power loss, which does no harm."""
         self._path.unlink(missing_ok=True)
 
-    def _sync_directory(self) -> None:
-        descriptor = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+
+class FormedMark:
+    """Says durably that this node helped to form a new cluster, and so takes part though it is blank (`greetings.py`)."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "formed"
+
+    @property
+    def is_set(self) -> bool:
+        return self._path.exists()
+
+    def set(self) -> None:
+        """Durable when this returns; blocks for the disk, once in a node's life."""
+        with self._path.open("wb") as file:
+            os.fsync(file.fileno())
+        _sync_directory(self._path.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def align(log: RecoverableLog, machine: StateMachine, marker: InstallMarker) -> None:

@@ -25,13 +25,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
+from msgspec.structs import replace
 
+from raftsched.consensus.address import Address
+from raftsched.consensus.cluster_clock import ClusterClock
+from raftsched.consensus.configuring import Change
 from raftsched.consensus.engine import RaftEngine
 from raftsched.consensus.machine import StateMachine
+from raftsched.consensus.membership import Member, Membership
 from raftsched.consensus.ports import Log, NodeId, Sizes, Timing
+from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.consensus.snapshots import Work
-from raftsched.consensus.stock import DISCARDED, NOT_LEADER, QUEUE_FULL, SUCCESS
-from raftsched.errors import NotLeader, OutcomeUnknown, TooLarge, Unavailable
+from raftsched.consensus.stock import DISCARDED, NOT_LEADER, QUEUE_FULL, REFUSED, SUCCESS
+from raftsched.errors import NotLeader, OutcomeUnknown, RaftschedError, TooLarge, Unavailable
 from raftsched.limits import APPEND_BYTES_MAX, CHECKPOINT_BYTES, JOURNAL_TAIL_BYTES, SNAPSHOT_HOLD_BYTES
 from raftsched.ports import Clock, Randomness, Wake
 
@@ -44,44 +50,19 @@ class ReplicaSettings:
 
     node_id: NodeId
     peers: tuple[NodeId, ...]
+    """The other nodes of the config file; of a running cluster, the log says who belongs to it."""
     snapshot_directory: Path
     timing: Timing = field(default_factory=Timing)
     tail_bytes: int = JOURNAL_TAIL_BYTES
     """Log kept behind the checkpoint for slow followers."""
     sizes: Sizes | None = None
     """All that is kept and sent at once; None: by `tail_bytes` and the limits."""
+    members: Membership | None = None
+    """The nodes of the config file, this one included; None: `peers`, whose addresses others know."""
+    incarnation: str = ""
+    """Which data directory this is; "" where members never change, and are known by their ids alone."""
     checkpoint_seconds: float = 0.25
     """What is applied is made durable in the machine after this long; the journal has it before."""
-
-
-@dataclass(frozen=True, slots=True)
-class PeerStatus:
-    """A peer as this node sees it; all but `node_id` and `is_connected` are known to a leader only."""
-
-    node_id: NodeId
-    is_connected: bool
-    match_index: int
-    clock_offset_ms: int | None
-    """How far its wall clock is ahead of ours."""
-    snapshot_bytes: tuple[int, int] | None
-    """(acknowledged, total) of a snapshot on its way."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReplicaStatus:
-    """One look at a replica; indexes are positions in the log."""
-
-    node_id: NodeId
-    state: str
-    term: int
-    leader_id: NodeId
-    commit_index: int
-    applied_index: int
-    durable_index: int
-    first_index: int
-    last_index: int
-    peers: tuple[PeerStatus, ...]
-    incoming_snapshot_bytes: tuple[int, int] | None
 
 
 class ReplicaJournal(Log, Protocol):
@@ -116,6 +97,7 @@ class Replica:
         clock: Clock,
         randomness: Randomness,
         on_leadership: Callable[[bool], None],
+        cluster_clock: ClusterClock | None = None,
     ) -> None:
         self.node_id = settings.node_id
         self._settings = settings
@@ -138,12 +120,18 @@ class Replica:
             timing=settings.timing,
             sizes=settings.sizes
             or Sizes(tail_bytes=settings.tail_bytes, hold_bytes=max(SNAPSHOT_HOLD_BYTES, 4 * settings.tail_bytes)),
+            cluster_clock=cluster_clock,
+            members=settings.members,
+            incarnation=settings.incarnation,
+            on_members=self._on_members,
         )
         self._disk = ThreadPoolExecutor(1, "journal")
         self._worker = ThreadPoolExecutor(1, "snapshot")
         self._finished_work: list[tuple[Work, asyncio.Future[None]]] = []
         self._led_term = 0
         self._known_leader = ""
+        self._known_membership: Membership | None = None
+        self._known_members: tuple[Member, ...] = ()
         self._leader_changed = asyncio.Event()
         self._checkpoint_at = inf
         self._hand_over: asyncio.Future[bool] | None = None
@@ -321,7 +309,7 @@ class Replica:
         future: asyncio.Future[object] = self._loop.create_future()
         engine = self._engine
         if self._stopping or not engine.is_leading:
-            future.set_exception(NotLeader("" if engine.leads else engine.leader_id))
+            future.set_exception(engine.not_leader())
             return future
         engine.propose(command, partial(self._settle, future))
         self._woken.set()
@@ -333,7 +321,9 @@ class Replica:
         if reason == SUCCESS:
             future.set_result(result)
         elif reason == NOT_LEADER:
-            future.set_exception(NotLeader("" if self._engine.leads else self._engine.leader_id))
+            future.set_exception(self._engine.not_leader())
+        elif reason == REFUSED and isinstance(result, RaftschedError):
+            future.set_exception(result)
         elif reason == QUEUE_FULL:
             future.set_exception(Unavailable("too many writes are waiting; retry in a moment"))
         elif reason == DISCARDED:
@@ -342,6 +332,51 @@ class Replica:
             future.set_exception(
                 OutcomeUnknown("the leader changed while the write was on its way; retry to learn more")
             )
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """Who belongs to the cluster, as far as this node knows, at the addresses that it uses."""
+        membership = self._engine.membership
+        if membership is not self._known_membership:
+            self._known_membership, self._known_members = membership, self._as_reached(membership)
+        return self._known_members
+
+    @property
+    def idle_reason(self) -> str:
+        """Why this node takes no part in the cluster, for people; "" where it does."""
+        return self._engine.idle_reason
+
+    @property
+    def other_disks(self) -> tuple[NodeId, ...]:
+        """Members that are there, but with a disk that is not the one they joined with."""
+        return self._engine.other_disks
+
+    def change_members(self, change: Change) -> asyncio.Future[object]:
+        """Return a future of the new `Membership`, once it is committed.
+
+        The future raises as that of `propose`, `ChangeUnderWay`, and what `change` raises; nothing is changed then.
+        """
+        future: asyncio.Future[object] = self._loop.create_future()
+        if self._stopping or not self._engine.takes_proposals:
+            future.set_exception(self._engine.not_leader())
+            return future
+        self._engine.request_change(change, partial(self._settle, future))
+        self._woken.set()
+        return future
+
+    def _as_reached(self, membership: Membership) -> tuple[Member, ...]:
+        """The config file of a node wins over the addresses that were recorded, for the nodes that it lists (case R11)."""
+        listed = {member.id: member for member in self._settings.members.members} if self._settings.members else {}
+        return tuple(
+            replace(member, raft=listed[member.id].raft, api=listed[member.id].api) if member.id in listed else member
+            for member in membership.members
+        )
+
+    def _on_members(self, membership: Membership) -> None:
+        """Tell the transport where nodes listen that it is about to link to."""
+        for member in self._as_reached(membership):
+            if member.id != self.node_id and member.raft:
+                self._transport.set_address(member.id, Address.parse(member.raft))
 
     async def hand_over(self) -> bool:
         """Hand leadership to the follower that is furthest; return whether this node doesn't lead any more.
@@ -385,17 +420,17 @@ class Replica:
             durable_index=self._machine.durable_index,
             first_index=journal.first_index,
             last_index=journal.last_index,
-            peers=tuple(map(self._peer_status, self._settings.peers)),
+            peers=tuple(self._peer_status(peer) for peer in engine.membership.ids if peer != self.node_id),
             incoming_snapshot_bytes=engine.receiver.progress,
         )
 
     def _peer_status(self, peer: NodeId) -> PeerStatus:
         engine = self._engine
-        progress, offset = engine.progress.get(peer), engine.clock_offsets.get(peer)
+        progress = engine.progress.get(peer)
         return PeerStatus(
             node_id=peer,
             is_connected=engine.is_connected(peer),
             match_index=progress.match if progress is not None else 0,
-            clock_offset_ms=offset.offset_ms if offset is not None and offset.is_known else None,
+            clock_offset_ms=engine.cluster_clock.offset_ms(peer),
             snapshot_bytes=engine.sender.progress(peer),
         )

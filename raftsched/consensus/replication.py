@@ -29,12 +29,14 @@ import structlog
 from pysyncobj.node import Node
 
 from raftsched.consensus import messages
-from raftsched.consensus.applying import Applying
+from raftsched.consensus.cluster_clock import ClusterClock
+from raftsched.consensus.greetings import Greeting
 from raftsched.consensus.lease import QuorumContact
+from raftsched.consensus.membership import CONFIGURATION
 from raftsched.consensus.messages import Message
 from raftsched.consensus.ports import Entry, NodeId, Sizes
-from raftsched.consensus.progress import ClockOffset, Progress
-from raftsched.consensus.recovery import InstallMarker, align
+from raftsched.consensus.progress import Progress
+from raftsched.consensus.recovery import FormedMark, InstallMarker, align
 from raftsched.consensus.snapshots import (
     Received,
     SnapshotReceiver,
@@ -45,34 +47,52 @@ from raftsched.consensus.snapshots import (
 from raftsched.consensus.stock import FOLLOWER
 from raftsched.errors import InvariantBroken
 
-_COMMAND_KINDS: Final = (b"\x00", b"\x01")
+_KINDS: Final = (b"\x00", b"\x01", CONFIGURATION)
 
 _log = structlog.get_logger()
 
 
-class Replication(Applying):
+class Replication(Greeting):
     """Leader's and follower's halves of replication."""
 
     def __init__(
-        self, node_id: NodeId, peers: list[NodeId], *, snapshot_directory: Path, sizes: Sizes, **rest: Any
+        self,
+        *,
+        snapshot_directory: Path,
+        sizes: Sizes,
+        cluster_clock: ClusterClock | None = None,
+        **rest: Any,
     ) -> None:
         self.sizes = sizes
         remove_leftovers(snapshot_directory)
         self._marker = InstallMarker(snapshot_directory)
         align(rest["log"], rest["machine"], self._marker)
         self.progress: dict[NodeId, Progress] = {}
-        self.clock_offsets: dict[NodeId, ClockOffset] = {}
-        self.contact = QuorumContact(peers, promise_seconds=rest["timing"].election_min_seconds)
+        self.cluster_clock = cluster_clock or ClusterClock(rest["clock"])
+        self.contact = QuorumContact((), promise_seconds=rest["timing"].election_min_seconds)
         self.heard_leader = False
         self.leader_seen_at: float = rest["clock"].monotonic()
         """When a leader was last heard; a start counts as such, for what was promised before it (`lease.py`)."""
         self.sender = SnapshotSender(snapshot_directory, rest["machine"], rest["randomness"], sizes)
         self.receiver = SnapshotReceiver(snapshot_directory, rest["machine"])
         self._marked = True
-        super().__init__(node_id=node_id, peers=peers, **rest)
-        self.nodes: dict[NodeId, Node] = {str(node.id): node for node in self.other_nodes}
+        super().__init__(formed=FormedMark(snapshot_directory), **rest)
 
     # -- both ---------------------------------------------------------------------------------------------------------
+
+    def members_changed(self) -> None:
+        """Count contact, clocks and progress of those who are members now."""
+        super().members_changed()
+        others = sorted(str(node.id) for node in self.other_nodes)
+        self.contact.set_voters(others, counts_self=self.is_voter)
+        self.cluster_clock.set_peers(others)
+        if not self.leads:
+            return
+        now = self.clock.monotonic()
+        for peer, node in self.nodes.items():
+            progress = self.progress.setdefault(peer, Progress(node, self.log.last_index + 1))
+            self.match_index[node] = progress.match
+            self.last_response.setdefault(node, now)
 
     def step_down(self, term: int) -> None:
         """Follow nobody, in `term`; no vote is given in it yet."""
@@ -117,6 +137,7 @@ class Replication(Applying):
             self._answer(node, message)
             return
         self._heard_leader(node, message["term"])
+        self.cluster_clock.heard_leader(message["wall_ms"])
         matched = self._append(message["prevLogIdx"], message["prevLogTerm"], message["entries"])
         if matched is None:
             rejected = message["prevLogIdx"]
@@ -130,6 +151,7 @@ class Replication(Applying):
         if term == self.term and self.leads:
             raise InvariantBroken(f"{node.id} and this node both lead term {term}")
         self.stock_message(node, {"type": messages.APPEND, "term": term, "commit_index": 0})
+        self.vote_for_first_leader(node)
         self.leader_seen_at = self.clock.monotonic()
         self.heard_leader = True
 
@@ -157,9 +179,11 @@ class Replication(Applying):
         if start <= log.last_index:
             self._cut(start)
         for command, index, term in entries:
-            if command[:1] not in _COMMAND_KINDS:
+            if command[:1] not in _KINDS:
                 raise InvariantBroken(f"the leader sent entry {index} of the unknown kind {command[:1]!r}")
             log.add(command, index, term)
+            if command[:1] == CONFIGURATION:
+                self.configuration_added(index, command[1:])
 
     def _cut(self, start: int) -> None:
         """Drop the entries from `start` on: they conflict with the leader's, so they were never committed."""
@@ -168,6 +192,7 @@ class Replication(Applying):
         log = self.log
         log.deleteEntriesFrom(start - log.first_index)
         self.durable_index = min(self.durable_index, start - 1)
+        self.configurations_cut(start)
 
     def _answer(
         self,
@@ -201,6 +226,7 @@ class Replication(Applying):
             self._answer(node, message)
             return
         self._heard_leader(node, message["term"])
+        self.cluster_clock.heard_leader(message["wall_ms"])
         if self._covers(message["index"], message["index_term"]):
             self._answer(node, message, success=True, next_index=message["index"] + 1)
             return
@@ -250,15 +276,18 @@ class Replication(Applying):
         self.applied_bytes = 0
         self.leader_committed(index)
         self.proposals.skipped(index)
+        self.snapshot_took_over()
         _log.info("snapshot_installed", index=index, term=term)
 
     # -- leader -------------------------------------------------------------------------------------------------------
 
     def start_leading(self) -> None:
         """Nothing is known of any follower; called when pysyncobj becomes leader, before its no-op."""
+        self.record_incarnations()
         start = self.log.last_index + 1
         self.progress = {peer: Progress(node, start) for peer, node in sorted(self.nodes.items())}
         self.contact.forget()
+        self.cluster_clock.start_leading()
 
     def stop_leading(self) -> None:
         self.progress = {}
@@ -311,14 +340,16 @@ class Replication(Applying):
             "prevLogTerm": self.log.term_at(previous),
             "entries": entries,
             "sent_us": int(now * 1_000_000),
-            "wall_ms": self.clock.wall_ms(),
+            "wall_ms": self.cluster_clock.told_ms(),
         }
 
     def on_append_ack(self, node: Node, message: Message) -> None:
         """A follower's answer to entries, a heartbeat, a probe or an installed snapshot."""
         if not self._is_current(message) or not self.leads:
             return
-        progress = self.progress[node.id]
+        progress = self.progress.get(node.id)
+        if progress is None:
+            return  # removed, and its links were dropped a moment ago
         self._heard_follower(node, message)
         if message["success"]:
             self._matched(progress, message["next_node_idx"] - 1)
@@ -332,10 +363,8 @@ class Replication(Applying):
             return
         sent_at = sent_us / 1_000_000
         self.contact.answered(node.id, sent_at)
-        self.last_response[node] = max(self.last_response[node], sent_at)
-        offset = self.clock_offsets.setdefault(node.id, ClockOffset())
-        now, wall_ms = self.clock.monotonic(), self.clock.wall_ms()
-        offset.measured(wall_ms=wall_ms, peer_wall_ms=message["wall_ms"], sent_at=sent_at, now=now)
+        self.last_response[node] = max(self.last_response.get(node, sent_at), sent_at)
+        self.cluster_clock.heard_peer(node.id, wall_ms=message["wall_ms"], sent_at=sent_at)
 
     def _matched(self, progress: Progress, index: int) -> None:
         if index > self.log.last_index:
@@ -369,7 +398,7 @@ class Replication(Applying):
         self.sender.start(peer, first_index=self.log.first_index, now=now)
         stamp = {"type": messages.CHUNK, "term": self.term, "sent_us": int(now * 1_000_000)}
         for chunk in self.sender.chunks(peer, now):
-            self.transport.send(progress.node, {**chunk, **stamp, "wall_ms": self.clock.wall_ms()})
+            self.transport.send(progress.node, {**chunk, **stamp, "wall_ms": self.cluster_clock.told_ms()})
 
     def on_chunk_ack(self, node: Node, message: Message) -> None:
         """A follower says how much of a snapshot it holds."""

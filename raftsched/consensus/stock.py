@@ -47,6 +47,8 @@ QUEUE_FULL: Final = FAIL_REASON.QUEUE_FULL
 DISCARDED: Final = FAIL_REASON.DISCARDED
 NOT_LEADER: Final = FAIL_REASON.NOT_LEADER
 UNKNOWN_OUTCOME: Final = FAIL_REASON.UNKNOWN_OUTCOME
+REFUSED: Final = FAIL_REASON.REQUEST_DENIED
+"""The rules forbid it; the result is the error that says which."""
 
 Answer = Callable[[object, int], None]
 """Called once with (result, reason): the result of applying where the reason is SUCCESS."""
@@ -122,7 +124,7 @@ OVERRIDDEN: Final = (
     "tryLogCompaction",
     "loadDumpFile",
 )
-_CALLED: Final = ("setCurrentTerm", "setState", "generateRaftTimeout")
+_CALLED: Final = ("setCurrentTerm", "setState", "generateRaftTimeout", "onBecomeLeader")
 
 
 class Stock(SyncObj):  # type: ignore[misc]  # pysyncobj carries no types
@@ -206,6 +208,14 @@ class Stock(SyncObj):  # type: ignore[misc]  # pysyncobj carries no types
     def set_term(self, term: int) -> None:
         """Enter `term` with no vote given."""
         self._SyncObj__setCurrentTerm(term, None)
+
+    def set_vote(self, node_id: NodeId) -> None:
+        """Give this term's vote."""
+        self._SyncObj__setCurrentTerm(self.term, node_id)
+
+    def become_leader(self) -> None:
+        """Lead: the votes of a majority are there."""
+        self._SyncObj__onBecomeLeader()
 
     def set_state(self, state: int) -> None:
         self._SyncObj__setState(state)

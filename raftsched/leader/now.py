@@ -14,13 +14,14 @@ class Now(NamedTuple):
     """One moment, in whole milliseconds.
 
     Durations (leases, waits, pauses) are measured on the monotonic clock: nobody can set it. Due times are cluster
-    time.
+    time, of which a node's clock (`consensus.cluster_clock`) has an estimate that no jump of its wall clock enters.
     """
 
     monotonic_ms: int
     cluster_ms: int
-    """The leader's estimate of cluster time: never behind what was applied, nor behind its wall clock."""
+    """The leader's estimate of cluster time: never behind what was applied."""
     wall_ms: int
+    """What its clock shows."""
 
     @classmethod
     def of(cls, clock: Clock, applied_ms: int) -> Now:
@@ -31,6 +32,6 @@ class Now(NamedTuple):
     def monotonic_at(self, cluster_ms: int) -> int:
         """When `cluster_ms` is reached, in monotonic milliseconds; never before now.
 
-        Counted from the wall clock: where cluster time is ahead of it, cluster time stands still until it is caught up.
+        Counted from the clock: where cluster time is ahead of it, cluster time stands still until it is caught up.
         """
         return self.monotonic_ms + max(0, cluster_ms - self.wall_ms)

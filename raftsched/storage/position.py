@@ -28,6 +28,7 @@ FORMAT_VERSION = 1
 _FORMAT_KEY = b"format"
 _FORMAT_BYTES = 4
 _POSITION_KEY = b"position"
+_CONFIGURATION_KEY = b"configuration"
 
 
 class UnknownFormat(RaftschedError):
@@ -47,6 +48,27 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
 
 _decode_position = msgspec.msgpack.Decoder(Position).decode
 _encode_position = msgspec.msgpack.Encoder().encode
+
+
+class Configuration(msgspec.Struct, frozen=True, array_like=True):
+    """The cluster's configuration as of the entry at `index`, encoded by whoever made it."""
+
+    index: int
+    content: bytes
+
+
+_decode_configuration = msgspec.msgpack.Decoder(Configuration).decode
+
+
+def read_configuration(store: Store) -> Configuration | None:
+    """Return the last configuration applied; None where no log entry has brought one."""
+    stored = store.get(Table.META, _CONFIGURATION_KEY)
+    return None if stored is None else _decode_configuration(stored)
+
+
+def write_configuration(store: Store, configuration: Configuration) -> None:
+    """Write the configuration, to be committed with the position that it belongs to."""
+    store.put(Table.META, _CONFIGURATION_KEY, msgspec.msgpack.encode(configuration))
 
 
 def read_position(store: Store) -> Position:

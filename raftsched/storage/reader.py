@@ -19,7 +19,7 @@ from raftsched.errors import InvariantBroken
 from raftsched.storage import keys
 from raftsched.storage.counters import Counters
 from raftsched.storage.pages import JobPage, check_cursor, page_by_status
-from raftsched.storage.position import read_position
+from raftsched.storage.position import Configuration, read_configuration, read_position
 from raftsched.storage.store import Store, StoreFigures, Table, all_rows
 
 
@@ -38,6 +38,8 @@ class StateReader:
         self.applied_term: int = position.applied_term
         self.cluster_time_ms: TimeMs = position.cluster_time_ms
         self.fence: FencingToken = position.fence
+        self.configuration: Configuration | None = read_configuration(store)
+        """The cluster's configuration that was applied last; None while there was none."""
 
     # -- records ------------------------------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from raftsched.core.view import PutFence, PutJob, PutWorker, RemoveJob, RemoveWo
 from raftsched.errors import InvariantBroken
 from raftsched.storage import keys
 from raftsched.storage.indexes import difference
-from raftsched.storage.position import Position, write_position
+from raftsched.storage.position import Configuration, Position, write_configuration, write_position
 from raftsched.storage.reader import StateReader
 from raftsched.storage.recent import RecentJobs
 from raftsched.storage.store import Store, Table
@@ -66,6 +66,12 @@ class State(StateReader):
                 self._store.put(Table.WORKERS, keys.worker_key(write.worker.name), encode_worker(write.worker))
             elif isinstance(write, RemoveWorker):
                 self._store.delete(Table.WORKERS, keys.worker_key(write.name))
+
+    def configure(self, content: bytes) -> None:
+        """Keep the configuration that the entry after `applied_index` carries; `advance` must follow."""
+        self._entry_is_open = True
+        self.configuration = Configuration(self.applied_index + 1, content)
+        write_configuration(self._store, self.configuration)
 
     def advance(self, *, index: int, term: int, now_ms: int) -> None:
         """The entry at `index` is applied: take over its position, and its time where that is later.

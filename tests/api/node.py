@@ -20,6 +20,7 @@ from aiohttp import web
 
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.backend import ClusterStatus, NodeStatus
+from raftsched.consensus.membership import Member, Membership
 from raftsched.core.apply import apply
 from raftsched.core.ids import JobId, JobIdFactory, TimeMs
 from raftsched.core.job import Job
@@ -61,6 +62,7 @@ class SimulatedNode:
         self.elected = asyncio.Event()
         self.asked_for_change = asyncio.Event()
         self.takes_over = True
+        self.members = Membership.of([Member(node_id, "127.0.0.1:8401", "127.0.0.1:8400")])
         self.faults: list[InvariantBroken] = []
         self.proposed: list[Operation] = []
         self.proposal_error: Callable[[Operation], RaftschedError | None] = lambda _: None
@@ -162,6 +164,22 @@ class SimulatedNode:
 
     def fail(self, error: InvariantBroken) -> None:
         self.faults.append(error)
+
+    async def add_member(self, node_id: str, *, raft: str, api: str) -> tuple[NodeStatus, ...]:
+        self._check_leading()
+        self.members = self.members.with_joining(Member(node_id, raft, api))
+        return self._nodes()
+
+    async def remove_member(self, node_id: str) -> tuple[NodeStatus, ...]:
+        self._check_leading()
+        self.members = self.members.without(node_id)
+        return self._nodes()
+
+    def _nodes(self) -> tuple[NodeStatus, ...]:
+        return tuple(
+            NodeStatus(each.id, f"http://{each.api}", "follower", raft=each.raft, voter=each.is_voter)
+            for each in self.members.members
+        )
 
     async def hand_over(self) -> bool:
         self.handed_over += 1

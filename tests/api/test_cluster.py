@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.api.node import Api, SimulatedNode, serving
 
 
@@ -8,7 +10,17 @@ async def test_cluster_is_told_by_the_leader(api: Api, follower: Api) -> None:
     assert answer.json == {
         "leader": "n1",
         "term": 1,
-        "nodes": [{"id": "n1", "api": api.node.api_url, "state": "leader", "applied": None, "clock_offset_ms": None}],
+        "nodes": [
+            {
+                "id": "n1",
+                "api": api.node.api_url,
+                "state": "leader",
+                "applied": None,
+                "clock_offset_ms": None,
+                "raft": "",
+                "voter": True,
+            }
+        ],
     }
     assert (await follower.get("cluster")).json == answer.json
 
@@ -44,3 +56,46 @@ async def test_transfer_by_a_node_that_does_not_lead_is_503(api: Api) -> None:
     answer = await api.ask("POST", "cluster/transfer")
     assert (answer.status, answer.code) == (503, "not_leader")
     assert api.node.handed_over == 0
+
+
+async def test_a_node_that_joins_is_listed_as_no_voter_yet(api: Api, follower: Api) -> None:
+    answer = await follower.post("cluster/members", {"id": "n4", "raft": "h4:8401", "api": "h4:8400"})
+    assert answer.status == 200
+    assert [(node["id"], node["raft"], node["voter"]) for node in answer.json["nodes"]] == [
+        ("n1", "127.0.0.1:8401", True),
+        ("n4", "h4:8401", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"id": "n1", "raft": "h4:8401", "api": "h4:8400"}, 409, "already_member"),
+        ({"id": "n4", "raft": "127.0.0.1:8401", "api": "h4:8400"}, 409, "address_used"),
+        ({"id": "n4", "raft": "h4", "api": "h4:8400"}, 422, "invalid"),
+        ({"id": "../n4", "raft": "h4:8401", "api": "h4:8400"}, 400, "malformed"),
+        ({"id": "n4", "raft": "h4:8401"}, 400, "malformed"),
+    ],
+)
+async def test_a_node_that_can_not_join_is_refused(api: Api, body: dict[str, str], status: int, code: str) -> None:
+    answer = await api.post("cluster/members", body)
+    assert (answer.status, answer.code) == (status, code)
+
+
+async def test_a_removed_node_is_gone_and_its_id_is_used_up(api: Api) -> None:
+    node = {"id": "n4", "raft": "h4:8401", "api": "h4:8400"}
+    await api.post("cluster/members", node)
+    answer = await api.ask("DELETE", "cluster/members/n4")
+    assert (answer.status, [each["id"] for each in answer.json["nodes"]]) == (200, ["n1"])
+    assert (await api.ask("DELETE", "cluster/members/n4")).code == "not_found"
+    assert (await api.post("cluster/members", node)).code == "id_used"
+
+
+async def test_the_last_node_is_not_removed(api: Api) -> None:
+    answer = await api.ask("DELETE", "cluster/members/n1")
+    assert (answer.status, answer.code) == (409, "last_member")
+
+
+async def test_a_node_that_does_not_lead_changes_no_members(api: Api) -> None:
+    api.node.is_leading = False
+    assert (await api.ask("DELETE", "cluster/members/n4")).code == "not_leader"

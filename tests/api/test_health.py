@@ -15,6 +15,8 @@ async def test_health_answers_as_long_as_the_process_lives(api: Api, path: str) 
 
 async def test_readiness_says_why_not(api: Api) -> None:
     assert (await api.get("/readyz")).json == {"status": "ready", "node": "n1"}
+    api.node.ready = (True, "the clock is off")
+    assert (await api.get("/readyz")).json == {"status": "ready", "node": "n1", "warning": "the clock is off"}
     api.node.ready = (False, "no leader is known")
     answer = await api.get("/readyz")
     assert (answer.status, answer.json["detail"]) == (503, "no leader is known")

@@ -41,6 +41,8 @@ async def test_openapi_holds_the_routes_of_the_design(api: Api) -> None:
         "/api/v1/queues": {"get"},
         "/api/v1/workers": {"get"},
         "/api/v1/cluster": {"get"},
+        "/api/v1/cluster/members": {"post"},
+        "/api/v1/cluster/members/{id}": {"delete"},
         "/api/v1/cluster/transfer": {"post"},
         "/api/v1/openapi.json": {"get"},
         "/healthz": {"get"},

@@ -206,7 +206,14 @@ class MendedSubject(Subject):
     engine: RaftEngine
 
     def __init__(
-        self, others: str, directory: Path, *, node_id: str = "a", journal: Any = None, sizes: Sizes | None = None
+        self,
+        others: str,
+        directory: Path,
+        *,
+        node_id: str = "a",
+        journal: Any = None,
+        sizes: Sizes | None = None,
+        incarnation: str = "",
     ) -> None:
         super().__init__(node_id, others)
         install_seams()
@@ -224,6 +231,7 @@ class MendedSubject(Subject):
             snapshot_directory=directory / f"snapshots-{node_id}",
             timing=TIMING,
             sizes=sizes,
+            incarnation=incarnation,
         )
         self.connect()
         self.clock.now += 2 * TIMING.election_max_seconds

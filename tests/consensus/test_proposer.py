@@ -99,6 +99,29 @@ async def test_a_failed_entry_fails_each_of_its_operations_alike(error: Exceptio
             await future
 
 
+async def test_operations_that_cannot_be_stamped_are_refused_and_the_next_are_not() -> None:
+    log = _Log()
+    stamps: list[TimeMs] = []
+
+    def stamp() -> TimeMs:
+        if not stamps:
+            raise Unavailable("no clock")
+        return stamps.pop()
+
+    proposer = Proposer(propose_entry=log._propose, now_ms=stamp)
+    refused = [proposer.propose(_cancel(number)) for number in range(3)]
+    await _settle()
+    for future in refused:
+        with pytest.raises(Unavailable, match="no clock"):
+            await future
+    stamps.append(TimeMs(78))
+    accepted = proposer.propose(_cancel(4))
+    await _settle()
+    log.commit(0)
+    await accepted
+    assert [(entry.stamp_ms, len(entry.operations)) for entry in log.entries] == [(78, 1)]
+
+
 async def test_a_caller_that_went_away_disturbs_nobody() -> None:
     log = _Log()
     gone, here = log.proposer.propose(_cancel(1)), log.proposer.propose(_cancel(2))

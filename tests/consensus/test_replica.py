@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.consensus.replica import PeerStatus
+from raftsched.consensus.membership import Membership
+from raftsched.consensus.replica_status import PeerStatus
 from raftsched.disk import DiskFailed
-from raftsched.errors import NotLeader, OutcomeUnknown, TooLarge, Unavailable
+from raftsched.errors import ChangeUnderWay, NotFound, NotLeader, OutcomeUnknown, TooLarge, Unavailable
 from raftsched.limits import APPEND_BYTES_MAX, PROPOSALS_WAITING_MAX
 from tests.consensus.replicas import Group, Member, started
 
@@ -228,3 +229,25 @@ async def test_replica_that_was_never_run_can_be_stopped(tmp_path: Path) -> None
     member = group.members["n1"]
     await member.start(run=False)
     await member.replica.stop()
+
+
+async def test_replica_changes_its_members_one_at_a_time_and_tells_why_not(tmp_path: Path) -> None:
+    async with started(tmp_path, 5) as group:
+        leader = await group.leader()
+        await leader.replica.propose(b"x")
+        one, other, *_ = group.others(leader)
+        first = leader.replica.change_members(lambda members: members.without(one.id))
+        second = leader.replica.change_members(lambda members: members.without(other.id))
+        with pytest.raises(ChangeUnderWay):
+            await second
+        after = await first
+        assert isinstance(after, Membership)
+        assert one.id not in after.ids
+        with pytest.raises(NotFound, match="removed before"):
+            await leader.replica.change_members(lambda members: members.without(one.id))
+        assert {peer.node_id for peer in leader.replica.status().peers} == {*after.ids} - {leader.id}
+        await group.until(lambda: one.replica.idle_reason)
+        with pytest.raises(Unavailable, match="was removed"):
+            await one.replica.propose(b"y")
+        with pytest.raises(NotLeader):
+            await other.replica.change_members(lambda members: members.without(other.id))

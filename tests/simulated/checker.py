@@ -7,6 +7,7 @@ One property each:
     durability               what is applied first is, at that moment, durable on a majority
     completeness             whoever leads a later term has every entry committed before
     acknowledgement          a proposal answered with success is the entry applied at that index
+    single changes           committed configurations that follow one another differ by one voter at most
     refusal                  a proposal answered with a definite failure is never applied
     fresh reads              a node whose `check_fresh` passes has applied all that was ever acknowledged
     kept promises            a restarted node has every entry that was durable when it stopped
@@ -16,9 +17,11 @@ One property each:
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from raftsched.consensus.journal import Journal
+from raftsched.consensus.membership import CONFIGURATION, Membership, decode_membership
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.stock import SUCCESS, UNKNOWN_OUTCOME
 from tests.simulated.machine import Applied, HistoryMachine
@@ -42,6 +45,8 @@ class Checker:
         self.acknowledged: dict[bytes, int] = {}
         self._refused: set[bytes] = set()
         self._acknowledged_index = 0
+        self.membership = cluster.founders
+        """The last configuration that was applied anywhere."""
 
     def on_step(self, node: SimulatedNode) -> None:
         running = node.running
@@ -69,6 +74,7 @@ class Checker:
         if known is None:
             self._check_durable(index, entry[0])
             self.committed[index] = entry
+            self._check_change(index, entry)
             running = node.running
             self._committed_in[index] = running.engine.term if running is not None else 0
         elif known != entry:
@@ -78,11 +84,41 @@ class Checker:
         if index == 1:
             return  # every log begins with the same entry
         holders = [node.id for node in self._cluster.nodes.values() if self._holds(node, index, term)]
-        if len(holders) * 2 <= len(self._cluster.nodes):
+        if not any(membership.is_majority(holders) for membership in self._in_effect(index)):
             raise Violation(f"entry {index} of term {term} is applied, and durable on {holders} only")
+
+    def _in_effect(self, index: int) -> Iterator[Membership]:
+        """The configuration as of an entry, and those that a leader of it may have gone by since."""
+        yield self.membership
+        for node in self._cluster.nodes.values():
+            if node.running is not None:
+                for command, _, _ in (
+                    node.running.journal.entries(index, 1_000_000) if self._reaches(node, index) else ()
+                ):
+                    if command[:1] == CONFIGURATION:
+                        yield decode_membership(command[1:])
+
+    @staticmethod
+    def _reaches(node: SimulatedNode, index: int) -> bool:
+        journal = node.running.journal if node.running is not None else None
+        return journal is not None and journal.first_index <= index
+
+    def _check_change(self, index: int, entry: Applied) -> None:
+        command = entry[1]
+        if command is None or command[:1] != CONFIGURATION:
+            return
+        membership = decode_membership(command[1:])
+        if len(membership.voters ^ self.membership.voters) > 1:
+            raise Violation(
+                f"entry {index} changes {set(self.membership.voters)} into {set(membership.voters)} at once"
+            )
+        self._cluster.count("changed_voters" if membership.voters != self.membership.voters else "changed_members")
+        self.membership = membership
 
     @staticmethod
     def _holds(node: SimulatedNode, index: int, term: int) -> bool:
+        if node.lost_terms.get(index) == term:
+            return True  # it was, when the majority had it
         history = node.machine_disk.history
         if index <= len(history):
             return history[index - 1][0] == term
@@ -113,7 +149,7 @@ class Checker:
         kept = len(node.machine_disk.history)  # an installed snapshot is durable in the machine before it is in the log
         for index, term in node.durable_terms.items():
             if (
-                index > kept
+                index > max(kept, 1)  # every log begins with the same entry
                 and index >= journal.first_index
                 and (index > journal.last_index or journal.term_at(index) != term)
             ):
@@ -121,7 +157,9 @@ class Checker:
 
     def on_end(self) -> None:
         """Everything is healed, and some time has passed."""
-        running = {node.id: node.running for node in self._cluster.nodes.values()}
+        running = {node_id: self._cluster.nodes[node_id].running for node_id in self.membership.ids}
+        if self.membership.joining or None in running.values():
+            raise Violation(f"at the end, {self.membership.joining} still join, or a member does not run")
         leaders = [node_id for node_id, each in running.items() if each is not None and each.engine.is_leading]
         if len(leaders) != 1:
             raise Violation(f"leaders at the end: {leaders}")

@@ -19,13 +19,15 @@ from pathlib import Path
 from random import Random
 from typing import Self
 
+from raftsched.consensus.cluster_clock import ClusterClock
 from raftsched.consensus.engine import RaftEngine
 from raftsched.consensus.journal import Journal
+from raftsched.consensus.membership import Member, Membership
 from raftsched.consensus.ports import NodeId, Sizes, Timing
 from raftsched.consensus.snapshots import Work
 from raftsched.errors import Unavailable
 from tests.simulated.checker import Checker, Violation
-from tests.simulated.clock import NodeClock, Timeline
+from tests.simulated.clock import NodeClock, Timeline, WrongWall
 from tests.simulated.disk import SimulatedDisk
 from tests.simulated.machine import HistoryMachine, MachineDisk
 from tests.simulated.network import Network, SimulatedTransport
@@ -60,22 +62,30 @@ class Running:
 class SimulatedNode:
     """One node; `running` is None while it is down."""
 
-    def __init__(self, cluster: SimulatedCluster, node_id: NodeId) -> None:
+    def __init__(self, cluster: SimulatedCluster, node_id: NodeId, members: Membership) -> None:
         self.cluster = cluster
         self.id = node_id
+        self.members = members
+        """What its config file says."""
+        self.disk_number = 1
+        self.is_retired = False
+        """It was removed, and never starts again."""
         self.directory = cluster.directory / node_id
         self.disk = SimulatedDisk(cluster.random)
         self.machine_disk = MachineDisk()
         self.running: Running | None = None
+        self.wall = WrongWall(cluster.timeline)
         self.life = 0
         self.paused_until = 0.0
         self.durable_terms: dict[int, int] = {}
         """While down: index -> term of what was durable in its journal."""
+        self.lost_terms: dict[int, int] = {}
+        """The same of a disk that it had before."""
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        if self.running is not None:
+        if self.running is not None or self.is_retired:
             return
         cluster = self.cluster
         self.life += 1
@@ -85,14 +95,18 @@ class SimulatedNode:
             origin=random.uniform(0, 1e5),
             rate=random.uniform(0.97, 1.03),
             wall_offset_ms=random.randint(-200, 200),
+            wrong=self.wall,
         )
         journal = Journal(self.disk, segment_bytes=4_000, cache_bytes=2_000)
         cluster.checker.on_restart(self, journal)
         machine = HistoryMachine(self.machine_disk, partial(cluster.checker.on_apply, self))
-        transport = cluster.network.attach(self.id, partial(self._wake, self.life))
+        peers = [other for other in self.members.ids if other != self.id]
+        transport = cluster.network.attach(self.id, peers, partial(self._wake, self.life))
         engine = RaftEngine(
             self.id,
-            [other for other in cluster.ids if other != self.id],
+            peers,
+            members=self.members,
+            incarnation=self.incarnation,
             log=journal,
             machine=machine,
             transport=transport,
@@ -101,10 +115,32 @@ class SimulatedNode:
             snapshot_directory=self.directory,
             timing=TIMING,
             sizes=SIZES,
+            cluster_clock=ClusterClock(clock, floor_ms=lambda: cluster.stamped_ms),
         )
         self.clock = clock
         self.running = Running(engine, journal, machine, transport)
         self._wake(self.life)
+
+    @property
+    def incarnation(self) -> str:
+        return f"{self.id}'s disk {self.disk_number}"
+
+    def wipe(self) -> None:
+        """Crash, and come back some day with an empty disk under the same id."""
+        self.crash(power_loss=True)
+        self.cluster.count("wiped")
+        history = {index: term for index, (term, _) in enumerate(self.machine_disk.history, start=1)}
+        self.lost_terms |= self.durable_terms | history
+        self.disk_number += 1
+        self.disk = SimulatedDisk(self.cluster.random)
+        self.machine_disk = MachineDisk()
+        self.durable_terms = {}
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def retire(self) -> None:
+        """Stop for good."""
+        self.crash(power_loss=False)
+        self.is_retired = True
 
     def crash(self, *, power_loss: bool) -> None:
         """Lose all that is in memory, and with the power whatever was not synced."""
@@ -138,6 +174,10 @@ class SimulatedNode:
         return self.paused_until > self.cluster.timeline.now
 
     # -- the pump -----------------------------------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Run a cycle now."""
+        self._wake(self.life)
 
     def _wake(self, life: int) -> None:
         """Run a cycle now, if this life still lasts and nothing is in the way."""
@@ -271,6 +311,10 @@ def durable_terms(running: Running) -> dict[int, int]:
     return {index: journal.term_at(index) for index in range(max(1, journal.first_index), last + 1)}
 
 
+def simulated_member(node_id: NodeId) -> Member:
+    return Member(node_id, raft=f"{node_id}:8401", api=f"{node_id}:8400")
+
+
 class SimulatedCluster:
     """`count` nodes named n1, n2, …; used as a context, so that its files go away."""
 
@@ -280,10 +324,13 @@ class SimulatedCluster:
         self.timeline = Timeline()
         self.network = Network(self.timeline, self.random)
         self.statistics: Counter[str] = Counter()
-        self.checker = Checker(self)
+        self.stamped_ms = 0
+        """Cluster time, as if every stamp that a test asked for were applied everywhere."""
         self.directory = Path(tempfile.mkdtemp(prefix="raftsched-simulated-"))
         self.ids = [f"n{number}" for number in range(1, count + 1)]
-        self.nodes = {node_id: SimulatedNode(self, node_id) for node_id in self.ids}
+        self.founders = Membership.of(map(simulated_member, self.ids))
+        self.checker = Checker(self)
+        self.nodes = {node_id: SimulatedNode(self, node_id, self.founders) for node_id in self.ids}
 
     def __enter__(self) -> Self:
         return self
@@ -296,6 +343,14 @@ class SimulatedCluster:
 
     def sync_seconds(self) -> float:
         return self.random.uniform(0.0, 0.006)
+
+    def new_node(self, members: Membership) -> SimulatedNode:
+        """A node with an empty disk and an id of its own, whose config file names `members` and itself; not started."""
+        node_id = f"n{len(self.nodes) + 1}"
+        self.ids.append(node_id)
+        named = Membership.of([*(simulated_member(each) for each in members.ids), simulated_member(node_id)])
+        node = self.nodes[node_id] = SimulatedNode(self, node_id, named)
+        return node
 
     # -- driving ------------------------------------------------------------------------------------------------------
 

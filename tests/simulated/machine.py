@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgpack
 
+from raftsched.consensus.membership import CONFIGURATION
+
 Applied = tuple[int, bytes | None]
 """(term, command) of an entry; None is a no-op."""
 
@@ -17,6 +19,7 @@ class MachineDisk:
     """What a power loss leaves of a machine."""
 
     history: list[Applied] = field(default_factory=list)
+    configuration: tuple[int, bytes] | None = None
 
 
 class HistoryMachine:
@@ -31,6 +34,7 @@ class HistoryMachine:
         self._disk = disk
         self.on_apply = on_apply
         self.history = list(disk.history)
+        self.configuration = disk.configuration
         self.installed_count = 0
 
     @property
@@ -52,19 +56,27 @@ class HistoryMachine:
         self.history.append(entry)
         return index
 
+    def configure(self, index: int, term: int, content: bytes) -> None:
+        self.apply(index, term, CONFIGURATION + content)
+        self.configuration = (index, content)
+
     def checkpoint(self) -> int:
         self._disk.history += self.history[len(self._disk.history) :]
+        self._disk.configuration = self.configuration
         return self.durable_index
 
     def copy_to(self, path: Path) -> None:
-        path.write_bytes(msgpack.packb(self._disk.history))
+        path.write_bytes(msgpack.packb((self._disk.history, self._disk.configuration)))
 
     def inspect_copy(self, path: Path) -> tuple[int, int]:
-        history = msgpack.unpackb(path.read_bytes())
+        history, _ = msgpack.unpackb(path.read_bytes())
         return len(history), history[-1][0]
 
     def install(self, path: Path) -> None:
-        self.history = [(term, command) for term, command in msgpack.unpackb(path.read_bytes())]
+        history, configuration = msgpack.unpackb(path.read_bytes())
+        self.history = [(term, command) for term, command in history]
+        self.configuration = tuple(configuration) if configuration is not None else None
         self._disk.history = list(self.history)
+        self._disk.configuration = self.configuration
         self.installed_count += 1
         path.unlink()

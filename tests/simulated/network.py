@@ -7,7 +7,7 @@ way, both sides hear of it, and a new one is made when nothing is cut. Messages 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -28,9 +28,10 @@ Event = Message | bool
 class SimulatedTransport(TransportPort):  # type: ignore[misc]  # pysyncobj carries no types
     """One node's end of its links; `raftsched.consensus.transport.Transport` as the engine and the pump see it."""
 
-    def __init__(self, network: Network, node_id: NodeId, wake: Callable[[], None]) -> None:
+    def __init__(self, network: Network, node_id: NodeId, peers: Iterable[NodeId], wake: Callable[[], None]) -> None:
         super().__init__(None, None, None)
         self.node_id = node_id
+        self.peers = set(peers)
         self.wake = wake
         self._network = network
         self._inbox: deque[tuple[NodeId, Event]] = deque()
@@ -41,6 +42,14 @@ class SimulatedTransport(TransportPort):  # type: ignore[misc]  # pysyncobj carr
         shape = check_message(message)
         self._outbox.append((node.id, msgpack.packb(message), shape.early))
         return True
+
+    def addNode(self, node: Node) -> None:  # noqa: N802  # pysyncobj's name
+        self.peers.add(node.id)
+        self._network.dial_later(self.node_id, node.id)
+
+    def dropNode(self, node: Node) -> None:  # noqa: N802  # pysyncobj's name
+        self.peers.discard(node.id)
+        self._network.break_link(self.node_id, node.id)
 
     def flush(self, *, early: bool) -> None:
         leaving = [item for item in self._outbox if item[2] or not early]
@@ -97,12 +106,12 @@ class Network:
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
-    def attach(self, node_id: NodeId, wake: Callable[[], None]) -> SimulatedTransport:
-        """A node starts; links to the others come up after a moment."""
-        transport = self._transports[node_id] = SimulatedTransport(self, node_id, wake)
+    def attach(self, node_id: NodeId, peers: Iterable[NodeId], wake: Callable[[], None]) -> SimulatedTransport:
+        """A node starts; links to peers that know it too come up after a moment."""
+        transport = self._transports[node_id] = SimulatedTransport(self, node_id, peers, wake)
         for other in self._transports:
             if other != node_id:
-                self._dial_later(node_id, other)
+                self.dial_later(node_id, other)
         return transport
 
     def detach(self, node_id: NodeId) -> None:
@@ -140,22 +149,25 @@ class Network:
         for end, peer in ((one, other), (other, one)):
             if end in self._transports:
                 self._transports[end].receive(peer, False)
-        self._dial_later(one, other)
+        self.dial_later(one, other)
 
     # -- links --------------------------------------------------------------------------------------------------------
 
     def _link(self, one: NodeId, other: NodeId) -> _Link:
         return self._links.setdefault((min(one, other), max(one, other)), _Link())
 
-    def _dial_later(self, one: NodeId, other: NodeId) -> None:
+    def dial_later(self, one: NodeId, other: NodeId) -> None:
+        """Connect the two in a moment, if both run and know each other then."""
         self._timeline.after(self._random.uniform(0.01, 0.3), lambda: self._dial(one, other))
 
     def _dial(self, one: NodeId, other: NodeId) -> None:
         link = self._link(one, other)
         if link.number or one not in self._transports or other not in self._transports:
             return
+        if other not in self._transports[one].peers or one not in self._transports[other].peers:
+            return
         if (one, other) in self._cuts or (other, one) in self._cuts:
-            self._dial_later(one, other)
+            self.dial_later(one, other)
             return
         self._connection_count += 1
         link.number = self._connection_count

@@ -3,6 +3,9 @@
 `tests.simulated.faults` takes one by name. Within 30 seeds of 3 nodes most are found; `cuts_what_matches` takes some
 hundreds, `votes_against_its_promise` about a hundred, and two are found by directed schedules alone so far:
 `forgets_its_promise_at_a_restart` (test_engine.py) and `acknowledges_the_log_behind_a_snapshot` (test_snapshots.py).
+
+Those of the members are found by the directed tests of test_configuring.py and test_greetings.py; random runs of
+`tests.simulated.members` find only three of them within 40 seeds.
 """
 
 from __future__ import annotations
@@ -14,8 +17,11 @@ from pysyncobj.node import Node
 
 from raftsched.consensus import messages
 from raftsched.consensus.applying import Applying
+from raftsched.consensus.configuring import Configuring
 from raftsched.consensus.engine import RaftEngine
+from raftsched.consensus.greetings import Greeting
 from raftsched.consensus.lease import QuorumContact
+from raftsched.consensus.membership import Membership
 from raftsched.consensus.messages import Message
 from raftsched.consensus.ports import Entry
 from raftsched.consensus.proposals import Proposals
@@ -150,3 +156,63 @@ def applies_before_matching(patch: Any) -> None:
             self.leader_committed(min(message["commit_index"], self.log.last_index))
 
     patch.setattr(Replication, "on_append", on_append)
+
+
+# -- who belongs to the cluster: found by `tests.simulated.members`, or by the directed test that is named -----------------
+
+
+def changes_members_while_a_change_is_open(patch: Any) -> None:
+    """A change is taken before the one before is committed (defect 11)."""
+    patch.setattr(Configuring, "_is_changeable", property(lambda self: self._has_committed_in_term))
+
+
+def changes_members_before_committing(patch: Any) -> None:
+    """A new leader changes members before it has committed anything (the error of 2015)."""
+    patch.setattr(Configuring, "_has_committed_in_term", property(lambda _self: True))
+
+
+def keeps_a_configuration_that_was_cut(patch: Any) -> None:
+    patch.setattr(Configuring, "configurations_cut", lambda _self, _start: None)
+
+
+def goes_by_the_config_file_at_a_restart(patch: Any) -> None:
+    """What the file says wins over the log and the state (case R08)."""
+    patch.setattr(Configuring, "_load_configurations", lambda self: self._adopt())
+
+
+def counts_nodes_that_join(patch: Any) -> None:
+    """Whoever is in the configuration counts as a voter."""
+    patch.setattr(Membership, "voters", property(lambda self: frozenset(self.ids)))
+
+
+def counts_itself_where_it_does_not_vote(patch: Any) -> None:
+    patch.setattr(Configuring, "commit", Applying.commit)
+
+
+def takes_part_with_an_empty_disk(patch: Any) -> None:
+    """A node whose disk was emptied votes and stands, and its peers don't mind."""
+    patch.setattr(Greeting, "takes_part", property(lambda _self: True))
+    patch.setattr(Greeting, "hears", lambda _self, _node: True)
+
+
+def takes_any_disk_for_a_members(patch: Any) -> None:
+    """Peers talk to a node whose disk is not the one that is recorded."""
+
+    def judge(self: Greeting, node: Node) -> None:
+        if node not in self.connected_nodes:
+            self.connected_nodes.add(node)
+            self.on_met(node)
+
+    patch.setattr(Greeting, "_judge", judge)
+
+
+def stands_at_once_where_it_is_the_last_voter(patch: Any) -> None:
+    """A restarted node that finds only itself in its log stands at once, against its promise (members seed 1189)."""
+    original = RaftEngine.__init__
+
+    def init(self: RaftEngine, *arguments: Any, **values: Any) -> None:
+        original(self, *arguments, **values)
+        if not self.other_nodes:
+            self.election_deadline = 0.0
+
+    patch.setattr(RaftEngine, "__init__", init)

@@ -6,6 +6,7 @@ import hashlib
 
 import pytest
 
+from tests.simulated import members
 from tests.simulated.checker import Violation
 from tests.simulated.cluster import SimulatedCluster
 from tests.simulated.faults import Faults, run_seed
@@ -26,6 +27,14 @@ from tests.simulated.planted import (
 )
 def test_a_cluster_keeps_its_promises_under_random_faults(seed: int, count: int) -> None:
     statistics = run_seed(seed, count=count)
+    assert statistics["acknowledged"] > 0
+
+
+@pytest.mark.parametrize(
+    ("seed", "count"), [*((seed, 3) for seed in range(8)), *((seed, 5) for seed in range(3)), (1, 1)]
+)
+def test_a_cluster_keeps_its_promises_while_its_members_change(seed: int, count: int) -> None:
+    statistics = members.run_seed(seed, count=count)
     assert statistics["acknowledged"] > 0
 
 

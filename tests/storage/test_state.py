@@ -19,6 +19,7 @@ from raftsched.core.view import (
     WaitingEntry,
 )
 from raftsched.errors import InvariantBroken
+from raftsched.storage.position import Configuration
 from raftsched.storage.state import State
 from raftsched.storage.store import StorageFailed, Store, Table
 from tests.storage.conftest import Home
@@ -36,6 +37,26 @@ def submit(state: State, *jobs: Job) -> None:
 
 def close_entry(state: State) -> None:
     state.advance(index=state.applied_index + 1, term=max(state.applied_term, 1), now_ms=NOW_MS)
+
+
+# -- the configuration ------------------------------------------------------------------------------------------------
+
+
+def test_state_keeps_the_last_configuration_and_its_index(store: Store) -> None:
+    state = State(store)
+    assert state.configuration is None
+    close_entry(state)
+    state.configure(b"three nodes")
+    close_entry(state)
+    close_entry(state)
+    state.checkpoint()
+    again = State(store)
+    assert again.configuration == Configuration(2, b"three nodes")
+    again.configure(b"four nodes")
+    with pytest.raises(InvariantBroken, match="inside the entry"):
+        again.checkpoint()
+    close_entry(again)
+    assert again.configuration == Configuration(4, b"four nodes")
 
 
 # -- records ----------------------------------------------------------------------------------------------------------

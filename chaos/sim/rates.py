@@ -1,0 +1,133 @@
+"""What a seed decides before anything happens: which faults, how often, how the clocks run, what clients do.
+
+Swarm testing (Groce et al. 2012): each seed leaves out some kinds of faults and exaggerates others, which reaches states
+that an even mix never does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from chaos.sim.network import LinkRates
+from raftsched.consensus.ports import Sizes
+
+FAULTS = (
+    "crash",
+    "power_loss",
+    "crash_all",
+    "crash_point",
+    "pause",
+    "pause_deaf",
+    "cut_pair",
+    "cut_one_way",
+    "part",
+    "slow_link",
+    "reset_link",
+    "transfer",
+    "stop_gracefully",
+    "desert_leader",
+    "clock_jump",
+    "disk_error",
+    "disk_full",
+    "disk_slow",
+    "commit_error",
+    "storage_full",
+    "bit_flip",
+)
+_WEIGHTS = {
+    "crash_all": 0.3,
+    "bit_flip": 0.15,
+    "crash_point": 3.0,
+    "pause": 1.5,
+    "power_loss": 1.5,
+    "desert_leader": 2.0,
+}
+LMDB_EVERY = 50
+_HOLD_BYTES_MIN = 60_000
+"""What clients write while a whole state is sent: with less, a transfer never ends before the log has outlived it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """All of it; times in seconds unless the name says otherwise."""
+
+    fault_weights: dict[str, float]
+    fault_pause: float
+    """Mean time between two faults."""
+    links: LinkRates
+    election: tuple[float, float]
+    heartbeat: float
+    sync: float
+    """Longest time of a sync."""
+    clock_rate_error: float
+    wall_error_ms: int
+    sizes: Sizes
+    segment_bytes: int
+    cache_bytes: int
+    checkpoint: float
+    lease: float
+    cancel_grace: float
+    retention: float
+    client_count: int
+    worker_count: int
+    think: float
+    """Mean time between two operations of a client."""
+    probe: float
+    """Time between two submits at each node."""
+    worker_stall: float
+    """Part of the jobs on which a worker stands still past its lease."""
+    worker_death: float
+    lost_reply: float
+    """Part of the requests whose answer never reaches the client."""
+    uses_lmdb: bool
+    is_harsh: bool
+
+
+def draw(random: Random, seed: int) -> Rates:
+    """The rates of a seed."""
+    share = random.choice((0.25, 0.5, 0.8))
+    weights = {
+        fault: _WEIGHTS.get(fault, 1.0) * random.choice((0.5, 1.0, 3.0)) for fault in FAULTS if random.random() < share
+    }
+    is_harsh = random.random() < 0.2
+    election = random.choice((0.3, 0.5, 0.8))
+    tail_bytes = random.choice((800, 800, 3_000, 30_000))
+    return Rates(
+        fault_weights=weights or {"crash": 1.0},
+        fault_pause=random.choice((0.25, 0.5, 1.2)),
+        links=LinkRates(
+            delay_seconds=(0.0003, random.choice((0.002, 0.005, 0.03))),
+            reorder=random.choice((0.02, 0.2)) if is_harsh else 0.0,
+            repeat=random.choice((0.02, 0.2)) if is_harsh else 0.0,
+            lose=random.choice((0.0, 0.02, 0.1)) if is_harsh else 0.0,
+        ),
+        election=(election, election * 2),
+        heartbeat=election / 4,
+        sync=random.choice((0.001, 0.006, 0.03)),
+        clock_rate_error=random.choice((0.0, 0.0005, 0.01)),
+        wall_error_ms=random.choice((0, 20, 200, 3_600_000)),
+        sizes=Sizes(
+            tail_bytes=tail_bytes,
+            hold_bytes=max(4 * tail_bytes, _HOLD_BYTES_MIN),
+            append_bytes=random.choice((500, 4_000)),
+            appends_in_flight=random.choice((2, 4, 16)),
+            chunk_bytes=random.choice((700, 5_000)),
+            window_chunks=random.choice((4, 8)),
+        ),
+        segment_bytes=random.choice((1_500, 6_000, 50_000)),
+        cache_bytes=random.choice((500, 5_000, 1_000_000)),
+        checkpoint=random.choice((0.05, 0.25, 1.0)),
+        lease=random.choice((0.8, 1.5, 3.0)),
+        cancel_grace=random.choice((0.5, 2.0)),
+        retention=random.choice((2.0, 6.0, 86_400.0)),
+        client_count=random.choice((2, 4)),
+        worker_count=random.choice((2, 4)),
+        think=random.choice((0.1, 0.25)),
+        probe=random.choice((0.08, 0.3)),
+        worker_stall=random.choice((0.0, 0.05, 0.2)),
+        worker_death=random.choice((0.0, 0.02, 0.1)),
+        lost_reply=random.choice((0.0, 0.02, 0.1)),
+        uses_lmdb=seed % LMDB_EVERY == LMDB_EVERY - 1,
+        is_harsh=is_harsh,
+    )

@@ -1,0 +1,266 @@
+"""What a simulated node keeps: its journal's disk and its state, both of which forget what was not synced.
+
+The journal lies on a `SimulatedDisk`. The state is production's `ReplicatedState`, over the in-memory twin of LMDB, which
+falls back to its last commit in a crash, or, in a share of the seeds, over LMDB itself in a directory of the machine. Copies
+on their way between nodes are real files in any case.
+
+A *fault point* is a place in which a machine can stop: before and after each call that changes the disk, each commit and
+each step of an installation. `Machine` counts each point that is passed, and stops there if that is planned.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Protocol
+
+from raftsched.consensus.journal import Journal
+from raftsched.consensus.machine import ReplicatedState
+from raftsched.consensus.segments import segment_number
+from raftsched.core.view import Result
+from raftsched.ports import Randomness
+from raftsched.storage.memory_store import MemoryStore
+from raftsched.storage.state import State
+from raftsched.storage.store import DamagedCopy, StorageFailed
+from tests.simulated.disk import PowerCut, SimulatedDisk
+
+OnApplied = Callable[[int, int, bytes | None, list[Result]], None]
+"""(index, term, command, results) of an entry, right after it was applied."""
+MARKER = "installing.json"
+
+
+class Machine:
+    """The hardware of a node, which outlives its processes."""
+
+    def __init__(self, directory: Path, randomness: Random) -> None:
+        self.directory = directory
+        self.snapshots = directory / "snapshots"
+        self.disk = MachineDisk(self, randomness)
+        self.store = MemoryStore()
+        self.points: Counter[str] = Counter()
+        self.is_cut = False
+        """The power is gone: whatever still runs must do nothing any more."""
+        self.fails_next_commit = False
+        self._stop_at = ""
+        self._passes_left = 0
+        self._random = randomness
+        self._marker = ""
+        self.on_cut: Callable[[], None] = lambda: None
+
+    def stop_at(self, point: str, *, after: int) -> None:
+        """Cut the power when `point` is reached, after `after` other times; "" = plan nothing."""
+        self._stop_at, self._passes_left = point, after
+
+    def point(self, name: str) -> None:
+        """A place where the machine may stop; raises `PowerCut` if it does."""
+        if self.is_cut:
+            raise PowerCut
+        self.points[name] += 1
+        if self._stop_at and name.startswith(self._stop_at):
+            self._passes_left -= 1
+            if self._passes_left < 0:
+                self._stop_at = ""
+                self.points[f"{name} (power cut)"] += 1
+                self.is_cut = True
+                self.on_cut()
+                raise PowerCut
+
+    def lose_power(self) -> None:
+        """Everything stops, and what was not synced is lost or not, by the dice."""
+        self.disk.power_loss()
+        self._end()
+        for path in self.snapshots.glob("*.copy"):
+            with path.open("r+b") as file:
+                file.truncate(self._random.randint(0, path.stat().st_size))
+        marker = self.snapshots / MARKER
+        if self._marker and not marker.exists() and self._random.random() < 0.3:
+            marker.write_text(self._marker, encoding="ascii")  # its removal was never synced
+
+    def lose_process(self) -> None:
+        """The process ends; what it wrote is there."""
+        self.disk.kill()
+        self._end()
+
+    def _end(self) -> None:
+        self.store.crash()
+        self.is_cut = False
+        self.fails_next_commit = False
+        self._stop_at = ""
+
+    def remember_marker(self) -> None:
+        marker = self.snapshots / MARKER
+        self._marker = marker.read_text(encoding="ascii") if marker.exists() else self._marker
+
+
+class MachineDisk(SimulatedDisk):
+    """The journal's disk, with a fault point before and after each call."""
+
+    def __init__(self, machine: Machine, randomness: Randomness) -> None:
+        super().__init__(randomness)
+        self._machine = machine
+        self._last_call = ""
+        self.data_sync_count = 0
+
+    def _call(self, name: str) -> None:
+        if self._last_call:
+            last, self._last_call = self._last_call, ""
+            self._machine.point(f"after {last}")
+        self._machine.point(f"before {name}")
+        super()._call(name)
+        self._last_call = name
+
+    def datasync(self, content: object) -> None:
+        super().datasync(content)  # type: ignore[arg-type]  # the file's content, as the base class has it
+        self.data_sync_count += 1
+
+    def proven_byte(self, randomness: Random) -> tuple[str, int] | None:
+        """A place (file, offset) of which the journal knows that it was synced, if there is one.
+
+        All but the newest segment: rot in the last group is not told from a torn tail (`journal_replay`).
+        """
+        names = [name for name in self.names() if segment_number(name) is not None]
+        places = [(name, len(self.read(name))) for name in names[:-1]]
+        places = [(name, size) for name, size in places if size]
+        if not places:
+            return None
+        name, size = places[randomness.randint(0, len(places) - 1)]
+        return name, randomness.randint(0, size - 1)
+
+
+class JournalEar(Protocol):
+    """Who hears what a journal made durable."""
+
+    def durable(self, index: int, term: int, command: bytes) -> None: ...
+    def truncated(self, index: int) -> None: ...
+
+
+class WatchedJournal(Journal):
+    """The journal; tells of entries once a sync that reached the disk has made them durable."""
+
+    def __init__(self, disk: MachineDisk, ear: JournalEar, *, segment_bytes: int, cache_bytes: int) -> None:
+        self._fresh: list[tuple[int, int, bytes]] = []
+        self._leaving: list[tuple[int, int, bytes]] = []
+        self._syncs_before = 0
+        self._machine_disk = disk
+        self._ear = ear
+        super().__init__(disk, segment_bytes=segment_bytes, cache_bytes=cache_bytes)
+        self._fresh.clear()
+
+    def add(self, command: bytes, index: int, term: int) -> None:
+        super().add(command, index, term)
+        self._fresh.append((index, term, command))
+
+    def deleteEntriesFrom(self, position: int) -> None:  # noqa: N802  # pysyncobj's name
+        last = self.last_index
+        super().deleteEntriesFrom(position)
+        if self.last_index < last:
+            self._fresh.append((self.last_index + 1, -1, b""))
+
+    def reset(self, index: int, term: int) -> None:
+        super().reset(index, term)
+        self._fresh.append((index + 1, -1, b""))
+
+    def write(self) -> None:
+        self._syncs_before = self._machine_disk.data_sync_count
+        super().write()
+        self._leaving += self._fresh
+        self._fresh = []
+
+    def synced(self) -> None:
+        super().synced()
+        if self._machine_disk.data_sync_count == self._syncs_before:
+            return  # nothing reached the disk, whatever the journal believes
+        for index, term, command in self._leaving:
+            if term < 0:
+                self._ear.truncated(index)
+            else:
+                self._ear.durable(index, term, command)
+        self._leaving = []
+
+
+class TwinState(ReplicatedState):
+    """`ReplicatedState` over the in-memory twin of LMDB."""
+
+    def __init__(self, machine: Machine, on_applied: OnApplied, on_installed: Callable[[State], None]) -> None:
+        # Not the base class's start, which opens LMDB.
+        self._machine = machine
+        self._on_applied = on_applied
+        self._on_installed = on_installed
+        self.state = State(machine.store)
+        self.on_changes = None
+
+    def apply(self, index: int, term: int, command: bytes | None) -> list[Result]:
+        results = super().apply(index, term, command)
+        self._on_applied(index, term, command, results)
+        return results
+
+    def checkpoint(self) -> int:
+        machine = self._machine
+        machine.point("before commit")
+        if machine.fails_next_commit:
+            machine.fails_next_commit = False
+            machine.store.fail_next_commit()
+        durable = super().checkpoint()
+        machine.point("after commit")
+        return durable
+
+    def copy_to(self, path: Path) -> None:
+        self._machine.point("before copy")
+        super().copy_to(path)
+
+    def inspect_copy(self, path: Path) -> tuple[int, int]:
+        state = State(MemoryStore.load(path))
+        if state.applied_index == 0:
+            raise DamagedCopy(f"{path} was made before anything was applied")
+        return state.applied_index, state.applied_term
+
+    def install(self, path: Path) -> None:
+        machine = self._machine
+        machine.remember_marker()
+        machine.point("before install")
+        self.state.close()
+        machine.store = MemoryStore.load(path)
+        path.unlink()
+        machine.point("after install")
+        self.state = State(machine.store)
+        self._on_installed(self.state)
+
+
+class LmdbState(ReplicatedState):
+    """`ReplicatedState` over LMDB, in the machine's directory."""
+
+    def __init__(self, machine: Machine, on_applied: OnApplied, on_installed: Callable[[State], None]) -> None:
+        self._machine = machine
+        self._on_applied = on_applied
+        self._on_installed = on_installed
+        super().__init__(machine.directory / "state", map_bytes=16 << 20)
+
+    def apply(self, index: int, term: int, command: bytes | None) -> list[Result]:
+        results = super().apply(index, term, command)
+        self._on_applied(index, term, command, results)
+        return results
+
+    def checkpoint(self) -> int:
+        self._machine.point("before commit")
+        if self._machine.fails_next_commit:
+            raise StorageFailed("commit failed: a simulated fault of the disk")
+        durable = super().checkpoint()
+        self._machine.point("after commit")
+        return durable
+
+    def copy_to(self, path: Path) -> None:
+        self._machine.point("before copy")
+        super().copy_to(path)
+
+    def install(self, path: Path) -> None:
+        self._machine.remember_marker()
+        self._machine.point("before install")
+        super().install(path)
+        self._on_installed(self.state)
+        self._machine.point("after install")
+
+    def forget(self) -> None:
+        """The process ends: what was not committed is dropped."""
+        self.state.close()

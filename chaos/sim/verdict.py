@@ -1,0 +1,82 @@
+"""The verdict on a world: its history by the checkers, and what its nodes hold at the end, looked at from outside."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from chaos.checkers import History, check_all
+from chaos.checkers.history import Applied, FinalState, Installed, StateDigest
+from chaos.sim.recorder import Recorder, state_digest
+from raftsched.core import invariants
+from raftsched.core.apply import apply
+from raftsched.core.ids import TimeMs
+from raftsched.core.operations import decode_batch
+from raftsched.core.view import Context
+from raftsched.storage.memory_store import MemoryStore
+from raftsched.storage.state import State
+
+if TYPE_CHECKING:
+    from chaos.sim.world import Outcome, World
+
+
+def judge(world: World, outcome: Outcome) -> None:
+    """Fill `outcome` with what is wrong, and with how much was looked at."""
+    outcome.violations += world.faults
+    _look_at_nodes(world, outcome)
+    history = History(world.recorder.events, replay=_Replay(world.recorder))
+    report = check_all(history)
+    outcome.operations += Counter(report.operations)
+    outcome.evidence += Counter(report.evidence)
+    for name, violations in report.violations.items():
+        outcome.violations += [f"{name}: {violation}" for violation in violations[:3]]
+
+
+def _look_at_nodes(world: World, outcome: Outcome) -> None:
+    recorder = world.recorder
+    if any(host.is_lost for host in world.hosts.values()):
+        recorder.members([host.id for host in world.hosts.values() if not host.is_lost])
+    for host in world.hosts.values():
+        node = host.node
+        if node is None or not node.is_built:
+            if not host.is_lost:
+                outcome.violations.append(f"{host.id} does not run at the end")
+            continue
+        recorder.final(host.id, node.state)
+        outcome.violations += [f"{host.id}: {violation}" for violation in invariants.check(node.state)]
+    if world.leader is None:
+        outcome.violations.append("nobody leads at the end")
+
+
+class _Replay:
+    """`chaos.checkers.views.Replay`: the log applied anew, to an empty state of its own.
+
+    Where nobody has a digest to compare with, none is made.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._commands = recorder.commands
+        self._wanted = {
+            event.index for event in recorder.events if isinstance(event, StateDigest | Installed | FinalState)
+        }
+
+    def __call__(self, log: Sequence[Applied]) -> Iterator[str]:
+        state = State(MemoryStore())
+        for index in range(1, log[0].index):
+            self._apply(state, index)
+        for entry in log:
+            self._apply(state, entry.index)
+            yield state_digest(state) if entry.index in self._wanted else ""
+
+    def _apply(self, state: State, index: int) -> None:
+        """As `ReplicatedState.apply`, written anew."""
+        term, command = self._commands[index]
+        now_ms = state.cluster_time_ms
+        if command is not None:
+            batch = decode_batch(command)
+            now_ms = TimeMs(max(now_ms, batch.stamp_ms))
+            for operation in batch.operations:
+                _, writes = apply(state, operation, Context(now_ms, index))
+                state.execute(writes)
+        state.advance(index=index, term=term, now_ms=now_ms)

@@ -1,0 +1,38 @@
+"""What a replica tells of itself and its peers, for people and for the API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from raftsched.consensus.ports import NodeId
+
+
+@dataclass(frozen=True, slots=True)
+class PeerStatus:
+    """A peer as this node sees it; all but `node_id` and `is_connected` are known to a leader only."""
+
+    node_id: NodeId
+    is_connected: bool
+    match_index: int
+    clock_offset_ms: int | None
+    """How far its wall clock is ahead of ours."""
+    snapshot_bytes: tuple[int, int] | None
+    """(acknowledged, total) of a snapshot on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """One look at a replica; indexes are positions in the log."""
+
+    node_id: NodeId
+    state: str
+    term: int
+    leader_id: NodeId
+    commit_index: int
+    applied_index: int
+    durable_index: int
+    first_index: int
+    last_index: int
+    peers: tuple[PeerStatus, ...]
+    """The other members, those that join included."""
+    incoming_snapshot_bytes: tuple[int, int] | None
