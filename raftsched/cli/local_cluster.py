@@ -80,6 +80,10 @@ class LocalNode:
     def stop(self) -> int | None:
         """Ask it to stop, and make it after `STOP_SECONDS_MAX`; return its exit code."""
         self.signal(signal.SIGTERM)
+        return self.ended()
+
+    def ended(self) -> int | None:
+        """Return the exit code of a node that was asked to stop; one that doesn't in time is killed, and has none."""
         try:
             return self.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
@@ -176,11 +180,12 @@ class LocalCluster:
         return node
 
     def stop(self) -> None:
+        """Ask all nodes to stop, once: a second signal would end them at once."""
         for node in self.nodes:
             node.signal(signal.SIGCONT)
             node.signal(signal.SIGTERM)
         for node in self.nodes:
-            node.stop()
+            node.ended()
 
     def kill(self) -> None:
         """SIGKILL all nodes at once."""

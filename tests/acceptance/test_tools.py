@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -33,9 +35,17 @@ def test_bench_of_failovers_counts_each_kill() -> None:
     assert 0 < report["median_seconds"] <= report["max_seconds"]
 
 
+def _base_port() -> int:
+    """A free port whose successor is free too."""
+    for port in free_ports(50):
+        with socket.socket() as following, contextlib.suppress(OSError):
+            following.bind(("127.0.0.1", port + 1))
+            return port
+    raise AssertionError("no two free ports side by side")
+
+
 def test_dev_runs_a_cluster_says_where_it_is_and_takes_it_down(tmp_path: Path) -> None:
-    [port] = free_ports(1)
-    command = [sys.executable, "-m", "raftsched", "dev", "--nodes", "1", "--base-port", str(port)]
+    command = [sys.executable, "-m", "raftsched", "dev", "--nodes", "1", "--base-port", str(_base_port())]
     with (tmp_path / "dev.log").open("wb") as log:
         dev = subprocess.Popen([*command, "--data-dir", str(tmp_path / "d")], stdout=log, stderr=log)
     waiting = LocalCluster(tmp_path / "unused", node_count=1)
