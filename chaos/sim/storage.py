@@ -159,8 +159,9 @@ class WatchedJournal(Journal):
             self._fresh.append((self.last_index + 1, -1, b""))
 
     def reset(self, index: int, term: int) -> None:
+        holds_other = self.first_index <= index <= self.last_index and self.term_at(index) != term
         super().reset(index, term)
-        self._fresh.append((index + 1, -1, b""))
+        self._fresh.append((index if holds_other else index + 1, -1, b""))
 
     def write(self) -> None:
         self._syncs_before = self._machine_disk.data_sync_count
