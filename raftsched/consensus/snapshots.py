@@ -182,8 +182,10 @@ class SnapshotSender:
         transfer, copy = self._transfers.get(peer), self._copy
         if transfer is None or copy is None or copy.file is None:
             return []
-        if transfer.sent > transfer.acknowledged and now - transfer.heard_at >= STALL_SECONDS:
-            transfer.sent = transfer.acknowledged
+        if now - transfer.heard_at >= STALL_SECONDS:
+            # Where all was acknowledged and nothing installed, the follower has lost it; the last piece makes it say so.
+            is_whole = transfer.acknowledged >= copy.size
+            transfer.sent = max(0, copy.size - self._chunk_bytes) if is_whole else transfer.acknowledged
         limit = min(copy.size, transfer.acknowledged + self._window_bytes)
         chunks: list[Message] = []
         while transfer.sent < limit:

@@ -96,6 +96,22 @@ def test_a_receiver_that_starts_anew_gets_all_anew(sender: SnapshotSender, recei
     assert receiver.take_received() is not None
 
 
+def test_a_receiver_that_lost_all_after_acknowledging_it_gets_all_anew(
+    sender: SnapshotSender, receiver: SnapshotReceiver
+) -> None:
+    """A follower that died between the last piece and its installation was never helped (chaos.sim 60033, 5 nodes)."""
+    sender.start("b", first_index=40, now=0.0)
+    finish(sender.take_work())
+    transfer(sender, receiver)
+    receiver.abandon()
+    assert sender.chunks("b", STALL_SECONDS / 2) == []
+    (last,) = sender.chunks("b", 2 * STALL_SECONDS)
+    offset = receiver.receive(last, 0.0)
+    assert offset == 0
+    sender.acknowledged("b", {"transfer": last["transfer"], "offset": offset}, 2 * STALL_SECONDS)
+    assert sender.chunks("b", 2 * STALL_SECONDS)[0]["offset"] == 0
+
+
 def test_a_gap_is_not_written(sender: SnapshotSender, receiver: SnapshotReceiver) -> None:
     sender.start("b", first_index=40, now=0.0)
     finish(sender.take_work())
