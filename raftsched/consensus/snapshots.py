@@ -5,8 +5,9 @@ one) is handed out as `Work`, which the shell runs in a thread and finishes betw
 
     sender     one copy at a time, shared by all followers that need one. `chunks` are what a follower's window has
                room for; an acknowledgement says how many bytes the follower holds without a gap and moves the window.
-               Silence for `STALL_SECONDS` sends again from there; fewer bytes than before mean that the follower starts
-               anew, and so does the sender. The copy goes away with its last transfer.
+               Silence for `STALL_SECONDS` sends again from there, and the last chunk where all was acknowledged; fewer
+               bytes than before mean that the follower starts anew, and so does the sender. The copy goes away with
+               its last transfer.
     receiver   writes chunks in order to a file. When it is whole, `Work` checks length and CRC, syncs it, and lets the
                machine inspect it. Only then is there a `Received` for the engine to install. Any failure drops the file
                and is silent for a while: a failure is never acknowledged, and the leader begins again.

@@ -124,11 +124,12 @@ _BROKEN_TEXTS: dict[str, list[Do]] = {
         _post('{"name":"x"}'.encode("utf-16-le")),
         lambda api: api.post("jobs", '{"name":"x"}'.encode("utf-16"), Content_Type="application/json; charset=utf-16"),
     ],
-    "worker log line with bytes ff fe": [],  # logs come with a later issue
 }
+_NOT_YET = {"worker log line with bytes ff fe"}
+"""Logs come with a later issue."""
 
 
-@pytest.mark.parametrize("text", [text for text, _ in inputs("A04")])
+@pytest.mark.parametrize("text", [text for text, _ in inputs("A04") if text not in _NOT_YET])
 async def test_case_a04_broken_text(api: Api, text: str) -> None:
     for do in _BROKEN_TEXTS[text]:
         await _refused(api, do)
@@ -243,6 +244,6 @@ async def test_case_a24_too_many_tags(api: Api) -> None:
 
 
 def test_every_case_is_read_as_it_stands() -> None:
-    assert {text for text, _ in inputs("A04")} == set(_BROKEN_TEXTS)
+    assert {text for text, _ in inputs("A04")} == set(_BROKEN_TEXTS) | _NOT_YET
     assert {text for text, _ in inputs("A06")} == set(_PATHS)
     assert msgspec.json.encode(_levels()) == b"[500,1100,20000,500000]"

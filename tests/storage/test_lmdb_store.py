@@ -111,6 +111,7 @@ def test_a_small_map_grows_when_it_is_opened(tmp_path: Path) -> None:
     store = open_store(tmp_path / "state", map_bytes=64 * _KIB)
     store.put(Table.PAYLOADS, b"large", bytes(10 * _MIB))
     store.commit()
+    assert store.get(Table.PAYLOADS, b"large") == bytes(10 * _MIB)
     store.close()
 
 
