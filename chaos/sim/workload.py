@@ -80,7 +80,7 @@ class Caller:
         """One operation: asked, answered, written down. Raises `Refusal` or `Unknown`."""
         recorder = self.world.recorder
         op = op or recorder.new_op()
-        process, node = self.process, node or self._choose()
+        process, node = self.process, node or self._choose(f)
         recorder.invoke(process, op, f, node=node, **fields)
         try:
             if fields.get("stale"):
@@ -103,6 +103,8 @@ class Caller:
             self._look_elsewhere(error)
             raise self._lost(op) from error
         recorder.reply(process, op, "ok", **shown)
+        if self.world.is_healed and shown.get("grants", True):
+            self.world.served.setdefault(f, set()).add(node)
         return result
 
     async def _forwarded(self, node: str, handler: Callable[[SimulatedNode], Awaitable[T]], seconds: float) -> T:
@@ -124,9 +126,13 @@ class Caller:
         except _PassedOn as passed:
             return await self.world.call(passed.leader, at_leader, seconds=seconds)
 
-    def _choose(self) -> str:
-        """The node it knows; once all is healed, anybody: every node must serve."""
-        return self.world.random.choice(self.world.ids) if self.world.is_healed else self.node
+    def _choose(self, f: str) -> str:
+        """The node it knows; once all is healed, one that has not served this yet: every node must, so each is asked."""
+        world = self.world
+        if not world.is_healed:
+            return self.node
+        served = world.served.get(f, set())
+        return world.random.choice([node for node in world.ids if node not in served] or world.ids)
 
     def _lost(self, op: int) -> Unknown:
         self.world.recorder.reply(self.process, op, "info")

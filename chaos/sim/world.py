@@ -101,6 +101,8 @@ class World:
         self.loop = ProcessLoop(self.timeline, self.clock, self.random, on_error=self._on_client_error)
         self.hosts = {node_id: Host(self, node_id, self.directory / node_id) for node_id in self.ids}
         self.is_healed = False
+        self.served: dict[str, set[str]] = {}
+        """By kind of operation: the nodes that have served one since the heal."""
 
     def _setup(self) -> Setup:
         rates = self.rates
