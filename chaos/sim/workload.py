@@ -127,12 +127,16 @@ class Caller:
             return await self.world.call(passed.leader, at_leader, seconds=seconds)
 
     def _choose(self, f: str) -> str:
-        """The node it knows; once all is healed, one that has not served this yet: every node must, so each is asked."""
+        """The node it knows; once all is healed, one that has not served this yet: every node must, so each is asked.
+
+        A node whose disk is lost for good stays down, and is asked no more often than any other.
+        """
         world = self.world
         if not world.is_healed:
             return self.node
         served = world.served.get(f, set())
-        return world.random.choice([node for node in world.ids if node not in served] or world.ids)
+        waiting = [node for node in world.ids if node not in served and not world.hosts[node].is_lost]
+        return world.random.choice(waiting or world.ids)
 
     def _lost(self, op: int) -> Unknown:
         self.world.recorder.reply(self.process, op, "info")
