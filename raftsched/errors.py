@@ -97,6 +97,12 @@ class ChangeUnderWay(Unavailable):
     code = "change_under_way"
 
 
+class UpgradeInProgress(Unavailable):
+    """The operation needs a release that not all nodes run yet; nothing was changed. Retry once all are upgraded."""
+
+    code = "upgrade_in_progress"
+
+
 class OutcomeUnknown(Unavailable):
     """The request may or may not have taken effect: retry it with the same idempotency key to learn which."""
 

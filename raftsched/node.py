@@ -31,7 +31,7 @@ from raftsched.consensus.replica import Replica, ReplicaSettings
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.consensus.transport import Transport
 from raftsched.core.ids import JobId, JobIdFactory, TimeMs
-from raftsched.core.operations import Operation, SubmitJob
+from raftsched.core.operations import CODEC_VERSION, Operation, SubmitJob
 from raftsched.core.view import Result
 from raftsched.disk import SystemDisk
 from raftsched.errors import InvariantBroken, NotLeader, StorageFull, Unavailable
@@ -55,6 +55,8 @@ class Node:
         self.node_id = config.node_id
         self.api_url = _url(config.member.api)
         self.lease_ttl_ms = round(config.lease_seconds * 1000)
+        self.operations_read = CODEC_VERSION
+        """The latest version of log entries that this node reads."""
         self._incarnation = ""
         """Which data directory this is; "" before it was claimed."""
         self._clock = clock
@@ -99,10 +101,16 @@ class Node:
             on_leadership=self._on_leadership,
             cluster_clock=self._cluster_clock,
         )
-        self._proposer = Proposer(propose_entry=self._replica.propose, now_ms=self._stamp_ms)
+        self._proposer = Proposer(
+            propose_entry=self._replica.propose,
+            now_ms=self._stamp_ms,
+            version=lambda: self._replica.operation_version,
+        )
 
     def _open_machine(self, directory: Path) -> ReplicatedState:
-        return ReplicatedState(directory / "state", map_bytes=self.config.state_map_bytes)
+        return ReplicatedState(
+            directory / "state", map_bytes=self.config.state_map_bytes, operations_read=self.operations_read
+        )
 
     def _open_journal(self, directory: Path) -> Journal:
         return Journal(SystemDisk(directory / "journal"), segment_bytes=self.config.journal_segment_bytes)
@@ -177,7 +185,7 @@ class Node:
         if leads:
             self._leadership = Leadership(
                 state=self._machine.state,
-                propose=self._proposer.propose,
+                propose=self._propose_for_leadership,
                 clock=self._cluster_clock,
                 randomness=self._randomness,
                 settings=LeaderSettings(
@@ -240,6 +248,10 @@ class Node:
     def stale_state(self) -> tuple[State, int]:
         return self._machine.state, self._replica.leader_age_ms()
 
+    def _propose_for_leadership(self, operation: Operation) -> asyncio.Future[Result]:
+        """What workers get from the leader, and what it does by itself; it takes no room, so it is never refused for that."""
+        return self._proposer.propose(operation)
+
     def leadership(self) -> Leadership:
         self._replica.check_fresh()
         if self._leadership is None:
@@ -274,7 +286,7 @@ class Node:
             else _peer_status(member, peers[member.id], status)
             for member in self._replica.members
         ]
-        return ClusterStatus(status.leader_id, status.term, tuple(nodes))
+        return ClusterStatus(status.leader_id, status.term, tuple(nodes), status.operation_version)
 
     def _own_status(self, member: Member, status: ReplicaStatus) -> NodeStatus:
         return NodeStatus(
@@ -285,6 +297,7 @@ class Node:
             0,
             raft=member.raft,
             voter=member.is_voter,
+            operations_read=status.operations_read,
         )
 
     def readiness(self) -> tuple[bool, str]:
@@ -365,6 +378,7 @@ def _peer_status(member: Member, peer: PeerStatus, status: ReplicaStatus) -> Nod
         peer.clock_offset_ms,
         raft=member.raft,
         voter=member.is_voter,
+        operations_read=peer.operations_read,
     )
 
 

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 from raftsched.consensus.address import Address
 from raftsched.consensus.framing import encode_frame
 from raftsched.consensus.introductions import TransportSettings
+from raftsched.consensus.messages import Message
 from raftsched.tls import (
     TlsFiles,
     api_client_context,
@@ -39,6 +40,19 @@ from tests.consensus.links import (
 
 # The fixture's successor is a hook that would decide for the whole test suite, and older pytest-asyncio 1.x lack it.
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_policy:pytest.PytestDeprecationWarning")
+
+
+GREETING: Message = {
+    "type": "greeting",
+    "incarnation": "a disk",
+    "term": 1,
+    "blank": False,
+    "asks": False,
+    "members": b"",
+    "members_index": 1,
+    "operations_read": 1,
+    "operations_in_force": 1,
+}
 
 
 class Authority:
@@ -131,6 +145,29 @@ async def test_certificate_of_one_name_cannot_claim_another(
             impostor.write(hello("n2") + encode_frame(vote(1)))
             assert await until_refused(impostor) == b""
     assert [event["reason"] for event in logs if event["event"] == "peer_refused"] == ["wrong_certificate"]
+    assert n1.transport.dispatch() == 0
+
+
+@pytest.mark.parametrize(("name", "reason"), [("n9", ""), ("n3", "unknown_node")], ids=["its-own", "another"])
+async def test_guest_is_heard_under_the_name_of_its_certificate_only(
+    net: Network, authority: Authority, name: str, reason: str
+) -> None:
+    n1 = await secure_station(net, authority, "n1", "n2")
+    heard: list[str] = []
+
+    def hear(node_id: str, _greeting: Message) -> bool:
+        heard.append(node_id)
+        return True
+
+    n1.transport.guests.open(lambda _node_id: True, hear)
+    with capture_logs() as logs:
+        async with raw_client(n1, node_client_context(authority.issue(name))) as guest:
+            guest.write(hello("n9") + encode_frame(GREETING))
+            if reason:
+                assert await until_refused(guest) == b""
+            else:
+                await net.until(lambda: heard == ["n9"])
+    assert [event["reason"] for event in logs if event["event"] == "peer_refused"] == ([reason] if reason else [])
     assert n1.transport.dispatch() == 0
 
 

@@ -34,6 +34,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     """host:port at which the other nodes reach it."""
     voter: bool = True
     """False while it joins: it gets the log, and becomes a voter by itself when it has nearly all of it."""
+    operations_read: int | None = None
+    """The latest version of log entries that it reads."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
@@ -43,6 +45,9 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     """Id of the leader; "" while none is known."""
     term: int
     nodes: tuple[NodeStatus, ...]
+    operation_version: int
+    """The version of log entries that is in force. It rises once all members read a later one, and then no node can go
+    back to a release that does not."""
 
 
 class Backend(Protocol):

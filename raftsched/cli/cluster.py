@@ -21,13 +21,14 @@ def cluster_command() -> None:
 @json_option
 @reports_errors
 def status(urls: Sequence[str], *, as_json: bool) -> None:
-    """Show the leader, the term, and each node's state."""
+    """Show the leader, the term, the version of operations in force, and each node's state and what it reads."""
     with BlockingClient(*urls) as client:
         answer = client.cluster()
     if as_json:
         print_json(answer)
         return
-    _print_nodes(answer["nodes"], title=f"leader {answer['leader'] or 'none'}, term {answer['term']}")
+    title = f"leader {answer['leader'] or 'none'}, term {answer['term']}, operations {answer['operation_version']}"
+    _print_nodes(answer["nodes"], title=title)
 
 
 @cluster_command.command("add")
@@ -66,7 +67,7 @@ def transfer(urls: Sequence[str]) -> None:
 
 
 def _print_nodes(nodes: Sequence[dict[str, Any]], *, title: str) -> None:
-    columns = ("id", "state", "member", "applied", "clock_offset_ms", "api", "raft")
+    columns = ("id", "state", "member", "applied", "operations_read", "clock_offset_ms", "api", "raft")
     rows = [[_cell(node, column) for column in columns] for node in nodes]
     print_table(columns, rows, title=title)
 

@@ -17,6 +17,8 @@ leader's log, the leader makes it a voter. A leader that is not a voter any more
 that is committed, and steps down then. A node that was removed, and does not know yet that this is committed, may still
 stand: its log may be the one that a majority needs (thesis §4.2.2). One that knows it stays silent.
 
+A node that was away while members changed, and knows none of those that are left, hears of them as guests (`greetings.py`).
+
 Left out: joint consensus (several nodes at once), and changing a member's addresses: a node's own config file wins
 over what is recorded, for the ids that it lists (`replica.py`).
 """
@@ -90,6 +92,11 @@ class Configuring(Applying):
     def membership(self) -> Membership:
         """The configuration in effect: the latest, committed or not."""
         return self._configurations[-1][1]
+
+    @property
+    def possible_members(self) -> set[NodeId]:
+        """The members of every configuration that may be in effect yet: the last one committed, and those behind it."""
+        return {node_id for _, membership in self._configurations for node_id in membership.ids}
 
     @property
     def configuration_index(self) -> int:

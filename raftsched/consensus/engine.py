@@ -155,6 +155,7 @@ class RaftEngine(Replication):
         self.stock_tick()
         self.proposals.expire(now)
         if self.leads:
+            self.agree_on_version()
             self.promote()
             self.replicate(heartbeat=False)
 

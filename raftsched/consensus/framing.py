@@ -152,7 +152,16 @@ MESSAGE_SHAPES: Final[Mapping[str, Shape]] = {
     "response_vote": Shape(_TERM),
     "timeout_now": Shape(_TERM),
     "greeting": Shape(
-        {**_TERM, "incarnation": name, "blank": flag, "asks": flag, "members": blob, "members_index": natural}
+        {
+            **_TERM,
+            "incarnation": name,
+            "blank": flag,
+            "asks": flag,
+            "members": blob,
+            "members_index": natural,
+            "operations_read": natural,
+            "operations_in_force": natural,
+        }
     ),
 }
 """Every message that may travel between nodes; both sides refuse all others."""

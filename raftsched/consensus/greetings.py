@@ -18,7 +18,11 @@ directory has an *incarnation*, a random name, and the first message either way 
 Blank nodes ask until they have heard everybody. What they wait for is in the log and in `idle_reason`.
 
 Greetings also carry the members that the sender knows: a node that is behind links to those it has not heard of, so that
-one of them can win its vote.
+one of them can win its vote. They may be all that are left: it also reads the greeting of a *guest*, a node that it doesn't
+know, for the members in it and for nothing else (thesis §4.1: servers take messages of servers outside their configuration).
+
+And they carry versions of log entries (`versions.py`): a peer that reads less than what is in force is refused as well, and
+a node that hears of entries which it can't read stops, by `UnknownVersion`: it must be upgraded.
 
 An engine without an incarnation does none of this: its members are fixed, and known by their ids alone.
 """
@@ -26,7 +30,7 @@ An engine without an incarnation does none of this: its members are fixed, and k
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import structlog
 from pysyncobj.node import Node
@@ -37,7 +41,16 @@ from raftsched.consensus.membership import decode_membership, encode_membership
 from raftsched.consensus.messages import Message
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.recovery import FormedMark
+from raftsched.consensus.versions import OperationVersions
+from raftsched.core.operations import require_readable
 from raftsched.errors import Invalid
+
+_OTHER_DISK: Final = "its disk was replaced"
+_TOO_OLD: Final = "it can't read the cluster's log entries: its release is too old"
+_ADVICE: Final = {
+    _OTHER_DISK: "restore its disk, or remove {0} and add the node under a new id",
+    _TOO_OLD: "upgrade raftsched on {0}",
+}
 
 _log = structlog.get_logger()
 
@@ -62,11 +75,15 @@ class Greeting(Configuring):
         self._greetings: dict[NodeId, _Greeting] = {}
         self._greeted: set[NodeId] = set()
         """Peers that have greeted on the connection that stands."""
-        self._other_disks: set[NodeId] = set()
+        self._objections: dict[NodeId, str] = {}
+        """Of the peers that have greeted: why nothing of them counts; "" where it does."""
+        self.versions = OperationVersions(rest["machine"])
         self._told_reason = ""
         super().__init__(**rest)
         # The mark without the journal is that of a disk from which only the journal was removed.
         self._is_formed = formed.is_set and self.term > 0
+        if incarnation:
+            self.transport.guests.open(self.may_visit, self.on_guest)
 
     # -- this node ----------------------------------------------------------------------------------------------------
 
@@ -149,7 +166,8 @@ class Greeting(Configuring):
 
     def on_disconnected(self, node: Node) -> None:
         self._greeted.discard(node.id)
-        self._other_disks.discard(node.id)
+        self._objections.pop(node.id, None)
+        self.versions.parted(node.id)
         self.on_parted(node)
 
     def on_met(self, node: Node) -> None:
@@ -183,11 +201,14 @@ class Greeting(Configuring):
                 "asks": asks,
                 "members": encode_membership(self.membership),
                 "members_index": self.configuration_index,
+                "operations_read": self.versions.own,
+                "operations_in_force": self.versions.in_force,
             },
         )
 
     def on_greeting(self, node: Node, message: Message) -> None:
-        """A peer says who it is."""
+        """A peer says who it is; raises `UnknownVersion` where its log entries are not for this node."""
+        require_readable(message["operations_in_force"], reads=self.versions.own)
         try:
             theirs = decode_membership(message["members"])
         except Invalid as error:
@@ -201,6 +222,7 @@ class Greeting(Configuring):
             knows_us_otherwise=us is not None and us.incarnation not in ("", self.incarnation),
         )
         self._greeted.add(node.id)
+        self.versions.heard(node.id, message["operations_read"], self.clock.monotonic())
         if message["members_index"] > self.configuration_index:
             self.link(theirs)
         if self.leads:
@@ -208,6 +230,27 @@ class Greeting(Configuring):
         self._judge(node)
         if message["asks"]:
             self._greet(node, asks=False)
+
+    def may_visit(self, node_id: NodeId) -> bool:
+        """Whether a node that is none of those linked to may greet: no former member may, nor whoever has our id."""
+        if node_id == self.node_id or self.is_removed:
+            return False
+        return all(node_id not in membership.former for _, membership in self._configurations)
+
+    def on_guest(self, guest: NodeId, message: Message) -> bool:
+        """A node that is not known here has greeted: link to it if it is a member of a newer configuration than ours.
+
+        A node with an empty disk knows no configuration, so it never is, whatever id it has.
+        """
+        try:
+            theirs = decode_membership(message["members"])
+            if message["members_index"] <= self.configuration_index or theirs.member(guest) is None:
+                return False
+            self.link(theirs)
+        except Invalid:
+            return False
+        _log.info("guest_linked", node=self.node_id, peer=guest, members=theirs.ids)
+        return True
 
     def record_incarnations(self) -> None:
         """As leader, record the disks of voters that were not known."""
@@ -228,21 +271,33 @@ class Greeting(Configuring):
                 self._greet(node, asks=False)
 
     def _judge(self, node: Node) -> None:
-        """Let a peer that has greeted count as connected if it is the member that its id stands for."""
+        """Let a peer that has greeted count as connected if it is the member that its id stands for, and can go along."""
         peer = str(node.id)
-        member = self.membership.member(peer)
-        if member is None or member.incarnation in ("", self._greetings[peer].incarnation):
-            self._other_disks.discard(peer)
+        reason = self._objection(peer)
+        was_refused_for, self._objections[peer] = self._objections.get(peer, ""), reason
+        if not reason:
             if node not in self.connected_nodes:
                 self.connected_nodes.add(node)
                 self.on_met(node)
-        elif peer not in self._other_disks:
-            self._other_disks.add(peer)
+        elif reason != was_refused_for:
             self.connected_nodes.discard(node)
-            advice = f"restore its disk, or remove {peer} and add the node under a new id"
-            _log.warning("member_refused", node=self.node_id, peer=peer, reason="its disk was replaced", advice=advice)
+            advice = _ADVICE[reason].format(peer)
+            _log.warning("member_refused", node=self.node_id, peer=peer, reason=reason, advice=advice)
+
+    def _objection(self, peer: NodeId) -> str:
+        """Why nothing of a peer that has greeted may count; "" where it does.
+
+        A removal may be reverted until it is committed: so far, the disk that was recorded before counts.
+        """
+        members = (membership.member(peer) for _, membership in self._configurations)
+        if any(
+            each is not None and each.incarnation not in ("", self._greetings[peer].incarnation) for each in members
+        ):
+            return _OTHER_DISK
+        reads = self.versions.read_by(peer)
+        return _TOO_OLD if reads is not None and reads < self.versions.in_force else ""
 
     @property
     def other_disks(self) -> tuple[NodeId, ...]:
         """Members that are there, but with a disk that is not theirs."""
-        return tuple(sorted(self._other_disks))
+        return tuple(sorted(peer for peer, reason in self._objections.items() if reason == _OTHER_DISK))

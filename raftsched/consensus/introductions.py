@@ -4,7 +4,9 @@ A dialer never gives up. Each attempt resolves the peer's name anew and tries th
 capped, jittered pause between attempts. Connecting, the TLS handshake and both hellos must fit into one
 `introduction_seconds`, on either side; what takes longer is closed.
 
-Who may be introduced is the connection's owner to say (`ConnectionOwner.on_hello`).
+Who may be introduced is the connection's owner to say (`ConnectionOwner.on_hello`), by the rule of `objection`; `Guests`
+says what becomes of a caller that only is unknown. Such a caller may be one whose part it is to be dialed: where nobody does,
+it *knocks*, now and then.
 """
 
 from __future__ import annotations
@@ -13,15 +15,27 @@ import asyncio
 import itertools
 import socket
 import ssl
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Container, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from raftsched import limits
 from raftsched.consensus.address import Address, Resolve
 from raftsched.consensus.complaints import Complaints
 from raftsched.consensus.connection import Connection, ConnectionOwner
+from raftsched.consensus.framing import PROTOCOL_VERSION
+from raftsched.consensus.messages import GREETING, Message
 from raftsched.ports import Randomness
+
+UNKNOWN_NODE: Final = "unknown_node"
+GUEST_SECONDS: Final = 2.0
+"""How long a guest may stay that says nothing, and how long it is not let in again."""
+_GUESTS_MAX: Final = 8
+"""Guests in any `GUEST_SECONDS`."""
+
+MayVisit = Callable[[str], bool]
+HearGuest = Callable[[str, Message], bool]
+"""(its id, its greeting) → whether this node links to it from now on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +48,8 @@ class TransportSettings:
     """A peer without a byte for this long is cut off; idle links are pinged four times as often."""
     redial_seconds_min: float = 0.05
     redial_seconds_max: float = 0.5
+    knock_seconds: float = 1.0
+    """A peer that should dial this node, and wasn't linked at two looks at this distance, is dialed."""
     bind_seconds: float = 1.0
     """How long `start` waits for the node's own address; binding goes on afterwards."""
     peer_buffer_bytes_max: int = limits.PEER_BUFFER_BYTES_MAX
@@ -48,6 +64,61 @@ class TlsContexts:
 
     server: ssl.SSLContext
     client: ssl.SSLContext
+
+
+def hello_of(node_id: str, cluster: str) -> Message:
+    """The first message of a connection, in either direction."""
+    return {"type": "hello", "node": node_id, "cluster": cluster, "version": PROTOCOL_VERSION}
+
+
+def objection(hello: Message, own: Message, *, peers: Container[str], dialed: str | None) -> str | None:
+    """Why the other side can't be the peer that it says it is, or None. `own` is this side's hello.
+
+    `dialed` is the peer that this side has called; None where it was called.
+    """
+    claimed = hello["node"]
+    if hello["version"] != own["version"]:
+        return "wrong_version"
+    if hello["cluster"] != own["cluster"]:
+        return "wrong_cluster"
+    if dialed is not None and claimed != dialed:
+        return "wrong_node"
+    if claimed not in peers:
+        return UNKNOWN_NODE
+    if dialed is None and claimed < own["node"]:
+        return "wrong_direction"
+    return None
+
+
+class Guests:
+    """Callers whose id this node doesn't know, and the only thing that it hears of them: one greeting.
+
+    A node that was away while members changed may know none of those that are left, and none of them could win its vote.
+    Their greeting says who the members are (`greetings.py`): if that is news, they are linked to as any peer. A guest learns
+    nothing but this node's hello, and its connection ends once it has greeted.
+    """
+
+    def __init__(self) -> None:
+        self._may_visit: MayVisit = lambda _node_id: False
+        self._hear: HearGuest = lambda _node_id, _greeting: False
+        self._shut_until: dict[str, float] = {}
+        """When those that were let in a moment ago may be again."""
+
+    def open(self, may_visit: MayVisit, hear: HearGuest) -> None:
+        """Let guests in from now on."""
+        self._may_visit, self._hear = may_visit, hear
+
+    def admit(self, node_id: str, now: float) -> bool:
+        """Whether a caller that `objection` finds unknown, and no more than that, is let in as a guest now."""
+        self._shut_until = {guest: until for guest, until in self._shut_until.items() if until > now}
+        if node_id in self._shut_until or len(self._shut_until) >= _GUESTS_MAX or not self._may_visit(node_id):
+            return False
+        self._shut_until[node_id] = now + GUEST_SECONDS
+        return True
+
+    def hear(self, node_id: str, message: Message) -> bool:
+        """A guest has said something; return whether this node links to it from now on."""
+        return message["type"] == GREETING and self._hear(node_id, message)
 
 
 class Introductions:
@@ -83,6 +154,17 @@ class Introductions:
                 await asyncio.wait({connection.lost})
             await asyncio.sleep(delay * (0.5 + self._randomness.random() / 2))
             delay = min(2 * delay, settings.redial_seconds_max)
+
+    async def keep_knocking(self, peer_id: str, is_linked: Callable[[], bool]) -> None:
+        """Dial a peer whose part that is, whenever it hasn't for a while: it may not know this node."""
+        is_away = False
+        for attempt in itertools.count():
+            await asyncio.sleep(self._settings.knock_seconds * (0.5 + self._randomness.random() / 2))
+            was_away, is_away = is_away, not is_linked()
+            if was_away and is_away:
+                connection = await self._dial(peer_id, attempt)
+                if connection is not None:
+                    await asyncio.wait({connection.lost})
 
     async def _dial(self, peer_id: str, attempt: int) -> Connection | None:
         """Try one of the peer's addresses; return its connection once both sides said hello, else None."""

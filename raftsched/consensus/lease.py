@@ -74,10 +74,14 @@ class QuorumContact:
             self._sent_at[peer] = sent_at
             self._since = self._find()
 
+    def answered_at(self, peer: NodeId) -> float:
+        """When the newest message was sent that `peer` has answered in this term; minus infinity before the first."""
+        return self._sent_at.get(peer, -inf)
+
     def _find(self) -> float:
         if not self._needed:
             return inf
-        return sorted((self._sent_at.get(peer, -inf) for peer in self._peers), reverse=True)[self._needed - 1]
+        return sorted(map(self.answered_at, self._peers), reverse=True)[self._needed - 1]
 
     def is_fresh(self, now: float) -> bool:
         """Whether no other leader can have been elected by `now`."""

@@ -15,7 +15,7 @@ from typing import Protocol
 from raftsched.core.apply import apply
 from raftsched.core.ids import TimeMs
 from raftsched.core.job import Job
-from raftsched.core.operations import decode_batch
+from raftsched.core.operations import CODEC_VERSION, OLDEST_READ, UnknownVersion, decode_batch, require_readable
 from raftsched.core.view import Context, PutJob, RemoveJob, Result, Write
 from raftsched.storage import directory as storage
 
@@ -34,6 +34,14 @@ class StateMachine(Protocol):
     @property
     def durable_index(self) -> int:
         """Last index that survives a power loss without the journal."""
+
+    @property
+    def operations_read(self) -> int:
+        """The latest version of entries that it can apply (`core.operations`)."""
+
+    @property
+    def operation_version(self) -> int:
+        """The version in force: the latest of any entry applied, as part of the state."""
 
     def apply(self, index: int, term: int, command: bytes | None) -> object:
         """Apply the entry at `index`; `None` is a no-op. Whatever it raises must stop the process."""
@@ -61,14 +69,26 @@ class StateMachine(Protocol):
 class ReplicatedState:
     """The scheduler's state in `directory`, driven by log entries.
 
-    `on_changes` hears of every job written, once for each entry, right after it is applied.
+    `on_changes` hears of every job written, once for each entry, right after it is applied. Raises `UnknownVersion`
+    where the state was made by entries of a version that this node does not read (it reads up to `operations_read`).
     """
 
-    def __init__(self, directory: Path, *, map_bytes: int) -> None:
+    def __init__(self, directory: Path, *, map_bytes: int, operations_read: int = CODEC_VERSION) -> None:
         self._directory = directory
         self._map_bytes = map_bytes
-        self.state = storage.open_state(directory, map_bytes=map_bytes)
+        self.operations_read = operations_read
         self.on_changes: OnChanges | None = None
+        self.state = storage.open_state(directory, map_bytes=map_bytes)
+        self._require_readable()
+
+    def _require_readable(self) -> None:
+        """Refuse to go on from a state that a later release has made: what follows in the log could not be read."""
+        version = self.state.operation_version
+        try:
+            require_readable(version or OLDEST_READ, reads=self.operations_read)
+        except UnknownVersion:
+            self.state.close()
+            raise
 
     @property
     def applied_index(self) -> int:
@@ -83,6 +103,10 @@ class ReplicatedState:
         return self.state.durable_index
 
     @property
+    def operation_version(self) -> int:
+        return max(self.state.operation_version, OLDEST_READ)
+
+    @property
     def uncommitted_bytes(self) -> int:
         return self.state.uncommitted_bytes
 
@@ -92,8 +116,9 @@ class ReplicatedState:
         if command is None:
             state.advance(index=index, term=term, now_ms=state.cluster_time_ms)
             return []
-        batch = decode_batch(command)
-        context = Context(TimeMs(max(state.cluster_time_ms, batch.stamp_ms)), index)
+        batch = decode_batch(command, reads=self.operations_read)
+        version = max(state.operation_version, batch.version)
+        context = Context(TimeMs(max(state.cluster_time_ms, batch.stamp_ms)), index, version)
         results: list[Result] = []
         changes: list[Change] = []
         for operation in batch.operations:
@@ -102,7 +127,7 @@ class ReplicatedState:
                 state.execute(writes)
                 _collect(writes, changes)
             results.append(result)
-        state.advance(index=index, term=term, now_ms=context.now_ms)
+        state.advance(index=index, term=term, now_ms=context.now_ms, version=version)
         if changes and self.on_changes is not None:
             self.on_changes(changes)
         return results
@@ -130,6 +155,7 @@ class ReplicatedState:
         self.state.close()
         storage.replace_state_file(self._directory, path)
         self.state = storage.open_state(self._directory, map_bytes=self._map_bytes)
+        self._require_readable()
 
     def close(self) -> None:
         """Checkpoint and close."""

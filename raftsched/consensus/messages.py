@@ -14,9 +14,11 @@
     pre_vote_no      term                                  no; my term is `term`
     request_vote     term last_log_index last_log_term force     pysyncobj's; `force`: the leader itself asked for it
     response_vote    term                                  pysyncobj's: the vote is given, durably
-    greeting         incarnation term blank asks members members_index     both ways, first on a connection
+    greeting         incarnation term blank asks members members_index operations_read operations_in_force
+                                                                         both ways, first on a connection
         Who the sender is (`greetings.py`): its data directory, whether that holds nothing yet, and the latest members
-        that it knows, encoded, with their index in the log. `asks` for the receiver's greeting.
+        that it knows, encoded, with their index in the log. `asks` for the receiver's greeting. The versions of log
+        entries (`versions.py`): the latest that it reads, and the latest that it knows to be in force.
     timeout_now      term                                  leader -> follower: stand for election at once
 
 `sent_us` is the leader's monotonic clock, in microseconds, when it made the message; answers repeat it, so that the

@@ -14,9 +14,16 @@ from typing import Any
 
 from raftsched import limits
 from raftsched.core.ids import TimeMs
-from raftsched.core.operations import LeaseJobs, Operation, RecordOutcome, SubmitJob, encode_batch
+from raftsched.core.operations import (
+    LeaseJobs,
+    Operation,
+    RecordOutcome,
+    SubmitJob,
+    encode_batch,
+    since_version,
+)
 from raftsched.core.view import Result
-from raftsched.errors import Unavailable
+from raftsched.errors import Unavailable, UpgradeInProgress
 
 _OPERATION_BYTES = 256
 """About what an operation takes beside its payload or result."""
@@ -27,12 +34,20 @@ class Proposer:
     """Proposes operations on the leader.
 
     `propose_entry` puts an encoded entry into the log and returns a future of the results of its operations, in order;
-    `now_ms` is the leader's stamp; where it raises `Unavailable`, nothing is proposed.
+    `now_ms` is the leader's stamp; where it raises `Unavailable`, nothing is proposed. `version` is the one in which
+    the leader may write entries (`versions.py`): an operation that appeared in a later one is refused.
     """
 
-    def __init__(self, *, propose_entry: Callable[[bytes], asyncio.Future[Any]], now_ms: Callable[[], TimeMs]) -> None:
+    def __init__(
+        self,
+        *,
+        propose_entry: Callable[[bytes], asyncio.Future[Any]],
+        now_ms: Callable[[], TimeMs],
+        version: Callable[[], int],
+    ) -> None:
         self._propose_entry = propose_entry
         self._now_ms = now_ms
+        self._version = version
         self._waiting: deque[_Waiting] = deque()
         self._in_flight = 0
         self._scheduled = False
@@ -41,7 +56,7 @@ class Proposer:
     def propose(self, operation: Operation) -> asyncio.Future[Result]:
         """Return a future of the operation's result once it is committed and applied.
 
-        The future raises `NotLeader` or `Unavailable` where the operation is certainly not in the log, and
+        The future raises `NotLeader`, `UpgradeInProgress` or `Unavailable` where the operation is certainly not in the log, and
         `OutcomeUnknown` where nobody can tell yet. Cancelling the future does not take the operation back.
         """
         future: asyncio.Future[Result] = self._loop.create_future()
@@ -75,7 +90,11 @@ class Proposer:
         except Unavailable as error:
             _fail(taken, error)
             return
-        entry = encode_batch(stamp_ms, tuple(operation for operation, _ in taken))
+        version = self._version()
+        taken = _without_later_ones(taken, version)
+        if not taken:
+            return
+        entry = encode_batch(stamp_ms, tuple(operation for operation, _ in taken), version=version)
         done = self._propose_entry(entry)
         self._in_flight += 1
         done.add_done_callback(lambda finished: self._finish(taken, finished))
@@ -90,6 +109,15 @@ class Proposer:
         else:
             _fail(taken, error)
         self._send()
+
+
+def _without_later_ones(taken: list[_Waiting], version: int) -> list[_Waiting]:
+    """Refuse the operations that no entry of `version` can carry, and return the others."""
+    if any(since_version(operation) > version for operation, _ in taken):
+        error = UpgradeInProgress("not all nodes of the cluster are upgraded yet; retry once they are")
+        _fail([item for item in taken if since_version(item[0]) > version], error)
+        taken = [item for item in taken if since_version(item[0]) <= version]
+    return taken
 
 
 def _fail(taken: list[_Waiting], error: BaseException) -> None:

@@ -278,6 +278,11 @@ class Replica:
         """Whether this node leads and has applied everything of earlier terms."""
         return self._engine.is_leading
 
+    @property
+    def operation_version(self) -> int:
+        """The version in which this node may write log entries, if it leads (`versions.py`)."""
+        return self._engine.versions.in_force
+
     def check_fresh(self) -> None:
         """Return if the machine holds all that was ever acknowledged by anybody (`lease.py`).
 
@@ -422,6 +427,8 @@ class Replica:
             last_index=journal.last_index,
             peers=tuple(self._peer_status(peer) for peer in engine.membership.ids if peer != self.node_id),
             incoming_snapshot_bytes=engine.receiver.progress,
+            operations_read=engine.versions.own,
+            operation_version=engine.versions.in_force,
         )
 
     def _peer_status(self, peer: NodeId) -> PeerStatus:
@@ -433,4 +440,5 @@ class Replica:
             match_index=progress.match if progress is not None else 0,
             clock_offset_ms=engine.cluster_clock.offset_ms(peer),
             snapshot_bytes=engine.sender.progress(peer),
+            operations_read=engine.versions.read_by(peer),
         )

@@ -18,6 +18,8 @@ class PeerStatus:
     """How far its wall clock is ahead of ours."""
     snapshot_bytes: tuple[int, int] | None
     """(acknowledged, total) of a snapshot on its way."""
+    operations_read: int | None
+    """The latest version of log entries that it was last heard to read; None where it never was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +38,7 @@ class ReplicaStatus:
     peers: tuple[PeerStatus, ...]
     """The other members, those that join included."""
     incoming_snapshot_bytes: tuple[int, int] | None
+    operations_read: int
+    """The latest version of log entries that this replica reads."""
+    operation_version: int
+    """The one in force, as far as it knows."""

@@ -391,6 +391,16 @@ class Replication(Greeting):
         else:
             self._send_empty(progress, now)
 
+    def agree_on_version(self) -> None:
+        """As leader, write log entries in a later version from now on, if all who may get them can read it."""
+        if self.versions.in_force >= self.versions.own:
+            return
+        linked = {str(node.id) for node in self.connected_nodes}
+        others = (self.possible_members | linked) - {self.node_id}
+        if self.versions.agree(others, self.contact.answered_at):
+            _log.info("operations_upgraded", node=self.node_id, version=self.versions.in_force)
+            self.members_changed()
+
     # -- leader: snapshots --------------------------------------------------------------------------------------------
 
     def _send_chunks(self, progress: Progress, now: float) -> None:

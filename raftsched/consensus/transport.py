@@ -6,6 +6,7 @@
 - One TCP connection a pair; the node with the greater id dials. The dialer says hello first, the other side answers only
   a hello that it accepts: known id, same cluster, same protocol version, and with TLS a certificate of that very id. A
   stranger learns nothing, keeps little memory busy and is gone after `introduction_seconds`.
+- A caller that only is unknown may be heard once, as a guest (`introductions.Guests`); the engine sees no link.
 - A dialer never gives up; it resolves the peer's name anew at each attempt (`introductions.py`).
 - A new connection of a peer replaces the old one. What the old one still brings is dropped, and the engine hears `down`
   and `up` in their place among the messages.
@@ -36,8 +37,17 @@ from pysyncobj.transport import Transport as PysyncobjTransport
 from raftsched.consensus.address import Address, Resolve, resolve
 from raftsched.consensus.complaints import Complaints
 from raftsched.consensus.connection import Connection
-from raftsched.consensus.framing import PROTOCOL_VERSION, FrameError, Shape, check_message, encode_frame
-from raftsched.consensus.introductions import Introductions, TlsContexts, TransportSettings
+from raftsched.consensus.framing import FrameError, Shape, check_message, encode_frame
+from raftsched.consensus.introductions import (
+    GUEST_SECONDS,
+    UNKNOWN_NODE,
+    Guests,
+    Introductions,
+    TlsContexts,
+    TransportSettings,
+    hello_of,
+    objection,
+)
 from raftsched.consensus.listener import Listener
 from raftsched.consensus.messages import Message
 from raftsched.ports import Randomness, Wake
@@ -107,7 +117,6 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         self.node_id = node_id
         self._address = address
         self._addresses = dict(peers)
-        self._cluster = cluster
         self._wake = wake
         self._tls = TlsContexts(ssl_server, ssl_client) if ssl_server is not None and ssl_client is not None else None
         self._verify_peer = verify_peer or is_certified
@@ -123,8 +132,13 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             randomness=randomness or system_randomness(),
             complaints=self._complaints,
         )
-        self._hello: Message = {"type": "hello", "node": node_id, "cluster": cluster, "version": PROTOCOL_VERSION}
+        self._hello = hello_of(node_id, cluster)
         self._peers: dict[str, _Peer] = {}
+        self.guests = Guests()
+        """The engine opens it."""
+        self._guests: dict[Connection, float] = {}
+        """Those that have not greeted yet, and when they must have."""
+        self._visits: deque[tuple[Connection, Message]] = deque()
         self._inbox: deque[tuple[_Peer, Message | _Event]] = deque()
         self._inbox_bytes = 0
         self._paused: set[Connection] = set()
@@ -184,6 +198,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         for connection in self._open:
             connection.abort()
         self._inbox.clear()
+        self._visits.clear()
 
     @property
     def port(self) -> int:
@@ -281,6 +296,9 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             raise self._failure
         inbox = self._inbox
         count = 0
+        while self._visits:
+            self._hear_guest(*self._visits.popleft())
+            count += 1
         while inbox:
             self._deliver(*inbox.popleft())
             count += 1
@@ -302,6 +320,12 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         else:
             self._onMessageReceived(peer.node, item)
 
+    def _hear_guest(self, connection: Connection, message: Message) -> None:
+        """Give the engine what a guest has said, and end its visit: if it is a peer now, it is linked like any."""
+        if connection.peer_id not in self._peers and not self.guests.hear(connection.peer_id, message):
+            self._complain_of(connection, connection.peer_id, UNKNOWN_NODE)
+        connection.abort()
+
     # -- the connections' side ------------------------------------------------------------------------------------
 
     def on_open(self, connection: Connection) -> None:
@@ -314,10 +338,13 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
     def on_hello(self, connection: Connection, hello: Message) -> bool:
         claimed = hello["node"]
         objection = self._objection(connection, hello)
+        if objection == UNKNOWN_NODE and self._admits_as_guest(connection, claimed):
+            self._guests[connection] = asyncio.get_running_loop().time() + GUEST_SECONDS
+            connection.peer_id = claimed
+            connection.send_now(self._hello)
+            return True
         if objection is not None:
-            self._complaints.warn(
-                "peer_refused", reason=objection, claimed=f"{claimed!a:.80}", remote=connection.remote
-            )
+            self._complain_of(connection, claimed, objection)
             connection.abort()
             return False
         peer = self._peers[claimed]
@@ -333,22 +360,24 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
 
     def _objection(self, connection: Connection, hello: Message) -> str | None:
         """Why the other side of `connection` can't be the peer it says it is, or None."""
-        claimed = hello["node"]
-        if hello["version"] != PROTOCOL_VERSION:
-            return "wrong_version"
-        if hello["cluster"] != self._cluster:
-            return "wrong_cluster"
-        if connection.dialed and claimed != connection.peer_id:
-            return "wrong_node"
-        if claimed not in self._peers:
-            return "unknown_node"
-        if not connection.dialed and claimed < self.node_id:
-            return "wrong_direction"
-        if self._tls is not None and not self._verify_peer(connection.certificate, claimed):
-            return "wrong_certificate"
-        return None
+        dialed = connection.peer_id if connection.dialed else None
+        reason = objection(hello, self._hello, peers=self._peers, dialed=dialed)
+        if reason is None and self._tls is not None:
+            return None if self._verify_peer(connection.certificate, hello["node"]) else "wrong_certificate"
+        return reason
+
+    def _admits_as_guest(self, connection: Connection, claimed: str) -> bool:
+        if connection.dialed or (self._tls is not None and not self._verify_peer(connection.certificate, claimed)):
+            return False
+        return self.guests.admit(claimed, asyncio.get_running_loop().time())
+
+    def _complain_of(self, connection: Connection, claimed: str, reason: str) -> None:
+        self._complaints.warn("peer_refused", reason=reason, claimed=f"{claimed!a:.80}", remote=connection.remote)
 
     def on_messages(self, connection: Connection, messages: list[Message], byte_count: int) -> None:
+        if connection in self._guests:
+            self._on_guest_messages(connection, messages)
+            return
         peer = self._peers.get(connection.peer_id)
         if peer is None or peer.connection is not connection or self._is_closed:
             return
@@ -360,6 +389,13 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             self._paused.add(connection)
             connection.pause_reading()
 
+    def _on_guest_messages(self, connection: Connection, messages: list[Message]) -> None:
+        said = [message for message in messages if message["type"] != "ping"]
+        if said and not self._is_closed:
+            del self._guests[connection]
+            self._visits.append((connection, said[0]))
+            self._wake()
+
     def on_bad_bytes(self, connection: Connection, error: FrameError) -> None:
         self._complaints.warn("bad_bytes", reason=error.code, remote=connection.remote, error=str(error))
         self._cut(connection, "bad_bytes")
@@ -367,6 +403,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
     def on_lost(self, connection: Connection) -> None:
         self._open.discard(connection)
         self._paused.discard(connection)
+        self._guests.pop(connection, None)
         if connection.dialed and not connection.introduced.done():
             self._complaints.warn("peer_unreachable", reason="closed_unheard", peer=connection.peer_id)
         self._detach(connection, "closed")
@@ -389,19 +426,27 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             self._wake()
 
     def _tick(self) -> None:
-        """Ping idle links and cut silent ones."""
+        """Ping idle links and cut silent ones, and end the visits of silent guests."""
         for peer in self._peers.values():
             connection = peer.connection
             if connection is not None and connection.tick() > _SILENT_TICKS_MAX:
                 self._cut(connection, "silent")
+        loop = asyncio.get_running_loop()
+        for guest in [guest for guest, until in self._guests.items() if until <= loop.time()]:
+            guest.abort()
         pause = self._settings.silence_seconds / _SILENT_TICKS_MAX
-        self._ticker = asyncio.get_running_loop().call_later(pause, self._tick)
+        self._ticker = loop.call_later(pause, self._tick)
 
     # -- tasks ----------------------------------------------------------------------------------------------------
 
     def _start_dialer(self, peer: _Peer) -> None:
-        if self.node_id > peer.node.id and not self._is_closed:
+        if self._is_closed:
+            return
+        if self.node_id > peer.node.id:
             peer.dialer = self._spawn(self._introductions.keep_dialing(peer.node.id))
+        else:
+            knocking = self._introductions.keep_knocking(peer.node.id, lambda: peer.connection is not None)
+            peer.dialer = self._spawn(knocking)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

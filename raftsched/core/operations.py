@@ -1,14 +1,25 @@
 """Operations: the closed set of changes, as they stand in the log.
 
 All that isn't deterministic is already decided here by the leader: ids, time, jitter, the worker. A log entry is one
-`Batch`; its operations are applied in order, each with a result of its own. The codec is versioned: a node refuses an
-entry of a version it does not know rather than guess. Fields are stored by position: new ones go at the end, with a
-default, and a tag once used is never reused.
+`Batch`; its operations are applied in order, each with a result of its own. Fields are stored by position: new ones go at
+the end, with a default, and a tag once used is never reused.
+
+Entries are versioned: a node refuses one of a version that it does not know rather than guess. During a rolling upgrade
+nodes of two versions live together, so a leader writes a later version only once every member reads it
+(`consensus.versions`). Whatever changes what an entry holds or what `apply` makes of it goes through these steps:
+
+1. Raise `CODEC_VERSION`. Entries of the versions before, down to `OLDEST_READ`, must be read and applied as ever.
+2. A new operation gets its row in `_SINCE`: until all members read it, it is refused with `upgrade_in_progress`.
+3. A new meaning of an operation depends on `Context.version`, never on what program runs: all nodes change at one index.
+   A new field may be filled only from that version on: older nodes pass it over.
+4. `OLDEST_READ` may rise to the version of a release that everybody must have run before; say so in the changelog.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
+from typing import Final
 
 import msgspec
 
@@ -16,7 +27,10 @@ from raftsched.core.ids import FencingToken, JobId, TimeMs
 from raftsched.core.job import AttemptEnd, JobError, RetryPolicy
 from raftsched.errors import RaftschedError
 
-CODEC_VERSION = 1
+CODEC_VERSION: Final = 1
+"""The latest version of log entries that this program reads, and so the latest that it may ever write."""
+OLDEST_READ: Final = 1
+"""The earliest version that it still reads; a cluster without any entry begins there."""
 
 
 class SubmitJob(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -131,11 +145,28 @@ class MarkWorkers(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 Operation = SubmitJob | LeaseJobs | RecordOutcome | ExpireLeases | CancelJob | PurgeJobs | MarkWorkers
 
+_SINCE: Final[Mapping[type[Operation], int]] = {
+    SubmitJob: 1,
+    LeaseJobs: 1,
+    RecordOutcome: 1,
+    ExpireLeases: 1,
+    CancelJob: 1,
+    PurgeJobs: 1,
+    MarkWorkers: 1,
+}
+"""The version of log entries in which each operation appeared."""
+
+
+def since_version(operation: Operation) -> int:
+    """Return the earliest version of log entries that can carry this operation."""
+    return _SINCE[type(operation)]
+
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
     """One log entry: the leader's stamp and the operations that arrived together."""
 
     version: int
+    """From `OLDEST_READ` to `CODEC_VERSION`; along the log it never falls."""
     stamp_ms: TimeMs
     """The leader's wall clock; cluster time is the largest stamp applied so far and never runs backward."""
     operations: tuple[Operation, ...]
@@ -148,7 +179,7 @@ class _Head(msgspec.Struct, frozen=True, array_like=True):
 
 
 class UnknownVersion(RaftschedError):
-    """The entry was written by a newer raftsched; this node must be upgraded before it can go on."""
+    """The cluster's log entries are of a version that this raftsched does not read: it must be upgraded to go on."""
 
     code = "unknown_version"
 
@@ -158,28 +189,32 @@ _encoder = msgspec.msgpack.Encoder()
 _head_decoder = msgspec.msgpack.Decoder(_Head)
 
 
-def encode_batch(stamp_ms: TimeMs, operations: tuple[Operation, ...]) -> bytes:
-    """Return the log entry for `operations`."""
-    return _encoder.encode(Batch(CODEC_VERSION, stamp_ms, operations))
+def encode_batch(stamp_ms: TimeMs, operations: tuple[Operation, ...], *, version: int = CODEC_VERSION) -> bytes:
+    """Return the log entry for `operations`, which all exist in `version`."""
+    return _encoder.encode(Batch(version, stamp_ms, operations))
 
 
-def decode_batch(data: bytes) -> Batch:
-    """Read a log entry.
+def decode_batch(data: bytes, *, reads: int = CODEC_VERSION) -> Batch:
+    """Read a log entry, as a node does that reads the versions from `OLDEST_READ` to `reads`.
 
-    Raises `UnknownVersion` for one of another codec version, and `msgspec.DecodeError` for bytes that are no entry.
+    Raises `UnknownVersion` for one of another version, and `msgspec.DecodeError` for bytes that are no entry.
     """
     try:
         batch = _decoder.decode(data)
     except msgspec.ValidationError:
-        _check_version(_head_decoder.decode(data).version)
+        require_readable(_head_decoder.decode(data).version, reads=reads)
         raise
-    _check_version(batch.version)
+    require_readable(batch.version, reads=reads)
     return batch
 
 
-def _check_version(version: int) -> None:
-    if version != CODEC_VERSION:
-        raise UnknownVersion(f"log entry of codec version {version}, this node reads {CODEC_VERSION}")
+def require_readable(version: int, *, reads: int = CODEC_VERSION) -> None:
+    """Raise `UnknownVersion` unless a node that reads up to `reads` can go on where `version` is in force."""
+    if OLDEST_READ <= version <= reads:
+        return
+    known = str(reads) if reads == OLDEST_READ else f"{OLDEST_READ} to {reads}"
+    advice = "upgrade this node" if version > reads else "first run a release that reads both"
+    raise UnknownVersion(f"log entries are of version {version}, and this node reads {known}: {advice}")
 
 
 class RejectCode(IntEnum):

@@ -13,7 +13,7 @@ import msgspec
 
 from raftsched.core.ids import FencingToken, JobId, TimeMs
 from raftsched.core.job import Job, Status, Worker
-from raftsched.core.operations import RejectCode
+from raftsched.core.operations import CODEC_VERSION, RejectCode
 
 
 class View(Protocol):
@@ -164,10 +164,12 @@ Result = Submitted | Leased | OutcomeRecorded | Expired | Cancelled | Purged | M
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What the log says about the entry: cluster time and position."""
+    """What the log says about the entry: cluster time, position and version."""
 
     now_ms: TimeMs
     index: int
+    version: int = CODEC_VERSION
+    """The version in force (`operations`): what an operation means may depend on it, since it is the same everywhere."""
 
 
 class Applied(NamedTuple):

@@ -44,6 +44,8 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     applied_term: int = 0
     cluster_time_ms: TimeMs = TimeMs(0)
     fence: FencingToken = FencingToken(0)
+    operation_version: int = 0
+    """The version in force: the highest of any entry with operations that was applied; 0 before the first."""
 
 
 _decode_position = msgspec.msgpack.Decoder(Position).decode

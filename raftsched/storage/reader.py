@@ -38,6 +38,8 @@ class StateReader:
         self.applied_term: int = position.applied_term
         self.cluster_time_ms: TimeMs = position.cluster_time_ms
         self.fence: FencingToken = position.fence
+        self.operation_version: int = position.operation_version
+        """The highest version of the entries applied (`core.operations`); 0 before the first."""
         self.configuration: Configuration | None = read_configuration(store)
         """The cluster's configuration that was applied last; None while there was none."""
 

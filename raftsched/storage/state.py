@@ -73,8 +73,8 @@ class State(StateReader):
         self.configuration = Configuration(self.applied_index + 1, content)
         write_configuration(self._store, self.configuration)
 
-    def advance(self, *, index: int, term: int, now_ms: int) -> None:
-        """The entry at `index` is applied: take over its position, and its time where that is later.
+    def advance(self, *, index: int, term: int, now_ms: int, version: int = 0) -> None:
+        """The entry at `index` is applied: take over its position, and its time and version where they are later.
 
         Raises `InvariantBroken` unless it is the next one, of the same or a later term.
         """
@@ -84,6 +84,7 @@ class State(StateReader):
         self.applied_index = index
         self.applied_term = term
         self.cluster_time_ms = TimeMs(max(self.cluster_time_ms, now_ms))
+        self.operation_version = max(self.operation_version, version)
         self._entry_is_open = False
 
     def checkpoint(self) -> int:
@@ -92,13 +93,14 @@ class State(StateReader):
             raise InvariantBroken(f"checkpoint inside the entry after {self.applied_index}")
         if self.applied_index != self.durable_index:
             self._counters.save(self._store)
-            write_position(
-                self._store, Position(self.applied_index, self.applied_term, self.cluster_time_ms, self.fence)
-            )
+            write_position(self._store, self._position())
             self._store.commit()
             self.durable_index = self.applied_index
             self.uncommitted_bytes = 0
         return self.durable_index
+
+    def _position(self) -> Position:
+        return Position(self.applied_index, self.applied_term, self.cluster_time_ms, self.fence, self.operation_version)
 
     def copy_to(self, path: Path) -> None:
         """Write the last checkpoint to a new file, synced; may run in another thread. Raises `CopyFailed`."""

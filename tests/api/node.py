@@ -157,7 +157,8 @@ class SimulatedNode:
     def cluster_status(self) -> ClusterStatus:
         leader = self.leader or self
         state = "leader" if self.is_leading else "follower"
-        return ClusterStatus(leader.node_id, 1, (NodeStatus(self.node_id, self.api_url, state),))
+        own = NodeStatus(self.node_id, self.api_url, state, operations_read=2)
+        return ClusterStatus(leader.node_id, 1, (own,), operation_version=1)
 
     def readiness(self) -> tuple[bool, str]:
         return self.ready

@@ -19,8 +19,10 @@ async def test_cluster_is_told_by_the_leader(api: Api, follower: Api) -> None:
                 "clock_offset_ms": None,
                 "raft": "",
                 "voter": True,
+                "operations_read": 2,
             }
         ],
+        "operation_version": 1,
     }
     assert (await follower.get("cluster")).json == answer.json
 

@@ -13,6 +13,7 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
 from raftsched.consensus.engine import RaftEngine
+from raftsched.consensus.introductions import Guests
 from raftsched.consensus.journal import Journal
 from raftsched.consensus.messages import Message
 from raftsched.consensus.ports import Sizes, Timing
@@ -45,6 +46,7 @@ class Recorder(Transport):  # type: ignore[misc]  # pysyncobj carries no types
     def __init__(self) -> None:
         super().__init__(None, None, None)
         self.sent: list[tuple[str, Message]] = []
+        self.guests = Guests()
 
     def send(self, node: Node, message: Message) -> bool:
         self.sent.append((node.id, message))

@@ -324,9 +324,9 @@ def cluster() -> Iterator[SimulatedCluster]:
         yield made
 
 
-def let_join(cluster: SimulatedCluster) -> str:
+def let_join(cluster: SimulatedCluster, node_id: str = "") -> str:
     """Add a node and return its id once it votes."""
-    node = cluster.new_node(cluster.founders)
+    node = cluster.new_node(cluster.founders, node_id)
     node.start()
     change(cluster, joining(node))
     cluster.run_until(lambda: node.id in cluster.checker.membership.voters)
@@ -408,3 +408,21 @@ def restart_under_a_leader_that_leaves(cluster: SimulatedCluster) -> None:
         other.propose(b"a write")
         cluster.run(0.005)
         leader.read()
+
+
+@pytest.mark.parametrize("new_id", ["n4", "n0"], ids=["dials", "knocks"])
+def test_a_node_that_knows_nobody_of_those_who_are_left_hears_of_them(cluster: SimulatedCluster, new_id: str) -> None:
+    """Seed 300168 of chaos.sim: down while n4 joined and another left, and then the third one lost its disk."""
+    leader = cluster.elect()
+    other, behind = [node for node in cluster.nodes.values() if node is not leader]
+    behind.crash(power_loss=True)
+    assert let_join(cluster, new_id) == new_id
+    change(cluster, leaving(other.id))
+    cluster.run_until(lambda: other.id in cluster.checker.membership.former)
+    other.retire()
+    cluster.nodes[leader.id].wipe()
+    behind.start()
+    cluster.elect()
+    assert cluster.network.counts["hello: guest linked"] == 1
+    cluster.run(1.0)
+    assert voters_of(cluster, behind.id) == {leader.id, behind.id, new_id}

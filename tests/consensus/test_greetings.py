@@ -222,6 +222,23 @@ def test_a_member_with_another_disk_is_neither_heard_nor_written_to(tmp_path: Pa
     assert node.engine.is_connected("b"), "the old disk was restored"
 
 
+def test_a_wiped_node_is_refused_until_its_removal_is_committed(tmp_path: Path) -> None:
+    """Seed 300168 of chaos.sim: it got the log once it was removed, and would have voted if that had been reverted."""
+    node = Empty("bc", tmp_path)
+    node.greet("b", incarnation="b1", blank=False)
+    known = Membership.of(
+        [Member("a", incarnation="mine"), Member("b", incarnation="b1"), Member("c", incarnation="c1")]
+    )
+    removed = (b"\x02" + encode_membership(known.without("c")), 3, 1)
+    node.give_append("b", 1, (1, 0), [(b"\x02" + encode_membership(known), 2, 1), removed], commit=2)
+    node.greet("c", incarnation="c2")
+    assert not node.engine.is_connected("c")
+    node.give_append("b", 1, (3, 1), [], commit=3)
+    node.tick()
+    node.greet("c", incarnation="c2")
+    assert node.engine.is_connected("c"), "from now on it may learn that it was removed"
+
+
 def test_a_leader_records_a_disk_before_it_sends_it_anything(tmp_path: Path) -> None:
     node = Empty("bc", tmp_path)
     node.greet("b")
@@ -258,5 +275,7 @@ class Empty(MendedSubject):
                 "asks": False,
                 "members": encode_membership(Membership.of([])),
                 "members_index": 0,
+                "operations_read": 1,
+                "operations_in_force": 1,
             },
         )

@@ -9,10 +9,11 @@ import pytest
 
 from raftsched import limits
 from raftsched.consensus.proposer import Proposer
+from raftsched.core import operations
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import RetryPolicy
-from raftsched.core.operations import Batch, CancelJob, Operation, SubmitJob, decode_batch
-from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable
+from raftsched.core.operations import CODEC_VERSION, Batch, CancelJob, Operation, PurgeJobs, SubmitJob, decode_batch
+from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable, UpgradeInProgress
 
 
 class _Log:
@@ -21,10 +22,11 @@ class _Log:
     def __init__(self) -> None:
         self.entries: list[Batch] = []
         self.futures: list[asyncio.Future[Any]] = []
-        self.proposer = Proposer(propose_entry=self._propose, now_ms=lambda: TimeMs(77))
+        self.version = CODEC_VERSION
+        self.proposer = Proposer(propose_entry=self._propose, now_ms=lambda: TimeMs(77), version=lambda: self.version)
 
     def _propose(self, entry: bytes) -> asyncio.Future[Any]:
-        self.entries.append(decode_batch(entry))
+        self.entries.append(decode_batch(entry, reads=CODEC_VERSION + 1))
         self.futures.append(asyncio.get_running_loop().create_future())
         return self.futures[-1]
 
@@ -108,7 +110,7 @@ async def test_operations_that_cannot_be_stamped_are_refused_and_the_next_are_no
             raise Unavailable("no clock")
         return stamps.pop()
 
-    proposer = Proposer(propose_entry=log._propose, now_ms=stamp)
+    proposer = Proposer(propose_entry=log._propose, now_ms=stamp, version=lambda: CODEC_VERSION)
     refused = [proposer.propose(_cancel(number)) for number in range(3)]
     await _settle()
     for future in refused:
@@ -120,6 +122,42 @@ async def test_operations_that_cannot_be_stamped_are_refused_and_the_next_are_no
     log.commit(0)
     await accepted
     assert [(entry.stamp_ms, len(entry.operations)) for entry in log.entries] == [(78, 1)]
+
+
+async def test_an_entry_is_written_in_the_version_that_the_leader_may_write() -> None:
+    log = _Log()
+    log.proposer.propose(_cancel(1))
+    await _settle()
+    log.version += 1
+    log.proposer.propose(_cancel(2))
+    await _settle()
+    assert [entry.version for entry in log.entries] == [CODEC_VERSION, CODEC_VERSION + 1]
+
+
+async def test_an_operation_of_a_later_version_is_refused_until_all_nodes_are_upgraded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(operations._SINCE, PurgeJobs, CODEC_VERSION + 1)
+    log = _Log()
+    purge = PurgeJobs((), TimeMs(1))
+    alone = log.proposer.propose(purge)
+    await _settle()
+    with pytest.raises(UpgradeInProgress):
+        await alone
+    assert not log.entries
+
+    old, new = log.proposer.propose(_cancel(1)), log.proposer.propose(purge)
+    await _settle()
+    with pytest.raises(UpgradeInProgress):
+        await new
+    log.commit(0)
+    await old
+    assert [entry.operations for entry in log.entries] == [(_cancel(1),)]
+
+    log.version += 1
+    log.proposer.propose(purge)
+    await _settle()
+    assert log.entries[-1].operations == (purge,)
 
 
 async def test_a_caller_that_went_away_disturbs_nobody() -> None:

@@ -24,6 +24,7 @@ from raftsched.core.job import (
 )
 from raftsched.core.operations import (
     CODEC_VERSION,
+    OLDEST_READ,
     Batch,
     CancelJob,
     ExpireLeases,
@@ -36,6 +37,7 @@ from raftsched.core.operations import (
     UnknownVersion,
     decode_batch,
     encode_batch,
+    since_version,
 )
 from tests.core.scene import job_id, submit_operation
 from tests.core.wild import operations
@@ -84,8 +86,27 @@ def test_batch_without_later_fields_reads_with_their_defaults() -> None:
     ],
 )
 def test_entry_of_another_version_is_refused_by_number(entry: list[object]) -> None:
-    with pytest.raises(UnknownVersion, match=f"codec version {entry[0]}, this node reads {CODEC_VERSION}"):
+    with pytest.raises(UnknownVersion, match=f"of version {entry[0]}, and this node reads {CODEC_VERSION}"):
         decode_batch(msgspec.msgpack.encode(entry))
+
+
+@pytest.mark.parametrize("version", [OLDEST_READ, CODEC_VERSION + 1, CODEC_VERSION + 2])
+def test_entry_of_each_version_up_to_the_latest_that_a_node_reads_is_read(version: int) -> None:
+    entry = encode_batch(STAMP, (submit_operation(1),), version=version)
+    batch = decode_batch(entry, reads=CODEC_VERSION + 2)
+    assert (batch.version, batch.operations) == (version, (submit_operation(1),))
+
+
+@pytest.mark.parametrize(("version", "advice"), [(CODEC_VERSION + 3, "upgrade this node"), (0, "a release that reads")])
+def test_entry_that_cannot_be_read_says_what_to_do(version: int, advice: str) -> None:
+    entry = encode_batch(STAMP, (submit_operation(1),), version=version)
+    with pytest.raises(UnknownVersion, match=f"reads {OLDEST_READ} to {CODEC_VERSION + 2}: .*{advice}"):
+        decode_batch(entry, reads=CODEC_VERSION + 2)
+
+
+@given(operations)
+def test_every_operation_says_since_which_version_it_exists(operation: Operation) -> None:
+    assert OLDEST_READ <= since_version(operation) <= CODEC_VERSION
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from raftsched.core.ids import FencingToken, TimeMs
@@ -16,9 +17,15 @@ def test_position_of_a_new_store_is_zero(store: Store) -> None:
 
 
 def test_position_is_read_back(store: Store) -> None:
-    position = Position(7, 2, TimeMs(1_700_000_000_000), FencingToken(99))
+    position = Position(7, 2, TimeMs(1_700_000_000_000), FencingToken(99), 3)
     write_position(store, position)
     assert read_position(store) == position
+
+
+def test_position_without_later_fields_reads_with_their_defaults(store: Store) -> None:
+    write_position(store, Position(7, 2))
+    store.put(Table.META, b"position", msgspec.msgpack.encode([7, 2, 1_700_000_000_000, 99]))
+    assert read_position(store) == Position(7, 2, TimeMs(1_700_000_000_000), FencingToken(99), 0)
 
 
 @pytest.mark.parametrize("lost", [b"format", b"position"])
