@@ -52,7 +52,7 @@ def _operations(history: History) -> int:
 
 
 def _digests(history: History) -> int:
-    return len(list(states.digests(history)))
+    return len(states.digests(history))
 
 
 def _grants(history: History) -> int:

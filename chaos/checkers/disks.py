@@ -2,14 +2,20 @@
 
 Theory of operation. A node's disk is replayed from `Durable` and `Truncated` events; a snapshot that was installed
 stands for everything up to its index, and compaction takes nothing away, so it has no event. "Before" and "at that
-moment" are the order of the history. Left out: entries that are in memory only, which nobody may rely on.
+moment" are the order of the history.
+
+Whose disks count is said by the log itself: an entry needs a majority of the last configuration up to it. A leader that
+holds a newer one goes by that instead, so a majority of a configuration behind the entry, which some node goes by, will do
+as well; one of an older configuration never does. A node whose disk was taken away counts for what it held until then.
+
+Left out: entries that are in memory only, which nobody may rely on.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from chaos.checkers.history import AnyEvent, Applied, Durable, Installed, Members, Truncated
+from chaos.checkers.history import AnyEvent, Applied, Configured, Durable, Installed, Members, Truncated
 from chaos.checkers.report import Violation
 from chaos.checkers.views import History
 
@@ -57,10 +63,15 @@ class Disks:
 
     def __init__(self, history: History) -> None:
         self._born_with = history.setup.first_index - 1
+        self._lost: dict[str, list[Disk]] = {}
         self._disks: dict[str, Disk] = {node: Disk(self._born_with) for node in history.setup.nodes}
 
     def of(self, node: str) -> Disk:
         return self._disks.setdefault(node, Disk(self._born_with))
+
+    def held(self, node: str, place: Place) -> bool:
+        """Whether a node has an entry, or had it on a disk that was taken away."""
+        return any(disk.holds(*place) for disk in (self.of(node), *self._lost.get(node, ())))
 
     def see(self, event: AnyEvent) -> list[Place]:
         """Take the next event; return the entries that a node itself gave up by it."""
@@ -68,12 +79,41 @@ class Disks:
             case Durable():
                 return self.of(event.node).put(event.index, event.term)
             case Truncated() if event.wiped:
+                self._lost.setdefault(event.node, []).append(self.of(event.node))
                 self._disks[event.node] = Disk(self._born_with)
             case Truncated():
-                return self.of(event.node).cut(event.index)
+                disk = self.of(event.node)
+                return [place for place in disk.cut(event.index) if place[0] > disk.base]
             case Installed():
                 self.of(event.node).install(event.index, event.term)
         return []
+
+
+class Configurations:
+    """Which voters count, as of the events seen so far."""
+
+    def __init__(self, history: History) -> None:
+        self._committed = (0, history.setup.nodes)
+        self._voters_at: dict[Place, tuple[str, ...]] = {}
+        self._in_effect: dict[str, tuple[int, tuple[str, ...]]] = {}
+
+    def see(self, event: AnyEvent) -> None:
+        match event:
+            case Members():
+                self._committed = (self._committed[0], event.nodes)
+            case Configured():
+                self._voters_at[event.index, event.term] = event.voters
+                self._in_effect[event.node] = (event.index, event.voters)
+
+    def commits(self, place: Place) -> None:
+        """An entry is committed; it counts for itself already."""
+        if place in self._voters_at:
+            self._committed = (place[0], self._voters_at[place])
+
+    def choices(self) -> list[tuple[str, ...]]:
+        """The last committed configuration, and the later ones that nodes go by; a majority of one must hold an entry."""
+        index, voters = self._committed
+        return [voters, *(later for at, later in self._in_effect.values() if at > index)]
 
 
 def log_matching(history: History) -> list[Violation]:
@@ -85,7 +125,7 @@ def log_matching(history: History) -> list[Violation]:
     before_of: dict[Place, tuple[int, str]] = {}
     digest_of: dict[Place, tuple[str, str]] = {}
     violations = []
-    for event in history.events:
+    for event in history.ordered(Durable, Truncated, Installed):
         disks.see(event)
         if not isinstance(event, Durable):
             continue
@@ -107,24 +147,29 @@ def on_most_disks_when_applied(history: History) -> list[Violation]:
     """An entry that is applied anywhere is, at that moment, on the disks of a majority of the voters (G1)."""
     if not history.of(Durable):
         return []
-    voters = history.setup.nodes
+    configurations = Configurations(history)
     disks = Disks(history)
     highest = history.setup.first_index - 1
     violations = []
-    for event in history.events:
+    for event in history.ordered(Durable, Truncated, Installed, Members, Configured, Applied):
         disks.see(event)
-        if isinstance(event, Members):
-            voters = event.nodes
+        configurations.see(event)
         if not isinstance(event, Applied) or event.index <= highest:
             continue
         highest = event.index
         place = (event.index, event.term)
-        holders = [node for node in voters if disks.of(node).holds(*place)]
-        if len(holders) * 2 <= len(voters):
-            where = ", ".join(holders) or "nobody"
-            what = f"{event.node} applies entry {_named(place)}, which is on the disks of {where} only"
+        configurations.commits(place)
+        choices = configurations.choices()
+        if not any(_is_majority(voters, disks, place) for voters in choices):
+            voters = choices[0]
+            where = ", ".join(node for node in voters if disks.held(node, place)) or "nobody"
+            what = f"{event.node} applies entry {_named(place)}, on the disks of {where} only, of {', '.join(voters)}"
             violations.append(Violation(what, event.t))
     return violations
+
+
+def _is_majority(voters: tuple[str, ...], disks: Disks, place: Place) -> bool:
+    return 2 * sum(disks.held(node, place) for node in voters) > len(voters)
 
 
 def committed_stays_on_disk(history: History) -> list[Violation]:
@@ -132,7 +177,7 @@ def committed_stays_on_disk(history: History) -> list[Violation]:
     disks = Disks(history)
     committed: dict[int, int] = {}
     violations = []
-    for event in history.events:
+    for event in history.ordered(Durable, Truncated, Installed, Applied):
         lost = disks.see(event)
         if isinstance(event, Applied):
             committed.setdefault(event.index, event.term)

@@ -9,8 +9,8 @@ clock in microseconds and never falls. Five kinds of witnesses write it:
   each run. Which refusals are definite is for the harness to say: when in doubt, `info`.
 - *Workers*, outside the fault domain: `Effect` for what a job's body did, `Downstream` for what a receiver that checks
   fencing tokens made of it. A worker that is killed ends its effects at that moment.
-- *Nodes*: `Started`, `Leader`, `Applied`, `StateDigest`, `Installed`, `Durable`, `Truncated`. A drill with real
-  processes leaves out what it can't see; the properties that need it then count as not exercised.
+- *Nodes*: `Started`, `Leader`, `HandedBack`, `Configured`, `Applied`, `StateDigest`, `Installed`, `Durable`, `Truncated`. A
+  drill with real processes leaves out what it can't see; the properties that need it then count as not exercised.
 - *The log*, read back by the harness: a `Change` for every effect of a committed operation on a job. It settles what
   became of unknown operations, as etcd's robustness tests do with the write-ahead log. All of it, or none.
 - *The end*: `Healed` once the last fault is over, then a `FinalState` for each node after all is quiet.
@@ -42,7 +42,7 @@ class Setup(Event, frozen=True, tag_field="event", tag="setup"):
     """The first event: what kind of run this is, and the bounds that hold in it."""
 
     nodes: tuple[str, ...]
-    """The voters; `Members` changes them."""
+    """The voters; `Configured` and `Members` change them."""
     seed: int = 0
     lease_ttl_ms: int = 10_000
     cancel_grace_ms: int = 30_000
@@ -173,10 +173,29 @@ class Leader(Event, frozen=True, tag_field="event", tag="leader"):
     term: int
 
 
+class HandedBack(Event, frozen=True, tag_field="event", tag="handed_back"):
+    """A leader asks for the end of a lease whose worker hung up before it heard of it: no client asked for that."""
+
+    node: str
+    job: str
+    token: int
+
+
 class Members(Event, frozen=True, tag_field="event", tag="members"):
     """The voters from now on."""
 
     nodes: tuple[str, ...]
+
+
+class Configured(Event, frozen=True, tag_field="event", tag="configured"):
+    """A node goes by a configuration from now on: the latest in its log, committed or not."""
+
+    node: str
+    index: int
+    """Of its log entry; 0 = the node's config file."""
+    term: int
+    """Of its log entry; 0 = not known any more."""
+    voters: tuple[str, ...]
 
 
 class Applied(Event, frozen=True, tag_field="event", tag="applied"):
@@ -306,7 +325,9 @@ AnyEvent = (
     | Downstream
     | Started
     | Leader
+    | HandedBack
     | Members
+    | Configured
     | Applied
     | StateDigest
     | Installed

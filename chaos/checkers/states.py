@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import cast
 
 from chaos.checkers.history import Applied, FinalState, Installed, StateDigest
 from chaos.checkers.report import Violation
 from chaos.checkers.views import History
 
+Digest = StateDigest | Installed | FinalState
+
 
 def equal_state_digests(history: History) -> list[Violation]:
     """All nodes have the same state at the same applied index, however they came there (I3)."""
-    known: dict[int, StateDigest | Installed | FinalState] = {}
+    known: dict[int, Digest] = {}
     violations = []
     for event in digests(history):
         first = known.setdefault(event.index, event)
@@ -43,13 +45,11 @@ def snapshot_and_tail_equal_replay(history: History) -> list[Violation]:
 
 def replayed_count(history: History) -> int:
     """How many digests a replay could be held against."""
-    return sum(1 for _ in digests(history)) if history.replay is not None and _whole_log(history) else 0
+    return len(digests(history)) if history.replay is not None and _whole_log(history) else 0
 
 
-def digests(history: History) -> Iterator[StateDigest | Installed | FinalState]:
-    for event in history.events:
-        if isinstance(event, StateDigest | Installed | FinalState):
-            yield event
+def digests(history: History) -> list[Digest]:
+    return cast("list[Digest]", history.ordered(StateDigest, Installed, FinalState))
 
 
 def _whole_log(history: History) -> list[Applied]:

@@ -14,7 +14,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar, cast
 
-from chaos.checkers.history import AnyEvent, Applied, Change, Effect, Event, FinalState, Granted, Invoke, Reply, Setup
+from chaos.checkers.history import (
+    AnyEvent,
+    Applied,
+    Change,
+    Effect,
+    Event,
+    FinalState,
+    Granted,
+    HandedBack,
+    Invoke,
+    Reply,
+    Setup,
+)
 
 NEVER = 1 << 62
 """The end of an operation that nobody saw end."""
@@ -82,11 +94,13 @@ class Match:
     """They know of it: ok, or refused as cancelled where the report closed a cancelled lease."""
     unknown: list[Operation] = field(default_factory=list)
     refused: list[Operation] = field(default_factory=list)
+    is_handed_back: bool = False
+    """The leader asked for the end of this lease."""
 
     @property
     def is_internal(self) -> bool:
         """No client asks for it: the leader does."""
-        return self.change.f not in ("submit", "lease", "outcome", "cancel")
+        return self.is_handed_back or self.change.f not in ("submit", "lease", "outcome", "cancel")
 
     @property
     def first_start(self) -> int:
@@ -104,6 +118,7 @@ class History:
         self.replay = replay
         self.search_steps_max = search_steps_max
         """Steps of the linearizability search for one job."""
+        self._ordered: dict[tuple[type[Event], ...], list[AnyEvent]] = {}
         self._by_kind: dict[type[Event], list[Event]] = defaultdict(list)
         for event in self.events:
             self._by_kind[type(event)].append(event)
@@ -111,6 +126,12 @@ class History:
     def of(self, kind: type[E]) -> list[E]:
         """All events of a kind, in order."""
         return cast("list[E]", self._by_kind.get(kind, []))
+
+    def ordered(self, *kinds: type[Event]) -> list[AnyEvent]:
+        """All events of some kinds, in their common order."""
+        if kinds not in self._ordered:
+            self._ordered[kinds] = [event for event in self.events if type(event) in kinds]
+        return self._ordered[kinds]
 
     @cached_property
     def setup(self) -> Setup:
@@ -245,9 +266,10 @@ def _matches(history: History) -> Iterator[Match]:
     for operation in history.operations:
         for wish in _wishes(operation):
             askers[wish].append(operation)
+    handed_back = {("outcome", event.job, event.token, "snoozed", "") for event in history.of(HandedBack)}
     granted = {grant.token: answer.operation for answer, grant in history.grants}
     for change in history.changes:
-        match = Match(change)
+        match = Match(change, is_handed_back=_wish_behind(change) in handed_back)
         owner = granted.get(change.token) if change.f == "lease" else None
         for operation in [owner] if owner is not None else askers.get(_wish_behind(change), []):
             if change.t < 0 or operation.start <= change.t:

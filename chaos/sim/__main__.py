@@ -4,4 +4,5 @@ import sys
 
 from chaos.sim.runner import main
 
-sys.exit(main(sys.argv[1:]))
+if __name__ == "__main__":  # and not in the processes that `repeat` starts
+    sys.exit(main(sys.argv[1:]))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chaos.sim.node import Host
+from chaos.sim.host import Host
 
 if TYPE_CHECKING:
     from chaos.sim.world import World
@@ -23,14 +23,22 @@ _POINTS = (
     "after datasync",
     "before create",
     "after create",
-    "before replace",
-    "after replace",
     "before sync_directory",
     "after sync_directory",
     "before commit",
     "after commit",
 )
-_RARE_POINTS = ("before copy", "before install", "after install", "before remove", "after remove")
+_RARE_POINTS = (
+    "before replace",
+    "after replace",
+    "before copy",
+    "before install",
+    "after install",
+    "before remove",
+    "after remove",
+)
+POINTS = (*_POINTS, *_RARE_POINTS)
+"""Every place at which the power is cut."""
 ALONE = frozenset(
     {"crash", "power_loss", "crash_point", "pause", "stop_gracefully", "disk_error", "disk_full", "disk_slow"}
 )
@@ -100,7 +108,7 @@ class Faults:
     def _crash_point(self) -> None:
         """The power goes at one of the places at which it hurts most."""
         if self._random.random() < 0.3:
-            # Installations are rare: wait for the next one, whoever it befalls.
+            # Wait for the next one, whoever it befalls.
             point = self._random.choice(_RARE_POINTS)
             self._struck("crash_point", point)
             for host in self._world.hosts.values():
@@ -131,6 +139,8 @@ class Faults:
 
     def _transfer(self) -> None:
         leader = self._world.leader
+        if self._world.is_healed:
+            return
         if leader is not None and leader.node is not None and leader.loop is not None:
             self._struck("transfer", leader.id)
             leader.request(lambda node: node.hand_over(), lambda _result, _error: None)
@@ -176,6 +186,8 @@ class Faults:
 
     def _part(self) -> None:
         """Split the cluster in two, sometimes in one direction only."""
+        if self._world.is_healed:
+            return
         ids = self._world.ids
         side = set(self._random.sample(ids, self._random.randint(1, len(ids) - 1)))
         self._struck("part", " ".join(sorted(side)))
@@ -215,6 +227,42 @@ class Faults:
         if not self._world.is_healed:
             self._world.hosts[node_id].crash(power_loss=True)
             self._timeline.after(0.02 * self._random.random(), self._world.hosts[node_id].start)
+
+    # -- members ------------------------------------------------------------------------------------------------------
+
+    def _add_member(self) -> None:
+        self._change_members("add_member")
+
+    def _remove_member(self) -> None:
+        self._change_members("remove_member")
+
+    def _replace_member(self) -> None:
+        self._change_members("replace_member")
+
+    def _wipe_member(self) -> None:
+        self._change_members("wipe_member")
+
+    def _change_members(self, kind: str) -> None:
+        """Have the operator begin a change, if there is none under way; often the leader fails in the midst of it."""
+        target = getattr(self._world.operator, kind)()
+        if not target:
+            return
+        self._struck(kind, target)
+        if self._random.random() < 0.5:
+            strike = self._random.choice((self._crash_leader, self._crash_leader, self._transfer, self._part))
+            self._timeline.after(self._random.choice((0.01, 0.1, 0.5)) * self._random.random(), strike)
+
+    def _crash_leader(self) -> None:
+        """The leader loses power, at a call of its disk where there is one soon."""
+        leader = self._world.leader
+        if leader is None or self._world.is_healed:
+            return
+        if self._random.random() < 0.5:
+            point = self._random.choice(_POINTS)
+            self._struck("crash_point", f"{leader.id} {point}")
+            leader.machine.stop_at(point, after=self._random.choice((0, 0, 1, 5)))
+        else:
+            self._stop(leader, power_loss=True)
 
     # -- clocks -------------------------------------------------------------------------------------------------------
 
@@ -266,9 +314,8 @@ class Faults:
     def _bit_flip(self) -> None:
         """One bit of what a node's journal has proven to be synced changes; then the node starts anew, or refuses to."""
         world = self._world
-        damaged_count = sum(host.is_damaged for host in world.hosts.values())
         host = self._host()
-        if host.is_damaged or damaged_count >= (len(world.ids) - 1) // 2:
+        if host.is_bad or not world.operator.may_lose(host.id):
             return
         place = host.machine.disk.proven_byte(self._random)
         if place is None:

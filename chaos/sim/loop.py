@@ -14,7 +14,9 @@ import asyncio
 from asyncio import events
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from contextvars import Context
+from functools import partial
 from random import Random
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
@@ -27,6 +29,7 @@ Ts = TypeVarTuple("Ts")
 EPOCH_MS = 1_700_000_000_000
 _CYCLE_SECONDS = 0.0002
 """Up to this long passes between something becoming ready and its callback: other processes may come first."""
+_CLOSING_ROUNDS = 20
 
 
 class ProcessClock:
@@ -91,7 +94,21 @@ class ProcessLoop(asyncio.BaseEventLoop):
         self.is_dead = True
         self._callbacks.clear()
         for task in self._tasks:
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  # asyncio's own switch
+            _silence(task)
+
+    def bury(self) -> None:
+        """Close what a killed process left unfinished, once nobody looks at it any more.
+
+        Python would do so whenever it came upon the garbage: run every `finally`, outside of any loop, and complain of
+        each that waits, or begins a task there.
+        """
+        tasks, self._tasks = self._tasks, []
+        events._set_running_loop(self)  # noqa: SLF001  # what a `finally` begins is this dead loop's, which drops it
+        try:
+            for task in tasks:
+                _close(task)
+        finally:
+            events._set_running_loop(None)  # noqa: SLF001
 
     def pause(self, seconds: float) -> None:
         """Stand still, as after SIGSTOP; the clock goes on."""
@@ -169,7 +186,7 @@ class ProcessLoop(asyncio.BaseEventLoop):
     ) -> asyncio.TimerHandle:
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         if not self.is_dead:
-            self._timeline.after(self._clock.moment(when) - self._timeline.now, lambda: self._timer_due(handle))
+            self._timeline.after(self._clock.moment(when) - self._timeline.now, partial(self._timer_due, handle))
         return handle
 
     def _timer_handle_cancelled(self, _handle: asyncio.TimerHandle) -> None:
@@ -182,6 +199,10 @@ class ProcessLoop(asyncio.BaseEventLoop):
         self, coro: Coroutine[Any, Any, T], *, name: str | None = None, context: Context | None = None
     ) -> asyncio.Task[T]:
         task = asyncio.Task(coro, loop=self, name=name, context=context)
+        if self.is_dead:
+            _silence(task)
+            _close(task)
+            return task
         self._tasks.append(task)
         if len(self._tasks) > 256:
             self._tasks = [each for each in self._tasks if not each.done()]
@@ -190,25 +211,25 @@ class ProcessLoop(asyncio.BaseEventLoop):
     def run_in_executor(self, executor: Any, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
         """Do the work when its thread would be done with it; a process that stands still finishes it later."""
         future: asyncio.Future[T] = self.create_future()
-
-        def finish() -> None:
-            if self.is_dead:
-                return
-            if self.is_paused:
-                self._timeline.after(self.paused_until - self._timeline.now, finish)
-                return
-            try:
-                result = func(*args)
-            except PowerCut:
-                return
-            except Exception as error:  # noqa: BLE001  # whatever a thread raises is its future's
-                _settle(future, error)
-            else:
-                if not future.done():
-                    future.set_result(result)
-
-        self._timeline.after(self._work_seconds(executor), finish)
+        self._timeline.after(self._work_seconds(executor), partial(self._work, future, partial(func, *args)))
         return future
+
+    def _work(self, future: asyncio.Future[T], func: Callable[[], T]) -> None:
+        if self.is_dead:
+            return
+        if self.is_paused:
+            self._timeline.after(self.paused_until - self._timeline.now, partial(self._work, future, func))
+            return
+        try:
+            result = func()
+        except PowerCut:
+            return
+        except Exception as error:  # noqa: BLE001  # whatever a thread raises is its future's
+            if not future.done():
+                future.set_exception(error)
+        else:
+            if not future.done():
+                future.set_result(result)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not self.is_dead:
@@ -224,6 +245,16 @@ class ProcessLoop(asyncio.BaseEventLoop):
         return self.is_dead
 
 
-def _settle(future: asyncio.Future[Any], error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
+def _silence(task: asyncio.Task[Any]) -> None:
+    """It is no fault that this task is never finished."""
+    task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001  # asyncio's own switch
+
+
+def _close(task: asyncio.Task[Any]) -> None:
+    """Close the coroutine of a task that nobody will run again; each round ends one wait in a `finally` of it."""
+    coroutine = task.get_coro()
+    assert isinstance(coroutine, Coroutine)
+    for _ in range(_CLOSING_ROUNDS):
+        with suppress(Exception, asyncio.CancelledError, BaseExceptionGroup, PowerCut):
+            coroutine.close()
+            return

@@ -1,5 +1,10 @@
 """Links between simulated nodes: FIFO like TCP, and they can be slow, cut in one direction or both, and broken.
 
+This is the network of whole nodes (`chaos.sim`) and of bare engines (`tests.simulated`). The node with the greater id dials
+the address that it knows of the other, and both judge each other's hello by `introductions.objection`, as in production: a
+node that was removed, or that nobody has added yet, is refused and tries again. Guests come in by the rule of production as
+well (`introductions.Guests`), and a node knocks at one that should dial it and doesn't know it.
+
 Messages travel as the frames of `raftsched.consensus.framing`, through a decoder for each connection and direction that
 expects a hello first, so their shapes are checked on both sides as in production. A cut holds what is sent, as TCP would,
 until it heals or the connection breaks; a broken connection loses what is on its way, both sides hear of it, and a new
@@ -12,14 +17,16 @@ Left out: `transport.py` itself, which is sockets (tests/consensus/test_transpor
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
 
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport as TransportPort
 
-from raftsched.consensus.framing import PROTOCOL_VERSION, FrameDecoder, check_message, encode_frame
+from raftsched.consensus.address import Address
+from raftsched.consensus.framing import FrameDecoder, check_message, encode_frame
+from raftsched.consensus.introductions import GUEST_SECONDS, UNKNOWN_NODE, Guests, hello_of, objection
 from raftsched.consensus.messages import Message
 from raftsched.consensus.ports import NodeId
 from raftsched.ports import Wake
@@ -31,14 +38,35 @@ OnFrame = Callable[[NodeId, NodeId, Message], None]
 
 
 class SimulatedTransport(TransportPort):  # type: ignore[misc]  # pysyncobj carries no types
-    """One node's end of its links; `raftsched.consensus.transport.Transport` as the replica sees it."""
+    """One node's end of its links; `raftsched.consensus.transport.Transport` as the replica sees it.
 
-    def __init__(self, network: Network, node_id: NodeId, wake: Wake) -> None:
+    It listens on `address` and links to `peers`, of whom it knows the addresses, and to those that are added.
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        node_id: NodeId,
+        wake: Wake,
+        *,
+        address: Address,
+        peers: Mapping[NodeId, Address],
+        cluster: str = "simulated",
+    ) -> None:
         super().__init__(None, None, None)
         self.node_id = node_id
+        self.address = address
+        self.addresses = dict(peers)
+        self.peers = set(peers)
+        self.hello = hello_of(node_id, cluster)
+        self.sent_count = 0
+        self.guests = Guests()
         self._wake = wake
         self._network = network
+        self._visits: deque[tuple[NodeId, Message]] = deque()
         self._inbox: deque[tuple[NodeId, Event]] = deque()
+        self._up: set[NodeId] = set()
+        """Peers that the engine knows as connected."""
         self._outbox: list[tuple[NodeId, bytes, bool]] = []
         self._encoded: tuple[Message | None, bytes, bool] = (None, b"", False)
 
@@ -47,6 +75,25 @@ class SimulatedTransport(TransportPort):  # type: ignore[misc]  # pysyncobj carr
 
     async def close(self) -> None:
         self._network.detach(self.node_id)
+
+    # -- members ------------------------------------------------------------------------------------------------------
+
+    def set_address(self, node_id: NodeId, address: Address) -> None:
+        self.addresses[node_id] = address
+
+    def addNode(self, node: Node) -> None:  # noqa: N802  # pysyncobj's name
+        if node.id not in self.peers and node.id != self.node_id:
+            self.peers.add(node.id)
+            self._network.dial_later(self.node_id, node.id)
+
+    def dropNode(self, node: Node) -> None:  # noqa: N802  # pysyncobj's name
+        """Cut the link: no message of the peer is delivered any more, that it is down is."""
+        if node.id in self.peers:
+            self.peers.discard(node.id)
+            self._inbox = deque(item for item in self._inbox if item[0] != node.id or item[1] is False)
+            self._network.break_link(self.node_id, node.id)
+
+    # -- messages -----------------------------------------------------------------------------------------------------
 
     def send(self, node: Node, message: Message) -> bool:
         known, frame, early = self._encoded
@@ -64,6 +111,7 @@ class SimulatedTransport(TransportPort):  # type: ignore[misc]  # pysyncobj carr
         leaving = [item for item in outbox if item[2]] if early else outbox
         self._outbox = [item for item in outbox if not item[2]] if early else []
         self._encoded = (None, b"", False)
+        self.sent_count += len(leaving)
         # pysyncobj iterates over sets; by sorting, stably, a run is the same whatever their order is.
         for peer, frame, _ in sorted(leaving, key=lambda item: item[0]):
             self._network.transmit(self.node_id, peer, frame)
@@ -72,17 +120,33 @@ class SimulatedTransport(TransportPort):  # type: ignore[misc]  # pysyncobj carr
         self._inbox.append((peer, event))
         self._wake()
 
+    def receive_of_guest(self, guest: NodeId, message: Message) -> None:
+        self._visits.append((guest, message))
+        self._wake()
+
+    @property
+    def has_news(self) -> bool:
+        return bool(self._inbox or self._visits)
+
     def dispatch(self) -> int:
-        count = len(self._inbox)
+        count = len(self._inbox) + len(self._visits)
+        while self._visits:
+            guest, message = self._visits.popleft()
+            if guest not in self.peers:
+                is_linked = self.guests.hear(guest, message)
+                self._network.counts["hello: guest linked" if is_linked else "hello: guest not linked"] += 1
+            self._network.end_visit(self.node_id, guest)
         while self._inbox:
             peer, event = self._inbox.popleft()
             node = Node(peer)
             if event is True:
+                self._up.add(peer)
                 self._onNodeConnected(node)
-            elif event is False:
-                self._onNodeDisconnected(node)
-            else:
+            elif event is not False:
                 self._onMessageReceived(node, event)
+            elif peer in self._up:
+                self._up.discard(peer)
+                self._onNodeDisconnected(node)
         return count
 
 
@@ -96,6 +160,10 @@ class _Link:
     arrives_at: dict[NodeId, float] = field(default_factory=dict)
     decoders: dict[NodeId, FrameDecoder] = field(default_factory=dict)
     """By receiver."""
+    is_dialing: bool = False
+    is_knocking: bool = False
+    host: NodeId = ""
+    """Whose guest the other one is on this connection; "" where both are peers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +180,16 @@ class LinkRates:
 class Network:
     """All links; a node takes part while its transport is attached."""
 
-    def __init__(self, timeline: Timeline, randomness: Random, rates: LinkRates, on_frame: OnFrame) -> None:
+    def __init__(
+        self,
+        timeline: Timeline,
+        randomness: Random,
+        rates: LinkRates | None = None,
+        on_frame: OnFrame = lambda _sender, _receiver, _message: None,
+    ) -> None:
         self._timeline = timeline
         self._random = randomness
-        self._rates = rates
+        self._rates = rates or LinkRates()
         self._on_frame = on_frame
         self._transports: dict[NodeId, SimulatedTransport] = {}
         self._links: dict[tuple[NodeId, NodeId], _Link] = {}
@@ -134,7 +208,7 @@ class Network:
         self._transports[node_id] = transport
         for other in self._transports:
             if other != node_id:
-                self._dial_later(node_id, other)
+                self.dial_later(node_id, other)
 
     def detach(self, node_id: NodeId) -> None:
         """A node is gone, and with it its links."""
@@ -159,6 +233,9 @@ class Network:
         self.harsh = False
         for sender, receiver in sorted(self._cuts):
             self.heal(sender, receiver)
+        if self._rates.lose:  # also greetings, which are said once: only a new connection says them again
+            for one, other in sorted(self._links):
+                self.break_link(one, other)
 
     def break_link(self, one: NodeId, other: NodeId) -> None:
         """The connection of the two ends; what is on its way is lost."""
@@ -166,38 +243,91 @@ class Network:
         if not link.number:
             return
         link.number = 0
+        link.host = ""
         link.held.clear()
         link.arrives_at.clear()
         for end, peer in ((one, other), (other, one)):
             if end in self._transports:
                 self._transports[end].receive(peer, False)
-        self._dial_later(one, other)
+        self.dial_later(one, other)
 
     # -- links --------------------------------------------------------------------------------------------------------
 
     def _link(self, one: NodeId, other: NodeId) -> _Link:
         return self._links.setdefault((one, other) if one < other else (other, one), _Link())
 
-    def _dial_later(self, one: NodeId, other: NodeId) -> None:
-        self._timeline.after(self._random.uniform(0.01, 0.3), lambda: self._dial(one, other))
-
-    def _dial(self, one: NodeId, other: NodeId) -> None:
+    def dial_later(self, one: NodeId, other: NodeId) -> None:
+        """Have the one of the two whose part that is dial the other in a moment, and again until they are linked."""
         link = self._link(one, other)
-        if link.number or one not in self._transports or other not in self._transports:
+        if not link.is_dialing:
+            link.is_dialing = True
+            dialer, called = max(one, other), min(one, other)
+            self._timeline.after(self._random.uniform(0.01, 0.3), lambda: self._dial(link, dialer, called))
+
+    def _dial(self, link: _Link, dialer: NodeId, called: NodeId) -> None:
+        link.is_dialing = False
+        caller, listener = self._transports.get(dialer), self._transports.get(called)
+        if link.number or caller is None or listener is None:
             return
-        if (one, other) in self._cuts or (other, one) in self._cuts:
-            self._dial_later(one, other)
+        if called not in caller.peers:
+            self._knock_later(link, called, dialer)
+        elif not self._connect(link, caller, listener):
+            self.dial_later(dialer, called)
+
+    def _knock_later(self, link: _Link, knocker: NodeId, host: NodeId) -> None:
+        """Have a node dial another whose part it would be, if that one still doesn't in a while."""
+        if not link.is_knocking:
+            link.is_knocking = True
+            self._timeline.after(self._random.uniform(1.0, 2.0), lambda: self._knock(link, knocker, host))
+
+    def _knock(self, link: _Link, knocker: NodeId, host: NodeId) -> None:
+        link.is_knocking = False
+        caller, listener = self._transports.get(knocker), self._transports.get(host)
+        if link.number or caller is None or listener is None or host not in caller.peers or knocker in listener.peers:
             return
+        if not self._connect(link, caller, listener):
+            self._knock_later(link, knocker, host)
+
+    def _connect(self, link: _Link, caller: SimulatedTransport, listener: SimulatedTransport) -> bool:
+        """Connect the two if they find each other and accept each other's hello, by production's own rule."""
+        dialer, called = caller.node_id, listener.node_id
+        if (dialer, called) in self._cuts or (called, dialer) in self._cuts:
+            return False
+        if caller.addresses.get(called) != listener.address:
+            self.counts["hello: no_address"] += 1
+            return False
+        reason = objection(caller.hello, listener.hello, peers=listener.peers, dialed=None)
+        is_guest = reason == UNKNOWN_NODE and listener.guests.admit(dialer, self._timeline.now)
+        if reason is None or is_guest:
+            reason = objection(listener.hello, caller.hello, peers=caller.peers, dialed=called)
+        if reason is not None:
+            self.counts[f"hello: {reason}"] += 1
+            return False
         self._connection_count += 1
-        link.number = self._connection_count
-        for end, peer in ((one, other), (other, one)):
-            link.decoders[end] = FrameDecoder()
-            link.decoders[end].feed(_hello(peer))
-            self._transports[end].receive(peer, True)
+        number = link.number = self._connection_count
+        for end, peer in ((caller, listener), (listener, caller)):
+            link.decoders[end.node_id] = decoder = FrameDecoder()
+            decoder.feed(encode_frame(peer.hello))
+        caller.receive(called, True)
+        if is_guest:
+            link.host = called
+            self._timeline.after(GUEST_SECONDS, lambda: self._end_silent_visit(link, dialer, number))
+        else:
+            listener.receive(dialer, True)
+        return True
+
+    def end_visit(self, host: NodeId, guest: NodeId) -> None:
+        """A guest has said what it had to say."""
+        if self._link(host, guest).host == host:
+            self.break_link(host, guest)
+
+    def _end_silent_visit(self, link: _Link, guest: NodeId, number: int) -> None:
+        if link.number == number:
+            self.end_visit(link.host, guest)
 
     def transmit(self, sender: NodeId, receiver: NodeId, frame: bytes) -> None:
         link = self._link(sender, receiver)
-        if not link.number:
+        if not link.number or link.host == sender:
             return
         if (sender, receiver) in self._cuts:
             link.held.setdefault(sender, []).append(frame)
@@ -230,8 +360,7 @@ class Network:
             return
         for message in link.decoders[receiver].feed(frame):
             self._on_frame(sender, receiver, message)
-            self._transports[receiver].receive(sender, message)
-
-
-def _hello(node_id: NodeId) -> bytes:
-    return encode_frame({"type": "hello", "node": node_id, "cluster": "simulated", "version": PROTOCOL_VERSION})
+            if link.host == receiver:
+                self._transports[receiver].receive_of_guest(sender, message)
+            else:
+                self._transports[receiver].receive(sender, message)

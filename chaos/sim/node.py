@@ -1,50 +1,35 @@
-"""A simulated node: production's `Node` with other ports, the process it runs in, and the host that outlives both.
+"""A simulated node: production's `Node` with other ports. The process that it runs in is its host's (`host.py`).
 
 `SimulatedNode` replaces where state, journal and transport come from, and nothing else: the replica's pump, the proposer,
-the duties of the leader and what the API sees of the node are production code on a `ProcessLoop`. Clients come through
-`Host.request`, in place of HTTP: a handler runs in the node's own loop, as a request's handler would.
+the duties of the leader and what the API sees of the node are production code on a `ProcessLoop`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from chaos.sim.loop import ProcessClock, ProcessLoop
+from chaos.sim.loop import ProcessClock
 from chaos.sim.network import SimulatedTransport
-from chaos.sim.storage import LmdbState, Machine, TwinState, WatchedJournal
-from raftsched.config import Member, NodeConfig
+from chaos.sim.storage import LmdbState, TwinState, WatchedJournal
+from raftsched.config import NodeConfig
+from raftsched.consensus.address import Address
 from raftsched.consensus.journal import Journal
 from raftsched.consensus.machine import Change, ReplicatedState
+from raftsched.consensus.membership import Membership, recorded_membership
 from raftsched.consensus.replica import ReplicaSettings
+from raftsched.core.operations import Operation, RecordOutcome
 from raftsched.core.view import Result
 from raftsched.errors import StorageFull
 from raftsched.node import Node
 from raftsched.ports import Randomness, Wake
 from raftsched.storage.state import State
-from tests.simulated.disk import PowerCut
 
 if TYPE_CHECKING:
-    from chaos.sim.world import World
-
-Handler = Callable[["SimulatedNode"], Awaitable[Any]]
-
-
-class Unreachable(Exception):
-    """Nobody listens there: the request was certainly not received."""
-
-
-class Reset(Exception):
-    """The connection broke: nobody knows what became of the request."""
-
-
-class Answer(Protocol):
-    """Who waits for a request's answer; called once, in the node's world."""
-
-    def __call__(self, result: object, error: BaseException | None) -> None: ...
+    from chaos.sim.host import Host
 
 
 class _FreeSpace:
@@ -67,6 +52,9 @@ class SimulatedNode(Node):
         self._free_space = _FreeSpace(host)  # type: ignore[assignment]  # the same check, of a simulated disk
         self._changes: list[Change] = []
         self._led_term = 0
+        self._told_membership: Membership | None = None
+        self._incarnation = host.incarnation
+        self.operations_read = host.world.upgrades.reads(host.id)
         self.is_built = False
         self._stop = asyncio.Event()
 
@@ -102,7 +90,9 @@ class SimulatedNode(Node):
 
     def _open_machine(self, directory: Path) -> ReplicatedState:  # noqa: ARG002  # the host knows
         kind = LmdbState if self._host.world.rates.uses_lmdb else TwinState
-        return kind(self._host.machine, self._on_applied, self._on_installed)
+        machine = kind(self._host.machine, self._on_applied, self._on_installed, operations_read=self.operations_read)
+        machine.on_configured = self._on_configured
+        return machine
 
     def _open_journal(self, directory: Path) -> Journal:  # noqa: ARG002
         rates = self._host.world.rates
@@ -116,9 +106,22 @@ class SimulatedNode(Node):
         return replace(super()._replica_settings(directory), sizes=rates.sizes, checkpoint_seconds=rates.checkpoint)
 
     def _make_transport(self, wake: Wake) -> Any:  # the same port as the real one
-        return SimulatedTransport(self._host.world.network, self.node_id, wake)
+        config = self.config
+        return SimulatedTransport(
+            self._host.world.network,
+            self.node_id,
+            wake,
+            address=Address.parse(config.member.raft),
+            peers={member.id: Address.parse(member.raft) for member in config.nodes if member.id != self.node_id},
+            cluster=config.cluster,
+        )
 
     # -- what is watched ----------------------------------------------------------------------------------------------
+
+    def _propose_for_leadership(self, operation: Operation) -> asyncio.Future[Result]:
+        if isinstance(operation, RecordOutcome):
+            self._host.world.recorder.handed_back(self.node_id, operation)
+        return super()._propose_for_leadership(operation)
 
     @property
     def state(self) -> State:
@@ -128,6 +131,16 @@ class SimulatedNode(Node):
     def leads(self) -> bool:
         """Whether this node believes that it leads a term, served or not."""
         return self.is_built and self._replica._engine.leads  # noqa: SLF001  # the engine's own belief
+
+    @property
+    def membership(self) -> Membership:
+        """Whom this node takes for the members."""
+        return self._replica._engine.membership  # noqa: SLF001
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether this node may vote and stand."""
+        return self._replica._engine.takes_part  # noqa: SLF001
 
     @property
     def leader_elsewhere(self) -> str:
@@ -144,206 +157,34 @@ class SimulatedNode(Node):
         super()._hear_changes(changes)
 
     def _on_applied(self, index: int, term: int, command: bytes | None, results: list[Result]) -> None:
+        self._tell_membership()
         changes, self._changes = self._changes, []
         self._host.world.recorder.applied(self.node_id, self.state, (index, term, command), results, changes)
 
     def _on_installed(self, state: State) -> None:
         self._host.world.recorder.installed(self.node_id, state)
 
+    def _on_configured(self, index: int, term: int, content: bytes) -> None:
+        world = self._host.world
+        self._tell_membership()
+        world.recorder.applied_configuration(self.node_id, self.state, (index, term, content))
+        world.on_membership(index, recorded_membership(content))
+
+    def _tell_membership(self) -> None:
+        engine = self._replica._engine  # noqa: SLF001
+        membership = engine.membership
+        if membership is not self._told_membership:
+            self._told_membership = membership
+            index, journal = engine.configuration_index, self._journal
+            term = journal.term_at(index) if journal.first_index <= index <= journal.last_index else 0
+            self._host.world.recorder.configured(self.node_id, (index, term), sorted(membership.voters))
+
     def look(self) -> None:
-        """After each round of callbacks: tell of a new leadership."""
+        """After each round of callbacks: tell of another configuration, and of a new leadership."""
+        if self.is_built:
+            self._tell_membership()
         if self.leads:
             term = self.term
             if term != self._led_term:
                 self._led_term = term
                 self._host.world.recorder.leads(self.node_id, term)
-
-
-class Host:
-    """A machine of the cluster: starts its node's process, kills it, and passes requests to it."""
-
-    def __init__(self, world: World, node_id: str, directory: Path) -> None:
-        self.world = world
-        self.id = node_id
-        self.machine = Machine(directory, world.random)
-        self.machine.on_cut = self._power_is_cut
-        directory.mkdir(parents=True)
-        self.machine.snapshots.mkdir()
-        self.wall_error_ms = 0
-        self.clock_rate = 1.0
-        self.node: SimulatedNode | None = None
-        self.loop: ProcessLoop | None = None
-        self.is_lost = False
-        """Its data is damaged: it may refuse to start, for ever."""
-        self.is_damaged = False
-        """A bit of its journal was changed."""
-        self.is_excused = False
-        """Its disk failed in this life: the node must stop, and is right to."""
-        self.is_nearly_full = False
-        self.slow_sync_until = 0.0
-        self._answers: dict[int, Answer] = {}
-        self._request_count = 0
-        self._clock: ProcessClock | None = None
-
-    # -- life ---------------------------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Start the process, unless it runs or its data is given up."""
-        if self.node is not None or self.is_lost:
-            return
-        world = self.world
-        self.is_excused = self.is_damaged
-        clock = ProcessClock(
-            world.timeline,
-            origin=world.random.uniform(0, 1e5),
-            rate=self.clock_rate,
-            wall_offset_ms=self.wall_error_ms,
-        )
-        loop = ProcessLoop(
-            world.timeline, clock, world.random, work_seconds=self._work_seconds, on_error=self._on_unhandled
-        )
-        node = SimulatedNode(self, self._config(), clock=clock, randomness=world.random)
-        self._clock, self.loop, self.node = clock, loop, node
-        loop.on_cycle = node.look
-        loop.create_task(node.live(), name=f"{self.id}").add_done_callback(self._on_end)
-
-    def _config(self) -> NodeConfig:
-        world = self.world
-        rates = world.rates
-        members = tuple(
-            Member(node_id, f"127.0.0.1:{7000 + place}", f"127.0.0.1:{8000 + place}")
-            for place, node_id in enumerate(world.ids)
-        )
-        return NodeConfig(
-            node_id=self.id,
-            data_dir=str(self.machine.directory),
-            nodes=members,
-            auth="none",
-            lease_seconds=rates.lease,
-            cancel_grace_seconds=rates.cancel_grace,
-            retention_seconds=rates.retention,
-            election_seconds_min=rates.election[0],
-            election_seconds_max=rates.election[1],
-            heartbeat_seconds=rates.heartbeat,
-        )
-
-    def _work_seconds(self, executor: object) -> float:
-        random, rates = self.world.random, self.world.rates
-        if getattr(executor, "_thread_name_prefix", "") == "snapshot":
-            return 0.1 * random.random()
-        slow = 0.5 if self.slow_sync_until > self.world.timeline.now else 0.0
-        return (rates.sync + slow) * random.random()
-
-    def crash(self, *, power_loss: bool) -> None:
-        """Lose the process, and with the power whatever was not synced."""
-        node, loop = self.node, self.loop
-        if node is None or loop is None:
-            return
-        self._bury(node, loop)
-        if power_loss:
-            self.machine.lose_power()
-        else:
-            self.machine.lose_process()
-
-    def _bury(self, node: SimulatedNode, loop: ProcessLoop) -> None:
-        loop.kill()
-        self.world.graveyard.append((node, loop))
-        self.node = self.loop = None
-        self.world.network.detach(self.id)
-        machine = getattr(node, "_machine", None)
-        if isinstance(machine, LmdbState):
-            machine.forget()
-        answers, self._answers = self._answers, {}
-        for answer in answers.values():
-            answer(None, Reset())
-
-    def _power_is_cut(self) -> None:
-        """The machine stops at this very point; what is left to do is done outside of its code."""
-        if self.loop is not None:
-            self.loop.kill()
-        self.world.timeline.after(0.0, self._finish_cut)
-
-    def _finish_cut(self) -> None:
-        if self.machine.is_cut:
-            self.world.count("crashed_at_point")
-            self.crash(power_loss=True)
-            self.world.restart_later(self)
-
-    def stop(self) -> None:
-        """SIGTERM: the node ends by itself, in order."""
-        if self.node is not None and self.loop is not None:
-            self.loop.call_soon(self.node.stop)
-
-    def _on_end(self, task: asyncio.Task[None]) -> None:
-        """The process ends by itself: in order, or because it can't go on."""
-        error = task.exception()
-        if isinstance(error, PowerCut):
-            return
-        self.world.on_exit(self, error)
-        self.world.timeline.after(0.0, lambda: self._exited(task))
-
-    def _exited(self, task: asyncio.Task[None]) -> None:
-        if self.loop is not None and task.get_loop() is self.loop:
-            self.crash(power_loss=False)
-            self.world.restart_later(self)
-
-    def _on_unhandled(self, context: dict[str, Any]) -> None:
-        self.world.on_unhandled(self, context)
-
-    # -- what befalls it ----------------------------------------------------------------------------------------------
-
-    def pause(self, seconds: float) -> None:
-        if self.loop is not None:
-            self.loop.pause(seconds)
-
-    def resume(self) -> None:
-        if self.loop is not None:
-            self.loop.resume()
-
-    def set_wall_error(self, error_ms: int) -> None:
-        """Somebody sets the clock."""
-        self.wall_error_ms = error_ms
-        if self._clock is not None:
-            self._clock.wall_offset_ms = error_ms
-
-    # -- the ear of the journal ---------------------------------------------------------------------------------------
-
-    def durable(self, index: int, term: int, command: bytes) -> None:
-        self.world.recorder.durable(self.id, index, term, command)
-
-    def truncated(self, index: int) -> None:
-        self.world.recorder.truncated(self.id, index)
-
-    # -- clients ------------------------------------------------------------------------------------------------------
-
-    def request(self, handler: Handler, answer: Answer) -> Callable[[], None]:
-        """Have `handler` run in the node's loop; return what cancels it, as a client that goes away does."""
-        node, loop = self.node, self.loop
-        if node is None or loop is None or not node.is_built:
-            answer(None, Unreachable())
-            return lambda: None
-        self._request_count += 1
-        number = self._request_count
-        self._answers[number] = answer
-        task = loop.create_task(_run(handler, node), name="request")
-
-        def done(finished: asyncio.Task[Any]) -> None:
-            waiting = self._answers.pop(number, None)
-            if waiting is None:
-                return
-            if finished.cancelled():
-                waiting(None, Reset())
-            else:
-                error = finished.exception()
-                waiting(None if error is not None else finished.result(), error)
-
-        task.add_done_callback(done)
-        return lambda: self._cancel(loop, task)
-
-    def _cancel(self, loop: ProcessLoop, task: asyncio.Task[Any]) -> None:
-        if not loop.is_dead and not task.done():
-            loop.call_soon(task.cancel)
-
-
-async def _run(handler: Handler, node: SimulatedNode) -> Any:
-    return await handler(node)

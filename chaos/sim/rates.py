@@ -12,7 +12,9 @@ from random import Random
 from chaos.sim.network import LinkRates
 from raftsched.consensus.ports import Sizes
 
-FAULTS = (
+MEMBER_FAULTS = ("add_member", "remove_member", "replace_member", "wipe_member")
+"""Changes of the members, which are no faults but what faults must not disturb; in a third of the seeds."""
+_OTHER_FAULTS = (
     "crash",
     "power_loss",
     "crash_all",
@@ -35,6 +37,7 @@ FAULTS = (
     "storage_full",
     "bit_flip",
 )
+FAULTS = (*_OTHER_FAULTS, *MEMBER_FAULTS)
 _WEIGHTS = {
     "crash_all": 0.3,
     "bit_flip": 0.15,
@@ -42,8 +45,11 @@ _WEIGHTS = {
     "pause": 1.5,
     "power_loss": 1.5,
     "desert_leader": 2.0,
+    "add_member": 3.0,
+    "remove_member": 4.0,
 }
 LMDB_EVERY = 50
+_CHANGING_SEEDS = 1 / 3
 _HOLD_BYTES_MIN = 60_000
 """What clients write while a whole state is sent: with less, a transfer never ends before the log has outlived it."""
 
@@ -84,17 +90,31 @@ class Rates:
     is_harsh: bool
 
 
+def _member_weights(seed: int) -> dict[str, float]:
+    """Drawn apart, so that a seed's other rates don't depend on them."""
+    random = Random(f"members of {seed}")
+    if random.random() >= _CHANGING_SEEDS:
+        return {}
+    return {
+        fault: _WEIGHTS.get(fault, 1.0) * random.choice((0.5, 1.0, 3.0))
+        for fault in MEMBER_FAULTS
+        if random.random() < 0.8
+    }
+
+
 def draw(random: Random, seed: int) -> Rates:
     """The rates of a seed."""
     share = random.choice((0.25, 0.5, 0.8))
     weights = {
-        fault: _WEIGHTS.get(fault, 1.0) * random.choice((0.5, 1.0, 3.0)) for fault in FAULTS if random.random() < share
+        fault: _WEIGHTS.get(fault, 1.0) * random.choice((0.5, 1.0, 3.0))
+        for fault in _OTHER_FAULTS
+        if random.random() < share
     }
     is_harsh = random.random() < 0.2
     election = random.choice((0.3, 0.5, 0.8))
     tail_bytes = random.choice((800, 800, 3_000, 30_000))
     return Rates(
-        fault_weights=weights or {"crash": 1.0},
+        fault_weights=(weights or {"crash": 1.0}) | _member_weights(seed),
         fault_pause=random.choice((0.25, 0.5, 1.2)),
         links=LinkRates(
             delay_seconds=(0.0003, random.choice((0.002, 0.005, 0.03))),

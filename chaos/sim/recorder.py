@@ -4,7 +4,8 @@ The recorder is outside the system: it hears what nodes apply, what their disks 
 writes it down in virtual time. Changes of the log are derived from each entry's operations and results when it is applied
 for the first time.
 
-The fingerprint is a running hash over everything that happens, so that two runs of a seed can be compared.
+The fingerprint is a running hash over everything that happens, so that two runs of a seed can be compared: each frame,
+entry and leader, what clients are told, every fault, and the digests of states.
 """
 
 from __future__ import annotations
@@ -12,18 +13,21 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any, TypeGuard
+from typing import Any
+
+import msgspec
 
 from chaos.checkers.history import (
     AnyEvent,
     Applied,
     Change,
+    Configured,
     Downstream,
     Durable,
     Effect,
-    FinalJob,
     FinalState,
     Granted,
+    HandedBack,
     Healed,
     Installed,
     Invoke,
@@ -36,42 +40,22 @@ from chaos.checkers.history import (
     StateDigest,
     Truncated,
 )
+from chaos.sim.log_changes import ChangeOfJob, changes_by, final_job, job_name
 from chaos.sim.trace import Trace
+from chaos.sim.upgrades import NEWEST
 from raftsched.consensus.journal import BASE_COMMAND, Journal
-from raftsched.core.ids import JobId
-from raftsched.core.job import AttemptEnd, Job
-from raftsched.core.operations import (
-    CancelJob,
-    ExpireLeases,
-    LeaseJobs,
-    Operation,
-    PurgeJobs,
-    RecordOutcome,
-    SubmitJob,
-    decode_batch,
-)
-from raftsched.core.view import (
-    Cancelled,
-    Expired,
-    Leased,
-    OutcomeRecorded,
-    Refused,
-    Result,
-    Submitted,
-)
+from raftsched.consensus.membership import CONFIGURATION
+from raftsched.consensus.messages import Message
+from raftsched.core.operations import RecordOutcome, decode_batch
+from raftsched.core.view import Result
 from raftsched.storage.state import State
 from raftsched.storage.store import Table, all_rows
 from tests.simulated.clock import Timeline
 
+_encode = msgspec.msgpack.Encoder().encode
 DIGEST_EVERY = 64
 """A node's whole state is hashed at each index that this divides."""
 _HASHED = tuple(table for table in Table if table not in (Table.META, Table.COUNTERS))
-OP_TAG = "op:"
-ChangeOfJob = tuple[Job | None, Job | None]
-
-
-def job_name(job_id: JobId) -> str:
-    return job_id.hex()
 
 
 def digest(data: bytes) -> str:
@@ -82,9 +66,9 @@ def state_digest(state: State) -> str:
     """A digest of all that the log has made of a state; what checkpoints alone write is left out."""
     whole = blake2b(digest_size=8)
     whole.update(repr((state.applied_index, state.applied_term, state.cluster_time_ms, state.fence)).encode())
+    whole.update(repr((state.configuration, state.operation_version)).encode())
     for table in _HASHED:
-        for key, value in all_rows(state._store, table):  # noqa: SLF001  # rows as they lie there
-            whole.update(b"%d %d %b %b" % (table, len(key), key, value))
+        whole.update(_encode((table, list(all_rows(state._store, table)))))  # noqa: SLF001  # rows as they lie there
     whole.update(repr(sorted(state.counters().items())).encode())
     return whole.hexdigest()
 
@@ -112,10 +96,14 @@ class Recorder:
         self._op_count = 0
         self._fingerprint = blake2b(digest_size=16)
         self._stale_ops: set[int] = set()
-        self._reported: set[int] = set()
-        """Tokens that a worker has reported about."""
+        self._held: set[int] = set()
+        """Tokens whose lease has not ended in the log."""
+        self.leases_before_heal: set[int] = set()
+        """Those of them that were held when all faults were over, and still are."""
         self.commands: dict[int, tuple[int, bytes | None]] = {}
         """Index -> (term, command) of every entry, as it was first applied."""
+        self.configurations: dict[int, bytes] = {}
+        """Index -> content of the entries, without a command, that say who the members are."""
 
     @property
     def t(self) -> int:
@@ -134,6 +122,10 @@ class Recorder:
         self._fingerprint.update(b"%d " % self.t)
         self._fingerprint.update(what)
 
+    def frame(self, sender: str, receiver: str, message: Message) -> None:
+        """A frame is delivered."""
+        self.mark(_encode((sender, receiver, message)))
+
     # -- clients ------------------------------------------------------------------------------------------------------
 
     def new_op(self) -> int:
@@ -143,12 +135,10 @@ class Recorder:
     def invoke(self, process: str, op: int, f: str, **fields: Any) -> None:
         if fields.get("stale"):
             self._stale_ops.add(op)
-        if f == "outcome":
-            self._reported.add(fields["token"])
         self._add(Invoke(t=self.t, process=process, op=op, f=f, **fields))
 
     def reply(self, process: str, op: int, kind: Any, **fields: Any) -> None:
-        self.mark(b"%d %b" % (op, kind.encode()))
+        self.mark(_encode((op, kind, fields)))
         if op not in self._stale_ops:
             self.acknowledged_index = max(self.acknowledged_index, fields.get("applied", 0), fields.get("revision", 0))
         self._add(Reply(t=self.t, process=process, op=op, type=kind, **fields))
@@ -202,9 +192,8 @@ class Recorder:
         self._add(Truncated(t=self.t, node=node, index=index, wiped=wiped))
 
     def installed(self, node: str, state: State) -> None:
-        self.mark(b"installed %b %d" % (node.encode(), state.applied_index))
         index, term = state.applied_index, state.applied_term
-        self._add(Installed(t=self.t, node=node, index=index, term=term, state=state_digest(state)))
+        self._add(Installed(t=self.t, node=node, index=index, term=term, state=self._digest(node, state)))
 
     def applied(
         self,
@@ -226,7 +215,29 @@ class Recorder:
             if command is not None:
                 self._log_changes(index, command, state.cluster_time_ms, results, changes)
         if index % DIGEST_EVERY == 0:
-            self._add(StateDigest(t=self.t, node=node, index=index, state=state_digest(state)))
+            self._add(StateDigest(t=self.t, node=node, index=index, state=self._digest(node, state)))
+
+    def applied_configuration(self, node: str, state: State, entry: tuple[int, int, bytes]) -> None:
+        """A node applied an entry that says who the members are."""
+        index, term, content = entry
+        name = digest(CONFIGURATION + content)
+        self.mark(b"applied %b %d %d %b" % (node.encode(), index, term, name.encode()))
+        self._add(Applied(t=self.t, node=node, index=index, term=term, digest=name))
+        if index > self._last_applied:
+            self._last_applied = index
+            self.commands[index] = (term, None)
+            self.configurations[index] = content
+        if index % DIGEST_EVERY == 0:
+            self._add(StateDigest(t=self.t, node=node, index=index, state=self._digest(node, state)))
+
+    def configured(self, node: str, place: tuple[int, int], voters: Sequence[str]) -> None:
+        """A node goes by another configuration, whose entry stands at `place`: (index, term)."""
+        index, term = place
+        self._add(Configured(t=self.t, node=node, index=index, term=term, voters=tuple(voters)))
+
+    def handed_back(self, node: str, operation: RecordOutcome) -> None:
+        """A leader asks to end a lease by itself."""
+        self._add(HandedBack(t=self.t, node=node, job=job_name(operation.job_id), token=operation.token))
 
     # -- the log ------------------------------------------------------------------------------------------------------
 
@@ -235,18 +246,18 @@ class Recorder:
     ) -> None:
         waiting = deque(changes)
         position = 0
-        for operation, result in zip(decode_batch(command).operations, results, strict=True):
-            for fields in _effects(operation, result, waiting):
-                if _is_hand_back(operation) and operation.token not in self._reported:
-                    self._handed_back(fields)
+        for operation, result in zip(decode_batch(command, reads=NEWEST).operations, results, strict=True):
+            for fields in changes_by(operation, result, waiting):
+                self._follow_lease(fields)
                 self._add(Change(t=self.t, index=index, position=position, now_ms=now_ms, **fields))
                 position += 1
 
-    def _handed_back(self, fields: dict[str, Any]) -> None:
-        """The leader gives back a lease whose worker hung up before it heard of it: a report in the worker's name."""
-        op = self.new_op()
-        asked = {name: fields[name] for name in ("job", "token", "worker", "outcome")}
-        self.invoke(f"hand-back-{op}", op, "outcome", run=1, **asked)
+    def _follow_lease(self, fields: dict[str, Any]) -> None:
+        if fields["f"] == "lease":
+            self._held.add(fields["token"])
+        elif fields["f"] in ("outcome", "expire"):
+            self._held.discard(fields["token"])
+            self.leases_before_heal.discard(fields["token"])
 
     # -- faults, the end ----------------------------------------------------------------------------------------------
 
@@ -255,119 +266,19 @@ class Recorder:
         self._add(Nemesis(t=self.t, fault=fault, phase=phase, target=target))
 
     def members(self, nodes: Sequence[str]) -> None:
-        """Of these something may be demanded; the others have lost their data."""
+        """Of these something may be demanded; the others were removed, or have lost their data."""
         self._add(Members(t=self.t, nodes=tuple(nodes)))
 
     def healed(self) -> None:
+        self.leases_before_heal = set(self._held)
         self._add(Healed(t=self.t))
 
     def final(self, node: str, state: State) -> None:
-        jobs = {job_name(job.id): _final_job(job) for job in state.all_jobs()}
-        self._add(FinalState(t=self.t, node=node, index=state.applied_index, state=state_digest(state), jobs=jobs))
+        jobs = {job_name(job.id): final_job(job) for job in state.all_jobs()}
+        whole = self._digest(node, state)
+        self._add(FinalState(t=self.t, node=node, index=state.applied_index, state=whole, jobs=jobs))
 
-
-def _effects(operation: Operation, result: Result, waiting: deque[ChangeOfJob]) -> list[dict[str, Any]]:
-    """The fields of each change that an operation made, taken from the front of `waiting`."""
-    match operation, result:
-        case SubmitJob(), Submitted(duplicate=False):
-            _, new = waiting.popleft()
-            return [_submitted(operation, new)] if new is not None else []
-        case LeaseJobs(), Leased():
-            return [_leased(waiting.popleft()[1]) for _ in result.grants]
-        case RecordOutcome(), OutcomeRecorded(repeated=False):
-            return [_reported(operation, waiting.popleft()[1])]
-        case RecordOutcome(), Refused() if _closes(operation, waiting):
-            return [_reported(operation, waiting.popleft()[1])]
-        case ExpireLeases(), Expired():
-            causes = {suspect.job_id: suspect.cause.label for suspect in operation.leases}
-            return [_expired(waiting.popleft()[1], causes) for _ in result.jobs]
-        case CancelJob(), Cancelled() if waiting and waiting[0][1] is result.job:
-            return [_base("cancel", waiting.popleft()[1])]
-        case PurgeJobs(), _:
-            purged = []
-            while waiting and waiting[0][1] is None:
-                old = waiting.popleft()[0]
-                assert old is not None
-                purged.append({"f": "purge", "job": job_name(old.id), "status": "purged"})
-            return purged
-        case _:
-            return []
-
-
-def _is_hand_back(operation: Operation) -> TypeGuard[RecordOutcome]:
-    """Whether this may be `raftsched.leader.duties.hand_back`."""
-    if not isinstance(operation, RecordOutcome):
-        return False
-    return (operation.end, operation.completion_id, operation.delay_ms) == (AttemptEnd.SNOOZED, "", 0)
-
-
-def _closes(operation: RecordOutcome, waiting: deque[ChangeOfJob]) -> bool:
-    """Whether a refused report is the one that ended a cancelled job's lease."""
-    if not waiting:
-        return False
-    old, new = waiting[0]
-    if old is None or new is None or old.lease is None:
-        return False
-    return new.id == operation.job_id and old.lease.token == operation.token and new.lease is None
-
-
-def _base(f: str, job: Job | None, **fields: Any) -> dict[str, Any]:
-    assert job is not None
-    return {"f": f, "job": job_name(job.id), "status": job.status.label, "attempt": job.attempt_number, **fields}
-
-
-def _submitted(operation: SubmitJob, job: Job) -> dict[str, Any]:
-    return _base(
-        "submit",
-        job,
-        due_ms=job.due_at_ms,
-        tenant=job.tenant,
-        key=job.idempotency_key,
-        body=job.fingerprint.hex(),
-        max_attempts=operation.max_attempts,
-        timeout_ms=operation.timeout_ms,
-        op=_op(job),
-    )
-
-
-def _leased(job: Job | None) -> dict[str, Any]:
-    assert job is not None
-    assert job.lease is not None
-    return _base("lease", job, token=job.lease.token, worker=job.lease.worker, ttl_ms=job.lease.ttl_ms)
-
-
-def _reported(operation: RecordOutcome, job: Job | None) -> dict[str, Any]:
-    assert job is not None
-    return _base(
-        "outcome",
-        job,
-        token=operation.token,
-        worker=job.attempts[-1].worker if job.attempts else "",
-        outcome=operation.end.label,
-        completion_id=operation.completion_id,
-        retryable=operation.retryable,
-        due_ms=job.due_at_ms,
-    )
-
-
-def _expired(job: Job | None, causes: dict[JobId, str]) -> dict[str, Any]:
-    assert job is not None
-    token = job.attempts[-1].token if job.attempts else 0
-    return _base("expire", job, token=token, outcome=causes[job.id], due_ms=job.due_at_ms)
-
-
-def _final_job(job: Job) -> FinalJob:
-    return FinalJob(
-        status=job.status.label,
-        attempt=job.attempt_number,
-        token=job.lease.token if job.lease is not None else 0,
-        revision=job.revision,
-        tenant=job.tenant,
-        key=job.idempotency_key,
-        body=job.fingerprint.hex(),
-        op=_op(job),
-    )
-
-
-def _op(job: Job) -> int:
-    return next((int(tag[len(OP_TAG) :]) for tag in job.tags if tag.startswith(OP_TAG)), 0)
+    def _digest(self, node: str, state: State) -> str:
+        whole = state_digest(state)
+        self.mark(b"state %b %d %b" % (node.encode(), state.applied_index, whole.encode()))
+        return whole

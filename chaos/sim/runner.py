@@ -2,9 +2,11 @@
 
     python -m chaos.sim --seeds 200 --start 1 --nodes 3      a campaign
     python -m chaos.sim --seed 17 --nodes 3 --trace          one run, told line by line
+    python -m chaos.sim repeat --seeds 100 --start 1         each seed in two processes: are they the same run?
     python -m chaos.sim planted                              the planted bugs, and how soon each is found
 
-Each seed runs in a worker process whose PYTHONHASHSEED is fixed, because pysyncobj iterates over sets.
+Each seed runs in a worker process whose PYTHONHASHSEED is fixed, because pysyncobj iterates over sets; `repeat` takes
+two others, to show that nothing depends on it.
 """
 
 from __future__ import annotations
@@ -16,16 +18,23 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from datetime import timedelta
+from multiprocessing import get_context
 
 import structlog
 
+from chaos.sim.faults import ALONE, POINTS
+from chaos.sim.rates import FAULTS
+from chaos.sim.storage import CUT
 from chaos.sim.trace import Trace
 from chaos.sim.world import Outcome, run_seed
 
 HASH_SEED = "0"
+_HASH_SEEDS = ("1", "2")
 _PROGRESS_SECONDS = 15.0
 
 
@@ -36,7 +45,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.what == "planted":
         from chaos.sim.scoring import score
 
-        return score(options)
+        return score(options, be_quiet=be_quiet)
+    if options.what == "repeat":
+        return _repeat(options)
     if options.seed is not None:
         return _replay(options.seed, options.nodes, tells=options.trace)
     return _campaign(options)
@@ -44,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m chaos.sim", description="The deterministic simulator.")
-    parser.add_argument("what", nargs="?", choices=("campaign", "planted"), default="campaign")
+    parser.add_argument("what", nargs="?", choices=("campaign", "repeat", "planted"), default="campaign")
     parser.add_argument("--seeds", type=int, default=200, help="how many")
     parser.add_argument("--start", type=int, default=1, help="the first one")
     parser.add_argument("--nodes", type=int, default=3)
@@ -95,6 +106,45 @@ def _replay(seed: int, nodes: int, *, tells: bool) -> int:
     for violation in outcome.violations:
         print(f"  VIOLATION {violation}")
     return 1 if outcome.violations else 0
+
+
+# -- each seed twice --------------------------------------------------------------------------------------------------
+
+
+def _repeat(options: argparse.Namespace) -> int:
+    """Compare the fingerprints of two processes with hash seeds of their own; 1 where a seed's differ."""
+    seeds = range(options.start, options.start + options.seeds)
+    with ExitStack() as stack:
+        runs = [
+            stack.enter_context(_pool(max(1, options.jobs // 2), hash_seed)).map(
+                _fingerprint, seeds, [options.nodes] * len(seeds)
+            )
+            for hash_seed in _HASH_SEEDS
+        ]
+        different = []
+        for seed, one, other in zip(seeds, *runs, strict=True):
+            if one != other:
+                different.append(seed)
+                print(f"seed {seed}: {one} and {other}", flush=True)
+    agree = len(seeds) - len(different)
+    print(f"{agree} of {len(seeds)} seeds have the same fingerprint in two processes, {options.nodes} nodes")
+    return 1 if different else 0
+
+
+def _pool(jobs: int, hash_seed: str) -> ProcessPoolExecutor:
+    """Processes that start anew, so that they take the hash seed."""
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=be_quiet)
+    before, os.environ["PYTHONHASHSEED"] = os.environ["PYTHONHASHSEED"], hash_seed
+    try:
+        for _ in range(jobs):
+            pool.submit(os.getpid)
+    finally:
+        os.environ["PYTHONHASHSEED"] = before
+    return pool
+
+
+def _fingerprint(seed: int, nodes: int) -> str:
+    return run_seed(seed, node_count=nodes).fingerprint
 
 
 # -- a campaign -------------------------------------------------------------------------------------------------------
@@ -148,16 +198,21 @@ def _runs(options: argparse.Namespace) -> Iterator[tuple[Outcome, float]]:
 
 def _campaign(options: argparse.Namespace) -> int:
     tally = Tally()
-    shown_at = time.monotonic()
+    began = shown_at = time.monotonic()
     for outcome, cpu_seconds in _runs(options):
         tally.add(outcome, cpu_seconds)
         if outcome.violations:
             _show_failure(outcome)
         if time.monotonic() - shown_at > _PROGRESS_SECONDS:
             shown_at = time.monotonic()
-            print(f"… seed {outcome.seed}: {tally.line()}", flush=True)
+            print(f"… {_progress(tally.seeds / options.seeds, shown_at - began)}: {tally.line()}", flush=True)
     _show(tally, options)
     return 1 if tally.failed else 0
+
+
+def _progress(share: float, seconds: float) -> str:
+    left = timedelta(seconds=round(seconds * (1 - share) / share))
+    return f"{share:.0%} done, {left} left"
 
 
 def _show_failure(outcome: Outcome) -> None:
@@ -169,15 +224,25 @@ def _show_failure(outcome: Outcome) -> None:
 
 def _show(tally: Tally, options: argparse.Namespace) -> None:
     print(f"seeds {options.start} to {options.start + options.seeds - 1}, {options.nodes} nodes: {tally.line()}")
-    for title, wanted in (("faults", "fault: "), ("fault points", "point: ")):
-        chosen = {
-            key.removeprefix(wanted): count for key, count in sorted(tally.counts.items()) if key.startswith(wanted)
-        }
-        print(f"  {title}: " + ", ".join(f"{key} {count}" for key, count in chosen.items()))
+    show_faults(tally.counts, ALONE if options.nodes == 1 else FAULTS)
     rest = {key: count for key, count in sorted(tally.counts.items()) if not key.startswith(("fault: ", "point: "))}
     print("  seen: " + ", ".join(f"{key} {count}" for key, count in rest.items()))
     print("  operations: " + ", ".join(f"{key} {count}" for key, count in sorted(tally.operations.items())))
     print("  checked: " + ", ".join(f"{key} {count}" for key, count in sorted(tally.evidence.items())))
-    silent = [key for key, count in sorted(tally.evidence.items()) if not count]
-    print(f"  never exercised: {', '.join(silent) or 'none'}")
-    print(f"  failed seeds: {', '.join(map(str, tally.failed)) or 'none'}")
+    print(f"  never exercised: {_named(key for key, count in sorted(tally.evidence.items()) if not count)}")
+    print(f"  failed seeds: {_named(map(str, tally.failed))}")
+
+
+def show_faults(counts: Counter[str], kinds: Collection[str]) -> None:
+    """How often each kind struck, how often each fault point was passed, and how often the power went there."""
+    struck = {kind: counts[f"fault: {kind}"] for kind in sorted(kinds)}
+    print("  faults: " + ", ".join(f"{kind} {count}" for kind, count in struck.items()))
+    print(f"  fault kinds never struck: {_named(kind for kind, count in struck.items() if not count)}")
+    cuts = {point: counts[f"point: {point}{CUT}"] for point in sorted(POINTS)}
+    told = (f"{point} {counts[f'point: {point}']}, {count} cuts" for point, count in cuts.items())
+    print("  fault points, passed: " + "; ".join(told))
+    print(f"  fault points never struck: {_named(point for point, count in cuts.items() if not count)}")
+
+
+def _named(names: Iterable[str]) -> str:
+    return ", ".join(names) or "none"

@@ -19,6 +19,7 @@ from typing import Protocol
 from raftsched.consensus.journal import Journal
 from raftsched.consensus.machine import ReplicatedState
 from raftsched.consensus.segments import segment_number
+from raftsched.core.operations import CODEC_VERSION
 from raftsched.core.view import Result
 from raftsched.ports import Randomness
 from raftsched.storage.memory_store import MemoryStore
@@ -28,7 +29,11 @@ from tests.simulated.disk import PowerCut, SimulatedDisk
 
 OnApplied = Callable[[int, int, bytes | None, list[Result]], None]
 """(index, term, command, results) of an entry, right after it was applied."""
+OnConfigured = Callable[[int, int, bytes], None]
+"""(index, term, content) of an entry that says who the members are, right after it was applied."""
 MARKER = "installing.json"
+CUT = " (power cut)"
+"""What `Machine.points` adds to the name of a point to count the cuts there."""
 
 
 class Machine:
@@ -43,29 +48,37 @@ class Machine:
         self.is_cut = False
         """The power is gone: whatever still runs must do nothing any more."""
         self.fails_next_commit = False
-        self._stop_at = ""
-        self._passes_left = 0
+        self._plans: dict[str, int] = {}
+        """Point -> how often it is passed before the power goes there."""
         self._random = randomness
         self._marker = ""
         self.on_cut: Callable[[], None] = lambda: None
 
     def stop_at(self, point: str, *, after: int) -> None:
-        """Cut the power when `point` is reached, after `after` other times; "" = plan nothing."""
-        self._stop_at, self._passes_left = point, after
+        """Cut the power, once, when `point` is reached, after `after` other times.
+
+        The plan outlives crashes that come first, and plans for other points: some are passed rarely.
+        """
+        self._plans[point] = after
+
+    def stop_nowhere(self) -> None:
+        """Drop every plan."""
+        self._plans.clear()
 
     def point(self, name: str) -> None:
         """A place where the machine may stop; raises `PowerCut` if it does."""
         if self.is_cut:
             raise PowerCut
         self.points[name] += 1
-        if self._stop_at and name.startswith(self._stop_at):
-            self._passes_left -= 1
-            if self._passes_left < 0:
-                self._stop_at = ""
-                self.points[f"{name} (power cut)"] += 1
-                self.is_cut = True
-                self.on_cut()
-                raise PowerCut
+        if name not in self._plans:
+            return
+        self._plans[name] -= 1
+        if self._plans[name] < 0:
+            del self._plans[name]
+            self.points[f"{name}{CUT}"] += 1
+            self.is_cut = True
+            self.on_cut()
+            raise PowerCut
 
     def lose_power(self) -> None:
         """Everything stops, and what was not synced is lost or not, by the dice."""
@@ -87,7 +100,6 @@ class Machine:
         self.store.crash()
         self.is_cut = False
         self.fails_next_commit = False
-        self._stop_at = ""
 
     def remember_marker(self) -> None:
         marker = self.snapshots / MARKER
@@ -184,18 +196,32 @@ class WatchedJournal(Journal):
 class TwinState(ReplicatedState):
     """`ReplicatedState` over the in-memory twin of LMDB."""
 
-    def __init__(self, machine: Machine, on_applied: OnApplied, on_installed: Callable[[State], None]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        on_applied: OnApplied,
+        on_installed: Callable[[State], None],
+        *,
+        operations_read: int = CODEC_VERSION,
+    ) -> None:
         # Not the base class's start, which opens LMDB.
         self._machine = machine
         self._on_applied = on_applied
         self._on_installed = on_installed
+        self.on_configured: OnConfigured = lambda _index, _term, _content: None
+        self.operations_read = operations_read
         self.state = State(machine.store)
         self.on_changes = None
+        self._require_readable()
 
     def apply(self, index: int, term: int, command: bytes | None) -> list[Result]:
         results = super().apply(index, term, command)
         self._on_applied(index, term, command, results)
         return results
+
+    def configure(self, index: int, term: int, content: bytes) -> None:
+        super().configure(index, term, content)
+        self.on_configured(index, term, content)
 
     def checkpoint(self) -> int:
         machine = self._machine
@@ -226,22 +252,35 @@ class TwinState(ReplicatedState):
         path.unlink()
         machine.point("after install")
         self.state = State(machine.store)
+        self._require_readable()
         self._on_installed(self.state)
 
 
 class LmdbState(ReplicatedState):
     """`ReplicatedState` over LMDB, in the machine's directory."""
 
-    def __init__(self, machine: Machine, on_applied: OnApplied, on_installed: Callable[[State], None]) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        on_applied: OnApplied,
+        on_installed: Callable[[State], None],
+        *,
+        operations_read: int = CODEC_VERSION,
+    ) -> None:
         self._machine = machine
         self._on_applied = on_applied
         self._on_installed = on_installed
-        super().__init__(machine.directory / "state", map_bytes=16 << 20)
+        self.on_configured: OnConfigured = lambda _index, _term, _content: None
+        super().__init__(machine.directory / "state", map_bytes=16 << 20, operations_read=operations_read)
 
     def apply(self, index: int, term: int, command: bytes | None) -> list[Result]:
         results = super().apply(index, term, command)
         self._on_applied(index, term, command, results)
         return results
+
+    def configure(self, index: int, term: int, content: bytes) -> None:
+        super().configure(index, term, content)
+        self.on_configured(index, term, content)
 
     def checkpoint(self) -> int:
         self._machine.point("before commit")

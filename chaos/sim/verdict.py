@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from chaos.checkers import History, check_all
 from chaos.checkers.history import Applied, FinalState, Installed, StateDigest
 from chaos.sim.recorder import Recorder, state_digest
+from chaos.sim.upgrades import NEWEST
 from raftsched.core import invariants
 from raftsched.core.apply import apply
 from raftsched.core.ids import TimeMs
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 def judge(world: World, outcome: Outcome) -> None:
     """Fill `outcome` with what is wrong, and with how much was looked at."""
+    world.upgrades.judge()
     outcome.violations += world.faults
     _look_at_nodes(world, outcome)
     history = History(world.recorder.events, replay=_Replay(world.recorder))
@@ -35,12 +37,14 @@ def judge(world: World, outcome: Outcome) -> None:
 
 def _look_at_nodes(world: World, outcome: Outcome) -> None:
     recorder = world.recorder
-    if any(host.is_lost for host in world.hosts.values()):
-        recorder.members([host.id for host in world.hosts.values() if not host.is_lost])
+    wanted = world.voters
+    recorder.members(wanted)
+    if joining := world.membership.joining:
+        outcome.violations.append(f"{joining[0].id} still joins at the end")
     for host in world.hosts.values():
         node = host.node
         if node is None or not node.is_built:
-            if not host.is_lost:
+            if host.id in wanted:
                 outcome.violations.append(f"{host.id} does not run at the end")
             continue
         recorder.final(host.id, node.state)
@@ -57,6 +61,7 @@ class _Replay:
 
     def __init__(self, recorder: Recorder) -> None:
         self._commands = recorder.commands
+        self._configurations = recorder.configurations
         self._wanted = {
             event.index for event in recorder.events if isinstance(event, StateDigest | Installed | FinalState)
         }
@@ -72,11 +77,13 @@ class _Replay:
     def _apply(self, state: State, index: int) -> None:
         """As `ReplicatedState.apply`, written anew."""
         term, command = self._commands[index]
-        now_ms = state.cluster_time_ms
+        now_ms, version = state.cluster_time_ms, state.operation_version
         if command is not None:
-            batch = decode_batch(command)
-            now_ms = TimeMs(max(now_ms, batch.stamp_ms))
+            batch = decode_batch(command, reads=NEWEST)
+            now_ms, version = TimeMs(max(now_ms, batch.stamp_ms)), max(version, batch.version)
             for operation in batch.operations:
-                _, writes = apply(state, operation, Context(now_ms, index))
+                _, writes = apply(state, operation, Context(now_ms, index, version))
                 state.execute(writes)
-        state.advance(index=index, term=term, now_ms=now_ms)
+        elif index in self._configurations:
+            state.configure(self._configurations[index])
+        state.advance(index=index, term=term, now_ms=now_ms, version=version)

@@ -2,6 +2,7 @@
 
     faults      for `FAULT_SECONDS` anything may happen, and only safety is demanded
     heal        the network is whole, every node that can start runs, clocks are kept
+                a change of the members that is under way comes to its end
     liveness    within `Setup.operation_bound_ms` each node's clients can submit, lease and complete a job
     quiet       clients stop; all nodes reach the same index
     verdict     the checkers over the history; invariants, digests and a replay over the nodes' states
@@ -15,28 +16,32 @@ from __future__ import annotations
 import asyncio
 import gc
 import shutil
-import sys
 import tempfile
-import warnings
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from chaos.checkers.history import Setup
+from chaos.checkers.liveness import NEEDED
 from chaos.sim.faults import Faults
+from chaos.sim.host import Host, Reset, Unreachable, member_of
 from chaos.sim.loop import EPOCH_MS, ProcessClock, ProcessLoop
 from chaos.sim.network import Network
-from chaos.sim.node import Host, Reset, SimulatedNode, Unreachable
+from chaos.sim.node import SimulatedNode
+from chaos.sim.operator import Operator
 from chaos.sim.rates import Rates, draw
 from chaos.sim.recorder import Recorder
 from chaos.sim.trace import Trace
+from chaos.sim.upgrades import Upgrades
 from chaos.sim.verdict import judge
 from chaos.sim.workload import Workload
 from raftsched import limits
+from raftsched.consensus import messages
+from raftsched.consensus.membership import Member, Membership
 from raftsched.consensus.messages import Message
 from raftsched.errors import Unavailable
 from tests.simulated.clock import Timeline
@@ -44,12 +49,14 @@ from tests.simulated.clock import Timeline
 T = TypeVar("T")
 FAULT_SECONDS = 16.0
 CALM_SECONDS = 9.0
+CALM_SECONDS_MIN = 2.5
+"""With the least of the quiet phase, no run is shorter than 20 seconds."""
 QUIET_SECONDS = 3.0
+CHANGE_SECONDS = 10.0
 OPERATION_BOUND_MS = 10_000
 _REQUEST_SECONDS = 0.001
+_VOTES = frozenset({messages.VOTE, messages.PRE_VOTE_OK})
 _FAULTS_MAX = 20
-_COLLECTIONS = 3
-"""What a coroutine leaves when it is closed, its error and traceback, is garbage for the next one."""
 
 
 @dataclass(slots=True)
@@ -79,11 +86,18 @@ class World:
         self, seed: int, node_count: int, *, trace: Trace | None = None, alter: Callable[[Rates], Rates] = _unaltered
     ) -> None:
         self.seed = seed
+        self.node_count = node_count
+        """At the start."""
         self.random = Random(seed * 1_000_003 + node_count)
         self.rates = alter(draw(self.random, seed))
         self.timeline = Timeline()
         self.started_at = self.timeline.now
         self.ids = [f"n{number}" for number in range(1, node_count + 1)]
+        """Of the hosts that are in use: those of members, of nodes that join, and of some that were removed just now."""
+        founders = map(member_of, self.ids)
+        self.membership = Membership.of(Member(member.id, member.raft, member.api) for member in founders)
+        """The last configuration that was applied anywhere, hence committed."""
+        self._membership_index = 0
         self.counts: Counter[str] = Counter()
         self.faults: list[str] = []
         """Violations that were seen while it happened."""
@@ -99,7 +113,9 @@ class World:
         self.network = Network(self.timeline, self.random, self.rates.links, self._on_frame)
         self.clock = ProcessClock(self.timeline)
         self.loop = ProcessLoop(self.timeline, self.clock, self.random, on_error=self._on_client_error)
-        self.hosts = {node_id: Host(self, node_id, self.directory / node_id) for node_id in self.ids}
+        self.hosts = {node_id: Host(self, node_id, self.directory / node_id, self.ids) for node_id in self.ids}
+        self.operator = Operator(self)
+        self.upgrades = Upgrades(self)
         self.is_healed = False
         self.served: dict[str, set[str]] = {}
         """By kind of operation: the nodes that have served one since the heal."""
@@ -126,6 +142,8 @@ class World:
         self.loop.kill()
         for host in self.hosts.values():
             host.crash(power_loss=False)
+        for loop in (self.loop, *(loop for _, loop in self.graveyard)):
+            loop.bury()
         shutil.rmtree(self.directory)
 
     # -- what others need ---------------------------------------------------------------------------------------------
@@ -139,44 +157,88 @@ class World:
         leading = [host for host in self.hosts.values() if host.node is not None and host.node.leads]
         return max(leading, key=lambda host: host.node.term if host.node is not None else 0, default=None)
 
+    @property
+    def voters(self) -> tuple[str, ...]:
+        """Of these something may be demanded: voters whose data is not lost."""
+        return tuple(node_id for node_id in sorted(self.membership.voters) if not self.hosts[node_id].is_lost)
+
+    def new_host(self) -> Host:
+        """A host with an empty disk and an id of its own, whose config file lists the members and itself."""
+        node_id = f"n{len(self.hosts) + 1}"
+        host = Host(self, node_id, self.directory / node_id, (*self.membership.ids, node_id))
+        self.hosts[node_id] = host
+        self.ids.append(node_id)
+        self._set_clock(host)
+        return host
+
     def restart_later(self, host: Host) -> None:
         pause = 0.01 + self.random.choice((0.05, 0.3, 1.0, 3.0)) * self.random.random()
         self.timeline.after(0.01 if self.is_healed else pause, host.start)
 
     async def call(self, node_id: str, handler: Callable[[SimulatedNode], Awaitable[T]], *, seconds: float) -> T:
         """A client's request; raises what the handler raises, `Unreachable`, `Reset`, or TimeoutError."""
-        future: asyncio.Future[T] = self.loop.create_future()
+        answered = asyncio.Event()
+        outcome: list[tuple[Any, BaseException | None]] = []
         cancel: list[Callable[[], None]] = []
+        gave_up = False
         loses_reply = not self.is_healed and self.random.random() < self.rates.lost_reply
 
         def answer(result: Any, error: BaseException | None) -> None:
+            outcome.append((result, error))
             if not loses_reply:
-                self.timeline.after(self.random.random() * _REQUEST_SECONDS, lambda: _settle(future, result, error))
+                self.timeline.after(self.random.random() * _REQUEST_SECONDS, answered.set)
 
         def arrive() -> None:
-            if not future.cancelled():
+            if not gave_up:
                 cancel.append(self.hosts[node_id].request(handler, answer))
 
         self.timeline.after(self.random.random() * _REQUEST_SECONDS, arrive)
         try:
             async with asyncio.timeout(seconds):
-                return await future
+                await answered.wait()
         except TimeoutError:
+            gave_up = True
             if cancel and self.random.random() < 0.5:
                 cancel[0]()
             raise
+        result, error = outcome.pop()
+        cancel.clear()
+        try:
+            if error is not None:
+                raise error
+            return cast("T", result)
+        finally:
+            del error  # it keeps this frame
 
     # -- what is seen -------------------------------------------------------------------------------------------------
 
     def _on_frame(self, sender: str, receiver: str, message: Message) -> None:
         kind = message["type"]
-        self.recorder.mark(f"{sender}{receiver}{kind}".encode())
+        if kind in _VOTES and self._is_outcast(sender):
+            self.fault(f"{sender} gives its {kind} to {receiver}, on a disk that is not the member's")
+        self.recorder.frame(sender, receiver, message)
         if self.trace.is_on and not (kind in ("append_entries", "next_node_idx") and not message.get("entries", True)):
             fields = {
                 name: len(value) if isinstance(value, (bytes, list)) else value for name, value in message.items()
             }
             fields.pop("type")
             self.trace.say(f"{sender}>{receiver}", f"{kind} {fields}")
+
+    def _is_outcast(self, node_id: str) -> bool:
+        member = self.membership.member(node_id)
+        return member is not None and member.incarnation not in ("", self.hosts[node_id].incarnation)
+
+    def on_membership(self, index: int, membership: Membership) -> None:
+        """A node has applied a configuration."""
+        if index > self._membership_index:
+            before, self._membership_index = self.membership, index
+            self.membership = membership
+            for node_id in membership.voters - before.voters:
+                self.count("members: voter added")
+                self.trace.say(node_id, "is a voter")
+            for node_id in before.voters - membership.voters:
+                self.count("members: voter removed")
+                self.trace.say(node_id, "is removed")
 
     def fault(self, what: str) -> None:
         """A violation that is seen while it happens."""
@@ -188,6 +250,8 @@ class World:
         self.trace.say(host.id, f"ends: {error!r}")
         if error is None:
             self.count("stopped_gracefully")
+        elif self.upgrades.excuses(host, error):
+            self.count("upgrades: left behind")
         elif host.is_excused:
             self.count(f"refused: {type(error).__name__}")
             if type(error).__name__ == "JournalCorrupt":
@@ -211,6 +275,18 @@ class World:
     def run(self, seconds: float) -> None:
         self.timeline.run_until(self.timeline.now + seconds)
 
+    def recover(self, seconds: float) -> None:
+        """Run until all that is demanded after the heal was seen, and a moment in any case; at most `seconds`."""
+        limit = self.timeline.now + seconds
+        self.run(CALM_SECONDS_MIN)
+        while self.timeline.now < limit and not self._has_recovered():
+            self.run(0.05)
+
+    def _has_recovered(self) -> bool:
+        """Whether each voter has served what it must, and no lease that was held at the heal is held any more."""
+        voters = set(self.voters)
+        return not self.recorder.leases_before_heal and all(voters <= self.served.get(f, set()) for f in NEEDED)
+
     def settle(self, seconds: float) -> None:
         """Run until all nodes have applied the same, a moment after the last client; at most `seconds`."""
         limit = self.timeline.now + seconds
@@ -219,19 +295,23 @@ class World:
             self.run(0.01)
 
     def _is_settled(self) -> bool:
-        nodes = [host.node for host in self.hosts.values() if not host.is_lost]
+        nodes = [self.hosts[node_id].node for node_id in self.voters]
         applied = {node.state.applied_index if node is not None and node.is_built else -1 for node in nodes}
         return len(applied) == 1 and self.leader is not None
 
     def start(self) -> None:
         for host in self.hosts.values():
-            host.clock_rate = 1.0 + self.rates.clock_rate_error * self.random.uniform(-1, 1)
-            host.wall_error_ms = self.random.randint(-self.rates.wall_error_ms, self.rates.wall_error_ms)
+            self._set_clock(host)
             host.start()
         self.timeline.after(0.5, self._probe)
 
+    def _set_clock(self, host: Host) -> None:
+        host.clock_rate = 1.0 + self.rates.clock_rate_error * self.random.uniform(-1, 1)
+        host.wall_error_ms = self.random.randint(-self.rates.wall_error_ms, self.rates.wall_error_ms)
+
     def _probe(self) -> None:
         """Whoever believes that it may answer a fresh read has all that was ever acknowledged (G2)."""
+        self._look_at_outcast()
         acknowledged = self.recorder.acknowledged_index
         for host in self.hosts.values():
             node, loop = host.node, host.loop
@@ -245,6 +325,15 @@ class World:
                         self.fault(f"{host.id} would {what} at index {node.state.applied_index} of {acknowledged}")
         self.timeline.after(0.001 + 0.02 * self.random.random(), self._probe)
 
+    def _look_at_outcast(self) -> None:
+        """A host under the id of a member, but without its disk, takes no part until it was removed."""
+        outcast = self.operator.outcast
+        if outcast is None or not self._is_outcast(outcast.id):
+            return
+        if outcast.node is not None and outcast.node.is_built and outcast.node.takes_part:
+            self.fault(f"{outcast.id} takes part, although its disk is not the member's")
+            self.operator.outcast = None
+
     def heal(self) -> None:
         """Everything works again from now on."""
         self.is_healed = True
@@ -252,20 +341,21 @@ class World:
         for host in self.hosts.values():
             host.is_nearly_full = False
             host.slow_sync_until = 0.0
-            host.machine.stop_at("", after=0)
+            host.machine.stop_nowhere()
             host.set_wall_error(0)
             host.resume()
             host.start()
+        self._finish_change()
+        self.served.clear()
         self.recorder.healed()
 
-
-def _settle(future: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
+    def _finish_change(self) -> None:
+        """A change of the members that was under way comes to its end first: until then, a disk may be missing."""
+        limit = self.timeline.now + CHANGE_SECONDS
+        while self.operator.is_busy and self.timeline.now < limit:
+            self.run(0.05)
+        if self.operator.is_busy:
+            self.fault(f"a change of the members is not over {CHANGE_SECONDS} s after the last fault")
 
 
 def run_seed(
@@ -276,37 +366,37 @@ def run_seed(
     alter: Callable[[Rates], Rates] = _unaltered,
 ) -> Outcome:
     """Run one seed from birth to verdict; `alter` changes what it drew for itself."""
-    world = [World(seed, node_count, trace=trace, alter=alter)]
+    world = World(seed, node_count, trace=trace, alter=alter)
     try:
-        return run_world(world[0])
+        return run_world(world)
     finally:
-        world[0].close()
-        _forget(world)
-
-
-def _forget(world: list[World]) -> None:
-    """Let go of a world: Python closes the coroutines of killed processes then, and would complain of each."""
-    hook, sys.unraisablehook = sys.unraisablehook, lambda _: None
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            world.clear()
-            for _ in range(_COLLECTIONS):
-                gc.collect()
-    finally:
-        sys.unraisablehook = hook
+        world.close()
+        del world
+        gc.collect()
 
 
 def run_world(world: World) -> Outcome:
     """Run a world, which is of no more use then."""
-    outcome = Outcome(world.seed, len(world.ids))
+    workload = begin(world)
+    world.run(FAULT_SECONDS)
+    return conclude(world, workload)
+
+
+def begin(world: World) -> Workload:
+    """Start all nodes and all that use or befall them; for `FAULT_SECONDS` anything may happen."""
     world.start()
     workload = Workload(world)
     Faults(world, seconds=FAULT_SECONDS)
-    world.run(FAULT_SECONDS)
+    world.upgrades.begin(seconds=FAULT_SECONDS)
+    return workload
+
+
+def conclude(world: World, workload: Workload) -> Outcome:
+    """What comes after the faults: heal, demand liveness, be quiet, judge."""
+    outcome = Outcome(world.seed, world.node_count)
     world.heal()
     workload.calm_down()
-    world.run(CALM_SECONDS)
+    world.recover(CALM_SECONDS)
     workload.stop()
     world.settle(QUIET_SECONDS)
     judge(world, outcome)

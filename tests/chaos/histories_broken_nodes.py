@@ -8,6 +8,7 @@ from chaos.checkers import History
 from chaos.checkers.history import (
     Applied,
     Change,
+    Configured,
     Durable,
     FinalState,
     Healed,
@@ -144,6 +145,26 @@ def entry_committed_on_a_minority_of_disks(history: History) -> Events:
 def nothing_is_ever_synced_but_by_the_leader(history: History) -> Events:
     leader = history.of(Leader)[0].node
     return without(history, [event for event in history.of(Durable) if event.node != leader])
+
+
+@breaks("on_most_disks_when_applied")
+def commit_counted_over_the_old_configuration(history: History) -> Events:
+    """The log says that the cluster has grown to five, and goes on with two disks of three."""
+    leader = history.of(Leader)[0].node
+    grown = [event for event in history.of(Durable) if event.node == leader][4]
+    here = Configured(node=leader, index=grown.index, term=grown.term, voters=(*NODES, "n4", "n5"))
+    return inserted(history, grown, here)
+
+
+@breaks("on_most_disks_when_applied")
+def disk_counted_that_a_member_does_not_have(history: History) -> Events:
+    """A member comes back without its disk, and what its old disk would hold goes on to count."""
+    leader = history.of(Leader)[0].node
+    other = next(node for node in NODES if node != leader)
+    lost = [event for event in history.of(Durable) if event.node == leader][4]
+    wiped = Truncated(node=other, index=1, wiped=True)
+    later = [event for event in history.of(Durable) if event.node != leader and event.index >= lost.index]
+    return without(History(inserted(history, lost, wiped)), later)
 
 
 @breaks("committed_stays_on_disk")

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from chaos.checkers import PROPERTIES, BadHistory, History, append_event, check_all, read_history, write_history
-from chaos.checkers.history import AnyEvent, Change, Granted, Healed, Invoke, Nemesis, Reply, Setup, Started
+from chaos.checkers.history import AnyEvent, Change, Granted, HandedBack, Healed, Invoke, Nemesis, Reply, Setup, Started
 from tests.chaos.histories import NODES, good_history, replay
 
 SEEDS = 200
@@ -191,3 +191,36 @@ def _busy_job(random: Random, *, count: int) -> list[AnyEvent]:
         events.append(Invoke(t=t - random.randint(0, 200), process=process, op=op, f=f, worker="w", **call))
         events.append(Reply(t=t + random.randint(0, 200), process=process, op=op, type=type_, **shown))
     return [Setup(nodes=NODES), *sorted(events, key=lambda event: event.t)]
+
+
+# -- what a leader does by itself -------------------------------------------------------------------------------------
+
+
+def test_a_lease_that_the_leader_handed_back_came_from_somewhere_and_no_other_did() -> None:
+    asked: dict[str, Any] = {"tenant": "default", "body": "b", "max_attempts": 3}
+    events: list[AnyEvent] = [
+        Setup(nodes=("n1",)),
+        Invoke(t=1, process="c", op=1, f="submit", **asked),
+        Invoke(t=2, process="w", op=2, f="lease", worker="w"),
+        Change(t=3, index=1, position=0, f="submit", job="j", status="queued", now_ms=1, due_ms=1, op=1, **asked),
+        Change(
+            t=4, index=2, position=0, f="lease", job="j", status="running", now_ms=2, attempt=1, token=7, worker="w"
+        ),
+        HandedBack(t=5, node="n1", job="j", token=7),
+        Change(
+            t=6,
+            index=3,
+            position=0,
+            f="outcome",
+            job="j",
+            status="queued",
+            now_ms=3,
+            token=7,
+            outcome="snoozed",
+            attempt=1,
+        ),
+    ]
+    assert check_all(History(events)).is_clean
+    other = [replace(event, token=8) if isinstance(event, HandedBack) else event for event in events]
+    for history in (other, [event for event in events if not isinstance(event, HandedBack)]):
+        assert set(check_all(History(history)).violations) == {"nothing_from_nowhere"}

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import structlog
 
+from chaos.sim import runner
+from chaos.sim.faults import POINTS
 from chaos.sim.rates import FAULTS, LMDB_EVERY, draw
+from chaos.sim.storage import CUT
 from chaos.sim.trace import Trace
 from chaos.sim.world import run_seed
 
 ROOT = Path(__file__).parents[2]
-
-
-pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-"""Coroutines of killed processes complain, whenever they are collected, that they can't run any more."""
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +55,66 @@ def test_a_seed_shows_no_violation(seed: int, nodes: int) -> None:
 @pytest.mark.parametrize("seed", [3, LMDB_EVERY - 1])
 def test_a_seed_is_the_same_run_in_two_processes(seed: int) -> None:
     assert fingerprint_in_a_process(seed, 3) == fingerprint_in_a_process(seed, 3)
+
+
+def test_many_seeds_are_repeated_and_compared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYTHONHASHSEED", runner.HASH_SEED)
+    wanted = ["repeat", "--seeds", "2", "--start", "7", "--nodes", "3", "--jobs", "2"]
+    assert runner.main(wanted) == 0
+    assert "2 of 2 seeds have the same fingerprint" in capsys.readouterr().out
+    monkeypatch.setattr(runner, "_HASH_SEEDS", ("1", "other"))
+    monkeypatch.setattr(runner, "_pool", lambda _jobs, hash_seed: Pool(hash_seed))
+    assert runner.main(wanted) == 1
+    told = capsys.readouterr().out
+    assert "seed 7: 1 of 7 and other of 7" in told
+    assert "0 of 2 seeds have the same fingerprint" in told
+
+
+class Pool(nullcontext["Pool"]):
+    """Processes in which every run is another one."""
+
+    def __init__(self, hash_seed: str) -> None:
+        super().__init__(self)
+        self.hash_seed = hash_seed
+
+    def map(self, _run: object, seeds: Iterable[int], _nodes: Iterable[int]) -> list[str]:
+        return [f"{self.hash_seed} of {seed}" for seed in seeds]
+
+
+def test_nothing_of_killed_processes_complains_when_a_run_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    complaints: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda event: complaints.append(event.exc_value))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        assert run_seed(2, node_count=3).counts["fault: crash"] > 0
+        gc.collect()
+    assert complaints == []
+
+
+def test_a_run_goes_on_until_all_have_served_and_old_leases_are_over() -> None:
+    for seed in (1, 2, 3):
+        outcome = run_seed(seed, node_count=3)
+        assert not outcome.violations
+        assert 20.0 <= outcome.simulated_seconds < 24.0
+        assert outcome.evidence["every_node_serves"] == outcome.evidence["nodes_converge"] == 1
+
+
+def test_a_campaign_names_the_faults_and_fault_points_that_never_struck(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    counts = Counter({f"fault: {kind}": 1 for kind in FAULTS})
+    counts.update({f"point: {point}{CUT}": 1 for point in POINTS})
+    runner.show_faults(counts, FAULTS)
+    told = capsys.readouterr().out
+    assert "fault kinds never struck: none" in told
+    assert "fault points never struck: none" in told
+    del counts["fault: pause"], counts[f"point: before install{CUT}"]
+    runner.show_faults(counts, FAULTS)
+    told = capsys.readouterr().out
+    assert "fault kinds never struck: pause\n" in told
+    assert "fault points never struck: before install\n" in told
 
 
 def test_a_trace_changes_nothing_and_tells_the_story() -> None:

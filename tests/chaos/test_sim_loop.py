@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
+import warnings
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -36,8 +40,11 @@ class Process:
 
 
 @pytest.fixture
-def process() -> Process:
-    return Process()
+def process() -> Iterator[Process]:
+    process = Process()
+    yield process
+    process.loop.kill()
+    process.loop.bury()
 
 
 def test_sleep_takes_virtual_seconds(process: Process) -> None:
@@ -90,6 +97,38 @@ def test_a_killed_process_never_runs_again(process: Process) -> None:
     process.loop.call_soon(process.seen.append, -1.0)
     process.run(10.0)
     assert len(process.seen) == 1
+
+
+def test_a_killed_process_is_buried_without_a_complaint(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
+    complaints: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda event: complaints.append(event.exc_value))
+
+    async def stubborn() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(process.tick())
+            try:
+                await asyncio.sleep(60.0)
+            finally:
+                process.seen.append(-1.0)
+                asyncio.create_task(process.tick())  # noqa: RUF006  # it belongs to a dead loop
+                await asyncio.sleep(1.0)
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        process.loop.create_task(stubborn())
+        process.run(0.5)
+        process.loop.create_task(process.tick())
+        process.loop.kill()
+        process.loop.create_task(process.tick())
+        assert not process.seen
+        process.loop.bury()
+        gc.collect()
+    assert process.seen == [-1.0]
+    process.run(10.0)
+    assert process.seen == [-1.0]
+    assert complaints == []
+    assert told == []
 
 
 def test_work_of_a_thread_is_done_when_its_time_is_over(process: Process) -> None:

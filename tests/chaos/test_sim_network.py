@@ -8,6 +8,7 @@ import pytest
 from pysyncobj.node import Node
 
 from chaos.sim.network import LinkRates, Network, SimulatedTransport
+from raftsched.consensus.address import Address
 from raftsched.consensus.framing import FrameError
 from raftsched.consensus.messages import Message
 from tests.simulated.clock import Timeline
@@ -24,7 +25,9 @@ class Pair:
         self.run(1.0)
 
     def _join(self, name: str) -> SimulatedTransport:
-        end = SimulatedTransport(self.network, name, lambda: None)
+        addresses = {each: Address(each, 1) for each in ("a", "b")}
+        own = addresses.pop(name)
+        end = SimulatedTransport(self.network, name, lambda: None, address=own, peers=addresses)
         heard = self.heard[name]
         end.setOnMessageReceivedCallback(lambda _node, message: heard.append(message["term"]))
         end.setOnNodeConnectedCallback(lambda _node: heard.append("up"))
@@ -95,3 +98,41 @@ def test_a_message_of_the_wrong_shape_never_leaves(pair: Pair) -> None:
     message: Message = {"type": "apply_command", "term": 1}
     with pytest.raises(FrameError):
         pair.ends["a"].send(Node("b"), message)
+
+
+def test_a_node_that_nobody_knows_is_refused_until_it_is_added(pair: Pair) -> None:
+    heard: list[object] = []
+    end = SimulatedTransport(pair.network, "c", lambda: None, address=Address("c", 1), peers={"a": Address("a", 1)})
+    end.setOnNodeConnectedCallback(lambda node: heard.append(node.id))
+    pair.network.attach(end)
+    pair.run(5.0)
+    end.dispatch()
+    assert not heard
+    assert pair.network.counts["hello: unknown_node"] > 5
+    pair.ends["a"].addNode(Node("c"))
+    pair.run(1.0)
+    end.dispatch()
+    assert heard == ["a"]
+
+
+def test_a_node_of_another_cluster_or_address_is_never_linked(pair: Pair) -> None:
+    for name, address, cluster in (("c", Address("c", 1), "other"), ("d", Address("elsewhere", 1), "simulated")):
+        a = pair.ends["a"]
+        a.set_address(name, Address(name, 1))
+        a.addNode(Node(name))
+        known = {"a": Address("a", 2 if name == "d" else 1)}
+        pair.network.attach(
+            SimulatedTransport(pair.network, name, lambda: None, address=address, peers=known, cluster=cluster)
+        )
+    pair.run(5.0)
+    assert pair.heard["a"] == ["up"]
+    assert pair.network.counts["hello: wrong_cluster"] > 5
+    assert pair.network.counts["hello: no_address"] > 5
+
+
+def test_a_node_that_is_dropped_is_cut_off_and_not_heard(pair: Pair) -> None:
+    pair.send(1)
+    pair.timeline.run_until(pair.timeline.now + 0.5)
+    pair.ends["b"].dropNode(Node("a"))
+    pair.run(1.0)
+    assert pair.heard == {"a": ["up", "down"], "b": ["up", "down"]}

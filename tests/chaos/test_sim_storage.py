@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from chaos.sim.storage import Machine, WatchedJournal
+from chaos.sim.storage import CUT, Machine, WatchedJournal
 from tests.simulated.disk import PowerCut
 
 
@@ -93,3 +93,25 @@ def test_only_what_a_later_segment_proves_is_open_to_rot(machine: Machine) -> No
     place = machine.disk.proven_byte(Random(1))
     assert place is not None
     assert place[0] != machine.disk.names()[-1]
+
+
+def test_a_plan_outlives_other_crashes_and_other_plans(machine: Machine) -> None:
+    journal = journal_of(machine, Ear())
+    machine.stop_at("before copy", after=1)
+    machine.stop_at("before datasync", after=0)
+    journal.add(b"x", 1, 1)
+    with pytest.raises(PowerCut):
+        journal.sync()
+    machine.lose_power()
+    machine.lose_process()
+    machine.point("before copy")
+    with pytest.raises(PowerCut):
+        machine.point("before copy")
+    assert {name for name in machine.points if name.endswith(CUT)} == {f"before datasync{CUT}", f"before copy{CUT}"}
+
+
+def test_dropped_plans_stop_nothing(machine: Machine) -> None:
+    machine.stop_at("before copy", after=0)
+    machine.stop_nowhere()
+    machine.point("before copy")
+    assert machine.points == {"before copy": 1}

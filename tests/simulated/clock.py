@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable
+from heapq import heappop, heappush
 
 
 class Timeline:
@@ -17,11 +17,12 @@ class Timeline:
     def after(self, seconds: float, call: Callable[[], None]) -> None:
         """Have `call` called in `seconds` of virtual time."""
         self._count += 1
-        heapq.heappush(self._queue, (self.now + max(0.0, seconds), self._count, call))
+        heappush(self._queue, (self.now + seconds if seconds > 0.0 else self.now, self._count, call))
 
     def run_until(self, moment: float) -> None:
-        while self._queue and self._queue[0][0] <= moment:
-            self.now, _, call = heapq.heappop(self._queue)
+        queue = self._queue
+        while queue and queue[0][0] <= moment:
+            self.now, _, call = heappop(queue)
             call()
         self.now = moment
 

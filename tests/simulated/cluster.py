@@ -19,6 +19,8 @@ from pathlib import Path
 from random import Random
 from typing import Self
 
+from chaos.sim.network import Network, SimulatedTransport
+from raftsched.consensus.address import Address
 from raftsched.consensus.cluster_clock import ClusterClock
 from raftsched.consensus.engine import RaftEngine
 from raftsched.consensus.journal import Journal
@@ -30,7 +32,6 @@ from tests.simulated.checker import Checker, Violation
 from tests.simulated.clock import NodeClock, Timeline, WrongWall
 from tests.simulated.disk import SimulatedDisk
 from tests.simulated.machine import HistoryMachine, MachineDisk
-from tests.simulated.network import Network, SimulatedTransport
 
 TIMING = Timing(
     heartbeat_seconds=0.05,
@@ -101,7 +102,14 @@ class SimulatedNode:
         cluster.checker.on_restart(self, journal)
         machine = HistoryMachine(self.machine_disk, partial(cluster.checker.on_apply, self))
         peers = [other for other in self.members.ids if other != self.id]
-        transport = cluster.network.attach(self.id, peers, partial(self._wake, self.life))
+        transport = SimulatedTransport(
+            cluster.network,
+            self.id,
+            partial(self._wake, self.life),
+            address=_address(self.id),
+            peers={peer: _address(peer) for peer in peers},
+        )
+        cluster.network.attach(transport)
         engine = RaftEngine(
             self.id,
             peers,
@@ -116,6 +124,7 @@ class SimulatedNode:
             timing=TIMING,
             sizes=SIZES,
             cluster_clock=ClusterClock(clock, floor_ms=lambda: cluster.stamped_ms),
+            on_members=partial(_tell_addresses, transport),
         )
         self.clock = clock
         self.running = Running(engine, journal, machine, transport)
@@ -311,6 +320,16 @@ def durable_terms(running: Running) -> dict[int, int]:
     return {index: journal.term_at(index) for index in range(max(1, journal.first_index), last + 1)}
 
 
+def _address(node_id: NodeId) -> Address:
+    return Address.parse(simulated_member(node_id).raft)
+
+
+def _tell_addresses(transport: SimulatedTransport, membership: Membership) -> None:
+    """As `Replica` does before the engine links to a node."""
+    for member in membership.members:
+        transport.set_address(member.id, Address.parse(member.raft))
+
+
 def simulated_member(node_id: NodeId) -> Member:
     return Member(node_id, raft=f"{node_id}:8401", api=f"{node_id}:8400")
 
@@ -344,9 +363,9 @@ class SimulatedCluster:
     def sync_seconds(self) -> float:
         return self.random.uniform(0.0, 0.006)
 
-    def new_node(self, members: Membership) -> SimulatedNode:
+    def new_node(self, members: Membership, node_id: NodeId = "") -> SimulatedNode:
         """A node with an empty disk and an id of its own, whose config file names `members` and itself; not started."""
-        node_id = f"n{len(self.nodes) + 1}"
+        node_id = node_id or f"n{len(self.nodes) + 1}"
         self.ids.append(node_id)
         named = Membership.of([*(simulated_member(each) for each in members.ids), simulated_member(node_id)])
         node = self.nodes[node_id] = SimulatedNode(self, node_id, named)

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgpack
 
 from raftsched.consensus.membership import CONFIGURATION
+from raftsched.core.operations import CODEC_VERSION
 
 Applied = tuple[int, bytes | None]
 """(term, command) of an entry; None is a no-op."""
@@ -36,6 +37,9 @@ class HistoryMachine:
         self.history = list(disk.history)
         self.configuration = disk.configuration
         self.installed_count = 0
+        self.operations_read = CODEC_VERSION
+        self.operation_version = CODEC_VERSION
+        """Of entries that say nothing of versions; a test sets what it wants."""
 
     @property
     def applied_index(self) -> int:

@@ -15,6 +15,7 @@ from typing import Any
 
 from pysyncobj.node import Node
 
+from chaos.sim.network import SimulatedTransport
 from raftsched.consensus import messages
 from raftsched.consensus.applying import Applying
 from raftsched.consensus.configuring import Configuring
@@ -27,7 +28,6 @@ from raftsched.consensus.ports import Entry
 from raftsched.consensus.proposals import Proposals
 from raftsched.consensus.replication import Replication
 from raftsched.consensus.stock import DISCARDED
-from tests.simulated.network import SimulatedTransport
 
 Plant = Callable[[Any], None]
 """Takes pytest's monkeypatch, or anything with its `setattr`."""

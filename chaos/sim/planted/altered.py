@@ -1,0 +1,109 @@
+"""Worlds in which certain bugs show sooner than in those that a seed draws for itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from chaos.sim.network import LinkRates
+from chaos.sim.rates import Rates
+
+
+def many_elections(rates: Rates) -> Rates:
+    """Leaders come and go, and links repeat and reorder, so that answers of one term arrive in another."""
+    return replace(
+        rates,
+        links=LinkRates(delay_seconds=(0.001, 0.06), reorder=0.3, repeat=0.5),
+        election=(0.3, 0.36),
+        heartbeat=0.09,
+        fault_weights={
+            "crash_all": 1.0,
+            "part": 2.0,
+            "reset_link": 1.0,
+            "transfer": 2.0,
+            "pause_deaf": 2.0,
+            "crash": 1.0,
+        },
+        fault_pause=0.25,
+        wall_error_ms=20,
+        is_harsh=True,
+    )
+
+
+def reads_under_partitions(rates: Rates) -> Rates:
+    """Leaders are deserted, stopped and cut off while others write: who goes on to serve, and for how long?"""
+    return replace(
+        rates,
+        links=LinkRates(),
+        fault_weights={"desert_leader": 3.0, "pause_deaf": 3.0, "transfer": 2.0, "cut_pair": 1.0, "part": 1.0},
+        fault_pause=0.6,
+        election=(0.3, 0.9),
+        heartbeat=0.075,
+        probe=0.05,
+        sync=0.001,
+        wall_error_ms=20,
+    )
+
+
+def many_snapshots(rates: Rates) -> Rates:
+    """Short logs and long absences, so that many followers need a snapshot, over links that reorder."""
+    sizes = replace(rates.sizes, tail_bytes=600, hold_bytes=60_000, chunk_bytes=700)
+    weights = {"crash_point": 3.0, "part": 3.0, "power_loss": 2.0, "pause_deaf": 1.0, "slow_link": 1.0, "transfer": 1.0}
+    links = LinkRates(reorder=0.1, repeat=0.1)
+    return replace(
+        rates,
+        sizes=sizes,
+        checkpoint=0.05,
+        fault_weights=weights,
+        links=links,
+        wall_error_ms=20,
+        uses_lmdb=False,
+        is_harsh=True,
+    )
+
+
+def whole_snapshots(rates: Rates) -> Rates:
+    """Snapshots that fit into one message, which links repeat and deliver late."""
+    rates = many_snapshots(rates)
+    return replace(rates, sizes=replace(rates.sizes, chunk_bytes=1_000_000), links=LinkRates(reorder=0.3, repeat=0.3))
+
+
+def failing_disks(rates: Rates) -> Rates:
+    """A call of the disk fails every other moment, and the power soon after."""
+    weights = {"disk_error": 3.0, "disk_full": 3.0, "power_loss": 3.0, "crash_all": 0.5}
+    return replace(rates, fault_weights=weights, fault_pause=0.3, uses_lmdb=False)
+
+
+def power_losses(rates: Rates) -> Rates:
+    """Whole clusters lose their power again and again, right after they were elected or wrote."""
+    weights = {"power_loss": 3.0, "crash_point": 3.0, "crash_all": 2.0, "part": 1.0}
+    return replace(rates, fault_weights=weights, fault_pause=0.25, election=(0.3, 0.6), heartbeat=0.075)
+
+
+def small_appends(rates: Rates) -> Rates:
+    """An entry with a few operations is more than one message is meant to hold."""
+    return replace(rates, sizes=replace(rates.sizes, append_bytes=500))
+
+
+def rotting_disks(rates: Rates) -> Rates:
+    """A journal of many segments rots, and much of it is read again: by nodes that restart, for followers that lag."""
+    weights = {"bit_flip": 3.0, "crash": 3.0, "part": 2.0, "power_loss": 1.0}
+    sizes = replace(rates.sizes, tail_bytes=30_000, hold_bytes=120_000)
+    return replace(
+        rates, fault_weights=weights, fault_pause=0.3, sizes=sizes, segment_bytes=1_500, cache_bytes=500, checkpoint=1.0
+    )
+
+
+def slow_commits(rates: Rates) -> Rates:
+    """What a leader has decided takes long to be committed, and workers that stood still come back meanwhile."""
+    return replace(
+        rates,
+        links=LinkRates(delay_seconds=(0.02, 0.08)),
+        fault_weights={"disk_slow": 3.0, "slow_link": 3.0, "cut_pair": 2.0},
+        fault_pause=0.4,
+        election=(0.8, 1.6),
+        heartbeat=0.2,
+        sync=0.03,
+        lease=0.8,
+        worker_count=4,
+        worker_stall=0.4,
+    )

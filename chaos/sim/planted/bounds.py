@@ -1,0 +1,102 @@
+"""Directed schedules that set a bound of their own, where no promise to clients is broken but traffic or peace is.
+
+What they find is a violation in the words of the script, beside those of the checkers.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections import Counter
+from dataclasses import replace
+
+import msgpack
+
+from chaos.sim.clients import Submission
+from chaos.sim.network import LinkRates
+from chaos.sim.planted.stage import Play, Schedule, Stage, calm, frames_of
+from chaos.sim.rates import Rates
+from raftsched.consensus.messages import APPEND, CHUNK, Message
+from raftsched.core.ids import TimeMs
+from raftsched.core.operations import encode_batch
+
+_HEARTBEATS = 60
+"""Of two seconds of a transfer, with what is sent beside them."""
+
+
+def _slow_links(rates: Rates) -> Rates:
+    """Many entries are on their way before the first is answered."""
+    return replace(calm(rates), links=LinkRates(delay_seconds=(0.03, 0.04)))
+
+
+def _short_logs(rates: Rates) -> Rates:
+    altered = calm(rates)
+    return replace(altered, sizes=replace(altered.sizes, tail_bytes=600, chunk_bytes=5_000), checkpoint=0.1)
+
+
+def each_entry_leaves_once(stage: Stage) -> Play:
+    """Nothing is lost on these links, so nothing is sent twice."""
+    leader = yield from stage.settled()
+    sent: Counter[tuple[str, int]] = Counter()
+
+    def seen(_sender: str, receiver: str, message: Message) -> None:
+        sent.update((receiver, index) for _, index, _ in message["entries"])
+
+    stage.on_frame = frames_of(APPEND, seen)
+    yield from stage.submits(leader, 60)
+    yield 0.3
+    (receiver, index), count = sent.most_common(1)[0]
+    if count > 1:
+        stage.fault(f"entry {index} was sent to {receiver} {count} times, over a link that loses nothing")
+
+
+def a_follower_that_was_cut_off_disturbs_nobody(stage: Stage) -> Play:
+    """A follower that heard nothing for many election timeouts comes back: the leader leads on, in its term."""
+    leader = yield from stage.settled()
+    lonely = stage.others(leader)[0]
+    term = stage.engine(leader).term
+    stage.part([lonely], stage.others(lonely))
+    yield 6.0
+    stage.join([lonely], stage.others(lonely))
+    yield 2.0
+    now = stage.engine(leader).term
+    if now != term or not stage.serves(leader):
+        stage.fault(f"{leader} led term {term}, and {lonely}, which had been cut off, made it term {now}")
+
+
+def a_copy_takes_its_time(stage: Stage) -> Play:
+    """While a copy is made for a follower that needs one, the leader sends it heartbeats and no more."""
+    leader = yield from stage.settled()
+    absent, *_ = stage.others(leader)
+    stage.host(absent).crash(power_loss=False)
+    yield from stage.submits(leader, 60)
+    yield from stage.until(lambda: stage.engine(leader).log.first_index > 40)
+    sent: Counter[str] = Counter()
+
+    def seen(_sender: str, receiver: str, message: Message) -> None:
+        if receiver == absent:
+            sent[message["type"]] += 1
+
+    stage.on_frame = seen
+    stage.host(absent).start()
+    yield from stage.until(lambda: sent[CHUNK])
+    yield 1.0
+    if sent[APPEND] > _HEARTBEATS:
+        stage.fault(f"{leader} sent {absent} {sent[APPEND]} messages without a piece of the snapshot that it waits for")
+
+
+def a_stranger_sends_a_command(stage: Stage) -> Play:
+    """A frame that this protocol doesn't have, with a pickle in it, as stock pysyncobj takes from anybody."""
+    leader = yield from stage.settled()
+    node = stage.node(leader)
+    operation = Submission(stage.world, stage.world.recorder.new_op(), "").operation(node)
+    command = pickle.dumps(encode_batch(TimeMs(node.now_ms()), (operation,)))
+    body = msgpack.packb({"type": "apply_command", "command": command}, use_bin_type=True)
+    stage.receive(leader, stage.others(leader)[0], struct.pack(">I", len(body)) + body)
+    yield 0.5
+
+
+EACH_ENTRY_LEAVES_ONCE = Schedule(each_entry_leaves_once, alter=_slow_links)
+A_FOLLOWER_THAT_WAS_CUT_OFF_DISTURBS_NOBODY = Schedule(a_follower_that_was_cut_off_disturbs_nobody)
+A_COPY_TAKES_ITS_TIME = Schedule(a_copy_takes_its_time, alter=_short_logs)
+A_STRANGER_SENDS_A_COMMAND = Schedule(a_stranger_sends_a_command)

@@ -1,0 +1,65 @@
+"""What a planted bug is, and how it gets into production code and out again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.sim.planted.stage import Schedule
+from chaos.sim.rates import Rates
+
+Plant = Callable[[Any], None]
+"""Takes a `Patch`, or pytest's monkeypatch, and spoils something with it."""
+_ABSENT: Any = object()
+
+
+class Patch:
+    """Replaces attributes, as pytest's monkeypatch, and puts them back."""
+
+    def __init__(self) -> None:
+        self._undo: list[tuple[Any, str, Any]] = []
+
+    def setattr(self, target: Any, name: str, value: Any) -> None:
+        self._undo.append((target, name, vars(target).get(name, _ABSENT)))
+        setattr(target, name, value)
+
+    def undo(self) -> None:
+        while self._undo:
+            target, name, value = self._undo.pop()
+            if value is _ABSENT:
+                delattr(target, name)
+            else:
+                setattr(target, name, value)
+
+
+def as_drawn(rates: Rates) -> Rates:
+    return rates
+
+
+@dataclass(frozen=True, slots=True)
+class Bug:
+    """A planted bug: `schedule` leads straight to it where there is one; else worlds of the kind that is said here do."""
+
+    plant: Plant
+    source: str
+    """The claim, defect or fix of RELIABILITY.md and PYSYNCOBJ.md that it breaks."""
+    node_count: int = 3
+    alter: Callable[[Rates], Rates] = as_drawn
+    schedule: Schedule | None = None
+
+    @property
+    def name(self) -> str:
+        return self.plant.__name__
+
+
+@contextmanager
+def planted(bug: Bug) -> Iterator[None]:
+    """Have the bug in production code within this block."""
+    patch = Patch()
+    try:
+        bug.plant(patch)
+        yield
+    finally:
+        patch.undo()

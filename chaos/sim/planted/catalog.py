@@ -1,0 +1,114 @@
+"""All planted bugs: where each comes from, and where it is looked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from chaos.sim.planted import bounds, consensus, core, durability, leader, schedules
+from chaos.sim.planted.altered import (
+    failing_disks,
+    many_elections,
+    many_snapshots,
+    power_losses,
+    reads_under_partitions,
+    rotting_disks,
+    slow_commits,
+    small_appends,
+    whole_snapshots,
+)
+from chaos.sim.planted.bug import Bug
+from tests.simulated import planted as engine
+
+_LEASE = "P6 local reads; read without quorum contact"
+
+_DURABILITY: Sequence[Bug] = (
+    Bug(durability.answers_before_the_sync, "P1; PYSYNCOBJ defect 3, sendsync"),
+    Bug(engine.commits_before_the_sync, "PYSYNCOBJ defect 3, selfsync", node_count=1),
+    Bug(durability.no_fsync, "P1; no fsync"),
+    Bug(durability.goes_on_after_a_failed_sync, "RELIABILITY 0, consequence 6", alter=failing_disks),
+    Bug(durability.commits_alone, "ack before commit"),
+    Bug(
+        durability.forgets_votes_at_a_restart,
+        "P2",
+        alter=power_losses,
+        schedule=schedules.A_VOTER_RESTARTS_AFTER_ITS_VOTE,
+    ),
+    Bug(durability.compacts_in_place, "P3", alter=many_snapshots),
+    Bug(durability.cuts_the_log_before_the_checkpoint, "P3"),
+    Bug(durability.goes_on_with_a_full_disk, "P7", alter=failing_disks),
+    Bug(durability.ignores_checksums, "P8", alter=rotting_disks),
+    Bug(durability.leaves_a_table_out_of_copies, "P11", alter=many_snapshots),
+    Bug(durability.restores_a_commit_index, "PYSYNCOBJ commitclamp"),
+    Bug(durability.writes_no_marker, "snapshot installation", alter=many_snapshots),
+    Bug(durability.applies_again_after_a_restart, "non-idempotent replay"),
+)
+
+_CONSENSUS: Sequence[Bug] = (
+    Bug(engine.votes_twice, "P2, one vote a term"),
+    Bug(
+        engine.pieces_of_snapshots_commit,
+        "P4; PYSYNCOBJ defect 1, snapcommit",
+        alter=many_snapshots,
+        schedule=schedules.A_SNAPSHOT_COMES_TO_OTHER_ENTRIES,
+    ),
+    Bug(engine.applies_before_matching, "P4; PYSYNCOBJ defect 1"),
+    Bug(consensus.never_walks_back, "P5; PYSYNCOBJ defect 7, rejhint"),
+    Bug(engine.cuts_what_matches, "P6; PYSYNCOBJ defect 2, notrunc"),
+    Bug(
+        consensus.believes_old_answers,
+        "P6; PYSYNCOBJ defect 4, ackterm",
+        schedule=schedules.AN_ACKNOWLEDGEMENT_COMES_TWO_TERMS_LATE,
+    ),
+    Bug(consensus.counts_votes_twice, "P6; PYSYNCOBJ defect 12, votededup", node_count=5, alter=many_elections),
+    Bug(
+        consensus.stands_without_asking,
+        "P6; PYSYNCOBJ prevote",
+        schedule=bounds.A_FOLLOWER_THAT_WAS_CUT_OFF_DISTURBS_NOBODY,
+    ),
+    Bug(consensus.moves_back_with_each_answer, "PYSYNCOBJ nextidx", schedule=bounds.EACH_ENTRY_LEAVES_ONCE),
+    Bug(consensus.takes_pickled_commands, "P9; PYSYNCOBJ defect 5", schedule=bounds.A_STRANGER_SENDS_A_COMMAND),
+    Bug(engine.calls_unknown_outcomes_failures, "P10"),
+    Bug(consensus.answers_by_index_alone, "P10"),
+    Bug(consensus.acknowledges_what_it_did_not_install, "PYSYNCOBJ defect 6", alter=many_snapshots),
+    Bug(consensus.loses_a_piece_of_a_snapshot, "PYSYNCOBJ defect 6; lost snapshot chunk", alter=many_snapshots),
+    Bug(consensus.spins_while_a_copy_is_made, "PYSYNCOBJ defect 8", schedule=bounds.A_COPY_TAKES_ITS_TIME),
+    Bug(consensus.stops_at_large_entries, "PYSYNCOBJ defect 9", alter=small_appends),
+    Bug(consensus.applies_again_where_an_answer_fails, "PYSYNCOBJ defect 10"),
+    Bug(
+        engine.changes_members_while_a_change_is_open,
+        "PYSYNCOBJ defect 11",
+        schedule=schedules.TWO_MEMBERS_LEAVE_AT_ONCE,
+    ),
+    Bug(consensus.installs_what_is_covered, "PYSYNCOBJ snapstale", alter=whole_snapshots),
+    Bug(
+        engine.acknowledges_the_log_behind_a_snapshot,
+        "PYSYNCOBJ seed 100530",
+        schedule=schedules.A_SNAPSHOT_SAYS_WHAT_THE_LOG_HOLDS,
+    ),
+)
+
+_LEADER: Sequence[Bug] = (
+    Bug(engine.forgets_its_promise_at_a_restart, "leader lease", schedule=schedules.A_VOTER_RESTARTS),
+    Bug(engine.votes_against_its_promise, "leader lease", schedule=schedules.A_VOTER_IS_ASKED),
+    Bug(engine.serves_while_it_hands_over, "leader lease", schedule=schedules.A_LEADER_HANDS_OVER_IN_SILENCE),
+    Bug(engine.counts_contact_from_the_answer, _LEASE, alter=reads_under_partitions),
+    Bug(engine.reads_without_contact, _LEASE, alter=reads_under_partitions),
+    Bug(leader.leads_without_contact, "lease on a stale leader", alter=reads_under_partitions),
+    Bug(leader.expires_early_after_an_election, "early expiry after election"),
+    Bug(leader.never_expires, "L1"),
+    Bug(leader.renews_what_it_expires, "I9", alter=slow_commits),
+)
+
+_CORE: Sequence[Bug] = (
+    Bug(core.gives_tokens_again, "token reuse"),
+    Bug(core.forgets_the_fence, "P11; token reuse"),
+    Bug(core.ignores_cancels, "cancel ignored"),
+    Bug(core.takes_outcomes_of_old_tokens, "outcome accepted with an old token"),
+    Bug(core.accepts_reports_twice, "I10"),
+    Bug(core.drops_idempotency, "idempotency dropped"),
+    Bug(core.grants_before_due, "grant before due"),
+    Bug(core.lets_time_run_backward, "cluster time running backward"),
+    Bug(core.lets_counters_drift, "counter drift"),
+)
+
+BUGS: Sequence[Bug] = (*_DURABILITY, *_CONSENSUS, *_LEADER, *_CORE)

@@ -1,0 +1,152 @@
+"""Planted into elections, replication, snapshots and the answers of proposals."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+from pysyncobj.node import Node
+
+from raftsched.consensus import framing, snapshots
+from raftsched.consensus.applying import Applying
+from raftsched.consensus.engine import RaftEngine
+from raftsched.consensus.messages import Message
+from raftsched.consensus.progress import Progress
+from raftsched.consensus.proposals import Proposals
+from raftsched.consensus.replication import Replication
+
+
+def loses_a_piece_of_a_snapshot(patch: Any) -> None:
+    """One piece is not written, and nobody compares what came with what was sent."""
+    original = snapshots.SnapshotReceiver._take  # noqa: SLF001  # what is patched
+
+    def take(self: snapshots.SnapshotReceiver, chunk: Message) -> int:
+        data = chunk["data"]
+        spoiled = bytes(len(data)) if chunk["offset"] else data
+        return original(self, {**chunk, "data": spoiled})
+
+    patch.setattr(snapshots.SnapshotReceiver, "_take", take)
+    patch.setattr(snapshots, "_checksum", lambda path: (path.stat().st_size, 0))
+
+
+def installs_what_is_covered(patch: Any) -> None:
+    """An older snapshot replaces a newer log."""
+    patch.setattr(Replication, "_covers", lambda _self, _index, _term: False)
+
+
+def believes_old_answers(patch: Any) -> None:
+    """An acknowledgement of an earlier term counts."""
+
+    def is_current(self: Replication, message: Message) -> bool:
+        if message["term"] > self.term:
+            self.step_down(message["term"])
+        return True
+
+    patch.setattr(Replication, "_is_current", is_current)
+
+
+def counts_votes_twice(patch: Any) -> None:
+    """A voter counts as often as it answers, of whatever term."""
+    patch.setattr(
+        RaftEngine, "_on_vote", lambda self, node, message: self.stock_message(node, {**message, "term": self.term})
+    )
+
+
+def never_walks_back(patch: Any) -> None:
+    """A refusal doesn't move the leader behind the mismatch."""
+    original = Replication._refused  # noqa: SLF001  # what is patched
+
+    def refused(self: Replication, progress: Any, rejected: int, hint: int) -> None:
+        original(self, progress, rejected, hint)
+        progress.next = rejected + 1
+
+    patch.setattr(Replication, "_refused", refused)
+
+
+def answers_by_index_alone(patch: Any) -> None:
+    """A proposal is answered by whatever entry stands at its index."""
+    original = Proposals.applied
+
+    def applied(self: Proposals, index: int, _term: int, result: object) -> None:
+        for waiting in self._by_index.get(index, ()):
+            original(self, index, waiting.term, result)
+
+    patch.setattr(Proposals, "applied", applied)
+
+
+def applies_again_where_an_answer_fails(patch: Any) -> None:
+    """An entry whose caller can't be answered is applied once more."""
+    original = Applying._apply  # noqa: SLF001  # what is patched
+
+    def apply(self: Applying, command: bytes, index: int, term: int) -> object:
+        result = original(self, command, index, term)
+        if index % 8 == 0 and self.leads and command[:1] == b"\x00":
+            self.machine.apply(index, term, command[1:])
+        return result
+
+    patch.setattr(Applying, "_apply", apply)
+
+
+def stops_at_large_entries(patch: Any) -> None:
+    """A follower never gets an entry whole that is larger than a message is meant to be."""
+    original = Replication.on_append
+
+    def on_append(self: Replication, node: Node, message: Message) -> None:
+        if all(len(command) < self.sizes.append_bytes for command, _, _ in message["entries"]):
+            original(self, node, message)
+
+    patch.setattr(Replication, "on_append", on_append)
+
+
+def acknowledges_what_it_did_not_install(patch: Any) -> None:
+    """A snapshot counts as installed, whatever becomes of it."""
+    patch.setattr(Replication, "_install", lambda _self, received: received.path.unlink())
+
+
+def spins_while_a_copy_is_made(patch: Any) -> None:
+    """While there is no piece to send, something empty is sent, again and again."""
+    original = Replication._send_chunks  # noqa: SLF001  # what is patched
+
+    def send(self: Replication, progress: Progress, now: float) -> None:
+        original(self, progress, now)
+        total = self.sender.progress(progress.node.id)
+        for _ in range(20 if total is not None and not total[1] else 0):
+            self._send_empty(progress, now)
+
+    patch.setattr(Replication, "_send_chunks", send)
+
+
+def moves_back_with_each_answer(patch: Any) -> None:
+    """What is in flight is sent again with each answer to what was sent before."""
+    original = Progress.matched
+
+    def matched(self: Progress, index: int) -> None:
+        original(self, index)
+        self.next = index + 1
+
+    patch.setattr(Progress, "matched", matched)
+
+
+def stands_without_asking(patch: Any) -> None:
+    """A follower that hears nothing raises its term at once, without a pre-vote."""
+
+    def stand(self: RaftEngine, now: float) -> None:
+        if not self.leads and self.may_stand and self.takes_part and self.election_deadline <= now:
+            self.election_deadline = 0.0
+
+    patch.setattr(RaftEngine, "_stand_if_due", stand)
+
+
+def takes_pickled_commands(patch: Any) -> None:
+    """Whoever reaches the port of the nodes has a command unpickled and put into the log."""
+    original = RaftEngine.on_message
+    shapes = {**framing.MESSAGE_SHAPES, "apply_command": framing.Shape({"command": framing.blob})}
+
+    def on_message(self: RaftEngine, node: Node, message: Message) -> None:
+        if message["type"] != "apply_command":
+            original(self, node, message)
+        elif self.leads:
+            self.enqueue(pickle.loads(message["command"]), lambda _result, _reason: None)
+
+    patch.setattr(framing, "MESSAGE_SHAPES", shapes)
+    patch.setattr(RaftEngine, "on_message", on_message)

@@ -1,0 +1,127 @@
+"""Planted into the state machine: what an operation makes of the state, and what a state forgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from raftsched.consensus import machine as machine_module
+from raftsched.consensus.cluster_clock import ClusterClock
+from raftsched.core import apply as apply_module
+from raftsched.core import attempts as attempts_module
+from raftsched.core import lease as lease_module
+from raftsched.core import submit as submit_module
+from raftsched.core.cancel import cancel_job
+from raftsched.core.ids import FencingToken, TimeMs
+from raftsched.core.job import Job, Status
+from raftsched.core.operations import CancelJob, RecordOutcome
+from raftsched.core.view import Applied, Cancelled, Context, OutcomeRecorded, PutFence, View, Write
+from raftsched.storage import reader as reader_module
+from raftsched.storage.counters import Counters
+from raftsched.storage.position import Position, read_position
+from raftsched.storage.reader import StateReader
+from raftsched.storage.state import State
+
+
+def gives_tokens_again(patch: Any) -> None:
+    original = State.execute
+
+    def execute(self: State, writes: Iterable[Write]) -> None:
+        original(self, [write for write in writes if not isinstance(write, PutFence)])
+
+    patch.setattr(State, "execute", execute)
+
+
+def forgets_the_fence(patch: Any) -> None:
+    """After a restart, tokens begin anew."""
+    original = read_position
+
+    def read(store: Any) -> Position:
+        return msgspec.structs.replace(original(store), fence=FencingToken(0))
+
+    patch.setattr(reader_module, "read_position", read)
+
+
+def ignores_cancels(patch: Any) -> None:
+    """A running job's cancellation is acknowledged and forgotten."""
+    original = cancel_job
+
+    def cancel(view: View, operation: CancelJob, context: Context) -> Applied:
+        job = view.job(operation.job_id)
+        if job is not None and job.status is Status.RUNNING:
+            return Applied(Cancelled(job))
+        return original(view, operation, context)
+
+    patch.setattr(apply_module, "cancel_job", cancel)
+
+
+def takes_outcomes_of_old_tokens(patch: Any) -> None:
+    original = attempts_module.record_outcome
+
+    def record(view: View, operation: RecordOutcome, context: Context) -> Applied:
+        job = view.job(operation.job_id)
+        if job is not None and job.lease is not None:
+            operation = RecordOutcome(
+                job_id=operation.job_id,
+                run_number=operation.run_number,
+                token=job.lease.token,
+                end=operation.end,
+                completion_id=operation.completion_id,
+                result=operation.result,
+                error=operation.error,
+                retryable=operation.retryable,
+                delay_ms=operation.delay_ms,
+                jitter=operation.jitter,
+            )
+        return original(view, operation, context)
+
+    patch.setattr(apply_module, "record_outcome", record)
+
+
+def accepts_reports_twice(patch: Any) -> None:
+    """Whatever completion id a late report has, it is taken for a repeat."""
+
+    def late(job: Job, _operation: RecordOutcome) -> Applied:
+        return Applied(OutcomeRecorded(job, repeated=True))
+
+    patch.setattr(attempts_module, "_late", late)
+
+
+def drops_idempotency(patch: Any) -> None:
+    patch.setattr(submit_module, "_job_of_key", lambda _view, _operation: None)
+
+
+def grants_before_due(patch: Any) -> None:
+    original = StateReader.waiting
+
+    def waiting(self: StateReader, queue: str, priority: int, **bounds: Any) -> Any:
+        bounds["due_until_ms"] += 2_000
+        return original(self, queue, priority, **bounds)
+
+    patch.setattr(StateReader, "waiting", waiting)
+    patch.setattr(lease_module, "_is_ready", lambda job, _now_ms: job.status in (Status.SCHEDULED, Status.QUEUED))
+
+
+def lets_time_run_backward(patch: Any) -> None:
+    """The leader's stamp is cluster time, also where it is behind."""
+    original = State.advance
+
+    def advance(self: State, *, now_ms: int, **position: Any) -> None:
+        original(self, now_ms=now_ms, **position)
+        self.cluster_time_ms = TimeMs(now_ms)
+
+    patch.setattr(State, "advance", advance)
+    patch.setattr(machine_module, "max", lambda _state_ms, stamp_ms: stamp_ms)
+    patch.setattr(ClusterClock, "stamp_ms", lambda self: TimeMs(self._clock.wall_ms()))
+
+
+def lets_counters_drift(patch: Any) -> None:
+    original = Counters.move
+
+    def move(self: Counters, old: Job | None, new: Job | None) -> None:
+        if new is None or new.status is not Status.CANCELLED:
+            original(self, old, new)
+
+    patch.setattr(Counters, "move", move)

@@ -1,0 +1,51 @@
+"""Planted into what a leader does beside replication: serving, renewing leases, ending them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from raftsched.core.job import Job
+from raftsched.leader.lease_keeper import LeaseKeeper
+from raftsched.leader.now import Now
+from raftsched.node import Node
+
+
+def leads_without_contact(patch: Any) -> None:
+    """A leader that was cut off goes on to renew leases."""
+    original = Node.leadership
+
+    def leadership(self: Node) -> Any:
+        return self._leadership if self._leadership is not None else original(self)
+
+    patch.setattr(Node, "leadership", leadership)
+
+
+def expires_early_after_an_election(patch: Any) -> None:
+    """A new leader counts from the grant, not from its own start."""
+    original = LeaseKeeper.start
+
+    def start(self: LeaseKeeper, leased: Iterable[Job], now: Now) -> None:
+        original(self, leased, now)
+        for lease in self._leases.values():
+            lease.silent_at_ms = now.monotonic_ms
+            self._set_timer(lease)
+
+    patch.setattr(LeaseKeeper, "start", start)
+
+
+def never_expires(patch: Any) -> None:
+    patch.setattr(LeaseKeeper, "step", lambda _self, _now: None)
+
+
+def renews_what_it_expires(patch: Any) -> None:
+    """A heartbeat is answered "valid" while the lease's end is on its way."""
+    original = LeaseKeeper.heartbeat
+
+    def heartbeat(self: LeaseKeeper, worker: str, runs: Any, now: Now) -> Any:
+        for job_id, _, _ in runs:
+            if job_id in self._leases:
+                self._leases[job_id].expiring = False
+        return original(self, worker, runs, now)
+
+    patch.setattr(LeaseKeeper, "heartbeat", heartbeat)

@@ -1,0 +1,180 @@
+"""Workers, which run jobs and sometimes stall, die or hang up, and what the jobs act on: a receiver that checks tokens."""
+
+from __future__ import annotations
+
+from asyncio import sleep
+from typing import TYPE_CHECKING, Any
+
+from chaos.checkers.history import Granted
+from chaos.sim.callers import Caller, Refusal, Unknown, or_refuse, propose
+from chaos.sim.clients import QUEUES
+from chaos.sim.log_changes import job_name
+from chaos.sim.node import SimulatedNode
+from raftsched.core.ids import FencingToken, JobId
+from raftsched.core.job import AttemptEnd
+from raftsched.core.operations import RecordOutcome
+from raftsched.core.view import Grant, OutcomeRecorded, Result
+
+if TYPE_CHECKING:
+    from chaos.sim.workload import Workload
+    from chaos.sim.world import World
+
+_WAIT_SECONDS = 0.5
+
+
+class Receiver:
+    """What jobs act on: it keeps the highest token of each resource, and refuses lower ones (G6)."""
+
+    def __init__(self, world: World) -> None:
+        self._recorder = world.recorder
+        self._highest: dict[str, int] = {}
+
+    def take(self, resource: str, token: int) -> None:
+        accepted = token >= self._highest.get(resource, 0)
+        if accepted:
+            self._highest[resource] = token
+        self._recorder.downstream(resource, token, accepted=accepted)
+
+
+class WorkerProcess:
+    """Leases jobs, keeps them by heartbeats, does them, reports; sometimes it stalls past its lease, or dies."""
+
+    def __init__(self, workload: Workload, name: str) -> None:
+        self._workload = workload
+        self._world = workload.world
+        self._number = 0
+        self._base = name
+        self._caller = Caller(workload.world, name)
+        self._beats = Caller(workload.world, f"{name}-beat")
+
+    @property
+    def _name(self) -> str:
+        return f"{self._base}-{self._number}"
+
+    async def live(self) -> None:
+        while not self._workload.is_over:
+            try:
+                grants = await self._lease()
+            except (Refusal, Unknown):
+                await sleep(0.05 + 0.1 * self._world.random.random())
+                continue
+            for granted in grants:
+                if not await self._run(granted):
+                    break
+
+    async def _lease(self) -> list[tuple[JobId, Granted]]:
+        random, worker = self._world.random, self._name
+        queues = random.choice((QUEUES, QUEUES, ("red",), ("blue",)))
+        capacity = random.choice((1, 1, 2, 4))
+
+        async def handler(node: SimulatedNode) -> tuple[list[Grant], int]:
+            grants = await node.leadership().lease(worker, queues, capacity, _WAIT_SECONDS)
+            return grants, node.state.applied_index
+
+        def answer(found: tuple[list[Grant], int]) -> dict[str, Any]:
+            return {"grants": tuple(granted_of(grant) for grant in found[0]), "applied": found[1]}
+
+        grants, _ = await self._caller.ask("lease", handler, answer, worker=worker)
+        for grant in grants:
+            self._workload.met(grant.job.id)
+        return [(grant.job.id, granted_of(grant)) for grant in grants]
+
+    async def _run(self, granted: tuple[JobId, Granted]) -> bool:
+        """Do a job; False where the worker died of it, and with it all that it held."""
+        job_id, grant = granted
+        world, random, rates = self._world, self._world.random, self._world.rates
+        worker = self._name
+        world.recorder.effect("begin", grant, worker)
+        is_calm = self._workload.is_calm
+        if not is_calm and random.random() < rates.worker_death:
+            await sleep(0.2 * random.random())
+            world.recorder.effect("end", grant, worker)
+            self._number += 1
+            return False
+        if not is_calm and random.random() < rates.worker_stall:
+            await sleep(rates.lease * (1 + random.random()))
+        keeps = True
+        for _ in range(random.choice((0, 0, 1, 4))):
+            await sleep(0.2 * rates.lease * random.random())
+            keeps = await self._heartbeat(job_id, grant)
+            if not keeps:
+                break
+        self._workload.receiver.take(grant.job, grant.token)
+        world.recorder.effect("end", grant, worker)
+        if keeps or random.random() < 0.3:
+            await self._report(job_id, grant, worker)
+        return True
+
+    async def _heartbeat(self, job_id: JobId, grant: Granted) -> bool:
+        """Whether the lease is still held, as far as anybody says."""
+        worker = self._name
+
+        async def handler(node: SimulatedNode) -> tuple[bool, bool, int]:
+            runs = ((job_id, grant.run, FencingToken(grant.token)),)
+            answer = node.leadership().heartbeat(worker, runs)[0]
+            return answer.valid, answer.cancel_requested, node.state.applied_index
+
+        def answer(found: tuple[bool, bool, int]) -> dict[str, Any]:
+            return {"valid": found[0], "cancel_requested": found[1], "applied": found[2]}
+
+        try:
+            valid, cancelled, _ = await self._beats.ask(
+                "heartbeat", handler, answer, job=grant.job, run=grant.run, token=grant.token, worker=worker
+            )
+        except (Refusal, Unknown):
+            return True
+        return valid and not cancelled
+
+    async def _report(self, job_id: JobId, grant: Granted, worker: str) -> None:
+        random = self._world.random
+        outcome = random.choices(("completed", "failed", "snoozed"), (7, 2, 1))[0]
+        operation = RecordOutcome(
+            job_id=job_id,
+            run_number=grant.run,
+            token=FencingToken(grant.token),
+            end=AttemptEnd[outcome.upper()],
+            completion_id=f"{worker}-{grant.token}" if random.random() < 0.8 else "",
+            result=b"{}" if outcome == "completed" else b"",
+            retryable=random.random() < 0.8 if outcome == "failed" else True,
+            delay_ms=random.choice((0, 200)) if outcome == "snoozed" else -1,
+        )
+
+        async def handler(node: SimulatedNode) -> tuple[Result, int]:
+            return await propose(node, operation)
+
+        def answer(found: tuple[Result, int]) -> dict[str, Any]:
+            result = or_refuse(found[0])
+            assert isinstance(result, OutcomeRecorded)
+            return {
+                "status": result.job.status.label,
+                "attempt": result.job.attempt_number,
+                "revision": result.job.revision,
+                "applied": found[1],
+            }
+
+        fields: dict[str, Any] = {
+            "job": grant.job,
+            "run": grant.run,
+            "token": grant.token,
+            "worker": worker,
+            "outcome": outcome,
+            "completion_id": operation.completion_id,
+            "retryable": operation.retryable,
+        }
+        for _ in range(5):
+            try:
+                await self._caller.ask("outcome", handler, answer, **fields)
+            except Refusal as refusal:
+                if refusal.code not in ("not_leader", "unavailable", "unreachable"):
+                    return
+            except Unknown:
+                pass
+            else:
+                return
+            await sleep(0.1 * random.random())
+
+
+def granted_of(grant: Grant) -> Granted:
+    job = grant.job
+    assert job.lease is not None
+    return Granted(job_name(job.id), job.run_number, job.attempt_number, job.lease.token)
