@@ -12,8 +12,8 @@ Which configuration is in effect: the latest in the log; else, since what is app
 that the machine applied last, which snapshots carry; else that of the config file, on the first start of a new node only
 (case R08: an old list of members never wins over a newer one).
 
-A node that joins gets entries like any other and is counted nowhere. When it is within `PROMOTE_LAG_ENTRIES` of the
-leader's log, the leader makes it a voter. A leader that is not a voter any more leads on, without counting itself, until
+A node that joins gets entries like any other and is counted nowhere. When it has the entry by which it joins, and is
+within `PROMOTE_LAG_ENTRIES` of the leader's log, the leader makes it a voter. A leader that is not a voter any more leads on, without counting itself, until
 that is committed, and steps down then. A node that was removed, and does not know yet that this is committed, may still
 stand: its log may be the one that a majority needs (thesis §4.2.2). One that knows it stays silent.
 
@@ -263,7 +263,9 @@ class Configuring(Applying):
             progress, incarnation = self.progress.get(member.id), self.incarnation_of(member.id)
             if progress is None or progress.node not in self.connected_nodes or incarnation is None:
                 continue
-            if progress.match > 0 and progress.match + PROMOTE_LAG_ENTRIES >= self.log.last_index:
+            # A voter that holds nothing yet could not vote (`greetings.py`), and with it nobody might have a majority.
+            has_joined = progress.match >= self.configuration_index
+            if has_joined and progress.match + PROMOTE_LAG_ENTRIES >= self.log.last_index:
                 self.append_configuration(self.membership.with_voter(member.id, incarnation))
                 return
 

@@ -131,6 +131,20 @@ def test_a_node_that_is_far_behind_is_not_made_a_voter(tmp_path: Path) -> None:
     assert leader.voters == "abcd"
 
 
+def test_a_node_that_has_nothing_yet_is_not_made_a_voter(tmp_path: Path) -> None:
+    """Seed 402477 of chaos.sim: the log was short, the newcomer empty, and a voter that is empty gives no vote."""
+    leader = Leading("bc", tmp_path)
+    leader.change(lambda members: members.with_joining(member("d")))
+    leader.acknowledge("b")
+    leader.transport._onNodeConnected(Node("d"))
+    leader.give_ack("d", leader.engine.configuration_index - 1)
+    leader.tick()
+    assert leader.voters == "abc"
+    leader.give_ack("d", leader.engine.configuration_index)
+    leader.tick()
+    assert leader.voters == "abcd"
+
+
 def test_reads_need_contact_with_a_majority_of_the_new_voters(tmp_path: Path) -> None:
     leader = Leading("bc", tmp_path)
     leader.join("d", "b")
