@@ -148,11 +148,19 @@ class Operator:
         return host
 
     async def _join(self, host: Host, *, patience: float = inf) -> None:
-        """Have a host made a voter; where that lasts longer than `patience`, it is removed before it is one."""
+        """Have a host made a voter; where that lasts longer than `patience`, it is removed before it is one.
+
+        A newcomer whose disk is damaged meanwhile will never be one: another takes its place (seed 412244).
+        """
         world = self._world
         member = host.member
         give_up_at = world.timeline.now + patience
         while host.id not in world.membership.voters:
+            if host.is_lost:
+                world.count("members: newcomer lost its disk")
+                await self._remove(host)
+                await self._join(self._new_host(), patience=patience)
+                return
             if world.membership.member(host.id) is None:
                 await self._ask("add", lambda node: node.add_member(host.id, raft=member.raft, api=member.api))
             elif world.timeline.now > give_up_at and not world.is_healed:

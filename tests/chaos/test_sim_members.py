@@ -101,3 +101,9 @@ def test_a_node_that_knows_none_of_the_members_that_are_left_hears_of_them() -> 
         assert not world.faults
     finally:
         world.close()
+
+
+def test_a_newcomer_that_loses_its_disk_is_given_up_for_another() -> None:
+    """Seed 412244: a bit of its journal changed before it was a voter, and the operator waited for it for ever."""
+    outcome = run_seed(412244, node_count=3)
+    assert outcome.violations == []
