@@ -35,8 +35,11 @@ class Disk:
         return index <= self.base or self.terms.get(index) == term
 
     def put(self, index: int, term: int) -> list[Place]:
-        """Write an entry; return what it cut off."""
-        if self.terms.get(index) == term:
+        """Write an entry; return what it cut off.
+
+        One that a snapshot covers was under way when that was installed: it goes with the old log, and is of no account.
+        """
+        if index <= self.base or self.terms.get(index) == term:
             return []
         lost = self.cut(index)
         self.terms[index] = term
