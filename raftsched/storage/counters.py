@@ -45,7 +45,8 @@ class Counters:
 
     def save(self, store: Store) -> None:
         """Write what changed since the last save; counts that came down to zero are dropped."""
-        for key in self._changed:
+        # In order: a set's own differs between processes, and the file's pages would, too (seed 430049).
+        for key in sorted(self._changed):
             count = self._counts[key]
             if count:
                 store.put(Table.COUNTERS, keys.counter_key(*key), count.to_bytes(_COUNT_BYTES, "big"))
