@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -56,14 +57,30 @@ class UnsupportedMediaType(Invalid):
 
 
 class Rejected(RaftschedError):
-    """Not legal in the present state; nothing was changed. `code` says which rule refused it."""
+    """Not legal in the present state; nothing was changed. `code` says which rule refused it.
+
+    `field` is the path of the field at fault, `job_id` the job that stands in the way, and `members` names what is in a
+    circle; empty where there is nothing to tell.
+    """
 
     http_status = 409
 
-    def __init__(self, code: str, message: str, *, http_status: int = 409) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        http_status: int = 409,
+        field: str = "",
+        job_id: str = "",
+        members: Sequence[str] = (),
+    ) -> None:
         super().__init__(message)
         self.code = code  # type: ignore[misc]  # an instance's own rule, where the class has none
         self.http_status = http_status  # type: ignore[misc]
+        self.field = field
+        self.job_id = job_id
+        self.members = tuple(members)
 
 
 class NotFound(Rejected):

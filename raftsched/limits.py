@@ -18,6 +18,11 @@ UPLOADS_BYTES_MAX = 128 * 1024 * 1024
 PAGE_JOBS_MAX = 1_000
 PAGE_BYTES_MAX = 8 * 1024 * 1024
 """Payloads and results on one page of a list; a page ends early rather than grow to hundreds of megabytes."""
+BULK_JOBS_MAX = 10_000
+"""Jobs that one request changes; it goes on from a cursor."""
+BULK_FAILURES_SHOWN_MAX = 100
+DEPENDENCIES_SHOWN_MAX = 100
+"""Parents of each job in lists; a job that is read alone shows all."""
 NAME_CHARS_MAX = 128
 """Job, queue, tenant, worker and region names; LMDB keys hold two of them and must stay under 511 bytes."""
 IDEMPOTENCY_KEY_CHARS_MAX = 200
@@ -52,9 +57,64 @@ ATTEMPTS_KEPT_MAX = 20
 LOST_ATTEMPTS_MAX = 3
 """A job that took this many workers down with it is dead-lettered: it is more likely the cause than the victim."""
 
+NOTES_KEPT_MAX = 20
+"""Lines of a job's history beside its attempts; older ones are dropped."""
+LOG_BYTES_MAX = 1024 * 1024
+"""Log of one attempt; a job that writes more has a log file of its own somewhere."""
+LOG_PIECE_BYTES_MAX = 64 * 1024
+LOG_PIECES_MAX = 10_000
+"""Pieces of one attempt's log: a key each, so a worker that sends single lines is cut off before it costs much more."""
+PROGRESS_BYTES_MAX = 4 * 1024
+PROGRESS_REPORTS_MAX = 1_000
+
+# -- what hangs together ----------------------------------------------------------------------------------------------
+DEPENDENCIES_MAX = 10_000
+"""Parents of one job: a fan-in over everything that one workflow may fan out to."""
+WORKFLOW_JOBS_MAX = 20_000
+WORKFLOW_PART_JOBS_MAX = 500
+"""Jobs stored by one operation, as many as an entry of the log stores one by one; larger workflows come in parts."""
+CHORE_STEPS_MAX = 200
+"""Objects touched by one step of long work: some milliseconds on each node."""
+CHORE_INLINE_MAX = 100
+"""Dependants told in the very log entry that ended their parent; the others follow in steps."""
+CHORE_INLINE_MIN = 2
+"""Dependants told there in any case, also where the entry has come to ENTRY_WRITES_MAX."""
+HOLD_JOBS_MAX = 500
+RING_ALARMS_MAX = 200
+PAUSE_REASON_CHARS_MAX = 500
+ACTOR_CHARS_MAX = 128
+CONCURRENCY_KEY_CHARS_MAX = 128
+ERROR_TYPES_MAX = 50
+
+# -- schedules and queues ---------------------------------------------------------------------------------------------
+SCHEDULES_MAX = 100_000
+SCHEDULE_ACTIVE_MAX = 1_000
+"""Unfinished runs of one schedule; at an instant beyond it a run is skipped (`overlap_limit`)."""
+DECISIONS_MAX = 100
+"""Decisions in one operation on a schedule."""
+BACKFILL_RUNS_MAX = 10_000
+CATCHUP_MS = 24 * 3_600_000
+"""Missed instants older than this are not made up, unless the schedule says otherwise."""
+CATCHUP_RUNS_MAX = 1_000
+"""Runs that `run_all` makes up for one outage; what is older is skipped (`catchup_expired`)."""
+MISFIRE_GRACE_MS = 30_000
+"""A decision this late is only late; later ones have missed their instant, and the misfire policy says what happens."""
+LEDGER_LINES_KEPT = 1_000
+"""Decisions kept for each schedule."""
+SKIP_REASON_CHARS_MAX = 200
+CALENDAR_BYTES_MAX = 64 * 1024
+AUDIT_KEPT_MS = 90 * 86_400_000
+QUEUES_CONFIGURED_MAX = 10_000
+QUEUE_WEIGHTS_MAX = 1_000
+QUEUE_LIMIT_MAX = 1_000_000
+RATE_PERIOD_MS_MAX = 7 * 86_400_000
+
 # -- the log ----------------------------------------------------------------------------------------------------------
 ENTRY_OPERATIONS_MAX = 500
 """Operations gathered into one log entry; beyond some hundreds only latency grows (PYSYNCOBJ section 5)."""
+ENTRY_WRITES_MAX = 4_000
+"""Writes of one entry, some 10 µs each, up to which its operations tell CHORE_INLINE_MAX dependants each. Without that
+bound the ends of 500 parents would come to 50,000 dependants in one piece, and to heartbeats that are late."""
 ENTRY_BYTES_MAX = 1024 * 1024
 """An entry closes when it passes this; with one operation of the largest payload it stays under APPEND_BYTES_MAX."""
 APPEND_BYTES_MAX = 4 * 1024 * 1024
@@ -127,3 +187,37 @@ MAPPED_BYTES_MAX = 128 * 1024 * 1024
 """Pages of mapped files that may count as this process's memory; the state's are let go beyond it (`storage.resident`)."""
 ENCODED_QUEUES_MAX = 4_096
 """Queue names kept in their encoded form; more queues than this are rarely busy at the same time."""
+
+# -- schedules --------------------------------------------------------------------------------------------------------
+CRON_CHARS_MAX = 512
+"""Room for lists of every minute, hour, day and weekday in one expression; longer texts are refused unread."""
+EVERY_MS_MIN = 1_000
+"""The shortest period of a schedule, the same as that of an expression with seconds."""
+EVERY_MS_MAX = DELAY_MS_MAX
+EXPRESSIONS_KEPT_MAX = 4_000
+"""Parsed expressions kept, some 4 KiB each; schedules share few texts, and a new one takes 0.3 ms."""
+ZONE_NAME_CHARS_MAX = 64
+ZONE_CHUNKS_MAX = 64
+"""Half years of one zone that are kept worked out; schedules look at the near future, and a sweep starts anew."""
+CALENDAR_DATES_MAX = 1_000
+"""Dates that one calendar lists; business days by country need none."""
+CALENDAR_WINDOWS_MAX = 100
+CALENDAR_REASON_CHARS_MAX = 100
+"""With what is said before it, a reason stays within SKIP_REASON_CHARS_MAX."""
+HOLIDAY_YEARS_KEPT_MAX = 200
+"""Years of a country's holidays kept, some 10 KiB each."""
+
+# -- the API of schedules and events ----------------------------------------------------------------------------------
+PREVIEW_INSTANTS_MAX = 1_000
+"""Instants shown by one request."""
+INSTANTS_EXAMINED_MAX = 5_000
+"""Instants looked at for one answer, since a calendar may skip nearly all: a tenth of a second of work."""
+APPLY_SCHEDULES_MAX = 1_000
+"""Schedules in one file: a fresh expression takes 0.3 ms to read, and the file is read as a whole before it is applied."""
+PASSED_INSTANTS_COUNTED_MAX = 2_000
+"""Undecided instants that are counted when a timing is changed; more count as too many to be counted."""
+EVENTS_KEPT_MAX = 20_000
+"""Latest events in memory, some 300 bytes each, for readers that come back."""
+EVENT_STREAMS_MAX = 500
+EVENTS_PER_WRITE_MAX = 200
+"""Events written to a reader at once, so that no reader holds the loop for long."""

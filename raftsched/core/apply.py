@@ -11,17 +11,35 @@ the state itself contradicts an invariant (`errors.InvariantBroken`): the proces
 Determinism: the result depends on the view, the operation and the context alone. No handler reads a clock, draws a
 number, or iterates over an unordered collection.
 
-The handlers stand in a module for each noun: `submit`, `lease`, `attempts`, `cancel`, `upkeep`; `changes` holds what
-they share.
+The handlers stand in a module for each noun, and each does its own thing only; `changes` holds what they share. What
+follows for other records when a job changes is the same whoever changed it, and stands in `consequences`.
 """
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
+from raftsched.core.alarms import ring_alarms
 from raftsched.core.attempts import expire_leases, record_outcome
 from raftsched.core.cancel import cancel_job
-from raftsched.core.lease import lease_jobs
+from raftsched.core.chores import do_chore
+from raftsched.core.consequences import with_consequences
+from raftsched.core.control import amend_job, pause_job, requeue_job, resume_job
+from raftsched.core.control_operations import (
+    AmendJob,
+    AppendLog,
+    DoChore,
+    HoldJobs,
+    PauseJob,
+    ReportProgress,
+    RequeueJob,
+    ResumeJob,
+    RingAlarms,
+    StartRun,
+)
+from raftsched.core.firing import fire_schedule, run_schedule, trim_ledger
+from raftsched.core.lease import hold_jobs, lease_jobs
 from raftsched.core.operations import (
     CancelJob,
     ExpireLeases,
@@ -31,10 +49,54 @@ from raftsched.core.operations import (
     PurgeJobs,
     RecordOutcome,
     SubmitJob,
+    SubmitWorkflow,
 )
+from raftsched.core.queue_operations import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
+from raftsched.core.queues import configure_queue, pause_queue
+from raftsched.core.running import append_log, report_progress, start_run
+from raftsched.core.schedule_operations import ControlSchedule, FireSchedule, RunSchedule, SaveSchedule, TrimLedger
+from raftsched.core.schedules import control_schedule, save_schedule
 from raftsched.core.submit import submit_job
-from raftsched.core.upkeep import mark_workers, purge_jobs
+from raftsched.core.upkeep import mark_workers, purge_jobs, trim_audit
 from raftsched.core.view import Applied, Context, View
+from raftsched.core.workflows import cancel_workflow, submit_workflow
+
+Handler = Callable[[View, Any, Context], Applied]
+
+HANDLERS: Final[Mapping[type, Handler]] = {
+    SubmitJob: submit_job,
+    SubmitWorkflow: submit_workflow,
+    LeaseJobs: lease_jobs,
+    RecordOutcome: record_outcome,
+    ExpireLeases: expire_leases,
+    CancelJob: cancel_job,
+    PurgeJobs: purge_jobs,
+    MarkWorkers: mark_workers,
+    PauseJob: pause_job,
+    ResumeJob: resume_job,
+    AmendJob: amend_job,
+    RequeueJob: requeue_job,
+    StartRun: start_run,
+    ReportProgress: report_progress,
+    AppendLog: append_log,
+    HoldJobs: hold_jobs,
+    RingAlarms: ring_alarms,
+    DoChore: do_chore,
+    SaveSchedule: save_schedule,
+    ControlSchedule: control_schedule,
+    FireSchedule: fire_schedule,
+    RunSchedule: run_schedule,
+    TrimLedger: trim_ledger,
+    ConfigureQueue: configure_queue,
+    PauseQueue: pause_queue,
+    CancelWorkflow: cancel_workflow,
+    TrimAudit: trim_audit,
+}
+"""One for each operation of the union."""
+
+
+_COMPLETE: Final = frozenset({DoChore, SubmitWorkflow, CancelWorkflow})
+"""What follows from these is seen to by their handlers, within the budget that they keep."""
 
 
 def apply(view: View, operation: Operation, context: Context) -> Applied:
@@ -42,20 +104,6 @@ def apply(view: View, operation: Operation, context: Context) -> Applied:
 
     Raises `InvariantBroken`, with nothing written, where the state can't be right.
     """
-    match operation:
-        case SubmitJob():
-            return submit_job(view, operation, context)
-        case LeaseJobs():
-            return lease_jobs(view, operation, context)
-        case RecordOutcome():
-            return record_outcome(view, operation, context)
-        case ExpireLeases():
-            return expire_leases(view, operation, context)
-        case CancelJob():
-            return cancel_job(view, operation, context)
-        case PurgeJobs():
-            return purge_jobs(view, operation, context)
-        case MarkWorkers():
-            return mark_workers(view, operation, context)
-        case _:
-            assert_never(operation)
+    kind = type(operation)
+    applied = HANDLERS[kind](view, operation, context)
+    return applied if kind in _COMPLETE else with_consequences(view, applied, context)

@@ -1,4 +1,5 @@
-"""How an attempt ends: by its worker's report (RecordOutcome) or because its lease ran out (ExpireLeases).
+"""How an attempt ends: by its worker's report (RecordOutcome), because its lease ran out (ExpireLeases), or because a
+user or its deadline ends it at once (`aborted`, `overrun`).
 
 A report counts only with the current fencing token of a running job, so each token has at most one accepted outcome,
 and a run at most one completion. A repeat of an accepted report gets the recorded answer; any other late report is
@@ -10,6 +11,9 @@ refusal is the only one with a write: it closes the lease, and its result is thr
 
 Failures and timeouts use up `max_attempts`. Lost workers count apart, with their own limit: most are the machine's
 fault, but a job that takes several workers down is more likely the cause. Snoozes count nowhere.
+
+A job that begins at most once is leased again only while its worker has not committed `StartRun`: a report other than
+giving it back is refused until then, and whatever happens after it, success apart, ends in the dead letters (G5).
 """
 
 from __future__ import annotations
@@ -20,17 +24,26 @@ from raftsched import limits
 from raftsched.core.bounds import error_problem, range_problem
 from raftsched.core.changes import change, find_job, invalid, refused
 from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import Attempt, AttemptEnd, DeadLetterReason, Job, JobError, Lease, Status
+from raftsched.core.job import Attempt, AttemptEnd, DeadLetterReason, Job, JobError, Lease, Options, Status
 from raftsched.core.operations import ExpiredLease, ExpireLeases, RecordOutcome, RejectCode
 from raftsched.core.retry import JITTER_MAX, backoff_ms, lost_delay_ms
 from raftsched.core.transitions import Event
 from raftsched.core.view import Applied, Context, Expired, OutcomeRecorded, PutJob, Refused, View
+from raftsched.errors import InvariantBroken
 
 REPORTED: Final = frozenset({AttemptEnd.COMPLETED, AttemptEnd.FAILED, AttemptEnd.SNOOZED})
 """Ends that a worker reports."""
 EXPIRED: Final = frozenset({AttemptEnd.TIMEOUT, AttemptEnd.WORKER_LOST, AttemptEnd.CANCELLED})
 """Ends that the leader decides."""
-_CANCELLED_TEXT: Final = "the job is cancelled; what its worker reports no longer counts"
+RETRY_ASKED: Final = "Retry"
+"""The error type by which workers report that the handler itself asked for another attempt: lists of types don't count."""
+# Members of an enumeration cost a look-up each; these are needed with every report.
+_CANCELLING: Final = Status.CANCELLING
+_COMPLETED: Final = AttemptEnd.COMPLETED
+_SNOOZED: Final = AttemptEnd.SNOOZED
+CANCELLED_TEXT: Final = "the job is cancelled; what its worker reports no longer counts"
+HEARTBEAT_ERROR: Final = "HeartbeatTimeout"
+"""Error type of an attempt that was ended for the silence of its handler."""
 
 
 # -- reports ----------------------------------------------------------------------------------------------------------
@@ -47,12 +60,14 @@ def record_outcome(view: View, operation: RecordOutcome, context: Context) -> Ap
     if lease is None or lease.token != operation.token or job.run_number != operation.run_number:
         return _late(job, operation)
     attempt = _attempt(job, lease, operation.end, context, completion_id=operation.completion_id, error=operation.error)
-    if job.status is Status.CANCELLING:
+    if job.status is _CANCELLING:
         stopped = _stopped(job, attempt, context)
-        return Applied(Refused(RejectCode.CANCELLED, _CANCELLED_TEXT), (PutJob(job, stopped),))
-    if operation.end is AttemptEnd.COMPLETED:
+        return Applied(Refused(RejectCode.CANCELLED, CANCELLED_TEXT), (PutJob(job, stopped),))
+    if job.options is not None and _must_start_first(job.options, lease, operation.end):
+        return refused(RejectCode.NOT_STARTED, "the run begins at most once, and its start was not committed")
+    if operation.end is _COMPLETED:
         return _completed(job, attempt, operation, context)
-    if operation.end is AttemptEnd.SNOOZED:
+    if operation.end is _SNOOZED:
         new = _snoozed(job, attempt, operation, context)
     else:
         new = _failed(job, attempt, operation, context)
@@ -65,18 +80,39 @@ def _completed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Co
 
 
 def _snoozed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Context) -> Job:
+    if _has_begun_for_good(job):
+        return _given_up(job, DeadLetterReason.ATTEMPTS_EXHAUSTED, attempt, context)
     return _again(job, Event.SNOOZE, attempt, context, operation.delay_ms)
 
 
 def _failed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Context) -> Job:
     failure_count = job.failure_count + 1
-    if not operation.retryable:
+    asked = operation.delay_ms >= 0 or (operation.error is not None and operation.error.type == RETRY_ASKED)
+    if not operation.retryable or (not asked and _is_hopeless(job.options, operation.error)):
         return _given_up(job, DeadLetterReason.REJECTED, attempt, context, failure_count=failure_count)
-    if failure_count >= job.max_attempts:
+    if failure_count >= job.max_attempts or _has_begun_for_good(job):
         return _given_up(job, DeadLetterReason.ATTEMPTS_EXHAUSTED, attempt, context, failure_count=failure_count)
     delay_ms = operation.delay_ms if operation.delay_ms >= 0 else backoff_ms(job.retry, failure_count, operation.jitter)
     reason = operation.error.type if operation.error is not None else ""
     return _again(job, Event.RETRY, attempt, context, delay_ms, failure_count=failure_count, failure_reason=reason)
+
+
+def _must_start_first(options: Options, lease: Lease, end: AttemptEnd) -> bool:
+    """Whether the report says that something ran that was never started; a snooze gives back what has not begun."""
+    return options.at_most_once and not lease.started and end is not AttemptEnd.SNOOZED
+
+
+def _has_begun_for_good(job: Job) -> bool:
+    """Whether the run begins at most once, and has begun."""
+    return job.options is not None and job.options.at_most_once and job.lease is not None and job.lease.started
+
+
+def _is_hopeless(options: Options | None, error: JobError | None) -> bool:
+    """Whether the job's submitter said that errors of this type are not tried again."""
+    if options is None or not (options.retry_on or options.no_retry):
+        return False
+    kind = error.type if error is not None else ""
+    return kind in options.no_retry or (bool(options.retry_on) and kind not in options.retry_on)
 
 
 def _late(job: Job, operation: RecordOutcome) -> Applied:
@@ -85,7 +121,7 @@ def _late(job: Job, operation: RecordOutcome) -> Applied:
     if attempt is None:
         return refused(RejectCode.LEASE_LOST, f"fencing token {operation.token} is not the current one of this run")
     if attempt.end is AttemptEnd.CANCELLED:
-        return refused(RejectCode.CANCELLED, _CANCELLED_TEXT)
+        return refused(RejectCode.CANCELLED, CANCELLED_TEXT)
     if attempt.end not in REPORTED:
         return refused(
             RejectCode.LEASE_LOST, f"the lease of fencing token {operation.token} ended: {attempt.end.label}"
@@ -100,7 +136,7 @@ def _late(job: Job, operation: RecordOutcome) -> Applied:
 def _outcome_problem(operation: RecordOutcome) -> str:
     if operation.end not in REPORTED:
         return f"end: a worker can't report {operation.end.label}"
-    delay_ms_min = 0 if operation.end is AttemptEnd.SNOOZED else -1
+    delay_ms_min = 0 if operation.end is _SNOOZED else -1
     return (
         range_problem("delay_ms", operation.delay_ms, delay_ms_min, limits.DELAY_MS_MAX)
         or range_problem("jitter", operation.jitter, -JITTER_MAX, JITTER_MAX)
@@ -135,12 +171,21 @@ def _is_over(job: Job, lease: Lease, suspect: ExpiredLease, now_ms: TimeMs) -> b
     if suspect.cause is AttemptEnd.CANCELLED:
         return job.status is Status.CANCELLING
     if suspect.cause is AttemptEnd.TIMEOUT:
-        return 0 < job.timeout_ms <= now_ms - lease.granted_at_ms
+        return 0 < job.timeout_ms <= now_ms - lease.granted_at_ms or _is_silent(job, now_ms)
     return lease.ttl_ms <= now_ms - lease.granted_at_ms
 
 
+def _is_silent(job: Job, now_ms: TimeMs) -> bool:
+    """Whether the handler may have been silent for too long.
+
+    Beats are in the leader's memory alone. What the record knows is its latest change, a report of progress for
+    instance, and that was no silence.
+    """
+    return job.options is not None and 0 < job.options.heartbeat_timeout_ms <= now_ms - job.updated_at_ms
+
+
 def _expired(job: Job, lease: Lease, suspect: ExpiredLease, context: Context) -> Job:
-    attempt = _attempt(job, lease, suspect.cause, context)
+    attempt = _attempt(job, lease, suspect.cause, context, error=_silence(job, lease, suspect, context.now_ms))
     if job.status is Status.CANCELLING:
         return _stopped(job, attempt, context)
     if suspect.cause is AttemptEnd.TIMEOUT:
@@ -148,10 +193,19 @@ def _expired(job: Job, lease: Lease, suspect: ExpiredLease, context: Context) ->
     return _worker_lost(job, attempt, context)
 
 
+def _silence(job: Job, lease: Lease, suspect: ExpiredLease, now_ms: TimeMs) -> JobError | None:
+    """What is kept of an attempt that ended for silence and not for its run time."""
+    if suspect.cause is not AttemptEnd.TIMEOUT or job.options is None:
+        return None
+    if 0 < job.timeout_ms <= now_ms - lease.granted_at_ms:
+        return None
+    return JobError(HEARTBEAT_ERROR, f"nothing heard of the handler for {job.options.heartbeat_timeout_ms} ms")
+
+
 def _timed_out(job: Job, attempt: Attempt, jitter: int, context: Context) -> Job:
     reason = DeadLetterReason.TIMEOUT
     failure_count = job.failure_count + 1
-    if failure_count >= job.max_attempts:
+    if failure_count >= job.max_attempts or _has_begun_for_good(job):
         return _given_up(job, reason, attempt, context, failure_count=failure_count)
     delay_ms = backoff_ms(job.retry, failure_count, jitter)
     return _again(job, Event.RETRY, attempt, context, delay_ms, failure_count=failure_count, failure_reason=reason)
@@ -160,7 +214,7 @@ def _timed_out(job: Job, attempt: Attempt, jitter: int, context: Context) -> Job
 def _worker_lost(job: Job, attempt: Attempt, context: Context) -> Job:
     reason = DeadLetterReason.WORKER_LOST
     lost_count = job.lost_count + 1
-    if lost_count >= limits.LOST_ATTEMPTS_MAX:
+    if lost_count >= limits.LOST_ATTEMPTS_MAX or _has_begun_for_good(job):
         return _given_up(job, reason, attempt, context, lost_count=lost_count)
     delay_ms = lost_delay_ms(lost_count)
     event = Event.RETRY if delay_ms else Event.GIVE_BACK
@@ -176,7 +230,30 @@ def _expiry_problem(operation: ExpireLeases) -> str:
     return problem
 
 
-# -- what both lead to ------------------------------------------------------------------------------------------------
+# -- at once ----------------------------------------------------------------------------------------------------------
+
+
+def aborted(job: Job, context: Context, **fields: Any) -> Job:
+    """Return a leased job whose attempt a user ended without waiting for its worker, whose report is refused."""
+    attempt = _attempt(job, _lease_of(job), AttemptEnd.CANCELLED, context)
+    return _ended(job, Event.ABORT, attempt, context, finished_at_ms=context.now_ms, **fields)
+
+
+def overrun(job: Job, context: Context, **fields: Any) -> Job:
+    """Return a leased job whose deadline has passed: expired, or cancelled where that was under way."""
+    attempt = _attempt(job, _lease_of(job), AttemptEnd.TIMEOUT, context)
+    if job.status is not Status.CANCELLING:
+        fields |= {"failure_reason": DeadLetterReason.EXPIRED, "failure_count": job.failure_count + 1}
+    return _ended(job, Event.EXPIRE, attempt, context, finished_at_ms=context.now_ms, **fields)
+
+
+def _lease_of(job: Job) -> Lease:
+    if job.lease is None:
+        raise InvariantBroken(f"job {job.id.hex()} has no lease, but an attempt of it is to end")
+    return job.lease
+
+
+# -- what all lead to ------------------------------------------------------------------------------------------------
 
 
 def _attempt(
@@ -196,7 +273,7 @@ def _attempt(
         worker=lease.worker,
         started_at_ms=lease.granted_at_ms,
         ended_at_ms=context.now_ms,
-        end=AttemptEnd.CANCELLED if job.status is Status.CANCELLING else end,
+        end=AttemptEnd.CANCELLED if job.status is _CANCELLING else end,
         completion_id=completion_id,
         error=error,
     )

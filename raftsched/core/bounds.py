@@ -44,6 +44,30 @@ def key_problem(idempotency_key: str) -> str:
     return ""
 
 
+def text_problem(field: str, text: str, bytes_max: int) -> str:
+    """Return what is wrong with the length of a text that is part of no key, or ""."""
+    return range_problem(f"{field} bytes", utf8_bytes(text), 0, bytes_max)
+
+
+def actor_problem(actor: str) -> str:
+    """Return what is wrong with the name of who asked for something, or ""; the empty one means that it is not known."""
+    return text_problem("actor", actor, limits.ACTOR_CHARS_MAX)
+
+
+def id_problem(field: str, value: bytes) -> str:
+    """Return what is wrong with an id that need not be given (b""), or ""."""
+    return "" if not value else range_problem(f"{field} bytes", len(value), JOB_ID_BYTES, JOB_ID_BYTES)
+
+
+def tags_problem(tags: tuple[str, ...]) -> str:
+    """Return what is wrong with a job's tags, or ""."""
+    if not tags:
+        return ""
+    return range_problem("tags", len(tags), 0, limits.TAGS_MAX) or range_problem(
+        "tag bytes", max(map(utf8_bytes, tags)), 1, limits.TAG_CHARS_MAX
+    )
+
+
 def range_problem(field: str, value: int, low: int, high: int) -> str:
     """Return the text for a number outside `low` to `high`, both included, or ""."""
     return "" if low <= value <= high else f"{field}: must be {low} to {high}, not {value}"

@@ -1,7 +1,8 @@
 """How the handlers of `apply` read a job, change it and refuse.
 
-All changes of a job go through `change`: it asks the table of transitions, stamps the revision and the time, and
-asserts in production that the new record can be right. None of this writes; handlers return what is to be written.
+All transitions of a job go through `change`: it asks the table, stamps the revision and the time, and asserts in
+production that the new record can be right. `touch` does the same for what is no transition. None of this writes;
+handlers return what is to be written.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from raftsched.core.audit import audited
 from raftsched.core.bounds import JOB_ID_BYTES
-from raftsched.core.ids import JobId
+from raftsched.core.ids import JobId, job_id_text
 from raftsched.core.invariants import assert_change
-from raftsched.core.job import Job
+from raftsched.core.job import Job, Note
 from raftsched.core.operations import RejectCode
 from raftsched.core.transitions import Event, next_status, refusal
-from raftsched.core.view import Applied, Context, Refused, View
+from raftsched.core.view import Applied, Context, PutAudit, Refused, View
 from raftsched.errors import InvariantBroken
 
 
@@ -36,6 +38,29 @@ def change(job: Job, event: Event, context: Context, **fields: Any) -> Job:
     new = replace(job, status=status, updated_at_ms=context.now_ms, revision=context.index, **fields)
     assert_change(job, new)
     return new
+
+
+def touch(job: Job, context: Context, **fields: Any) -> Job:
+    """Return `job` with `fields` replaced and its status as it was: what is no transition, such as a report of progress."""
+    new = replace(job, updated_at_ms=context.now_ms, revision=context.index, **fields)
+    assert_change(job, new)
+    return new
+
+
+def own_job(view: View, job_id: JobId, tenant: str) -> Job | None:
+    """Return the job where it is the tenant's; another tenant's is not there."""
+    job = find_job(view, job_id)
+    return job if job is not None and job.tenant == tenant else None
+
+
+def noted(job: Job, context: Context, action: str, *, actor: str = "", detail: str = "") -> tuple[Note, ...]:
+    """The notes of `job` after one more, of now."""
+    return job.with_note(Note(context.now_ms, action, actor, detail, context.index))
+
+
+def job_audited(job: Job, context: Context, verb: str, *, actor: str = "", detail: str = "") -> PutAudit:
+    """Return the line of the audit trail for what someone did to `job`."""
+    return audited(context, f"job.{verb}", f"job:{job_id_text(job.id)}", tenant=job.tenant, actor=actor, detail=detail)
 
 
 def refused(code: RejectCode, message: str) -> Applied:

@@ -1,51 +1,47 @@
 """What must hold in every state, checked in two ways.
 
-`check` walks everything: each record by `record_rules`, and each index, key, counter, payload and result against the
-records. Tests call it after each step, drills and `raftsched check` on what a node left behind. It is written apart from
-the storage code that derives indexes, so that a fault there can't hide itself. An index is held against the records in
-both directions without being loaded: each of its entries must be what its job calls for, and as many must be there as
-there are jobs that call for one. Only where the numbers differ does a second pass name the jobs that are missing.
-Memory: some bits per fencing token, and nothing per job.
+`check` walks everything: each job by `record_rules`, each index and key against the records (`index_rules`), what is tied
+together (`tie_rules`), and counters, payloads and results. Tests call it after each step, drills and `raftsched check` on
+what a node left behind. Memory: some bits per fencing token, and nothing per job.
 
 `assert_change` is the cheap part that `apply` runs in production, on each change of a job before it is returned; a
 broken invariant stops the process, and nothing is written.
 
-Left out: what one state can't show. That tokens never fall and that finished jobs never change are properties of a
-history; `assert_change` and the tests' model watch them.
+Left out: what one state can't show. That tokens never fall and that what is finished stays so, but for a new run, are
+properties of a history; `assert_change` and the tests' model watch them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from raftsched import limits
-from raftsched.core.bounds import PRIORITY_MAX
-from raftsched.core.ids import JobId
+from raftsched.core.index_rules import JOB_INDEXES, check_job_indexes, check_other_indexes
 from raftsched.core.job import FINISHED, LEASED, WAITING, Job, Status
 from raftsched.core.record_rules import RULES, Facts
-from raftsched.core.view import AuditableView, CounterKey, TimerEntry, WaitingEntry
+from raftsched.core.schedule import ScheduleId
+from raftsched.core.tie_rules import check_ties, check_ties_of
+from raftsched.core.view import AuditableView, CounterKey
+from raftsched.core.violation import Violation, named
 from raftsched.errors import InvariantBroken
+
+__all__ = ["VIOLATIONS_MAX", "Violation", "assert_change", "check"]
 
 VIOLATIONS_MAX: Final = 1_000
 """A report that is longer is read by nobody."""
-
-
-class Violation(NamedTuple):
-    """One property that doesn't hold: which, of what, and what was found."""
-
-    rule: str
-    subject: str
-    found: str
+_PAUSED: Final = Status.PAUSED  # a member of an enumeration costs a look-up, and this is asked of every change
+_RUN_AGAIN: Final = frozenset({Status.DEAD_LETTER, Status.CANCELLED, Status.SKIPPED})
+"""Users may run these again."""
 
 
 def check(view: AuditableView, *, limit: int = VIOLATIONS_MAX) -> list[Violation]:
     """Return what is wrong with the state, at most `limit` violations; [] = nothing.
 
-    Reads every record once and, for each index entry, its record again.
+    Reads every record once and, for each index entry and tie, its record again.
     """
     return list(islice(_violations(view), limit))
 
@@ -57,22 +53,37 @@ def assert_change(old: Job | None, new: Job) -> None:
         raise _broken(new, "a lease is held exactly while leased")
     if (new.finished_at_ms > 0) is not (status in FINISHED):
         raise _broken(new, "finished_at is set exactly when finished")
-    if new.timed and status not in WAITING:
-        raise _broken(new, "only a waiting job has a timer")
+    if (new.timed or new.held) and (status not in WAITING or (new.held and new.due_at_ms > new.updated_at_ms)):
+        raise _broken(new, "only a waiting job has a timer, and only one that is due is held")
+    if (new.pause is not None) is not (status is _PAUSED):
+        raise _broken(new, "a pause is set exactly while paused")
     if new.failure_count > new.max_attempts or new.lost_count > limits.LOST_ATTEMPTS_MAX:
         raise _broken(new, "attempts are bounded")
     if old is None:
         return
-    if old.status in FINISHED:
-        raise _broken(new, f"a job that is {old.status.label} stays so")
     if new.updated_at_ms < old.updated_at_ms or new.revision < old.revision:
         raise _broken(new, "neither time nor revision runs backward")
     if new.lease is not None and new.attempts and new.lease.token <= new.attempts[-1].token:
         raise _broken(new, "fencing tokens rise")
+    if (old.status in FINISHED or new.run_number != old.run_number) and (rule := _impossible_run(old, new)):
+        raise _broken(new, rule)
 
 
 def _broken(job: Job, rule: str) -> InvariantBroken:
     return InvariantBroken(f"job {job.id.hex()} at revision {job.revision}, {job.status.label}: {rule}")
+
+
+def _impossible_run(old: Job, new: Job) -> str:
+    """What is finished stays so; only what did not complete may run again, as a new run. "" where that holds."""
+    if old.status not in FINISHED:
+        return "a run lasts until it ends"
+    if new.status in FINISHED:
+        before = (old.status, old.finished_at_ms, old.run_number, old.attempts)
+        stays = (new.status, new.finished_at_ms, new.run_number, new.attempts) == before
+        return "" if stays else f"a job that is {old.status.label} stays so"
+    if old.status in _RUN_AGAIN and new.run_number == old.run_number + 1:
+        return ""
+    return f"a job that is {old.status.label} stays so, but for a new run of what did not complete"
 
 
 # -- the walk ---------------------------------------------------------------------------------------------------------
@@ -81,9 +92,11 @@ def _broken(job: Job, rule: str) -> InvariantBroken:
 def _violations(view: AuditableView) -> Iterator[Violation]:
     census = _Census()
     yield from _check_records(view, census)
-    for index in _INDEXES:
-        yield from _check_index(view, index, census.expected[index.name])
+    yield from check_job_indexes(view, census.expected)
+    yield from check_other_indexes(view)
+    yield from check_ties(view)
     yield from _check_counters(view, census)
+    yield from _check_running_counts(view, census)
     yield from _check_payloads(view)
     yield from _check_results(view)
 
@@ -115,6 +128,7 @@ class _Census:
 
     expected: Counter[str] = field(default_factory=Counter)
     counters: Counter[CounterKey] = field(default_factory=Counter)
+    running: Counter[tuple[str, str]] = field(default_factory=Counter)
     tokens: _BitSet = field(default_factory=_BitSet)
 
 
@@ -123,13 +137,16 @@ def _check_records(view: AuditableView, census: _Census) -> Iterator[Violation]:
     for job in view.all_jobs():
         for rule in RULES:
             if not rule.holds(job, facts):
-                yield Violation(rule.text, _subject(job.id), repr(job))
+                yield Violation(rule.text, named("job", job.id), repr(job))
         for token in _tokens(job):
             if token >= 0 and not census.tokens.add(token):
-                yield Violation("a fencing token is given out once", _subject(job.id), f"token {token} again")
+                yield Violation("a fencing token is given out once", named("job", job.id), f"token {token} again")
         census.counters[CounterKey(job.tenant, job.queue, job.status)] += 1
-        for index in _INDEXES:
+        for index in JOB_INDEXES:
             census.expected[index.name] += index.entry_of(job) is not None
+        if job.status in LEASED:
+            census.running.update(_running_places(job))
+        yield from check_ties_of(view, job)
 
 
 def _tokens(job: Job) -> list[int]:
@@ -139,114 +156,8 @@ def _tokens(job: Job) -> list[int]:
     return tokens
 
 
-def _subject(job_id: JobId) -> str:
-    return f"job {job_id.hex()}"
-
-
-# -- indexes ----------------------------------------------------------------------------------------------------------
-
-
-class _Index(NamedTuple):
-    """An index to hold against the records.
-
-    `entry_of` gives the entry that a job calls for, or None. `group_and_key` says the order that readers rely on:
-    within a group keys rise strictly, and a group is in one piece; None = no order is promised.
-    """
-
-    name: str
-    entries: Callable[[AuditableView], Iterator[Any]]
-    entry_of: Callable[[Job], Hashable]
-    job_id: Callable[[Any], JobId]
-    group_and_key: Callable[[Any], tuple[str, Any]] | None = None
-
-
-def _waiting_entry(job: Job) -> WaitingEntry | None:
-    return WaitingEntry(job.queue, job.priority, job.due_at_ms, job.id) if job.status in WAITING else None
-
-
-def _timer_entry(job: Job) -> TimerEntry | None:
-    if not job.timed or job.status not in WAITING:
-        return None
-    return TimerEntry(job.due_at_ms, job.id, job.queue, job.priority)
-
-
-_INDEXES: Final = (
-    _Index(
-        "ready index",
-        lambda view: view.all_waiting(),
-        _waiting_entry,
-        lambda entry: entry.job_id,
-        lambda entry: (entry.queue, (PRIORITY_MAX - entry.priority, entry.due_at_ms, entry.job_id)),
-    ),
-    _Index(
-        "timers",
-        lambda view: view.all_timers(),
-        _timer_entry,
-        lambda entry: entry.job_id,
-        lambda entry: ("", (entry.due_at_ms, entry.job_id)),
-    ),
-    _Index(
-        "leased index",
-        lambda view: view.all_leased(),
-        lambda job: job.id if job.status in LEASED else None,
-        lambda entry: entry,
-    ),
-    _Index(
-        "finished index",
-        lambda view: view.all_finished(),
-        lambda job: (job.finished_at_ms, job.id) if job.status in FINISHED else None,
-        lambda entry: entry[1],
-    ),
-    _Index(
-        "idempotency keys",
-        lambda view: view.all_keys(),
-        lambda job: (job.tenant, job.idempotency_key, job.id) if job.idempotency_key else None,
-        lambda entry: entry[2],
-    ),
-)
-
-
-def _check_index(view: AuditableView, index: _Index, expected_count: int) -> Iterator[Violation]:
-    count = 0
-    previous: object = None
-    for entry in index.entries(view):
-        job = view.job(index.job_id(entry))
-        if job is None:
-            yield Violation(f"{index.name}: each entry has its job", _subject(index.job_id(entry)), repr(entry))
-        elif index.entry_of(job) != entry:
-            yield Violation(f"{index.name}: each entry is what its job calls for", _subject(job.id), repr(entry))
-        elif entry == previous:
-            yield Violation(f"{index.name}: no entry is there twice", _subject(job.id), repr(entry))
-        else:
-            count += 1
-        previous = entry
-    if count != expected_count:
-        yield from _missing(view, index)
-    if index.group_and_key is not None:
-        yield from _check_order(view, index, index.group_and_key)
-
-
-def _missing(view: AuditableView, index: _Index) -> Iterator[Violation]:
-    present = set(index.entries(view))
-    for job in view.all_jobs():
-        entry = index.entry_of(job)
-        if entry is not None and entry not in present:
-            yield Violation(f"{index.name}: each job that calls for an entry has one", _subject(job.id), repr(job))
-
-
-def _check_order(
-    view: AuditableView, index: _Index, group_and_key: Callable[[Any], tuple[str, Any]]
-) -> Iterator[Violation]:
-    groups: set[str] = set()
-    group: str | None = None
-    key: Any = None
-    for entry in index.entries(view):
-        next_group, next_key = group_and_key(entry)
-        in_order = next_key > key if next_group == group else next_group not in groups
-        if not in_order:
-            yield Violation(f"{index.name}: entries are in order", _subject(index.job_id(entry)), repr(entry))
-        groups.add(next_group)
-        group, key = next_group, next_key
+def _running_places(job: Job) -> set[tuple[str, str]]:
+    return {(job.queue, ""), (job.queue, job.options.concurrency_key if job.options is not None else "")}
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------------
@@ -260,14 +171,22 @@ def _check_counters(view: AuditableView, census: _Census) -> Iterator[Violation]
             yield Violation("counters agree with the records", f"{key.tenant}/{key.queue}/{key.status.label}", detail)
 
 
+def _check_running_counts(view: AuditableView, census: _Census) -> Iterator[Violation]:
+    found = view.running_counts()
+    for place in sorted(found.keys() | census.running.keys()):
+        if found.get(place, 0) != census.running[place]:
+            detail = f"{found.get(place, 0)} counted, {census.running[place]} there"
+            yield Violation("counts of running jobs agree with the records", "/".join(place), detail)
+
+
 def _check_payloads(view: AuditableView) -> Iterator[Violation]:
     for job_id in view.all_payload_ids():
-        if view.job(job_id) is None:
-            yield Violation("a payload has its job", _subject(job_id), "no such job")
+        if view.job(job_id) is None and view.schedule(ScheduleId(job_id)) is None:
+            yield Violation("a payload has its job or schedule", named("job", job_id), "no such job")
 
 
 def _check_results(view: AuditableView) -> Iterator[Violation]:
     for job_id in view.all_result_ids():
         job = view.job(job_id)
         if job is None or job.status is not Status.COMPLETED:
-            yield Violation("only a completed job has a result", _subject(job_id), repr(job))
+            yield Violation("only a completed job has a result", named("job", job_id), repr(job))

@@ -44,6 +44,10 @@ FINISHED = frozenset({Status.COMPLETED, Status.FAILED, Status.DEAD_LETTER, Statu
 """Nothing changes these but a requeue by hand, and retention, which removes them."""
 
 
+PARKED = frozenset({Status.WAITING_DEPENDENCIES, Status.PAUSED})
+"""Something other than time stands between these and a lease: a parent, or a user."""
+
+
 class DeadLetterReason:
     """Why a job was given up; stable texts, so that each can be listed, requeued and purged."""
 
@@ -51,6 +55,9 @@ class DeadLetterReason:
     TIMEOUT = "timeout"
     WORKER_LOST = "worker_lost"
     REJECTED = "rejected"
+    EXPIRED = "expired"
+    """Not started by `expires_at`, or not finished by its deadline."""
+    DEPENDENCY_FAILED = "dependency_failed"
 
 
 class Backoff(IntEnum):
@@ -73,6 +80,103 @@ class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
     """For `LIST`: the delay after each failure; the last one repeats."""
 
 
+class Condition(IntEnum):
+    """How a parent must end for its dependant to run."""
+
+    SUCCESS = 1
+    FAILURE = 2
+    COMPLETION = 3
+    """In whatever way."""
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Dependency(msgspec.Struct, frozen=True, array_like=True):
+    parent: JobId
+    condition: Condition = Condition.SUCCESS
+
+
+class Verdict(IntEnum):
+    """What a dependency has come to; stands with the way from the parent to its dependant."""
+
+    PENDING = 0
+    """The dependant has not been told of an end of its parent."""
+    MET = 1
+    """The parent ended as it should. Final: what the parent does later no longer matters to the dependant."""
+    UNMET = 2
+    """The parent ended otherwise. Pending again once the parent is requeued."""
+
+
+class OnDependencyFailure(IntEnum):
+    """What becomes of a job one of whose parents ended otherwise than its condition asks."""
+
+    SKIP = 1
+    """It ends `skipped`; its own dependants follow."""
+    FAIL = 2
+    """It ends in the dead letters (`dependency_failed`)."""
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Options(msgspec.Struct, frozen=True, array_like=True):
+    """What few jobs ask for; the others carry none of it. Set at submission, changed only by an amendment."""
+
+    expires_at_ms: TimeMs = TimeMs(0)
+    """No attempt starts then or later, and one that waits ends as `expired`, be it for its first or a later attempt.
+    0 = none."""
+    deadline_ms: TimeMs = TimeMs(0)
+    """Not finished by then, whatever it does: it ends as `expired`. 0 = none."""
+    heartbeat_timeout_ms: int = 0
+    """Longest silence of the handler itself (progress or an explicit beat) in an attempt; 0 = not asked for."""
+    at_most_once: bool = False
+    """The worker must commit `StartRun` before the first effect; once started it is never leased again."""
+    concurrency_key: str = ""
+    """Jobs of a queue with the same key share the queue's `key_concurrency_max`."""
+    unique_key: bytes = b""
+    """Digest of what makes the job unique within its tenant; b"" = nothing does."""
+    unique_until_ms: TimeMs = TimeMs(0)
+    """The claim on `unique_key` lasts until then; 0 = until the job is finished."""
+    idempotency_until_ms: TimeMs = TimeMs(0)
+    """The claim on the idempotency key lasts until then; 0 = as long as the job is there."""
+    retry_on: tuple[str, ...] = ()
+    """Error types that are tried again; () = all."""
+    no_retry: tuple[str, ...] = ()
+    """Error types that go to the dead letters at once."""
+    on_dependency_failure: OnDependencyFailure = OnDependencyFailure.SKIP
+    schedule_id: bytes = b""
+    instant_ms: TimeMs = TimeMs(0)
+    """The nominal instant of the schedule that this run is for."""
+    workflow_id: bytes = b""
+    task: str = ""
+    """The job's name within its workflow."""
+    replay_of: bytes = b""
+    """Id of the job that this is a clone of."""
+    retention_ms: int = 0
+    """How long it is kept once finished; 0 = as its queue or cluster says."""
+
+
+class Pause(msgspec.Struct, frozen=True, array_like=True):
+    since_ms: TimeMs
+    until_ms: TimeMs = TimeMs(0)
+    """It goes on by itself then; 0 = only by a user."""
+    reason: str = ""
+
+
+class Note(msgspec.Struct, frozen=True, array_like=True):
+    """A line of a job's history that no attempt tells: what a user, a parent or the clock did to it."""
+
+    at_ms: TimeMs
+    action: str
+    """`paused`, `resumed`, `rescheduled`, `reprioritised`, `requeued`, `cancel_requested`, `expired`, `released`, …"""
+    actor: str = ""
+    detail: str = ""
+    revision: int = 0
+
+
 class Lease(msgspec.Struct, frozen=True, array_like=True):
     """A worker's right to run a job, until a committed operation ends it."""
 
@@ -82,6 +186,8 @@ class Lease(msgspec.Struct, frozen=True, array_like=True):
     ttl_ms: int
     request_id: str = ""
     """The worker's name for the request that got it; asked again, it gets the same lease."""
+    started: bool = False
+    """`StartRun` was committed: what begins at most once has begun."""
 
 
 class AttemptEnd(IntEnum):
@@ -162,6 +268,25 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     """Log index of the latest change."""
     timed: bool = False
     """Due after its submission, retry or snooze was applied: it has an entry in `timers` while it waits."""
+    options: Options | None = None
+    dependency_count: int = 0
+    """Its parents; which they are stands beside the record (`View.dependencies`), since they may be thousands."""
+    pending_count: int = 0
+    """Parents whose end it has not been told, and 1 more while its workflow is not whole. 0 after a user's requeue:
+    a job that is told to run waits for nobody any more."""
+    held: bool = False
+    """Due, but its concurrency key was at its limit when a lease was tried: it is out of the ready index until a run
+    of that key ends."""
+    has_dependants: bool = False
+    """Others depend on it. Jobs of a workflow are not marked one by one (`settling.may_have_dependants`)."""
+    pause: Pause | None = None
+    """Set exactly while `PAUSED`."""
+    progress: bytes = b""
+    """JSON text that the running, or the latest, attempt reported last."""
+    notes: tuple[Note, ...] = ()
+    """The latest, oldest first, at most `limits.NOTES_KEPT_MAX`."""
+    unmet_count: int = 0
+    """Parents that ended otherwise than they should; 0 unless the job ended, too, and after a user's requeue."""
 
     def status_at(self, now_ms: int) -> Status:
         """The status users see: a waiting job whose time has come is `queued` by time alone."""
@@ -172,6 +297,26 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     def with_attempt(self, attempt: Attempt) -> tuple[Attempt, ...]:
         """The kept attempts after one more ended."""
         return (*self.attempts, attempt)[-limits.ATTEMPTS_KEPT_MAX :]
+
+    def with_note(self, note: Note) -> tuple[Note, ...]:
+        """The kept notes after one more."""
+        return (*self.notes, note)[-limits.NOTES_KEPT_MAX :]
+
+    @property
+    def alarm_at_ms(self) -> int:
+        """When something must happen to it by time other than becoming due; 0 = never.
+
+        Unfinished, see `alarms.ring_alarms`; finished, it is the end of its own retention, upon which it is purged.
+        """
+        if self.status in FINISHED:
+            kept_ms = self.options.retention_ms if self.options is not None else 0
+            return self.finished_at_ms + kept_ms if kept_ms else 0
+        times = [self.pause.until_ms] if self.pause is not None else []
+        if self.options is not None:
+            times.append(self.options.deadline_ms)
+            if self.status not in LEASED:
+                times.append(self.options.expires_at_ms)
+        return min(filter(None, times), default=0)
 
 
 class Worker(msgspec.Struct, frozen=True, array_like=True):

@@ -1,20 +1,30 @@
-"""LeaseJobs: give waiting, due jobs to a worker.
+"""LeaseJobs: give waiting, due jobs to a worker. HoldJobs: take those out of its sight that their key keeps back.
 
 The leader picks the jobs from its memory, which may be behind; so each is looked at again here, and whatever is no
-longer waiting, not due, or not there is left as it is. Fencing tokens rise by one with every grant in the whole
-cluster, so a later lease always has the greater token, whichever job, node or term it came from.
+longer waiting, not due, expired, over a limit of its queue, or not there is left as it is. Fencing tokens rise by one
+with every grant in the whole cluster, so a later lease always has the greater token, whichever job, node or term it
+came from.
+
+A job that is only kept back by its concurrency key would be offered again and again while others of its key run. It is
+held: out of the ready index until one of them ends (`consequences`) or the limit changes (a chore).
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from raftsched import limits
+from raftsched.core.admission import Gate, concurrency_key, gate_of, is_being_cancelled, key_concurrency_max
 from raftsched.core.bounds import name_problem, range_problem
-from raftsched.core.changes import change, find_job, invalid
+from raftsched.core.changes import change, find_job, invalid, touch
+from raftsched.core.control_operations import HoldJobs
 from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.job import Job, Lease
+from raftsched.core.job import WAITING, Job, Lease, Options
 from raftsched.core.operations import LeaseJobs
 from raftsched.core.transitions import Event, next_status
-from raftsched.core.view import Applied, Context, Grant, Leased, PutFence, PutJob, View, Write
+from raftsched.core.view import Applied, Context, Counted, Grant, Leased, PutFence, PutJob, View, Write
+
+_LEASE: Final = Event.LEASE  # a member of an enumeration costs a look-up, and each job leased asks twice
 
 
 def lease_jobs(view: View, operation: LeaseJobs, context: Context) -> Applied:
@@ -25,11 +35,12 @@ def lease_jobs(view: View, operation: LeaseJobs, context: Context) -> Applied:
     grants: list[Grant] = []
     missed: list[JobId] = []
     writes: list[Write] = []
+    gates: dict[str, Gate | None] = {}
     payload_bytes = 0
     # The view doesn't show what this operation writes, so an id given twice must not be granted twice.
     for job_id in dict.fromkeys(operation.job_ids):
         job = find_job(view, job_id)
-        if job is None or not _is_ready(job, context.now_ms) or payload_bytes >= limits.LEASE_BYTES_MAX:
+        if job is None or payload_bytes >= limits.LEASE_BYTES_MAX or not _may_have(view, job, gates, context.now_ms):
             missed.append(job_id)
             continue
         payload = view.payload(job_id)
@@ -41,22 +52,44 @@ def lease_jobs(view: View, operation: LeaseJobs, context: Context) -> Applied:
         writes.append(PutJob(job, leased))
     if grants:
         writes.append(PutFence(token))
+        if any(gates.values()):  # few queues have limits
+            drawn = (gate.write() for gate in gates.values() if gate is not None)
+            writes.extend(write for write in drawn if write is not None)
     return Applied(Leased(tuple(grants), tuple(missed)), tuple(writes))
 
 
-def _is_ready(job: Job, now_ms: TimeMs) -> bool:
-    return job.due_at_ms <= now_ms and next_status(job.status, Event.LEASE) is not None
+def _may_have(view: View, job: Job, gates: dict[str, Gate | None], now_ms: TimeMs) -> bool:
+    """Whether `job` can be leased; where it can, its place within the queue's limits is taken."""
+    if job.due_at_ms > now_ms or next_status(job.status, _LEASE) is None:
+        return False
+    options = job.options
+    if options is not None and (job.held or is_expired(options, now_ms) or is_being_cancelled(view, options)):
+        return False
+    if job.queue not in gates:
+        gates[job.queue] = gate_of(view, job.queue, now_ms)
+    gate = gates[job.queue]
+    if gate is None:  # the queue has no limits, and only options could ask for one
+        if options is None:
+            return True
+        gate = gates[job.queue] = Gate(view, job.queue, None, now_ms)
+    return gate.admit(job)
+
+
+def is_expired(options: Options, now_ms: int) -> bool:
+    """Whether it is too late to start: an attempt begins before `expires_at_ms` and the deadline, or not at all."""
+    return 0 < options.expires_at_ms <= now_ms or 0 < options.deadline_ms <= now_ms
 
 
 def _granted(job: Job, lease: Lease, context: Context) -> Job:
     return change(
         job,
-        Event.LEASE,
+        _LEASE,
         context,
         lease=lease,
         attempt_number=job.attempt_number + 1,
         started_at_ms=context.now_ms,
         timed=False,
+        progress=b"",
     )
 
 
@@ -67,3 +100,27 @@ def _problem(operation: LeaseJobs) -> str:
         or range_problem("request_id length", len(operation.request_id), 0, limits.REQUEST_ID_CHARS_MAX)
         or range_problem("job_ids", len(operation.job_ids), 0, limits.LEASE_CAPACITY_MAX)
     )
+
+
+# -- held jobs --------------------------------------------------------------------------------------------------------
+
+
+def hold_jobs(view: View, operation: HoldJobs, context: Context) -> Applied:
+    problem = range_problem("job_ids", len(operation.job_ids), 0, limits.HOLD_JOBS_MAX)
+    if problem:
+        return invalid(problem)
+    jobs = (find_job(view, job_id) for job_id in dict.fromkeys(operation.job_ids))
+    writes = tuple(
+        PutJob(job, touch(job, context, held=True, timed=False))
+        for job in jobs
+        if job is not None and is_kept_back(view, job, context.now_ms)
+    )
+    return Applied(Counted(len(writes)), writes)
+
+
+def is_kept_back(view: View, job: Job, now_ms: int) -> bool:
+    """Whether `job` is due and in the ready index, and its concurrency key is at its limit."""
+    key = concurrency_key(job)
+    if not key or job.held or job.status not in WAITING or job.due_at_ms > now_ms:
+        return False
+    return view.key_running_count(job.queue, key) >= key_concurrency_max(view.queue(job.queue))

@@ -23,8 +23,23 @@ from typing import Final
 
 import msgspec
 
+from raftsched.core.control_operations import (
+    AmendJob,
+    AppendLog,
+    DoChore,
+    HoldJobs,
+    PauseJob,
+    ReportProgress,
+    RequeueJob,
+    ResumeJob,
+    RingAlarms,
+    StartRun,
+)
 from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.job import AttemptEnd, JobError, RetryPolicy
+from raftsched.core.job import AttemptEnd, Dependency, JobError, Options, RetryPolicy
+from raftsched.core.queue_operations import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
+from raftsched.core.schedule_operations import ControlSchedule, FireSchedule, RunSchedule, SaveSchedule, TrimLedger
+from raftsched.core.workflow import WorkflowId
 from raftsched.errors import RaftschedError
 
 CODEC_VERSION: Final = 1
@@ -36,7 +51,8 @@ OLDEST_READ: Final = 1
 class SubmitJob(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Store a new job, or find the one that the same tenant submitted under the same idempotency key.
 
-    Result: `Submitted`. Rejected: `idempotency_mismatch` (same key, other fingerprint).
+    Result: `Submitted`. Rejected: `idempotency_mismatch` (same key, other fingerprint), `unknown_dependency`,
+    `unique_conflict` (never for a repeat under the same idempotency key; `Refused.job_id` names the other job).
     """
 
     id: JobId
@@ -55,6 +71,33 @@ class SubmitJob(msgspec.Struct, frozen=True, array_like=True, tag=1):
     fingerprint: bytes = b""
     tags: tuple[str, ...] = ()
     region: str = ""
+    options: Options | None = None
+    depends_on: tuple[Dependency, ...] = ()
+    paused: bool = False
+    """It is stored `paused`, for a user to resume."""
+
+
+class SubmitWorkflow(msgspec.Struct, frozen=True, array_like=True, tag=27):
+    """Store a workflow, or the next part of one that is too large for one entry of the log.
+
+    Nothing of it runs, and nothing is seen in lists of workflows as running, until the last part is applied. Parents
+    that jobs of it name are in this or an earlier part, or any other job that is there. Result: `WorkflowSaved`.
+    Rejected, with nothing written: `unknown_dependency`, `idempotency_mismatch`, `stale_part` (not the part that
+    follows what is stored).
+    """
+
+    id: WorkflowId
+    tenant: str
+    name: str
+    job_count: int
+    """In all parts."""
+    first: int
+    """How many jobs earlier parts had."""
+    jobs: tuple[SubmitJob, ...]
+    """Each with `options.workflow_id` and `options.task`."""
+    idempotency_key: str = ""
+    fingerprint: bytes = b""
+    actor: str = ""
 
 
 class LeaseJobs(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -120,6 +163,9 @@ class CancelJob(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
     job_id: JobId
     tenant: str
+    force: bool = False
+    """End a running attempt at once instead of asking its worker first; what it reports is refused."""
+    actor: str = ""
 
 
 class PurgeJobs(msgspec.Struct, frozen=True, array_like=True, tag=6):
@@ -127,6 +173,8 @@ class PurgeJobs(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
     job_ids: tuple[JobId, ...]
     finished_before_ms: TimeMs
+    actor: str = ""
+    """Who asked for it; "" = retention, which leaves no line in the audit trail."""
 
 
 class WorkerMark(msgspec.Struct, frozen=True, array_like=True):
@@ -143,7 +191,35 @@ class MarkWorkers(msgspec.Struct, frozen=True, array_like=True, tag=7):
     forget: tuple[str, ...] = ()
 
 
-Operation = SubmitJob | LeaseJobs | RecordOutcome | ExpireLeases | CancelJob | PurgeJobs | MarkWorkers
+Operation = (
+    SubmitJob
+    | SubmitWorkflow
+    | LeaseJobs
+    | RecordOutcome
+    | ExpireLeases
+    | CancelJob
+    | PurgeJobs
+    | MarkWorkers
+    | PauseJob
+    | ResumeJob
+    | AmendJob
+    | RequeueJob
+    | StartRun
+    | ReportProgress
+    | AppendLog
+    | HoldJobs
+    | RingAlarms
+    | DoChore
+    | SaveSchedule
+    | ControlSchedule
+    | FireSchedule
+    | RunSchedule
+    | TrimLedger
+    | ConfigureQueue
+    | PauseQueue
+    | CancelWorkflow
+    | TrimAudit
+)
 
 _SINCE: Final[Mapping[type[Operation], int]] = {
     SubmitJob: 1,
@@ -153,6 +229,26 @@ _SINCE: Final[Mapping[type[Operation], int]] = {
     CancelJob: 1,
     PurgeJobs: 1,
     MarkWorkers: 1,
+    SubmitWorkflow: 1,
+    PauseJob: 1,
+    ResumeJob: 1,
+    AmendJob: 1,
+    RequeueJob: 1,
+    StartRun: 1,
+    ReportProgress: 1,
+    AppendLog: 1,
+    HoldJobs: 1,
+    RingAlarms: 1,
+    DoChore: 1,
+    SaveSchedule: 1,
+    ControlSchedule: 1,
+    FireSchedule: 1,
+    RunSchedule: 1,
+    TrimLedger: 1,
+    ConfigureQueue: 1,
+    PauseQueue: 1,
+    CancelWorkflow: 1,
+    TrimAudit: 1,
 }
 """The version of log entries in which each operation appeared."""
 
@@ -227,6 +323,18 @@ class RejectCode(IntEnum):
     ALREADY_RECORDED = 5
     CANCELLED = 6
     INVALID = 7
+    RUNNING = 8
+    COMPLETED = 9
+    STALE_REVISION = 10
+    STALE_DECISION = 11
+    STALE_PART = 12
+    PAUSED = 13
+    EXISTS = 14
+    UNKNOWN_DEPENDENCY = 15
+    LOG_FULL = 16
+    UNIQUE_CONFLICT = 17
+    NOT_STARTED = 18
+    LIMIT_REACHED = 19
 
     @property
     def label(self) -> str:

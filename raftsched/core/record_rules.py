@@ -34,6 +34,8 @@ _REASONS: Final = frozenset(
         DeadLetterReason.TIMEOUT,
         DeadLetterReason.WORKER_LOST,
         DeadLetterReason.REJECTED,
+        DeadLetterReason.EXPIRED,
+        DeadLetterReason.DEPENDENCY_FAILED,
     }
 )
 
@@ -140,6 +142,31 @@ def _has_one_end(job: Job, _: Facts) -> bool:
     return completed and (last is not AttemptEnd.CANCELLED or job.status is Status.CANCELLED)
 
 
+def _has_reason_to_be_held(job: Job, _: Facts) -> bool:
+    if not job.held:
+        return True
+    has_key = job.options is not None and bool(job.options.concurrency_key)
+    return job.status in WAITING and job.due_at_ms <= job.updated_at_ms and has_key
+
+
+def _waits_for_parents_where_it_should(job: Job, _: Facts) -> bool:
+    if job.status is Status.WAITING_DEPENDENCIES:
+        return job.pending_count > 0
+    return job.pending_count == 0 or job.status is Status.PAUSED or job.status in FINISHED
+
+
+def _has_sound_parent_counts(job: Job, _: Facts) -> bool:
+    """One more than its parents may be pending: its workflow. An unmet parent ends the job."""
+    gate = job.options is not None and bool(job.options.workflow_id)
+    return (
+        0 <= job.dependency_count <= limits.DEPENDENCIES_MAX
+        and job.pending_count >= 0
+        and job.unmet_count >= 0
+        and job.pending_count + job.unmet_count <= job.dependency_count + gate
+        and (job.unmet_count == 0 or job.status in FINISHED)
+    )
+
+
 RULES: Final = (
     Rule("an id has 16 bytes", lambda job, _: len(job.id) == JOB_ID_BYTES),
     Rule("the status is one that the table leads to", lambda job, _: job.status in _REACHABLE),
@@ -164,6 +191,14 @@ RULES: Final = (
     Rule("a run ends once", _has_one_end),
     Rule(
         "a dead letter has a reason",
-        lambda job, _: job.status is not Status.DEAD_LETTER or job.failure_reason in _REASONS,
+        lambda job, _: job.status is not Status.DEAD_LETTER or job.failure_reason.partition(":")[0] in _REASONS,
     ),
+    Rule(
+        "a pause is set exactly while paused", lambda job, _: (job.pause is not None) == (job.status is Status.PAUSED)
+    ),
+    Rule("only a waiting job that is due, and has a concurrency key, is held", _has_reason_to_be_held),
+    Rule("who waits for parents has some left, who may run has none", _waits_for_parents_where_it_should),
+    Rule("counts of parents are in range", _has_sound_parent_counts),
+    Rule("at most the latest notes are kept", lambda job, _: len(job.notes) <= limits.NOTES_KEPT_MAX),
+    Rule("progress is bounded", lambda job, _: len(job.progress) <= limits.PROGRESS_BYTES_MAX),
 )

@@ -3,8 +3,9 @@
 A job whose time has come is stored `queued`, a later one `scheduled` with an entry in the timers. A time in the past
 is kept as it was given: among equals, what was due first runs first.
 
-An idempotency key is taken for as long as its job exists, so a repeat finds the job however it ended. An operation
-that stands in the log twice, since its proposer could not know that it was there, is a repeat too: it finds its id.
+An idempotency key is taken for as long as its job exists, or until the time that its job asked for, so a repeat finds
+the job however it ended. An operation that stands in the log twice, since its proposer could not know that it was
+there, is a repeat too: it finds its id. A repeat is never a conflict of unique keys, least of all with itself.
 """
 
 from __future__ import annotations
@@ -17,13 +18,23 @@ from raftsched.core.bounds import (
     key_problem,
     name_problem,
     range_problem,
-    utf8_bytes,
+    tags_problem,
 )
 from raftsched.core.changes import invalid, refused
+from raftsched.core.claims import (
+    holder_of_idempotency_key,
+    holder_of_unique_key,
+    holds_idempotency_key,
+    holds_unique_key,
+    take_overs,
+    unique_conflict,
+)
+from raftsched.core.dependencies import with_dependencies
 from raftsched.core.ids import TimeMs
 from raftsched.core.invariants import assert_change
-from raftsched.core.job import Job
+from raftsched.core.job import Job, Pause
 from raftsched.core.operations import RejectCode, SubmitJob
+from raftsched.core.options import options_problem, tidy
 from raftsched.core.retry import policy_problem
 from raftsched.core.transitions import Event, next_status
 from raftsched.core.view import Applied, Context, PutJob, Submitted, View
@@ -31,30 +42,30 @@ from raftsched.errors import InvariantBroken
 
 
 def submit_job(view: View, operation: SubmitJob, context: Context) -> Applied:
-    problem = _problem(operation)
+    options = operation.options
+    problem = submit_problem(operation)
+    if not problem and options is not None and options.workflow_id:
+        problem = "options.workflow_id: a job is stored with its workflow, or belongs to none"
     if problem:
         return invalid(problem)
+    key_holder = unique_holder = None
     if operation.idempotency_key:
-        known = _job_of_key(view, operation)
-        if known is not None:
-            return _repeat(known, operation, RejectCode.IDEMPOTENCY_MISMATCH)
+        key_holder = holder_of_idempotency_key(view, operation.tenant, operation.idempotency_key)
+        if key_holder is not None and holds_idempotency_key(key_holder, context.now_ms):
+            return _repeat(key_holder, operation, RejectCode.IDEMPOTENCY_MISMATCH)
     known = view.job(operation.id)
     if known is not None:
         return _repeat(known, operation, RejectCode.INVALID)
-    job = _new_job(operation, context)
-    return Applied(Submitted(job, duplicate=False), (PutJob(None, job, payload=operation.payload or None),))
-
-
-def _job_of_key(view: View, operation: SubmitJob) -> Job | None:
-    job_id = view.job_id_for_key(operation.tenant, operation.idempotency_key)
-    if job_id is None:
-        return None
-    job = view.job(job_id)
-    if job is None:
-        raise InvariantBroken(
-            f"an idempotency key of {operation.tenant!r} names job {job_id.hex()}, which is not there"
-        )
-    return job
+    if options is not None and options.unique_key:
+        unique_holder = holder_of_unique_key(view, operation.tenant, options.unique_key)
+        if unique_holder is not None and holds_unique_key(unique_holder, context.now_ms):
+            return unique_conflict(unique_holder)
+    job = new_job(operation, context)
+    applied = Applied(Submitted(job, duplicate=False), (PutJob(None, job, payload=operation.payload or None),))
+    if key_holder is not None or unique_holder is not None:
+        lapsed = take_overs(context, idempotency=key_holder, unique=unique_holder)
+        applied = applied._replace(writes=(*lapsed, *applied.writes))
+    return with_dependencies(view, applied, operation, context) if operation.depends_on else applied
 
 
 def _repeat(known: Job, operation: SubmitJob, mismatch: RejectCode) -> Applied:
@@ -71,11 +82,15 @@ def _repeat(known: Job, operation: SubmitJob, mismatch: RejectCode) -> Applied:
     return refused(mismatch, "id: belongs to another job")
 
 
-def _new_job(operation: SubmitJob, context: Context) -> Job:
+def new_job(operation: SubmitJob, context: Context) -> Job:
+    """Return the record that a new job has if it depends on nothing; one that its user is to resume is paused."""
     now_ms = context.now_ms
     due_at_ms = operation.due_at_ms or now_ms
-    later = due_at_ms > now_ms
-    status = next_status(None, Event.SUBMIT_LATER if later else Event.SUBMIT)
+    later = due_at_ms > now_ms and not operation.paused
+    event = Event.SUBMIT_LATER if later else Event.SUBMIT
+    if operation.paused:
+        event = Event.SUBMIT_PAUSED
+    status = next_status(None, event)
     if status is None:
         raise InvariantBroken("the table of transitions has no way to submit a job")
     job = Job(
@@ -97,12 +112,14 @@ def _new_job(operation: SubmitJob, context: Context) -> Job:
         region=operation.region,
         revision=context.index,
         timed=later,
+        options=tidy(operation.options) if operation.options is not None else None,
+        pause=Pause(now_ms) if operation.paused else None,
     )
     assert_change(None, job)
     return job
 
 
-def _problem(operation: SubmitJob) -> str:
+def submit_problem(operation: SubmitJob) -> str:
     """Return why the state can't hold this job, or ""."""
     return (
         range_problem("id bytes", len(operation.id), JOB_ID_BYTES, JOB_ID_BYTES)
@@ -116,16 +133,7 @@ def _problem(operation: SubmitJob) -> str:
         or range_problem("timeout_ms", operation.timeout_ms, 0, limits.TIMEOUT_MS_MAX)
         or range_problem("payload bytes", len(operation.payload), 0, limits.PAYLOAD_BYTES_MAX)
         or policy_problem(operation.retry)
-        or _labels_problem(operation)
-    )
-
-
-def _labels_problem(operation: SubmitJob) -> str:
-    if operation.region and name_problem("region", operation.region):
-        return name_problem("region", operation.region)
-    if not operation.tags:
-        return ""
-    longest = max(map(utf8_bytes, operation.tags))
-    return range_problem("tags", len(operation.tags), 0, limits.TAGS_MAX) or range_problem(
-        "tag bytes", longest, 1, limits.TAG_CHARS_MAX
+        or (name_problem("region", operation.region) if operation.region else "")
+        or tags_problem(operation.tags)
+        or options_problem(operation.options)
     )

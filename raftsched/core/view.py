@@ -10,10 +10,16 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
+from raftsched import limits
+from raftsched.core.control_operations import AlarmKind, ChoreKind
 from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.job import Job, Status, Worker
+from raftsched.core.job import Condition, Dependency, Job, Status, Verdict, Worker
 from raftsched.core.operations import CODEC_VERSION, RejectCode
+from raftsched.core.queue import Queue
+from raftsched.core.schedule import Firing, FiringKind, Schedule, ScheduleId
+from raftsched.core.workflow import Workflow, WorkflowId
 
 
 class View(Protocol):
@@ -24,15 +30,76 @@ class View(Protocol):
         """The last fencing token given out; 0 before the first."""
 
     def job(self, job_id: JobId) -> Job | None: ...
-    def payload(self, job_id: JobId) -> bytes: ...
+    def payload(self, job_id: JobId | ScheduleId) -> bytes:
+        """The job's payload; of a schedule's id, its template's."""
+
     def job_id_for_key(self, tenant: str, idempotency_key: str) -> JobId | None: ...
     def worker(self, name: str) -> Worker | None: ...
+    def job_id_for_unique(self, tenant: str, unique_key: bytes) -> JobId | None: ...
+    def queue(self, name: str) -> Queue | None:
+        """The queue's settings; None where nobody made any."""
+
+    def queue_count(self) -> int:
+        """Queues that have settings."""
+
+    def schedule_count(self) -> int: ...
+    def running_count(self, queue: str) -> int:
+        """Jobs of the queue that are leased."""
+
+    def key_running_count(self, queue: str, concurrency_key: str) -> int:
+        """Jobs of the queue with this concurrency key that are leased."""
+
+    def first_held(self, queue: str, concurrency_key: str, *, after: JobId | None = None) -> JobId | None:
+        """The held job of this key that comes next, behind the held job `after`: by falling priority, due time, id."""
+
+    def held_jobs(self, queue: str, *, after: HeldEntry | None = None, limit: int) -> list[JobId]:
+        """Held jobs of the queue by key, falling priority, due time and id, behind `after`, which need not be there."""
+
+    def dependencies(self, child: JobId) -> tuple[Dependency, ...]:
+        """What the job depends on, as it was submitted."""
+
+    def dependants(self, parent: JobId, *, after: JobId | None, limit: int) -> list[Dependant]:
+        """Jobs that depend on `parent`, ended or not, by id."""
+
+    def workflow(self, workflow_id: WorkflowId) -> Workflow | None: ...
+    def workflow_id_for_key(self, tenant: str, idempotency_key: str) -> WorkflowId | None: ...
+    def workflow_jobs(self, workflow_id: WorkflowId, *, after: JobId | None, limit: int) -> list[JobId]: ...
+    def schedule(self, schedule_id: ScheduleId) -> Schedule | None: ...
+    def schedule_id_for_name(self, tenant: str, name: str) -> ScheduleId | None: ...
+    def firings(
+        self, schedule_id: ScheduleId, *, after: Firing | None, until_ms: int | None, limit: int
+    ) -> list[Firing]:
+        """Lines of the ledger by instant and kind, behind `after`, with instant < `until_ms`."""
+
+    def firing(self, schedule_id: ScheduleId, instant_ms: TimeMs, kind: FiringKind) -> Firing | None: ...
+    def chore(self, kind: ChoreKind, subject: bytes) -> bytes | None:
+        """Where the chore stands (an id, b"" = at the start); None where there is none."""
+
+    def log_size(self, job_id: JobId, run_number: int, attempt_number: int) -> LogSize: ...
+
+
+class Dependant(NamedTuple):
+    """A job that depends on another: the way from parent to child."""
+
+    child: JobId
+    condition: Condition
+    verdict: Verdict = Verdict.PENDING
+
+
+class LogSize(NamedTuple):
+    """How much of an attempt's log is stored."""
+
+    byte_count: int
+    last_sequence: int
+    """The worker's number of the last piece; 0 = none."""
+    piece_count: int
 
 
 class WaitingEntry(NamedTuple):
-    """An entry of the ready index; it sorts by queue, then falling priority, then due time, then id."""
+    """An entry of the ready index; it sorts by queue, then tenant, then falling priority, then due time, then id."""
 
     queue: str
+    tenant: str
     priority: int
     due_at_ms: TimeMs
     job_id: JobId
@@ -44,6 +111,7 @@ class TimerEntry(NamedTuple):
     due_at_ms: TimeMs
     job_id: JobId
     queue: str
+    tenant: str
     priority: int
 
 
@@ -51,6 +119,39 @@ class CounterKey(NamedTuple):
     tenant: str
     queue: str
     status: Status
+
+
+class AlarmEntry(NamedTuple):
+    """Something that is due by time, of a kind; it sorts by kind, then time, then subject."""
+
+    kind: AlarmKind
+    at_ms: TimeMs
+    subject: bytes
+
+
+class HeldEntry(NamedTuple):
+    """A job that waits for its concurrency key; sorts by queue, key, falling priority, due time, id."""
+
+    queue: str
+    concurrency_key: str
+    priority: int
+    due_at_ms: TimeMs
+    job_id: JobId
+
+
+class AuditEntry(msgspec.Struct, frozen=True, array_like=True):
+    """A line of the audit trail: who did what to what."""
+
+    at_ms: TimeMs
+    actor: str
+    action: str
+    """`job.cancel`, `schedule.save`, `queue.pause`, …"""
+    subject: str
+    """`job:<id>`, `schedule:<id>`, `queue:<name>`, `workflow:<id>`."""
+    tenant: str = ""
+    detail: str = ""
+    """What changed, for people: before and after."""
+    revision: int = 0
 
 
 class AuditableView(View, Protocol):
@@ -69,6 +170,33 @@ class AuditableView(View, Protocol):
     def all_payload_ids(self) -> Iterator[JobId]: ...
     def all_result_ids(self) -> Iterator[JobId]: ...
     def counters(self) -> dict[CounterKey, int]: ...
+    def all_parked(self) -> Iterator[tuple[Status, JobId]]: ...
+    def all_held(self) -> Iterator[HeldEntry]: ...
+    def all_alarms(self) -> Iterator[AlarmEntry]: ...
+    def all_unique_keys(self) -> Iterator[tuple[str, bytes, JobId]]: ...
+    def all_dependencies(self) -> Iterator[tuple[JobId, tuple[Dependency, ...]]]: ...
+    def all_dependants(self) -> Iterator[tuple[JobId, Dependant]]:
+        """(parent, its dependant)."""
+
+    def all_logs(self) -> Iterator[tuple[JobId, int, int, LogSize]]:
+        """(job id, run, attempt, size)."""
+
+    def running_counts(self) -> dict[tuple[str, str], int]:
+        """Leased jobs of each (queue, concurrency key), and of each queue under the key ""; only those above zero."""
+
+    def all_workflows(self) -> Iterator[Workflow]: ...
+    def all_workflow_keys(self) -> Iterator[tuple[str, str, WorkflowId]]:
+        """(tenant, idempotency key, workflow id)."""
+
+    def all_workflow_jobs(self) -> Iterator[tuple[WorkflowId, JobId]]: ...
+    def all_schedules(self) -> Iterator[Schedule]: ...
+    def all_schedule_names(self) -> Iterator[tuple[str, str, ScheduleId]]:
+        """(tenant, name, schedule id)."""
+
+    def all_firings(self) -> Iterator[tuple[ScheduleId, Firing]]: ...
+    def all_queues(self) -> Iterator[Queue]: ...
+    def all_chores(self) -> Iterator[tuple[ChoreKind, bytes, bytes]]:
+        """(kind, subject, where it stands)."""
 
 
 # -- writes -----------------------------------------------------------------------------------------------------------
@@ -83,8 +211,22 @@ class PutJob(NamedTuple):
     result: bytes | None = None
 
 
+class PutDependencies(NamedTuple):
+    """Store what a new job depends on, and the way from each parent, `PENDING` all. They go with the job."""
+
+    child: JobId
+    dependencies: tuple[Dependency, ...]
+
+
+class PutDependant(NamedTuple):
+    """Store what a dependency has come to; it was stored before."""
+
+    parent: JobId
+    dependant: Dependant
+
+
 class RemoveJob(NamedTuple):
-    """Remove the job, its payload, result, idempotency key and index entries."""
+    """Remove the job, its payload, result, logs, dependencies, keys and index entries."""
 
     old: Job
 
@@ -101,7 +243,98 @@ class RemoveWorker(NamedTuple):
     name: str
 
 
-Write = PutJob | RemoveJob | PutFence | PutWorker | RemoveWorker
+class PutQueue(NamedTuple):
+    old: Queue | None
+    new: Queue
+
+
+class PutWorkflow(NamedTuple):
+    old: Workflow | None
+    new: Workflow
+
+
+class RemoveWorkflow(NamedTuple):
+    old: Workflow
+
+
+class PutSchedule(NamedTuple):
+    """Store `new` in place of `old`; the template's payload lies apart, under the schedule's id (`View.payload`)."""
+
+    old: Schedule | None
+    new: Schedule
+    payload: bytes | None = None
+    """The template's; None = as it was, b"" = none."""
+
+
+class RemoveSchedule(NamedTuple):
+    old: Schedule
+
+
+class PutFiring(NamedTuple):
+    schedule_id: ScheduleId
+    firing: Firing
+
+
+class RemoveFirings(NamedTuple):
+    schedule_id: ScheduleId
+    firings: tuple[Firing, ...]
+
+
+class PutChore(NamedTuple):
+    """Start a chore, or move it on to `cursor`."""
+
+    kind: ChoreKind
+    subject: bytes
+    cursor: bytes = b""
+
+
+class RemoveChore(NamedTuple):
+    kind: ChoreKind
+    subject: bytes
+
+
+class PutLog(NamedTuple):
+    """Add a piece to an attempt's log, behind the pieces that are there."""
+
+    job_id: JobId
+    run_number: int
+    attempt_number: int
+    lines: bytes
+    sequence: int = 0
+
+
+class PutAudit(NamedTuple):
+    entry: AuditEntry
+
+
+class RemoveAudit(NamedTuple):
+    """Remove the lines of log entries before `before_index`, at most `limit`."""
+
+    before_index: int
+    limit: int
+
+
+Write = (
+    PutJob
+    | PutDependencies
+    | PutDependant
+    | RemoveJob
+    | PutFence
+    | PutWorker
+    | RemoveWorker
+    | PutQueue
+    | PutWorkflow
+    | RemoveWorkflow
+    | PutSchedule
+    | RemoveSchedule
+    | PutFiring
+    | RemoveFirings
+    | PutChore
+    | RemoveChore
+    | PutLog
+    | PutAudit
+    | RemoveAudit
+)
 
 # -- results ----------------------------------------------------------------------------------------------------------
 
@@ -150,6 +383,43 @@ class Marked(msgspec.Struct, frozen=True):
     """Workers written down or forgotten."""
 
 
+class Changed(NamedTuple):
+    job: Job
+    """As it is now, changed or not."""
+
+
+class Counted(msgspec.Struct, frozen=True):
+    count: int
+
+
+class Logged(NamedTuple):
+    byte_count: int
+    """Of the attempt's log, in all."""
+    repeated: bool
+
+
+class ScheduleSaved(NamedTuple):
+    schedule: Schedule
+    """As it is now; of a deleted one, as it was."""
+    created: bool = False
+    changed: bool = True
+
+
+class Fired(NamedTuple):
+    schedule: Schedule
+    firings: tuple[Firing, ...]
+    """What was decided, in order."""
+
+
+class QueueSaved(NamedTuple):
+    queue: Queue
+
+
+class WorkflowSaved(NamedTuple):
+    workflow: Workflow
+    duplicate: bool = False
+
+
 class Refused(NamedTuple):
     """The operation is not legal now; nothing was written.
 
@@ -158,9 +428,27 @@ class Refused(NamedTuple):
 
     code: RejectCode
     message: str
+    job_id: JobId = JobId(b"")
+    """The job that stands in the way, where there is one."""
 
 
-Result = Submitted | Leased | OutcomeRecorded | Expired | Cancelled | Purged | Marked | Refused
+Result = (
+    Submitted
+    | Leased
+    | OutcomeRecorded
+    | Expired
+    | Cancelled
+    | Purged
+    | Marked
+    | Changed
+    | Counted
+    | Logged
+    | ScheduleSaved
+    | Fired
+    | QueueSaved
+    | WorkflowSaved
+    | Refused
+)
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -170,6 +458,18 @@ class Context(msgspec.Struct, frozen=True):
     index: int
     version: int = CODEC_VERSION
     """The version in force (`operations`): what an operation means may depend on it, since it is the same everywhere."""
+    room: int = limits.ENTRY_WRITES_MAX
+    """Writes that the operations of the entry may still come to."""
+
+    @property
+    def inline_max(self) -> int:
+        """How many dependants, or jobs of a workflow, this operation may change; the others follow in steps."""
+        return min(limits.CHORE_INLINE_MAX, max(self.room, limits.CHORE_INLINE_MIN))
+
+    def after(self, written_count: int) -> Context:
+        """Return the context of the entry's next operation, where those before came to so many writes."""
+        room = limits.ENTRY_WRITES_MAX - written_count
+        return self if room >= limits.CHORE_INLINE_MAX else replace(self, room=room)
 
 
 class Applied(NamedTuple):

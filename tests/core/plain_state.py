@@ -1,6 +1,6 @@
 """The state as a handful of dicts, indexes by full scans: what `apply` and `check` see in the tests of the core.
 
-Executing a write checks that it fits: `old` must be what is stored, a new job must be new.
+Executing a write checks that it fits: `old` must be what is stored, a new record must be new.
 """
 
 from __future__ import annotations
@@ -9,37 +9,72 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from raftsched.core.apply import apply
+from raftsched.core.control_operations import AlarmKind, ChoreKind
 from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.job import FINISHED, LEASED, WAITING, Job, Worker
+from raftsched.core.job import FINISHED, LEASED, PARKED, WAITING, Dependency, Job, Status, Verdict, Worker
 from raftsched.core.operations import Operation
+from raftsched.core.queue import Queue
+from raftsched.core.schedule import Firing, FiringKind, Schedule, ScheduleId
 from raftsched.core.view import (
+    AlarmEntry,
     Applied,
+    AuditEntry,
     Context,
     CounterKey,
+    Dependant,
+    HeldEntry,
+    LogSize,
+    PutAudit,
+    PutChore,
+    PutDependant,
+    PutDependencies,
     PutFence,
+    PutFiring,
     PutJob,
+    PutLog,
+    PutQueue,
+    PutSchedule,
     PutWorker,
+    PutWorkflow,
+    RemoveAudit,
+    RemoveChore,
+    RemoveFirings,
     RemoveJob,
+    RemoveSchedule,
     RemoveWorker,
+    RemoveWorkflow,
     TimerEntry,
     WaitingEntry,
     Write,
 )
+from raftsched.core.workflow import Workflow, WorkflowId
+
+LogName = tuple[JobId, int, int]
 
 
-class PlainState:
-    """An `AuditableView` over plain dicts."""
+class PlainReads:
+    """What `apply` reads."""
 
     def __init__(self) -> None:
         self.jobs: dict[JobId, Job] = {}
-        self.payloads: dict[JobId, bytes] = {}
-        self.results: dict[JobId, bytes] = {}
+        self.payloads: dict[bytes, bytes] = {}
+        self.results: dict[bytes, bytes] = {}
         self.workers: dict[str, Worker] = {}
+        self.edges: dict[JobId, tuple[Dependency, ...]] = {}
+        self.verdicts: dict[tuple[JobId, JobId], Verdict] = {}
+        """By (parent, child); those that are not pending."""
+        self.queues: dict[str, Queue] = {}
+        self.workflows: dict[WorkflowId, Workflow] = {}
+        self.schedules: dict[ScheduleId, Schedule] = {}
+        self.ledger: dict[tuple[ScheduleId, TimeMs, FiringKind], Firing] = {}
+        self.chores: dict[tuple[ChoreKind, bytes], bytes] = {}
+        self.logs: dict[LogName, list[tuple[int, bytes]]] = {}
+        """(sequence, lines) of each piece."""
+        self.audit: list[tuple[int, AuditEntry]] = []
+        """(log index, line)."""
         self.index = 0
         self._fence = FencingToken(0)
         self._now_ms = TimeMs(0)
-
-    # -- what apply reads
 
     @property
     def fence(self) -> FencingToken:
@@ -48,15 +83,105 @@ class PlainState:
     def job(self, job_id: JobId) -> Job | None:
         return self.jobs.get(job_id)
 
-    def payload(self, job_id: JobId) -> bytes:
+    def payload(self, job_id: JobId | ScheduleId) -> bytes:
         return self.payloads.get(job_id, b"")
 
     def job_id_for_key(self, tenant: str, idempotency_key: str) -> JobId | None:
         found = [job.id for job in self.jobs.values() if (job.tenant, job.idempotency_key) == (tenant, idempotency_key)]
         return found[0] if found else None
 
+    def job_id_for_unique(self, tenant: str, unique_key: bytes) -> JobId | None:
+        claims = (job for job in self.jobs.values() if (job.tenant, claim_of(job)) == (tenant, unique_key))
+        return next((job.id for job in claims), None)
+
     def worker(self, name: str) -> Worker | None:
         return self.workers.get(name)
+
+    def queue(self, name: str) -> Queue | None:
+        return self.queues.get(name)
+
+    def queue_count(self) -> int:
+        return len(self.queues)
+
+    def schedule_count(self) -> int:
+        return len(self.schedules)
+
+    def running_count(self, queue: str) -> int:
+        return sum(job.status in LEASED and job.queue == queue for job in self.jobs.values())
+
+    def key_running_count(self, queue: str, concurrency_key: str) -> int:
+        return sum(job.status in LEASED and place_of(job) == (queue, concurrency_key) for job in self.jobs.values())
+
+    def first_held(self, queue: str, concurrency_key: str, *, after: JobId | None = None) -> JobId | None:
+        held = [entry for entry in self._held() if entry[:2] == (queue, concurrency_key)]
+        behind = 0 if after is None else [entry.job_id for entry in held].index(after) + 1
+        return held[behind].job_id if len(held) > behind else None
+
+    def held_jobs(self, queue: str, *, after: HeldEntry | None = None, limit: int) -> list[JobId]:
+        held = [entry for entry in self._held() if entry.queue == queue]
+        return [entry.job_id for entry in held if after is None or _held_order(entry) > _held_order(after)][:limit]
+
+    def _held(self) -> list[HeldEntry]:
+        held = (job for job in self.jobs.values() if job.held)
+        entries = (HeldEntry(*place_of(job), job.priority, job.due_at_ms, job.id) for job in held)
+        return sorted(entries, key=_held_order)
+
+    def dependencies(self, child: JobId) -> tuple[Dependency, ...]:
+        return self.edges.get(child, ())
+
+    def dependants(self, parent: JobId, *, after: JobId | None, limit: int) -> list[Dependant]:
+        found = [entry for one, entry in self._dependants() if one == parent and (after is None or entry.child > after)]
+        return found[:limit]
+
+    def _dependants(self) -> list[tuple[JobId, Dependant]]:
+        pairs = [(each, child) for child, dependencies in self.edges.items() for each in dependencies]
+        return sorted(
+            (each.parent, Dependant(child, each.condition, self.verdicts.get((each.parent, child), Verdict.PENDING)))
+            for each, child in pairs
+        )
+
+    def workflow(self, workflow_id: WorkflowId) -> Workflow | None:
+        return self.workflows.get(workflow_id)
+
+    def workflow_id_for_key(self, tenant: str, idempotency_key: str) -> WorkflowId | None:
+        found = (
+            one.id for one in self.workflows.values() if (one.tenant, one.idempotency_key) == (tenant, idempotency_key)
+        )
+        return next(found, None)
+
+    def workflow_jobs(self, workflow_id: WorkflowId, *, after: JobId | None, limit: int) -> list[JobId]:
+        jobs = (job for job in self.jobs.values() if job.options is not None and job.options.workflow_id == workflow_id)
+        return sorted(job.id for job in jobs if after is None or job.id > after)[:limit]
+
+    def schedule(self, schedule_id: ScheduleId) -> Schedule | None:
+        return self.schedules.get(schedule_id)
+
+    def schedule_id_for_name(self, tenant: str, name: str) -> ScheduleId | None:
+        found = (one.id for one in self.schedules.values() if (one.tenant, one.name) == (tenant, name))
+        return next(found, None)
+
+    def firings(
+        self, schedule_id: ScheduleId, *, after: Firing | None, until_ms: int | None, limit: int
+    ) -> list[Firing]:
+        lines = [line for (owner, _, _), line in sorted(self.ledger.items()) if owner == schedule_id]
+        start = (-1, 0) if after is None else (after.instant_ms, after.kind)
+        lines = [line for line in lines if (line.instant_ms, line.kind) > start]
+        return [line for line in lines if until_ms is None or line.instant_ms < until_ms][:limit]
+
+    def firing(self, schedule_id: ScheduleId, instant_ms: TimeMs, kind: FiringKind) -> Firing | None:
+        return self.ledger.get((schedule_id, instant_ms, kind))
+
+    def chore(self, kind: ChoreKind, subject: bytes) -> bytes | None:
+        return self.chores.get((kind, subject))
+
+    def log_size(self, job_id: JobId, run_number: int, attempt_number: int) -> LogSize:
+        pieces = self.logs.get((job_id, run_number, attempt_number), [])
+        byte_count = sum(len(lines) for _, lines in pieces)
+        return LogSize(byte_count, max((sequence for sequence, _ in pieces), default=0), len(pieces))
+
+
+class PlainState(PlainReads):
+    """An `AuditableView` over plain dicts."""
 
     # -- what check walks
 
@@ -68,16 +193,22 @@ class PlainState:
         return iter(self.jobs.values())
 
     def all_waiting(self) -> Iterator[WaitingEntry]:
-        waiting = [job for job in self.jobs.values() if job.status in WAITING]
-        waiting.sort(key=lambda job: (job.queue, -job.priority, job.due_at_ms, job.id))
-        return (WaitingEntry(job.queue, job.priority, job.due_at_ms, job.id) for job in waiting)
+        waiting = [job for job in self.jobs.values() if job.status in WAITING and not job.held]
+        waiting.sort(key=lambda job: (job.queue, job.tenant, -job.priority, job.due_at_ms, job.id))
+        return (WaitingEntry(job.queue, job.tenant, job.priority, job.due_at_ms, job.id) for job in waiting)
+
+    def all_held(self) -> Iterator[HeldEntry]:
+        return iter(self._held())
 
     def all_timers(self) -> Iterator[TimerEntry]:
         timed = [job for job in self.jobs.values() if job.timed]
-        return iter(sorted(TimerEntry(job.due_at_ms, job.id, job.queue, job.priority) for job in timed))
+        return iter(sorted(TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority) for job in timed))
 
     def all_leased(self) -> Iterator[JobId]:
         return (job.id for job in self.jobs.values() if job.status in LEASED)
+
+    def all_parked(self) -> Iterator[tuple[Status, JobId]]:
+        return iter(sorted((job.status, job.id) for job in self.jobs.values() if job.status in PARKED))
 
     def all_finished(self) -> Iterator[tuple[TimeMs, JobId]]:
         return ((job.finished_at_ms, job.id) for job in self.jobs.values() if job.status in FINISHED)
@@ -85,34 +216,82 @@ class PlainState:
     def all_keys(self) -> Iterator[tuple[str, str, JobId]]:
         return ((job.tenant, job.idempotency_key, job.id) for job in self.jobs.values() if job.idempotency_key)
 
+    def all_unique_keys(self) -> Iterator[tuple[str, bytes, JobId]]:
+        return ((job.tenant, claim_of(job), job.id) for job in self.jobs.values() if claim_of(job))
+
     def all_payload_ids(self) -> Iterator[JobId]:
-        return iter(self.payloads)
+        return (JobId(record_id) for record_id in self.payloads)
 
     def all_result_ids(self) -> Iterator[JobId]:
-        return iter(self.results)
+        return (JobId(record_id) for record_id in self.results)
+
+    def all_dependencies(self) -> Iterator[tuple[JobId, tuple[Dependency, ...]]]:
+        return iter(self.edges.items())
+
+    def all_dependants(self) -> Iterator[tuple[JobId, Dependant]]:
+        return iter(self._dependants())
+
+    def all_logs(self) -> Iterator[tuple[JobId, int, int, LogSize]]:
+        return ((*name, self.log_size(*name)) for name in self.logs)
+
+    def all_alarms(self) -> Iterator[AlarmEntry]:
+        alarms = [(AlarmKind.JOB, job.alarm_at_ms, bytes(job.id)) for job in self.jobs.values()]
+        alarms += [(AlarmKind.SCHEDULE, one.alarm_at_ms, bytes(one.id)) for one in self.schedules.values()]
+        alarms += [(AlarmKind.QUEUE, queue.alarm_at_ms, queue.name.encode()) for queue in self.queues.values()]
+        alarms += [(AlarmKind.WORKFLOW, one.alarm_at_ms, bytes(one.id)) for one in self.workflows.values()]
+        return (AlarmEntry(kind, TimeMs(at_ms), subject) for kind, at_ms, subject in sorted(alarms) if at_ms)
+
+    def all_workflows(self) -> Iterator[Workflow]:
+        return iter(self.workflows.values())
+
+    def all_workflow_keys(self) -> Iterator[tuple[str, str, WorkflowId]]:
+        return ((one.tenant, one.idempotency_key, one.id) for one in self.workflows.values() if one.idempotency_key)
+
+    def all_workflow_jobs(self) -> Iterator[tuple[WorkflowId, JobId]]:
+        options = ((job.id, job.options) for job in self.jobs.values() if job.options is not None)
+        return ((WorkflowId(one.workflow_id), job_id) for job_id, one in options if one.workflow_id)
+
+    def all_schedules(self) -> Iterator[Schedule]:
+        return iter(self.schedules.values())
+
+    def all_schedule_names(self) -> Iterator[tuple[str, str, ScheduleId]]:
+        return ((one.tenant, one.name, one.id) for one in self.schedules.values())
+
+    def all_firings(self) -> Iterator[tuple[ScheduleId, Firing]]:
+        return ((owner, line) for (owner, _, _), line in self.ledger.items())
+
+    def all_queues(self) -> Iterator[Queue]:
+        return iter(self.queues.values())
+
+    def all_chores(self) -> Iterator[tuple[ChoreKind, bytes, bytes]]:
+        return ((*chore, cursor) for chore, cursor in self.chores.items())
 
     def counters(self) -> dict[CounterKey, int]:
         return dict(Counter(CounterKey(job.tenant, job.queue, job.status) for job in self.jobs.values()))
+
+    def running_counts(self) -> dict[tuple[str, str], int]:
+        leased = [job for job in self.jobs.values() if job.status in LEASED]
+        return dict(Counter(place for job in leased for place in {(job.queue, ""), place_of(job)}))
 
     # -- what the machine above the core does
 
     def step(self, operation: Operation, now_ms: int) -> Applied:
         """Apply one operation as a log entry of its own, stamped `now_ms`, and execute its writes."""
-        self.index += 1
-        self._now_ms = TimeMs(max(self._now_ms, now_ms))
+        self.pass_time(now_ms)
         applied = apply(self, operation, Context(self._now_ms, self.index))
         self.execute(applied.writes)
         return applied
 
+    def pass_time(self, now_ms: int) -> None:
+        """Begin the next log entry, stamped `now_ms`."""
+        self.index += 1
+        self._now_ms = TimeMs(max(self._now_ms, now_ms))
+
     def execute(self, writes: Iterable[Write]) -> None:
         for write in writes:
             match write:
-                case PutJob():
-                    self._put_job(write)
-                case RemoveJob():
-                    assert self.jobs.pop(write.old.id) == write.old
-                    self.payloads.pop(write.old.id, None)
-                    self.results.pop(write.old.id, None)
+                case PutJob() | RemoveJob() | PutDependencies() | PutDependant():
+                    self._execute_of_job(write)
                 case PutFence():
                     assert write.token > self._fence, "the fence only rises"
                     self._fence = write.token
@@ -120,11 +299,101 @@ class PlainState:
                     self.workers[write.worker.name] = write.worker
                 case RemoveWorker():
                     del self.workers[write.name]
+                case PutQueue() | PutWorkflow() | RemoveWorkflow() | PutChore() | RemoveChore():
+                    self._execute_of_definition(write)
+                case PutSchedule() | RemoveSchedule() | PutFiring() | RemoveFirings():
+                    self._execute_of_schedule(write)
+                case _:
+                    self._execute_of_history(write)
 
-    def _put_job(self, write: PutJob) -> None:
-        assert self.jobs.get(write.new.id) == write.old, "a write replaces what is stored"
-        self.jobs[write.new.id] = write.new
-        if write.payload is not None:
-            self.payloads[write.new.id] = write.payload
-        if write.result is not None:
-            self.results[write.new.id] = write.result
+    def _execute_of_job(self, write: PutJob | RemoveJob | PutDependencies | PutDependant) -> None:
+        match write:
+            case PutJob():
+                assert self.jobs.get(write.new.id) == write.old, "a write replaces what is stored"
+                if claim := claim_of(write.new):
+                    assert self.job_id_for_unique(write.new.tenant, claim) in (None, write.new.id), "one claim a key"
+                self.jobs[write.new.id] = write.new
+                _set_text(self.payloads, write.new.id, write.payload)
+                _set_text(self.results, write.new.id, write.result)
+            case RemoveJob():
+                job_id = write.old.id
+                assert self.jobs.pop(job_id) == write.old
+                self.payloads.pop(job_id, None)
+                self.results.pop(job_id, None)
+                self.edges.pop(job_id, None)
+                self.verdicts = {pair: verdict for pair, verdict in self.verdicts.items() if pair[1] != job_id}
+                self.logs = {name: pieces for name, pieces in self.logs.items() if name[0] != job_id}
+            case PutDependencies():
+                assert write.child not in self.edges, "edges are stored once"
+                if write.dependencies:
+                    self.edges[write.child] = write.dependencies
+            case PutDependant():
+                child, condition, verdict = write.dependant
+                assert Dependency(write.parent, condition) in self.edges[child], "an edge that was stored before"
+                self.verdicts[write.parent, child] = verdict
+
+    def _execute_of_definition(self, write: PutQueue | PutWorkflow | RemoveWorkflow | PutChore | RemoveChore) -> None:
+        match write:
+            case PutQueue():
+                assert self.queues.get(write.new.name) == write.old, "a write replaces what is stored"
+                self.queues[write.new.name] = write.new
+            case PutWorkflow():
+                assert self.workflows.get(write.new.id) == write.old, "a write replaces what is stored"
+                self.workflows[write.new.id] = write.new
+            case RemoveWorkflow():
+                assert self.workflows.pop(write.old.id) == write.old
+            case PutChore():
+                self.chores[write.kind, write.subject] = write.cursor
+            case RemoveChore():
+                del self.chores[write.kind, write.subject]
+
+    def _execute_of_schedule(self, write: PutSchedule | RemoveSchedule | PutFiring | RemoveFirings) -> None:
+        match write:
+            case PutSchedule():
+                assert self.schedules.get(write.new.id) == write.old, "a write replaces what is stored"
+                self.schedules[write.new.id] = write.new
+                _set_text(self.payloads, write.new.id, write.payload)
+            case RemoveSchedule():
+                assert self.schedules.pop(write.old.id) == write.old
+                self.payloads.pop(write.old.id, None)
+            case PutFiring():
+                self.ledger[write.schedule_id, write.firing.instant_ms, write.firing.kind] = write.firing
+            case RemoveFirings():
+                for line in write.firings:
+                    del self.ledger[write.schedule_id, line.instant_ms, line.kind]
+
+    def _execute_of_history(self, write: PutLog | PutAudit | RemoveAudit) -> None:
+        match write:
+            case PutLog():
+                name = (write.job_id, write.run_number, write.attempt_number)
+                self.logs.setdefault(name, []).append((write.sequence, write.lines))
+            case PutAudit():
+                self.audit.append((self.index, write.entry))
+            case RemoveAudit():
+                old = [line for line in self.audit if line[0] < write.before_index][: write.limit]
+                self.audit = self.audit[len(old) :]
+
+
+def _set_text(texts: dict[bytes, bytes], record_id: bytes, text: bytes | None) -> None:
+    """None leaves what is there, b"" takes it away."""
+    if text:
+        texts[record_id] = text
+    elif text is not None:
+        texts.pop(record_id, None)
+
+
+def claim_of(job: Job) -> bytes:
+    """The unique key that the job has a claim on; b"" = none."""
+    options = job.options
+    if options is None or (job.status in FINISHED and not options.unique_until_ms):
+        return b""
+    return options.unique_key
+
+
+def place_of(job: Job) -> tuple[str, str]:
+    """Queue and concurrency key."""
+    return job.queue, job.options.concurrency_key if job.options is not None else ""
+
+
+def _held_order(entry: HeldEntry) -> tuple[str, str, int, int, JobId]:
+    return entry.queue, entry.concurrency_key, -entry.priority, entry.due_at_ms, entry.job_id

@@ -6,6 +6,7 @@ from raftsched.core.ids import JobId
 from raftsched.core.job import AttemptEnd, Job, Status
 from raftsched.core.operations import CancelJob, RejectCode
 from raftsched.core.view import Cancelled, Leased, Refused
+from tests.core.control_scene import ControlScene, last_note
 from tests.core.scene import Scene, code_of, job_id, token_of
 
 
@@ -130,3 +131,59 @@ def test_cancelled_job_whose_lease_runs_out_is_cancelled_and_nothing_else(scene:
     assert (ended.status, ended.failure_count, ended.lost_count) == (Status.CANCELLED, 0, 0)
     assert ended.attempts[-1].end is AttemptEnd.CANCELLED
     assert code_of(scene.complete(job)) is RejectCode.CANCELLED
+
+
+# -- by force, of parked jobs, and what is left of it
+
+
+@pytest.mark.parametrize("is_cancelling", [False, True])
+def test_cancel_by_force_ends_a_running_attempt_at_once(is_cancelling: bool) -> None:
+    scene = ControlScene()
+    job = scene.running()
+    asked_at_ms = scene.now_ms
+    if is_cancelling:
+        scene.cancel(job)
+    scene.wait(3)
+    assert scene.force_cancel(job, actor="ann") == Cancelled(scene.now(job))
+    ended = scene.now(job)
+    assert (ended.status, ended.lease, ended.finished_at_ms) == (Status.CANCELLED, None, scene.now_ms)
+    assert ended.cancel_requested_at_ms == (asked_at_ms if is_cancelling else scene.now_ms)
+    assert ended.attempts[-1].end is AttemptEnd.CANCELLED
+    assert (scene.audited().action, scene.audited().actor, scene.audited().detail) == ("job.cancel", "ann", "by force")
+    assert code_of(scene.complete(job)) is RejectCode.CANCELLED
+    assert scene.now(job) == ended
+
+
+def test_cancel_by_force_of_what_does_not_run_is_an_ordinary_cancel() -> None:
+    scene = ControlScene()
+    job = scene.submit()
+    scene.force_cancel(job)
+    assert (scene.status(job), scene.audited().detail) == (Status.CANCELLED, "")
+    scene.force_cancel(job)
+    assert scene.last.writes == ()
+    completed = scene.running()
+    scene.complete(completed)
+    assert code_of(scene.force_cancel(completed)) is RejectCode.ALREADY_FINISHED
+
+
+def test_cancel_of_a_paused_job_leaves_no_pause() -> None:
+    scene = ControlScene()
+    job = scene.submit(paused=True)
+    scene.cancel(job)
+    assert (scene.status(job), scene.now(job).pause) == (Status.CANCELLED, None)
+
+
+def test_cancel_leaves_a_note_and_a_line_of_the_audit_trail() -> None:
+    scene = ControlScene()
+    waiting, running = scene.submit(), scene.running()
+    scene.cancel(waiting)
+    assert last_note(scene.now(waiting)).action == "cancelled"
+    scene.cancel(running)
+    assert last_note(scene.now(running)).action == "cancel_requested"
+    assert scene.audited().action == "job.cancel"
+
+
+def test_cancel_refuses_the_name_of_an_actor_that_is_too_long() -> None:
+    scene = ControlScene()
+    job = scene.submit()
+    assert code_of(scene.apply(CancelJob(job.id, "default", actor="a" * 1_000))) is RejectCode.INVALID

@@ -4,10 +4,11 @@ import pytest
 
 from raftsched import limits
 from raftsched.core.bounds import TIME_MS_MAX
-from raftsched.core.ids import JobId, TimeMs
+from raftsched.core.ids import JobId, TimeMs, job_id_text
 from raftsched.core.job import Worker
 from raftsched.core.operations import MarkWorkers, PurgeJobs, RejectCode, WorkerMark
-from raftsched.core.view import Marked, Purged
+from raftsched.core.queue_operations import TrimAudit
+from raftsched.core.view import Marked, Purged, PutAudit
 from tests.core.scene import Scene, code_of, job_id
 
 
@@ -46,6 +47,22 @@ def test_purge_removes_a_job_named_twice_once(scene: Scene) -> None:
     job = scene.submit()
     scene.cancel(job)
     assert scene.apply(PurgeJobs((job.id, job.id), TimeMs(TIME_MS_MAX))) == Purged(1)
+
+
+def test_purge_that_somebody_asked_for_is_in_the_audit_trail(scene: Scene) -> None:
+    job, other = scene.submit(), scene.submit()
+    scene.cancel(job)
+    assert scene.apply(PurgeJobs((job.id, other.id), TimeMs(TIME_MS_MAX), "ann")) == Purged(1)
+    [line] = [write.entry for write in scene.last.writes if isinstance(write, PutAudit)]
+    assert (line.actor, line.action, line.subject) == ("ann", "job.delete", f"job:{job_id_text(job.id)}")
+    scene.cancel(other)
+    scene.apply(PurgeJobs((other.id,), TimeMs(TIME_MS_MAX)))
+    assert not any(isinstance(write, PutAudit) for write in scene.last.writes)
+
+
+def test_purge_refuses_an_actor_that_is_too_long(scene: Scene) -> None:
+    operation = PurgeJobs((), TimeMs(0), "x" * (limits.ACTOR_CHARS_MAX + 1))
+    assert code_of(scene.apply(operation)) is RejectCode.INVALID
 
 
 def test_purge_refuses_more_jobs_than_its_bound(scene: Scene) -> None:
@@ -109,3 +126,19 @@ def test_worker_marked_and_forgotten_at_once_stays(scene: Scene) -> None:
 def test_mark_refuses_numbers_and_names_out_of_range(scene: Scene, bad: WorkerMark) -> None:
     assert code_of(scene.apply(MarkWorkers((mark(scene), bad)))) is RejectCode.INVALID
     assert scene.state.workers == {}
+
+
+# -- the audit trail
+
+
+def test_trim_removes_the_oldest_lines_and_no_more_than_a_step(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CHORE_STEPS_MAX", 2)
+    for _ in range(5):
+        scene.cancel(scene.submit())
+    audited = [index for index, _ in scene.state.audit]
+    assert len(audited) == 5
+    scene.apply(TrimAudit(audited[3]))
+    assert [index for index, _ in scene.state.audit] == audited[2:]
+    scene.apply(TrimAudit(audited[3]))
+    assert [index for index, _ in scene.state.audit] == audited[3:]
+    assert code_of(scene.apply(TrimAudit(-1))) is RejectCode.INVALID

@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from raftsched.core.control_operations import (
+    AlarmKind,
+    AmendJob,
+    AppendLog,
+    ChoreKind,
+    DoChore,
+    HoldJobs,
+    PauseJob,
+    Progress,
+    ReportProgress,
+    RequeueJob,
+    ResumeJob,
+    RingAlarms,
+    StartRun,
+)
 from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.job import AttemptEnd, Backoff, JobError, RetryPolicy
+from raftsched.core.job import AttemptEnd, Backoff, Condition, Dependency, JobError, Options, RetryPolicy
 from raftsched.core.operations import (
     CancelJob,
     ExpiredLease,
@@ -16,8 +32,12 @@ from raftsched.core.operations import (
     PurgeJobs,
     RecordOutcome,
     SubmitJob,
+    SubmitWorkflow,
     WorkerMark,
 )
+from raftsched.core.queue import TenantWeight
+from raftsched.core.queue_operations import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
+from raftsched.core.workflow import WorkflowId
 
 numbers = st.one_of(st.integers(-2, 12), st.sampled_from([1_000, -(2**63), 2**63, 2**64 - 1]))
 times = numbers.map(TimeMs)
@@ -37,11 +57,25 @@ policies = st.builds(
     delays_ms=st.lists(numbers, max_size=3).map(tuple),
 )
 errors = st.none() | st.builds(JobError, type=texts, message=texts, trace=texts)
+asked = st.builds(
+    Options,
+    expires_at_ms=times, deadline_ms=times, heartbeat_timeout_ms=numbers, at_most_once=st.booleans(),
+    concurrency_key=texts, unique_key=small_bytes, unique_until_ms=times, idempotency_until_ms=times,
+    retry_on=texts_many, no_retry=texts_many, schedule_id=small_bytes, instant_ms=times, task=texts,
+    replay_of=small_bytes, retention_ms=numbers,
+)  # fmt: skip
+sound = st.builds(
+    Options,
+    expires_at_ms=st.sampled_from([0, 2**47]), at_most_once=st.booleans(), concurrency_key=st.sampled_from(["", "k"]),
+    unique_key=small_bytes,
+)  # fmt: skip
+parents = st.lists(st.builds(Dependency, parent=job_ids, condition=st.sampled_from(Condition)), max_size=3).map(tuple)
 submits = st.builds(
     SubmitJob,
     id=job_ids, tenant=texts, name=texts, queue=texts, priority=numbers, due_at_ms=times, payload=small_bytes,
     max_attempts=numbers, timeout_ms=numbers, retry=st.one_of(st.just(RetryPolicy()), policies),
     idempotency_key=texts, fingerprint=small_bytes, tags=texts_many, region=texts,
+    options=st.one_of(st.none(), sound, asked), depends_on=parents, paused=st.booleans(),
 )  # fmt: skip
 leases = st.builds(LeaseJobs, worker=texts, ttl_ms=numbers, job_ids=st.lists(job_ids, max_size=4).map(tuple))
 outcomes = st.builds(
@@ -51,9 +85,77 @@ outcomes = st.builds(
 )  # fmt: skip
 suspects = st.builds(ExpiredLease, job_id=job_ids, token=tokens, cause=st.sampled_from(AttemptEnd), jitter=numbers)
 expiries = st.builds(ExpireLeases, leases=st.lists(suspects, max_size=4).map(tuple))
-cancels = st.builds(CancelJob, job_id=job_ids, tenant=texts)
+cancels = st.builds(CancelJob, job_id=job_ids, tenant=texts, force=st.booleans(), actor=texts)
 purges = st.builds(PurgeJobs, job_ids=st.lists(job_ids, max_size=4).map(tuple), finished_before_ms=times)
 marks = st.builds(WorkerMark, name=texts, queues=texts_many, capacity=numbers, seen_at_ms=times)
 markings = st.builds(MarkWorkers, marks=st.lists(marks, max_size=3).map(tuple), forget=texts_many)
 
-operations: st.SearchStrategy[Operation] = st.one_of(submits, leases, outcomes, expiries, cancels, purges, markings)
+ids_many = st.lists(job_ids, max_size=4).map(tuple)
+pauses = st.builds(PauseJob, job_id=job_ids, tenant=texts, until_ms=times, reason=texts, actor=texts)
+resumes = st.builds(ResumeJob, job_id=job_ids, tenant=texts, actor=texts)
+amendments = st.builds(
+    AmendJob,
+    job_id=job_ids, tenant=texts, due_at_ms=numbers, priority=numbers, queue=texts, payload=st.none() | small_bytes,
+    max_attempts=numbers, timeout_ms=numbers, expires_at_ms=numbers, deadline_ms=numbers, tags=st.none() | texts_many,
+    if_revision=numbers, actor=texts,
+)  # fmt: skip
+requeues = st.builds(RequeueJob, job_id=job_ids, tenant=texts, due_at_ms=times, reason=texts, actor=texts)
+starts = st.builds(StartRun, job_id=job_ids, run_number=numbers, token=tokens)
+reports = st.builds(Progress, job_id=job_ids, run_number=numbers, token=tokens, progress=small_bytes)
+progress = st.builds(ReportProgress, reports=st.lists(reports, max_size=4).map(tuple))
+lines = st.sampled_from([b"", b"a", b"a\n", b"\xff\n"])
+logs = st.builds(AppendLog, job_id=job_ids, run_number=numbers, token=tokens, lines=lines, sequence=numbers)
+holds = st.builds(HoldJobs, job_ids=ids_many)
+subjects = st.one_of(job_ids, texts.map(lambda text: text.encode()))
+alarms = st.lists(st.tuples(st.sampled_from(AlarmKind), subjects), max_size=4).map(tuple)
+rings = st.builds(RingAlarms, alarms=alarms)
+weights = st.lists(st.builds(TenantWeight, tenant=texts, weight=numbers), max_size=3).map(tuple)
+settings = st.builds(
+    ConfigureQueue,
+    name=texts, rate_count=numbers, rate_period_ms=numbers, concurrency_max=numbers, key_concurrency_max=numbers,
+    ageing_ms=numbers, retention_ms=numbers, weights=st.none() | weights, actor=texts,
+)  # fmt: skip
+queue_pauses = st.builds(PauseQueue, name=texts, paused=st.booleans(), until_ms=times, reason=texts, actor=texts)
+
+workflow_ids = st.one_of(job_ids.map(WorkflowId), st.just(WorkflowId(b"w" * 16)))
+chores = st.builds(DoChore, kind=st.sampled_from(ChoreKind), subject=st.one_of(subjects, workflow_ids))
+workflows = st.builds(
+    SubmitWorkflow,
+    id=workflow_ids, tenant=texts, name=texts, job_count=numbers, first=numbers,
+    jobs=st.lists(submits, max_size=3).map(tuple), idempotency_key=texts, fingerprint=small_bytes, actor=texts,
+)  # fmt: skip
+workflow_cancels = st.builds(CancelWorkflow, id=workflow_ids, tenant=st.one_of(texts, st.just("a")), actor=texts)
+trims = st.builds(TrimAudit, before_index=numbers)
+
+# -- such as the state can hold, so that there is something for the others to meet
+
+known_ids = st.integers(1, 9).map(lambda number: JobId(number.to_bytes(16, "big")))
+known_parents = st.lists(
+    st.builds(Dependency, parent=known_ids, condition=st.sampled_from(Condition)),
+    max_size=3,
+    unique_by=lambda dependency: dependency.parent,
+).map(tuple)
+children = st.builds(
+    SubmitJob,
+    id=known_ids, tenant=st.just("a"), name=st.just("n"), queue=st.just("q"), priority=st.just(5),
+    due_at_ms=st.just(TimeMs(0)), payload=small_bytes, max_attempts=st.just(1), timeout_ms=st.just(0),
+    retry=st.just(RetryPolicy()), depends_on=known_parents, paused=st.booleans(),
+)  # fmt: skip
+tasks = st.builds(
+    lambda job, task: replace(job, options=Options(workflow_id=b"w" * 16, task=task)),
+    children,
+    st.sampled_from(["a", "b"]),
+)
+sound_workflows = st.builds(
+    SubmitWorkflow,
+    id=st.just(WorkflowId(b"w" * 16)), tenant=st.just("a"), name=st.just("n"), job_count=st.integers(1, 4),
+    first=st.integers(0, 2), jobs=st.lists(tasks, min_size=1, max_size=3).map(tuple),
+)  # fmt: skip
+sound_requeues = st.builds(RequeueJob, job_id=known_ids, tenant=st.just("a"))
+sound_cancels = st.builds(CancelJob, job_id=known_ids, tenant=st.just("a"), force=st.booleans())
+
+operations: st.SearchStrategy[Operation] = st.one_of(
+    submits, leases, outcomes, expiries, cancels, purges, markings,
+    pauses, resumes, amendments, requeues, starts, progress, logs, holds, rings, settings, queue_pauses,
+    chores, workflows, workflow_cancels, trims, children, sound_workflows, sound_requeues, sound_cancels,
+)  # fmt: skip

@@ -1,0 +1,297 @@
+"""PauseJob, ResumeJob, AmendJob, RequeueJob: what people make of a job that is not leased.
+
+Each leaves a note on the job and a line in the audit trail; asked for what is already so, it succeeds and writes
+nothing. A leased job is its worker's: it can be cancelled, but neither paused nor changed, and the refusal says so.
+
+A requeue begins a new run: numbers, counts and leases of the earlier one stay with its attempts. A job that a user
+tells to run waits for no parent any more.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from raftsched import limits
+from raftsched.core.bounds import (
+    PRIORITY_MAX,
+    TIME_MS_MAX,
+    actor_problem,
+    name_problem,
+    range_problem,
+    tags_problem,
+    text_problem,
+)
+from raftsched.core.changes import change, invalid, job_audited, noted, own_job, refused
+from raftsched.core.claims import (
+    holder_of_unique_key,
+    holds_unique_key,
+    take_overs,
+    unique_conflict,
+)
+from raftsched.core.control_operations import AmendJob, PauseJob, RequeueJob, ResumeJob
+from raftsched.core.ids import TimeMs
+from raftsched.core.job import LEASED, WAITING, Job, Options, Pause, Status
+from raftsched.core.operations import RejectCode
+from raftsched.core.options import tidy, with_times
+from raftsched.core.transitions import Event, next_status, refusal
+from raftsched.core.view import Applied, Changed, Context, PutJob, View
+from raftsched.core.workflow import WorkflowId
+
+# -- pause and resume -------------------------------------------------------------------------------------------------
+
+
+def pause_job(view: View, operation: PauseJob, context: Context) -> Applied:
+    problem = (
+        range_problem("until_ms", operation.until_ms, 0, TIME_MS_MAX)
+        or text_problem("reason", operation.reason, limits.PAUSE_REASON_CHARS_MAX)
+        or actor_problem(operation.actor)
+    )
+    if problem:
+        return invalid(problem)
+    job = own_job(view, operation.job_id, operation.tenant)
+    if job is None:
+        return _not_found()
+    if next_status(job.status, Event.PAUSE) is None:
+        return _refusal(job, Event.PAUSE)
+    since_ms = job.pause.since_ms if job.pause is not None else context.now_ms
+    pause = Pause(since_ms, operation.until_ms, operation.reason)
+    if pause == job.pause:
+        return Applied(Changed(job))
+    notes = noted(job, context, "paused", actor=operation.actor, detail=operation.reason)
+    new = change(job, Event.PAUSE, context, pause=pause, timed=False, held=False, notes=notes)
+    return _changed(job, new, context, "pause", actor=operation.actor, detail=operation.reason)
+
+
+def resume_job(view: View, operation: ResumeJob, context: Context) -> Applied:
+    problem = actor_problem(operation.actor)
+    if problem:
+        return invalid(problem)
+    job = own_job(view, operation.job_id, operation.tenant)
+    if job is None:
+        return _not_found()
+    if job.status is Status.PAUSED:
+        return _changed(job, resumed(job, context, actor=operation.actor), context, "resume", actor=operation.actor)
+    if next_status(job.status, Event.PAUSE) is None and job.status not in LEASED:
+        return _refusal(job, Event.RESUME)
+    return Applied(Changed(job))
+
+
+def resumed(job: Job, context: Context, *, actor: str = "", detail: str = "") -> Job:
+    """Return a paused job that goes on where it stands: it waits for its parents, for its time, or for a lease."""
+    event = Event.RESUME_LATER if job.due_at_ms > context.now_ms else Event.RESUME
+    if job.pending_count:
+        event = Event.RESUME_WAITING
+    notes = noted(job, context, "resumed", actor=actor, detail=detail)
+    return change(job, event, context, pause=None, timed=event is Event.RESUME_LATER, notes=notes)
+
+
+# -- amend ------------------------------------------------------------------------------------------------------------
+
+
+def amend_job(view: View, operation: AmendJob, context: Context) -> Applied:
+    problem = _amendment_problem(operation)
+    if problem:
+        return invalid(problem)
+    job = own_job(view, operation.job_id, operation.tenant)
+    if job is None:
+        return _not_found()
+    if next_status(job.status, Event.AMEND) is None:
+        return _refusal(job, Event.AMEND)
+    if operation.if_revision not in (0, job.revision):
+        return refused(RejectCode.STALE_REVISION, f"the job is at revision {job.revision}, not {operation.if_revision}")
+    if 0 <= operation.max_attempts <= job.failure_count:
+        return invalid(f"max_attempts: must be more than the {job.failure_count} failures that the job has had")
+    fields = _amended_fields(job, operation, context)
+    details = [f"{name}: {_shown(getattr(job, name))} -> {_shown(value)}" for name, value in fields.items()]
+    if operation.payload is not None and operation.payload != view.payload(job.id):
+        details.append("payload")
+    if not details:
+        return Applied(Changed(job))
+    detail = "; ".join(details)
+    notes = noted(job, context, _amendment_name(fields), actor=operation.actor, detail=detail)
+    new = _amended(job, context, fields | {"notes": notes})
+    audit = job_audited(job, context, "amend", actor=operation.actor, detail=detail)
+    return Applied(Changed(new), (PutJob(job, new, payload=operation.payload), audit))
+
+
+def _amended_fields(job: Job, operation: AmendJob, context: Context) -> dict[str, Any]:
+    """What the operation changes in the record; what it leaves as it was is left out."""
+    wanted: dict[str, Any] = {
+        "due_at_ms": _wanted_due_at_ms(job, operation.due_at_ms, context),
+        "priority": operation.priority if operation.priority >= 0 else job.priority,
+        "queue": operation.queue or job.queue,
+        "max_attempts": operation.max_attempts if operation.max_attempts >= 0 else job.max_attempts,
+        "timeout_ms": operation.timeout_ms if operation.timeout_ms >= 0 else job.timeout_ms,
+        "tags": job.tags if operation.tags is None else operation.tags,
+        "options": job.options,
+    }
+    if max(operation.expires_at_ms, operation.deadline_ms) >= 0:
+        wanted["options"] = with_times(
+            job.options, expires_at_ms=operation.expires_at_ms, deadline_ms=operation.deadline_ms
+        )
+    return {name: value for name, value in wanted.items() if value != getattr(job, name)}
+
+
+def _wanted_due_at_ms(job: Job, due_at_ms: int, context: Context) -> int:
+    """A job that is due already keeps its place in the line when it is wanted now."""
+    if due_at_ms < 0 or (due_at_ms == 0 and job.due_at_ms <= context.now_ms):
+        return job.due_at_ms
+    return due_at_ms or context.now_ms
+
+
+def _amended(job: Job, context: Context, fields: dict[str, Any]) -> Job:
+    if job.status not in WAITING:
+        return change(job, Event.AMEND, context, **fields)
+    if "due_at_ms" in fields:
+        later = fields["due_at_ms"] > context.now_ms
+        return change(job, Event.RESCHEDULE if later else Event.HASTEN, context, timed=later, held=False, **fields)
+    # In another queue its key is counted apart; whether it is kept back there is found out when a lease is tried.
+    return change(job, Event.AMEND, context, held=job.held and "queue" not in fields, **fields)
+
+
+def _amendment_name(fields: dict[str, Any]) -> str:
+    if "due_at_ms" in fields:
+        return "rescheduled"
+    return "reprioritised" if list(fields) == ["priority"] else "amended"
+
+
+def _shown(value: object) -> str:
+    """A value as the trail shows it; what may be long, or says little to people, is only named."""
+    if isinstance(value, Options):
+        return f"expires_at_ms {value.expires_at_ms}, deadline_ms {value.deadline_ms}"
+    return f"{len(value)} of them" if isinstance(value, tuple) else str(value)
+
+
+def _amendment_problem(operation: AmendJob) -> str:
+    return (
+        range_problem("due_at_ms", operation.due_at_ms, -1, TIME_MS_MAX)
+        or range_problem("priority", operation.priority, -1, PRIORITY_MAX)
+        or (name_problem("queue", operation.queue) if operation.queue else "")
+        or (
+            range_problem("max_attempts", operation.max_attempts, 1, limits.ATTEMPTS_MAX)
+            if operation.max_attempts != -1
+            else ""
+        )
+        or range_problem("timeout_ms", operation.timeout_ms, -1, limits.TIMEOUT_MS_MAX)
+        or range_problem("expires_at_ms", operation.expires_at_ms, -1, TIME_MS_MAX)
+        or range_problem("deadline_ms", operation.deadline_ms, -1, TIME_MS_MAX)
+        or range_problem("payload bytes", len(operation.payload or b""), 0, limits.PAYLOAD_BYTES_MAX)
+        or tags_problem(operation.tags or ())
+        or actor_problem(operation.actor)
+    )
+
+
+# -- requeue ----------------------------------------------------------------------------------------------------------
+
+
+def requeue_job(view: View, operation: RequeueJob, context: Context) -> Applied:
+    problem = (
+        range_problem("due_at_ms", operation.due_at_ms, 0, TIME_MS_MAX)
+        or text_problem("reason", operation.reason, limits.PAUSE_REASON_CHARS_MAX)
+        or actor_problem(operation.actor)
+    )
+    if problem:
+        return invalid(problem)
+    job = own_job(view, operation.job_id, operation.tenant)
+    if job is None:
+        return _not_found()
+    if job.status is Status.COMPLETED:
+        return refused(RejectCode.COMPLETED, refusal(job.status, Event.REQUEUE))
+    if job.status in LEASED:
+        return _refusal(job, Event.REQUEUE)
+    if operation.reason and (job.status is not Status.DEAD_LETTER or _reason_of(job) != operation.reason):
+        return refused(RejectCode.STALE_DECISION, f"the job is not in the dead letters for {operation.reason!r}")
+    if next_status(job.status, Event.REQUEUE) is not None:
+        return _requeued(view, job, operation, context)
+    if job.status is Status.PAUSED:
+        return refused(RejectCode.PAUSED, "the job is paused: it runs again once it is resumed")
+    return _hastened(job, operation, context)
+
+
+def _reason_of(job: Job) -> str:
+    """The reason by which dead letters are listed: without the parent that is named behind it."""
+    return job.failure_reason.partition(":")[0]
+
+
+def _requeued(view: View, job: Job, operation: RequeueJob, context: Context) -> Applied:
+    """A new run of a job that ended; it claims its unique key again, which another job may hold by now."""
+    if _is_staged(view, job):
+        return refused(RejectCode.NOT_STARTED, "the job's workflow is not whole: nothing of it runs yet")
+    options = None if job.options is None else options_of_new_run(job.options, context.now_ms)
+    holder = holder_of_unique_key(view, job.tenant, options.unique_key) if options is not None else None
+    if holder is not None and holder.id == job.id:
+        holder = None
+    if holder is not None and holds_unique_key(holder, context.now_ms):
+        return unique_conflict(holder)
+    later = operation.due_at_ms > context.now_ms
+    detail = f"{job.status.label}: {job.failure_reason}" if job.failure_reason else job.status.label
+    new = change(
+        job,
+        Event.REQUEUE_LATER if later else Event.REQUEUE,
+        context,
+        run_number=job.run_number + 1,
+        attempt_number=0,
+        failure_count=0,
+        lost_count=0,
+        failure_reason="",
+        finished_at_ms=TimeMs(0),
+        cancel_requested_at_ms=TimeMs(0),
+        due_at_ms=TimeMs(operation.due_at_ms or context.now_ms),
+        timed=later,
+        pending_count=0,
+        unmet_count=0,
+        options=options,
+        notes=noted(job, context, "requeued", actor=operation.actor, detail=detail),
+    )
+    audit = job_audited(job, context, "requeue", actor=operation.actor, detail=detail)
+    lapsed = take_overs(context, idempotency=None, unique=holder)
+    return Applied(Changed(new), (*lapsed, PutJob(job, new), audit))
+
+
+def _is_staged(view: View, job: Job) -> bool:
+    if job.options is None or not job.options.workflow_id:
+        return False
+    workflow = view.workflow(WorkflowId(job.options.workflow_id))
+    return workflow is not None and not workflow.is_whole
+
+
+def options_of_new_run(options: Options, now_ms: int) -> Options | None:
+    """Without times that have passed: they would end the new run before it began.
+
+    A unique claim whose time has passed is not made again.
+    """
+    gone = {name: 0 for name in ("expires_at_ms", "deadline_ms") if getattr(options, name) <= now_ms}
+    options = replace(options, **gone)
+    if 0 < options.unique_until_ms <= now_ms:
+        options = replace(options, unique_key=b"", unique_until_ms=TimeMs(0))
+    return tidy(options)
+
+
+def _hastened(job: Job, operation: RequeueJob, context: Context) -> Applied:
+    """A job that is to run anyway: only its time changes."""
+    due_at_ms = _wanted_due_at_ms(job, operation.due_at_ms, context)
+    if due_at_ms == job.due_at_ms:
+        return Applied(Changed(job))
+    detail = f"due_at_ms: {job.due_at_ms} -> {due_at_ms}"
+    notes = noted(job, context, "rescheduled", actor=operation.actor, detail=detail)
+    new = _amended(job, context, {"due_at_ms": TimeMs(due_at_ms), "notes": notes})
+    return _changed(job, new, context, "requeue", actor=operation.actor, detail=detail)
+
+
+# -- what they share --------------------------------------------------------------------------------------------------
+
+
+def _changed(job: Job, new: Job, context: Context, verb: str, *, actor: str, detail: str = "") -> Applied:
+    audit = job_audited(job, context, verb, actor=actor, detail=detail)
+    return Applied(Changed(new), (PutJob(job, new), audit))
+
+
+def _not_found() -> Applied:
+    return refused(RejectCode.NOT_FOUND, "there is no such job")
+
+
+def _refusal(job: Job, event: Event) -> Applied:
+    code = RejectCode.RUNNING if job.status in LEASED else RejectCode.ALREADY_FINISHED
+    return refused(code, refusal(job.status, event))

@@ -1,0 +1,69 @@
+"""What the options of a job must be so that the state can hold them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from raftsched import limits
+from raftsched.core.bounds import TIME_MS_MAX, id_problem, name_problem, range_problem, text_problem
+from raftsched.core.job import Options
+
+UNIQUE_KEY_BYTES_MAX: Final = 64
+"""A digest; the whole key, with the tenant, stays far below what LMDB takes."""
+
+_DEFAULT: Final = Options()
+
+
+def options_problem(options: Options | None) -> str:
+    """Return what is wrong with the options, or ""."""
+    if options is None:
+        return ""
+    return (
+        _times_problem(options)
+        or _keys_problem(options)
+        or _error_types_problem("retry_on", options.retry_on)
+        or _error_types_problem("no_retry", options.no_retry)
+        or id_problem("schedule_id", options.schedule_id)
+        or id_problem("workflow_id", options.workflow_id)
+        or id_problem("replay_of", options.replay_of)
+    )
+
+
+def tidy(options: Options) -> Options | None:
+    """Return None for options that ask for nothing, so that the job carries none."""
+    return None if options == _DEFAULT else options
+
+
+def with_times(options: Options | None, *, expires_at_ms: int, deadline_ms: int) -> Options | None:
+    """Return the options with these two times; -1 = as it was."""
+    changes = {"expires_at_ms": expires_at_ms, "deadline_ms": deadline_ms}
+    return tidy(replace(options or _DEFAULT, **{field: time_ms for field, time_ms in changes.items() if time_ms >= 0}))
+
+
+def _times_problem(options: Options) -> str:
+    return (
+        range_problem("expires_at_ms", options.expires_at_ms, 0, TIME_MS_MAX)
+        or range_problem("deadline_ms", options.deadline_ms, 0, TIME_MS_MAX)
+        or range_problem("heartbeat_timeout_ms", options.heartbeat_timeout_ms, 0, limits.TIMEOUT_MS_MAX)
+        or range_problem("unique_until_ms", options.unique_until_ms, 0, TIME_MS_MAX)
+        or range_problem("idempotency_until_ms", options.idempotency_until_ms, 0, TIME_MS_MAX)
+        or range_problem("instant_ms", options.instant_ms, 0, TIME_MS_MAX)
+        or range_problem("retention_ms", options.retention_ms, 0, limits.DELAY_MS_MAX)
+    )
+
+
+def _keys_problem(options: Options) -> str:
+    if options.concurrency_key and name_problem("concurrency_key", options.concurrency_key):
+        return name_problem("concurrency_key", options.concurrency_key)
+    return range_problem("unique_key bytes", len(options.unique_key), 0, UNIQUE_KEY_BYTES_MAX) or text_problem(
+        "task", options.task, limits.NAME_CHARS_MAX
+    )
+
+
+def _error_types_problem(field: str, types: tuple[str, ...]) -> str:
+    problem = range_problem(field, len(types), 0, limits.ERROR_TYPES_MAX)
+    for each in types:
+        problem = problem or name_problem(field, each)
+    return problem

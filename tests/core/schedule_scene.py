@@ -1,0 +1,111 @@
+"""A stage for the tests of schedules: the scene of jobs, and verbs for saving, firing and finishing."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from raftsched.core.ids import JobId, TimeMs
+from raftsched.core.job import AttemptEnd, Job, RetryPolicy
+from raftsched.core.operations import LeaseJobs, RecordOutcome
+from raftsched.core.schedule import Firing, FiringKind, Misfire, Overlap, Schedule, ScheduleId, Template, Timing
+from raftsched.core.schedule_operations import (
+    ControlSchedule,
+    Decision,
+    FireSchedule,
+    RunSchedule,
+    SaveSchedule,
+    ScheduleAction,
+)
+from raftsched.core.view import Fired, Leased, Result, ScheduleSaved
+from tests.core.scene import PLAIN_RETRY, START_MS, TTL_MS, Scene, job_id
+
+MINUTE = 60_000
+TEMPLATE = Template("report", "reports", 5, 3, 0, PLAIN_RETRY)
+TIMING = Timing(cron="* * * * *")
+TENANT = "default"
+OWN_ID = ScheduleId(b"\x09" * 16)
+
+
+class ScheduleScene(Scene):
+    def __init__(self) -> None:
+        super().__init__()
+        self._job_number = 1_000
+
+    def save(self, name: str = "report", **fields: object) -> ScheduleSaved:
+        result = self.try_save(name, **fields)
+        assert isinstance(result, ScheduleSaved), result
+        return result
+
+    def try_save(self, name: str = "report", **fields: object) -> Result:
+        values: dict[str, object] = {
+            "id": OWN_ID,
+            "tenant": TENANT,
+            "name": name,
+            "timing": TIMING,
+            "template": TEMPLATE,
+            "overlap": Overlap.SKIP,
+            "misfire": Misfire.RUN_ONCE,
+            "catchup_window_ms": 0,
+            "next_at_ms": TimeMs(START_MS + MINUTE),
+            "fingerprint": b"first",
+            "payload": b'{"n":1}',
+        }
+        return self.apply(SaveSchedule(**(values | fields)))  # type: ignore[arg-type]  # a test's own words
+
+    def control(self, action: ScheduleAction, **fields: object) -> Result:
+        return self.apply(ControlSchedule(OWN_ID, TENANT, action, **fields))  # type: ignore[arg-type]
+
+    def new_job_id(self) -> JobId:
+        self._job_number += 1
+        return job_id(self._job_number)
+
+    def fire(self, *instants_ms: int, next_at_ms: int | None = None) -> Fired:
+        result = self.try_fire(*instants_ms, next_at_ms=next_at_ms)
+        assert isinstance(result, Fired), result
+        return result
+
+    def try_fire(self, *instants_ms: int, next_at_ms: int | None = None, generation: int = 0) -> Result:
+        """Fire at each instant, after the clock has reached the last."""
+        self.now_ms = max(self.now_ms, instants_ms[-1])
+        decisions = tuple(
+            Decision(TimeMs(instant_ms), self.new_job_id(), TimeMs(instant_ms)) for instant_ms in instants_ms
+        )
+        behind_ms = TimeMs(instants_ms[-1] + MINUTE if next_at_ms is None else next_at_ms)
+        return self.apply(FireSchedule(OWN_ID, generation or self.schedule.generation, decisions, behind_ms))
+
+    def run_by_hand(self, *instants_ms: int, kind: FiringKind, overlap: Overlap) -> Fired:
+        decisions = tuple(Decision(TimeMs(at_ms), self.new_job_id(), TimeMs(at_ms)) for at_ms in instants_ms)
+        result = self.apply(RunSchedule(OWN_ID, TENANT, kind, decisions, overlap))
+        assert isinstance(result, Fired), result
+        return result
+
+    @property
+    def schedule(self) -> Schedule:
+        schedule = self.state.schedule(OWN_ID)
+        assert schedule is not None
+        return schedule
+
+    @property
+    def ledger(self) -> list[Firing]:
+        return self.state.firings(OWN_ID, after=None, until_ms=None, limit=1_000)
+
+    def job_of(self, firing: Firing) -> Job:
+        job = self.state.job(firing.job_id)
+        assert job is not None
+        return job
+
+    def start(self, job: Job) -> Job:
+        result = self.apply(LeaseJobs("w1", TTL_MS, (job.id,)))
+        assert isinstance(result, Leased)
+        (grant,) = result.grants
+        return grant.job
+
+    def finish(self, job: Job) -> None:
+        """Run the job to its completion."""
+        running = self.start(job)
+        assert running.lease is not None
+        self.apply(RecordOutcome(job.id, job.run_number, running.lease.token, AttemptEnd.COMPLETED))
+
+
+def retrying(attempts: int) -> Template:
+    return replace(TEMPLATE, max_attempts=attempts, retry=RetryPolicy(jitter_thousandths=0))
