@@ -6,7 +6,7 @@ checkpoint, in the transaction of the jobs they count. There are as many as tena
 
 from __future__ import annotations
 
-from raftsched.core.job import Job, Status
+from raftsched.core.job import WAITING, Job, Status
 from raftsched.core.view import CounterKey
 from raftsched.errors import InvariantBroken
 from raftsched.storage import keys
@@ -23,6 +23,11 @@ class Counters:
             keys.read_counter_key(key): int.from_bytes(value, "big") for key, value in all_rows(store, Table.COUNTERS)
         }
         self._changed: set[tuple[str, str, Status]] = set()
+        self._tenants: dict[str, set[str]] = {}
+        """Tenants of each queue that may have waiting jobs: all that have, and some that had."""
+        for tenant, queue, status in self._counts:
+            if status in WAITING:
+                self._tenants.setdefault(queue, set()).add(tenant)
 
     def move(self, old: Job | None, new: Job | None) -> None:
         """Count `new` in place of `old`; raises `InvariantBroken` where there was none of `old`'s kind to take away."""
@@ -33,7 +38,10 @@ class Counters:
         if before is not None:
             self._take_away(before)
         if after is not None:
-            self._counts[after] = self._counts.get(after, 0) + 1
+            count = self._counts.get(after, 0)
+            if not count and after[2] in WAITING:
+                self._tenants.setdefault(after[1], set()).add(after[0])
+            self._counts[after] = count + 1
             self._changed.add(after)
 
     def _take_away(self, key: tuple[str, str, Status]) -> None:
@@ -53,7 +61,22 @@ class Counters:
             else:
                 store.delete(Table.COUNTERS, keys.counter_key(*key))
                 del self._counts[key]
+                self._forget(key[0], key[1])
         self._changed.clear()
+
+    def waiting_tenants(self, queue: str) -> list[str]:
+        """Return the tenants that have waiting jobs in the queue, by name."""
+        return sorted(tenant for tenant in self._tenants.get(queue, ()) if self._has_waiting(tenant, queue))
+
+    def _has_waiting(self, tenant: str, queue: str) -> bool:
+        return any(self._counts.get((tenant, queue, status)) for status in WAITING)
+
+    def _forget(self, tenant: str, queue: str) -> None:
+        tenants = self._tenants.get(queue)
+        if tenants is not None and not self._has_waiting(tenant, queue):
+            tenants.discard(tenant)
+            if not tenants:
+                del self._tenants[queue]
 
     def all(self) -> dict[CounterKey, int]:
         """Return every count above zero."""

@@ -1,48 +1,137 @@
-"""What follows from a job's record: its index entries, as a pure function.
+"""What follows from a record: its index entries, as a pure function.
 
 Nobody writes an index entry by hand: entries are derived from the record before and the record after, and only the
 difference is applied. So an index can't disagree with the records by a forgotten line, and a transition touches as few
 keys as it can: a lease takes one entry away and adds one, a cancel of a running job touches none.
+
+What is written once with the record and read only by its id (payloads, dependencies, logs) is no index.
 """
 
 from __future__ import annotations
 
-from raftsched.core.job import FINISHED, LEASED, WAITING, Job
-from raftsched.errors import InvariantBroken
+from raftsched.core.control_operations import AlarmKind
+from raftsched.core.job import FINISHED, Job, Status
+from raftsched.core.queue import Queue
+from raftsched.core.schedule import Schedule
+from raftsched.core.workflow import Workflow
 from raftsched.storage import keys
 from raftsched.storage.store import Table
 
 Entry = tuple[Table, bytes, bytes]
 """Table, key and value."""
+Entries = tuple[Entry, ...]
+
+# Members of an enumeration cost a look-up each; these are needed with every job written.
+_SCHEDULED, _QUEUED, _RETRYING = Status.SCHEDULED, Status.QUEUED, Status.RETRYING
+_RUNNING, _CANCELLING = Status.RUNNING, Status.CANCELLING
+_WAITING_DEPENDENCIES, _PAUSED = Status.WAITING_DEPENDENCIES, Status.PAUSED
+_WAITING_TABLE, _LEASED_TABLE, _FINISHED_TABLE = Table.WAITING, Table.LEASED, Table.FINISHED
 
 
-def index_entries(job: Job | None) -> tuple[Entry, ...]:
-    """The entries by which `job` is found for its status; none where there is no job."""
+# -- jobs -------------------------------------------------------------------------------------------------------------
+
+
+def index_entries(job: Job | None) -> Entries:
+    """The entries by which `job` is found; none where there is no job."""
     if job is None:
         return ()
+    if job.options is None and job.pause is None:
+        return _status_entries(job)
+    return _status_entries(job) + _tie_entries(job)
+
+
+def _status_entries(job: Job) -> Entries:
     status = job.status
-    if status in WAITING:
+    # By identity, since a status in a set costs a hash: this runs twice for each job written.
+    if status is _QUEUED or status is _SCHEDULED or status is _RETRYING:
         return _waiting_entries(job)
-    if status in LEASED:
-        return ((Table.LEASED, job.id, b""),)
-    if status in FINISHED:
-        return ((Table.FINISHED, keys.finished_key(status, job.finished_at_ms, job.id), b""),)
-    raise InvariantBroken(f"format 1 has no index for a job that is {status.label}")
+    if status is _RUNNING or status is _CANCELLING:
+        return ((_LEASED_TABLE, job.id, b""),)
+    if status is _WAITING_DEPENDENCIES or status is _PAUSED:
+        return ((Table.PARKED, keys.parked_key(status, job.id), b""),)
+    return ((_FINISHED_TABLE, keys.finished_key(status, job.finished_at_ms, job.id), b""),)
 
 
-def _waiting_entries(job: Job) -> tuple[Entry, ...]:
-    key = keys.waiting_key(job.queue, job.priority, job.due_at_ms, job.id)
-    ready = (Table.WAITING, key, b"")
+def _waiting_entries(job: Job) -> Entries:
+    if job.held:
+        key = keys.held_key(job.queue, concurrency_key(job), job.priority, job.due_at_ms, job.id)
+        ready = (Table.HELD, key, b"")
+    else:
+        key = keys.waiting_key(job.queue, job.tenant, job.priority, job.due_at_ms, job.id)
+        ready = (_WAITING_TABLE, key, b"")
     if not job.timed:
         return (ready,)
-    value = keys.timer_value(job.status, job.priority, job.queue)
+    value = keys.timer_value(job.status, job.priority, job.tenant, job.queue)
     return (ready, (Table.TIMERS, keys.timer_key(job.due_at_ms, job.id), value))
 
 
-def difference(old: Job | None, new: Job | None) -> tuple[list[tuple[Table, bytes]], list[Entry]]:
-    """Return the entries to remove and to put when `old` becomes `new`."""
-    before = index_entries(old)
-    after = index_entries(new)
+def concurrency_key(job: Job) -> str:
+    """The key that the job shares its queue's limit under; "" = none."""
+    return "" if job.options is None else job.options.concurrency_key
+
+
+def _tie_entries(job: Job) -> Entries:
+    entries: list[Entry] = []
+    if job.options is not None:
+        if holds_claim(job):
+            entries.append((Table.UNIQUE, keys.unique_key(job.tenant, job.options.unique_key), job.id))
+        if job.options.workflow_id:
+            entries.append((Table.WORKFLOW_JOBS, keys.pair_key(job.options.workflow_id, job.id), b""))
+    return (*entries, *_alarm_entries(AlarmKind.JOB, job.alarm_at_ms, job.id))
+
+
+def holds_claim(job: Job) -> bool:
+    """Whether the job has a claim on its unique key: while it is unfinished, and a timed claim until it is taken over."""
+    options = job.options
+    if options is None or not options.unique_key:
+        return False
+    return options.unique_until_ms > 0 or job.status not in FINISHED
+
+
+# -- other records ----------------------------------------------------------------------------------------------------
+
+
+def workflow_entries(workflow: Workflow | None) -> Entries:
+    if workflow is None:
+        return ()
+    alarm = _alarm_entries(AlarmKind.WORKFLOW, workflow.alarm_at_ms, workflow.id)
+    if not workflow.idempotency_key:
+        return alarm
+    key = keys.dedup_key(workflow.tenant, workflow.idempotency_key)
+    return ((Table.WORKFLOW_KEYS, key, workflow.id), *alarm)
+
+
+def schedule_entries(schedule: Schedule | None) -> Entries:
+    if schedule is None:
+        return ()
+    name = (Table.SCHEDULE_NAMES, keys.dedup_key(schedule.tenant, schedule.name), bytes(schedule.id))
+    return (name, *_alarm_entries(AlarmKind.SCHEDULE, schedule.alarm_at_ms, schedule.id))
+
+
+def queue_entries(queue: Queue | None) -> Entries:
+    return () if queue is None else _alarm_entries(AlarmKind.QUEUE, queue.alarm_at_ms, queue.name.encode())
+
+
+def _alarm_entries(kind: AlarmKind, at_ms: int, subject: bytes) -> Entries:
+    return ((Table.ALARMS, keys.alarm_key(kind, at_ms, subject), b""),) if at_ms else ()
+
+
+# -- what changes -----------------------------------------------------------------------------------------------------
+
+
+def difference(before: Entries, after: Entries) -> tuple[list[tuple[Table, bytes]], list[Entry]]:
+    """Return the entries to remove and to put where a record with the entries `before` gets those of `after`."""
+    if not before:
+        return [], list(after)
+    if len(before) == len(after) == 1:
+        return _single_difference(before[0], after[0])
     places = [(table, key) for table, key, _ in after]
     removed = [(table, key) for table, key, _ in before if (table, key) not in places]
     return removed, [entry for entry in after if entry not in before]
+
+
+def _single_difference(before: Entry, after: Entry) -> tuple[list[tuple[Table, bytes]], list[Entry]]:
+    """The same for the most frequent case: a job without ties that goes from status to status."""
+    if before == after:
+        return [], []
+    return [] if before[:2] == after[:2] else [before[:2]], [after]

@@ -3,7 +3,8 @@ r"""Keys of the tables: bytes that sort as the tuples they stand for.
 Theory of operation. A fixed-width part is a big-endian unsigned number or a job id. A text followed by other parts is
 its UTF-8, which sorts by code point as Python's `str` does, closed by a zero byte, which is below all else; a zero byte
 inside a text is written 00 FF. No part that follows a text begins with FF: priorities are 0 to 9, statuses are small,
-and UTF-8 has no such byte. So `a` sorts before `a\0` and both before `ab`, whatever follows.
+UTF-8 has no such byte, and bytes of any value have a 01 before them. So `a` sorts before `a\0` and both before `ab`,
+whatever follows.
 
 A key over LMDB's limit raises `InvariantBroken`: names are limited before they enter the log, in bytes after encoding,
 since a node that meets such a name while applying can only stop (case R22).
@@ -14,16 +15,22 @@ from __future__ import annotations
 from functools import lru_cache
 
 from raftsched import limits
+from raftsched.core.control_operations import AlarmKind, ChoreKind
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Status
-from raftsched.core.view import CounterKey, TimerEntry, WaitingEntry
+from raftsched.core.schedule import FiringKind, ScheduleId
+from raftsched.core.view import AlarmEntry, CounterKey, HeldEntry, TimerEntry, WaitingEntry
 from raftsched.errors import InvariantBroken
 from raftsched.storage.store import check_key
 
 _PRIORITY_MAX = 9
-_AFTER_PRIORITIES = bytes([_PRIORITY_MAX + 1])
+_AFTER_TEXTS = b"\xff"
+"""Above whatever may follow a text."""
+_BEFORE_BYTES = b"\x01"
+"""Between a text and bytes that may begin with FF."""
 _TIME_BYTES = 8
 _ID_BYTES = 16
+_COUNT_BYTES = 4
 _TAIL_BYTES = _TIME_BYTES + _ID_BYTES
 
 
@@ -60,33 +67,31 @@ def after(key: bytes) -> bytes:
     return key + b"\0"
 
 
-# -- waiting: queue, 9 - priority, due, id ----------------------------------------------------------------------------
+# -- waiting: queue, tenant, 9 - priority, due, id ---------------------------------------------------------------------
 
 
 @lru_cache(limits.ENCODED_QUEUES_MAX)
-def waiting_group(queue: str, priority: int) -> bytes:
-    """What the entries of one queue and priority begin with; higher priorities sort first."""
-    if not 0 <= priority <= _PRIORITY_MAX:
-        raise InvariantBroken(f"priority {priority} is not between 0 and {_PRIORITY_MAX}")
-    return _checked(text(queue) + bytes([_PRIORITY_MAX - priority]), _TAIL_BYTES)
+def waiting_group(queue: str, tenant: str, priority: int) -> bytes:
+    """What the entries of one lane begin with: a queue, tenant and priority; higher priorities sort first."""
+    return _checked(text(queue) + text(tenant) + _priority(priority), _TAIL_BYTES)
 
 
-def waiting_key(queue: str, priority: int, due_at_ms: int, job_id: JobId) -> bytes:
-    return waiting_group(queue, priority) + time(due_at_ms) + job_id
+def waiting_key(queue: str, tenant: str, priority: int, due_at_ms: int, job_id: JobId) -> bytes:
+    return waiting_group(queue, tenant, priority) + time(due_at_ms) + job_id
 
 
 def after_waiting_group(group: bytes) -> bytes:
-    """The first key behind one queue and priority."""
+    """The first key behind one queue, tenant and priority."""
     return group[:-1] + bytes([group[-1] + 1])
 
 
 def after_waiting_queue(queue: str) -> bytes:
-    """The first key behind all priorities of a queue."""
-    return text(queue) + _AFTER_PRIORITIES
+    """The first key behind all tenants of a queue."""
+    return text(queue) + _AFTER_TEXTS
 
 
 def waiting_group_of(key: bytes) -> bytes:
-    """The queue and priority part of an entry's key."""
+    """The part of an entry's key before due time and id, in `WAITING` and `HELD`."""
     return key[:-_TAIL_BYTES]
 
 
@@ -95,16 +100,52 @@ def waiting_due(key: bytes) -> TimeMs:
 
 
 def job_id_at_end(key: bytes) -> JobId:
-    """The job id that ends a key of `WAITING`, `TIMERS`, `LEASED` or `FINISHED`."""
+    """The job id that ends a key of every index by which jobs are found."""
     return JobId(key[-_ID_BYTES:])
 
 
 def read_waiting_key(key: bytes) -> WaitingEntry:
     queue, position = _read_text(key)
-    return WaitingEntry(queue, _PRIORITY_MAX - key[position], waiting_due(key), job_id_at_end(key))
+    tenant, position = _read_text(key, position)
+    return WaitingEntry(queue, tenant, _PRIORITY_MAX - key[position], waiting_due(key), job_id_at_end(key))
 
 
-# -- timers: due, id → status, priority, queue ------------------------------------------------------------------------
+def _priority(priority: int) -> bytes:
+    if not 0 <= priority <= _PRIORITY_MAX:
+        raise InvariantBroken(f"priority {priority} is not between 0 and {_PRIORITY_MAX}")
+    return bytes([_PRIORITY_MAX - priority])
+
+
+# -- held: queue, concurrency key, 9 - priority, due, id --------------------------------------------------------------
+
+
+def held_queue(queue: str) -> bytes:
+    """What the held jobs of one queue begin with."""
+    return text(queue)
+
+
+def held_group(queue: str, concurrency_key: str) -> bytes:
+    """What the held jobs of one concurrency key begin with."""
+    return text(queue) + text(concurrency_key)
+
+
+def held_key(queue: str, concurrency_key: str, priority: int, due_at_ms: int, job_id: JobId) -> bytes:
+    group = held_group(queue, concurrency_key) + _priority(priority)
+    return _checked(group, _TAIL_BYTES) + time(due_at_ms) + job_id
+
+
+def after_texts(start: bytes) -> bytes:
+    """The first key behind all that begin with `start`, which ends a text, and go on with a text or a priority."""
+    return start + _AFTER_TEXTS
+
+
+def read_held_key(key: bytes) -> HeldEntry:
+    queue, position = _read_text(key)
+    concurrency_key, position = _read_text(key, position)
+    return HeldEntry(queue, concurrency_key, _PRIORITY_MAX - key[position], waiting_due(key), job_id_at_end(key))
+
+
+# -- timers: due, id → status, priority, tenant, queue ----------------------------------------------------------------
 
 
 def timer_key(due_at_ms: int, job_id: JobId) -> bytes:
@@ -112,14 +153,43 @@ def timer_key(due_at_ms: int, job_id: JobId) -> bytes:
 
 
 @lru_cache(limits.ENCODED_QUEUES_MAX)
-def timer_value(status: Status, priority: int, queue: str) -> bytes:
+def timer_value(status: Status, priority: int, tenant: str, queue: str) -> bytes:
     """The status comes first, so that a list of one status needs no record of another (`raftsched.storage.pages`)."""
-    return bytes([status, priority]) + queue.encode()
+    return bytes([status, priority]) + text(tenant) + queue.encode()
 
 
 def read_timer(key: bytes, value: bytes) -> TimerEntry:
     due_at_ms = TimeMs(int.from_bytes(key[:_TIME_BYTES], "big"))
-    return TimerEntry(due_at_ms, JobId(key[_TIME_BYTES:]), value[2:].decode(), value[1])
+    tenant, position = _read_text(value, 2)
+    return TimerEntry(due_at_ms, JobId(key[_TIME_BYTES:]), value[position:].decode(), tenant, value[1])
+
+
+# -- parked: status, id -----------------------------------------------------------------------------------------------
+
+
+def parked_key(status: Status, job_id: JobId) -> bytes:
+    return bytes([status]) + job_id
+
+
+def read_parked_key(key: bytes) -> tuple[Status, JobId]:
+    return Status(key[0]), job_id_at_end(key)
+
+
+# -- alarms: kind, time, id or name -----------------------------------------------------------------------------------
+
+
+def alarm_key(kind: AlarmKind, at_ms: int, subject: bytes) -> bytes:
+    return _checked(bytes([kind]) + time(at_ms) + subject)
+
+
+def alarms_until(kind: AlarmKind, at_ms: int) -> bytes:
+    """The least key of `kind` at `at_ms`; also the end of all before."""
+    return bytes([kind]) + time(at_ms)
+
+
+def read_alarm_key(key: bytes) -> AlarmEntry:
+    at_ms = TimeMs(int.from_bytes(key[1 : 1 + _TIME_BYTES], "big"))
+    return AlarmEntry(AlarmKind(key[0]), at_ms, key[1 + _TIME_BYTES :])
 
 
 # -- finished: status, finished time, id ------------------------------------------------------------------------------
@@ -138,11 +208,12 @@ def read_finished_key(key: bytes) -> tuple[TimeMs, JobId]:
     return TimeMs(int.from_bytes(key[1 : 1 + _TIME_BYTES], "big")), job_id_at_end(key)
 
 
-# -- keys, workers, counters ------------------------------------------------------------------------------------------
+# -- names ------------------------------------------------------------------------------------------------------------
 
 
-def dedup_key(tenant: str, idempotency_key: str) -> bytes:
-    return _checked(text(tenant) + idempotency_key.encode())
+def dedup_key(tenant: str, name: str) -> bytes:
+    """Of what is unique within a tenant: an idempotency key, or a schedule's name."""
+    return _checked(text(tenant) + name.encode())
 
 
 def read_dedup_key(key: bytes) -> tuple[str, str]:
@@ -150,7 +221,17 @@ def read_dedup_key(key: bytes) -> tuple[str, str]:
     return tenant, key[position:].decode()
 
 
-def worker_key(name: str) -> bytes:
+def unique_key(tenant: str, digest: bytes) -> bytes:
+    return _checked(text(tenant) + _BEFORE_BYTES + digest)
+
+
+def read_unique_key(key: bytes) -> tuple[str, bytes]:
+    tenant, position = _read_text(key)
+    return tenant, key[position + len(_BEFORE_BYTES) :]
+
+
+def name_key(name: str) -> bytes:
+    """Of a worker or a queue."""
     return _checked(text(name))
 
 
@@ -162,3 +243,80 @@ def read_counter_key(key: bytes) -> CounterKey:
     tenant, position = _read_text(key)
     queue, position = _read_text(key, position)
     return CounterKey(tenant, queue, Status(key[position]))
+
+
+# -- pairs of ids: parent and child, workflow and job -----------------------------------------------------------------
+
+
+def pair_key(first: bytes, second: bytes) -> bytes:
+    return first + second
+
+
+def read_pair_key(key: bytes) -> tuple[bytes, JobId]:
+    return key[:_ID_BYTES], JobId(key[_ID_BYTES:])
+
+
+def after_id(start: bytes) -> bytes | None:
+    """The least key above all that begin with the id `start`; None where there is none."""
+    number = int.from_bytes(start, "big") + 1
+    return None if number >> (8 * len(start)) else number.to_bytes(len(start), "big")
+
+
+# -- ledger: schedule, instant, kind ----------------------------------------------------------------------------------
+
+
+def firing_key(schedule_id: ScheduleId, instant_ms: int, kind: FiringKind) -> bytes:
+    return schedule_id + time(instant_ms) + bytes([kind])
+
+
+def firings_until(schedule_id: ScheduleId, instant_ms: int) -> bytes:
+    """The least key of the schedule's lines at `instant_ms`; also the end of all before."""
+    return schedule_id + time(instant_ms)
+
+
+def schedule_of_firing(key: bytes) -> ScheduleId:
+    return ScheduleId(key[:_ID_BYTES])
+
+
+# -- chores: kind, id or name -----------------------------------------------------------------------------------------
+
+
+def chore_key(kind: ChoreKind, subject: bytes) -> bytes:
+    return _checked(bytes([kind]) + subject)
+
+
+def read_chore_key(key: bytes) -> tuple[ChoreKind, bytes]:
+    return ChoreKind(key[0]), key[1:]
+
+
+# -- logs: job, run, attempt, offset ----------------------------------------------------------------------------------
+
+
+def log_key(job_id: JobId, run_number: int, attempt_number: int) -> bytes:
+    return job_id + run_number.to_bytes(_COUNT_BYTES, "big") + attempt_number.to_bytes(_COUNT_BYTES, "big")
+
+
+def log_piece_key(log: bytes, offset: int) -> bytes:
+    return log + offset.to_bytes(_TIME_BYTES, "big")
+
+
+def read_log_key(key: bytes) -> tuple[JobId, int, int]:
+    run_number = int.from_bytes(key[_ID_BYTES : _ID_BYTES + _COUNT_BYTES], "big")
+    attempt_number = int.from_bytes(key[_ID_BYTES + _COUNT_BYTES : _ID_BYTES + 2 * _COUNT_BYTES], "big")
+    return JobId(key[:_ID_BYTES]), run_number, attempt_number
+
+
+LOG_END = b"\xff" * _TIME_BYTES
+"""Behind the offsets of a log; none begins there."""
+
+
+def log_offset(key: bytes) -> int:
+    """Where the piece begins in its log."""
+    return int.from_bytes(key[-_TIME_BYTES:], "big")
+
+
+# -- audit: log index, number within it -------------------------------------------------------------------------------
+
+
+def audit_key(index: int, number: int = 0) -> bytes:
+    return index.to_bytes(_TIME_BYTES, "big") + number.to_bytes(_COUNT_BYTES, "big")

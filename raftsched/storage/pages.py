@@ -6,34 +6,45 @@ when the job at the cursor is gone, or another node answers (case A10).
 
 Which index a status is read by:
 
-    queued               WAITING up to now, group by group: a waiting job whose time has come, whatever is stored
+    queued               WAITING up to now, lane by lane: a waiting job whose time has come, whatever is stored; then HELD
     scheduled, retrying  TIMERS from now on; the entry tells the two apart
     running, cancelling  LEASED; the record tells the two apart
+    parked ones          PARKED, by id, that is by age
     the finished ones    FINISHED, oldest first
 
-A page examines at most `limits.SCAN_ROWS_MAX` index rows or groups. It may therefore come back short, or empty, and
+A page examines at most `limits.SCAN_ROWS_MAX` index rows or lanes. It may therefore come back short, or empty, and
 still have a next cursor. Filters by other fields are the caller's, over pages.
+
+A job that changes its place in the order (it is held or released, retried, given another priority) while it is walked
+past may be seen twice or not at all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from raftsched import limits
 from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import FINISHED, LEASED, WAITING, Job, Status
+from raftsched.core.job import FINISHED, LEASED, PARKED, WAITING, Job, Status
 from raftsched.errors import Invalid
 from raftsched.storage import keys
 from raftsched.storage.store import Row, Store, Table
 
+_Item = TypeVar("_Item")
+_HELD_CURSOR = b"\xff"
+"""Begins the cursors of `HELD`: above all cursors of `WAITING`, which begin with a queue's name."""
 
-class JobPage(NamedTuple):
-    """Jobs in order, each with the cursor that continues after it."""
 
-    items: list[tuple[bytes, Job]]
+class Page(NamedTuple, Generic[_Item]):
+    """Records in order, each with the cursor that continues after it."""
+
+    items: list[tuple[bytes, _Item]]
     next_cursor: bytes
     """Where the next page begins; b"" at the end of the list."""
+
+
+JobPage = Page[Job]
 
 
 class _Rows(NamedTuple):
@@ -66,6 +77,26 @@ def page_by_status(
     return JobPage(items, found.next_cursor)
 
 
+def page_of_range(
+    store: Store,
+    table: Table,
+    read: Callable[[bytes, bytes], _Item],
+    *,
+    start: bytes = b"",
+    stop: bytes | None = None,
+    after: bytes,
+    limit: int,
+    descending: bool = False,
+) -> Page[_Item]:
+    """Return the next rows of `table` with start <= key < stop, each as `read` makes it of key and value.
+
+    Raises `Invalid` for an impossible cursor.
+    """
+    check_cursor(after)
+    found = _range_rows(store, table, start, stop, after=after, limit=limit, descending=descending)
+    return Page([(key, read(key, value)) for key, value in found.rows], found.next_cursor)
+
+
 def check_cursor(cursor: bytes) -> None:
     """A cursor may come from anyone; this is all it takes for it to be harmless."""
     if len(cursor) > limits.KEY_BYTES_MAX:
@@ -75,8 +106,8 @@ def check_cursor(cursor: bytes) -> None:
 def _index_rows(store: Store, status: Status, *, now_ms: int, after: bytes, limit: int, descending: bool) -> _Rows:
     """The index rows of `status`, and perhaps of the status that shares its index."""
     if status is Status.QUEUED:
-        read_ready = _ready_backward if descending else _ready_forward
-        return read_ready(store, now_ms, after, limit)
+        read_queued = _queued_backward if descending else _queued_forward
+        return read_queued(store, now_ms, after, limit)
     if status in WAITING:
         start = keys.time(TimeMs(now_ms + 1))
         found = _range_rows(
@@ -87,9 +118,10 @@ def _index_rows(store: Store, status: Status, *, now_ms: int, after: bytes, limi
         return _range_rows(
             store, Table.LEASED, b"", None, after=after, limit=limits.SCAN_ROWS_MAX, descending=descending
         )
-    if status in FINISHED:
+    if status in FINISHED or status in PARKED:
+        table = Table.FINISHED if status in FINISHED else Table.PARKED
         start, stop = bytes([status]), bytes([status + 1])
-        return _range_rows(store, Table.FINISHED, start, stop, after=after, limit=limit, descending=descending)
+        return _range_rows(store, table, start, stop, after=after, limit=limit, descending=descending)
     return _Rows([], b"")
 
 
@@ -103,6 +135,38 @@ def _range_rows(
         start = max(start, keys.after(after))
     rows = store.scan(table, start, stop, limit=limit, reverse=descending)
     return _Rows(rows, rows[-1][0] if rows and len(rows) == limit else b"")
+
+
+def _queued_forward(store: Store, now_ms: int, after: bytes, limit: int) -> _Rows:
+    """Waiting jobs that are due, then held ones; the cursors of these begin with `_HELD_CURSOR`."""
+    if after.startswith(_HELD_CURSOR):
+        return _held_rows(store, after, limit, descending=False)
+    ready = _ready_forward(store, now_ms, after, limit)
+    if ready.next_cursor:
+        return ready
+    held = _held_rows(store, b"", limit - len(ready.rows), descending=False)
+    return _Rows(ready.rows + held.rows, held.next_cursor)
+
+
+def _queued_backward(store: Store, now_ms: int, after: bytes, limit: int) -> _Rows:
+    """As `_queued_forward`, from the last held job back."""
+    if after and not after.startswith(_HELD_CURSOR):
+        return _ready_backward(store, now_ms, after, limit)
+    held = _held_rows(store, after, limit, descending=True)
+    if held.next_cursor:
+        return held
+    ready = _ready_backward(store, now_ms, b"", limit - len(held.rows))
+    return _Rows(held.rows + ready.rows, ready.next_cursor)
+
+
+def _held_rows(store: Store, after: bytes, limit: int, *, descending: bool) -> _Rows:
+    """Held jobs, each under its key with `_HELD_CURSOR` before it."""
+    cursor = after.removeprefix(_HELD_CURSOR)
+    if after and not cursor:  # the cursor before all held jobs
+        return _Rows([], b"") if descending else _held_rows(store, b"", limit, descending=False)
+    found = _range_rows(store, Table.HELD, b"", None, after=cursor, limit=limit, descending=descending)
+    rows = [(_HELD_CURSOR + key, value) for key, value in found.rows]
+    return _Rows(rows, _HELD_CURSOR + found.next_cursor if found.next_cursor else b"")
 
 
 def _ready_forward(store: Store, now_ms: int, after: bytes, limit: int) -> _Rows:

@@ -3,27 +3,31 @@
 Reads see all writes executed so far, committed or not. An index entry without its record is not passed over: it raises
 `InvariantBroken`, since an index that is wrong once can't be trusted at all.
 
-The walks of everything (`all_…`) are for checks and tests. They go in steps, so that no walk loads a table.
+What concerns jobs stands here; `catalog` has the other records, `walks` the walks of everything for checks and tests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cached_property
 from heapq import merge
 from itertools import islice
 
 from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.job import FINISHED, Job, Status, Worker, decode_job, decode_worker
-from raftsched.core.view import CounterKey, TimerEntry, WaitingEntry
+from raftsched.core.job import FINISHED, Dependency, Job, Status, Worker, decode_job, decode_worker
+from raftsched.core.schedule import ScheduleId
+from raftsched.core.view import CounterKey, Dependant, HeldEntry, LogSize, TimerEntry, WaitingEntry
 from raftsched.errors import InvariantBroken
-from raftsched.storage import keys
+from raftsched.storage import edges, keys, logs
+from raftsched.storage.catalog import Catalog
 from raftsched.storage.counters import Counters
 from raftsched.storage.pages import JobPage, check_cursor, page_by_status
 from raftsched.storage.position import Configuration, read_configuration, read_position
+from raftsched.storage.running import RunningCounts, RunningKey
 from raftsched.storage.store import Store, StoreFigures, Table, all_rows
+from raftsched.storage.walks import Walks
 
 
-class StateReader:
+class StateReader(Catalog, Walks):
     """`raftsched.core.view.AuditableView`, and the reads of leader and API, over a `Store`.
 
     Raises `UnknownFormat` when made over data of another format. Single-threaded, as its store is.
@@ -49,8 +53,8 @@ class StateReader:
         record = self._store.get(Table.JOBS, job_id)
         return None if record is None else decode_job(record)
 
-    def payload(self, job_id: JobId) -> bytes:
-        """Return the JSON text; b"" where there is none."""
+    def payload(self, job_id: JobId | ScheduleId) -> bytes:
+        """Return the JSON text, of a schedule its template's; b"" where there is none."""
         return self._store.get(Table.PAYLOADS, job_id) or b""
 
     def result(self, job_id: JobId) -> bytes:
@@ -61,8 +65,33 @@ class StateReader:
         found = self._store.get(Table.KEYS, keys.dedup_key(tenant, idempotency_key))
         return None if found is None else JobId(found)
 
+    def job_id_for_unique(self, tenant: str, unique_key: bytes) -> JobId | None:
+        found = self._store.get(Table.UNIQUE, keys.unique_key(tenant, unique_key))
+        return None if found is None else JobId(found)
+
+    def dependencies(self, child: JobId) -> tuple[Dependency, ...]:
+        """Return what the job depends on, in the order it was submitted."""
+        return edges.dependencies(self._store, child)
+
+    def dependants(self, parent: JobId, *, after: JobId | None, limit: int) -> list[Dependant]:
+        """Return jobs that depend on `parent`, ended or not, by id, behind `after`."""
+        return edges.dependants(self._store, parent, after=after, limit=limit)
+
+    def log_size(self, job_id: JobId, run_number: int, attempt_number: int) -> LogSize:
+        return logs.size(self._store, job_id, run_number, attempt_number)
+
+    def log(
+        self, job_id: JobId, run_number: int, attempt_number: int, *, offset: int = 0, bytes_max: int
+    ) -> logs.LogPart:
+        """Return an attempt's log from `offset` on; see `raftsched.storage.logs.read`."""
+        return logs.read(self._store, job_id, run_number, attempt_number, offset=offset, bytes_max=bytes_max)
+
+    def logs(self, job_id: JobId) -> list[tuple[int, int, LogSize]]:
+        """Return (run, attempt, size) of every log of the job, in order; at most `limits.SCAN_ROWS_MAX`."""
+        return logs.attempts(self._store, job_id)
+
     def worker(self, name: str) -> Worker | None:
-        record = self._store.get(Table.WORKERS, keys.worker_key(name))
+        record = self._store.get(Table.WORKERS, keys.name_key(name))
         return None if record is None else decode_worker(record)
 
     def workers(self) -> list[Worker]:
@@ -73,19 +102,83 @@ class StateReader:
         """Return the count of jobs of each tenant, queue and stored status; only those above zero."""
         return self._counters.all()
 
+    # -- limits -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _running(self) -> RunningCounts:
+        return RunningCounts(self.leased_jobs())
+
+    def running_count(self, queue: str) -> int:
+        """Return how many jobs of the queue are leased."""
+        return self._running.of_queue(queue)
+
+    def key_running_count(self, queue: str, concurrency_key: str) -> int:
+        """Return how many jobs of the queue with this concurrency key are leased."""
+        return self._running.of_key(queue, concurrency_key)
+
+    def running_counts(self) -> dict[RunningKey, int]:
+        """Return the leased jobs of each queue (under the key "") and of each concurrency key; only those above zero."""
+        return self._running.all()
+
+    def first_held(self, queue: str, concurrency_key: str, *, after: JobId | None = None) -> JobId | None:
+        """Return the held job of this key that comes next, behind the held job `after`: by falling priority, due time, id."""
+        group = start = keys.held_group(queue, concurrency_key)
+        if after is not None:
+            job = self._indexed_job(after)
+            start = keys.after(keys.held_key(queue, concurrency_key, job.priority, job.due_at_ms, job.id))
+        rows = self._store.scan(Table.HELD, start, keys.after_texts(group), limit=1)
+        return keys.job_id_at_end(rows[0][0]) if rows else None
+
+    def held_jobs(self, queue: str, *, after: HeldEntry | None = None, limit: int) -> list[JobId]:
+        """Return held jobs of the queue by key, falling priority, due time and id, behind `after`, there or not."""
+        group = start = keys.held_queue(queue)
+        if after is not None:
+            start = max(start, keys.after(keys.held_key(*after)))
+        rows = self._store.scan(Table.HELD, start, keys.after_texts(group), limit=limit)
+        return [keys.job_id_at_end(key) for key, _ in rows]
+
     # -- indexes ------------------------------------------------------------------------------------------------------
 
     def waiting(
-        self, queue: str, priority: int, *, due_until_ms: int, limit: int, after: WaitingEntry | None = None
+        self,
+        queue: str,
+        tenant: str,
+        priority: int,
+        *,
+        due_until_ms: int,
+        limit: int,
+        after: WaitingEntry | None = None,
     ) -> list[WaitingEntry]:
-        """Return waiting jobs of one queue and priority with due <= `due_until_ms`, first due first."""
-        group = keys.waiting_group(queue, priority)
+        """Return waiting jobs of one lane (queue, tenant, priority) with due <= `due_until_ms`, first due first."""
+        group = keys.waiting_group(queue, tenant, priority)
         start = group if after is None else keys.after(keys.waiting_key(*after))
         rows = self._store.scan(Table.WAITING, start, group + keys.time(due_until_ms + 1), limit=limit)
-        return [WaitingEntry(queue, priority, keys.waiting_due(key), keys.job_id_at_end(key)) for key, _ in rows]
+        return [
+            WaitingEntry(queue, tenant, priority, keys.waiting_due(key), keys.job_id_at_end(key)) for key, _ in rows
+        ]
+
+    def first_waiting(self, queue: str, tenant: str, priority: int) -> WaitingEntry | None:
+        """Return the waiting job of a lane that is due first, due or not."""
+        group = keys.waiting_group(queue, tenant, priority)
+        rows = self._store.scan(Table.WAITING, group, keys.after_waiting_group(group), limit=1)
+        return keys.read_waiting_key(rows[0][0]) if rows else None
+
+    def first_of_lanes(self, queue: str) -> list[WaitingEntry]:
+        """Return the entry that is due first, past or to come, of each lane of the queue that has any."""
+        firsts: list[WaitingEntry] = []
+        start, stop = keys.text(queue), keys.after_waiting_queue(queue)
+        while rows := self._store.scan(Table.WAITING, start, stop, limit=1):
+            first = keys.read_waiting_key(rows[0][0])
+            firsts.append(first)
+            start = keys.after_waiting_group(keys.waiting_group(queue, first.tenant, first.priority))
+        return firsts
+
+    def waiting_tenants(self, queue: str) -> list[str]:
+        """Return the tenants with any waiting job in the queue, due or not, held or not, by name; reads nothing."""
+        return self._counters.waiting_tenants(queue)
 
     def waiting_queues(self) -> list[str]:
-        """Return the queues with any waiting job, due or not, by name; costs one look-up a queue."""
+        """Return the queues with any waiting job that is not held, due or not, by name; costs one look-up a queue."""
         names: list[str] = []
         start = b""
         while head := self._store.scan(Table.WAITING, start, None, limit=1):
@@ -105,16 +198,22 @@ class StateReader:
 
     def leased_jobs(self) -> list[Job]:
         """Return every job that a worker holds; as many as the workers' capacities allow."""
-        return [self._indexed_job(job_id) for job_id in self.all_leased()]
+        return [self._indexed_job(JobId(key)) for key, _ in all_rows(self._store, Table.LEASED)]
 
-    def finished_before(self, ms: int, *, limit: int) -> list[JobId]:
-        """Return finished jobs with finished time < `ms`, first finished first."""
+    def finished_between(
+        self, after: tuple[TimeMs, JobId] | None, before_ms: int, *, limit: int
+    ) -> list[tuple[TimeMs, JobId]]:
+        """Return finished jobs behind `after` with finished time < `before_ms`, by time and id."""
         rows = (
-            self._store.scan(Table.FINISHED, bytes([status]), keys.finished_until(status, ms), limit=limit)
+            self._store.scan(
+                Table.FINISHED,
+                bytes([status]) if after is None else keys.after(keys.finished_key(status, *after)),
+                keys.finished_until(status, before_ms),
+                limit=limit,
+            )
             for status in FINISHED
         )
-        by_time = merge(*([keys.read_finished_key(key) for key, _ in found] for found in rows))
-        return [job_id for _, job_id in islice(by_time, limit)]
+        return list(islice(merge(*([keys.read_finished_key(key) for key, _ in found] for found in rows)), limit))
 
     # -- lists --------------------------------------------------------------------------------------------------------
 
@@ -145,34 +244,6 @@ class StateReader:
             limit=limit,
             descending=descending,
         )
-
-    # -- walks of everything ------------------------------------------------------------------------------------------
-
-    def all_jobs(self) -> Iterator[Job]:
-        return (decode_job(record) for _, record in all_rows(self._store, Table.JOBS))
-
-    def all_waiting(self) -> Iterator[WaitingEntry]:
-        return (keys.read_waiting_key(key) for key, _ in all_rows(self._store, Table.WAITING))
-
-    def all_timers(self) -> Iterator[TimerEntry]:
-        return (keys.read_timer(key, value) for key, value in all_rows(self._store, Table.TIMERS))
-
-    def all_leased(self) -> Iterator[JobId]:
-        return (JobId(key) for key, _ in all_rows(self._store, Table.LEASED))
-
-    def all_finished(self) -> Iterator[tuple[TimeMs, JobId]]:
-        """(finished time, job id), status by status."""
-        return (keys.read_finished_key(key) for key, _ in all_rows(self._store, Table.FINISHED))
-
-    def all_keys(self) -> Iterator[tuple[str, str, JobId]]:
-        """(tenant, idempotency key, job id)."""
-        return ((*keys.read_dedup_key(key), JobId(job_id)) for key, job_id in all_rows(self._store, Table.KEYS))
-
-    def all_payload_ids(self) -> Iterator[JobId]:
-        return (JobId(key) for key, _ in all_rows(self._store, Table.PAYLOADS))
-
-    def all_result_ids(self) -> Iterator[JobId]:
-        return (JobId(key) for key, _ in all_rows(self._store, Table.RESULTS))
 
     # -- the store ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ older when it is full, bound the memory without bookkeeping at each read.
 from __future__ import annotations
 
 from raftsched.core.ids import JobId
-from raftsched.core.job import FINISHED, Job
+from raftsched.core.job import Job
 
 
 class RecentJobs:
@@ -24,7 +24,7 @@ class RecentJobs:
 
     def put(self, job: Job) -> None:
         """Keep `job` in place of its older record; a finished one is not kept, as nothing is about to change it."""
-        if job.status in FINISHED:
+        if job.finished_at_ms:
             self.drop(job.id)
             return
         self._young[job.id] = job

@@ -20,21 +20,23 @@ from pathlib import Path
 
 from raftsched import limits
 from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import Job, encode_job, encode_worker
-from raftsched.core.view import PutFence, PutJob, PutWorker, RemoveJob, RemoveWorker, Write
+from raftsched.core.job import Job, encode_job
+from raftsched.core.view import PutFence, PutJob, RemoveJob, Write
 from raftsched.errors import InvariantBroken
-from raftsched.storage import keys
-from raftsched.storage.indexes import difference
+from raftsched.storage import edges, keys, logs
+from raftsched.storage.indexes import Entries, difference, holds_claim, index_entries
+from raftsched.storage.other_writes import OtherWrites
 from raftsched.storage.position import Configuration, Position, write_configuration, write_position
 from raftsched.storage.reader import StateReader
 from raftsched.storage.recent import RecentJobs
+from raftsched.storage.running import RunningCounts
 from raftsched.storage.store import Store, Table
 
 _ENTRIES_BYTES = 200
 """What a transition's index entries come to, roughly."""
 
 
-class State(StateReader):
+class State(OtherWrites, StateReader):
     """The state over a `Store`: all reads of `StateReader`, and writes by log entry.
 
     Raises `UnknownFormat` when made over data of another format, which stays untouched.
@@ -43,6 +45,7 @@ class State(StateReader):
     def __init__(self, store: Store) -> None:
         super().__init__(store)
         self._recent = RecentJobs(limits.RECENT_JOBS_MAX)
+        self._running = RunningCounts(self.leased_jobs())  # before the first write
         self._entry_is_open = False
         self.durable_index: int = self.applied_index
         """Index of the last checkpoint: what survives a power loss without the journal."""
@@ -62,10 +65,8 @@ class State(StateReader):
                 self.fence = write.token
             elif isinstance(write, RemoveJob):
                 self._remove_job(write.old)
-            elif isinstance(write, PutWorker):
-                self._store.put(Table.WORKERS, keys.worker_key(write.worker.name), encode_worker(write.worker))
-            elif isinstance(write, RemoveWorker):
-                self._store.delete(Table.WORKERS, keys.worker_key(write.name))
+            else:
+                self._execute_other(write)
 
     def configure(self, content: bytes) -> None:
         """Keep the configuration that the entry after `applied_index` carries; `advance` must follow."""
@@ -86,6 +87,7 @@ class State(StateReader):
         self.cluster_time_ms = TimeMs(max(self.cluster_time_ms, now_ms))
         self.operation_version = max(self.operation_version, version)
         self._entry_is_open = False
+        self._audit_count = 0
 
     def checkpoint(self) -> int:
         """Make all that is applied durable, synced; return its index. Blocks for the disk; a failure is final."""
@@ -111,14 +113,28 @@ class State(StateReader):
         record = encode_job(new)
         self._store.put(Table.JOBS, new.id, record)
         self._recent.put(new)
-        if old is None and new.idempotency_key:
-            self._store.put(Table.KEYS, keys.dedup_key(new.tenant, new.idempotency_key), new.id)
+        if new.idempotency_key != ("" if old is None else old.idempotency_key):
+            self._move_key(old, new)
+        if new.options is not None and new.options.unique_key:
+            self._check_claim(new, new.options.unique_key)
         if payload is not None:
             self._put_text(Table.PAYLOADS, new.id, payload)
         if result is not None:
             self._put_text(Table.RESULTS, new.id, result)
         self._follow(old, new)
         self.uncommitted_bytes += len(record) + _ENTRIES_BYTES
+
+    def _move_key(self, old: Job | None, new: Job) -> None:
+        if old is not None and old.idempotency_key:
+            self._take_away(Table.KEYS, keys.dedup_key(old.tenant, old.idempotency_key))
+        if new.idempotency_key:
+            self._store.put(Table.KEYS, keys.dedup_key(new.tenant, new.idempotency_key), new.id)
+
+    def _check_claim(self, job: Job, unique_key: bytes) -> None:
+        """Raise `InvariantBroken` where another job has the claim: it must lose it first."""
+        holder = self.job_id_for_unique(job.tenant, unique_key)
+        if holder not in (None, job.id) and holds_claim(job):
+            raise InvariantBroken(f"jobs {holder.hex()} and {job.id.hex()} claim the same unique key")
 
     def _remove_job(self, old: Job) -> None:
         self._recent.drop(old.id)
@@ -127,24 +143,31 @@ class State(StateReader):
         self._store.delete(Table.RESULTS, old.id)
         if old.idempotency_key:
             self._take_away(Table.KEYS, keys.dedup_key(old.tenant, old.idempotency_key))
+        if old.dependency_count:
+            self.uncommitted_bytes += edges.remove(self._store, old.id)
+        logs.remove(self._store, old.id)
         self._follow(old, None)
         self.uncommitted_bytes += _ENTRIES_BYTES
 
     def _follow(self, old: Job | None, new: Job | None) -> None:
-        """Bring indexes and counters from `old` to `new`."""
-        removed, put = difference(old, new)
+        """Bring indexes and counts from `old` to `new`."""
+        self._move_entries(index_entries(old), index_entries(new))
+        self._counters.move(old, new)
+        self._running.move(old, new)
+
+    def _move_entries(self, before: Entries, after: Entries) -> None:
+        removed, put = difference(before, after)
         for table, key in removed:
             self._take_away(table, key)
         for table, key, value in put:
             self._store.put(table, key, value)
-        self._counters.move(old, new)
 
-    def _put_text(self, table: Table, job_id: JobId, text: bytes) -> None:
+    def _put_text(self, table: Table, record_id: bytes, text: bytes) -> None:
         if text:
-            self._store.put(table, job_id, text)
+            self._store.put(table, record_id, text)
             self.uncommitted_bytes += len(text)
         else:
-            self._store.delete(table, job_id)
+            self._store.delete(table, record_id)
 
     def _take_away(self, table: Table, key: bytes) -> None:
         if not self._store.delete(table, key):

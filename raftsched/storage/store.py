@@ -37,13 +37,13 @@ class Table(IntEnum):
     JOBS = 1
     """job id → record."""
     PAYLOADS = 2
-    """job id → JSON text; no row where there is none."""
+    """job id → JSON text; no row where there is none. Under a schedule's id: its template's."""
     RESULTS = 3
     """job id → JSON text; no row where there is none."""
     WAITING = 4
-    """queue, 9 - priority, due, job id → nothing: the ready index."""
+    """queue, tenant, 9 - priority, due, job id → nothing: the ready index, a lane for each tenant."""
     TIMERS = 5
-    """due, job id → status, priority, queue: waiting jobs that were not due when they came to wait."""
+    """due, job id → status, priority, tenant, queue: waiting jobs that were not due when they came to wait."""
     LEASED = 6
     """job id → nothing."""
     FINISHED = 7
@@ -54,6 +54,40 @@ class Table(IntEnum):
     """name → record."""
     COUNTERS = 10
     """tenant, queue, status → count of jobs; as of the last checkpoint."""
+    PARKED = 11
+    """status, job id → nothing: jobs that wait for something other than time."""
+    HELD = 12
+    """queue, concurrency key, 9 - priority, due, job id → nothing: in place of `WAITING` while a job is held."""
+    ALARMS = 13
+    """kind, time, id or name → nothing: what is due by time, apart from waiting jobs."""
+    UNIQUE = 14
+    """tenant, unique key → job id, while the job holds its claim."""
+    DEPENDENCIES = 15
+    """job id → what it depends on, as it was submitted."""
+    DEPENDANTS = 16
+    """parent's job id, child's job id → condition; as long as the child is there."""
+    WORKFLOWS = 17
+    """workflow id → record."""
+    WORKFLOW_KEYS = 18
+    """tenant, idempotency key → workflow id."""
+    WORKFLOW_JOBS = 19
+    """workflow id, job id → nothing."""
+    SCHEDULES = 20
+    """schedule id → record."""
+    SCHEDULE_NAMES = 21
+    """tenant, name → schedule id."""
+    FIRINGS = 22
+    """schedule id, instant, kind → line of the ledger."""
+    QUEUES = 23
+    """name → record."""
+    CHORES = 24
+    """kind, id or name → where the chore stands."""
+    LOGS = 25
+    """job id, run, attempt, offset → the lines that begin there."""
+    LOG_SIZES = 26
+    """job id, run, attempt → how much there is in `LOGS`."""
+    AUDIT = 27
+    """log index, number within it → line."""
 
 
 Row = tuple[bytes, bytes]

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 
 from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.job import Job, Lease, RetryPolicy, Status
+from raftsched.core.job import Job, Lease, Options, Pause, RetryPolicy, Status
+from raftsched.core.schedule import Schedule, ScheduleId, Template, Timing
 
 NOW_MS = TimeMs(1_700_000_000_000)
 
@@ -47,3 +48,18 @@ def running(job: Job, token: int = 1) -> Job:
 
 def finished(job: Job, status: Status = Status.COMPLETED, at_ms: int = NOW_MS) -> Job:
     return msgspec.structs.replace(job, status=status, lease=None, timed=False, finished_at_ms=TimeMs(at_ms))
+
+
+def paused(job: Job, until_ms: int = 0) -> Job:
+    return msgspec.structs.replace(job, status=Status.PAUSED, pause=Pause(NOW_MS, TimeMs(until_ms)), timed=False)
+
+
+def held(job: Job, concurrency_key: str = "k") -> Job:
+    return msgspec.structs.replace(job, held=True, options=Options(concurrency_key=concurrency_key))
+
+
+def make_schedule(number: int, **fields: Any) -> Schedule:
+    """An hourly schedule; `fields` are taken as they are."""
+    template = Template("send_email", "mail", 5, 3, 0, RetryPolicy())
+    schedule = Schedule(ScheduleId(job_id(number)), "default", f"report-{number}", Timing(every="1h"), template)
+    return msgspec.structs.replace(schedule, **fields)

@@ -59,6 +59,27 @@ def test_a_counter_never_falls_below_zero() -> None:
     assert counters.all() == {}
 
 
+def test_counters_know_which_tenants_have_waiting_jobs_in_a_queue() -> None:
+    store = MemoryStore()
+    counters = Counters(store)
+    waiting = [make_job(1, tenant="b"), make_job(2, tenant="a", status=Status.RETRYING), make_job(3, tenant="c")]
+    for job in waiting:
+        counters.move(None, job)
+    counters.move(None, running(make_job(4, tenant="d")))
+    counters.move(waiting[0], running(waiting[0]))
+    assert counters.waiting_tenants("mail") == ["a", "c"]
+    counters.save(store)
+    assert Counters(store).waiting_tenants("mail") == ["a", "c"]
+    counters.move(running(waiting[0]), waiting[0])
+    assert counters.waiting_tenants("mail") == ["a", "b", "c"]
+    assert counters.waiting_tenants("export") == []
+    for job in (*waiting, running(make_job(4, tenant="d"))):
+        counters.move(job, None)
+    counters.save(store)
+    assert counters.waiting_tenants("mail") == []
+    assert counters._tenants == {}, "queues that are gone take no memory"
+
+
 def test_counters_are_written_in_the_same_order_by_every_process() -> None:
     """Else the pages of the file, and of a snapshot, would depend on the hash seed (seed 430049 of chaos.sim)."""
 

@@ -208,8 +208,8 @@ def test_a_backlog_of_a_hundred_thousand_jobs_stays_on_disk(tmp_path: Path) -> N
     state.close()
     tracemalloc.start()
     state = open_state(tmp_path / "state")
-    head = state.waiting("mail", 1, due_until_ms=NOW_MS, limit=1_000)
-    following = state.waiting("mail", 1, due_until_ms=NOW_MS, limit=1_000, after=head[-1])
+    head = state.waiting("mail", "default", 1, due_until_ms=NOW_MS, limit=1_000)
+    following = state.waiting("mail", "default", 1, due_until_ms=NOW_MS, limit=1_000, after=head[-1])
     assert state.waiting_queues() == ["mail"]
     assert sum(state.counters().values()) == 100_000
     _, peak_bytes = tracemalloc.get_traced_memory()

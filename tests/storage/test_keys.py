@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftsched import limits
+from raftsched.core.control_operations import AlarmKind, ChoreKind
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Status
-from raftsched.core.view import CounterKey, TimerEntry, WaitingEntry
+from raftsched.core.schedule import FiringKind, ScheduleId
+from raftsched.core.view import AlarmEntry, CounterKey, HeldEntry, TimerEntry, WaitingEntry
 from raftsched.errors import InvariantBroken
 from raftsched.storage import keys
 from tests.storage.jobs import job_id
@@ -22,11 +24,18 @@ _priorities = st.integers(0, 9)
 _times = (st.sampled_from([0, 1, 255, 256, 1_700_000_000_000]) | st.integers(0, 2**48)).map(TimeMs)
 _ids = st.binary(min_size=16, max_size=16).map(JobId)
 _statuses = st.sampled_from(Status)
-_waiting = st.builds(WaitingEntry, _texts, _priorities, _times, _ids)
+_waiting = st.builds(WaitingEntry, _texts, _texts, _priorities, _times, _ids)
+_held = st.builds(HeldEntry, _texts, _texts, _priorities, _times, _ids)
+_bytes = st.binary(max_size=32) | st.sampled_from([b"", b"\0", b"\xff", b"\0\xff", b"\xff\xff"])
+_counts = st.integers(0, 2**32 - 1)
 
 
-def waiting_order(entry: WaitingEntry) -> tuple[str, int, int, bytes]:
-    return (entry.queue, -entry.priority, entry.due_at_ms, entry.job_id)
+def waiting_order(entry: WaitingEntry) -> tuple[str, str, int, int, bytes]:
+    return (entry.queue, entry.tenant, -entry.priority, entry.due_at_ms, entry.job_id)
+
+
+def held_order(entry: HeldEntry) -> tuple[str, str, int, int, bytes]:
+    return (entry.queue, entry.concurrency_key, -entry.priority, entry.due_at_ms, entry.job_id)
 
 
 def sorts_alike(tuples: list[Any], encoded: list[bytes]) -> bool:
@@ -36,7 +45,7 @@ def sorts_alike(tuples: list[Any], encoded: list[bytes]) -> bool:
 
 
 @given(st.lists(_waiting, min_size=2, max_size=8))
-def test_waiting_keys_sort_by_queue_falling_priority_due_and_id(entries: list[WaitingEntry]) -> None:
+def test_waiting_keys_sort_by_queue_tenant_falling_priority_due_and_id(entries: list[WaitingEntry]) -> None:
     encoded = [keys.waiting_key(*entry) for entry in entries]
     assert sorts_alike([waiting_order(entry) for entry in entries], encoded)
 
@@ -46,18 +55,32 @@ def test_waiting_key_is_read_back(entry: WaitingEntry) -> None:
     key = keys.waiting_key(*entry)
     assert keys.read_waiting_key(key) == entry
     assert keys.waiting_due(key) == entry.due_at_ms
-    assert keys.waiting_group_of(key) == keys.waiting_group(entry.queue, entry.priority)
+    assert keys.waiting_group_of(key) == keys.waiting_group(*entry[:3])
 
 
 @given(_waiting, _waiting)
-def test_ends_of_groups_and_queues_lie_between_them_and_all_behind(entry: WaitingEntry, other: WaitingEntry) -> None:
+def test_ends_of_lanes_and_queues_lie_between_them_and_all_behind(entry: WaitingEntry, other: WaitingEntry) -> None:
     key, other_key = keys.waiting_key(*entry), keys.waiting_key(*other)
-    group_end = keys.after_waiting_group(keys.waiting_group(entry.queue, entry.priority))
+    lane_end = keys.after_waiting_group(keys.waiting_group(*entry[:3]))
     queue_end = keys.after_waiting_queue(entry.queue)
-    assert key < group_end <= queue_end
-    is_behind_group = (other.queue, -other.priority) > (entry.queue, -entry.priority)
-    assert (other_key >= group_end) == is_behind_group
+    assert key < lane_end <= queue_end
+    assert (other_key >= lane_end) == (waiting_order(other)[:3] > waiting_order(entry)[:3])
     assert (other_key >= queue_end) == (other.queue > entry.queue)
+
+
+@given(st.lists(_held, min_size=2, max_size=8))
+def test_held_keys_sort_by_queue_key_falling_priority_due_and_id_and_are_read_back(entries: list[HeldEntry]) -> None:
+    encoded = [keys.held_key(*entry) for entry in entries]
+    assert sorts_alike([held_order(entry) for entry in entries], encoded)
+    assert [keys.read_held_key(key) for key in encoded] == entries
+
+
+@given(_held, _held)
+def test_what_is_held_of_a_queue_or_of_a_key_is_in_one_piece(entry: HeldEntry, other: HeldEntry) -> None:
+    other_key = keys.held_key(*other)
+    queue, group = keys.held_queue(entry.queue), keys.held_group(entry.queue, entry.concurrency_key)
+    assert (queue <= other_key < keys.after_texts(queue)) == (other.queue == entry.queue)
+    assert (group <= other_key < keys.after_texts(group)) == (other[:2] == entry[:2])
 
 
 @given(st.lists(st.tuples(_times, _ids), min_size=2, max_size=8))
@@ -65,10 +88,10 @@ def test_timer_keys_sort_by_due_and_id(entries: list[tuple[int, JobId]]) -> None
     assert sorts_alike(entries, [keys.timer_key(*entry) for entry in entries])
 
 
-@given(_times, _ids, _statuses, _priorities, _texts)
-def test_timer_is_read_back(due: TimeMs, identity: JobId, status: Status, priority: int, queue: str) -> None:
-    value = keys.timer_value(status, priority, queue)
-    assert keys.read_timer(keys.timer_key(due, identity), value) == TimerEntry(due, identity, queue, priority)
+@given(st.builds(TimerEntry, _times, _ids, _texts, _texts, _priorities), _statuses)
+def test_timer_is_read_back(entry: TimerEntry, status: Status) -> None:
+    value = keys.timer_value(status, entry.priority, entry.tenant, entry.queue)
+    assert keys.read_timer(keys.timer_key(entry.due_at_ms, entry.job_id), value) == entry
     assert value[0] == status
 
 
@@ -86,6 +109,83 @@ def test_dedup_keys_sort_by_tenant_and_key_and_are_read_back(entries: list[tuple
     assert [keys.read_dedup_key(key) for key in encoded] == entries
 
 
+@given(st.lists(st.tuples(_texts, _bytes), min_size=2, max_size=8))
+def test_unique_keys_sort_by_tenant_and_digest_and_are_read_back(entries: list[tuple[str, bytes]]) -> None:
+    encoded = [keys.unique_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    assert [keys.read_unique_key(key) for key in encoded] == entries
+
+
+@given(st.lists(st.builds(AlarmEntry, st.sampled_from(AlarmKind), _times, _ids | _texts.map(str.encode)), min_size=2))
+def test_alarm_keys_sort_by_kind_time_and_subject_and_are_read_back(entries: list[AlarmEntry]) -> None:
+    encoded = [keys.alarm_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    assert [keys.read_alarm_key(key) for key in encoded] == entries
+    for entry in entries:
+        end = keys.alarms_until(entry.kind, entry.at_ms)
+        assert [key < end for key in encoded] == [other[:2] < entry[:2] for other in entries]
+
+
+@given(st.lists(st.tuples(_statuses, _ids), min_size=2, max_size=8))
+def test_parked_keys_sort_by_status_and_id_and_are_read_back(entries: list[tuple[Status, JobId]]) -> None:
+    encoded = [keys.parked_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    assert [keys.read_parked_key(key) for key in encoded] == entries
+
+
+@given(st.lists(st.tuples(_ids, _ids), min_size=2, max_size=8))
+def test_pairs_of_ids_sort_as_such_are_read_back_and_lie_below_the_next_id(entries: list[tuple[JobId, JobId]]) -> None:
+    encoded = [keys.pair_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    assert [keys.read_pair_key(key) for key in encoded] == entries
+    for first, _ in entries:
+        end = keys.after_id(first)
+        inside = [first <= key and (end is None or key < end) for key in encoded]
+        assert inside == [other == first for other, _ in entries]
+
+
+def test_nothing_lies_behind_the_last_id() -> None:
+    assert keys.after_id(b"\xff" * 16) is None
+    assert keys.after_id(b"\0" * 15 + b"\xff") == b"\0" * 14 + b"\1\0"
+
+
+@given(st.lists(st.tuples(_ids.map(ScheduleId), _times, st.sampled_from(FiringKind)), min_size=2, max_size=8))
+def test_firing_keys_sort_by_schedule_instant_and_kind(entries: list[tuple[ScheduleId, TimeMs, FiringKind]]) -> None:
+    encoded = [keys.firing_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    assert [keys.schedule_of_firing(key) for key in encoded] == [schedule_id for schedule_id, _, _ in entries]
+    for schedule_id, instant_ms, _ in entries:
+        end = keys.firings_until(schedule_id, instant_ms)
+        assert [key < end for key in encoded] == [other[:2] < (schedule_id, instant_ms) for other in entries]
+
+
+@given(st.lists(st.tuples(st.sampled_from(ChoreKind), _ids | _texts.map(str.encode)), min_size=2, max_size=8))
+def test_chore_keys_sort_by_kind_and_subject_and_are_read_back(entries: list[tuple[ChoreKind, bytes]]) -> None:
+    encoded = [keys.chore_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    assert [keys.read_chore_key(key) for key in encoded] == entries
+
+
+@given(st.lists(st.tuples(_ids, _counts, _counts, st.integers(0, 2**48)), min_size=2, max_size=8))
+def test_pieces_of_logs_sort_by_job_run_attempt_and_offset(entries: list[tuple[JobId, int, int, int]]) -> None:
+    logs = [keys.log_key(*entry[:3]) for entry in entries]
+    pieces = [keys.log_piece_key(log, entry[3]) for log, entry in zip(logs, entries, strict=True)]
+    assert sorts_alike(entries, pieces)
+    assert [keys.read_log_key(log) for log in logs] == [entry[:3] for entry in entries]
+    assert [keys.log_offset(piece) for piece in pieces] == [entry[3] for entry in entries]
+    for log, entry in zip(logs, entries, strict=True):
+        inside = [log <= piece < log + keys.LOG_END for piece in pieces]
+        assert inside == [other[:3] == entry[:3] for other in entries]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**63), _counts), min_size=2, max_size=8))
+def test_audit_keys_sort_by_log_index_and_number(entries: list[tuple[int, int]]) -> None:
+    encoded = [keys.audit_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    for index, _ in entries:
+        assert [key < keys.audit_key(index) for key in encoded] == [other < index for other, _ in entries]
+
+
 @given(st.lists(st.builds(CounterKey, _texts, _texts, _statuses), min_size=2, max_size=8))
 def test_counter_keys_sort_as_their_parts_and_are_read_back(entries: list[CounterKey]) -> None:
     encoded = [keys.counter_key(*entry) for entry in entries]
@@ -94,8 +194,8 @@ def test_counter_keys_sort_as_their_parts_and_are_read_back(entries: list[Counte
 
 
 @given(st.lists(_texts, min_size=2, max_size=8))
-def test_worker_keys_sort_by_name_and_are_never_empty(names: list[str]) -> None:
-    encoded = [keys.worker_key(name) for name in names]
+def test_name_keys_sort_by_name_and_are_never_empty(names: list[str]) -> None:
+    encoded = [keys.name_key(name) for name in names]
     assert sorts_alike(names, encoded)
     assert all(encoded)
 
@@ -103,10 +203,14 @@ def test_worker_keys_sort_by_name_and_are_never_empty(names: list[str]) -> None:
 def test_names_of_240_bytes_of_utf8_fit_in_every_key() -> None:
     longest = "\U0001f600" * 60
     built = [
-        keys.waiting_key(longest, 0, 2**48, job_id(1)),
+        keys.waiting_key(longest, longest, 0, 2**48, job_id(1)),
+        keys.held_key(longest, longest, 0, 2**48, job_id(1)),
+        keys.unique_key(longest, b"u" * 64),
+        keys.alarm_key(AlarmKind.QUEUE, 2**48, longest.encode()),
+        keys.chore_key(ChoreKind.RELEASE_HELD, longest.encode()),
         keys.dedup_key(longest, longest),
         keys.counter_key(longest, longest, Status.SKIPPED),
-        keys.worker_key(longest),
+        keys.name_key(longest),
     ]
     assert max(len(key) for key in built) <= limits.KEY_BYTES_MAX
 
@@ -114,12 +218,15 @@ def test_names_of_240_bytes_of_utf8_fit_in_every_key() -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: keys.waiting_key("\U0001f600" * 128, 5, 0, job_id(1)),
+        lambda: keys.waiting_key("\U0001f600" * 128, "t", 5, 0, job_id(1)),
+        lambda: keys.held_key("q", "\U0001f600" * 128, 5, 0, job_id(1)),
+        lambda: keys.unique_key("t" * 128, b"u" * 400),
+        lambda: keys.chore_key(ChoreKind.RELEASE_HELD, b"q" * 511),
         lambda: keys.dedup_key("t" * 128, "\U0001f600" * 200),
         lambda: keys.counter_key("\U0001f600" * 128, "q", Status.QUEUED),
-        lambda: keys.worker_key("\U0001f600" * 128),
+        lambda: keys.name_key("\U0001f600" * 128),
     ],
-    ids=["waiting", "dedup", "counter", "worker"],
+    ids=["waiting", "held", "unique", "chore", "dedup", "counter", "name"],
 )
 def test_a_key_over_the_limit_of_the_store_is_refused_by_name(build: Any) -> None:
     with pytest.raises(InvariantBroken, match="bytes"):
@@ -129,7 +236,7 @@ def test_a_key_over_the_limit_of_the_store_is_refused_by_name(build: Any) -> Non
 @pytest.mark.parametrize("priority", [-1, 10])
 def test_a_priority_out_of_range_is_refused(priority: int) -> None:
     with pytest.raises(InvariantBroken, match="priority"):
-        keys.waiting_key("mail", priority, 0, job_id(1))
+        keys.waiting_key("mail", "t", priority, 0, job_id(1))
 
 
 def test_a_time_before_1970_is_refused() -> None:

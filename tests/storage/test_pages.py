@@ -15,7 +15,7 @@ from raftsched.errors import Invalid
 from raftsched.storage.pages import page_by_status
 from raftsched.storage.state import State
 from raftsched.storage.store import Store
-from tests.storage.jobs import NOW_MS, finished, job_id, make_job, running, scheduled
+from tests.storage.jobs import NOW_MS, finished, held, job_id, make_job, paused, running, scheduled
 
 
 @pytest.fixture
@@ -44,26 +44,42 @@ def walk(
 
 def fill(state: State) -> dict[Status, list[Job]]:
     """A few jobs of every status over several queues and priorities; returns them by what users see, in list order."""
-    jobs = [make_job(n, queue=f"q{n % 3}", priority=n % 4, due_at_ms=NOW_MS - n) for n in range(40)]
+    jobs = [make_job(n, queue=f"q{n % 3}", tenant=f"t{n % 2}", priority=n % 4, due_at_ms=NOW_MS - n) for n in range(40)]
     future = [scheduled(n, NOW_MS + 1 + n % 7, queue=f"q{n % 3}", priority=n % 4) for n in range(40, 60)]
     retried = [make_job(n, status=Status.RETRYING, timed=True, due_at_ms=NOW_MS + 1 + n % 5) for n in range(60, 70)]
     overdue = [scheduled(n, NOW_MS - n + 70, queue="q1") for n in range(70, 75)]
-    held = [running(make_job(n)) for n in range(75, 85)]
+    leased = [running(make_job(n)) for n in range(75, 85)]
     cancelling = [make_job(n, status=Status.CANCELLING) for n in range(85, 90)]
     completed = [finished(make_job(n), at_ms=NOW_MS - n % 4) for n in range(90, 110)]
     dead = [finished(make_job(n), Status.DEAD_LETTER, NOW_MS - n % 4) for n in range(110, 115)]
-    submit(state, *jobs, *future, *retried, *overdue, *held, *cancelling, *completed, *dead)
+    parked = [paused(make_job(n)) for n in range(115, 125)]
+    for_parents = [make_job(n, status=Status.WAITING_DEPENDENCIES, due_at_ms=n) for n in range(125, 130)]
+    skipped = [finished(make_job(n), Status.SKIPPED, NOW_MS + n % 2) for n in range(130, 134)]
+    kept_back = [held(make_job(n, queue=f"q{n % 2}", priority=n % 3), f"k{n % 2}") for n in range(134, 150)]
+    submit(state, *jobs, *future, *retried, *overdue, *leased, *cancelling, *completed, *dead)
+    submit(state, *parked, *for_parents, *skipped, *kept_back)
     return {
-        Status.QUEUED: sorted(jobs + overdue, key=lambda job: (job.queue, -job.priority, job.due_at_ms, job.id)),
+        Status.QUEUED: [*sorted(jobs + overdue, key=_place), *sorted(kept_back, key=_held_place)],
         Status.SCHEDULED: sorted(future, key=lambda job: (job.due_at_ms, job.id)),
         Status.RETRYING: sorted(retried, key=lambda job: (job.due_at_ms, job.id)),
-        Status.RUNNING: held,
+        Status.RUNNING: leased,
         Status.CANCELLING: cancelling,
         Status.COMPLETED: sorted(completed, key=lambda job: (job.finished_at_ms, job.id)),
         Status.DEAD_LETTER: sorted(dead, key=lambda job: (job.finished_at_ms, job.id)),
         Status.CANCELLED: [],
-        Status.PAUSED: [],
+        Status.PAUSED: parked,
+        Status.WAITING_DEPENDENCIES: for_parents,
+        Status.SKIPPED: sorted(skipped, key=lambda job: (job.finished_at_ms, job.id)),
     }
+
+
+def _place(job: Job) -> tuple[str, str, int, int, JobId]:
+    return job.queue, job.tenant, -job.priority, job.due_at_ms, job.id
+
+
+def _held_place(job: Job) -> tuple[str, str, int, int, JobId]:
+    assert job.options is not None
+    return job.queue, job.options.concurrency_key, -job.priority, job.due_at_ms, job.id
 
 
 @pytest.mark.parametrize("limit", [1, 7, 1_000])
@@ -167,13 +183,13 @@ def test_a_list_by_status_reads_no_record_of_a_job_outside_it(state: State, stor
         return state._indexed_job(identity)
 
     jobs = fill(state)
-    for status in (Status.QUEUED, Status.SCHEDULED, Status.RETRYING, Status.COMPLETED):
+    for status in (Status.QUEUED, Status.SCHEDULED, Status.RETRYING, Status.COMPLETED, Status.PAUSED):
         loaded.clear()
         page_by_status(store, load, status, now_ms=NOW_MS, after=b"", limit=1_000, descending=False)
         assert loaded == [job.id for job in jobs[status]], status.label
 
 
-@pytest.mark.parametrize("cursor", [b"\xff", b"\0", b"\xff" * 511, b"\0" * 511, b"ready\0"])
+@pytest.mark.parametrize("cursor", [b"\xff", b"\0", b"\xff" * 511, b"\0" * 511, b"ready\0", b"\xffq1", b"\xff\xff"])
 def test_a_cursor_from_elsewhere_is_harmless(state: State, cursor: bytes) -> None:
     fill(state)
     for status in Status:

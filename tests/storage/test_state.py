@@ -7,11 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.job import Job, Status, Worker
+from raftsched.core.job import Dependency, Job, Options, Status, Worker
 from raftsched.core.view import (
     CounterKey,
+    PutDependencies,
     PutFence,
     PutJob,
+    PutLog,
     PutWorker,
     RemoveJob,
     RemoveWorker,
@@ -87,8 +89,17 @@ def test_state_keeps_no_row_for_an_empty_payload_or_result(state: State) -> None
 
 
 def test_removed_job_leaves_nothing_behind(state: State, store: Store) -> None:
-    job = finished(make_job(1, idempotency_key="order-7"))
-    state.execute([PutJob(None, job, b"1", b"2"), RemoveJob(job)])
+    options = Options(unique_key=b"u", unique_until_ms=TimeMs(9), workflow_id=b"w" * 16)
+    job = finished(make_job(1, idempotency_key="order-7", dependency_count=1, options=options))
+    state.execute(
+        [
+            PutJob(None, job, b"1", b"2"),
+            PutDependencies(job.id, (Dependency(job_id(0)),)),
+            PutLog(job.id, 1, 1, b"a\n", 1),
+            PutLog(job.id, 2, 1, b"b\n", 1),
+            RemoveJob(job),
+        ]
+    )
     assert state.job(job.id) is None
     assert state.counters() == {}
     for table in Table:
@@ -121,15 +132,15 @@ def test_waiting_lists_one_queue_and_priority_by_due_up_to_a_time(state: State) 
         make_job(6, queue="mail2"),
         running(make_job(7)),
     )
-    found = state.waiting("mail", 5, due_until_ms=NOW_MS, limit=10)
+    found = state.waiting("mail", "default", 5, due_until_ms=NOW_MS, limit=10)
     assert found == [
-        WaitingEntry("mail", 5, TimeMs(NOW_MS - 5), job_id(2)),
-        WaitingEntry("mail", 5, NOW_MS, job_id(3)),
-        WaitingEntry("mail", 5, NOW_MS, job_id(4)),
+        WaitingEntry("mail", "default", 5, TimeMs(NOW_MS - 5), job_id(2)),
+        WaitingEntry("mail", "default", 5, NOW_MS, job_id(3)),
+        WaitingEntry("mail", "default", 5, NOW_MS, job_id(4)),
     ]
-    assert state.waiting("mail", 5, due_until_ms=NOW_MS, limit=2) == found[:2]
-    assert state.waiting("mail", 5, due_until_ms=NOW_MS, limit=10, after=found[1]) == found[2:]
-    assert state.waiting("mail", 4, due_until_ms=NOW_MS, limit=10) == []
+    assert state.waiting("mail", "default", 5, due_until_ms=NOW_MS, limit=2) == found[:2]
+    assert state.waiting("mail", "default", 5, due_until_ms=NOW_MS, limit=10, after=found[1]) == found[2:]
+    assert state.waiting("mail", "default", 4, due_until_ms=NOW_MS, limit=10) == []
 
 
 def test_waiting_queues_names_each_queue_that_has_a_waiting_job_once(state: State) -> None:
@@ -144,10 +155,10 @@ def test_timers_list_jobs_to_come_by_due_within_a_range(state: State) -> None:
     submit(state, scheduled(1, 300, priority=9), scheduled(2, 100), scheduled(3, 200, queue="export"), make_job(4))
     submit(state, make_job(5, status=Status.RETRYING, timed=True, due_at_ms=200))
     entries = [
-        TimerEntry(TimeMs(100), job_id(2), "mail", 5),
-        TimerEntry(TimeMs(200), job_id(3), "export", 5),
-        TimerEntry(TimeMs(200), job_id(5), "mail", 5),
-        TimerEntry(TimeMs(300), job_id(1), "mail", 9),
+        TimerEntry(TimeMs(100), job_id(2), "mail", "default", 5),
+        TimerEntry(TimeMs(200), job_id(3), "export", "default", 5),
+        TimerEntry(TimeMs(200), job_id(5), "mail", "default", 5),
+        TimerEntry(TimeMs(300), job_id(1), "mail", "default", 9),
     ]
     assert state.timers(until_ms=300, limit=10) == entries
     assert state.timers(until_ms=299, limit=10) == entries[:3]
@@ -162,7 +173,7 @@ def test_leased_jobs_are_those_that_a_worker_holds(state: State) -> None:
     assert state.leased_jobs() == held
 
 
-def test_finished_before_lists_the_oldest_of_all_ends_first(state: State) -> None:
+def test_finished_between_lists_the_oldest_of_all_ends_first(state: State) -> None:
     submit(
         state,
         finished(make_job(1), Status.COMPLETED, 30),
@@ -171,10 +182,32 @@ def test_finished_before_lists_the_oldest_of_all_ends_first(state: State) -> Non
         finished(make_job(4), Status.COMPLETED, 40),
         make_job(5),
     )
-    assert state.finished_before(41, limit=10) == [job_id(2), job_id(3), job_id(1), job_id(4)]
-    assert state.finished_before(40, limit=10) == [job_id(2), job_id(3), job_id(1)]
-    assert state.finished_before(40, limit=2) == [job_id(2), job_id(3)]
-    assert state.finished_before(10, limit=10) == []
+    places = [(10, job_id(2)), (20, job_id(3)), (30, job_id(1)), (40, job_id(4))]
+    assert state.finished_between(None, 41, limit=10) == places
+    assert state.finished_between(None, 40, limit=10) == places[:3]
+    assert state.finished_between(None, 40, limit=2) == places[:2]
+    assert state.finished_between(None, 10, limit=10) == []
+    assert state.finished_between((TimeMs(10), job_id(2)), 41, limit=2) == places[1:3]
+    assert state.finished_between((TimeMs(20), job_id(2)), 41, limit=9) == places[1:]
+    assert state.finished_between((TimeMs(20), job_id(9)), 41, limit=9) == places[2:]
+    assert state.finished_between((TimeMs(40), job_id(4)), 41, limit=9) == []
+
+
+def test_first_of_lanes_is_the_job_due_first_of_each_tenant_and_priority(state: State) -> None:
+    submit(
+        state,
+        scheduled(1, 300, tenant="b", priority=5),
+        scheduled(2, 200, tenant="b", priority=5),
+        scheduled(3, 400, tenant="b", priority=9),
+        scheduled(4, 100, tenant="a", priority=0),
+        scheduled(5, 50, tenant="a", priority=0, queue="export"),
+    )
+    assert state.first_of_lanes("mail") == [
+        WaitingEntry("mail", "a", 0, TimeMs(100), job_id(4)),
+        WaitingEntry("mail", "b", 9, TimeMs(400), job_id(3)),
+        WaitingEntry("mail", "b", 5, TimeMs(200), job_id(2)),
+    ]
+    assert state.first_of_lanes("none") == []
 
 
 # -- positions --------------------------------------------------------------------------------------------------------
@@ -261,9 +294,9 @@ def test_uncommitted_bytes_grow_with_what_is_written(state: State) -> None:
         lambda state: state.execute([RemoveJob(finished(make_job(1)))]),
         lambda state: state.execute([RemoveJob(make_job(9))]),
         lambda state: state.execute([RemoveJob(make_job(1, idempotency_key="never stored"))]),
-        lambda state: state.execute([PutJob(None, make_job(9, status=Status.PAUSED))]),
+        lambda state: state.execute([PutJob(finished(make_job(9)), running(make_job(9))), RemoveJob(make_job(9))]),
     ],
-    ids=["other due", "not leased", "no such job", "not finished", "remove none", "no such key", "no index"],
+    ids=["other due", "not leased", "no such job", "not finished", "remove none", "no such key", "not there"],
 )
 def test_a_write_that_contradicts_the_state_is_a_broken_invariant(
     state: State, break_it: Callable[[State], None]
