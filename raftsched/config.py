@@ -59,7 +59,9 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """A worker that is silent for this long has lost its jobs."""
     cancel_grace_seconds: _Seconds = 30.0
     retention_seconds: _Seconds = 7 * 86_400.0
-    """Finished jobs are kept this long."""
+    """Finished jobs are kept this long, where neither they nor their queue say otherwise."""
+    ageing_seconds: _Seconds = 300.0
+    """A waiting job gains one priority for each of these, where its queue does not say otherwise."""
     election_seconds_min: _Seconds = 0.5
     election_seconds_max: _Seconds = 1.0
     heartbeat_seconds: _Seconds = 0.1

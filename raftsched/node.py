@@ -19,6 +19,7 @@ from aiohttp import web
 
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.backend import ClusterStatus, NodeStatus
+from raftsched.api.event_log import EventLog
 from raftsched.config import NodeConfig
 from raftsched.consensus.address import Address
 from raftsched.consensus.cluster_clock import ClusterClock
@@ -31,8 +32,8 @@ from raftsched.consensus.replica import Replica, ReplicaSettings
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.consensus.transport import Transport
 from raftsched.core.ids import JobId, JobIdFactory, TimeMs
-from raftsched.core.operations import CODEC_VERSION, Operation, SubmitJob
-from raftsched.core.view import Result
+from raftsched.core.operations import CODEC_VERSION, Operation, SubmitJob, SubmitWorkflow
+from raftsched.core.view import Result, Write
 from raftsched.disk import SystemDisk
 from raftsched.errors import InvariantBroken, NotLeader, StorageFull, Unavailable
 from raftsched.free_space import FreeSpace
@@ -85,7 +86,9 @@ class Node:
     def _build(self, directory: Path) -> None:
         self._fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._machine = self._open_machine(directory)
+        self.events = EventLog(self._machine.state)
         self._machine.on_changes = self._hear_changes
+        self._machine.on_records = self._hear_records
         self._cluster_clock = ClusterClock(
             self._clock,
             skew_ms=self.config.max_clock_skew_ms,
@@ -188,10 +191,12 @@ class Node:
                 propose=self._propose_for_leadership,
                 clock=self._cluster_clock,
                 randomness=self._randomness,
+                new_job_id=self.new_job_id,
                 settings=LeaderSettings(
                     lease_ttl_ms=self.lease_ttl_ms,
                     cancel_grace_ms=round(self.config.cancel_grace_seconds * 1000),
                     retention_ms=round(self.config.retention_seconds * 1000),
+                    ageing_ms=max(1, round(self.config.ageing_seconds * 1000)),
                 ),
             )
             self._spawn(self._serve_term(self._leadership, self._replica.term))
@@ -214,8 +219,14 @@ class Node:
         task.add_done_callback(self._terms.discard)
 
     def _hear_changes(self, changes: Sequence[Change]) -> None:
+        self.events.feed(self._machine.state, changes=changes)
         if self._leadership is not None:
             self._leadership.on_changes(changes)
+
+    def _hear_records(self, records: Sequence[Write]) -> None:
+        self.events.feed(self._machine.state, records=records)
+        if self._leadership is not None:
+            self._leadership.on_records(records)
 
     def _stamp_ms(self) -> TimeMs:
         """The stamp of a log entry; raises `NotLeader`, and `Unavailable` while the cluster's time is not known."""
@@ -259,7 +270,7 @@ class Node:
         return self._leadership
 
     def propose(self, operation: Operation) -> asyncio.Future[Result]:
-        if isinstance(operation, SubmitJob):
+        if isinstance(operation, SubmitJob | SubmitWorkflow):
             try:
                 self._free_space.check()
             except StorageFull as error:

@@ -15,13 +15,21 @@ from typing import Protocol
 from raftsched.core.apply import apply
 from raftsched.core.ids import TimeMs
 from raftsched.core.job import Job
-from raftsched.core.operations import CODEC_VERSION, OLDEST_READ, UnknownVersion, decode_batch, require_readable
-from raftsched.core.view import Context, PutJob, RemoveJob, Result, Write
+from raftsched.core.operations import (
+    CODEC_VERSION,
+    OLDEST_READ,
+    Operation,
+    UnknownVersion,
+    decode_batch,
+    require_readable,
+)
+from raftsched.core.view import Applied, Context, PutFence, PutJob, RemoveJob, Result, Write
 from raftsched.storage import directory as storage
 
 Change = tuple[Job | None, Job | None]
 """A job before and after an operation; None where there was or is none."""
 OnChanges = Callable[[Sequence[Change]], None]
+OnRecords = Callable[[Sequence[Write]], None]
 
 
 class StateMachine(Protocol):
@@ -69,7 +77,8 @@ class StateMachine(Protocol):
 class ReplicatedState:
     """The scheduler's state in `directory`, driven by log entries.
 
-    `on_changes` hears of every job written, once for each entry, right after it is applied. Raises `UnknownVersion`
+    `on_changes` hears of every job written, once for each entry, right after it is applied; `on_records`, just before,
+    of what else was written. Neither is called for an entry that wrote nothing of the kind. Raises `UnknownVersion`
     where the state was made by entries of a version that this node does not read (it reads up to `operations_read`).
     """
 
@@ -78,6 +87,7 @@ class ReplicatedState:
         self._map_bytes = map_bytes
         self.operations_read = operations_read
         self.on_changes: OnChanges | None = None
+        self.on_records: OnRecords | None = None
         self.state = storage.open_state(directory, map_bytes=map_bytes)
         self._require_readable()
 
@@ -121,16 +131,26 @@ class ReplicatedState:
         context = Context(TimeMs(max(state.cluster_time_ms, batch.stamp_ms)), index, version)
         results: list[Result] = []
         changes: list[Change] = []
+        records: list[Write] = []
+        written_count = 0
         for operation in batch.operations:
-            result, writes = apply(state, operation, context)
+            result, writes = self._decide(operation, context)
             if writes:
                 state.execute(writes)
-                _collect(writes, changes)
+                _collect(writes, changes, records)
+                written_count += len(writes)
+                context = context.after(written_count)
             results.append(result)
         state.advance(index=index, term=term, now_ms=context.now_ms, version=version)
+        if records and self.on_records is not None:
+            self.on_records(records)
         if changes and self.on_changes is not None:
             self.on_changes(changes)
         return results
+
+    def _decide(self, operation: Operation, context: Context) -> Applied:
+        """What one operation comes to; nothing of it is written yet."""
+        return apply(self.state, operation, context)
 
     @property
     def configuration(self) -> tuple[int, bytes] | None:
@@ -163,9 +183,11 @@ class ReplicatedState:
         self.state.close()
 
 
-def _collect(writes: Sequence[Write], changes: list[Change]) -> None:
+def _collect(writes: Sequence[Write], changes: list[Change], records: list[Write]) -> None:
     for write in writes:
         if isinstance(write, PutJob):
             changes.append((write.old, write.new))
         elif isinstance(write, RemoveJob):
             changes.append((write.old, None))
+        elif not isinstance(write, PutFence):
+            records.append(write)

@@ -12,7 +12,8 @@ from raftsched.leader.view import LeaderView
 
 DUE_TIMERS_MAX: Final = 1_000
 """Timed jobs that are due, read one by one for an exact count: a few milliseconds of work."""
-_PRIORITIES: Final = range(10)
+HELD_COUNTED_MAX: Final = 1_000
+"""Jobs that wait for their concurrency key, counted one by one; more of them count as ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,26 @@ class QueueDepth:
     """Workers that wait for jobs of this queue now."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueScale:
+    """What decides how many workers a queue should have, at one moment."""
+
+    queue: str
+    ready_count: int
+    """Jobs that are due and wait for nothing but a worker, and the queue's limits."""
+    exact: bool
+    """False: `ready_count` may be too small, as in `QueueDepth`, or count held jobs beyond `HELD_COUNTED_MAX`."""
+    running_count: int
+    oldest_wait_ms: int
+    waiting_workers: int
+    """Workers that wait for jobs of this queue now."""
+    worker_slots: int
+    """Jobs that a typical worker of the queue runs at the same time; 1 where none is known."""
+    wanted_workers: int
+    """How many of those would run all that runs or is ready, as far as the queue's pause and `concurrency_max` let it.
+    What its rate lets through says nothing about workers and is left out."""
+
+
 @dataclass(slots=True)
 class _Tally:
     counts: dict[Status, int] = field(default_factory=lambda: defaultdict(int))
@@ -45,21 +66,58 @@ def queue_depths(
     The counters tell stored statuses apart; jobs that became due by time alone are moved to `QUEUED` here. Costs some
     microseconds a queue and up to `DUE_TIMERS_MAX` reads.
     """
-    tallies: dict[str, _Tally] = defaultdict(_Tally)
-    for key, count in view.counters().items():
-        if count and tenant in (None, key.tenant):
-            tallies[key.queue].counts[key.status] += count
-    _move_due(view, now_ms, tenant, tallies)
     return [
         QueueDepth(
             queue=queue,
             counts={status: count for status, count in sorted(tally.counts.items()) if count},
             exact=tally.exact,
-            oldest_wait_ms=_oldest_wait_ms(view, queue, now_ms) if WAITING & tally.counts.keys() else 0,
+            oldest_wait_ms=oldest_wait_ms(view, queue, now_ms) if WAITING & tally.counts.keys() else 0,
             waiting_workers=waiting_workers(queue),
         )
-        for queue, tally in sorted(tallies.items())
+        for queue, tally in sorted(_tallies(view, now_ms, tenant).items())
     ]
+
+
+def queue_scale(view: LeaderView, queue: str, now_ms: int, *, waiting_workers: int, worker_slots: int) -> QueueScale:
+    """The queue's numbers for autoscalers; a queue that nobody uses has zeros.
+
+    Costs as much as `queue_depths` of all queues, and up to `HELD_COUNTED_MAX` reads.
+    """
+    tally = _tallies(view, now_ms, None).get(queue, _Tally())
+    held_count = len(view.held_jobs(queue, limit=HELD_COUNTED_MAX))
+    ready_count = max(tally.counts[Status.QUEUED] - held_count, 0)
+    running_count = view.running_count(queue)
+    settings = view.queue(queue)
+    wanted_slots = running_count + (0 if settings is not None and settings.paused else ready_count)
+    if settings is not None and settings.concurrency_max:
+        wanted_slots = max(running_count, min(wanted_slots, settings.concurrency_max))
+    return QueueScale(
+        queue=queue,
+        ready_count=ready_count,
+        exact=tally.exact and held_count < HELD_COUNTED_MAX,
+        running_count=running_count,
+        oldest_wait_ms=oldest_wait_ms(view, queue, now_ms),
+        waiting_workers=waiting_workers,
+        worker_slots=worker_slots,
+        wanted_workers=-(-wanted_slots // max(worker_slots, 1)),
+    )
+
+
+def oldest_wait_ms(view: LeaderView, queue: str, now_ms: int) -> int:
+    """How long the job that is due longest has waited for a worker; held ones are left out. 0 = none waits."""
+    return max(
+        (now_ms - first.due_at_ms for first in view.first_of_lanes(queue) if first.due_at_ms <= now_ms), default=0
+    )
+
+
+def _tallies(view: LeaderView, now_ms: int, tenant: str | None) -> dict[str, _Tally]:
+    """The jobs of each queue by the status users see."""
+    tallies: dict[str, _Tally] = defaultdict(_Tally)
+    for key, count in view.counters().items():
+        if count and tenant in (None, key.tenant):
+            tallies[key.queue].counts[key.status] += count
+    _move_due(view, now_ms, tenant, tallies)
+    return tallies
 
 
 def _move_due(view: LeaderView, now_ms: int, tenant: str | None, tallies: dict[str, _Tally]) -> None:
@@ -73,8 +131,3 @@ def _move_due(view: LeaderView, now_ms: int, tenant: str | None, tallies: dict[s
     if len(due) == DUE_TIMERS_MAX:
         for tally in tallies.values():
             tally.exact = not (tally.counts[Status.SCHEDULED] or tally.counts[Status.RETRYING])
-
-
-def _oldest_wait_ms(view: LeaderView, queue: str, now_ms: int) -> int:
-    firsts = (view.waiting(queue, priority, due_until_ms=now_ms, limit=1) for priority in _PRIORITIES)
-    return max((now_ms - first[0].due_at_ms for first in firsts if first), default=0)

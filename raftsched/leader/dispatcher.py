@@ -95,7 +95,7 @@ class Dispatcher:
 
     def match(self, now: Now) -> None:
         """Hand what has arrived since the last call to those who wait for it."""
-        for queue in self._ready.touched_queues():
+        for queue in self._ready.touched_queues(now.cluster_ms):
             if queue in self._queues:
                 self._serve(queue, now)
 

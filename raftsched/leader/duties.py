@@ -2,31 +2,39 @@
 
 Theory of operation. What happens enters by `on_changes` (every job write of an applied entry), by the calls of workers,
 and by `step` (time). What shall happen leaves as operations to propose: `step` returns those of the upkeep services
-(lease keeper, worker marks, retention), and workers' leases are proposed by whoever holds the `Waiter` that was handed
-the ids. Each service has at most one operation on its way; a proposal that came to nothing is tried again
-after a pause, for as long as this node leads.
+(lease keeper, worker marks, alarms, firing, chores, holds, retention, trimming), and workers' leases are proposed by
+whoever holds the `Waiter` that was handed the ids. Each service has at most one operation on its way; a proposal that
+came to nothing is tried again after a pause, for as long as this node leads.
 
 Nothing here awaits, sleeps or reads a clock, so the simulator steps the same code.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from raftsched.core.explain import ServingWorker
 from raftsched.core.ids import FencingToken, JobId
 from raftsched.core.job import LEASED, WAITING, AttemptEnd, Job, Status
 from raftsched.core.operations import Operation, RecordOutcome
-from raftsched.core.view import Grant, Leased, Result
+from raftsched.core.view import Grant, Leased, PutChore, PutFiring, PutQueue, PutSchedule, PutWorkflow, Result, Write
 from raftsched.errors import RaftschedError
+from raftsched.leader.alarms import Alarms
+from raftsched.leader.chores import Chores
+from raftsched.leader.depths import QueueScale, queue_scale
 from raftsched.leader.dispatcher import Dispatcher, Waiter
+from raftsched.leader.firing import Firing
+from raftsched.leader.holds import Holds
 from raftsched.leader.latest_requests import LatestRequests
 from raftsched.leader.lease_keeper import HeartbeatAnswer, LeaseKeeper
 from raftsched.leader.now import NEVER_MS, Now
+from raftsched.leader.planning import Draws
 from raftsched.leader.ready import ReadyJobs
 from raftsched.leader.retention import Retention
 from raftsched.leader.settings import LeaderSettings
 from raftsched.leader.timers import TimerHorizon
+from raftsched.leader.trimming import Trimming
 from raftsched.leader.view import LeaderView
 from raftsched.leader.worker_marks import WorkerMarks
 from raftsched.ports import Randomness
@@ -38,34 +46,34 @@ PAUSE_MS: Final = 500
 
 
 class Service(Protocol):
-    """A duty that keeps the cluster in order by proposing operations, one at a time."""
+    """A duty that keeps the cluster in order by proposing operations."""
 
     @property
     def name(self) -> str: ...
-    def step(self, now: Now) -> Operation | None:
-        """What to propose now. Called when `next_call_ms` is reached, and not again until that is settled."""
+    def step(self, now: Now) -> Sequence[Operation]:
+        """What to propose now. Called when `next_call_ms` is reached, and not again until all of that is settled."""
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
         """`operation` was applied with `result`; None: it failed, or nobody knows."""
 
-    def next_call_ms(self) -> int:
+    def next_call_ms(self, now: Now) -> int:
         """When `step` wants to be called next, in monotonic milliseconds."""
 
 
 class Post:
-    """A service, and whether its operation is on its way."""
+    """A service, and how many of its operations are on their way."""
 
-    __slots__ = ("busy", "failing", "paused_until_ms", "service")
+    __slots__ = ("failing", "open_count", "paused_until_ms", "service")
 
     def __init__(self, service: Service) -> None:
         self.service: Final = service
-        self.busy = False
+        self.open_count = 0
         self.failing = False
         """Its latest proposal came to nothing."""
         self.paused_until_ms = 0
 
-    def next_call_ms(self) -> int:
-        return NEVER_MS if self.busy else max(self.paused_until_ms, self.service.next_call_ms())
+    def next_call_ms(self, now: Now) -> int:
+        return NEVER_MS if self.open_count else max(self.paused_until_ms, self.service.next_call_ms(now))
 
 
 class Order(NamedTuple):
@@ -78,15 +86,33 @@ class Order(NamedTuple):
 class Duties:
     """The leader's duties over `view`. Call `start` first, then `on_changes` after every applied entry."""
 
-    def __init__(self, view: LeaderView, settings: LeaderSettings, randomness: Randomness) -> None:
+    def __init__(
+        self, view: LeaderView, settings: LeaderSettings, randomness: Randomness, new_job_id: Callable[[], JobId]
+    ) -> None:
+        draws = Draws(new_job_id, lambda ms: randomness.randint(0, ms))
         self._view: Final = view
-        self._ready: Final = ReadyJobs(view)
+        self._ready: Final = ReadyJobs(view, ageing_ms=settings.ageing_ms)
         self._timers: Final = TimerHorizon(view, self._ready)
         self._dispatcher: Final = Dispatcher(self._ready)
         self._keeper: Final = LeaseKeeper(settings, randomness)
         self._marks: Final = WorkerMarks(view, settings, self._dispatcher.waiting_workers)
         self._requests: Final = LatestRequests()
-        self._posts: Final = tuple(Post(service) for service in (self._keeper, self._marks, Retention(view, settings)))
+        self._alarms: Final = Alarms(view)
+        self._firing: Final = Firing(view, draws)
+        self._chores: Final = Chores(view)
+        self._retention: Final = Retention(view, settings)
+        self._trimming: Final = Trimming(view, lambda count: randomness.randint(0, count - 1))
+        services: tuple[Service, ...] = (
+            self._keeper,
+            self._marks,
+            self._alarms,
+            self._firing,
+            self._chores,
+            Holds(self._ready, self._offer),
+            self._retention,
+            self._trimming,
+        )
+        self._posts: Final = tuple(Post(service) for service in services)
 
     @property
     def lease_count(self) -> int:
@@ -95,6 +121,15 @@ class Duties:
     def waiting_workers(self, queue: str) -> int:
         """Workers that wait for jobs of `queue`."""
         return self._dispatcher.waiting_count(queue)
+
+    def scale(self, queue: str, now: Now) -> QueueScale:
+        """The queue's numbers for autoscalers."""
+        waiting, slots = self.waiting_workers(queue), self._marks.slots(queue)
+        return queue_scale(self._view, queue, now.cluster_ms, waiting_workers=waiting, worker_slots=slots)
+
+    def workers_for(self, queue: str, now: Now) -> list[ServingWorker]:
+        """The living workers that take jobs of `queue`, by name."""
+        return self._marks.serving(queue, now)
 
     # -- time and the log ---------------------------------------------------------------------------------------------
 
@@ -105,6 +140,20 @@ class Duties:
         self._requests.start(leased)
         self._timers.start(now)
 
+    def on_records(self, writes: Sequence[Write]) -> None:
+        """Hear what an applied entry wrote beside jobs; `on_changes` follows where it wrote jobs, too."""
+        for write in writes:
+            if isinstance(write, PutSchedule):
+                self._firing.heard(write.new.alarm_at_ms)
+            elif isinstance(write, PutFiring):
+                self._trimming.line_written(write.schedule_id)
+            elif isinstance(write, PutQueue):
+                self._hear_queue(write)
+            elif isinstance(write, PutWorkflow):
+                self._alarms.heard(write.new.alarm_at_ms)
+            elif isinstance(write, PutChore):
+                self._chores.heard()
+
     def on_changes(self, changes: Sequence[Change], now: Now) -> None:
         """Hear what an applied entry wrote, and hand what became ready to the workers that wait for it."""
         ready, timers, keeper, cluster_ms = self._ready, self._timers, self._keeper, now.cluster_ms
@@ -113,13 +162,18 @@ class Duties:
                 ready.leave(old.id)
             if new is None:
                 continue
+            if new.options is not None or new.pause is not None:
+                self._hear_options(new)
             if new.status in LEASED:
                 keeper.leased(new, now)
                 continue
-            keeper.ended(new.id)
-            if new.status in WAITING:
+            if old is not None and old.status in LEASED:
+                keeper.ended(new.id)
+                if ready.has_limits:
+                    ready.freed(new.queue)
+            if new.status in WAITING and not new.held:
                 if new.due_at_ms <= cluster_ms:
-                    ready.add(new.queue, new.priority, new.due_at_ms, new.id)
+                    ready.add(new.queue, new.tenant, new.priority, new.due_at_ms, new.id)
                 else:
                     timers.add(new)
         self._wake_jobs(now)
@@ -128,25 +182,31 @@ class Duties:
         """Do what is due by time; return what to propose."""
         self._wake_jobs(now)
         self._dispatcher.step(now)
-        orders = []
+        orders: list[Order] = []
         for post in self._posts:
-            if post.next_call_ms() <= now.monotonic_ms and (operation := post.service.step(now)) is not None:
-                post.busy = True
-                orders.append(Order(post, operation))
+            if post.next_call_ms(now) <= now.monotonic_ms:
+                operations = post.service.step(now)
+                post.open_count += len(operations)
+                orders.extend(Order(post, operation) for operation in operations)
         return orders
 
     def settled(self, order: Order, result: Result | None, now: Now) -> None:
         """An order's operation was applied with `result`; None: it failed, or nobody knows."""
         post = order.post
-        post.busy = False
+        post.open_count -= 1
         post.failing = result is None
         post.paused_until_ms = now.monotonic_ms + PAUSE_MS if post.failing else 0
         post.service.settled(order.operation, result, now)
 
     def next_call_ms(self, now: Now) -> int:
         """When `step` wants to be called next, in monotonic milliseconds."""
-        posts = min(post.next_call_ms() for post in self._posts)
-        return min(posts, self._timers.next_call_ms(now), self._dispatcher.next_call_ms())
+        next_ms = min(self._timers.next_call_ms(now), self._ready.next_call_ms(now), self._dispatcher.next_call_ms())
+        for post in self._posts:  # as `Post.next_call_ms`, in place: this runs after every entry of the log
+            if not post.open_count and post.paused_until_ms < next_ms:
+                at_ms = post.service.next_call_ms(now)
+                if at_ms < next_ms:
+                    next_ms = max(at_ms, post.paused_until_ms)
+        return next_ms
 
     # -- workers ------------------------------------------------------------------------------------------------------
 
@@ -182,21 +242,26 @@ class Duties:
         """The lease of `job_ids` was applied with `result`, or nobody knows (None); return what was granted.
 
         Jobs that were not granted and still wait are offered again after a moment: the log may say no, or not yet.
+        Those that their concurrency key keeps back are held.
         """
         self._ready.release(job_ids)
         grants, missed = ([*result.grants], result.missed) if isinstance(result, Leased) else ([], job_ids)
         for job_id in missed:
             job = self._view.job(job_id)
-            if job is not None and job.status in WAITING:
+            if job is None or job.status not in WAITING or job.held:
+                continue
+            if self._ready.key_has_room(job):
                 self._timers.offer_again(job, now)
+            else:
+                self._ready.hold(job)
         return grants
 
     def heartbeat(
-        self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]], now: Now
+        self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]], now: Now, *, alive: Container[JobId] = ()
     ) -> list[HeartbeatAnswer]:
         """Renew leases; see `LeaseKeeper.heartbeat`."""
         self._marks.heard(worker, now)
-        return self._keeper.heartbeat(worker, runs, now)
+        return self._keeper.heartbeat(worker, runs, now, alive=alive)
 
     def close(self, error: RaftschedError) -> None:
         """End all waits with `error`."""
@@ -204,12 +269,32 @@ class Duties:
 
     def _give_back(self, job_ids: Sequence[JobId], now: Now) -> None:
         """Their lease was never proposed: offer them to others at once."""
+        self._offer(job_ids, now)
+        self._dispatcher.match(now)
+
+    def _offer(self, job_ids: Sequence[JobId], now: Now) -> None:
+        """Offer jobs again that were not leased: at once, unless what is in flight takes their place."""
         self._ready.release(job_ids)
         for job_id in job_ids:
             job = self._view.job(job_id)
-            if job is not None and job.status in WAITING:
-                self._ready.add(job.queue, job.priority, job.due_at_ms, job.id)
-        self._dispatcher.match(now)
+            if job is None or job.status not in WAITING or job.held:
+                continue
+            if job.due_at_ms <= now.cluster_ms and self._ready.key_has_room(job):
+                self._ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id)
+            else:
+                self._timers.offer_again(job, now)
+
+    def _hear_queue(self, write: PutQueue) -> None:
+        old, new = write
+        self._alarms.heard(new.alarm_at_ms)
+        self._ready.configured(new)
+        if new.retention_ms != (old.retention_ms if old is not None else 0):
+            self._retention.restart()
+
+    def _hear_options(self, job: Job) -> None:
+        self._alarms.heard(job.alarm_at_ms)
+        if job.status in WAITING:
+            self._ready.look_at_each(job.queue)
 
     def _wake_jobs(self, now: Now) -> None:
         self._timers.step(now)

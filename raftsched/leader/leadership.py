@@ -16,16 +16,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Container, Sequence
 
 import structlog
 
 from raftsched import limits
+from raftsched.core.explain import ServingWorker
 from raftsched.core.ids import FencingToken, JobId
 from raftsched.core.operations import LeaseJobs, Operation
-from raftsched.core.view import Grant, Leased, Result
+from raftsched.core.view import Grant, Leased, Result, Write
 from raftsched.errors import NotLeader, Unavailable
-from raftsched.leader.depths import QueueDepth, queue_depths
+from raftsched.leader.depths import QueueDepth, QueueScale, queue_depths
 from raftsched.leader.dispatcher import Waiter
 from raftsched.leader.duties import Change, Duties, Order, hand_back
 from raftsched.leader.lease_keeper import HeartbeatAnswer
@@ -34,7 +35,7 @@ from raftsched.leader.settings import LeaderSettings
 from raftsched.leader.view import LeaderView
 from raftsched.ports import Clock, Randomness
 
-__all__ = ["HeartbeatAnswer", "LeaderSettings", "Leadership", "QueueDepth"]
+__all__ = ["HeartbeatAnswer", "LeaderSettings", "Leadership", "QueueDepth", "QueueScale"]
 
 log = structlog.get_logger()
 
@@ -57,12 +58,13 @@ class Leadership:
         clock: Clock,
         randomness: Randomness,
         settings: LeaderSettings,
+        new_job_id: Callable[[], JobId],
     ) -> None:
         self._state = state
         self._propose = propose
         self._clock = clock
         self._settings = settings
-        self._duties = Duties(state, settings, randomness)
+        self._duties = Duties(state, settings, randomness, new_job_id)
         self._serving = False
         self._retired = False
         self._owner: asyncio.Task[None] | None = None
@@ -102,6 +104,12 @@ class Leadership:
 
     # -- the log ------------------------------------------------------------------------------------------------------
 
+    def on_records(self, writes: Sequence[Write]) -> None:
+        """Hear what an applied entry wrote beside jobs, before `on_changes`; ignored while not serving."""
+        if self._serving:
+            self._duties.on_records(writes)
+            self._bring_forward(self._now())
+
     def on_changes(self, changes: Sequence[Change]) -> None:
         """Hear of the job writes of an applied entry, right after it was applied; ignored while not serving."""
         if self._serving:
@@ -135,15 +143,31 @@ class Leadership:
             if grants := await self._grants(worker, job_ids, request_id):
                 return grants
 
-    def heartbeat(self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]]) -> list[HeartbeatAnswer]:
-        """Renew the leases named by (job, run number, token) for a full term; an answer for each, in order."""
+    def heartbeat(
+        self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]], *, alive: Container[JobId] = ()
+    ) -> list[HeartbeatAnswer]:
+        """Renew the leases named by (job, run number, token) for a full term; an answer for each, in order.
+
+        `alive` are the jobs whose handlers gave a sign of life; only that resets their `heartbeat_timeout_ms`.
+        """
         self._check_serving()
-        return self._duties.heartbeat(worker, runs, self._now())
+        return self._duties.heartbeat(worker, runs, self._now(), alive=alive)
 
     def queue_depths(self, tenant: str | None = None) -> list[QueueDepth]:
         """Every queue that holds jobs, of one tenant or of all; see `QueueDepth`."""
         now_ms = self._now().cluster_ms
         return queue_depths(self._state, now_ms, waiting_workers=self._duties.waiting_workers, tenant=tenant)
+
+    def queue_scale(self, queue: str) -> QueueScale:
+        """The queue's numbers for autoscalers; see `QueueScale`."""
+        self._check_serving()
+        return self._duties.scale(queue, self._now())
+
+    def workers_for(self, queue: str, region: str = "") -> list[ServingWorker]:
+        """The living workers that would take jobs of `queue`, of one region or of any; what `core.explain` asks for."""
+        self._check_serving()
+        found = self._duties.workers_for(queue, self._now())
+        return [worker for worker in found if not region or worker.region in ("", region)]
 
     async def _job_ids(self, waiter: Waiter, until_ms: int) -> list[JobId]:
         self._check_serving()

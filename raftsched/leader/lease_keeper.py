@@ -1,23 +1,25 @@
 """Keeps watch over every running lease, and asks the log to end those that ran out.
 
-Theory of operation. A lease has up to three deadlines on the leader's monotonic clock: its worker's silence (one term
-after the grant or the latest heartbeat), its job's timeout (counted from the grant), and, once cancelled, the end of
-the grace. One timer in a wheel stands for the earliest. A heartbeat only notes the time; the timer that fires too early
-is set anew then, so a renewal costs no work in the wheel.
+Theory of operation. A lease has up to four deadlines on the leader's monotonic clock: its worker's silence (one term
+after the grant or the latest heartbeat), its handler's silence (where the job asks for it: `heartbeat_timeout_ms` after
+the grant or the latest sign of life, a heartbeat that says so or a change of the record such as progress), its job's
+timeout (counted from the grant), and, once cancelled, the end of the grace. One timer in a wheel stands for the
+earliest. A heartbeat only notes the time; the timer that fires too early is set anew then, so a renewal costs no work
+in the wheel. Where worker and handler are silent, it is the worker that is lost.
 
 A lease ends only by a committed operation. Once its expiry is proposed, its heartbeats are refused, and a lease whose
 worker has been refused never becomes valid again, also where the log keeps it: the expiry is asked for again. So a
 worker that heard "valid" keeps its job for a full term, and one that heard "not valid" can stop at once (case W17).
 
-A new leader does not know the heartbeats of its predecessor, so it gives every lease one full term from its own start.
-Timeouts and grace go on from the times in the record. Left out: whether this node may still answer heartbeats at all
-(fresh contact with a quorum) is its caller's check.
+A new leader does not know the heartbeats of its predecessor, so it gives every lease, and every handler, one full term
+from its own start. Timeouts and grace go on from the times in the record. Left out: whether this node may still answer
+heartbeats at all (fresh contact with a quorum) is its caller's check.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from raftsched import limits
@@ -54,6 +56,8 @@ class _Lease:
     __slots__ = (
         "cancel_by_ms",
         "expiring",
+        "handler_ms",
+        "handler_silent_at_ms",
         "job_id",
         "refused",
         "silent_at_ms",
@@ -70,6 +74,9 @@ class _Lease:
         self.worker: Final = worker
         self.ttl_ms: Final = ttl_ms
         self.silent_at_ms = NEVER_MS
+        self.handler_ms = 0
+        """Longest silence of the handler; 0 = its job doesn't ask."""
+        self.handler_silent_at_ms = NEVER_MS
         self.timeout_at_ms = NEVER_MS
         self.cancel_by_ms = NEVER_MS
         self.expiring = False
@@ -79,12 +86,19 @@ class _Lease:
         self.timer: Timer[_Lease] | None = None
 
     def deadline_ms(self) -> int:
-        return min(self.silent_at_ms, self.timeout_at_ms, self.cancel_by_ms)
+        return min(self.silent_at_ms, self.handler_silent_at_ms, self.timeout_at_ms, self.cancel_by_ms)
+
+    def hear_handler(self, now_ms: int) -> None:
+        """The handler gave a sign of life."""
+        if self.handler_ms:
+            self.handler_silent_at_ms = now_ms + self.handler_ms
 
     def cause(self, now_ms: int) -> AttemptEnd:
         if self.cancel_by_ms < NEVER_MS:
             return AttemptEnd.CANCELLED
-        return AttemptEnd.TIMEOUT if self.timeout_at_ms <= now_ms else AttemptEnd.WORKER_LOST
+        if self.timeout_at_ms <= now_ms:
+            return AttemptEnd.TIMEOUT
+        return AttemptEnd.WORKER_LOST if self.silent_at_ms <= now_ms else AttemptEnd.TIMEOUT
 
 
 class LeaseKeeper:
@@ -116,12 +130,15 @@ class LeaseKeeper:
             self._set_timer(lease)
 
     def leased(self, job: Job, now: Now) -> None:
-        """The log gave `job` to a worker, or wants it back: a cancelled one has the grace to stop."""
+        """The log gave `job` to a worker, heard from its handler, or wants it back: then it has the grace to stop."""
         lease = self._leases.get(job.id)
         if lease is None or job.lease is None or lease.token != job.lease.token:
-            self.ended(job.id)
+            if lease is not None:
+                self.ended(job.id)
             self._set_timer(self._keep(job, now))
-        elif job.status is Status.CANCELLING and lease.cancel_by_ms == NEVER_MS:
+            return
+        lease.hear_handler(now.monotonic_ms)
+        if job.status is Status.CANCELLING and lease.cancel_by_ms == NEVER_MS:
             lease.cancel_by_ms = now.monotonic_ms + self._settings.cancel_grace_ms
             if lease.timer is not None:
                 self._set_timer(lease)
@@ -135,9 +152,12 @@ class LeaseKeeper:
     # -- what workers say ---------------------------------------------------------------------------------------------
 
     def heartbeat(
-        self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]], now: Now
+        self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]], now: Now, *, alive: Container[JobId] = ()
     ) -> list[HeartbeatAnswer]:
-        """Renew the leases named by (job, run number, token) for one term from now; an answer for each, in order."""
+        """Renew the leases named by (job, run number, token) for one term from now; an answer for each, in order.
+
+        `alive` are the jobs whose handlers gave a sign of life; the others' are renewed for their worker's.
+        """
         leases = self._leases
         now_ms = now.monotonic_ms
         answers = []
@@ -150,13 +170,15 @@ class LeaseKeeper:
                 answers.append(_OVER)
             else:
                 lease.silent_at_ms = now_ms + lease.ttl_ms
+                if lease.handler_ms and job_id in alive:
+                    lease.hear_handler(now_ms)
                 answers.append(_VALID if lease.cancel_by_ms == NEVER_MS else _CANCEL)
         return answers
 
     # -- what time says -----------------------------------------------------------------------------------------------
 
-    def step(self, now: Now) -> Operation | None:
-        """The expiry of the leases that ran out, at most `limits.EXPIRE_LEASES_MAX`; None where none did."""
+    def step(self, now: Now) -> Sequence[Operation]:
+        """The expiry of the leases that ran out, at most `limits.EXPIRE_LEASES_MAX`; () where none did."""
         now_ms = now.monotonic_ms
         for lease in self._wheel.advance(now_ms):
             lease.timer = None
@@ -172,7 +194,7 @@ class LeaseKeeper:
                 lease.expiring = True
                 jitter = self._randomness.randint(-JITTER_MAX, JITTER_MAX)
                 over.append(ExpiredLease(lease.job_id, lease.token, lease.cause(now_ms), jitter))
-        return ExpireLeases(tuple(over)) if over else None
+        return (ExpireLeases(tuple(over)),) if over else ()
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
         """The expiry was applied with `result`, or nobody knows (None); whatever still runs is looked at again."""
@@ -184,7 +206,7 @@ class LeaseKeeper:
             lease.expiring = lease.refused or not isinstance(result, Expired)
             lease.timer = self._wheel.add(now.monotonic_ms + RETRY_MS, lease)
 
-    def next_call_ms(self) -> int:
+    def next_call_ms(self, now: Now) -> int:  # noqa: ARG002
         if self._rung:
             return 0
         next_ms = self._wheel.next_call()
@@ -194,6 +216,9 @@ class LeaseKeeper:
         assert job.lease is not None
         lease = _Lease(job.id, job.lease.token, job.lease.worker, job.lease.ttl_ms)
         lease.silent_at_ms = now.monotonic_ms + lease.ttl_ms
+        if job.options is not None:
+            lease.handler_ms = job.options.heartbeat_timeout_ms
+            lease.hear_handler(now.monotonic_ms)
         if job.timeout_ms:
             lease.timeout_at_ms = now.monotonic_at(job.lease.granted_at_ms + job.timeout_ms)
         self._leases[job.id] = lease

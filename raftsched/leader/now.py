@@ -34,4 +34,5 @@ class Now(NamedTuple):
 
         Counted from the clock: where cluster time is ahead of it, cluster time stands still until it is caught up.
         """
-        return self.monotonic_ms + max(0, cluster_ms - self.wall_ms)
+        left_ms = cluster_ms - self.wall_ms
+        return self.monotonic_ms + left_ms if left_ms > 0 else self.monotonic_ms

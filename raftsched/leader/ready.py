@@ -1,19 +1,20 @@
-"""Ready jobs, by queue and priority, in memory only as far as they are soon needed.
+"""Ready jobs, by queue, tenant and priority, in memory only as far as they are soon needed.
 
 Theory of operation. The ready index of the state holds every waiting job; this module keeps a bounded prefix of it for
-each queue that workers ask for. A *shelf* is one queue and priority: a heap of (due time, id) and a `cut`. All jobs of
-the index up to the cut that are due and not in flight are in the heap; what lies behind it is read when the heap has
-run empty. No cut (None) means that the shelf holds all there is: then fresh arrivals are put in without any read. With
-a cut, arrivals behind it are left in the index, so a backlog of millions costs nothing here.
-
-A queue nobody has asked for is not known at all, and whatever is not known is read at the first `take`; so a new
-leader needs no preparation, and forgetting is always allowed.
+each queue that workers ask for (`buffer`, and `lanes`, which says in which order jobs go). A queue nobody has asked for
+is not known at all, and whatever is not known is read at the first `take`; so a new leader needs no preparation, and
+forgetting is always allowed.
 
 Ids that are taken are *in flight* until their lease is applied (`leave`) or the proposal came to nothing (`release`).
-An id that left in another way (cancelled) is dropped when it is met: heaps are never searched.
 
-Order: strict priority within a queue, then first due, first out; queues that are asked for together take turns. Left
-out: ageing, so a stream of high priorities can starve low ones of the same queue (`depths` shows the oldest's age).
+Limits. A queue gives no more than its limits leave (`gates`), counting what is in flight as leased, so that what is
+proposed is granted. Where jobs have options each is looked at before it is given. One whose concurrency key is at its
+limit is set *aside*, and so is one that has expired: it is neither given nor read again until it changes or is
+released, and those behind it pass. `holds` takes the former out of the index. A queue with `limits.HOLD_JOBS_MAX` jobs
+aside gives nothing until some are gone.
+
+Queues that are asked for together take turns. A queue whose limits may leave more than before is *touched*, like one
+that got jobs, and its waiters are served anew.
 """
 
 from __future__ import annotations
@@ -22,53 +23,33 @@ from collections.abc import Container, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Final
 
-from raftsched import limits
-from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.view import WaitingEntry
+from raftsched.core.ids import JobId
+from raftsched.core.job import WAITING, Job
+from raftsched.core.lease import is_expired
+from raftsched.core.queue import Queue
+from raftsched.leader.buffer import Buffer
+from raftsched.leader.gates import NO_LIMIT, Gates, KeysInFlight
+from raftsched.leader.lanes import ReadyQueue, Shelf
+from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.view import LeaderView
 
-_PRIORITY_MAX: Final = 9
-_READ_JOBS: Final = limits.READY_BUFFER_JOBS_MAX // 2
-"""Read at once from the index: leaves room for late arrivals in front of the cut."""
-_Place = tuple[int, JobId]
-"""(due time, id): where a job stands in its shelf."""
-_START: Final[_Place] = (0, JobId(b""))
-"""A cut at the start: nothing is known yet."""
 
-
-class _Shelf:
-    __slots__ = ("cut", "heap", "priority")
-
-    def __init__(self, priority: int) -> None:
-        self.priority: Final = priority
-        self.heap: list[_Place] = []
-        self.cut: _Place | None = _START
-
-
-class _Queue:
-    __slots__ = ("name", "shelves", "touched")
-
-    def __init__(self, name: str, *, touched: bool = False) -> None:
-        self.name: Final = name
-        self.shelves: Final = tuple(_Shelf(priority) for priority in range(_PRIORITY_MAX, -1, -1))
-        self.touched = touched
-
-
-class ReadyJobs:
+class ReadyJobs(Buffer):
     """Due jobs that wait for a worker. Times are cluster milliseconds."""
 
-    def __init__(self, view: LeaderView) -> None:
-        self._view: Final = view
-        self._queues: Final[dict[str, _Queue]] = {}
-        self._touched: list[_Queue] = []
-        self._buffered: Final[dict[JobId, _Shelf]] = {}
-        self._in_flight: Final[set[JobId]] = set()
+    def __init__(self, view: LeaderView, *, ageing_ms: int) -> None:
+        super().__init__(view)
+        self._ageing_ms: Final = ageing_ms
+        self._queues: Final[dict[str, ReadyQueue]] = {}
+        self._touched: list[ReadyQueue] = []
+        self._aside: Final[set[JobId]] = set()
+        self._to_hold: Final[dict[JobId, None]] = {}
+        """Those aside that are to be held, in the order they were met."""
+        self._keys: Final = KeysInFlight(view)
+        self._gates: Final = Gates(view)
         self._turn = 0
-
-    @property
-    def buffered_count(self) -> int:
-        """Jobs in memory; at most `limits.READY_BUFFER_JOBS_MAX` for each queue and priority."""
-        return len(self._buffered)
+        self.has_limits = False
+        """Whether any queue that was known may have had limits."""
 
     @property
     def queue_count(self) -> int:
@@ -77,37 +58,104 @@ class ReadyJobs:
 
     # -- jobs come and go ---------------------------------------------------------------------------------------------
 
-    def add(self, queue: str, priority: int, due_at_ms: int, job_id: JobId) -> None:
+    def add(self, queue: str, tenant: str, priority: int, due_at_ms: int, job_id: JobId) -> None:
         """A waiting job is due: keep it, unless the index will show it when it is needed."""
         known = self._queues.get(queue)
-        if known is None or job_id in self._buffered or job_id in self._in_flight:
+        if known is None or job_id in self._buffered or job_id in self._away:
             return
-        if not known.touched:
-            known.touched = True
-            self._touched.append(known)
-        shelf = known.shelves[_PRIORITY_MAX - priority]
+        if not known.is_touched:
+            self._touch(known)
+        if not known.is_known:
+            return
+        lane = known.lanes.get(tenant)
+        if lane is None:
+            lane = self._add_lane(known, tenant)
+        elif not lane.is_read:
+            return
+        shelf = lane.shelves.get(priority)
+        if shelf is None:
+            shelf = lane.shelves[priority] = Shelf(lane, priority, None)
         place = (due_at_ms, job_id)
         if shelf.cut is None or place <= shelf.cut:
             heappush(shelf.heap, place)
             self._buffered[job_id] = shelf
-            if len(shelf.heap) > limits.READY_BUFFER_JOBS_MAX:
+            known.size += 1
+            if len(shelf.heap) > known.room:
                 self._shorten(shelf)
 
     def leave(self, job_id: JobId) -> None:
-        """A job no longer waits: it was leased or cancelled. Unknown ids are ignored."""
-        self._buffered.pop(job_id, None)
-        self._in_flight.discard(job_id)
+        """A job no longer waits: it was leased, held or cancelled. Unknown ids are ignored."""
+        shelf = self._buffered.pop(job_id, None)
+        if shelf is not None:
+            shelf.lane.queue.size -= 1
+            return
+        queue = self._away.pop(job_id, None)
+        if queue is None:
+            return
+        if queue.is_free:
+            queue.in_flight_count -= 1
+            return
+        if job_id in self._aside:
+            self._aside.discard(job_id)
+            self._to_hold.pop(job_id, None)
+            queue.aside_count -= 1
+        else:
+            queue.in_flight_count -= 1
+            self._keys.land(job_id)
+        self._touch(queue)
 
     def release(self, job_ids: Iterable[JobId]) -> None:
         """The proposal of these came to nothing; whoever still waits must be added again."""
-        self._in_flight.difference_update(job_ids)
+        away = self._away
+        for job_id in job_ids:
+            if job_id in away:
+                self.leave(job_id)
 
-    def touched_queues(self) -> list[str]:
-        """Queues that may have got jobs since the last call."""
+    # -- queues change ------------------------------------------------------------------------------------------------
+
+    def configured(self, settings: Queue) -> None:
+        """Somebody changed the queue's settings, or a lease took from its bucket."""
+        known = self._queues.get(settings.name)
+        if known is not None:
+            known.configure(settings)
+            self.has_limits = True
+            self._touch(known)
+
+    def look_at_each(self, queue: str) -> None:
+        """A job with options came to the queue."""
+        known = self._queues.get(queue)
+        if known is not None and not known.is_keyed:
+            known.look_at_each()
+            self.has_limits = True
+
+    def freed(self, queue: str) -> None:
+        """A job of the queue is no longer leased: others may be."""
+        known = self._queues.get(queue)
+        if known is not None and not known.is_free:
+            self._touch(known)
+
+    def next_call_ms(self, now: Now) -> int:
+        """When there are touched queues next, in monotonic milliseconds."""
+        if self._touched:
+            return now.monotonic_ms
+        return now.monotonic_at(self._gates.next_call_ms()) if self._gates.has_any else NEVER_MS
+
+    def touched_queues(self, now_ms: int) -> list[str]:
+        """Queues that may have got jobs, or may give more, since the last call."""
+        if self._gates.has_any:
+            for woken in self._gates.advance(now_ms):
+                self._touch(woken)
+        if not self._touched:
+            return []
         touched, self._touched = self._touched, []
         for queue in touched:
-            queue.touched = False
+            queue.is_touched = False
         return [queue.name for queue in touched]
+
+    def _touch(self, queue: ReadyQueue) -> None:
+        if not queue.is_touched:
+            queue.is_touched = True
+            self._touched.append(queue)
 
     # -- taking -------------------------------------------------------------------------------------------------------
 
@@ -126,70 +174,130 @@ class ReadyJobs:
         return taken
 
     def fill(self, queue: str, now_ms: int) -> int:
-        """Return how many jobs of `queue` are in memory, after reading into empty shelves; 0 only if none is ready."""
+        """Return how many jobs of `queue` in memory may be taken, after reading if there are none; 0 = none may."""
         known = self._queue(queue)
-        return sum(len(shelf.heap) for shelf in known.shelves if self._has_any(known, shelf, now_ms))
+        room = NO_LIMIT if known.is_free else self._gates.room(known, now_ms)
+        return min(known.size, room) if room and self._first(known, now_ms) is not None else 0
 
-    def _take_from(self, queue: _Queue, count: int, now_ms: int, taken: list[JobId]) -> bool:
+    def _take_from(self, queue: ReadyQueue, count: int, now_ms: int, taken: list[JobId]) -> bool:
         """Move up to `count` jobs to `taken`; False where there were fewer."""
-        buffered, in_flight = self._buffered, self._in_flight
-        for shelf in queue.shelves:
-            while count and self._has_any(queue, shelf, now_ms):
+        if queue.is_free:
+            return self._draw(queue, count, now_ms, taken)
+        goal = len(taken) + count
+        while room := min(goal - len(taken), self._gates.room(queue, now_ms)):
+            drawn: list[JobId] = []
+            had_all = self._draw(queue, room, now_ms, drawn)
+            taken += [job_id for job_id in drawn if self._may_go(queue, job_id, now_ms)] if queue.is_keyed else drawn
+            if not had_all:
+                break
+        return len(taken) == goal
+
+    def _draw(self, queue: ReadyQueue, count: int, now_ms: int, taken: list[JobId]) -> bool:
+        """Move up to `count` jobs to `taken`, whatever limits say; False where there were fewer."""
+        buffered, away = self._buffered, self._away
+        while count:
+            lane = self._first(queue, now_ms)
+            if lane is None:
+                return False
+            shared = len(queue.lanes) > 1
+            share = left = min(count, queue.turn(lane)) if shared else count
+            while left and (shelf := self._first_shelf(lane, now_ms)) is not None:
                 job_id = heappop(shelf.heap)[1]
-                if buffered.get(job_id) is shelf:  # else it left meanwhile
-                    del buffered[job_id]
-                    in_flight.add(job_id)
-                    taken.append(job_id)
-                    count -= 1
-            if not count:
-                return True
+                del buffered[job_id]
+                away[job_id] = queue
+                taken.append(job_id)
+                left -= 1
+            given = share - left
+            queue.size -= given
+            queue.in_flight_count += given
+            count -= given
+            if shared:
+                queue.end_turn(lane, given)
+        return True
+
+    # -- looking at each ----------------------------------------------------------------------------------------------
+
+    def _may_go(self, queue: ReadyQueue, job_id: JobId, now_ms: int) -> bool:
+        """Whether a job that was drawn can be leased by what its options say; else it is set aside."""
+        job = self._view.job(job_id)
+        if job is None or job.status not in WAITING or job.held:
+            self.leave(job_id)
+            return False
+        options = job.options
+        if options is None:
+            return True
+        if is_expired(options, now_ms):
+            self._set_aside(queue, job_id)  # its alarm is about to ring
+            return False
+        if self._keys.take_off(job, queue.settings):
+            return True
+        self._set_aside(queue, job_id)
+        self._to_hold[job_id] = None
         return False
 
-    def _has_any(self, queue: _Queue, shelf: _Shelf, now_ms: int) -> bool:
-        while not shelf.heap and shelf.cut is not None:
-            self._read(queue, shelf, shelf.cut, now_ms)
-        return bool(shelf.heap)
+    def _set_aside(self, queue: ReadyQueue, job_id: JobId) -> None:
+        queue.in_flight_count -= 1
+        queue.aside_count += 1
+        self._aside.add(job_id)
 
-    def _read(self, queue: _Queue, shelf: _Shelf, cut: _Place, now_ms: int) -> None:
-        """Read behind the cut and move it; the shelf is whole where the index has no more."""
-        after = WaitingEntry(queue.name, shelf.priority, TimeMs(cut[0]), cut[1]) if cut is not _START else None
-        entries = self._view.waiting(queue.name, shelf.priority, due_until_ms=now_ms, limit=_READ_JOBS, after=after)
-        in_flight = self._in_flight
-        shelf.heap = [(entry.due_at_ms, entry.job_id) for entry in entries if entry.job_id not in in_flight]
-        for _, job_id in shelf.heap:
-            self._buffered[job_id] = shelf
-        shelf.cut = (entries[-1].due_at_ms, entries[-1].job_id) if len(entries) == _READ_JOBS else None
+    def hold(self, job: Job) -> None:
+        """Set a waiting job aside whose lease was refused, since its concurrency key keeps it back."""
+        queue = self._queue(job.queue)
+        self.leave(job.id)
+        queue.look_at_each()
+        self.has_limits = True
+        queue.aside_count += 1
+        self._away[job.id] = queue
+        self._aside.add(job.id)
+        self._to_hold[job.id] = None
+
+    def hold_again(self, job_id: JobId) -> None:
+        """Nobody knows whether it was held."""
+        if job_id in self._aside:
+            self._to_hold[job_id] = None
+
+    def next_to_hold(self, limit: int) -> tuple[JobId, ...]:
+        """Hand out the first `limit` jobs that are to be held; they stay aside."""
+        job_ids = tuple(self._to_hold)[:limit]
+        for job_id in job_ids:
+            del self._to_hold[job_id]
+        return job_ids
+
+    @property
+    def has_to_hold(self) -> bool:
+        return bool(self._to_hold)
+
+    def is_aside(self, job_id: JobId) -> bool:
+        return job_id in self._aside
+
+    def key_has_room(self, job: Job) -> bool:
+        """Whether the job's concurrency key leaves it a place, counting what is in flight."""
+        known = self._queues.get(job.queue)
+        settings = self._view.queue(job.queue) if known is None else known.settings
+        return self._keys.has_room(job, settings)
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
     def doubt(self) -> None:
         """Read all known queues anew at the next `take`: jobs may have become due unnoticed."""
         self._buffered.clear()
-        for name in self._queues:
-            self._queues[name] = _Queue(name, touched=True)
-        self._touched = list(self._queues.values())
+        for queue in self._queues.values():
+            queue.reset()
+            self._touch(queue)
 
     def forget_except(self, queues: Container[str]) -> None:
-        """Forget what is known about all other queues."""
-        for name in [name for name in self._queues if name not in queues]:
-            for shelf in self._queues.pop(name).shelves:
-                self._drop(shelf, (job_id for _, job_id in shelf.heap))
+        """Forget what is known about all other queues; those with limits that have jobs on their way are kept."""
+        for queue in [queue for queue in self._queues.values() if queue.name not in queues]:
+            if queue.is_free or not (queue.in_flight_count or queue.aside_count):
+                del self._queues[queue.name]
+                self._gates.forget(queue)
+                for lane in queue.lanes.values():
+                    for shelf in lane.shelves.values():
+                        self._drop(shelf, (job_id for _, job_id in shelf.heap))
 
-    def _shorten(self, shelf: _Shelf) -> None:
-        """Leave the later half of a full shelf to the index."""
-        places = sorted(shelf.heap)
-        shelf.heap = places[:_READ_JOBS]  # sorted, so a heap
-        shelf.cut = shelf.heap[-1]
-        kept = {job_id for _, job_id in shelf.heap}
-        self._drop(shelf, (job_id for _, job_id in places[_READ_JOBS:] if job_id not in kept))
-
-    def _drop(self, shelf: _Shelf, job_ids: Iterable[JobId]) -> None:
-        for job_id in job_ids:
-            if self._buffered.get(job_id) is shelf:
-                del self._buffered[job_id]
-
-    def _queue(self, name: str) -> _Queue:
+    def _queue(self, name: str) -> ReadyQueue:
         queue = self._queues.get(name)
         if queue is None:
-            queue = self._queues[name] = _Queue(name)
+            queue = self._queues[name] = ReadyQueue(name, self._view.queue(name), self._ageing_ms)
+            self.has_limits = self.has_limits or not queue.is_free
         return queue

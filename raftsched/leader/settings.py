@@ -13,8 +13,10 @@ class LeaderSettings:
     """A worker that is silent for this long has lost its jobs."""
     cancel_grace_ms: int = 30_000
     """How long a running job may go on after its cancellation was asked for; then its lease ends."""
+    ageing_ms: int = 300_000
+    """A waiting job gains one priority for each of these, where its queue does not say otherwise."""
     retention_ms: int = 7 * 86_400_000
-    """Finished jobs are kept this long."""
+    """Finished jobs are kept this long, where neither they nor their queue say otherwise."""
     retention_every_ms: int = 5_000
     """How often they are looked for; a look that finds none costs one read."""
     worker_forget_ms: int = 600_000

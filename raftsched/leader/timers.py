@@ -28,6 +28,7 @@ _READ_TIMERS: Final = 1_000
 """Read at once from the index: a few milliseconds of work."""
 _LOW_TIMERS: Final = _READ_TIMERS // 2
 """With fewer than this in the wheel, and more in the index, it is time to read."""
+_NEAR_MS: Final = limits.WHEEL_HORIZON_MS // 2
 _LAST_ID: Final = JobId(b"\xff" * 16)
 """Behind every id of its millisecond."""
 RETRY_MS: Final = 100
@@ -61,7 +62,7 @@ class TimerHorizon:
         """A job waits for its time, or waits for it no longer than until it is read from the index."""
         place = (job.due_at_ms, job.id)
         if place <= self._covered:
-            self._wheel.add(job.due_at_ms, TimerEntry(job.due_at_ms, job.id, job.queue, job.priority))
+            self._wheel.add(job.due_at_ms, TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority))
             if len(self._wheel) > limits.WHEEL_TIMERS_MAX:
                 self._start_over()
 
@@ -70,7 +71,7 @@ class TimerHorizon:
         if job.due_at_ms > now.cluster_ms:
             self.add(job)
         else:
-            entry = TimerEntry(job.due_at_ms, job.id, job.queue, job.priority)
+            entry = TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority)
             self._wheel.add(now.cluster_ms + RETRY_MS, entry)
 
     def step(self, now: Now) -> None:
@@ -78,26 +79,23 @@ class TimerHorizon:
         self._cluster_ms = now.cluster_ms
         add = self._ready.add
         for entry in self._wheel.advance(now.cluster_ms):
-            add(entry.queue, entry.priority, entry.due_at_ms, entry.job_id)
+            add(entry.queue, entry.tenant, entry.priority, entry.due_at_ms, entry.job_id)
         if self._covered[0] < now.cluster_ms:
             self._start_over()
-        if self._lacks_timers():
+        # The second is checked last, for it is mostly true.
+        if self._covered[0] <= now.cluster_ms + _NEAR_MS and len(self._wheel) < _LOW_TIMERS:
             self._read()
 
     def next_call_ms(self, now: Now) -> int:
         """When `step` wants to be called next, in monotonic milliseconds."""
         next_ms = self._wheel.next_due()
-        refill_ms = self._covered[0] - limits.WHEEL_HORIZON_MS // 2 if len(self._wheel) < _LOW_TIMERS else NEVER_MS
+        refill_ms = self._covered[0] - _NEAR_MS if len(self._wheel) < _LOW_TIMERS else NEVER_MS
         due_ms = refill_ms if next_ms is None else min(next_ms, refill_ms)
         return min(now.monotonic_at(due_ms), now.monotonic_ms + CLOCK_CHECK_MS)
 
-    def _lacks_timers(self) -> bool:
-        near_ms = self._cluster_ms + limits.WHEEL_HORIZON_MS // 2
-        return self._covered[0] <= near_ms and len(self._wheel) < _LOW_TIMERS
-
     def _read(self) -> None:
         until_ms = self._cluster_ms + limits.WHEEL_HORIZON_MS
-        after = TimerEntry(TimeMs(self._covered[0]), self._covered[1], "", 0)
+        after = TimerEntry(TimeMs(self._covered[0]), self._covered[1], "", "", 0)
         entries = self._view.timers(until_ms=until_ms, limit=_READ_TIMERS, after=after)
         for entry in entries:
             self._wheel.add(entry.due_at_ms, entry)

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from raftsched.core.control_operations import AlarmKind, ChoreKind
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Job, Worker
-from raftsched.core.view import CounterKey, TimerEntry, WaitingEntry
+from raftsched.core.queue import Queue
+from raftsched.core.schedule import Firing, Schedule, ScheduleId
+from raftsched.core.view import AlarmEntry, AuditEntry, CounterKey, TimerEntry, WaitingEntry
+
+FinishedPlace = tuple[TimeMs, JobId]
+"""When a job ended, and its id: its place among the finished."""
 
 
 class LeaderView(Protocol):
@@ -15,18 +21,64 @@ class LeaderView(Protocol):
 
     @property
     def cluster_time_ms(self) -> TimeMs: ...
+    def queue(self, name: str) -> Queue | None:
+        """The queue's settings; None where nobody made any."""
+
+    def queues(self) -> list[Queue]:
+        """Every queue that has settings, by name."""
+
+    def running_count(self, queue: str) -> int:
+        """Jobs of the queue that are leased."""
+
+    def key_running_count(self, queue: str, concurrency_key: str) -> int:
+        """Jobs of the queue with this concurrency key that are leased."""
+
+    def held_jobs(self, queue: str, *, limit: int) -> list[JobId]:
+        """The first `limit` jobs of the queue that are held for their concurrency key."""
+
     def job(self, job_id: JobId) -> Job | None: ...
     def payload(self, job_id: JobId) -> bytes: ...
     def worker(self, name: str) -> Worker | None: ...
     def workers(self) -> list[Worker]: ...
+    def waiting_tenants(self, queue: str) -> list[str]:
+        """Tenants that have any waiting job in the queue, due or not."""
+
+    def first_of_lanes(self, queue: str) -> list[WaitingEntry]:
+        """The waiting job that is due first of each tenant and priority of the queue that has any."""
+
     def waiting(
-        self, queue: str, priority: int, *, due_until_ms: int, limit: int, after: WaitingEntry | None = None
+        self,
+        queue: str,
+        tenant: str,
+        priority: int,
+        *,
+        due_until_ms: int,
+        limit: int,
+        after: WaitingEntry | None = None,
     ) -> list[WaitingEntry]:
-        """The first `limit` waiting jobs of a queue and priority, by due time and id, behind `after`."""
+        """The first `limit` waiting jobs of a queue, tenant and priority, by due time and id, behind `after`."""
 
     def timers(self, *, until_ms: int, limit: int, after: TimerEntry | None = None) -> list[TimerEntry]:
         """The first `limit` timed jobs that are due up to `until_ms`, by due time and id, behind `after`."""
 
+    def next_alarm(self, kind: AlarmKind) -> int | None:
+        """When the next alarm of this kind is, in cluster milliseconds; None where there is none."""
+
+    def alarms_due(self, kind: AlarmKind, now_ms: int, *, limit: int) -> list[AlarmEntry]:
+        """The first `limit` alarms of this kind up to `now_ms`."""
+
+    def schedule(self, schedule_id: ScheduleId) -> Schedule | None: ...
+    def newest_firings(self, schedule_id: ScheduleId, *, limit: int) -> list[Firing]:
+        """The last `limit` lines of the schedule's ledger by instant and kind, newest first."""
+
+    def oldest_audit(self, *, limit: int) -> list[AuditEntry]:
+        """The first `limit` lines of the audit trail, oldest first."""
+
+    def chores(self, *, limit: int, after: tuple[ChoreKind, bytes] | None = None) -> list[tuple[ChoreKind, bytes]]:
+        """Long work that is not done, by kind and subject."""
+
     def leased_jobs(self) -> list[Job]: ...
-    def finished_before(self, ms: int, *, limit: int) -> list[JobId]: ...
+    def finished_between(self, after: FinishedPlace | None, before_ms: int, *, limit: int) -> list[FinishedPlace]:
+        """Finished jobs behind `after` that ended before `before_ms`, by time and id."""
+
     def counters(self) -> Mapping[CounterKey, int]: ...

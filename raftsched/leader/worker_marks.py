@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from raftsched import limits
+from raftsched.core.explain import ServingWorker
 from raftsched.core.ids import TimeMs
 from raftsched.core.operations import MarkWorkers, Operation, WorkerMark
 from raftsched.core.view import Result
@@ -28,11 +29,13 @@ _FORGET_ROUNDS: Final = 10
 
 
 class _Worker:
-    __slots__ = ("capacity", "heard_ms", "queues")
+    __slots__ = ("capacity", "heard_ms", "queues", "slots")
 
     def __init__(self, queues: tuple[str, ...], capacity: int, heard_ms: int) -> None:
         self.queues = queues
         self.capacity = capacity
+        self.slots = capacity
+        """The most it has asked for: what it runs at the same time."""
         self.heard_ms = heard_ms  # monotonic: setting the wall clock makes nobody old
 
 
@@ -45,6 +48,8 @@ class WorkerMarks:
         self._view: Final = view
         self._period_ms: Final = settings.worker_mark_ms
         self._forget_ms: Final = settings.worker_forget_ms
+        self._alive_ms: Final = settings.lease_ttl_ms + settings.worker_mark_ms
+        """Workers that live are heard of at least once in a term, and marked some time later."""
         self._waiting: Final = waiting
         self._workers: Final[dict[str, _Worker]] = {}
         self._unmarked: Final[dict[str, None]] = {}
@@ -63,6 +68,7 @@ class WorkerMarks:
             self._meet(name, tuple(queues), capacity, now)
         else:
             worker.queues, worker.capacity, worker.heard_ms = tuple(queues), capacity, now.monotonic_ms
+            worker.slots = max(worker.slots, capacity)
             self._unmarked[name] = None
 
     def heard(self, name: str, now: Now) -> None:
@@ -75,18 +81,38 @@ class WorkerMarks:
             marked = self._view.worker(name)
             self._meet(name, marked.queues if marked else (), marked.capacity if marked else 0, now)
 
-    def step(self, now: Now) -> Operation | None:
-        """The marks that are due; None where there is nothing to write down."""
+    def serving(self, queue: str, now: Now) -> list[ServingWorker]:
+        """The workers that take jobs of `queue` and are alive, as far as their marks and this term tell, by name."""
+        since_ms = now.monotonic_ms - self._alive_ms
+        alive = {
+            name for name, worker in self._workers.items() if queue in worker.queues and worker.heard_ms >= since_ms
+        }
+        seen_since_ms = now.cluster_ms - self._alive_ms
+        marked = (worker for worker in self._view.workers() if worker.name not in self._workers)
+        alive.update(w.name for w in marked if queue in w.queues and w.seen_at_ms >= seen_since_ms)
+        return [ServingWorker(name, self._queues_of(name)) for name in sorted(alive)]
+
+    def slots(self, queue: str) -> int:
+        """How many jobs a typical worker of `queue` runs at the same time, by the most that each has asked for."""
+        slots = sorted(worker.slots for worker in self._workers.values() if queue in worker.queues)
+        return max(slots[len(slots) // 2], 1) if slots else 1
+
+    def _queues_of(self, name: str) -> tuple[str, ...]:
+        worker = self._workers.get(name) or self._view.worker(name)
+        return worker.queues if worker is not None else ()
+
+    def step(self, now: Now) -> Sequence[Operation]:
+        """The marks that are due; () where there is nothing to write down."""
         self._mark_at_ms = now.monotonic_ms + self._period_ms
         for name in self._waiting():
             self.heard(name, now)
         forgotten = self._forgotten(now)
         names = list(self._unmarked)[:MARKS_MAX]
         if not names and not forgotten:
-            return None
+            return ()
         for name in names:
             del self._unmarked[name]
-        return MarkWorkers(tuple(self._mark(name, now) for name in names), forgotten)
+        return (MarkWorkers(tuple(self._mark(name, now) for name in names), forgotten),)
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
         """The marks were applied, or nobody knows (None): then they are made again."""
@@ -97,7 +123,7 @@ class WorkerMarks:
         elif len(operation.marks) == MARKS_MAX or len(operation.forget) == MARKS_MAX:
             self._mark_at_ms = now.monotonic_ms  # there may be more
 
-    def next_call_ms(self) -> int:
+    def next_call_ms(self, now: Now) -> int:  # noqa: ARG002
         return self._mark_at_ms if self._workers else max(self._mark_at_ms, self._forget_at_ms)
 
     def _meet(self, name: str, queues: tuple[str, ...], capacity: int, now: Now) -> None:

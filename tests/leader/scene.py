@@ -11,7 +11,7 @@ from typing import Any
 
 from raftsched.core.apply import apply
 from raftsched.core.ids import FencingToken, JobId, JobIdFactory, TimeMs
-from raftsched.core.job import AttemptEnd, Job, RetryPolicy, Status
+from raftsched.core.job import AttemptEnd, Job, Options, RetryPolicy, Status
 from raftsched.core.operations import (
     CancelJob,
     ExpireLeases,
@@ -21,7 +21,8 @@ from raftsched.core.operations import (
     RecordOutcome,
     SubmitJob,
 )
-from raftsched.core.view import Context, Leased, PutJob, RemoveJob, Result, Submitted
+from raftsched.core.queue_operations import ConfigureQueue, PauseQueue
+from raftsched.core.view import Context, Leased, PutFence, PutJob, QueueSaved, RemoveJob, Result, Submitted, Write
 from raftsched.leader.dispatcher import Waiter
 from raftsched.leader.duties import Change, Duties, Order
 from raftsched.leader.lease_keeper import HeartbeatAnswer
@@ -61,6 +62,7 @@ class World:
         self.log: list[Operation] = []
         """All that was applied."""
         self.on_changes: Callable[[Sequence[Change]], None] | None = None
+        self.on_records: Callable[[Sequence[Write]], None] | None = None
         self._ids = JobIdFactory(self.random.randbytes)
 
     @property
@@ -73,6 +75,7 @@ class World:
         context = Context(now_ms, self.state.applied_index + 1)
         results: list[Result] = []
         changes: list[Change] = []
+        records: list[Write] = []
         for operation in operations:
             result, writes = apply(self.state, operation, context)
             self.state.execute(writes)
@@ -81,12 +84,19 @@ class World:
                     changes.append((write.old, write.new))
                 elif isinstance(write, RemoveJob):
                     changes.append((write.old, None))
+                elif not isinstance(write, PutFence):
+                    records.append(write)
             results.append(result)
         self.state.advance(index=context.index, term=1, now_ms=now_ms)
         self.log += operations
+        if records and self.on_records is not None:
+            self.on_records(records)
         if changes and self.on_changes is not None:
             self.on_changes(changes)
         return results
+
+    def new_job_id(self) -> JobId:
+        return self._ids.next(self.clock.wall_ms())
 
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
@@ -99,10 +109,11 @@ class World:
         timeout_ms: int = 0,
         max_attempts: int = 3,
         tenant: str = "default",
+        **options: Any,
     ) -> SubmitJob:
         now_ms = self.clock.wall_ms()
         return SubmitJob(
-            id=self._ids.next(now_ms),
+            id=self.new_job_id(),
             tenant=tenant,
             name=queue,
             queue=queue,
@@ -112,6 +123,7 @@ class World:
             max_attempts=max_attempts,
             timeout_ms=timeout_ms,
             retry=RetryPolicy(jitter_thousandths=0),
+            options=Options(**options) if options else None,
         )
 
     def submit(self, queue: str = "mail", *, count: int = 1, **fields: Any) -> list[JobId]:
@@ -130,7 +142,19 @@ class World:
         return token_of(result.grants[0].job)
 
     def cancel(self, job_id: JobId) -> None:
-        self.apply(CancelJob(job_id, "default"))
+        self.apply(CancelJob(job_id, self.job(job_id).tenant))
+
+    def configure(self, queue: str = "mail", **settings: Any) -> None:
+        (result,) = self.apply(ConfigureQueue(queue, **settings))
+        assert isinstance(result, QueueSaved)
+
+    def pause(self, queue: str = "mail", *, for_ms: int = 0) -> None:
+        """Pause a queue, for good or for a time."""
+        until_ms = TimeMs(self.now.cluster_ms + for_ms if for_ms else 0)
+        self.apply(PauseQueue(queue, paused=True, until_ms=until_ms))
+
+    def resume(self, queue: str = "mail") -> None:
+        self.apply(PauseQueue(queue, paused=False))
 
     def complete(self, job: Job) -> Result:
         return self.report(job, AttemptEnd.COMPLETED)
@@ -153,13 +177,14 @@ class Leader:
     def __init__(self, world: World, settings: LeaderSettings | None = None) -> None:
         self.world = world
         self.settings = settings or LeaderSettings(lease_ttl_ms=TTL_MS)
-        self.duties = Duties(world.state, self.settings, world.random)
+        self.duties = Duties(world.state, self.settings, world.random, world.new_job_id)
         self._loop = asyncio.new_event_loop()  # futures want one; it never runs
         self._loop.close()
         self.held: deque[Order] | None = None
         """Orders on their way, while the log is held back."""
         self.duties.start(world.now)
         world.on_changes = lambda changes: self.duties.on_changes(changes, world.now)
+        world.on_records = self.duties.on_records
 
     def step(self) -> None:
         """Do all that is due at this moment."""
@@ -208,9 +233,9 @@ class Leader:
         self.duties.ask(waiter, now.monotonic_ms + wait_ms, now)
         return waiter
 
-    def heartbeat(self, *jobs: Job, worker: str = "w1") -> list[HeartbeatAnswer]:
+    def heartbeat(self, *jobs: Job, worker: str = "w1", alive: Sequence[Job] = ()) -> list[HeartbeatAnswer]:
         runs = [(job.id, job.run_number, token_of(job)) for job in jobs]
-        return self.duties.heartbeat(worker, runs, self.world.now)
+        return self.duties.heartbeat(worker, runs, self.world.now, alive={job.id for job in alive})
 
     @property
     def expiries(self) -> list[ExpireLeases]:

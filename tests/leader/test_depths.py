@@ -4,7 +4,7 @@ import pytest
 
 from raftsched.core.job import AttemptEnd, Status
 from raftsched.leader import depths
-from raftsched.leader.depths import QueueDepth, queue_depths
+from raftsched.leader.depths import QueueDepth, QueueScale, queue_depths
 from tests.leader.scene import Leader, World
 
 
@@ -80,3 +80,66 @@ def test_depths_show_how_many_workers_wait() -> None:
     world.submit("mail", delay_ms=1_000)
     found = queue_depths(world.state, world.now.cluster_ms, waiting_workers=leader.duties.waiting_workers)
     assert [(depth.queue, depth.waiting_workers) for depth in found] == [("mail", 2)]
+
+
+# -- scale ------------------------------------------------------------------------------------------------------------
+
+
+def test_scale_says_how_many_workers_would_do_all_that_is_there() -> None:
+    world = World()
+    leader = Leader(world)
+    for name in ("w1", "w2", "w3"):
+        leader.take(worker=name, capacity=4)
+    world.submit(count=21)
+    leader.lease(worker="w1", capacity=4)
+    world.submit(delay_ms=60_000, count=50)
+    world.clock.advance(3_000)
+    leader.wait("other")
+    assert leader.duties.scale("mail", world.now) == QueueScale(
+        queue="mail",
+        ready_count=17,
+        exact=True,
+        running_count=4,
+        oldest_wait_ms=3_000,
+        waiting_workers=0,
+        worker_slots=4,
+        wanted_workers=6,
+    )
+
+
+def test_scale_of_a_queue_nobody_uses_is_zero() -> None:
+    world = World()
+    scale = Leader(world).duties.scale("none", world.now)
+    assert (scale.ready_count, scale.running_count, scale.wanted_workers, scale.worker_slots) == (0, 0, 0, 1)
+
+
+def test_scale_wants_no_workers_beyond_what_the_queue_lets_run() -> None:
+    world = World()
+    leader = Leader(world)
+    world.submit(count=20)
+    world.configure(concurrency_max=3)
+    assert leader.duties.scale("mail", world.now).wanted_workers == 3
+    leader.lease()
+    world.pause()
+    scale = leader.duties.scale("mail", world.now)
+    assert (scale.ready_count, scale.wanted_workers) == (19, 1)
+
+
+def test_scale_leaves_out_jobs_that_wait_for_their_key() -> None:
+    world = World()
+    leader = Leader(world)
+    leader.take()
+    world.submit(count=10, concurrency_key="k")
+    leader.lease(capacity=10)
+    leader.run(1)
+    scale = leader.duties.scale("mail", world.now)
+    assert (scale.ready_count, scale.running_count, scale.exact) == (0, 1, True)
+
+
+def test_scale_counts_jobs_that_became_due_by_time() -> None:
+    world = World()
+    leader = Leader(world)
+    world.submit(delay_ms=1_000, count=5)
+    assert leader.duties.scale("mail", world.now).wanted_workers == 0
+    world.clock.advance(1_000)
+    assert leader.duties.scale("mail", world.now).wanted_workers == 5

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from raftsched import limits
+from raftsched.core.control_operations import HoldJobs
 from raftsched.core.invariants import check
 from raftsched.core.job import FINISHED, AttemptEnd, Status
 from raftsched.core.operations import ExpireLeases, LeaseJobs, MarkWorkers, Operation, RecordOutcome
@@ -52,9 +53,15 @@ class Cluster:
     def new_leadership(self) -> Leadership:
         world = self.world
         leadership = Leadership(
-            state=world.state, propose=self.propose, clock=world.clock, randomness=world.random, settings=SETTINGS
+            state=world.state,
+            propose=self.propose,
+            clock=world.clock,
+            randomness=world.random,
+            settings=SETTINGS,
+            new_job_id=world.new_job_id,
         )
         world.on_changes = leadership.on_changes
+        world.on_records = leadership.on_records
         return leadership
 
     def propose(self, operation: Operation) -> asyncio.Future[Result]:
@@ -105,6 +112,59 @@ async def turns(count: int = 5) -> None:
     """Let other tasks run, without letting time pass."""
     for _ in range(count):
         await asyncio.sleep(0)
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+@in_virtual_time
+async def test_worker_that_waits_is_served_as_soon_as_its_queue_goes_on(cluster: Cluster) -> None:
+    cluster.world.pause()
+    cluster.world.submit()
+    waiting = asyncio.create_task(cluster.leadership.lease("w1", ["mail"], 5, 30))
+    await asyncio.sleep(10)
+    assert not waiting.done()
+    cluster.world.resume()
+    assert len(await waiting) == 1
+    assert now_ms() <= 10_010
+
+
+@in_virtual_time
+async def test_worker_that_waits_gets_each_job_when_the_rate_allows_it(cluster: Cluster) -> None:
+    cluster.commit_ms = 3
+    cluster.world.configure(rate_count=1, rate_period_ms=2_000)
+    cluster.world.submit(count=4)
+    began = []
+    for _ in range(4):
+        assert len(await cluster.leadership.lease("w1", ["mail"], 5, 30)) == 1
+        began.append(now_ms())
+    assert [at_ms - began[0] for at_ms in began] == pytest.approx([0, 2_000, 4_000, 6_000], abs=10)
+    assert cluster.proposed(LeaseJobs) == 4
+
+
+@in_virtual_time
+async def test_jobs_of_one_key_run_one_after_the_other_without_pauses_or_vain_proposals(cluster: Cluster) -> None:
+    cluster.commit_ms = 2
+    cluster.world.submit(count=50, concurrency_key="k")
+    finished = 0
+    while finished < 50:
+        (grant,) = await cluster.leadership.lease("w1", ["mail"], 10, 30)
+        await cluster.propose(RecordOutcome(grant.job.id, 1, token_of(grant.job), AttemptEnd.COMPLETED))
+        finished += 1
+    assert now_ms() < 2_000
+    assert cluster.proposed(LeaseJobs) == 50
+    assert cluster.proposed(HoldJobs) < 20
+
+
+@in_virtual_time
+async def test_autoscalers_and_explain_hear_of_queues_and_their_workers(cluster: Cluster) -> None:
+    waiting = asyncio.create_task(cluster.leadership.lease("w1", ["mail"], 5, 30))
+    await turns()
+    assert cluster.leadership.queue_scale("mail").waiting_workers == 1
+    assert [worker.name for worker in cluster.leadership.workers_for("mail", "eu")] == ["w1"]
+    cluster.world.submit()
+    await waiting
+    assert cluster.leadership.queue_scale("mail").running_count == 1
 
 
 # -- repeated requests ------------------------------------------------------------------------------------------------
@@ -352,7 +412,7 @@ def test_state_that_cannot_be_read_ends_the_leadership(monkeypatch: pytest.Monke
     async def main() -> None:
         cluster = Cluster()
         await cluster.leadership.start()
-        monkeypatch.setattr(cluster.world.state, "finished_before", _break)
+        monkeypatch.setattr(cluster.world.state, "finished_between", _break)
         with pytest.raises(ExceptionGroup) as failed:
             await cluster.leadership.wait()
         assert isinstance(failed.value.exceptions[0], InvariantBroken)

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 from raftsched import limits
-from raftsched.core.job import AttemptEnd, Status
+from raftsched.core.attempts import HEARTBEAT_ERROR
+from raftsched.core.control_operations import Progress, ReportProgress, StartRun
+from raftsched.core.job import AttemptEnd, Job, Status
 from raftsched.core.operations import ExpireLeases
 from raftsched.leader.duties import PAUSE_MS
 from raftsched.leader.lease_keeper import RETRY_MS, HeartbeatAnswer
@@ -365,3 +369,111 @@ def test_ended_leases_leave_nothing_behind() -> None:
         world.complete(job)
     assert leader.duties.lease_count == 0
     assert len(leader.duties._keeper._wheel) == 0
+
+
+# -- silence of the handler -------------------------------------------------------------------------------------------
+
+HANDLER_MS = 3_000
+
+
+def with_handler_timeout(world: World, leader: Leader, *, handler_ms: int = HANDLER_MS, **fields: Any) -> Job:
+    world.submit(heartbeat_timeout_ms=handler_ms, **fields)
+    (job,) = leader.lease()
+    return job
+
+
+def beat(leader: Leader, job: Job, *, for_ms: int, alive: bool) -> list[HeartbeatAnswer]:
+    """Let the worker send a heartbeat every second; return what it heard."""
+    answers = []
+    for _ in range(for_ms // 1_000):
+        leader.run(1_000)
+        answers += leader.heartbeat(job, alive=[job] if alive else [])
+    return answers
+
+
+def test_silent_handler_ends_by_timeout_though_its_worker_lives() -> None:
+    """Case W03."""
+    world = World()
+    leader = Leader(world)
+    job = with_handler_timeout(world, leader)
+    assert beat(leader, job, for_ms=HANDLER_MS, alive=False) == [VALID, VALID, OVER]
+    assert causes(leader) == [AttemptEnd.TIMEOUT]
+    ended = world.job(job.id)
+    assert (ended.status, ended.failure_count, ended.lost_count) == (Status.RETRYING, 1, 0)
+    assert ended.attempts[-1].error is not None
+    assert ended.attempts[-1].error.type == HEARTBEAT_ERROR
+
+
+def test_handler_that_gives_signs_of_life_runs_on() -> None:
+    world = World()
+    leader = Leader(world)
+    job = with_handler_timeout(world, leader)
+    assert set(beat(leader, job, for_ms=60_000, alive=True)) == {VALID}
+    leader.run(HANDLER_MS - 1)
+    assert world.status(job.id) is Status.RUNNING
+    leader.run(1)
+    assert causes(leader) == [AttemptEnd.TIMEOUT]
+
+
+def test_reported_progress_and_a_committed_start_are_signs_of_life() -> None:
+    world = World()
+    leader = Leader(world)
+    job = with_handler_timeout(world, leader, at_most_once=True)
+    leader.run(2_000)
+    world.apply(StartRun(job.id, job.run_number, token_of(job)))
+    leader.run(2_000)
+    world.apply(ReportProgress((Progress(job.id, job.run_number, token_of(job), b"50"),)))
+    leader.run(HANDLER_MS - 1)
+    assert world.status(job.id) is Status.RUNNING
+    leader.run(1)
+    assert len(leader.expiries) == 1
+    assert causes(leader) == [AttemptEnd.TIMEOUT]
+
+
+def test_signs_of_life_of_a_handler_do_not_help_its_neighbour() -> None:
+    world = World()
+    leader = Leader(world)
+    silent, lively = with_handler_timeout(world, leader), with_handler_timeout(world, leader)
+    for _ in range(HANDLER_MS // 1_000):
+        leader.run(1_000)
+        leader.heartbeat(silent, lively, alive=[lively])
+    assert world.status(silent.id) is Status.RETRYING
+    assert world.status(lively.id) is Status.RUNNING
+
+
+def test_dead_worker_is_lost_though_its_handler_is_silent_as_long() -> None:
+    world = World()
+    leader = Leader(world)
+    job = with_handler_timeout(world, leader, handler_ms=TTL_MS)
+    leader.run(TTL_MS)
+    assert causes(leader) == [AttemptEnd.WORKER_LOST]
+    assert world.job(job.id).failure_count == 0
+
+
+def test_new_leader_gives_the_handler_a_full_term() -> None:
+    world = World()
+    job = with_handler_timeout(world, Leader(world))
+    world.clock.advance(HANDLER_MS - 1)
+    second = Leader(world)
+    second.run(HANDLER_MS - 1)
+    assert world.status(job.id) is Status.RUNNING
+    second.run(1)
+    assert causes(second) == [AttemptEnd.TIMEOUT]
+
+
+def test_silence_does_not_hurry_a_cancelled_handler() -> None:
+    world = World()
+    leader = Leader(world)
+    job = with_handler_timeout(world, leader, handler_ms=60_000)
+    world.cancel(job.id)
+    assert beat(leader, job, for_ms=29_000, alive=False) == [CANCEL] * 29
+    leader.run(1_000)
+    assert causes(leader) == [AttemptEnd.CANCELLED]
+
+
+def test_job_that_does_not_ask_for_it_may_be_silent() -> None:
+    world = World()
+    leader = Leader(world)
+    world.submit()
+    (job,) = leader.lease()
+    assert set(beat(leader, job, for_ms=100_000, alive=False)) == {VALID}

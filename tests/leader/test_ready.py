@@ -8,23 +8,33 @@ import pytest
 from raftsched import limits
 from raftsched.core.ids import JobId
 from raftsched.core.job import WAITING
+from raftsched.core.queue import TenantWeight
+from raftsched.core.view import PutQueue, Write
 from raftsched.leader.duties import Change
 from raftsched.leader.ready import ReadyJobs
 from tests.leader.scene import World
 
+AGEING_MS = 300_000
+
 
 def ready_jobs(world: World) -> ReadyJobs:
     """`ReadyJobs` that hears of the world's changes, as `Duties` would tell it; nothing is due later here."""
-    ready = ReadyJobs(world.state)
+    ready = ReadyJobs(world.state, ageing_ms=AGEING_MS)
 
     def hear(changes: Sequence[Change]) -> None:
         for old, new in changes:
             if old is not None and old.status in WAITING:
                 ready.leave(old.id)
             if new is not None and new.status in WAITING:
-                ready.add(new.queue, new.priority, new.due_at_ms, new.id)
+                ready.add(new.queue, new.tenant, new.priority, new.due_at_ms, new.id)
+
+    def hear_records(writes: Sequence[Write]) -> None:
+        for write in writes:
+            if isinstance(write, PutQueue):
+                ready.configured(write.new)
 
     world.on_changes = hear
+    world.on_records = hear_records
     return ready
 
 
@@ -104,7 +114,7 @@ def test_ready_gives_a_released_job_again_once_it_is_added() -> None:
     assert take(ready, world) == [job.id]
     ready.release([job.id])
     assert take(ready, world) == []
-    ready.add(job.queue, job.priority, job.due_at_ms, job.id)
+    ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id)
     assert take(ready, world) == [job.id]
 
 
@@ -115,7 +125,7 @@ def test_ready_takes_a_job_once_though_it_is_added_again() -> None:
     first, second = world.submit(count=2)
     assert take(ready, world, count=1) == [first]
     for job in world.job(first), world.job(second):  # one on its way, one in memory
-        ready.add(job.queue, job.priority, job.due_at_ms, job.id)
+        ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id)
     assert take(ready, world) == [second]
 
 
@@ -141,8 +151,8 @@ def test_ready_says_which_known_queues_got_jobs() -> None:
     know(ready, world, "mail", "pay")
     world.submit("mail", count=2)
     world.submit("unknown")
-    assert ready.touched_queues() == ["mail"]
-    assert ready.touched_queues() == []
+    assert ready.touched_queues(world.now.cluster_ms) == ["mail"]
+    assert ready.touched_queues(world.now.cluster_ms) == []
 
 
 def test_ready_holds_a_bounded_part_of_a_large_backlog_and_gives_all_of_it_in_order() -> None:
@@ -184,43 +194,211 @@ def test_ready_forgets_other_queues_without_losing_their_jobs() -> None:
     assert sorted(rest) == sorted([*mail[1:], *pay[1:]])
 
 
-@pytest.mark.parametrize("seed", range(15))
-def test_ready_agrees_with_the_index_after_any_history(seed: int) -> None:
-    _History(seed).check(steps=120)
+# -- ageing -----------------------------------------------------------------------------------------------------------
+
+
+def test_ready_lets_a_low_priority_that_has_waited_long_enough_pass_a_stream_of_high_ones() -> None:
+    """Case D33."""
+    world = World()
+    ready = ready_jobs(world)
+    know(ready, world, "mail")
+    low = world.submit_one(priority=5)
+    before = world.submit(priority=9, count=3)
+    taken: list[JobId] = []
+    while low not in taken:  # as many come as go, so some of high priority always wait
+        world.submit(priority=9)
+        taken += take(ready, world, count=1)
+        world.clock.advance(60_000)
+    assert len(taken) == len(before) + 4 * AGEING_MS // 60_000 + 1
+
+
+def test_ready_gives_the_first_due_first_where_ageing_makes_priorities_equal() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    know(ready, world, "mail")
+    low = world.submit(priority=3, count=2)
+    world.clock.advance(AGEING_MS)
+    high = world.submit(priority=4, count=2)
+    assert take(ready, world) == [*low, *high]
+
+
+def test_ready_keeps_priorities_apart_within_a_level_of_ageing() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    know(ready, world, "mail")
+    low = world.submit_one(priority=3)
+    world.clock.advance(AGEING_MS - 1)
+    high = world.submit_one(priority=4)
+    assert take(ready, world) == [high, low]
+
+
+def test_ready_goes_by_the_ageing_of_the_queue_as_soon_as_it_is_set() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    know(ready, world, "mail")
+    low = world.submit_one(priority=0)
+    world.clock.advance(90)
+    high = world.submit_one(priority=9)
+    world.configure(ageing_ms=10)
+    assert take(ready, world) == [low, high]
+
+
+def test_ready_gives_one_priority_in_the_order_of_submission_after_a_restart() -> None:
+    """Case D33."""
+    world = World()
+    job_ids = [world.submit_one() for _ in range(50)]
+    assert take(ready_jobs(world), world) == job_ids
+
+
+# -- shares of tenants ------------------------------------------------------------------------------------------------
+
+
+def tenants_of(world: World, job_ids: list[JobId]) -> str:
+    return "".join(world.job(job_id).tenant for job_id in job_ids)
+
+
+def test_ready_lets_tenants_of_a_queue_take_turns_however_many_jobs_one_has() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    know(ready, world, "mail")
+    world.submit(tenant="a", count=200)
+    world.submit(tenant="b", count=3)
+    world.submit(tenant="c", count=2)
+    assert tenants_of(world, take(ready, world, count=10)) == "abcabcabaa"
+
+
+def test_ready_gives_tenants_shares_by_their_weight() -> None:
+    world = World()
+    world.configure(weights=(TenantWeight("a", 3), TenantWeight("b", 2)))
+    ready = ready_jobs(world)
+    for tenant in "abc":
+        world.submit(tenant=tenant, count=100)
+    assert tenants_of(world, take(ready, world, count=12)) == "aaabbcaaabbc"
+    assert "".join(tenants_of(world, take(ready, world, count=1)) for _ in range(12)) == "aaabbcaaabbc"
+
+
+def test_ready_goes_by_new_weights_as_soon_as_they_are_set() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    for tenant in "ab":
+        world.submit(tenant=tenant, count=100)
+    assert tenants_of(world, take(ready, world, count=4)) == "abab"
+    world.configure(weights=(TenantWeight("b", 4),))
+    assert tenants_of(world, take(ready, world, count=10)) == "abbbbabbbb"
+
+
+def test_ready_gives_the_turn_of_a_tenant_that_has_no_more_to_the_others() -> None:
+    world = World()
+    world.configure(weights=(TenantWeight("a", 100),))
+    ready = ready_jobs(world)
+    world.submit(tenant="a", count=3)
+    world.submit(tenant="b", count=3)
+    assert tenants_of(world, take(ready, world)) == "aaabbb"
+
+
+def test_ready_does_not_weigh_priorities_of_one_tenant_against_anothers() -> None:
+    """A tenant can't buy itself the queue by calling all its jobs urgent."""
+    world = World()
+    ready = ready_jobs(world)
+    know(ready, world, "mail")
+    world.submit(tenant="a", priority=9, count=4)
+    world.submit(tenant="b", priority=0, count=4)
+    assert tenants_of(world, take(ready, world)) == "abababab"
+
+
+def test_ready_holds_a_bounded_part_of_the_backlogs_of_many_tenants_and_gives_all_of_it() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    know(ready, world, "mail")
+    job_ids = {job_id for number in range(40) for job_id in world.submit(tenant=f"t{number}", count=130)}
+    assert ready.buffered_count <= limits.READY_BUFFER_JOBS_MAX
+    taken: list[JobId] = []
+    while some := take(ready, world, count=77):
+        taken += some
+        assert ready.buffered_count <= limits.READY_BUFFER_JOBS_MAX
+    assert len(taken) == len(job_ids)
+    assert set(taken) == job_ids
+
+
+def test_ready_keeps_hardly_a_trace_of_tenants_that_have_no_job() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    for number in range(300):
+        world.submit(tenant=f"t{number}")
+        assert len(take(ready, world)) == 1
+    assert take(ready, world) == []
+    assert len(ready._queues["mail"].lanes) <= 1
+    assert ready._queues["mail"].room >= limits.READY_BUFFER_JOBS_MAX // 2
+
+
+# -- any history ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("tenants", ["a", "abc"])
+@pytest.mark.parametrize("seed", range(10))
+def test_ready_agrees_with_the_index_after_any_history(seed: int, tenants: str) -> None:
+    _History(seed, tenants).check(steps=100)
 
 
 class _History:
-    """Random events, and after each take a comparison with the index itself."""
+    """Random events; each take is compared with a plain sort of all that waits."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, tenants: str) -> None:
         self.rng = random.Random(seed)
+        self.tenants = tenants
         self.world = World(seed=seed)
+        self.world.configure(ageing_ms=self.rng.choice([1, 100, 2_000, 1_000_000]))
         self.ready = ready_jobs(self.world)
         self.taken: set[JobId] = set()
 
-    def check(self, steps: int) -> None:
-        events = [self.submit, self.submit, self.take, self.take, self.cancel, self.lease, self.lose, self.forget]
+    def check(self, *, steps: int) -> None:
+        events = [self.submit, self.take, self.take, self.cancel, self.lease, self.lose, self.forget, self.age]
         for _ in range(steps):
             self.rng.choice(events)()
-            self.world.clock.advance(self.rng.randrange(20))
-            assert self.ready.buffered_count <= 10 * limits.READY_BUFFER_JOBS_MAX
+            self.world.clock.advance(self.rng.choice([0, 1, 500]))
+        rest = {tenant: self.waiting(tenant) for tenant in self.tenants}
+        taken = take(self.ready, self.world)
+        assert {tenant: self.of(tenant, taken) for tenant in self.tenants} == rest
+        assert (self.ready.buffered_count, self.ready._queues["mail"].size) == (0, 0)
 
-    def waiting(self) -> list[JobId]:
-        return [entry.job_id for entry in self.world.state.all_waiting()]
+    def waiting(self, tenant: str) -> list[JobId]:
+        """What waits and is not on its way, in the order of the documentation."""
+        settings = self.world.state.queue("mail")
+        assert settings is not None
+        entries = [entry for entry in self.world.state.all_waiting() if entry.tenant == tenant]
+        entries.sort(
+            key=lambda entry: (entry.due_at_ms - entry.priority * settings.ageing_ms, entry.due_at_ms, entry.job_id)
+        )
+        return [entry.job_id for entry in entries if entry.job_id not in self.taken]
+
+    def of(self, tenant: str, job_ids: list[JobId]) -> list[JobId]:
+        return [job_id for job_id in job_ids if self.world.job(job_id).tenant == tenant]
 
     def submit(self) -> None:
         overdue_ms = self.rng.choice([0, 0, -5, -500])
         count = self.rng.choice([1, 3, 400])
-        self.world.submit(priority=self.rng.randrange(10), delay_ms=overdue_ms, count=count)
+        tenant = self.rng.choice(self.tenants)
+        self.world.submit(priority=self.rng.randrange(10), delay_ms=overdue_ms, count=count, tenant=tenant)
 
     def take(self) -> None:
         count = self.rng.choice([1, 7, 300])
-        expected = [job_id for job_id in self.waiting() if job_id not in self.taken][:count]
-        assert take(self.ready, self.world, count=count) == expected
-        self.taken.update(expected)
+        expected = {tenant: self.waiting(tenant) for tenant in self.tenants}
+        taken = take(self.ready, self.world, count=count)
+        assert len(taken) == min(count, sum(map(len, expected.values())))
+        shares = {tenant: self.of(tenant, taken) for tenant in self.tenants}
+        for tenant, share in shares.items():
+            assert share == expected[tenant][: len(share)]
+        self.check_shares({tenant: len(share) for tenant, share in shares.items()}, expected)
+        self.taken.update(taken)
+
+    def check_shares(self, counts: dict[str, int], expected: dict[str, list[JobId]]) -> None:
+        """Nobody who still has jobs got more than one job less than anybody else."""
+        for tenant, count in counts.items():
+            if count < len(expected[tenant]):
+                assert count >= max(counts.values()) - 1
 
     def cancel(self) -> None:
-        waiting = self.waiting()
+        waiting = [entry.job_id for entry in self.world.state.all_waiting()]
         for job_id in self.rng.sample(waiting, min(len(waiting), 5)):
             self.world.cancel(job_id)
             self.taken.discard(job_id)
@@ -234,7 +412,7 @@ class _History:
         lost = sorted(self.taken)[:50]
         self.ready.release(lost)
         for job in map(self.world.job, lost):
-            self.ready.add(job.queue, job.priority, job.due_at_ms, job.id)
+            self.ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id)
         self.taken.difference_update(lost)
 
     def forget(self) -> None:
@@ -242,3 +420,6 @@ class _History:
             self.ready.doubt()
         else:
             self.ready.forget_except(())
+
+    def age(self) -> None:
+        self.world.configure(ageing_ms=self.rng.choice([1, 100, 2_000, 1_000_000]))

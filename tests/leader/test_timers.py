@@ -71,7 +71,7 @@ def test_new_leader_reads_a_bounded_number_of_timers() -> None:
     world = World()
     for second in range(1, 11):
         world.submit(delay_ms=1_000 * second, count=1_000)
-    horizon = TimerHorizon(world.state, ReadyJobs(world.state))
+    horizon = TimerHorizon(world.state, ReadyJobs(world.state, ageing_ms=300_000))
     horizon.start(world.now)
     assert len(horizon) == timers._READ_TIMERS
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from raftsched import limits
-from raftsched.core.operations import MarkWorkers, Operation
+from raftsched.core.explain import ServingWorker
+from raftsched.core.operations import MarkWorkers
 from raftsched.leader import worker_marks
 from raftsched.leader.duties import PAUSE_MS
 from raftsched.leader.settings import LeaderSettings
@@ -129,6 +130,32 @@ def test_names_of_workers_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> Non
     for number in range(50):
         marks.asked(f"w{number}", ("mail",), 1, world.now)
     assert len(marks) == 5
-    operation: Operation | None = marks.step(world.now)
+    (operation,) = marks.step(world.now)
     assert isinstance(operation, MarkWorkers)
     assert len(operation.marks) == 5
+
+
+def test_workers_of_a_queue_are_those_that_ask_for_it_and_live() -> None:
+    """Case W15."""
+    world = World()
+    leader = Leader(world, SETTINGS)
+    leader.take("mail", worker="gone")
+    leader.run(2 * TTL_MS)
+    leader.take("mail", "pay", worker="both")
+    leader.take("pay", worker="payer")
+    leader.wait("mail", worker="patient", wait_ms=60_000)
+    assert [found.name for found in leader.duties.workers_for("mail", world.now)] == ["both", "patient"]
+    leader.run(2 * TTL_MS)
+    assert leader.duties.workers_for("mail", world.now) == [ServingWorker("patient", ("mail",))]
+    assert leader.duties.workers_for("none", world.now) == []
+
+
+def test_new_leader_knows_the_workers_of_a_queue_by_their_marks() -> None:
+    world = World()
+    first = Leader(world, SETTINGS)
+    first.take("mail", worker="w1")
+    first.run(PERIOD_MS)
+    second = Leader(world, SETTINGS)
+    assert second.duties.workers_for("mail", world.now) == [ServingWorker("w1", ("mail",))]
+    second.run(2 * TTL_MS)
+    assert second.duties.workers_for("mail", world.now) == []
