@@ -13,21 +13,35 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
+from raftsched.api.audit import Audit
 from raftsched.api.backend import Backend
+from raftsched.api.backfilling import Backfilling
 from raftsched.api.bodies import Bodies
+from raftsched.api.bulk import Bulk
 from raftsched.api.cluster import Cluster
+from raftsched.api.controls import Controls
+from raftsched.api.dead_letters import DeadLetterBox
+from raftsched.api.events import Events
 from raftsched.api.forwarding import ELECTION_SECONDS, Forwarder
 from raftsched.api.health import Health
+from raftsched.api.job_records import JobRecords
 from raftsched.api.jobs import Jobs
 from raftsched.api.leases import Leases
 from raftsched.api.openapi import openapi_document
 from raftsched.api.outcomes import Outcomes
 from raftsched.api.problems import http_problem, problem_of, problem_response
+from raftsched.api.queue_settings import QueueSettings
 from raftsched.api.queues import Queues
 from raftsched.api.reading import REVISION_HEADER
 from raftsched.api.rendering import encode
 from raftsched.api.routes import BASE_PATH, Answered, Handler, Route
+from raftsched.api.running import Running
+from raftsched.api.schedule_files import ScheduleFiles
+from raftsched.api.schedule_runs import ScheduleRuns
+from raftsched.api.schedules import Schedules
+from raftsched.api.seed import Seed
 from raftsched.api.workers import Workers
+from raftsched.api.workflows import Workflows
 from raftsched.errors import InvariantBroken, RaftschedError
 
 LEADER_HEADER: Final = "Raftsched-Leader"
@@ -45,9 +59,11 @@ def create_app(backend: Backend, *, election_seconds: float = ELECTION_SECONDS) 
     bodies = Bodies()
     forwarder = Forwarder(backend, bodies, election_seconds=election_seconds)
     app = web.Application(middlewares=[_answer_every_request(backend, bodies)])
-    for route in all_routes(backend, bodies, forwarder):
+    events = Events(backend)
+    for route in all_routes(backend, bodies, forwarder, events):
         app.router.add_route(route.method, route.path, forwarder.at_leader(route), name=route.name)
     app.cleanup_ctx.append(forwarder.run)
+    app.on_shutdown.append(events.close)
     app.on_response_prepare.append(_headers_of_every_reply(backend))
     return app
 
@@ -67,13 +83,29 @@ def create_runner(app: web.Application, *, stop_seconds: float = 2.0) -> web.App
     )
 
 
-def all_routes(backend: Backend, bodies: Bodies, forwarder: Forwarder) -> tuple[Route, ...]:
+def all_routes(backend: Backend, bodies: Bodies, forwarder: Forwarder, events: Events) -> tuple[Route, ...]:
     """Return the table of all routes."""
+    jobs = Jobs(backend, bodies)
+    bulk = Bulk(backend, bodies)
     routes = (
-        *Jobs(backend, bodies).routes(),
+        *jobs.routes(),
+        *Controls(backend, bodies).routes(),
+        *JobRecords(backend).routes(),
+        *bulk.routes(),
+        *DeadLetterBox(backend, bodies, bulk).routes(),
+        *Workflows(backend, bodies).routes(),
+        *Running(backend, bodies).routes(),
+        *Seed(backend, bodies, jobs).routes(),
         *Leases(backend, bodies).routes(),
         *Outcomes(backend, bodies).routes(),
         *Queues(backend).routes(),
+        *QueueSettings(backend, bodies).routes(),
+        *ScheduleRuns(backend, bodies).routes(),
+        *Schedules(backend, bodies).routes(),
+        *ScheduleFiles(backend, bodies).routes(),
+        *Backfilling(backend, bodies).routes(),
+        *events.routes(),
+        *Audit(backend).routes(),
         *Workers(backend).routes(),
         *Cluster(backend, bodies, forwarder).routes(),
         *Health(backend).routes(),

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from raftsched.api.event_log import EventLog
 from raftsched.core.ids import JobId
 from raftsched.core.operations import Operation
 from raftsched.core.view import Result
@@ -58,6 +59,10 @@ class Backend(Protocol):
     @property
     def api_url(self) -> str:
         """Base URL of this node's own API."""
+
+    @property
+    def events(self) -> EventLog:
+        """What this node has applied lately."""
 
     @property
     def is_leading(self) -> bool:

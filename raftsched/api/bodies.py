@@ -43,6 +43,10 @@ class Bodies:
             raise UnsupportedMediaType("the content type must be application/json, in UTF-8", field="Content-Type")
         return await self.read(request)
 
+    async def read_optional_json(self, request: web.Request) -> bytes:
+        """Return the body as `read_json` does, b"" where there is none."""
+        return await self.read_json(request) if request.body_exists else b""
+
     async def read(self, request: web.Request) -> bytes:
         """Return the body; the second time what the first time brought.
 

@@ -21,12 +21,16 @@ _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`", re
 _MISSING: Final = re.compile(r"Object missing required field `(?P<name>.*)`", re.DOTALL)
 _REGEX: Final = "Expected `str` matching regex "
 _SHOWN_CHARS: Final = 60
-_HINTS: Final = {
-    "run_at": (
-        "expected an RFC 3339 time with its offset, as in 2027-03-14T07:00:00Z, from 1970 on;"
-        " a leap second (:60) is not accepted"
-    ),
-}
+_TIME_HINT: Final = (
+    "expected an RFC 3339 time with its offset, as in 2027-03-14T07:00:00Z, from 1970 on;"
+    " a leap second (:60) is not accepted"
+)
+_TIMES: Final = frozenset(
+    {
+        *("run_at", "expires_at", "deadline", "until", "created_after", "created_before"),
+        *("at", "start_at", "end_at", "pause_until", "from", "to", "after", "instant"),
+    }
+)
 
 
 def explain(error: msgspec.ValidationError, struct: type, *, at: str = "") -> Malformed:
@@ -41,7 +45,7 @@ def explain(error: msgspec.ValidationError, struct: type, *, at: str = "") -> Ma
         return _malformed(at, field, _unknown_field(unknown["name"], expected))
     if missing := _MISSING.fullmatch(text):
         return _malformed(at, _join(path, missing["name"]), "this field is required")
-    return _malformed(at, path, _HINTS.get(path) or _told(text, expected))
+    return _malformed(at, path, _TIME_HINT if path.rpartition(".")[2] in _TIMES else _told(text, expected))
 
 
 def _malformed(at: str, path: str, told: str) -> Malformed:

@@ -33,10 +33,20 @@ FORWARDED_HEADER: Final = "Raftsched-Forwarded"
 _CONNECT_SECONDS: Final = 2.0
 _SILENCE_SECONDS: Final = 10.0
 """How long a leader may be silent: far longer than any commit takes, and than an election when it is dead."""
-_REQUEST_HEADERS: Final = ("Content-Type", "Content-Encoding", "Idempotency-Key", "Authorization", "Accept")
+_REQUEST_HEADERS: Final = (
+    "Content-Type",
+    "Content-Encoding",
+    "Idempotency-Key",
+    "Authorization",
+    "Accept",
+    "X-Actor",
+    "If-Match",
+    "If-None-Match",
+)
 _REPLY_HEADERS: Final = (
     "Content-Type",
     "Location",
+    "ETag",
     "Retry-After",
     "Raftsched-Revision",
     "Raftsched-Leader",

@@ -1,35 +1,39 @@
-"""Jobs: submit one or many, read, list, cancel.
+"""Jobs: submit one or many, read, list.
 
 A reply of 200 or 201 means that the job is in the log of a majority, synced, and applied. In a batch each job stands
-for itself: one that is refused, or whose outcome is unknown, says so in its own place, and the others are stored.
+for itself: one that is refused, or whose outcome is unknown, says so in its own place, and the others are stored. A
+submission that finds a job which is there for the same purpose is answered with that job, and says `duplicate`.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from aiohttp import web
 
-from raftsched.api.backend import TENANT_DEFAULT, Backend
+from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
 from raftsched.api.listing import list_page
-from raftsched.api.parsing import Fitter, job_id_in_path
-from raftsched.api.problems import problem_of, refusal
-from raftsched.api.proposing import Answer, answers_of
-from raftsched.api.reading import read
-from raftsched.api.rendering import job_reply, json_response, result_reply
+from raftsched.api.parsing import Fitter
+from raftsched.api.problems import problem_of
+from raftsched.api.proposing import Answer, answers_of, granted
+from raftsched.api.reading import etag, full_job_reply, job_response, read
+from raftsched.api.rendering import json_response, result_reply
 from raftsched.api.replies import BatchItem, BatchReply, JobReply, JobsPage, ResultReply
 from raftsched.api.requests import KEY_PATTERN, KEY_RULE, BatchRequest, JobRequest, ListQuery, ReadQuery
 from raftsched.api.routes import BASE_PATH, Answered, Route
 from raftsched.api.submission import fingerprint_of, submit_operation
-from raftsched.core.ids import job_id_text
-from raftsched.core.operations import CancelJob, SubmitJob
-from raftsched.core.view import Cancelled, Refused, Result, Submitted
-from raftsched.errors import Invalid, InvariantBroken, Malformed, RaftschedError
+from raftsched.core.ids import JobId, job_id_text
+from raftsched.core.job import Job
+from raftsched.core.operations import RejectCode, SubmitJob
+from raftsched.core.view import Refused, Submitted
+from raftsched.errors import Invalid, Malformed, RaftschedError, Rejected, Unavailable
 
 KEY_HEADER: Final = "Idempotency-Key"
 _match_key: Final = re.compile(KEY_PATTERN).match
+_CONFLICTS_MAX: Final = 3
+"""How often a job that was in the way may be gone by the time it is looked for."""
 
 
 class Jobs:
@@ -86,23 +90,28 @@ class Jobs:
                 query=ReadQuery,
                 reply=ResultReply,
             ),
-            Route(
-                method="DELETE",
-                path=f"{BASE_PATH}/jobs/{{id}}",
-                handler=self.cancel_job,
-                answered=leader,
-                reply=JobReply,
-            ),
         )
 
     async def submit_job(self, request: web.Request) -> web.Response:
-        """Submit a job; 201 with the new job, 200 with the known one where its idempotency key was used before."""
+        """Submit a job; 201 with the new job, 200 with the one that is there for the same purpose."""
         wanted, document = self._job.read(await self._bodies.read_json(request))
-        operation = self._operation(wanted, document, key=_key(request, wanted))
-        result = _submitted(await self._backend.propose(operation))
-        response = json_response(self._reply(result, operation), status=200 if result.duplicate else 201)
-        response.headers["Location"] = f"{BASE_PATH}/jobs/{job_id_text(result.job.id)}"
+        key = key_of(request, wanted.idempotency_key)
+        submitted = await self.submit(wanted, key=key, fingerprint=fingerprint_of(document) if key else b"")
+        response = submitted_response(self._backend, submitted)
+        response.headers["Location"] = f"{BASE_PATH}/jobs/{job_id_text(submitted.job.id)}"
         return response
+
+    async def submit(self, wanted: JobRequest, *, key: str, fingerprint: bytes) -> Submitted:
+        """Store `wanted`; a job that it must not stand beside is its result, or raises `Rejected`, as it asks for."""
+        operation = self._operation(wanted, key=key, fingerprint=fingerprint)
+        for _ in range(_CONFLICTS_MAX):
+            result = await self._backend.propose(operation)
+            holder = self._holder(result)
+            if holder is not None and returns_holder(wanted):
+                return Submitted(holder, duplicate=True)
+            if holder is not None or not is_conflict(result):
+                break
+        return _granted(result, operation)
 
     async def submit_batch(self, request: web.Request) -> web.Response:
         """Submit up to 1,000 jobs, each stored or refused on its own, with a result for each in order."""
@@ -112,11 +121,10 @@ class Jobs:
             for position, (raw, part) in enumerate(zip(batch.jobs, document["jobs"], strict=True))
         ]
         propose = self._backend.propose
-        futures = [propose(operation) for operation in prepared if isinstance(operation, SubmitJob)]
+        futures = [propose(each.operation) for each in prepared if isinstance(each, _Prepared)]
         answers = iter(await answers_of(futures))
         items = [
-            _batch_item(next(answers)) if isinstance(operation, SubmitJob) else _refused_item(operation)
-            for operation in prepared
+            self._item(each, next(answers)) if isinstance(each, _Prepared) else _refused_item(each) for each in prepared
         ]
         return json_response(BatchReply(results=items))
 
@@ -129,8 +137,9 @@ class Jobs:
         """Read a job."""
         _, reading = read(self._backend, request, ReadQuery)
         job = reading.job(request)
-        state = reading.state
-        return reading.response(job_reply(job, state.payload(job.id), state.result(job.id), reading.now_ms))
+        response = reading.response(full_job_reply(reading.state, job, reading.now_ms))
+        response.headers["ETag"] = etag(job.revision)
+        return response
 
     async def get_result(self, request: web.Request) -> web.Response:
         """Read a job's status, result and latest error, without its payload."""
@@ -138,85 +147,99 @@ class Jobs:
         job = reading.job(request)
         return reading.response(result_reply(job, reading.state.result(job.id), reading.now_ms))
 
-    async def cancel_job(self, request: web.Request) -> web.Response:
-        """Cancel a job: one that waits at once; one that runs is told to stop, and its outcome no longer counts."""
-        operation = CancelJob(job_id_in_path(request), TENANT_DEFAULT)
-        match await self._backend.propose(operation):
-            case Cancelled(job):
-                state, _ = self._backend.stale_state()
-                payload, result = state.payload(job.id), state.result(job.id)
-                return json_response(job_reply(job, payload, result, self._backend.now_ms()))
-            case Refused() as refused:
-                raise refusal(refused)
-            case other:
-                raise _unexpected(other)
-
-    def _prepared(self, raw: Any, document: Any, at: str) -> SubmitJob | RaftschedError:
+    def _prepared(self, raw: Any, document: Any, at: str) -> _Prepared | RaftschedError:
         try:
             wanted = self._job.fit(raw, at=at)
-            return self._operation(wanted, document, key=wanted.idempotency_key or "", at=at)
+            key = wanted.idempotency_key or ""
+            fingerprint = fingerprint_of(document) if key else b""
+            operation = self._operation(wanted, key=key, fingerprint=fingerprint, at=at)
+            return _Prepared(operation, at, returns_holder(wanted))
         except Invalid as error:
             return error
 
-    def _operation(self, wanted: JobRequest, document: Any, *, key: str, at: str = "") -> SubmitJob:
+    def _operation(self, wanted: JobRequest, *, key: str, fingerprint: bytes, at: str = "") -> SubmitJob:
         backend = self._backend
         return submit_operation(
-            wanted,
-            job_id=backend.new_job_id(),
-            now_ms=backend.now_ms(),
-            key=key,
-            fingerprint=fingerprint_of(document) if key else b"",
-            at=at,
+            wanted, job_id=backend.new_job_id(), now_ms=backend.now_ms(), key=key, fingerprint=fingerprint, at=at
         )
 
-    def _reply(self, submitted: Submitted, operation: SubmitJob) -> JobReply:
-        job, now_ms = submitted.job, self._backend.now_ms()
-        if not submitted.duplicate:
-            return job_reply(job, operation.payload, b"", now_ms)
-        # The operation was applied here, so the state of this node has the job's texts.
+    def _item(self, prepared: _Prepared, answer: Answer) -> BatchItem:
+        holder = self._holder(answer) if prepared.returns_holder else None
+        if holder is not None:
+            return _stored_item(Submitted(holder, duplicate=True))
+        try:
+            return _stored_item(_granted(answer, prepared.operation, at=prepared.at))
+        except (Invalid, Rejected, Unavailable) as error:
+            return _refused_item(error)
+
+    def _holder(self, result: Answer) -> Job | None:
+        """The job that stood in the way of a unique one, as it is now; None where none did, or it is gone since."""
+        if not is_conflict(result):
+            return None
         state, _ = self._backend.stale_state()
-        return job_reply(job, state.payload(job.id), state.result(job.id), now_ms)
+        return state.job(result.job_id)
 
 
-def _key(request: web.Request, wanted: JobRequest) -> str:
+class _Prepared(NamedTuple):
+    """A job of a batch that can be proposed."""
+
+    operation: SubmitJob
+    at: str
+    returns_holder: bool
+
+
+def submitted_response(backend: Backend, submitted: Submitted) -> web.Response:
+    """Return the reply to a submission: 201 with the new job, 200 with the one that was there."""
+    if submitted.duplicate:
+        return job_response(backend, submitted.job, duplicate=True)
+    return job_response(backend, submitted.job, status=201)
+
+
+def returns_holder(wanted: JobRequest) -> bool:
+    """Whether a submission that meets a job which claims to be unique is answered with that job."""
+    return wanted.unique is not None and wanted.unique.on_conflict == "return"
+
+
+def is_conflict(result: Answer) -> TypeGuard[Refused]:
+    return isinstance(result, Refused) and result.code is RejectCode.UNIQUE_CONFLICT
+
+
+def _granted(answer: Answer, operation: SubmitJob, *, at: str = "") -> Submitted:
+    """Return the result; raises what a refusal means to the caller, naming a parent that is not there by its path."""
+    if isinstance(answer, Refused) and answer.code is RejectCode.UNKNOWN_DEPENDENCY:
+        parents = [dependency.parent for dependency in operation.depends_on]
+        field = f"{at}.depends_on" if at else "depends_on"
+        raise unknown_parent(answer.job_id, f"{field}[{parents.index(answer.job_id)}]")
+    return granted(answer, Submitted, at=at)
+
+
+def unknown_parent(job_id: JobId, field: str) -> Rejected:
+    """Return the error for a parent, named at the path `field`, that is not there."""
+    text = job_id_text(job_id)
+    told = f"{field}: there is no job {text}"
+    return Rejected("unknown_dependency", told, http_status=422, field=field, job_id=text)
+
+
+def key_of(request: web.Request, in_body: str | None) -> str:
     """Return the idempotency key, from header or body; "" where there is none."""
     values = request.headers.getall(KEY_HEADER, [])
     if not values:
-        return wanted.idempotency_key or ""
+        return in_body or ""
     if len(values) > 1 or not _match_key(values[0]):
         raise Malformed(f"{KEY_HEADER}: expected {KEY_RULE}, once", field=KEY_HEADER)
-    if wanted.idempotency_key not in (None, values[0]):
+    if in_body not in (None, values[0]):
         raise Invalid(f"{KEY_HEADER}: is not the idempotency_key of the body; give one of them", field=KEY_HEADER)
     return values[0]
 
 
-def _submitted(result: Result) -> Submitted:
-    match result:
-        case Submitted():
-            return result
-        case Refused():
-            raise refusal(result)
-        case _:
-            raise _unexpected(result)
-
-
-def _batch_item(answer: Answer) -> BatchItem:
-    match answer:
-        case Submitted(job, duplicate):
-            return BatchItem(status=200 if duplicate else 201, id=job_id_text(job.id), revision=job.revision)
-        case Refused():
-            return _refused_item(refusal(answer))
-        case RaftschedError():
-            return _refused_item(answer)
-        case _:
-            raise _unexpected(answer)
+def _stored_item(submitted: Submitted) -> BatchItem:
+    job = submitted.job
+    if submitted.duplicate:
+        return BatchItem(status=200, id=job_id_text(job.id), revision=job.revision, duplicate=True)
+    return BatchItem(status=201, id=job_id_text(job.id), revision=job.revision)
 
 
 def _refused_item(error: RaftschedError) -> BatchItem:
     """A job that is malformed in any way is 422 in a batch: the document as a whole was not."""
     status = 422 if isinstance(error, Invalid) else error.http_status
     return BatchItem(status=status, problem=problem_of(error, status=status))
-
-
-def _unexpected(result: object) -> InvariantBroken:
-    return InvariantBroken(f"an operation gave a result of another kind: {type(result).__name__}")

@@ -12,11 +12,21 @@ import msgspec
 from raftsched.api.problems import CONTENT_TYPE as PROBLEM_TYPE
 from raftsched.api.problems import Problem
 from raftsched.api.replies import RetryPolicyReply
-from raftsched.api.requests import JobRequest, OutcomeReport
+from raftsched.api.requests import JobBody, JobRequest, OutcomeReport, TaskRequest
+from raftsched.api.requests.schedules import CalendarRequest, ScheduleRequest
 from raftsched.api.routes import Route
 
 _REF: Final = "#/components/schemas/{name}"
-_PARTS: Final = (Problem, JobRequest, OutcomeReport, RetryPolicyReply)
+_PARTS: Final = (
+    Problem,
+    JobBody,
+    JobRequest,
+    OutcomeReport,
+    RetryPolicyReply,
+    TaskRequest,
+    CalendarRequest,
+    ScheduleRequest,
+)
 """Structs that others hold as raw JSON and refer to by name."""
 _PATH_PARAMETER: Final = re.compile(r"{(\w+)}")
 _STATUS_TEXTS: Final = {200: "Done.", 201: "Stored."}
@@ -60,13 +70,13 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     }
     if route.body is not None:
         content = {"application/json": {"schema": _reference(route.body)}}
-        operation["requestBody"] = {"required": True, "content": content}
+        operation["requestBody"] = {"required": route.body_required, "content": content}
     return operation
 
 
 def _response(route: Route, text: str) -> dict[str, Any]:
     schema = {} if route.reply is None else _reference(route.reply)
-    return {"description": text, "content": {"application/json": {"schema": schema}}}
+    return {"description": text, "content": {route.reply_type: {"schema": schema}}}
 
 
 def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
@@ -76,8 +86,14 @@ def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
     ]
     in_headers = [{"name": name, "in": "header", "schema": {"type": "string"}} for name in route.headers]
     properties = {} if route.query is None else schemas[route.query.__name__]["properties"]
-    in_query = [{"name": name, "in": "query", "schema": schema} for name, schema in properties.items()]
+    in_query = [{"name": name, "in": "query", "schema": schema} | _style(schema) for name, schema in properties.items()]
     return [*in_path, *in_headers, *in_query]
+
+
+def _style(schema: dict[str, Any]) -> dict[str, Any]:
+    """Several values of one parameter stand in one text, with commas between them."""
+    is_list = any(part.get("type") == "array" for part in (schema, *schema.get("anyOf", ())))
+    return {"style": "form", "explode": False} if is_list else {}
 
 
 def _reference(struct: type) -> dict[str, str]:

@@ -22,7 +22,8 @@ from raftsched.api.rendering import json_response
 from raftsched.api.replies import OutcomeReply, OutcomesReply
 from raftsched.api.requests import ErrorReport, OutcomeReport, OutcomesRequest
 from raftsched.api.routes import BASE_PATH, Answered, Route
-from raftsched.api.submission import NULL, json_bytes, milliseconds
+from raftsched.api.submission import NULL, json_bytes
+from raftsched.api.times import milliseconds
 from raftsched.core.ids import FencingToken
 from raftsched.core.job import AttemptEnd, JobError
 from raftsched.core.operations import RecordOutcome

@@ -6,10 +6,12 @@ one document for each part, so that a bad part does not take its neighbours down
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, TypeVar
+from functools import cache
+from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 from aiohttp import web
+from msgspec import inspect
 
 from raftsched.api.faults import explain
 from raftsched.api.scanning import scan
@@ -36,6 +38,10 @@ class Fitter(Generic[T]):
         except msgspec.DecodeError as error:
             raise Malformed(f"the body is not JSON: {error}") from None
 
+    def read_optional(self, body: bytes) -> T:
+        """Return the struct in `body`, or the one of an empty object where there is no body."""
+        return self.read(body or b"{}")[0]
+
     def read(self, body: bytes) -> tuple[T, Any]:
         """Return the struct in `body`, and the whole document as plain objects; raises `Malformed` or `TooLarge`."""
         document = scan(body)
@@ -45,22 +51,49 @@ class Fitter(Generic[T]):
 def parse_query(request: web.Request, struct: type[T]) -> T:
     """Return the query of the request's URL; raises `Malformed` naming an unknown, repeated or wrong parameter."""
     query = request.query
-    fields = dict(query)
+    fields: dict[str, Any] = dict(query)
     if len(fields) != len(query):
         name = next(name for name in fields if len(query.getall(name)) > 1)
         raise Malformed(f"{name[:_SHOWN_CHARS]}: the parameter stands twice", field=name[:_SHOWN_CHARS])
+    for name in _lists_of(cast("type[msgspec.Struct]", struct)) & fields.keys():
+        fields[name] = fields[name].split(",")
     try:
         return msgspec.convert(fields, struct, strict=False)
     except msgspec.ValidationError as error:
-        raise explain(error, struct) from None
+        fault = explain(error, struct)
+        raise Malformed(str(fault), field=fault.field.partition("[")[0]) from None
 
 
-def job_id_in_path(request: web.Request) -> JobId:
-    """Return the job id in the URL; raises `NotFound` for whatever is not the text of an id: it names no job."""
+@cache
+def _lists_of(struct: type[msgspec.Struct]) -> frozenset[str]:
+    """The parameters that take several values, with commas between them."""
+    return frozenset(
+        field.encode_name
+        for field in msgspec.structs.fields(struct)
+        if any(isinstance(part, inspect.ListType) for part in _parts(inspect.type_info(field.type)))
+    )
+
+
+def _parts(kind: inspect.Type) -> tuple[inspect.Type, ...]:
+    if isinstance(kind, inspect.Metadata):
+        return _parts(kind.type)
+    return kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+
+
+def job_id_in_path(request: web.Request, *, noun: str = "job") -> JobId:
+    """Return the id in the URL; raises `NotFound` for whatever is not the text of an id: it names nothing."""
     try:
         return parse_job_id(request.match_info["id"])
     except Invalid:
-        raise NotFound("there is no such job: this is not a job id") from None
+        raise NotFound(f"there is no such {noun}: this is not a {noun} id") from None
+
+
+def job_id_at(text: str, at: str) -> JobId:
+    """Return the id that `text` is; raises `Malformed` naming the path `at`."""
+    try:
+        return parse_job_id(text, field=at)
+    except Invalid as error:
+        raise Malformed(str(error), field=at) from None
 
 
 def run_id_at(text: str, at: str) -> tuple[JobId, int]:

@@ -1,16 +1,19 @@
 """Errors as RFC 9457 problem documents, from the one table in `raftsched.errors`.
 
-`code` is what programs compare; `title` and `detail` are for people, and no detail holds more of a request than the
-name or the short text at fault. `field` is the path of the field at fault, as in `jobs[3].priority`.
+`code` is what programs compare; `title`, `detail` and `advice` are for people, and no detail holds more of a request
+than the name or the short text at fault. `field` is the path of the field at fault, as in `jobs[3].priority`.
 """
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
+from raftsched.api.advice import ADVICE
+from raftsched.core.ids import job_id_text
 from raftsched.core.operations import RejectCode
 from raftsched.core.view import Refused
 from raftsched.errors import Invalid, NotFound, RaftschedError, Rejected
@@ -22,8 +25,12 @@ _RETRY_LATER: Final = frozenset({429, 503, 507})
 _REFUSAL_STATUS: Final = {
     RejectCode.NOT_FOUND: 404,
     RejectCode.IDEMPOTENCY_MISMATCH: 422,
-    RejectCode.INVALID: 422,
+    RejectCode.UNKNOWN_DEPENDENCY: 422,
+    RejectCode.STALE_REVISION: 412,
 }
+"""What isn't here is 409: the state is in the way, and may change."""
+_FIELD: Final = re.compile(r"(?P<field>[a-z_]+(?:\.[a-z_]+)*)(?: bytes)?: ")
+"""Where the state machine names a field, its sentence begins with it."""
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -37,8 +44,14 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     """Stable and machine-readable."""
     retryable: bool
     """Whether the same request, with the same idempotency key, may succeed later."""
+    advice: str = ""
+    """What to do next."""
     field: str = ""
     """Path of the field at fault."""
+    job_id: str = ""
+    """The job that stands in the way."""
+    members: tuple[str, ...] = ()
+    """What is in the circle, in order, each waiting for the next."""
     outcomes: list[Any] = []
     """What became of each outcome, where outcomes were reported."""
 
@@ -50,7 +63,9 @@ def problem_of(error: RaftschedError, *, status: int | None = None, outcomes: li
         error.code,
         str(error),
         retryable=error.retryable,
-        field=error.field if isinstance(error, Invalid) else "",
+        field=error.field if isinstance(error, Invalid | Rejected) else "",
+        job_id=error.job_id if isinstance(error, Rejected) else "",
+        members=error.members if isinstance(error, Rejected) else (),
         outcomes=outcomes or [],
     )
 
@@ -69,16 +84,25 @@ def http_problem(status: int, detail: str) -> Problem:
     return _problem(status, codes.get(status, "malformed" if status < 500 else "internal_error"), detail)
 
 
-def refusal(refused: Refused) -> RaftschedError:
-    """Return the error that tells a caller of an operation which the state machine refused."""
+def refusal(refused: Refused, *, at: str = "") -> RaftschedError:
+    """Return the error that tells a caller of an operation which the state machine refused; `at` is its path."""
     if refused.code is RejectCode.NOT_FOUND:
         return NotFound(refused.message)
-    return Rejected(refused.code.label, refused.message, http_status=_REFUSAL_STATUS.get(refused.code, 409))
+    named = _FIELD.match(refused.message)
+    path = f"{at}.{named['field']}" if named and at else named["field"] if named else ""
+    message = f"{at}.{refused.message}" if named and at else refused.message
+    if refused.code is RejectCode.INVALID:
+        return Invalid(message, field=path)
+    return Rejected(
+        refused.code.label,
+        message,
+        http_status=_REFUSAL_STATUS.get(refused.code, 409),
+        field=path,
+        job_id=job_id_text(refused.job_id) if refused.job_id else "",
+    )
 
 
-def _problem(
-    status: int, code: str, detail: str, *, retryable: bool = False, field: str = "", outcomes: list[Any] | None = None
-) -> Problem:
+def _problem(status: int, code: str, detail: str, *, retryable: bool = False, **members: Any) -> Problem:
     return Problem(
         type=f"urn:raftsched:problem:{code}",
         title=code.replace("_", " ").capitalize(),
@@ -86,6 +110,6 @@ def _problem(
         detail=detail,
         code=code,
         retryable=retryable,
-        field=field,
-        outcomes=outcomes or [],
+        advice=ADVICE.get(code, ""),
+        **members,
     )

@@ -4,12 +4,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
-from raftsched.core.view import Result
-from raftsched.errors import OutcomeUnknown, RaftschedError, Unavailable
+from raftsched.api.backend import Backend
+from raftsched.api.problems import refusal
+from raftsched.core.operations import Operation
+from raftsched.core.view import Refused, Result
+from raftsched.errors import InvariantBroken, OutcomeUnknown, RaftschedError, Unavailable
 
 Answer = Result | RaftschedError
+_R = TypeVar("_R")
+
+
+async def propose(backend: Backend, operation: Operation, kind: type[_R]) -> _R:
+    """Return the operation's result, which is of `kind`; raises what a refusal means to a caller."""
+    return granted(await backend.propose(operation), kind)
+
+
+def granted(result: Answer, kind: type[_R], *, at: str = "") -> _R:
+    """Return the result, which is of `kind`; raises what a refusal means to a caller, naming fields behind `at`."""
+    if isinstance(result, kind):
+        return result
+    if isinstance(result, Refused):
+        raise refusal(result, at=at)
+    if isinstance(result, RaftschedError):
+        raise result
+    raise InvariantBroken(f"an operation gave a result of another kind: {type(result).__name__}")
 
 
 async def answers_of(futures: Sequence[asyncio.Future[Result]]) -> list[Answer]:

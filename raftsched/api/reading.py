@@ -7,15 +7,17 @@ not know).
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from aiohttp import web
 
-from raftsched.api.backend import TENANT_DEFAULT, Backend
+from raftsched.api.backend import Backend
 from raftsched.api.parsing import job_id_in_path, parse_query
-from raftsched.api.rendering import json_response
+from raftsched.api.rendering import job_reply, json_response
+from raftsched.api.replies import JobReply
 from raftsched.api.requests import ReadQuery
+from raftsched.core.ids import JobId
 from raftsched.core.job import Job
 from raftsched.errors import NotFound
 from raftsched.storage.reader import StateReader
@@ -43,11 +45,35 @@ class Reading(NamedTuple):
         return response
 
     def job(self, request: web.Request) -> Job:
-        """Return the job that the request's path names; raises `NotFound`, also for a job of somebody else."""
-        job = self.state.job(job_id_in_path(request))
-        if job is None or job.tenant != TENANT_DEFAULT:
-            raise NotFound("there is no such job")
-        return job
+        """Return the job that the request's path names; raises `NotFound`."""
+        return found_job(self.state, job_id_in_path(request))
+
+
+def found_job(state: StateReader, job_id: JobId) -> Job:
+    """Return the job; raises `NotFound` where there is none."""
+    job = state.job(job_id)
+    if job is None:
+        raise NotFound("there is no such job")
+    return job
+
+
+def full_job_reply(state: StateReader, job: Job, now_ms: int, **fields: Any) -> JobReply:
+    """Return the job with its texts and all that it depends on."""
+    dependencies = state.dependencies(job.id) if job.dependency_count else ()
+    result = state.result(job.id) if job.finished_at_ms else b""
+    return job_reply(job, state.payload(job.id), result, now_ms, dependencies, **fields)
+
+
+def job_response(backend: Backend, job: Job, *, status: int = 200, **fields: Any) -> web.Response:
+    """Return the reply to what was just applied on this node: the job as it is now, and its revision as its ETag."""
+    state, _ = backend.stale_state()
+    response = json_response(full_job_reply(state, job, backend.now_ms(), **fields), status=status)
+    response.headers["ETag"] = etag(job.revision)
+    return response
+
+
+def etag(revision: int) -> str:
+    return f'"{revision}"'
 
 
 def open_reading(backend: Backend, query: ReadQuery) -> Reading:

@@ -1,10 +1,11 @@
 """From records to replies and their JSON bytes, fast: stored JSON texts are inserted as they are.
 
-Measured: about 6 µs for a job, 1.5 µs for a lease. Texts that repeat (the second of a time, a retry policy) are remembered.
+Measured: about 7 µs for a job, 1.5 µs for a lease. Texts that repeat (the second of a time, a retry policy) are remembered.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -12,15 +13,37 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from raftsched.api.replies import ErrorReply, JobReply, LeaseReply, ResultReply, RetryPolicyReply, WorkerReply
-from raftsched.core.ids import job_id_text, run_id_text
-from raftsched.core.job import WAITING, Job, RetryPolicy, Worker
+from raftsched.api.replies import (
+    DependencyReply,
+    ErrorReply,
+    JobReply,
+    LeaseReply,
+    PauseReply,
+    ResultReply,
+    RetryPolicyReply,
+    WorkerReply,
+)
+from raftsched.core.ids import JobId, job_id_text, run_id_text
+from raftsched.core.job import (
+    WAITING,
+    Dependency,
+    Job,
+    JobError,
+    OnDependencyFailure,
+    Options,
+    RetryPolicy,
+    Status,
+    Worker,
+)
 from raftsched.core.view import Grant
 from raftsched.errors import InvariantBroken
 
 encode: Final = msgspec.json.Encoder().encode
 _NULL: Final = msgspec.Raw(b"null")
-_NONE: Final[list[str]] = []
+_NO_DEPENDENCIES: Final[list[DependencyReply]] = []
+_NO_OPTIONS: Final = Options()
+_POLICY_WORDS: Final = {policy: policy.label for policy in OnDependencyFailure}
+_STATUS_WORDS: Final = {status: status.label for status in Status}
 
 
 def json_response(reply: msgspec.Struct | dict[str, Any], *, status: int = 200) -> web.Response:
@@ -28,45 +51,66 @@ def json_response(reply: msgspec.Struct | dict[str, Any], *, status: int = 200) 
     return web.Response(body=encode(reply), status=status, content_type="application/json")
 
 
-def job_reply(job: Job, payload: bytes, result: bytes, now_ms: int) -> JobReply:
-    """Return the job as users see it at `now_ms`."""
+def job_reply(
+    job: Job, payload: bytes, result: bytes, now_ms: int, dependencies: Sequence[Dependency] = (), **fields: Any
+) -> JobReply:
+    """Return the job as users see it at `now_ms`; what it depends on stands beside its record, as its texts do."""
     waiting = job.status in WAITING
     due = time_text(job.due_at_ms)
     lease = job.lease
+    options = job.options or _NO_OPTIONS
     return JobReply(
         id=job_id_text(job.id),
         name=job.name,
         queue=job.queue,
         tenant=job.tenant,
-        status=job.status_at(now_ms).label,
+        status=_STATUS_WORDS[job.status_at(now_ms)],
         priority=job.priority,
         payload=json_text(payload),
-        schedule_id=None,
+        schedule_id=id_text(options.schedule_id),
+        instant=time_or_none(options.instant_ms),
+        workflow_id=id_text(options.workflow_id),
+        task=options.task or None,
         run_at=due,
         next_run_at=due if waiting else None,
-        timeout_seconds=job.timeout_ms / 1000 if job.timeout_ms else None,
+        expires_at=time_or_none(options.expires_at_ms),
+        deadline=time_or_none(options.deadline_ms),
+        timeout_seconds=seconds_or_none(job.timeout_ms),
+        heartbeat_timeout_seconds=seconds_or_none(options.heartbeat_timeout_ms),
         max_attempts=job.max_attempts,
         attempt_number=job.attempt_number,
         retry_policy=_policy_json(job.retry),
-        depends_on=_NONE,
+        retry_on=options.retry_on,
+        no_retry=options.no_retry,
+        start=start_word(options),
+        concurrency_key=options.concurrency_key or None,
+        unique_until=time_or_none(options.unique_until_ms),
+        depends_on=[dependency_reply(each) for each in dependencies] if dependencies else _NO_DEPENDENCIES,
+        dependency_count=job.dependency_count,
+        pending_dependencies=job.pending_count,
+        on_dependency_failure=_POLICY_WORDS[options.on_dependency_failure],
+        pause=_pause_reply(job) if job.pause is not None else None,
         tags=job.tags,
         region=job.region or None,
+        retention_seconds=seconds_or_none(options.retention_ms),
         revision=job.revision,
         created_at=time_text(job.created_at_ms),
         updated_at=time_text(job.updated_at_ms),
         queued_at=_queued_at(job, now_ms),
-        started_at=_time_or_none(job.started_at_ms),
-        completed_at=_time_or_none(job.finished_at_ms),
+        started_at=time_or_none(job.started_at_ms),
+        completed_at=time_or_none(job.finished_at_ms),
         execution_time_ms=_execution_time_ms(job),
         failure_reason=job.failure_reason or None,
         result=json_text(result),
-        progress=_NULL,
+        progress=json_text(job.progress),
         run_id=run_id_text(job.id, job.run_number),
         failure_count=job.failure_count,
         lost_count=job.lost_count,
         worker=lease.worker if lease is not None else None,
         error=_latest_error(job),
         idempotency_key=job.idempotency_key or None,
+        replay_of=id_text(options.replay_of),
+        **fields,
     )
 
 
@@ -87,16 +131,28 @@ def lease_reply(grant: Grant) -> LeaseReply:
     lease = job.lease
     if lease is None:
         raise InvariantBroken(f"job {job_id_text(job.id)} was granted without a lease")
+    options = job.options or _NO_OPTIONS
     return LeaseReply(
         job_id=job_id_text(job.id),
         run_id=run_id_text(job.id, job.run_number),
         fencing_token=lease.token,
         name=job.name,
         queue=job.queue,
+        tenant=job.tenant,
         payload=json_text(grant.payload),
         attempt_number=job.attempt_number,
+        max_attempts=job.max_attempts,
         lease_seconds=lease.ttl_ms / 1000,
-        timeout_seconds=job.timeout_ms / 1000 if job.timeout_ms else None,
+        timeout_seconds=seconds_or_none(job.timeout_ms),
+        heartbeat_timeout_seconds=seconds_or_none(options.heartbeat_timeout_ms),
+        start=start_word(options),
+        expires_at=time_or_none(options.expires_at_ms),
+        deadline=time_or_none(options.deadline_ms),
+        schedule_id=id_text(options.schedule_id),
+        instant=time_or_none(options.instant_ms),
+        workflow_id=id_text(options.workflow_id),
+        task=options.task or None,
+        replay_of=id_text(options.replay_of),
         revision=job.revision,
     )
 
@@ -106,8 +162,8 @@ def worker_reply(worker: Worker) -> WorkerReply:
         name=worker.name,
         queues=worker.queues,
         capacity=worker.capacity,
-        first_seen_at=_time_or_none(worker.first_seen_at_ms),
-        seen_at=_time_or_none(worker.seen_at_ms),
+        first_seen_at=time_or_none(worker.first_seen_at_ms),
+        seen_at=time_or_none(worker.seen_at_ms),
     )
 
 
@@ -126,8 +182,37 @@ def _second_text(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
-def _time_or_none(ms: int) -> str | None:
+def time_or_none(ms: int) -> str | None:
+    """Return RFC 3339; None for 0, which stands for no time."""
     return time_text(ms) if ms else None
+
+
+def seconds_or_none(ms: int) -> float | None:
+    """Return a duration in seconds; None for 0, which stands for none."""
+    return ms / 1000 if ms else None
+
+
+def id_text(id_bytes: bytes) -> str | None:
+    """Return the text of an id of whatever kind; None for b"", which stands for none."""
+    return job_id_text(JobId(id_bytes)) if id_bytes else None
+
+
+def start_word(options: Options) -> str:
+    return "at_most_once" if options.at_most_once else "at_least_once"
+
+
+def dependency_reply(dependency: Dependency) -> DependencyReply:
+    return DependencyReply(job=job_id_text(dependency.parent), condition=dependency.condition.label)
+
+
+def error_reply(error: JobError | None) -> ErrorReply | None:
+    return None if error is None else ErrorReply(type=error.type, message=error.message, trace=error.trace)
+
+
+def _pause_reply(job: Job) -> PauseReply:
+    pause = job.pause
+    assert pause is not None
+    return PauseReply(since=time_text(pause.since_ms), until=time_or_none(pause.until_ms), reason=pause.reason or None)
 
 
 @lru_cache(maxsize=1024)
@@ -156,5 +241,4 @@ def _execution_time_ms(job: Job) -> int | None:
 
 
 def _latest_error(job: Job) -> ErrorReply | None:
-    error = job.attempts[-1].error if job.attempts else None
-    return None if error is None else ErrorReply(type=error.type, message=error.message, trace=error.trace)
+    return error_reply(job.attempts[-1].error) if job.attempts else None

@@ -35,12 +35,14 @@ class Route:
     answered: Answered
     reply: type | None
     """Struct of the successful reply's body; None for a document of another kind."""
+    reply_type: str = "application/json"
     statuses: tuple[int, ...] = (200,)
     """HTTP statuses of success; everything else is a problem."""
     body: type | None = None
+    body_required: bool = True
     query: type | None = None
     waits: bool = False
-    """Whether it is a long poll, silent for up to `limits.LEASE_WAIT_SECONDS_MAX`."""
+    """Whether it is a long poll, or long work, silent for up to `limits.LEASE_WAIT_SECONDS_MAX`."""
     headers: tuple[str, ...] = ()
     """Request headers with a meaning of their own."""
 

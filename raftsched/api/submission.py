@@ -1,13 +1,10 @@
 """From a job as clients ask for it to the operation that stores it: seconds become milliseconds, words become numbers.
 
-The node's time enters here, where the request is read, and nowhere later: a delay counts from its arrival at the
-leader.
+What few jobs ask for is made by `job_options`, times by `times`.
 """
 
 from __future__ import annotations
 
-import hashlib
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -15,20 +12,19 @@ from msgspec import UNSET, UnsetType
 
 from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT
-from raftsched.api.requests import JobRequest, RetryPolicyRequest
+from raftsched.api.job_options import claims_of, dependencies_of, options_of
+from raftsched.api.requests import MAX_ATTEMPTS_DEFAULT, JobBody, JobRequest, RetryPolicyRequest, TimedJobBody
+from raftsched.api.times import due_at_ms, milliseconds, span_ms
+from raftsched.api.uniqueness import digest_of
+from raftsched.core.bounds import utf8_bytes
 from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import Backoff, RetryPolicy
+from raftsched.core.job import Backoff, Options, RetryPolicy
 from raftsched.core.operations import SubmitJob
 from raftsched.errors import Invalid, Malformed, TooLarge
 
 PRIORITIES: Final = {"low": 2, "normal": 5, "high": 8}
-_FINGERPRINT_BYTES: Final = 16
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MILLISECOND: Final = timedelta(milliseconds=1)
-_DAY_MS: Final = 86_400_000
 _POLICY_DEFAULT: Final = RetryPolicy()
 NULL: Final = msgspec.Raw(b"null")
-_canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 def submit_operation(
@@ -39,29 +35,47 @@ def submit_operation(
     Raises `Malformed`, `TooLarge` or `Invalid` naming the field, behind the path `at`.
     """
     prefix = f"{at}." if at else ""
-    priority = wanted.priority
+    due_ms = due_at_ms(wanted.run_at, wanted.delay_seconds, now_ms, prefix)
+    claims = claims_of(wanted, has_key=bool(key), now_ms=now_ms, prefix=prefix)
+    operation = body_operation(
+        wanted,
+        job_id=job_id,
+        tenant=wanted.tenant or TENANT_DEFAULT,
+        due_ms=due_ms,
+        options=options_of(wanted, due_at_ms=due_ms, now_ms=now_ms, prefix=prefix, **claims),
+        prefix=prefix,
+    )
+    if not (key or wanted.depends_on):
+        return operation
+    depends_on = dependencies_of(wanted.depends_on, prefix) if wanted.depends_on else ()
+    return msgspec.structs.replace(operation, idempotency_key=key, fingerprint=fingerprint, depends_on=depends_on)
+
+
+def body_operation(
+    wanted: TimedJobBody, *, job_id: JobId, tenant: str, due_ms: TimeMs, options: Options | None, prefix: str
+) -> SubmitJob:
+    """Return the operation that stores a job without a key, which depends on nothing; raises as `submit_operation`."""
     return SubmitJob(
         id=job_id,
-        tenant=TENANT_DEFAULT,
+        tenant=tenant,
         name=wanted.name,
         queue=wanted.queue or wanted.name,
-        priority=priority if isinstance(priority, int) else PRIORITIES[priority],
-        due_at_ms=_due_at_ms(wanted, now_ms, prefix),
+        priority=priority_number(wanted.priority),
+        due_at_ms=due_ms,
         payload=json_bytes(wanted.payload, limits.PAYLOAD_BYTES_MAX, f"{prefix}payload"),
-        max_attempts=wanted.max_attempts,
-        timeout_ms=0 if wanted.timeout_seconds is None else max(1, milliseconds(wanted.timeout_seconds)),
-        retry=_POLICY_DEFAULT if wanted.retry_policy is None else _policy(wanted.retry_policy, prefix),
-        idempotency_key=key,
-        fingerprint=fingerprint,
-        tags=_tags(wanted.tags, prefix) if wanted.tags else (),
+        max_attempts=max_attempts_of(wanted, prefix),
+        timeout_ms=span_ms(wanted.timeout_seconds),
+        retry=_POLICY_DEFAULT if wanted.retry_policy is None else policy_of(wanted.retry_policy, prefix),
+        tags=tags_of(wanted.tags, prefix) if wanted.tags else (),
         region=wanted.region or "",
+        options=options,
+        paused=wanted.paused,
     )
 
 
 def fingerprint_of(document: dict[str, Any]) -> bytes:
-    """Return the digest of a job's document, whatever the order of its keys; the idempotency key does not count."""
-    body = {name: value for name, value in document.items() if name != "idempotency_key"}
-    return hashlib.blake2b(_canonical(body), digest_size=_FINGERPRINT_BYTES).digest()
+    """Return the digest of a document, whatever the order of its keys; the idempotency key does not count."""
+    return digest_of({name: value for name, value in document.items() if name != "idempotency_key"})
 
 
 def json_bytes(raw: msgspec.Raw | UnsetType, bytes_max: int, field: str) -> bytes:
@@ -74,36 +88,32 @@ def json_bytes(raw: msgspec.Raw | UnsetType, bytes_max: int, field: str) -> byte
     return text
 
 
-def milliseconds(seconds: float) -> int:
-    """Return a duration in whole milliseconds, to the nearest."""
-    return round(seconds * 1000)
+def priority_number(priority: int | str) -> int:
+    """Return a priority given as a number or a word."""
+    return PRIORITIES[priority] if isinstance(priority, str) else priority
 
 
-def _due_at_ms(wanted: JobRequest, now_ms: int, prefix: str) -> TimeMs:
-    """0 = as soon as the operation is applied."""
-    if wanted.run_at is None:
-        return TimeMs(now_ms + milliseconds(wanted.delay_seconds) if wanted.delay_seconds else 0)
-    field = f"{prefix}run_at"
-    if wanted.delay_seconds is not None:
-        raise Invalid(f"{field}: give either run_at or delay_seconds, not both", field=field)
-    # Rounded up: a job never runs before its time.
-    due_at_ms = -((_EPOCH - wanted.run_at) // _MILLISECOND)
-    if due_at_ms < limits.RUN_AT_MS_MIN:
-        raise Malformed(f"{field}: must not be before 1970-01-01T00:00:00Z", field=field)
-    if due_at_ms - now_ms > limits.DELAY_MS_MAX:
-        raise Malformed(f"{field}: must be at most {limits.DELAY_MS_MAX // _DAY_MS} days ahead", field=field)
-    return TimeMs(due_at_ms)
+def max_attempts_of(wanted: JobBody, prefix: str) -> int:
+    """Return how often a job may fail, from `max_attempts` or `max_retries`; raises `Invalid` where both are given."""
+    if wanted.max_retries is None:
+        return MAX_ATTEMPTS_DEFAULT if wanted.max_attempts is UNSET else wanted.max_attempts
+    if wanted.max_attempts is not UNSET:
+        field = f"{prefix}max_retries"
+        raise Invalid(f"{field}: give either max_attempts or max_retries, not both", field=field)
+    return wanted.max_retries + 1
 
 
-def _tags(tags: list[str], prefix: str) -> tuple[str, ...]:
+def tags_of(tags: list[str], prefix: str) -> tuple[str, ...]:
+    """Return the tags, each once, in order; raises `Malformed` naming one that is too long."""
     for position, tag in enumerate(tags):
-        if len(tag.encode()) > limits.TAG_CHARS_MAX:
+        if utf8_bytes(tag) > limits.TAG_CHARS_MAX:
             field = f"{prefix}tags[{position}]"
             raise Malformed(f"{field}: must be at most {limits.TAG_CHARS_MAX} bytes of UTF-8", field=field)
     return tuple(dict.fromkeys(tags))
 
 
-def _policy(wanted: RetryPolicyRequest, prefix: str) -> RetryPolicy:
+def policy_of(wanted: RetryPolicyRequest, prefix: str) -> RetryPolicy:
+    """Return the policy in integers; raises `Invalid` where the delays and the backoff don't fit."""
     field = f"{prefix}retry_policy.delays_seconds"
     delays = wanted.delays_seconds or []
     if bool(delays) != (wanted.backoff == "list"):

@@ -20,12 +20,13 @@ from aiohttp import web
 
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.backend import ClusterStatus, NodeStatus
+from raftsched.api.event_log import EventLog
 from raftsched.consensus.membership import Member, Membership
 from raftsched.core.apply import apply
 from raftsched.core.ids import JobId, JobIdFactory, TimeMs
 from raftsched.core.job import Job
 from raftsched.core.operations import Operation
-from raftsched.core.view import Context, PutJob, RemoveJob, Result
+from raftsched.core.view import Context, PutFence, PutJob, RemoveJob, Result
 from raftsched.errors import InvariantBroken, NotLeader, RaftschedError
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from raftsched.storage.memory_store import MemoryStore
@@ -70,6 +71,10 @@ class SimulatedNode:
         """Where proposals end up that nobody answers; None = all are answered."""
         self.clock: StillClock = leader.clock if leader else StillClock()
         self.state: State = leader.state if leader else State(MemoryStore())
+        self.events = EventLog(self.state)
+        self.followers: list[SimulatedNode] = []
+        if leader is not None:
+            leader.followers.append(self)
         self._random = random.Random(1)
         self._ids = JobIdFactory(self._random.randbytes)
         self._leadership: Leadership | None = None
@@ -81,6 +86,7 @@ class SimulatedNode:
                 propose=self.propose,
                 clock=self.clock,
                 randomness=self._random,
+                new_job_id=self.new_job_id,
                 settings=LeaderSettings(),
             )
             await self._leadership.start()
@@ -141,7 +147,12 @@ class SimulatedNode:
             for write in writes
             if isinstance(write, PutJob | RemoveJob)
         ]
+        records = [write for write in writes if not isinstance(write, PutJob | RemoveJob | PutFence)]
+        for node in (self, *self.followers):
+            node.events.feed(state, records=records, changes=changes)
         if self._leadership is not None:
+            if records:
+                self._leadership.on_records(records)
             self._leadership.on_changes(changes)
         return result
 

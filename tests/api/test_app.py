@@ -48,8 +48,9 @@ async def test_fault_of_ours_is_500_without_its_inside(api: Api) -> None:
 
 
 async def test_state_that_cannot_be_right_stops_the_node(api: Api) -> None:
+    job = await api.submit()
     api.node.proposal_error = lambda _: InvariantBroken("secret")
-    answer = await api.ask("DELETE", "jobs/01900000-0000-7000-8000-000000000000")
+    answer = await api.ask("DELETE", f"jobs/{job['id']}")
     assert (answer.status, answer.code) == (500, "internal_error")
     [fault] = api.node.faults
     assert str(fault) == "secret"

@@ -49,4 +49,4 @@ def test_fault_shows_little_of_a_long_field_name() -> None:
 
 def test_list_query_knows_every_status() -> None:
     for status in Status:
-        assert Fitter(ListQuery).fit(b'{"status":"%b"}' % status.label.encode()).status == status.label
+        assert Fitter(ListQuery).fit(b'{"status":["%b"]}' % status.label.encode()).status == [status.label]

@@ -1,12 +1,30 @@
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
+import msgspec
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from raftsched.api.requests import JobRequest, OutcomeReport
+from raftsched.api.requests import (
+    AmendRequest,
+    BulkRequest,
+    DeadLettersRequest,
+    JobRequest,
+    ListQuery,
+    LogQuery,
+    LogRequest,
+    OutcomeReport,
+    PauseRequest,
+    ProgressRequest,
+    ReplayRequest,
+    RetryRequest,
+    SeedRequest,
+    StartRequest,
+    WorkflowRequest,
+)
 from tests.api.node import Api
 
 _VALUES = st.recursive(
@@ -41,7 +59,8 @@ async def test_submit_of_anything_is_never_a_fault_of_the_server(api: Api, body:
     before = len(api.node.proposed)
     answer = await api.post("jobs", body)
     assert answer.status < 500, answer.body
-    assert answer.status == 201 or len(api.node.proposed) == before or answer.code == "idempotency_mismatch"
+    is_settled = answer.status in (200, 201) or answer.code in ("idempotency_mismatch", "unknown_dependency")
+    assert is_settled or len(api.node.proposed) == before
     assert (await api.get("jobs", limit=1, order="desc")).status == 200
 
 
@@ -62,10 +81,85 @@ async def test_report_of_anything_is_never_a_fault_of_the_server(api: Api, body:
 
 
 @_settings
-@given(st.sampled_from(["status", "queue", "name", "tag", "limit", "cursor", "order", "x"]), st.text(max_size=20))
+@given(st.sampled_from([*ListQuery.__struct_fields__, "x"]), st.text(max_size=20))
 async def test_list_with_anything_is_never_a_fault_of_the_server(api: Api, parameter: str, value: str) -> None:
     answer = await api.get("jobs", **{parameter: value})
     assert answer.status in (200, 400), answer.body
+
+
+def _documents(kind: type[msgspec.Struct], **fixed: Any) -> st.SearchStrategy[bytes]:
+    """Documents that have some fields of `kind`, and perhaps one that it lacks."""
+    fields = st.dictionaries(st.sampled_from([*kind.__struct_fields__, "nmae"]), _VALUES, max_size=5)
+    return fields.map(lambda found: _bytes(fixed | found))
+
+
+_CONTROLS: dict[str, type[msgspec.Struct]] = {
+    "jobs/bulk": BulkRequest,
+    "dead-letters/requeue": DeadLettersRequest,
+    "dead-letters/purge": DeadLettersRequest,
+    "/submit": SeedRequest,
+    "jobs/{id}/pause": PauseRequest,
+    "jobs/{id}/retry": RetryRequest,
+    "jobs/{id}/replay": ReplayRequest,
+    "runs/{id}.1/start": StartRequest,
+    "runs/{id}.1/logs": LogRequest,
+    "runs/{id}.1/progress": ProgressRequest,
+}
+
+
+@_settings
+@given(st.sampled_from(sorted(_CONTROLS)).flatmap(lambda path: st.tuples(st.just(path), _documents(_CONTROLS[path]))))
+async def test_control_by_anything_is_never_a_fault_of_the_server(api: Api, asked: tuple[str, bytes]) -> None:
+    job = await api.submit()
+    path, body = asked
+    answer = await api.post(path.format(id=job["id"]), body)
+    assert answer.status < 500, answer.body
+
+
+@_settings
+@given(_NOISE | _documents(AmendRequest))
+async def test_amendment_of_anything_is_never_a_fault_of_the_server(api: Api, body: bytes) -> None:
+    job = await api.submit()
+    headers = {"Content-Type": "application/json"}
+    answer = await api.ask("PATCH", f"jobs/{job['id']}", data=body, headers=headers)
+    assert answer.status < 500, answer.body
+
+
+_TASKS = st.dictionaries(
+    st.sampled_from(["a", "b", "c", ""]),
+    st.fixed_dictionaries(
+        {"name": st.just("x")},
+        optional={
+            "depends_on": st.lists(
+                st.sampled_from(["a", "b", "c", {"task": "a"}, {"task": "b", "condition": "completion"}, {"job": "x"}]),
+                max_size=3,
+            ),
+            "priority": _VALUES,
+            "payload": _VALUES,
+        },
+    ),
+    max_size=3,
+)
+
+
+@_settings
+@given(_NOISE | _documents(WorkflowRequest, name="w") | _TASKS.map(lambda jobs: _bytes({"name": "w", "jobs": jobs})))
+async def test_workflow_of_anything_is_never_a_fault_of_the_server(api: Api, body: bytes) -> None:
+    answer = await api.post("workflows", body)
+    assert answer.status < 500, answer.body
+    assert answer.status == 201 or not api.node.proposed or answer.code == "unknown_dependency"
+    api.node.proposed.clear()
+
+
+@_settings
+@given(st.sampled_from(LogQuery.__struct_fields__), st.text(max_size=20), st.binary(max_size=30))
+async def test_log_of_anything_is_never_a_fault_of_the_server(api: Api, parameter: str, value: str, raw: bytes) -> None:
+    job = await api.submit()
+    cursor = base64.urlsafe_b64encode(raw).decode()
+    for query in ({parameter: value}, {"cursor": cursor}):
+        if query.get("wait_seconds") is None:
+            answer = await api.get(f"jobs/{job['id']}/logs", **query)
+            assert answer.status < 500, answer.body
 
 
 @_settings

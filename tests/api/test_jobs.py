@@ -29,9 +29,15 @@ async def test_submit_answers_201_with_the_whole_job(api: Api) -> None:
         "priority": 5,
         "payload": {"to": "a@example.org"},
         "schedule_id": None,
+        "instant": None,
+        "workflow_id": None,
+        "task": None,
         "run_at": "2030-03-17T17:46:40.000Z",
         "next_run_at": "2030-03-17T17:46:40.000Z",
+        "expires_at": None,
+        "deadline": None,
         "timeout_seconds": None,
+        "heartbeat_timeout_seconds": None,
         "max_attempts": 3,
         "attempt_number": 0,
         "retry_policy": {
@@ -42,9 +48,19 @@ async def test_submit_answers_201_with_the_whole_job(api: Api) -> None:
             "jitter": 0.2,
             "delays_seconds": [],
         },
+        "retry_on": [],
+        "no_retry": [],
+        "start": "at_least_once",
+        "concurrency_key": None,
+        "unique_until": None,
         "depends_on": [],
+        "dependency_count": 0,
+        "pending_dependencies": 0,
+        "on_dependency_failure": "skip",
+        "pause": None,
         "tags": [],
         "region": None,
+        "retention_seconds": None,
         "revision": 1,
         "created_at": "2030-03-17T17:46:40.000Z",
         "updated_at": "2030-03-17T17:46:40.000Z",
@@ -61,6 +77,7 @@ async def test_submit_answers_201_with_the_whole_job(api: Api) -> None:
         "worker": None,
         "error": None,
         "idempotency_key": None,
+        "replay_of": None,
     }
     assert job["run_id"] == f"{job['id']}.1"
 
@@ -135,7 +152,7 @@ async def test_submit_with_a_time_never_runs_before_it(api: Api, run_at: str, sh
         ({"name": "a" * 129}, 400, "name"),
         ({"name": 5}, 400, "name"),
         ({"name": "x", "max_atempts": 5}, 400, "max_atempts"),
-        ({"name": "x", "tenant": "other"}, 400, "tenant"),
+        ({"name": "x", "tenant": "a b"}, 400, "tenant"),
         ({"name": "x", "priority": 10}, 400, "priority"),
         ({"name": "x", "priority": "urgent"}, 400, "priority"),
         ({"name": "x", "priority": True}, 400, "priority"),
@@ -191,7 +208,8 @@ async def test_submit_with_a_known_key_answers_200_with_the_first_job(api: Api) 
     first = await api.post("jobs", b'{"name":"x","payload":{"a":1,"b":2}}', Idempotency_Key="k 1")
     again = await api.post("jobs", b'{"payload":{"b":2, "a":1},"name":"x"}', Idempotency_Key="k 1")
     assert (first.status, again.status) == (201, 200)
-    assert again.json == first.json
+    assert again.json == first.json | {"duplicate": True}
+    assert again.headers["Location"] == first.headers["Location"]
 
 
 async def test_submit_with_a_known_key_shows_the_job_as_it_stands(api: Api) -> None:
@@ -274,7 +292,7 @@ async def test_batch_answers_each_job_in_order(api: Api) -> None:
     ]
     assert problems == [
         ("malformed", "jobs[1].retires"),
-        ("idempotency_mismatch", None),
+        ("idempotency_mismatch", "jobs[4].idempotency_key"),
         ("too_large", "jobs[5].payload"),
         ("malformed", "jobs[6]"),
         ("invalid", "jobs[7].run_at"),
@@ -343,6 +361,7 @@ async def test_get_says_how_new_it_is(api: Api) -> None:
     answer = await api.get(f"jobs/{job['id']}")
     assert answer.headers["Raftsched-Revision"] == "2"
     assert answer.json["revision"] == 1
+    assert answer.headers["ETag"] == '"1"'
 
 
 async def test_get_refuses_unknown_and_repeated_parameters(api: Api) -> None:

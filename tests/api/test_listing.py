@@ -3,10 +3,14 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
 import pytest
 
 from raftsched import limits
-from raftsched.core.ids import JobId, TimeMs, parse_job_id
+from raftsched.api.requests import JobRequest
+from raftsched.api.submission import submit_operation
+from raftsched.core.ids import JobId, TimeMs, job_id_text, parse_job_id
+from raftsched.core.job import Options
 from raftsched.core.operations import CancelJob, PurgeJobs
 from tests.api.node import START_MS, Api, SimulatedNode, serving
 
@@ -65,7 +69,13 @@ async def test_list_takes_100_jobs_a_page_by_default(api: Api) -> None:
         ({"status": "runing"}, "status"),
         ({"queue": "../x"}, "queue"),
         ({"tag": ""}, "tag"),
-        ({"tenant": "other"}, "tenant"),
+        ({"status": "queued,runing"}, "status"),
+        ({"status": ""}, "status"),
+        ({"tenant": "a b"}, "tenant"),
+        ({"schedule": "x"}, "schedule"),
+        ({"workflow": "x"}, "workflow"),
+        ({"created_after": "yesterday"}, "created_after"),
+        ({"reason": ""}, "reason"),
         ({"cursor": "x"}, "cursor"),
         ({"cursor": "gA=="}, "cursor"),
         ({"cursor": "\x00"}, "cursor"),
@@ -117,6 +127,61 @@ async def test_list_by_status_filters_too(api: Api) -> None:
     await _submit_many(api, 5, queue="q1")
     wanted = await _submit_many(api, 5, queue="q2")
     assert await _ids(api, status="queued", queue="q2", limit=2) == wanted
+
+
+async def test_list_filters_by_tenant_reason_and_time(api: Api) -> None:
+    first = await api.submit(name="a", tenant="acme", max_attempts=1)
+    [lease] = await api.lease("a")
+    await api.report({"run_id": lease["run_id"], "fencing_token": lease["fencing_token"], "status": "failed"})
+    api.node.clock.now_ms += 60_000
+    second = await api.submit(name="b")
+    api.node.clock.now_ms += 60_000
+    third = await api.submit(name="a")
+    ids = [first["id"], second["id"], third["id"]]
+    assert await _ids(api) == ids
+    assert await _ids(api, tenant="acme") == ids[:1]
+    assert await _ids(api, tenant="default") == ids[1:]
+    assert await _ids(api, reason="attempts_exhausted") == ids[:1]
+    assert await _ids(api, reason="attempts_exhausted", status="queued") == []
+    for order in ("asc", "desc"):
+        step = 1 if order == "asc" else -1
+        assert await _ids(api, created_after=second["created_at"], order=order) == ids[1:][::step]
+        assert await _ids(api, created_before=third["created_at"], order=order, limit=1) == ids[:2][::step]
+        middle = {"created_after": "2030-03-17T17:47:00Z", "created_before": "2030-03-17T17:48:00Z"}
+        assert await _ids(api, order=order, **middle) == ids[1:2]
+
+
+async def test_list_by_time_does_not_look_at_all_the_jobs_before(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
+    await _submit_many(api, 100)
+    api.node.clock.now_ms += 3_600_000
+    ids = await _submit_many(api, 2)
+    pages = await _walk(api, created_after="2030-03-17T18:00:00Z")
+    assert [[job["id"] for job in page] for page in pages] == [ids]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("limit", [1, 2, 3, 100])
+async def test_list_by_several_statuses_shows_one_after_the_other(api: Api, order: str, limit: int) -> None:
+    queued = await _submit_many(api, 3)
+    paused = await _submit_many(api, 3, paused=True)
+    await _submit_many(api, 3, delay_seconds=60)
+    step = 1 if order == "asc" else -1
+    ids = await _ids(api, status="paused,queued", order=order, limit=limit)
+    assert ids == paused[::step] + queued[::step]
+    assert await _ids(api, status="paused,paused,completed", order=order, limit=limit) == paused[::step]
+
+
+async def test_list_by_schedule_shows_its_runs_only(api: Api) -> None:
+    job = await api.submit()
+    schedule_id, run_id = api.node.new_job_id(), api.node.new_job_id()
+    run = submit_operation(JobRequest(name="x"), job_id=run_id, now_ms=START_MS)
+    options = Options(schedule_id=schedule_id, instant_ms=TimeMs(START_MS))
+    api.node.apply(msgspec.structs.replace(run, options=options))
+    assert await _ids(api, schedule=job["id"]) == []
+    assert await _ids(api, schedule=job_id_text(schedule_id)) == [job_id_text(run_id)]
+    shown = (await api.get(f"jobs/{job_id_text(run_id)}")).json
+    assert (shown["schedule_id"], shown["instant"]) == (job_id_text(schedule_id), shown["run_at"])
 
 
 async def test_list_page_ends_where_its_texts_grow_too_large(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,238 @@
+"""Backfill: runs for past instants of a schedule, as few operations as they fit into, and the same when sent again.
+
+Each instant has one line of the ledger for all backfills, so what an earlier request has decided is left alone. A
+request that finds no room among the schedule's unfinished runs, or no more time, says how much remains, and goes on when
+it is sent again. Runs are proposed in their order: a sequential one waits for the one before, and the others have
+rising ids, by which jobs that are due at the same time are given out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from aiohttp import web
+
+from raftsched import limits
+from raftsched.api.backend import Backend
+from raftsched.api.bodies import Bodies
+from raftsched.api.callers import ACTOR_HEADER, actor_of
+from raftsched.api.parsing import Fitter, parse_query
+from raftsched.api.proposing import propose
+from raftsched.api.rendering import id_text, json_response, time_or_none, time_text
+from raftsched.api.replies.schedules import BackfillItem, BackfillReply
+from raftsched.api.requests.schedules import BackfillRequest, TenantQuery
+from raftsched.api.routes import BASE_PATH, Answered, Route
+from raftsched.api.schedule_rendering import found_schedule
+from raftsched.api.times import moment_ms
+from raftsched.core.firing import OVERLAP_LIMIT
+from raftsched.core.ids import JobId, TimeMs
+from raftsched.core.schedule import Firing, FiringKind, Overlap, Schedule
+from raftsched.core.schedule_operations import Decision, RunSchedule
+from raftsched.core.view import Fired
+from raftsched.errors import Invalid
+from raftsched.leader.instants import TimingInstants, instants_of
+
+_SLICE: Final = 200
+"""Instants looked at before other work gets its turn."""
+_SECONDS_MAX: Final = 4.0
+"""After this the reply says what remains: a node that passed the request on gives up after some ten."""
+_AT_NO_TIME: Final = TimeMs(0)
+_NO_JOB: Final = JobId(b"")
+_OVERLAPS: Final = {"sequential": Overlap.BUFFER_ALL, "allow": Overlap.ALLOW}
+
+
+@dataclass(slots=True)
+class _Item:
+    """One instant: what is to become of it, and what has."""
+
+    instant_ms: TimeMs
+    action: Literal["run", "skip", "known"] = "run"
+    reason: str = ""
+    due_at_ms: TimeMs = _AT_NO_TIME
+    job_id: JobId = _NO_JOB
+    planned: Literal["fired", "skipped"] | None = None
+    decided: bool = False
+
+    def reply(self) -> BackfillItem:
+        return BackfillItem(
+            instant=time_text(self.instant_ms),
+            action=self.action,
+            run_at=time_or_none(self.due_at_ms),
+            job_id=id_text(self.job_id),
+            reason=self.reason or None,
+            planned=self.planned,
+        )
+
+
+class _Ledger:
+    """What was decided for a schedule's instants, as far as it is still kept."""
+
+    def __init__(self) -> None:
+        self._planned: Final[list[Firing]] = []
+        self._backfilled: Final[dict[TimeMs, Firing]] = {}
+
+    def add(self, lines: Sequence[Firing]) -> None:
+        """Take in lines that come behind those before, by instant."""
+        for line in lines:
+            if line.kind is FiringKind.PLANNED:
+                self._planned.append(line)
+            elif line.kind is FiringKind.BACKFILL and line.reason != OVERLAP_LIMIT:
+                self._backfilled[line.instant_ms] = line
+
+    def judge(self, item: _Item, instants: TimingInstants) -> None:
+        """Say what is to become of an instant, and what was decided for it at its time."""
+        behind = bisect_right(self._planned, item.instant_ms, key=lambda line: line.instant_ms)
+        line = self._planned[behind - 1] if behind else None
+        if line is not None and item.instant_ms <= max(line.instant_ms, line.last_instant_ms):
+            item.planned = "fired" if line.job_id else "skipped"
+        known = self._backfilled.get(item.instant_ms)
+        if known is not None:
+            item.action, item.reason, item.job_id, item.decided = "known", known.reason, known.job_id, True
+        elif reason := instants.skipped_by_calendar(item.instant_ms):
+            item.action, item.reason = "skip", reason
+
+
+class Backfilling:
+    """The route of backfills."""
+
+    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._request = Fitter(BackfillRequest)
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="POST",
+                path=f"{BASE_PATH}/schedules/{{id}}/backfill",
+                handler=self.backfill_schedule,
+                answered=Answered.BY_LEADER,
+                body=BackfillRequest,
+                query=TenantQuery,
+                headers=(ACTOR_HEADER,),
+                reply=BackfillReply,
+            ),
+        )
+
+    async def backfill_schedule(self, request: web.Request) -> web.Response:
+        """Make runs for past instants, or only say what would happen; sent again, it goes on where it stands."""
+        wanted, _ = self._request.read(await self._bodies.read_json(request))
+        tenant = parse_query(request, TenantQuery).tenant
+        schedule = found_schedule(self._backend.fresh_state(), request, tenant)
+        items = await self._planned(schedule, wanted)
+        if not wanted.dry_run:
+            await self._carry_out(schedule, wanted, items, actor_of(request))
+        return json_response(_reply(wanted, items, room=limits.SCHEDULE_ACTIVE_MAX - len(schedule.active)))
+
+    async def _planned(self, schedule: Schedule, wanted: BackfillRequest) -> list[_Item]:
+        """Every instant of the range, in the order of the runs, with what is to become of it."""
+        now_ms = self._backend.now_ms()
+        from_ms, to_ms = moment_ms(wanted.from_, "from", now_ms), moment_ms(wanted.to, "to", now_ms)
+        if not from_ms < to_ms <= now_ms:
+            told = "must be later than from" if to_ms <= now_ms else "must not be later than now"
+            raise Invalid(f"to: {told}", field="to")
+        instants = instants_of(schedule.timing, from_ms=schedule.created_at_ms)
+        items = [_Item(at_ms) async for at_ms in _between(instants, from_ms, to_ms)]
+        if wanted.order == "desc":
+            items.reverse()
+        ledger = await self._ledger(schedule, to_ms)
+        run_count = 0
+        for number, item in enumerate(items):
+            ledger.judge(item, instants)
+            if item.action == "run":
+                item.due_at_ms = _due_at_ms(wanted, now_ms, run_count)
+                run_count += 1
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+        return items
+
+    async def _ledger(self, schedule: Schedule, to_ms: TimeMs) -> _Ledger:
+        """Read what was decided up to a time, a page at a time."""
+        ledger = _Ledger()
+        last: Firing | None = None
+        while True:
+            state, _ = self._backend.stale_state()
+            lines = state.firings(schedule.id, after=last, until_ms=to_ms, limit=limits.SCAN_ROWS_MAX)
+            ledger.add(lines)
+            if len(lines) < limits.SCAN_ROWS_MAX:
+                return ledger
+            last = lines[-1]
+            await asyncio.sleep(0)
+
+    async def _carry_out(self, schedule: Schedule, wanted: BackfillRequest, items: list[_Item], actor: str) -> None:
+        """Propose what is to be decided, part by part, while there is room and time."""
+        clock = asyncio.get_running_loop().time
+        give_up_at = clock() + _SECONDS_MAX
+        for part in _parts([item for item in items if not item.decided]):
+            decisions = tuple(self._decision(item) for item in part)
+            operation = RunSchedule(
+                schedule.id,
+                schedule.tenant,
+                FiringKind.BACKFILL,
+                decisions,
+                _OVERLAPS[wanted.overlap],
+                actor=actor,
+            )
+            fired = await propose(self._backend, operation, Fired)
+            for item, firing in zip(part, fired.firings, strict=True):
+                _settle(item, firing)
+            if any(not item.decided for item in part) or clock() > give_up_at:
+                return
+
+    def _decision(self, item: _Item) -> Decision:
+        if item.action == "skip":
+            return Decision(item.instant_ms, reason=item.reason)
+        return Decision(item.instant_ms, self._backend.new_job_id(), item.due_at_ms)
+
+
+async def _between(instants: TimingInstants, from_ms: int, to_ms: int) -> AsyncIterator[TimeMs]:
+    """Yield the instants from `from_ms` up to, not including, `to_ms`; raises `Invalid` where they are too many."""
+    count = 0
+    at_ms = instants.next_after(from_ms - 1)
+    while at_ms is not None and at_ms < to_ms:
+        if count == limits.BACKFILL_RUNS_MAX:
+            raise Invalid(f"to: the range has more than {limits.BACKFILL_RUNS_MAX} instants; take parts", field="to")
+        yield TimeMs(at_ms)
+        count += 1
+        if count % _SLICE == 0:
+            await asyncio.sleep(0)
+        at_ms = instants.next_after(at_ms)
+
+
+def _due_at_ms(wanted: BackfillRequest, now_ms: int, run_count: int) -> TimeMs:
+    """When the run is due that has `run_count` others before it."""
+    return TimeMs(now_ms + (run_count * 60_000 // wanted.per_minute if wanted.per_minute else 0))
+
+
+def _parts(items: list[_Item]) -> Iterator[list[_Item]]:
+    for start in range(0, len(items), limits.DECISIONS_MAX):
+        yield items[start : start + limits.DECISIONS_MAX]
+
+
+def _settle(item: _Item, firing: Firing) -> None:
+    """Take over what was decided; an instant without room stays to be decided."""
+    item.decided = firing.reason != OVERLAP_LIMIT
+    if not item.decided:
+        return
+    item.job_id, item.reason = firing.job_id, firing.reason
+    if not firing.job_id:
+        item.action, item.due_at_ms = "skip", TimeMs(0)
+
+
+def _reply(wanted: BackfillRequest, items: list[_Item], *, room: int) -> BackfillReply:
+    runs = [item for item in items if item.action == "run"]
+    made = min(len(runs), max(0, room)) if wanted.dry_run else sum(item.decided for item in runs)
+    skips = [item for item in items if item.action == "skip"]
+    skipped = len(skips) if wanted.dry_run else sum(item.decided for item in skips)
+    return BackfillReply(
+        dry_run=wanted.dry_run,
+        run_count=made,
+        skipped_count=skipped,
+        known_count=sum(item.action == "known" for item in items),
+        remaining_count=len(runs) - made + len(skips) - skipped,
+        instants=[item.reply() for item in items],
+    )

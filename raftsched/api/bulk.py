@@ -1,0 +1,292 @@
+"""Many jobs at once: which they are, in bounded requests, with honest counts.
+
+Theory of operation. The jobs that are meant are walked over as in a list (`selecting`), and each is changed by an
+operation of its own, a few hundred at a time; so a bulk request is no transaction, and each job says for itself whether
+it was changed. A request ends when it has found as many jobs as it may, or after `_SECONDS_MAX`, and says where to go
+on. What is asked for twice is done once, but for a replay, which needs an idempotency key for that.
+
+Where not one job of a step could be proposed, as when the lead is lost, the request ends there, and its cursor leads
+back to the beginning of that step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+from aiohttp import web
+from msgspec.structs import replace
+
+from raftsched import limits
+from raftsched.api.backend import Backend
+from raftsched.api.bodies import Bodies
+from raftsched.api.bulk_actions import REORDERS, STATUSES, Action, Tools, action_of
+from raftsched.api.callers import ACTOR_HEADER, actor_of
+from raftsched.api.jobs import KEY_HEADER, key_of
+from raftsched.api.parsing import Fitter, job_id_at
+from raftsched.api.problems import refusal
+from raftsched.api.proposing import Answer, answers_of, propose
+from raftsched.api.rendering import json_response
+from raftsched.api.replies import BulkFailure, BulkReply
+from raftsched.api.requests import BulkRequest, JobFilter
+from raftsched.api.routes import BASE_PATH, Answered, Route
+from raftsched.api.selecting import Place, Selection, next_jobs, selection_of
+from raftsched.api.walk_cursors import WalkCursor, decode_cursor, encode_cursor, walk_cursor
+from raftsched.core.ids import JobId, TimeMs, job_id_text
+from raftsched.core.job import FINISHED, Job, Status
+from raftsched.core.operations import Operation, PurgeJobs
+from raftsched.core.view import Purged, Refused
+from raftsched.errors import Invalid, Malformed, NotFound, RaftschedError, Rejected, Unavailable
+
+
+class DeadLetters(NamedTuple):
+    """Which dead letters a request may touch."""
+
+    reason: str
+    """Those that were given up for it; "" = all."""
+
+
+_STEP_JOBS: Final = 500
+_STEP_REPLAYS: Final = 50
+_SECONDS_MAX: Final = 5.0
+"""Then a request ends between two steps: followers wait twice as long for the leader's answer."""
+_EXAMINED_MAX: Final = 100 * limits.SCAN_ROWS_MAX
+"""Rows that one request looks at, however few of them match."""
+
+
+class Bulk:
+    """The route of bulk requests; `run` serves those of dead letters, too."""
+
+    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._request = Fitter(BulkRequest)
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="POST",
+                path=f"{BASE_PATH}/jobs/bulk",
+                handler=self.change_jobs,
+                answered=Answered.BY_LEADER,
+                body=BulkRequest,
+                headers=(KEY_HEADER, ACTOR_HEADER),
+                reply=BulkReply,
+            ),
+        )
+
+    async def change_jobs(self, request: web.Request) -> web.Response:
+        """Cancel, pause, resume, retry, replay, reschedule, reprioritise or delete up to 10,000 jobs; go on by cursor."""
+        wanted, _ = self._request.read(await self._bodies.read_json(request))
+        return json_response(await self.run(wanted, actor=actor_of(request), key=key_of(request, None)))
+
+    async def run(
+        self, wanted: BulkRequest, *, actor: str, key: str = "", dead_letters: DeadLetters | None = None
+    ) -> BulkReply:
+        """Do what `wanted` asks for, as far as one request goes; to dead letters only, where that is given.
+
+        Raises `Invalid` where it doesn't say which jobs.
+        """
+        backend = self._backend
+        state = backend.fresh_state()
+        tools = Tools(
+            actor=actor,
+            now_ms=backend.now_ms(),
+            new_job_id=backend.new_job_id,
+            payload=lambda job_id: backend.fresh_state().payload(job_id),
+            dead_letter_reason=dead_letters.reason if dead_letters else "",
+            key=key,
+        )
+        action = action_of(wanted, tools)
+        selection = _selection(wanted, tools.now_ms)
+        ids = tuple(job_id_at(text, f"ids[{at}]") for at, text in enumerate(wanted.ids or ()))
+        request = _Request(backend, wanted, action, tools, dead_letters)
+        if wanted.ids is not None:
+            ids = tuple(dict.fromkeys(ids))
+            digest = selection.digest("ids", wanted.action, ids)
+            return request.reply(await request.over_ids(ids, _ids_cursor(wanted, digest)))
+        cursor = walk_cursor(wanted.cursor, state, selection, selection.digest("bulk", wanted.action))
+        return request.reply(await request.over_selection(selection, cursor))
+
+
+class IdsCursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Where a request goes on that names its jobs."""
+
+    digest: bytes
+    """Of the ids and of what is done to them."""
+    position: int
+
+
+def _ids_cursor(wanted: BulkRequest, digest: bytes) -> IdsCursor:
+    if wanted.cursor is None:
+        return IdsCursor(digest, 0)
+    cursor = decode_cursor(wanted.cursor, IdsCursor)
+    if cursor.digest != digest or cursor.position < 0:
+        raise Malformed("cursor: it belongs to a request with other ids or another action", field="cursor")
+    return cursor
+
+
+def _selection(wanted: BulkRequest, now_ms: int) -> Selection:
+    """The jobs that a filter names, or all; raises `Invalid` unless exactly one of ids, filter and all is there."""
+    given = [name for name in ("ids", "filter") if getattr(wanted, name) is not None]
+    if wanted.all:
+        given.append("all")
+    if len(given) != 1:
+        raise Invalid("ids: give exactly one of ids, filter and all", field=given[1] if len(given) > 1 else "ids")
+    selection = selection_of(wanted.filter or JobFilter(), now_ms, "filter.")
+    if not wanted.all and wanted.filter is not None and selection == Selection():
+        raise Invalid('filter: is empty; say "all": true for every job that there is', field="filter")
+    selection = replace(selection, by_age=wanted.action in REORDERS)
+    if wanted.filter is not None and wanted.filter.status is not None:
+        return selection
+    return replace(selection, statuses=STATUSES[wanted.action])
+
+
+class _Request:
+    """What one request has found and done so far."""
+
+    def __init__(
+        self, backend: Backend, wanted: BulkRequest, action: Action, tools: Tools, dead_letters: DeadLetters | None
+    ) -> None:
+        self._backend = backend
+        self._wanted = wanted
+        self._action = action
+        self._now_ms = tools.now_ms
+        self._actor = tools.actor
+        self._dead_letters = dead_letters
+        self._matched_count = 0
+        self._done_count = 0
+        self._failed_count = 0
+        self._failed: list[BulkFailure] = []
+        self._sample: list[str] = []
+        self._end = asyncio.get_running_loop().time() + _SECONDS_MAX
+
+    def reply(self, next_cursor: WalkCursor | IdsCursor | None) -> BulkReply:
+        return BulkReply(
+            action=self._action.name,
+            dry_run=self._wanted.dry_run,
+            matched=self._matched_count,
+            done=self._done_count,
+            failed_count=self._failed_count,
+            failed=self._failed,
+            sample=self._sample,
+            next_cursor=None if next_cursor is None else encode_cursor(next_cursor),
+        )
+
+    async def over_ids(self, ids: Sequence[JobId], cursor: IdsCursor) -> IdsCursor | None:
+        """Do it to these jobs, from the cursor on; return where the next request goes on."""
+        position = cursor.position
+        while position < len(ids):
+            count = self._step_count()
+            if not count or (position > cursor.position and self._is_over()):
+                return replace(cursor, position=position)
+            part = ids[position : position + count]
+            try:
+                state = self._backend.fresh_state()
+                await self._do([(job_id, state.job(job_id)) for job_id in part])
+            except Unavailable:
+                if not self._matched_count:
+                    raise
+                return replace(cursor, position=position)
+            position += len(part)
+        return None
+
+    async def over_selection(self, selection: Selection, cursor: WalkCursor) -> WalkCursor | None:
+        """Do it to what is selected, from the cursor on; return where the next request goes on."""
+        place: Place | None = cursor.place
+        seen: set[JobId] = set()
+        examined_count = 0
+        while place is not None:
+            count = self._step_count()
+            if not count or examined_count >= _EXAMINED_MAX or (self._matched_count and self._is_over()):
+                return cursor.at(place)
+            rows = limits.SCAN_ROWS_MAX if selection.looks_at_records else count
+            try:
+                state = self._backend.fresh_state()
+                step = next_jobs(state, selection, place, newest=cursor.newest, now_ms=self._now_ms, limit=rows)
+                taken = step.jobs[:count]
+                await self._do([(job.id, job) for _, job in taken if job.id not in seen])
+            except Unavailable:
+                if not self._matched_count:
+                    raise
+                return cursor.at(place)
+            seen.update(job.id for _, job in taken)
+            examined_count += rows
+            place = step.following if len(step.jobs) <= count else taken[-1][0]
+            # Nothing is awaited where nothing was found; others want their turn, too.
+            await asyncio.sleep(0)
+        return None
+
+    def _step_count(self) -> int:
+        """How many jobs the next step may take; replays carry payloads, so few are under way together."""
+        step_max = _STEP_REPLAYS if self._action.name == "replay" else _STEP_JOBS
+        return min(step_max, self._wanted.limit - self._matched_count)
+
+    def _is_over(self) -> bool:
+        return asyncio.get_running_loop().time() >= self._end
+
+    async def _do(self, found: Sequence[tuple[JobId, Job | None]]) -> None:
+        """Change these jobs and count them; raises `Unavailable`, with nothing counted, where nothing is known to be done."""
+        errors = {job_id: self._refusal_of(job) for job_id, job in found}
+        jobs = [job for job_id, job in found if job is not None and errors[job_id] is None]
+        if jobs and not self._wanted.dry_run:
+            make = self._action.operation
+            errors |= await (self._delete(jobs) if make is None else self._propose(jobs, make))
+            self._done_count += sum(1 for job in jobs if errors[job.id] is None)
+        self._matched_count += len(found)
+        room = limits.BULK_FAILURES_SHOWN_MAX
+        self._sample += [job_id_text(job_id) for job_id, _ in found[: room - len(self._sample)]]
+        for job_id, error in errors.items():
+            if error is not None:
+                self._fail(job_id, error)
+
+    def _refusal_of(self, job: Job | None) -> RaftschedError | None:
+        """Why the request is not about this job."""
+        if job is None:
+            return NotFound("there is no such job")
+        if self._dead_letters is None:
+            return None
+        reason = self._dead_letters.reason
+        if job.status is Status.DEAD_LETTER and reason in ("", job.failure_reason.partition(":")[0]):
+            return None
+        told = f"it is not in the dead letters for {reason}" if reason else "it is not in the dead letters"
+        return Rejected("stale_decision", told)
+
+    async def _propose(self, jobs: list[Job], make: Callable[[Job], Operation]) -> dict[JobId, RaftschedError | None]:
+        answers = await answers_of([self._backend.propose(make(job)) for job in jobs])
+        return {job.id: _error(answer) for job, answer in zip(jobs, answers, strict=True)}
+
+    async def _delete(self, jobs: list[Job]) -> dict[JobId, RaftschedError | None]:
+        left = [job for job in jobs if job.status in FINISHED]
+        while left:
+            # What finished again since it was looked at is not what was meant.
+            before_ms = TimeMs(max(job.finished_at_ms for job in left) + 1)
+            operation = PurgeJobs(tuple(job.id for job in left), before_ms, self._actor)
+            purged = await propose(self._backend, operation, Purged)
+            state, _ = self._backend.stale_state()
+            left = [job for job in left if state.job(job.id) is not None]
+            if not purged.count:
+                break
+        errors: dict[JobId, RaftschedError | None] = dict.fromkeys(job.id for job in jobs)
+        for job in left:
+            errors[job.id] = Rejected("stale_decision", "it runs again, or has yet to tell others how it ended")
+        for job in jobs:
+            if job.status not in FINISHED:
+                told = f"the job is {job.status.label}: cancel it before it is deleted"
+                errors[job.id] = Rejected("running", told)
+        return errors
+
+    def _fail(self, job_id: JobId, error: RaftschedError) -> None:
+        self._failed_count += 1
+        if len(self._failed) < limits.BULK_FAILURES_SHOWN_MAX:
+            self._failed.append(
+                BulkFailure(id=job_id_text(job_id), code=error.code, detail=str(error), retryable=error.retryable)
+            )
+
+
+def _error(answer: Answer) -> RaftschedError | None:
+    if isinstance(answer, Refused):
+        return refusal(answer)
+    return answer if isinstance(answer, RaftschedError) else None

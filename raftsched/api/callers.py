@@ -1,0 +1,28 @@
+"""Who asks: the name that goes into job histories and the audit trail.
+
+Until there are tokens, callers say it themselves in the header `X-Actor`, and may act for every tenant.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+
+from raftsched import limits
+from raftsched.errors import Malformed
+
+ACTOR_HEADER: Final = "X-Actor"
+ANONYMOUS: Final = "anonymous"
+
+
+def actor_of(request: web.Request) -> str:
+    """Return who asks; raises `Malformed` for a header that is no name."""
+    values = request.headers.getall(ACTOR_HEADER, [])
+    if not values:
+        return ANONYMOUS
+    actor = values[0].strip()
+    if len(values) > 1 or not actor or not actor.isprintable() or len(actor.encode()) > limits.ACTOR_CHARS_MAX:
+        rule = f"1 to {limits.ACTOR_CHARS_MAX} bytes of printable text, once"
+        raise Malformed(f"{ACTOR_HEADER}: expected {rule}", field=ACTOR_HEADER)
+    return actor

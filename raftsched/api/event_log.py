@@ -1,0 +1,272 @@
+"""The latest events of a node, from the entries of the log as they are applied: a ring that readers go on in.
+
+Theory of operation. Every applied entry gives its changes to `feed`, which keeps of each a small tuple and nothing of
+the records, so that a large job is not held by its events; their JSON is made only when a reader wants them. A reader
+holds no queue: it has a place in the ring and waits for what comes behind it. One that is slower than the ring turns
+loses its place, and is told so.
+
+An event's place is its entry's index and a number from 1 within the entry, the same on every node; a place with the
+number 0 is before all events of its entry. So a reader can go on at another node. A place that is before the ring's
+beginning, or that this state can't have had, is *lost*: what came behind it isn't known here.
+
+The ring is of one state. Where the state is replaced as a whole (a snapshot was installed), it begins anew behind it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from raftsched import limits
+from raftsched.core.job import Job, Status
+from raftsched.core.schedule import Schedule, ScheduleId
+from raftsched.core.view import PutFiring, PutQueue, PutSchedule, PutWorkflow, RemoveSchedule, RemoveWorkflow, Write
+
+Change = tuple[Job | None, Job | None]
+"""A job before and after an operation; None where there was or is none."""
+
+
+class Place(NamedTuple):
+    """Where a reader is: behind this event."""
+
+    revision: int
+    number: int
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """What is kept of an event; one is made for every change of a job, so it is made cheaply."""
+
+    revision: int
+    number: int
+    type: str
+    at_ms: int
+    subject: bytes
+    """Id of the job, schedule or workflow; b"" for a queue."""
+    tenant: str = ""
+    name: str = ""
+    queue: str = ""
+    status: Status | None = None
+    previous: Status | None = None
+    """Of a job."""
+    worker: str = ""
+    attempt_number: int = 0
+    reason: str = ""
+    instant_ms: int = 0
+    job_id: bytes = b""
+    """Of the job that a schedule made."""
+
+    @property
+    def place(self) -> Place:
+        return Place(self.revision, self.number)
+
+
+class AppliedState(Protocol):
+    """What the ring needs to know of the state."""
+
+    @property
+    def applied_index(self) -> int: ...
+    @property
+    def cluster_time_ms(self) -> int: ...
+
+
+class EventLog:
+    """The ring of one node; its events are numbered through from 0, and a reader keeps the number of its next one."""
+
+    def __init__(self, state: AppliedState, *, kept_max: int = limits.EVENTS_KEPT_MAX) -> None:
+        self._state = state
+        self._ring: Final[list[Event | None]] = [None] * kept_max
+        self._kept_max: Final = kept_max
+        self._begin = 0
+        """Number of the oldest event that is kept."""
+        self._end = 0
+        self._first = Place(state.applied_index + 1, 0)
+        """Where the ring began: everything behind it is kept, or was forgotten."""
+        self._forgotten: Event | None = None
+        """The last event that was forgotten."""
+        self._last_revision = self._last_number = 0
+        self._arrived = asyncio.Event()
+        self._is_awaited = False
+
+    # -- what is applied ----------------------------------------------------------------------------------------------
+
+    def feed(self, state: AppliedState, *, changes: Sequence[Change] = (), records: Sequence[Write] = ()) -> None:
+        """Hear what the entry that was applied last changed."""
+        revision, at_ms = state.applied_index, state.cluster_time_ms
+        if state is not self._state:
+            self._begin_anew(state, Place(revision, 0))
+        number = self._last_number if self._last_revision == revision else 0
+        if records:
+            schedules = {write.new.id: write.new for write in records if isinstance(write, PutSchedule)}
+            for record in records:
+                number += self._keep(record_event(record, schedules, revision, number + 1, at_ms))
+        for change in changes:
+            number += self._keep(job_event(*change, revision, number + 1, at_ms))
+        if self._is_awaited:
+            self._is_awaited = False
+            self._arrived.set()
+            self._arrived = asyncio.Event()
+
+    def _keep(self, event: Event | None) -> int:
+        if event is None:
+            return 0
+        position = self._end % self._kept_max
+        if self._end - self._begin == self._kept_max:
+            self._forgotten = self._ring[position]
+            self._begin += 1
+        self._ring[position] = event
+        self._end += 1
+        self._last_revision, self._last_number = event.revision, event.number
+        return 1
+
+    def follow(self, state: AppliedState) -> None:
+        """Look whether `state` is still the one that was fed; what led to another one is not known here."""
+        if state is not self._state:
+            self._begin_anew(state, Place(state.applied_index + 1, 0))
+
+    def _begin_anew(self, state: AppliedState, first: Place) -> None:
+        self._state = state
+        self._end += 1  # so that a reader at the end has lost its place, too
+        self._begin = self._end
+        self._first = first
+        self._forgotten = None
+
+    # -- readers ------------------------------------------------------------------------------------------------------
+
+    @property
+    def end(self) -> int:
+        """The number that the next event will have."""
+        return self._end
+
+    @property
+    def head(self) -> Place:
+        """The place behind everything that is applied."""
+        return Place(self._state.applied_index + 1, 0)
+
+    def next_behind(self, place: Place) -> int | None:
+        """Return the number of the next event of a reader at `place`, None where it is lost."""
+        first = self._first if self._forgotten is None else self._forgotten.place
+        if not first <= place <= self.head:
+            return None
+        low, high = self._begin, self._end
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self._at(middle).place <= place else (low, middle)
+        known = place.number == 0 or place == first or (low > self._begin and self._at(low - 1).place == place)
+        return low if known else None
+
+    def read(self, number: int, limit: int) -> list[Event] | None:
+        """Return the next events from `number` on; None where the reader has lost its place."""
+        if number < self._begin:
+            return None
+        return [self._at(each) for each in range(number, min(self._end, number + limit))]
+
+    async def arrival(self) -> None:
+        """Return once something was fed."""
+        self._is_awaited = True
+        await self._arrived.wait()
+
+    def _at(self, number: int) -> Event:
+        event = self._ring[number % self._kept_max]
+        assert event is not None
+        return event
+
+
+# -- from changes to events -------------------------------------------------------------------------------------------
+
+_STATUS_TYPES: Final = ("", *(f"job.{status.label}" for status in Status))
+"""By the status's number."""
+
+
+def job_event(old: Job | None, new: Job | None, revision: int, number: int, at_ms: int) -> Event | None:
+    """Return the event of a job's change."""
+    job = new or old
+    if job is None:
+        return None
+    if new is None:
+        kind = "job.removed"
+    elif old is None:
+        kind = "job.created"
+    elif old.status is not new.status:
+        kind = _STATUS_TYPES[new.status]
+    else:
+        kind = "job.progress" if old.progress != new.progress else "job.changed"
+    lease = job.lease
+    return Event(
+        revision,
+        number,
+        kind,
+        at_ms,
+        job.id,
+        job.tenant,
+        job.name,
+        job.queue,
+        job.status,
+        old.status if old is not None and new is not None else None,
+        lease.worker if lease is not None else "",
+        job.attempt_number,
+        job.failure_reason,
+    )
+
+
+def record_event(
+    write: Write, schedules: Mapping[ScheduleId, Schedule], revision: int, number: int, at_ms: int
+) -> Event | None:
+    """Return the event of a write beside those of jobs; None for what only keeps the books.
+
+    `schedules` are those that were written with it: a decision comes with its schedule.
+    """
+    match write:
+        case PutFiring(schedule_id, firing):
+            kind = "schedule.fired" if firing.job_id else "schedule.skipped"
+            event = _schedule_event(schedules[schedule_id], kind, revision, number, at_ms)
+            return replace(event, reason=firing.reason, instant_ms=firing.instant_ms, job_id=firing.job_id)
+        case PutSchedule(old_schedule, schedule):
+            schedule_kind = _schedule_kind(old_schedule, schedule)
+            return _schedule_event(schedule, schedule_kind, revision, number, at_ms) if schedule_kind else None
+        case RemoveSchedule(schedule):
+            return _schedule_event(schedule, "schedule.deleted", revision, number, at_ms)
+        case PutQueue(old_queue, queue):
+            if old_queue is not None and old_queue.revision == queue.revision:
+                return None
+            was_paused = old_queue is not None and old_queue.paused
+            kind = "queue.changed" if queue.paused == was_paused else _pause_kind("queue", paused=queue.paused)
+            return Event(revision, number, kind, at_ms, b"", queue=queue.name, reason=queue.pause_reason)
+        case PutWorkflow(old_workflow, workflow):
+            if old_workflow is not None and old_workflow.label == workflow.label:
+                return None
+            kind = f"workflow.{workflow.label}"
+            return Event(revision, number, kind, at_ms, workflow.id, workflow.tenant, workflow.name)
+        case RemoveWorkflow(workflow):
+            return Event(revision, number, "workflow.removed", at_ms, workflow.id, workflow.tenant, workflow.name)
+        case _:
+            return None
+
+
+def _schedule_kind(old: Schedule | None, new: Schedule) -> str:
+    if old is None:
+        return "schedule.created"
+    if old.paused != new.paused:
+        return _pause_kind("schedule", paused=new.paused)
+    return "schedule.changed" if (old.fingerprint, old.pause_until_ms) != (new.fingerprint, new.pause_until_ms) else ""
+
+
+def _pause_kind(noun: str, *, paused: bool) -> str:
+    return f"{noun}.paused" if paused else f"{noun}.resumed"
+
+
+def _schedule_event(schedule: Schedule, kind: str, revision: int, number: int, at_ms: int) -> Event:
+    return Event(
+        revision,
+        number,
+        kind,
+        at_ms,
+        schedule.id,
+        schedule.tenant,
+        schedule.name,
+        schedule.template.queue,
+        reason=schedule.pause_reason,
+    )

@@ -1,0 +1,87 @@
+"""What became of a job: its runs, its history, its logs, and why it waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from aiohttp import web
+
+from raftsched.api.backend import Backend
+from raftsched.api.explaining import explain_reply, marked_workers
+from raftsched.api.history import history_reply, runs_reply
+from raftsched.api.job_logs import LogPlace, behind, log_place, log_reply
+from raftsched.api.parsing import parse_query
+from raftsched.api.reading import open_reading, read
+from raftsched.api.replies import ExplainReply, HistoryReply, LogReply, RunsReply
+from raftsched.api.requests import LogQuery, ReadQuery
+from raftsched.api.routes import BASE_PATH, Answered, Route
+
+_LOOK_SECONDS: Final = 0.2
+"""How often somebody who follows a log looks for new lines: one look-up, for as long as nothing is there."""
+
+
+class JobRecords:
+    """The routes by which people see what became of a job."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def routes(self) -> tuple[Route, ...]:
+        path = f"{BASE_PATH}/jobs/{{id}}"
+        return (
+            _get(f"{path}/runs", self.get_runs, RunsReply),
+            _get(f"{path}/history", self.get_history, HistoryReply),
+            _get(f"{path}/explain", self.explain_job, ExplainReply),
+            _get(f"{path}/logs", self.get_logs, LogReply, query=LogQuery, waits=True),
+        )
+
+    async def get_runs(self, request: web.Request) -> web.Response:
+        """Read a job's runs with their attempts, oldest first."""
+        _, reading = read(self._backend, request, ReadQuery)
+        return reading.response(runs_reply(reading.state, reading.job(request), reading.now_ms))
+
+    async def get_history(self, request: web.Request) -> web.Response:
+        """Read what happened to a job, in order: who did what, each attempt, and the end."""
+        _, reading = read(self._backend, request, ReadQuery)
+        return reading.response(history_reply(reading.job(request), reading.now_ms))
+
+    async def explain_job(self, request: web.Request) -> web.Response:
+        """Say why a job isn't running."""
+        _, reading = read(self._backend, request, ReadQuery)
+        job = reading.job(request)
+        if reading.age_ms is None:
+            workers = self._backend.leadership().workers_for(job.queue, job.region)
+        else:
+            workers = marked_workers(reading.state, job.queue, reading.now_ms)
+        return reading.response(explain_reply(reading.state, job, reading.now_ms, workers))
+
+    async def get_logs(self, request: web.Request) -> web.Response:
+        """Read an attempt's log from a cursor on, waiting up to `wait_seconds` for lines where more may come."""
+        query = parse_query(request, LogQuery)
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + query.wait_seconds
+        place: LogPlace | None = None
+        while True:
+            reading = open_reading(self._backend, query)
+            job = reading.job(request)
+            # Begun once: an attempt that begins and ends between two looks is read, too.
+            place = place or log_place(job, query)
+            reply = log_reply(reading.state, job, place, query.max_bytes)
+            left = give_up_at - loop.time()
+            if reply.text or reply.next_cursor is None or left <= 0:
+                return reading.response(reply)
+            place = behind(reply)
+            await asyncio.sleep(min(_LOOK_SECONDS, left))
+
+
+def _get(path: str, handler: Any, reply: type, *, query: type = ReadQuery, waits: bool = False) -> Route:
+    return Route(
+        method="GET",
+        path=path,
+        handler=handler,
+        answered=Answered.BY_LEADER_UNLESS_STALE,
+        query=query,
+        reply=reply,
+        waits=waits,
+    )

@@ -1,0 +1,50 @@
+"""From queues to replies, and from a request's path to the queue that it names."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from aiohttp import web
+
+from raftsched.api.rendering import time_or_none, time_text
+from raftsched.api.replies import PauseReply
+from raftsched.api.replies.queues import QueueSettingsReply, RateReply
+from raftsched.api.requests import NAME_PATTERN
+from raftsched.core.queue import Queue
+from raftsched.errors import NotFound
+
+_match_name: Final = re.compile(NAME_PATTERN).match
+
+
+def named_queue(request: web.Request) -> str:
+    """Return the queue that the path names; raises `NotFound` for a text that is no queue's name."""
+    name = request.match_info["name"]
+    if not _match_name(name):
+        raise NotFound("there is no such queue: this is not a queue's name")
+    return name
+
+
+def settings_reply(queue: Queue) -> QueueSettingsReply:
+    rate = RateReply(count=queue.rate_count, per_seconds=queue.rate_period_ms / 1000) if queue.rate_count else None
+    return QueueSettingsReply(
+        pause=_pause(queue),
+        rate=rate,
+        concurrency=queue.concurrency_max or None,
+        key_concurrency=queue.key_concurrency_max or None,
+        ageing_seconds=queue.ageing_ms / 1000 if queue.ageing_ms else None,
+        retention_seconds=queue.retention_ms / 1000 if queue.retention_ms else None,
+        weights={each.tenant: each.weight for each in queue.weights},
+        revision=queue.revision or None,
+        updated_at=time_or_none(queue.updated_at_ms),
+    )
+
+
+def _pause(queue: Queue) -> PauseReply | None:
+    if not queue.paused:
+        return None
+    return PauseReply(
+        since=time_text(queue.paused_at_ms),
+        until=time_or_none(queue.pause_until_ms),
+        reason=queue.pause_reason or None,
+    )

@@ -1,0 +1,125 @@
+"""What operators say about queues: limits, shares, retention, and pauses. It holds from the next lease on."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from msgspec import UNSET, UnsetType
+
+from raftsched import limits
+from raftsched.api.backend import Backend
+from raftsched.api.bodies import Bodies
+from raftsched.api.callers import ACTOR_HEADER, actor_of
+from raftsched.api.parsing import Fitter
+from raftsched.api.proposing import propose
+from raftsched.api.queue_rendering import named_queue, settings_reply
+from raftsched.api.rendering import json_response
+from raftsched.api.replies.queues import QueueSettingsReply
+from raftsched.api.requests import PauseRequest
+from raftsched.api.requests.queues import QueuePatch
+from raftsched.api.routes import BASE_PATH, Answered, Route
+from raftsched.api.schedules import pause_end_ms
+from raftsched.api.times import span_ms
+from raftsched.core.queue import TenantWeight
+from raftsched.core.queue_operations import ConfigureQueue, PauseQueue
+from raftsched.core.view import QueueSaved
+from raftsched.errors import Invalid, Rejected
+
+
+class QueueSettings:
+    """The routes by which operators change queues."""
+
+    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._patch = Fitter(QueuePatch)
+        self._pause = Fitter(PauseRequest)
+
+    def routes(self) -> tuple[Route, ...]:
+        one = f"{BASE_PATH}/queues/{{name}}"
+        return (
+            Route(
+                method="PATCH",
+                path=one,
+                handler=self.configure_queue,
+                answered=Answered.BY_LEADER,
+                body=QueuePatch,
+                headers=(ACTOR_HEADER,),
+                reply=QueueSettingsReply,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/pause",
+                handler=self.pause_queue,
+                answered=Answered.BY_LEADER,
+                body=PauseRequest,
+                body_required=False,
+                headers=(ACTOR_HEADER,),
+                reply=QueueSettingsReply,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/resume",
+                handler=self.resume_queue,
+                answered=Answered.BY_LEADER,
+                headers=(ACTOR_HEADER,),
+                reply=QueueSettingsReply,
+            ),
+        )
+
+    async def configure_queue(self, request: web.Request) -> web.Response:
+        """Change a queue's settings; what runs goes on."""
+        wanted, _ = self._patch.read(await self._bodies.read_json(request))
+        return await self._save(_configuration(named_queue(request), wanted, actor_of(request)))
+
+    async def pause_queue(self, request: web.Request) -> web.Response:
+        """Give out no more jobs of a queue until a time, or until it is resumed; what runs goes on."""
+        wanted = self._pause.read_optional(await self._bodies.read_optional_json(request))
+        until_ms = pause_end_ms(wanted, self._backend.now_ms())
+        return await self._save(
+            PauseQueue(
+                named_queue(request), True, until_ms=until_ms, reason=wanted.reason or "", actor=actor_of(request)
+            )
+        )
+
+    async def resume_queue(self, request: web.Request) -> web.Response:
+        """Give out jobs of a queue again."""
+        return await self._save(PauseQueue(named_queue(request), False, actor=actor_of(request)))
+
+    async def _save(self, operation: ConfigureQueue | PauseQueue) -> web.Response:
+        state = self._backend.fresh_state()
+        if state.queue(operation.name) is None and len(state.queues()) >= limits.QUEUES_CONFIGURED_MAX:
+            raise Rejected("limit_reached", f"{limits.QUEUES_CONFIGURED_MAX} queues have settings; no more can")
+        saved = await propose(self._backend, operation, QueueSaved)
+        return json_response(settings_reply(saved.queue))
+
+
+def _configuration(name: str, wanted: QueuePatch, actor: str) -> ConfigureQueue:
+    rate = wanted.rate
+    return ConfigureQueue(
+        name=name,
+        rate_count=-1 if rate is UNSET else 0 if rate is None else rate.count,
+        rate_period_ms=-1 if rate is UNSET else 0 if rate is None else span_ms(rate.per_seconds),
+        concurrency_max=_number(wanted.concurrency),
+        key_concurrency_max=_number(wanted.key_concurrency),
+        ageing_ms=_span(wanted.ageing_seconds),
+        retention_ms=_span(wanted.retention_seconds),
+        weights=_weights(wanted.weights),
+        actor=actor,
+    )
+
+
+def _number(value: int | UnsetType | None) -> int:
+    """-1 = it stays as it is, 0 = none."""
+    return -1 if value is UNSET else value or 0
+
+
+def _span(seconds: float | UnsetType | None) -> int:
+    return -1 if seconds is UNSET else span_ms(seconds)
+
+
+def _weights(weights: dict[str, int] | UnsetType | None) -> tuple[TenantWeight, ...] | None:
+    if weights is UNSET:
+        return None
+    if weights is not None and len(weights) > limits.QUEUE_WEIGHTS_MAX:
+        raise Invalid(f"weights: must name at most {limits.QUEUE_WEIGHTS_MAX} tenants", field="weights")
+    return tuple(TenantWeight(tenant, weight) for tenant, weight in sorted((weights or {}).items()))

@@ -1,0 +1,121 @@
+"""What clients send: a strict struct for each request, with its bounds in its types.
+
+Decoding checks them and the OpenAPI document is generated from them, so what is published is what is enforced. Unknown
+fields are refused: a misspelt `max_attempts` must not turn a limited job into an unlimited one. `null` means the same
+as leaving an optional field out, but for an amendment, where it takes away what the job had. A `Raw` field is JSON of
+any kind, kept byte for byte.
+
+One module per noun; this one gives them all under one name.
+"""
+
+from __future__ import annotations
+
+from raftsched.api.requests.bulk import BulkRequest, DeadLetterFilter, DeadLettersRequest, JobFilter
+from raftsched.api.requests.cluster import MemberRequest
+from raftsched.api.requests.common import (
+    COMPLETION_ID_PATTERN,
+    COMPLETION_ID_RULE,
+    KEY_PATTERN,
+    KEY_RULE,
+    MEMBER_ID_PATTERN,
+    MEMBER_ID_RULE,
+    NAME_PATTERN,
+    NAME_RULE,
+    PATTERN_RULES,
+    CompletionId,
+    DelaySeconds,
+    IdempotencyKey,
+    Name,
+    Request,
+    Tag,
+    Token,
+)
+from raftsched.api.requests.controls import AmendRequest, CancelQuery, PauseRequest, ReplayRequest, RetryRequest
+from raftsched.api.requests.jobs import (
+    MAX_ATTEMPTS_DEFAULT,
+    PRIORITY_DEFAULT,
+    BatchRequest,
+    DependencyRequest,
+    JobBody,
+    JobRequest,
+    RetryPolicyRequest,
+    SeedRequest,
+    TimedJobBody,
+    UniqueRequest,
+)
+from raftsched.api.requests.queries import DeadLettersQuery, ListQuery, LogQuery, ReadQuery
+from raftsched.api.requests.workers import (
+    ErrorReport,
+    HeartbeatRequest,
+    HeldLease,
+    LeaseRequest,
+    LogRequest,
+    OutcomeReport,
+    OutcomesRequest,
+    ProgressRequest,
+    StartRequest,
+)
+from raftsched.api.requests.workflows import (
+    GraphQuery,
+    TaskDependencyRequest,
+    TaskRequest,
+    WorkflowRequest,
+    WorkflowsQuery,
+)
+
+__all__ = [
+    "COMPLETION_ID_PATTERN",
+    "COMPLETION_ID_RULE",
+    "KEY_PATTERN",
+    "KEY_RULE",
+    "MAX_ATTEMPTS_DEFAULT",
+    "MEMBER_ID_PATTERN",
+    "MEMBER_ID_RULE",
+    "NAME_PATTERN",
+    "NAME_RULE",
+    "PATTERN_RULES",
+    "PRIORITY_DEFAULT",
+    "AmendRequest",
+    "BatchRequest",
+    "BulkRequest",
+    "CancelQuery",
+    "CompletionId",
+    "DeadLetterFilter",
+    "DeadLettersQuery",
+    "DeadLettersRequest",
+    "DelaySeconds",
+    "DependencyRequest",
+    "ErrorReport",
+    "GraphQuery",
+    "HeartbeatRequest",
+    "HeldLease",
+    "IdempotencyKey",
+    "JobBody",
+    "JobFilter",
+    "JobRequest",
+    "LeaseRequest",
+    "ListQuery",
+    "LogQuery",
+    "LogRequest",
+    "MemberRequest",
+    "Name",
+    "OutcomeReport",
+    "OutcomesRequest",
+    "PauseRequest",
+    "ProgressRequest",
+    "ReadQuery",
+    "ReplayRequest",
+    "Request",
+    "RetryPolicyRequest",
+    "RetryRequest",
+    "SeedRequest",
+    "StartRequest",
+    "Tag",
+    "TaskDependencyRequest",
+    "TaskRequest",
+    "TimedJobBody",
+    "Token",
+    "UniqueRequest",
+    "WorkflowRequest",
+    "WorkflowsQuery",
+]

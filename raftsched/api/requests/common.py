@@ -1,0 +1,69 @@
+"""What requests have in common: names, keys, durations, and the strict base of all structs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from raftsched import limits
+
+NAME_RULE: Final = f"1 to {limits.NAME_CHARS_MAX} letters, digits and _ . : @ -, the first a letter or digit"
+NAME_PATTERN: Final = rf"^[A-Za-z0-9][A-Za-z0-9_.:@-]{{0,{limits.NAME_CHARS_MAX - 1}}}$(?!\n)"
+"""`$` alone would let a line feed pass at the end."""
+KEY_RULE: Final = f"1 to {limits.IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters"
+KEY_PATTERN: Final = rf"^[ -~]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}$(?!\n)"
+COMPLETION_ID_RULE: Final = f"1 to {limits.COMPLETION_ID_CHARS_MAX} printable ASCII characters"
+COMPLETION_ID_PATTERN: Final = rf"^[ -~]{{1,{limits.COMPLETION_ID_CHARS_MAX}}}$(?!\n)"
+
+MEMBER_ID_RULE: Final = "1 to 64 letters, digits and _ . -, the first a letter or digit"
+MEMBER_ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$(?!\n)"
+
+PATTERN_RULES: Final = {
+    MEMBER_ID_PATTERN: MEMBER_ID_RULE,
+    NAME_PATTERN: NAME_RULE,
+    KEY_PATTERN: KEY_RULE,
+    COMPLETION_ID_PATTERN: COMPLETION_ID_RULE,
+}
+"""What a pattern means, for people."""
+
+_TOKEN_MAX: Final = (1 << 63) - 1
+
+Name = Annotated[str, Meta(pattern=NAME_PATTERN, description=NAME_RULE)]
+Tag = Annotated[str, Meta(min_length=1, max_length=limits.TAG_CHARS_MAX)]
+IdempotencyKey = Annotated[str, Meta(pattern=KEY_PATTERN, description=KEY_RULE)]
+CompletionId = Annotated[str, Meta(pattern=COMPLETION_ID_PATTERN, description=COMPLETION_ID_RULE)]
+IdText = Annotated[str, Meta(max_length=64, extra_json_schema={"format": "uuid"})]
+DelaySeconds = Annotated[float, Meta(ge=0, le=limits.DELAY_MS_MAX / 1000)]
+SpanSeconds = Annotated[float, Meta(gt=0, le=limits.DELAY_MS_MAX / 1000)]
+TimeoutSeconds = Annotated[float, Meta(gt=0, le=limits.TIMEOUT_MS_MAX / 1000)]
+BackoffSeconds = Annotated[float, Meta(ge=0, le=limits.BACKOFF_MS_MAX / 1000)]
+Moment = Annotated[datetime, Meta(tz=True)]
+"""RFC 3339 with its offset."""
+Token = Annotated[int, Meta(ge=1, le=_TOKEN_MAX)]
+Cursor = Annotated[str, Meta(max_length=1_000)]
+Priority = Annotated[int, Meta(ge=0, le=9)] | Literal["low", "normal", "high"]
+"""Higher first; `low` = 2, `normal` = 5, `high` = 8."""
+StatusName = Literal[
+    "scheduled",
+    "waiting_dependencies",
+    "queued",
+    "running",
+    "cancelling",
+    "paused",
+    "retrying",
+    "completed",
+    "failed",
+    "dead_letter",
+    "cancelled",
+    "skipped",
+]
+DeadLetterReasonName = Literal[
+    "attempts_exhausted", "timeout", "worker_lost", "rejected", "expired", "dependency_failed"
+]
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A request body, or a part of one."""

@@ -1,0 +1,73 @@
+"""How fresh an answer must be, and which of many things it is about."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from raftsched import limits
+from raftsched.api.requests.common import Cursor, IdText, Moment, Name, Request, StatusName, Tag
+
+PageLimit = Annotated[int, Meta(ge=1, le=limits.PAGE_JOBS_MAX)]
+ReasonText = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS_MAX)]
+
+
+class ReadQuery(Request, frozen=True):
+    """How fresh an answer must be: `stale` is answered by any node from what it has, and says how old that is."""
+
+    consistency: Literal["linearizable", "stale"] = "linearizable"
+
+
+class ListQuery(ReadQuery, frozen=True):
+    """Which jobs, and which page of them."""
+
+    status: Annotated[list[StatusName], Meta(min_length=1, max_length=12)] | None = None
+    """One or more, with commas between; their jobs come one status after another."""
+    queue: Name | None = None
+    name: Name | None = None
+    tag: Tag | None = None
+    tenant: Name | None = None
+    schedule: IdText | None = None
+    """Id of the schedule that they are runs of."""
+    workflow: IdText | None = None
+    """Id of the workflow that they belong to."""
+    reason: ReasonText | None = None
+    """Why they failed: of the dead letters, unless `status` says otherwise."""
+    created_after: Moment | None = None
+    """Submitted at or after then."""
+    created_before: Moment | None = None
+    limit: PageLimit = 100
+    """Most jobs on the page; there may be fewer on it although `next_cursor` leads to more."""
+    order: Literal["asc", "desc"] = "asc"
+    """By submission; with `status`, by what that status is kept in order of: when it was finished, or when it is due."""
+    cursor: Cursor | None = None
+    """`next_cursor` of the page before."""
+
+
+class DeadLettersQuery(ReadQuery, frozen=True):
+    """Which dead letters, and which page of them."""
+
+    reason: ReasonText | None = None
+    queue: Name | None = None
+    name: Name | None = None
+    tag: Tag | None = None
+    tenant: Name | None = None
+    limit: PageLimit = 100
+    order: Literal["asc", "desc"] = "desc"
+    """By the time at which they were given up; the latest first."""
+    cursor: Cursor | None = None
+
+
+class LogQuery(ReadQuery, frozen=True):
+    """Whose log, and from where on."""
+
+    run: Annotated[int, Meta(ge=1)] | None = None
+    """Number of the run; default: the latest. With `attempt`, the log of that attempt alone."""
+    attempt: Annotated[int, Meta(ge=1)] | None = None
+    cursor: Cursor | None = None
+    """`next_cursor` of the part before."""
+    wait_seconds: Annotated[float, Meta(ge=0, le=limits.LEASE_WAIT_SECONDS_MAX)] = 0.0
+    """How long to wait for lines where there are none yet and more may come."""
+    max_bytes: Annotated[int, Meta(ge=1, le=limits.LOG_BYTES_MAX)] = 256 * 1024
+    """The part ends with the piece that passes this."""

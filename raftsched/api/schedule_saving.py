@@ -1,0 +1,207 @@
+"""From a schedule as users write it to the operation that saves it, and back to the document it was written as.
+
+The document that is made of a stored schedule, sent again, changes nothing: an amendment is made to it, and what a file
+would change is found by comparing two of them. Whether a schedule is the same as before is told by a digest of what its
+document means, so neither the order of keys nor a default that is spelt out makes a difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from raftsched import limits
+from raftsched.api.backend import TENANT_DEFAULT
+from raftsched.api.job_options import options_of_body
+from raftsched.api.rendering import time_text
+from raftsched.api.requests import JobBody
+from raftsched.api.requests.schedules import ScheduleRequest
+from raftsched.api.schedule_calendars import calendar_document
+from raftsched.api.schedule_timing import anchored, first_instant, passed_count, timing_of
+from raftsched.api.submission import json_bytes, max_attempts_of, policy_of, priority_number, tags_of
+from raftsched.api.times import milliseconds, moment_ms, span_ms
+from raftsched.core.ids import TimeMs
+from raftsched.core.job import Backoff, OnDependencyFailure, Options, RetryPolicy
+from raftsched.core.options import tidy
+from raftsched.core.schedule import Misfire, Overlap, Schedule, ScheduleId, Template, Timing
+from raftsched.core.schedule_operations import SaveSchedule
+from raftsched.storage.reader import StateReader
+
+_POLICY_DEFAULT: Final = RetryPolicy()
+_OPTIONS_DEFAULT: Final = Options()
+_FINGERPRINT_BYTES: Final = 16
+
+
+class Asked(NamedTuple):
+    """Who saves, when, and on what condition."""
+
+    new_id: ScheduleId
+    now_ms: int
+    actor: str
+    if_revision: int = 0
+    create_only: bool = False
+
+
+# -- saving -----------------------------------------------------------------------------------------------------------
+
+
+def save_operation(state: StateReader, wanted: ScheduleRequest, asked: Asked, *, at: str = "") -> SaveSchedule:
+    """Return the operation that saves `wanted`; raises `Invalid` naming the field, behind the path `at`."""
+    prefix = f"{at}." if at else ""
+    tenant = wanted.tenant or TENANT_DEFAULT
+    known = named_schedule(state, tenant, wanted.name)
+    timing = timing_of(wanted, prefix=prefix)
+    template, payload = _template(wanted.job, f"{prefix}job.")
+    operation = SaveSchedule(
+        id=asked.new_id,
+        tenant=tenant,
+        name=wanted.name,
+        timing=anchored(timing, known, asked.now_ms),
+        template=template,
+        overlap=Overlap[wanted.overlap.upper()],
+        misfire=Misfire[wanted.misfire.upper()],
+        catchup_window_ms=_window_ms(wanted.catchup_window_seconds),
+        next_at_ms=TimeMs(0),
+        fingerprint=b"",
+        payload=payload,
+        passed_count=passed_count(known, asked.now_ms),
+        if_revision=asked.if_revision,
+        create_only=asked.create_only,
+        actor=asked.actor,
+        pause_until_ms=_pause_until(wanted, asked.now_ms, prefix),
+    )
+    return replace(
+        operation,
+        next_at_ms=first_instant(operation.timing, known, now_ms=asked.now_ms, prefix=prefix),
+        fingerprint=_fingerprint(operation, timing),
+    )
+
+
+def named_schedule(state: StateReader, tenant: str, name: str) -> Schedule | None:
+    """Return the schedule of this name; None where there is none."""
+    schedule_id = state.schedule_id_for_name(tenant, name)
+    return None if schedule_id is None else state.schedule(schedule_id)
+
+
+def _fingerprint(operation: SaveSchedule, timing: Timing) -> bytes:
+    payload = json.dumps(json.loads(operation.payload), sort_keys=True) if operation.payload else ""
+    meaning = (
+        timing,
+        operation.template,
+        operation.overlap,
+        operation.misfire,
+        operation.catchup_window_ms,
+        payload,
+    )
+    return hashlib.blake2b(msgspec.msgpack.encode(meaning), digest_size=_FINGERPRINT_BYTES).digest()
+
+
+def _window_ms(seconds: float | None) -> int:
+    """The catch-up window; 0 = the default, so that of no seconds at all is a millisecond."""
+    return 0 if seconds is None else max(1, milliseconds(seconds))
+
+
+def _pause_until(wanted: ScheduleRequest, now_ms: int, prefix: str) -> TimeMs:
+    if wanted.pause_until is None:
+        return TimeMs(0)
+    return moment_ms(wanted.pause_until, f"{prefix}pause_until", now_ms)
+
+
+def _template(job: JobBody, prefix: str) -> tuple[Template, bytes]:
+    template = Template(
+        name=job.name,
+        queue=job.queue or job.name,
+        priority=priority_number(job.priority),
+        max_attempts=max_attempts_of(job, prefix),
+        timeout_ms=span_ms(job.timeout_seconds),
+        retry=_POLICY_DEFAULT if job.retry_policy is None else policy_of(job.retry_policy, prefix),
+        tags=tags_of(job.tags, prefix) if job.tags else (),
+        region=job.region or "",
+        expires_after_ms=span_ms(job.expires_in_seconds),
+        deadline_after_ms=span_ms(job.deadline_in_seconds),
+        options=tidy(options_of_body(job, prefix)),
+    )
+    return template, json_bytes(job.payload, limits.PAYLOAD_BYTES_MAX, f"{prefix}payload")
+
+
+# -- documents --------------------------------------------------------------------------------------------------------
+
+
+def schedule_document(schedule: Schedule | SaveSchedule, payload: bytes, *, with_nulls: bool = False) -> dict[str, Any]:
+    """Return what a user would write to save this schedule; texts are as they were written, defaults are spelt out."""
+    timing = schedule.timing
+    document: dict[str, Any] = {
+        "name": schedule.name,
+        "tenant": schedule.tenant,
+        "cron": timing.cron or None,
+        "every": timing.every or None,
+        "at": _time(timing.at_ms),
+        "timezone": timing.timezone,
+        "dst_gap": timing.dst_gap,
+        "dst_overlap": timing.dst_overlap,
+        "start_at": _time(timing.start_at_ms),
+        "end_at": _time(timing.end_at_ms),
+        "calendar": calendar_document(timing.calendar),
+        "jitter_seconds": _seconds(timing.jitter_ms),
+        "overlap": schedule.overlap.label,
+        "misfire": schedule.misfire.label,
+        "catchup_window_seconds": _seconds(schedule.catchup_window_ms),
+        "max_firings": timing.max_firings or None,
+        "job": job_document(schedule.template, payload),
+    }
+    return document if with_nulls else _without_nulls(document)
+
+
+def job_document(template: Template, payload: bytes) -> dict[str, Any]:
+    """Return what a user would write for the job that firings submit."""
+    options = template.options or _OPTIONS_DEFAULT
+    return _without_nulls(
+        {
+            "name": template.name,
+            "payload": msgspec.Raw(payload) if payload else None,
+            "queue": template.queue,
+            "priority": template.priority,
+            "timeout_seconds": _seconds(template.timeout_ms),
+            "heartbeat_timeout_seconds": _seconds(options.heartbeat_timeout_ms),
+            "max_attempts": template.max_attempts,
+            "retry_policy": _policy_document(template.retry),
+            "retry_on": options.retry_on or None,
+            "no_retry": options.no_retry or None,
+            "start": "at_most_once" if options.at_most_once else None,
+            "concurrency_key": options.concurrency_key or None,
+            "on_dependency_failure": "fail" if options.on_dependency_failure is OnDependencyFailure.FAIL else None,
+            "tags": template.tags or None,
+            "region": template.region or None,
+            "expires_in_seconds": _seconds(template.expires_after_ms),
+            "deadline_in_seconds": _seconds(template.deadline_after_ms),
+            "retention_seconds": _seconds(options.retention_ms),
+        }
+    )
+
+
+def _policy_document(policy: RetryPolicy) -> dict[str, Any]:
+    delays = [delay_ms / 1000 for delay_ms in policy.delays_ms]
+    document: dict[str, Any] = {
+        "backoff": policy.backoff.name.lower(),
+        "base_seconds": policy.base_ms / 1000,
+        "factor": policy.factor_thousandths / 1000,
+        "cap_seconds": policy.cap_ms / 1000,
+        "jitter": policy.jitter_thousandths / 1000,
+    }
+    return document | ({"delays_seconds": delays} if policy.backoff is Backoff.LIST else {})
+
+
+def _without_nulls(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if value is not None}
+
+
+def _time(ms: int) -> str | None:
+    return time_text(ms) if ms else None
+
+
+def _seconds(ms: int) -> float | None:
+    return ms / 1000 if ms else None

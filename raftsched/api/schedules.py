@@ -1,0 +1,276 @@
+"""Schedules: save, list, read, amend, control, delete, and apply a file of them.
+
+A schedule is known by its name within its tenant. Saving it again changes nothing, so an application may do it at every
+start; `If-None-Match: *` asks to create only, `If-Match` to change only what was read. Reading never moves anything.
+
+The path takes an id or a name. The leader's zone data decide: it finds the next instant, and the log carries it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from aiohttp import web
+
+from raftsched import limits
+from raftsched.api.backend import TENANT_DEFAULT, Backend
+from raftsched.api.bodies import Bodies
+from raftsched.api.callers import ACTOR_HEADER, actor_of
+from raftsched.api.cursors import read_cursor, write_cursor
+from raftsched.api.parsing import Fitter, parse_query
+from raftsched.api.proposing import granted, propose
+from raftsched.api.reading import read
+from raftsched.api.rendering import json_response
+from raftsched.api.replies.schedules import DeletedReply, ScheduleReply, SchedulesPage
+from raftsched.api.requests import PauseRequest
+from raftsched.api.requests.schedules import (
+    SchedulePatch,
+    ScheduleQuery,
+    ScheduleRequest,
+    SchedulesQuery,
+    TenantQuery,
+)
+from raftsched.api.routes import BASE_PATH, Answered, Route
+from raftsched.api.schedule_amending import amended
+from raftsched.api.schedule_rendering import found_schedule, job_id_text_of, schedule_reply, schedule_response
+from raftsched.api.schedule_saving import Asked, save_operation, schedule_document
+from raftsched.api.times import end_ms
+from raftsched.core.ids import TimeMs
+from raftsched.core.operations import RejectCode
+from raftsched.core.schedule import Schedule, ScheduleId
+from raftsched.core.schedule_operations import ControlSchedule, SaveSchedule, ScheduleAction
+from raftsched.core.view import Refused, ScheduleSaved
+from raftsched.errors import Malformed
+from raftsched.storage.reader import StateReader
+
+IF_MATCH: Final = "If-Match"
+IF_NONE_MATCH: Final = "If-None-Match"
+_REVISION: Final = re.compile(r'(?:W/)?"?([0-9]{1,18})"?', re.ASCII)
+_AMENDMENTS_MAX: Final = 10
+"""Times that an amendment is made anew because the schedule fired in between: one that fires each second is hit once."""
+
+
+class Schedules:
+    """The routes of schedules themselves; `schedule_runs` has those of their instants, `schedule_files` of files."""
+
+    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._schedule = Fitter(ScheduleRequest)
+        self._patch: Fitter[object] = Fitter(SchedulePatch)
+        self._pause = Fitter(PauseRequest)
+
+    def routes(self) -> tuple[Route, ...]:
+        leader, any_node = Answered.BY_LEADER, Answered.BY_LEADER_UNLESS_STALE
+        one = f"{BASE_PATH}/schedules/{{id}}"
+        return (
+            Route(
+                method="POST",
+                path=f"{BASE_PATH}/schedules",
+                handler=self.save_schedule,
+                answered=leader,
+                body=ScheduleRequest,
+                headers=(IF_MATCH, IF_NONE_MATCH, ACTOR_HEADER),
+                reply=ScheduleReply,
+                statuses=(201, 200),
+            ),
+            Route(
+                method="GET",
+                path=f"{BASE_PATH}/schedules",
+                handler=self.list_schedules,
+                answered=any_node,
+                query=SchedulesQuery,
+                reply=SchedulesPage,
+            ),
+            Route(
+                method="GET",
+                path=one,
+                handler=self.get_schedule,
+                answered=any_node,
+                query=ScheduleQuery,
+                reply=ScheduleReply,
+            ),
+            Route(
+                method="PATCH",
+                path=one,
+                handler=self.amend_schedule,
+                answered=leader,
+                body=SchedulePatch,
+                query=TenantQuery,
+                headers=(IF_MATCH, ACTOR_HEADER),
+                reply=ScheduleReply,
+            ),
+            Route(
+                method="DELETE",
+                path=one,
+                handler=self.delete_schedule,
+                answered=leader,
+                query=TenantQuery,
+                headers=(ACTOR_HEADER,),
+                reply=DeletedReply,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/pause",
+                handler=self.pause_schedule,
+                answered=leader,
+                body=PauseRequest,
+                body_required=False,
+                query=TenantQuery,
+                headers=(ACTOR_HEADER,),
+                reply=ScheduleReply,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/resume",
+                handler=self.resume_schedule,
+                answered=leader,
+                query=TenantQuery,
+                headers=(ACTOR_HEADER,),
+                reply=ScheduleReply,
+            ),
+        )
+
+    # -- saving -------------------------------------------------------------------------------------------------------
+
+    async def save_schedule(self, request: web.Request) -> web.Response:
+        """Create a schedule (201), or change the one of this name (200); sent again it changes nothing."""
+        wanted, _ = self._schedule.read(await self._bodies.read_json(request))
+        operation = save_operation(self._backend.fresh_state(), wanted, self._asked(request))
+        saved = await propose(self._backend, operation, ScheduleSaved)
+        response = self._response(saved.schedule, status=201 if saved.created else 200)
+        response.headers["Location"] = f"{BASE_PATH}/schedules/{job_id_text_of(saved.schedule)}"
+        return response
+
+    async def amend_schedule(self, request: web.Request) -> web.Response:
+        """Change some of a schedule (JSON Merge Patch); what is left out stays, and a run that is under way, too."""
+        body = await self._bodies.read_json(request)
+        self._patch.read(body)
+        tenant = parse_query(request, TenantQuery).tenant
+        asked = self._asked(request)
+        for _ in range(_AMENDMENTS_MAX):
+            operation = self._amendment(found_schedule(self._backend.fresh_state(), request, tenant), body, asked)
+            result = await self._backend.propose(operation)
+            moved = isinstance(result, Refused) and result.code is RejectCode.STALE_REVISION
+            if not moved or asked.if_revision:
+                break
+        return self._response(granted(result, ScheduleSaved).schedule)
+
+    def _amendment(self, known: Schedule, patch: bytes, asked: Asked) -> SaveSchedule:
+        """Return the operation that saves `known` with the patch, if it still is as it was read."""
+        state, _ = self._backend.stale_state()
+        document = schedule_document(known, state.payload(known.id))
+        wanted = self._schedule.fit(amended(document, patch))
+        asked = asked._replace(if_revision=asked.if_revision or known.revision, create_only=False)
+        return save_operation(state, wanted, asked)
+
+    def _asked(self, request: web.Request) -> Asked:
+        if_match, if_none_match = request.headers.get(IF_MATCH), request.headers.get(IF_NONE_MATCH)
+        if if_none_match not in (None, "*"):
+            raise Malformed(f"{IF_NONE_MATCH}: expected *, which asks to create only", field=IF_NONE_MATCH)
+        found = None if if_match is None else _REVISION.fullmatch(if_match)
+        if if_match is not None and (found is None or if_none_match is not None):
+            raise Malformed(f"{IF_MATCH}: expected the revision that was read, alone", field=IF_MATCH)
+        return Asked(
+            new_id=ScheduleId(self._backend.new_job_id()),
+            now_ms=self._backend.now_ms(),
+            actor=actor_of(request),
+            if_revision=int(found[1]) if found else 0,
+            create_only=if_none_match is not None,
+        )
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def list_schedules(self, request: web.Request) -> web.Response:
+        """List schedules by name."""
+        query, reading = read(self._backend, request, SchedulesQuery)
+        return reading.response(_page(reading.state, query))
+
+    async def get_schedule(self, request: web.Request) -> web.Response:
+        """Read a schedule."""
+        query, reading = read(self._backend, request, ScheduleQuery)
+        schedule = found_schedule(reading.state, request, query.tenant)
+        response = reading.response(schedule_reply(schedule, reading.state.payload(schedule.id)))
+        response.headers["ETag"] = f'"{schedule.revision}"'
+        return response
+
+    # -- control ------------------------------------------------------------------------------------------------------
+
+    async def pause_schedule(self, request: web.Request) -> web.Response:
+        """Decide nothing until a time, or until it is resumed; the misfire policy then decides about what passed."""
+        wanted = self._pause.read_optional(await self._bodies.read_optional_json(request))
+        until_ms = pause_end_ms(wanted, self._backend.now_ms())
+        return await self._control(request, ScheduleAction.PAUSE, until_ms=until_ms, reason=wanted.reason or "")
+
+    async def resume_schedule(self, request: web.Request) -> web.Response:
+        """Go on after a pause."""
+        return await self._control(request, ScheduleAction.RESUME)
+
+    async def delete_schedule(self, request: web.Request) -> web.Response:
+        """Delete a schedule and its ledger; jobs that it has made go on."""
+        schedule = await self._controlled(request, ScheduleAction.DELETE)
+        return json_response(DeletedReply(id=job_id_text_of(schedule), name=schedule.name, deleted=True))
+
+    async def _control(
+        self, request: web.Request, action: ScheduleAction, *, until_ms: int = 0, reason: str = ""
+    ) -> web.Response:
+        return self._response(await self._controlled(request, action, until_ms=until_ms, reason=reason))
+
+    async def _controlled(
+        self, request: web.Request, action: ScheduleAction, *, until_ms: int = 0, reason: str = ""
+    ) -> Schedule:
+        tenant = parse_query(request, TenantQuery).tenant
+        schedule = found_schedule(self._backend.fresh_state(), request, tenant)
+        operation = ControlSchedule(
+            schedule.id, schedule.tenant, action, until_ms=TimeMs(until_ms), reason=reason, actor=actor_of(request)
+        )
+        return (await propose(self._backend, operation, ScheduleSaved)).schedule
+
+    def _response(self, schedule: Schedule, *, status: int = 200) -> web.Response:
+        """The reply to what was just applied, so that the state of this node has the payload."""
+        state, _ = self._backend.stale_state()
+        return schedule_response(schedule, state.payload(schedule.id), status=status)
+
+
+def pause_end_ms(wanted: PauseRequest, now_ms: int) -> TimeMs:
+    """Return when a pause ends by itself, 0 = never; raises `Invalid` where it is given twice."""
+    return end_ms(
+        wanted.until,
+        wanted.for_seconds,
+        name="until",
+        span_name="for_seconds",
+        from_ms=now_ms,
+        now_ms=now_ms,
+        prefix="",
+    )
+
+
+def _page(state: StateReader, query: SchedulesQuery) -> SchedulesPage:
+    tenant = query.tenant or TENANT_DEFAULT
+    filters = ("schedules", tenant, query.queue, query.paused, query.order)
+    filtered = query.queue is not None or query.paused is not None
+    page = state.list_schedule_names(
+        tenant,
+        after=read_cursor(query.cursor, *filters),
+        limit=limits.SCAN_ROWS_MAX if filtered else query.limit,
+        descending=query.order == "desc",
+    )
+    found: list[ScheduleReply] = []
+    room = limits.PAGE_BYTES_MAX
+    next_key = page.next_cursor
+    for position, (key, schedule_id) in enumerate(page.items):
+        schedule = state.schedule(schedule_id)
+        if schedule is None or not _matches(schedule, query):
+            continue
+        payload = state.payload(schedule_id)
+        found.append(schedule_reply(schedule, payload))
+        room -= len(payload)
+        if len(found) == query.limit or room <= 0:
+            next_key = key if position + 1 < len(page.items) else next_key
+            break
+    return SchedulesPage(schedules=found, next_cursor=write_cursor(next_key, *filters))
+
+
+def _matches(schedule: Schedule, query: SchedulesQuery) -> bool:
+    return query.queue in (None, schedule.template.queue) and query.paused in (None, schedule.paused)

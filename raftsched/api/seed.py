@@ -1,0 +1,79 @@
+"""The routes of the first version, at the root: `POST /submit {"task"}` and `GET /jobs/{id}`."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from msgspec import UNSET
+
+from raftsched.api.backend import Backend
+from raftsched.api.bodies import Bodies
+from raftsched.api.jobs import KEY_HEADER, Jobs, key_of
+from raftsched.api.parsing import Fitter
+from raftsched.api.rendering import json_response
+from raftsched.api.replies import JobReply, SeedReply
+from raftsched.api.requests import JobRequest, ReadQuery, SeedRequest
+from raftsched.api.routes import Answered, Route
+from raftsched.api.submission import fingerprint_of
+from raftsched.core.ids import job_id_text
+
+
+class Seed:
+    """Jobs as older clients know them."""
+
+    def __init__(self, backend: Backend, bodies: Bodies, jobs: Jobs) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._jobs = jobs
+        self._request = Fitter(SeedRequest)
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="POST",
+                path="/submit",
+                handler=self.submit_task,
+                answered=Answered.BY_LEADER,
+                body=SeedRequest,
+                headers=(KEY_HEADER,),
+                reply=SeedReply,
+                statuses=(201, 200),
+            ),
+            Route(
+                method="GET",
+                path="/jobs/{id}",
+                handler=self.get_task,
+                answered=Answered.BY_LEADER_UNLESS_STALE,
+                query=ReadQuery,
+                reply=JobReply,
+            ),
+        )
+
+    async def submit_task(self, request: web.Request) -> web.Response:
+        """Submit a job by its name alone, as older clients do."""
+        asked, document = self._request.read(await self._bodies.read_json(request))
+        wanted = JobRequest(
+            name=asked.task,
+            payload=asked.payload,
+            priority=asked.priority,
+            run_at=asked.run_at,
+            delay_seconds=asked.delay_seconds,
+            timeout_seconds=asked.timeout_seconds,
+            max_retries=asked.max_retries,
+        )
+        key = key_of(request, asked.idempotency_key)
+        submitted = await self._jobs.submit(wanted, key=key, fingerprint=fingerprint_of(document) if key else b"")
+        job = submitted.job
+        reply = SeedReply(
+            id=job_id_text(job.id),
+            job_id=job_id_text(job.id),
+            task=job.name,
+            status=job.status_at(self._backend.now_ms()).label,
+            duplicate=True if submitted.duplicate else UNSET,
+        )
+        response = json_response(reply, status=200 if submitted.duplicate else 201)
+        response.headers["Location"] = f"/jobs/{job_id_text(job.id)}"
+        return response
+
+    async def get_task(self, request: web.Request) -> web.Response:
+        """Read a job, as `GET /api/v1/jobs/{id}` does."""
+        return await self._jobs.get_job(request)

@@ -1,0 +1,105 @@
+"""PUT /schedules: what a file changes, and that a mistake in it changes nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from raftsched import limits
+from tests.api.node import Answer, Api
+from tests.api.schedules import REPORT, saved
+
+
+def _schedule(name: str, **fields: Any) -> dict[str, Any]:
+    return REPORT | {"name": name, "cron": "0 * * * *"} | fields
+
+
+async def _apply(api: Api, *schedules: dict[str, Any], **fields: Any) -> Answer:
+    body = msgspec.json.encode({"schedules": schedules} | fields)
+    headers = {"Content-Type": "application/json", "X-Actor": "ci"}
+    return await api.ask("PUT", "schedules", data=body, headers=headers)
+
+
+async def test_a_file_says_what_it_creates_changes_and_prunes(api: Api) -> None:
+    await saved(api, name="same")
+    await saved(api, name="other")
+    await saved(api, name="gone")
+    await saved(api, name="foreign", tenant="acme")
+    changed = _schedule("other", cron="30 * * * *", job={"name": "build_report", "payload": {"n": 2}, "priority": 7})
+    file = (_schedule("new"), _schedule("same"), changed)
+    told = {
+        "created": ["new"],
+        "changed": [
+            {
+                "name": "other",
+                "changes": [
+                    {"field": "cron", "before": "0 * * * *", "after": "30 * * * *"},
+                    {"field": "job.payload", "before": None, "after": None},
+                    {"field": "job.priority", "before": 5, "after": 7},
+                ],
+            }
+        ],
+        "unchanged": ["same"],
+        "pruned": ["gone"],
+    }
+    count = len(api.node.proposed)
+    assert (await _apply(api, *file, prune=True, dry_run=True)).json == told | {"dry_run": True}
+    assert len(api.node.proposed) == count
+    assert (await _apply(api, *file, prune=True)).json == told | {"dry_run": False}
+    names = [schedule["name"] for schedule in (await api.get("schedules")).json["schedules"]]
+    assert names == ["new", "other", "same"]
+    assert (await api.get("schedules/foreign", tenant="acme")).status == 200
+    assert (await api.get("audit", actor="ci", action="schedule.delete")).json["entries"][0][
+        "subject"
+    ] == "schedule:gone"
+    again = (await _apply(api, *file, prune=True)).json
+    assert (again["created"], again["changed"], again["unchanged"], again["pruned"]) == (
+        [],
+        [],
+        ["new", "same", "other"],
+        [],
+    )
+
+
+async def test_without_prune_nothing_is_deleted(api: Api) -> None:
+    await saved(api, name="gone")
+    assert (await _apply(api, _schedule("new"))).json["pruned"] == []
+    assert (await api.get("schedules/gone")).status == 200
+
+
+async def test_one_mistake_keeps_the_whole_file_out(api: Api) -> None:
+    for wrong, field in (
+        (_schedule("b", cron="nonsense"), "schedules[1].cron"),
+        (_schedule("b", jobs={}), "schedules[1].jobs"),
+        (_schedule("b", job={"name": "x", "priority": 11}), "schedules[1].job.priority"),
+        (_schedule("b", calendar={"timezone": "x"}), "schedules[1].calendar.timezone"),
+        (_schedule("b", cron=None, at="2020-01-01T00:00:00Z"), "schedules[1].at"),
+        (_schedule("a"), "schedules[1].name"),
+        (_schedule("b", tenant="acme"), "schedules[1].tenant"),
+    ):
+        answer = await _apply(api, _schedule("a"), wrong)
+        assert (answer.status in (400, 422), answer.json["field"]) == (True, field), answer.json
+        assert answer.json["detail"].startswith(field)
+    assert api.node.proposed == []
+
+
+async def test_a_file_without_schedules_prunes_nothing(api: Api) -> None:
+    await saved(api)
+    answer = await _apply(api, prune=True)
+    assert (answer.status, answer.json["field"]) == (422, "prune")
+
+
+async def test_far_too_many_prunings_are_taken_for_a_mistake(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "APPLY_SCHEDULES_MAX", 2)
+    for name in "abcd":
+        await saved(api, name=name)
+    answer = await _apply(api, _schedule("a"), prune=True)
+    assert (answer.status, answer.json["field"]) == (422, "prune")
+
+
+async def test_a_tenant_of_the_file_is_that_of_its_schedules(api: Api) -> None:
+    await _apply(api, _schedule("a"), tenant="acme")
+    assert (await api.get("schedules/a", tenant="acme")).json["tenant"] == "acme"
+    assert (await api.get("schedules/a")).code == "not_found"
