@@ -23,12 +23,16 @@ if TYPE_CHECKING:
         BlockingClient,
         Client,
         ClientSettings,
+        Dependency,
         Job,
         JobCancelled,
         JobFailed,
         JobInfo,
         JobSpec,
         RetryPolicy,
+        Unique,
+        Workflow,
+        WorkflowNotCompleted,
     )
     from raftsched.worker import Context, GiveUp, Retry, Snooze, Worker, WorkerSettings
 
@@ -37,6 +41,7 @@ __all__ = [
     "Client",
     "ClientSettings",
     "Context",
+    "Dependency",
     "GiveUp",
     "Invalid",
     "Job",
@@ -52,8 +57,11 @@ __all__ = [
     "RetryPolicy",
     "Snooze",
     "Unavailable",
+    "Unique",
     "Worker",
     "WorkerSettings",
+    "Workflow",
+    "WorkflowNotCompleted",
     "errors",
 ]
 
@@ -62,12 +70,16 @@ _CLIENT = frozenset(
         "BlockingClient",
         "Client",
         "ClientSettings",
+        "Dependency",
         "Job",
         "JobCancelled",
         "JobFailed",
         "JobInfo",
         "JobSpec",
         "RetryPolicy",
+        "Unique",
+        "Workflow",
+        "WorkflowNotCompleted",
     )
 )
 _WORKER = frozenset(("Context", "GiveUp", "Retry", "Snooze", "Worker", "WorkerSettings"))

@@ -10,101 +10,134 @@ leaked on purpose, once per fork) and makes its own, with its own idempotency ke
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import ctypes
 import os
 import ssl
 import threading
 import weakref
-from collections.abc import AsyncIterator, Coroutine, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, Unpack
 
+from raftsched.client.bulk import DeadLetters
 from raftsched.client.client import Client
-from raftsched.client.jobs import Job, JobInfo, JobSpec, Priority, RetryPolicy
+from raftsched.client.jobs import Job, ReplayChanges
+from raftsched.client.queues import Queue
+from raftsched.client.schedules import Schedules
 from raftsched.client.settings import ClientSettings
+from raftsched.client.specs import JobOptions, JobSpec
+from raftsched.client.twins import Runtime, Twin, twin, twin_each
+from raftsched.client.workflows import Workflow, WorkflowRun, Workflows
 from raftsched.errors import RaftschedError, Unavailable
 
-T = TypeVar("T")
 
+class BlockingJob(Twin[Job]):
+    """`Job` without `await`."""
 
-class _Runtime:
-    """An event loop in a daemon thread, and a client that lives on it."""
-
-    def __init__(self, client: Client) -> None:
-        self.client = client
-        self._loop = asyncio.new_event_loop()
-        self._lock = threading.Lock()
-        self._is_closed = False
-        self._thread = threading.Thread(target=self._loop.run_forever, name="raftsched-client", daemon=True)
-        self._thread.start()
-
-    def run(self, call: Coroutine[Any, Any, T]) -> T:
-        """Return what `call` returns; interrupting the wait cancels it. Raises `Unavailable` once closed."""
-        future = self._begin(call)
-        try:
-            return future.result()
-        except concurrent.futures.CancelledError:
-            raise Unavailable("this client was closed") from None
-        finally:
-            future.cancel()
-
-    def close(self) -> None:
-        """End the calls under way, the connections and the thread."""
-        with self._lock:
-            self._is_closed = True
-            ended = asyncio.run_coroutine_threadsafe(self._end(), self._loop)
-        ended.result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _begin(self, call: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
-        with self._lock:
-            if not self._is_closed:
-                return asyncio.run_coroutine_threadsafe(call, self._loop)
-        call.close()
-        raise Unavailable("this client is closed")
-
-    async def _end(self) -> None:
-        await self.client.close()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in others:
-            task.cancel()
-        if others:
-            await asyncio.wait(others)
-
-
-class BlockingJob:
-    """A submitted job: its id, and the client that submitted it."""
-
-    __slots__ = ("_client", "duplicate", "id")
-
-    def __init__(self, client: BlockingClient, job: Job) -> None:
+    def __init__(self, client: BlockingClient, job_id: str, *, duplicate: bool = False) -> None:
+        super().__init__(client._runtime, lambda inner: inner.job(job_id))  # noqa: SLF001  # the same module
         self._client = client
-        self.id = job.id
-        self.duplicate = job.duplicate
+        self.id = job_id
+        self.duplicate = duplicate
 
     def __repr__(self) -> str:
         return f"BlockingJob({self.id!r})"
 
-    def get(self) -> JobInfo:
-        """Read the job as it stands now."""
-        return self._client.get(self.id)
+    get = twin(Job.get)
+    wait = twin(Job.wait)
+    result = twin(Job.result)
+    runs = twin(Job.runs)
+    history = twin(Job.history)
+    explain = twin(Job.explain)
+    logs = twin_each(Job.logs)
+    cancel = twin(Job.cancel)
+    pause = twin(Job.pause)
+    resume = twin(Job.resume)
+    retry = twin(Job.retry)
+    update = twin(Job.update)
+    reschedule = twin(Job.reschedule)
 
-    def cancel(self) -> JobInfo:
-        """Cancel it; see `Client.cancel`."""
-        return self._client.cancel(self.id)
-
-    def wait(self, timeout: float | None = None) -> Any:
-        """Wait until it is finished and return its result; see `Client.wait`."""
-        return self._client.wait(self.id, timeout)
+    def replay(self, *, idempotency_key: str | None = None, **changes: Unpack[ReplayChanges]) -> BlockingJob:
+        """Submit a clone of it; see `Job.replay`."""
+        runtime = self._runtime()
+        job = runtime.client.job(self.id)
+        return self._client.job(runtime.run(job.replay(idempotency_key=idempotency_key, **changes)).id)
 
 
-class BlockingClient:
+class BlockingSchedules(Twin[Schedules]):
+    """`Schedules` without `await`."""
+
+    save = twin(Schedules.save)
+    update = twin(Schedules.update)
+    delete = twin(Schedules.delete)
+    apply = twin(Schedules.apply)
+    get = twin(Schedules.get)
+    list = twin_each(Schedules.list)
+    next = twin(Schedules.next)
+    firings = twin_each(Schedules.firings)
+    preview = twin(Schedules.preview)
+    pause = twin(Schedules.pause)
+    resume = twin(Schedules.resume)
+    trigger = twin(Schedules.trigger)
+    backfill = twin(Schedules.backfill)
+
+
+class BlockingWorkflowRun(Twin[WorkflowRun]):
+    """`WorkflowRun` without `await`."""
+
+    def __init__(self, client: BlockingClient, run: WorkflowRun) -> None:
+        self.id = run.id
+        self.duplicate = run.duplicate
+        self.jobs = {task: BlockingJob(client, job.id) for task, job in run.jobs.items()}
+        super().__init__(client._runtime, lambda inner: inner.workflows.run(self.id))  # noqa: SLF001  # the same module
+
+    get = twin(WorkflowRun.get)
+    graph = twin(WorkflowRun.graph)
+    wait = twin(WorkflowRun.wait)
+    result = twin(WorkflowRun.result)
+    results = twin(WorkflowRun.results)
+    cancel = twin(WorkflowRun.cancel)
+
+
+class BlockingWorkflows(Twin[Workflows]):
+    """`Workflows` without `await`."""
+
+    def __init__(self, client: BlockingClient) -> None:
+        super().__init__(client._runtime, lambda inner: inner.workflows)  # noqa: SLF001  # the same module
+        self._client = client
+
+    list = twin_each(Workflows.list)
+
+    def submit(self, workflow: Workflow) -> BlockingWorkflowRun:
+        """Submit `workflow` and return its handle; see `Workflows.submit`."""
+        runtime = self._runtime()
+        return BlockingWorkflowRun(self._client, runtime.run(runtime.client.workflows.submit(workflow)))
+
+    def run(self, workflow_id: str) -> BlockingWorkflowRun:
+        """Return the handle of a workflow, without I/O."""
+        return BlockingWorkflowRun(self._client, self._runtime().client.workflows.run(workflow_id))
+
+
+class BlockingQueue(Twin[Queue]):
+    """`Queue` without `await`."""
+
+    get = twin(Queue.get)
+    configure = twin(Queue.configure)
+    pause = twin(Queue.pause)
+    resume = twin(Queue.resume)
+    scale = twin(Queue.scale)
+
+
+class BlockingDeadLetters(Twin[DeadLetters]):
+    """`DeadLetters` without `await`."""
+
+    list = twin_each(DeadLetters.list)
+    requeue = twin(DeadLetters.requeue)
+    purge = twin(DeadLetters.purge)
+
+
+class BlockingClient(Twin[Client]):
     """`Client` without `await`; safe to share between threads, and usable in a forked child.
 
     Use it as `with BlockingClient(url) as client`. What the calls promise and raise stands at those of `Client`.
@@ -114,14 +147,19 @@ class BlockingClient:
         self,
         *urls: str,
         token: str | None = None,
+        actor: str | None = None,
         tls: ssl.SSLContext | None = None,
         settings: ClientSettings | None = None,
     ) -> None:
-        self._new_client = partial(Client, *urls, token=token, tls=tls, settings=settings)
+        super().__init__(self._running, lambda client: client)
+        self._new_client = partial(Client, *urls, token=token, actor=actor, tls=tls, settings=settings)
         self._new_client()  # a wrong address is an error here, not at the first call
         self._lock = threading.Lock()
-        self._runtime: _Runtime | None = None
+        self._made: Runtime | None = None
         self._is_closed = False
+        self.schedules = BlockingSchedules(self._running, lambda client: client.schedules)
+        self.workflows = BlockingWorkflows(self)
+        self.dead_letters = BlockingDeadLetters(self._running, lambda client: client.dead_letters)
         _clients.add(self)
 
     def __enter__(self) -> Self:
@@ -135,126 +173,64 @@ class BlockingClient:
     def close(self) -> None:
         """Close the connections and end the thread. Calls under way end in an error; closing twice is fine."""
         with self._lock:
-            runtime, self._runtime, self._is_closed = self._runtime, None, True
-        if runtime is not None:
-            runtime.close()
+            made, self._made, self._is_closed = self._made, None, True
+        if made is not None:
+            made.close()
 
-    def submit(
-        self,
-        name: str,
-        payload: Any = None,
-        *,
-        queue: str | None = None,
-        priority: Priority | None = None,
-        run_at: datetime | str | None = None,
-        delay_seconds: float | None = None,
-        timeout_seconds: float | None = None,
-        max_attempts: int | None = None,
-        retry_policy: RetryPolicy | Mapping[str, Any] | None = None,
-        tags: Sequence[str] | None = None,
-        region: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> BlockingJob:
+    def submit(self, name: str, payload: Any = None, **options: Unpack[JobOptions]) -> BlockingJob:
         """Submit one job and return its handle; see `Client.submit`."""
         runtime = self._running()
-        job = runtime.run(
-            runtime.client.submit(
-                name,
-                payload,
-                queue=queue,
-                priority=priority,
-                run_at=run_at,
-                delay_seconds=delay_seconds,
-                timeout_seconds=timeout_seconds,
-                max_attempts=max_attempts,
-                retry_policy=retry_policy,
-                tags=tags,
-                region=region,
-                idempotency_key=idempotency_key,
-            )
-        )
-        return BlockingJob(self, job)
+        return self._handle(runtime.run(runtime.client.submit(name, payload, **options)))
 
     def submit_many(self, jobs: Iterable[JobSpec | Mapping[str, Any]]) -> Sequence[BlockingJob | RaftschedError]:
         """Submit `jobs` and return what became of each; see `Client.submit_many`."""
         runtime = self._running()
         results = runtime.run(runtime.client.submit_many(jobs))
-        return [result if isinstance(result, RaftschedError) else BlockingJob(self, result) for result in results]
+        return [result if isinstance(result, RaftschedError) else self._handle(result) for result in results]
 
-    def get(self, job_id: str) -> JobInfo:
-        """Read a job as it stands now; see `Client.get`."""
-        runtime = self._running()
-        return runtime.run(runtime.client.get(job_id))
+    def job(self, job_id: str) -> BlockingJob:
+        """Return the handle of a job, without I/O."""
+        return BlockingJob(self, job_id)
 
-    def cancel(self, job_id: str) -> JobInfo:
-        """Cancel a job; see `Client.cancel`."""
-        runtime = self._running()
-        return runtime.run(runtime.client.cancel(job_id))
+    def queue(self, name: str) -> BlockingQueue:
+        """Return the handle of a queue, without I/O."""
+        return BlockingQueue(self._running, lambda client: client.queue(name))
 
-    def wait(self, job_id: str, timeout: float | None = None) -> Any:
-        """Wait until a job is finished and return its result; see `Client.wait`."""
-        runtime = self._running()
-        return runtime.run(runtime.client.wait(job_id, timeout))
+    get = twin(Client.get)
+    cancel = twin(Client.cancel)
+    wait = twin(Client.wait)
+    list = twin_each(Client.list)
+    bulk = twin(Client.bulk)
+    events = twin_each(Client.events)
+    audit = twin_each(Client.audit)
+    queues = twin(Client.queues)
+    workers = twin(Client.workers)
+    cluster = twin(Client.cluster)
+    transfer_leadership = twin(Client.transfer_leadership)
+    add_member = twin(Client.add_member)
+    remove_member = twin(Client.remove_member)
 
-    def list(self, **filters: Any) -> Iterator[JobInfo]:
-        """Yield the jobs that match all filters; see `Client.list`."""
-        runtime = self._running()
-        pages = runtime.client.list(**filters)
-        while (job := runtime.run(_next(pages))) is not None:
-            yield job
+    def _handle(self, job: Job) -> BlockingJob:
+        return BlockingJob(self, job.id, duplicate=job.duplicate)
 
-    def queues(self) -> Sequence[dict[str, Any]]:
-        """Return the queues and how many jobs of each status they hold."""
-        runtime = self._running()
-        return runtime.run(runtime.client.queues())
-
-    def workers(self) -> Sequence[dict[str, Any]]:
-        """Return the workers heard of lately."""
-        runtime = self._running()
-        return runtime.run(runtime.client.workers())
-
-    def cluster(self) -> dict[str, Any]:
-        """Return the leader, the term and the state of each node."""
-        runtime = self._running()
-        return runtime.run(runtime.client.cluster())
-
-    def transfer_leadership(self) -> None:
-        """Hand the lead over to the follower that is furthest."""
-        runtime = self._running()
-        runtime.run(runtime.client.transfer_leadership())
-
-    def add_member(self, node_id: str, *, raft: str, api: str) -> Sequence[dict[str, Any]]:
-        """Let a node join the cluster and return its nodes; `raft` and `api` are host:port, as the others reach it."""
-        runtime = self._running()
-        return runtime.run(runtime.client.add_member(node_id, raft=raft, api=api))
-
-    def remove_member(self, node_id: str) -> Sequence[dict[str, Any]]:
-        """Remove a node from the cluster for good, and return the nodes that are left."""
-        runtime = self._running()
-        return runtime.run(runtime.client.remove_member(node_id))
-
-    def _running(self) -> _Runtime:
+    def _running(self) -> Runtime:
         """The runtime of this process; made at the first call and after a fork."""
-        runtime = self._runtime
-        if runtime is not None:
-            return runtime
+        made = self._made
+        if made is not None:
+            return made
         with self._lock:
             if self._is_closed:
                 raise Unavailable("this client is closed")
-            if self._runtime is None:
-                self._runtime = _Runtime(self._new_client())
-            return self._runtime
+            if self._made is None:
+                self._made = Runtime(self._new_client())
+            return self._made
 
     def _forked(self) -> None:
         """In the child of a fork: forget the parent's runtime, and a lock that another thread may have held."""
-        if self._runtime is not None:
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._runtime))
-        self._runtime = None
+        if self._made is not None:
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._made))
+        self._made = None
         self._lock = threading.Lock()
-
-
-async def _next(jobs: AsyncIterator[JobInfo]) -> JobInfo | None:
-    return await anext(jobs, None)
 
 
 _clients: weakref.WeakSet[BlockingClient] = weakref.WeakSet()

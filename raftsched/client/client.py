@@ -1,4 +1,4 @@
-"""The client of a cluster: submit jobs, read them, wait for them, cancel them.
+"""The client of a cluster: jobs, schedules, workflows, queues, and what happens to them.
 
 Every call finds the leader by itself and is retried through elections and lost connections for `retry_seconds`. Each
 submit carries an idempotency key, its own if the caller gives none, so that a retry never makes a second job.
@@ -16,20 +16,27 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 from urllib.parse import quote
 
 import msgspec
 
+from raftsched.client.audit import AuditEntry
+from raftsched.client.bulk import Action, ActionFields, Bulk, DeadLetters, JobFilter
+from raftsched.client.calls import Calls, given
 from raftsched.client.connection import Connection
-from raftsched.client.errors import JobCancelled, JobFailed
-from raftsched.client.jobs import Job, JobInfo, JobSpec, Priority, RetryPolicy
+from raftsched.client.events import Event, event_stream
+from raftsched.client.jobs import Job
 from raftsched.client.keys import KeyFactory
 from raftsched.client.nodes import Nodes
+from raftsched.client.queues import Queue
+from raftsched.client.records import BulkResult, JobInfo
+from raftsched.client.schedules import Schedules
 from raftsched.client.settings import ClientSettings
+from raftsched.client.specs import JobOptions, JobSpec, Moment
 from raftsched.client.submits import Accepted, Submitter
+from raftsched.client.workflows import Workflows
 from raftsched.errors import OutcomeUnknown, RaftschedError
 from raftsched.ports import Clock, Randomness
 
@@ -39,30 +46,34 @@ if TYPE_CHECKING:
 URL_DEFAULT = "http://127.0.0.1:8400"
 _SUBMITS_AHEAD = 2_000
 """Jobs that `submit_each` has under way, so that a file of any size streams in bounded memory."""
-_POLL_SECONDS_MIN = 0.02
-_POLL_SECONDS_MAX = 2.0
 
 
-class _Page(msgspec.Struct):
-    jobs: list[JobInfo]
-    next_cursor: str | None = None
+class ListFilters(TypedDict, total=False):
+    """Which jobs to list, besides by status, queue and name."""
 
-
-_decode_job = msgspec.json.Decoder(JobInfo).decode
-_decode_page = msgspec.json.Decoder(_Page).decode
+    tag: str
+    tenant: str
+    schedule: str
+    workflow: str
+    reason: str
+    """Why they failed: of the dead letters, unless `status` says otherwise."""
+    created_after: Moment
+    created_before: Moment
+    order: Literal["asc", "desc"]
 
 
 class Client:
     """A client of the cluster that `urls` belong to; any of its nodes will do, several survive the loss of one.
 
     Use it as `async with Client(url) as client`, within one event loop. Opening does no I/O. `token` is the bearer
-    token of the API; `tls` an ssl context for https addresses with a private authority.
+    token of the API; `actor` the name that goes into histories and the audit trail; `tls` an ssl context for https addresses with a private authority.
     """
 
     def __init__(
         self,
         *urls: str,
         token: str | None = None,
+        actor: str | None = None,
         tls: ssl.SSLContext | None = None,
         settings: ClientSettings | None = None,
         clock: Clock | None = None,
@@ -70,22 +81,29 @@ class Client:
     ) -> None:
         settings = settings or ClientSettings()
         nodes = Nodes(urls or (URL_DEFAULT,), avoid_seconds=settings.avoid_seconds)
-        self._connection = Connection(nodes, settings, token=token, tls=tls, clock=clock, randomness=randomness)
+        self._connection = Connection(
+            nodes, settings, token=token, actor=actor, tls=tls, clock=clock, randomness=randomness
+        )
         self._submitter = Submitter(self._connection)
         self._keys = KeyFactory(self._connection.clock, self._connection.randomness)
+        self._calls = Calls(self._connection, self._keys)
+        self.schedules = Schedules(self._calls)
+        self.workflows = Workflows(self._calls)
+        self.dead_letters = DeadLetters(self._calls)
 
     @classmethod
     def blocking(
         cls,
         *urls: str,
         token: str | None = None,
+        actor: str | None = None,
         tls: ssl.SSLContext | None = None,
         settings: ClientSettings | None = None,
     ) -> BlockingClient:
         """Return the twin of this client for code without an event loop."""
         from raftsched.client.blocking import BlockingClient
 
-        return BlockingClient(*urls, token=token, tls=tls, settings=settings)
+        return BlockingClient(*urls, token=token, actor=actor, tls=tls, settings=settings)
 
     async def __aenter__(self) -> Self:
         return self
@@ -102,46 +120,19 @@ class Client:
 
     # -- submit -------------------------------------------------------------------------------------------------------
 
-    async def submit(
-        self,
-        name: str,
-        payload: Any = None,
-        *,
-        queue: str | None = None,
-        priority: Priority | None = None,
-        run_at: datetime | str | None = None,
-        delay_seconds: float | None = None,
-        timeout_seconds: float | None = None,
-        max_attempts: int | None = None,
-        retry_policy: RetryPolicy | Mapping[str, Any] | None = None,
-        tags: Sequence[str] | None = None,
-        region: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> Job:
+    async def submit(self, name: str, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
         """Submit one job and return its handle, once it is stored on the disks of a majority.
 
-        What the arguments mean stands at `JobSpec`; those left out get the cluster's defaults. Raises `Invalid`
-        naming the field (nothing was stored), `Rejected` with code `idempotency_mismatch`, `Unavailable` (nothing was
-        stored) or `OutcomeUnknown`. Giving up waiting does not take the job back.
+        What the options mean stands at `JobSpec`; those left out get the cluster's defaults. Raises `Invalid`
+        naming the field (nothing was stored), `Rejected` with code `idempotency_mismatch`, `unique_conflict` (its
+        `job_id` is the job in the way) or `unknown_dependency`, `Unavailable` (nothing was stored) or
+        `OutcomeUnknown`. Giving up waiting does not take the job back.
         """
-        spec = JobSpec(
-            name=name,
-            payload=payload,
-            queue=queue,
-            priority=priority,
-            run_at=run_at,
-            delay_seconds=delay_seconds,
-            timeout_seconds=timeout_seconds,
-            max_attempts=max_attempts,
-            retry_policy=retry_policy,
-            tags=tags,
-            region=region,
-            idempotency_key=idempotency_key,
-        )
+        spec = JobSpec(name=name, payload=payload, **options)
         if self._submitter.is_full:
             await self._submitter.wait_for_room()
         accepted = await self._submitter.submit(spec.encoded(self._keys.next()))
-        return Job(self, accepted.job_id, duplicate=accepted.is_duplicate)
+        return Job(self._calls, accepted.job_id, duplicate=accepted.is_duplicate)
 
     async def submit_many(self, jobs: Iterable[JobSpec | Mapping[str, Any]]) -> Sequence[Job | RaftschedError]:
         """Submit `jobs` and return what became of each, in their order: its handle, or why it was not stored.
@@ -184,61 +175,105 @@ class Client:
             accepted = await submit
         except RaftschedError as error:
             return error
-        return Job(self, accepted.job_id, duplicate=accepted.is_duplicate)
+        return Job(self._calls, accepted.job_id, duplicate=accepted.is_duplicate)
 
     # -- one job ------------------------------------------------------------------------------------------------------
 
+    def job(self, job_id: str) -> Job:
+        """Return the handle of a job, without I/O; all that can be made of a job stands there."""
+        return Job(self._calls, job_id)
+
     async def get(self, job_id: str) -> JobInfo:
         """Read a job as it stands now; raises `NotFound`, `Invalid` for what is no id, `Unavailable`."""
-        return _decode_job(await self._connection.call("GET", _job_path(job_id)))
+        return await self.job(job_id).get()
 
-    async def cancel(self, job_id: str) -> JobInfo:
-        """Cancel a job and return it: `cancelled`, or `cancelling` while a worker is being told.
-
-        Cancelling twice is fine. Raises `NotFound`, and `Rejected` with code `already_finished` where it ended before
-        in another way; what is unchanged then is everything.
-        """
-        return _decode_job(await self._connection.call("DELETE", _job_path(job_id)))
+    async def cancel(self, job_id: str, *, force: bool = False) -> JobInfo:
+        """Cancel a job and return it; see `Job.cancel`."""
+        return await self.job(job_id).cancel(force=force)
 
     async def wait(self, job_id: str, timeout: float | None = None) -> Any:  # noqa: ASYNC109  # as asyncio.wait_for
-        """Wait until the job is finished and return its result; None where it has none.
+        """Wait until the job is finished and return its result; see `Job.wait`."""
+        return await self.job(job_id).wait(timeout)
 
-        Raises `JobFailed` or `JobCancelled` for another end and `TimeoutError` after `timeout` seconds; the job goes
-        on then. It polls: at once, then ever less often, down to every 2 seconds.
-        """
-        pause = _POLL_SECONDS_MIN
-        async with asyncio.timeout(timeout):
-            while not (job := await self.get(job_id)).is_finished:
-                await asyncio.sleep(pause * (0.75 + 0.5 * self._connection.randomness.random()))
-                pause = min(pause * 1.5, _POLL_SECONDS_MAX)
-        if job.status == "completed":
-            return job.result
-        raise JobCancelled(job) if job.status == "cancelled" else JobFailed(job)
+    # -- many jobs ---------------- -----------------------------------------------------------------------------------
 
-    # -- many jobs, and the cluster -----------------------------------------------------------------------------------
-
-    async def list(
+    def list(
         self,
         *,
-        status: str | None = None,
+        status: str | Sequence[str] | None = None,
         queue: str | None = None,
         name: str | None = None,
         page_size: int = 100,
-        **filters: str,
+        **filters: Unpack[ListFilters],
     ) -> AsyncIterator[JobInfo]:
         """Yield the jobs that match all filters, page by page; a job that is added or changes meanwhile may be missed.
 
-        `filters` are passed on as they are, for those of `GET /jobs` that have no argument of their own here.
+        One that no job has is `Invalid`, and named.
         """
-        chosen = {"status": status, "queue": queue, "name": name, **filters, "limit": str(page_size)}
-        query = {key: value for key, value in chosen.items() if value is not None}
-        while True:
-            page = _decode_page(await self._connection.call("GET", "/jobs", query=query))
-            for job in page.jobs:
-                yield job
-            if not page.next_cursor:
-                return
-            query["cursor"] = page.next_cursor
+        query = {"status": status, "queue": queue, "name": name, **filters, "limit": page_size}
+        return self._calls.each(JobInfo, "/jobs", "jobs", query)
+
+    async def bulk(
+        self,
+        action: Action,
+        *,
+        ids: Sequence[str] | None = None,
+        filter: JobFilter | Mapping[str, Any] | None = None,  # noqa: A002  # the word of the API
+        all: bool = False,  # noqa: A002  # as above
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+        **fields: Unpack[ActionFields],
+    ) -> BulkResult:
+        """Do `action` to the jobs that exactly one of `ids`, `filter` and `all` names; `dry_run` only counts them.
+
+        Each job is changed or not for itself. Raises `Invalid`, also for an empty filter, and `Unavailable` or
+        `OutcomeUnknown` where it could not go on to the end: the same call again does the rest.
+        """
+        return await Bulk(self._calls).change(
+            action, ids=ids, filter=filter, all=all, dry_run=dry_run, idempotency_key=idempotency_key, **fields
+        )
+
+    def queue(self, name: str) -> Queue:
+        """Return the handle of a queue, without I/O."""
+        return Queue(self._calls, name)
+
+    # -- what happens -------------------------------------------------------------------------------------------------
+
+    def events(
+        self,
+        *,
+        types: Sequence[str] | None = None,
+        queue: str | None = None,
+        job: str | None = None,
+        tenant: str | None = None,
+        last_event_id: str | None = None,
+    ) -> AsyncIterator[Event]:
+        """Yield what is committed from now on, or behind the event `last_event_id`, without end.
+
+        `types` are whole types (`job.completed`) or nouns (`job`). The stream goes on at another node where one is
+        lost, without a gap; an event `reset` says where there is one after all. Raises `Unavailable` where no node
+        serves it for `retry_seconds`.
+        """
+        stream = event_stream(
+            self._connection, types=types, queue=queue, job=job, tenant=tenant, last_event_id=last_event_id
+        )
+        return stream.events()
+
+    def audit(
+        self,
+        *,
+        actor: str | None = None,
+        action: str | None = None,
+        subject: str | None = None,
+        tenant: str | None = None,
+        order: Literal["asc", "desc"] = "desc",
+        page_size: int = 100,
+    ) -> AsyncIterator[AuditEntry]:
+        """Yield who did what, the latest first; `action` and `subject` as a whole, or the noun alone."""
+        query = given(actor=actor, action=action, subject=subject, tenant=tenant, order=order, limit=page_size)
+        return self._calls.each(AuditEntry, "/audit", "entries", query)
+
+    # -- the cluster --------------------------------------------------------------------------------------------------
 
     async def queues(self) -> Sequence[dict[str, Any]]:
         """Return the queues and how many jobs of each status they hold."""
@@ -278,7 +313,3 @@ def _nodes(body: bytes) -> Sequence[dict[str, Any]]:
     document: dict[str, Any] = msgspec.json.decode(body, type=dict)
     nodes: list[dict[str, Any]] = document["nodes"]
     return nodes
-
-
-def _job_path(job_id: str) -> str:
-    return f"/jobs/{quote(job_id, safe='')}"

@@ -12,18 +12,21 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
 
 import aiohttp
 import msgspec
 import structlog
 from yarl import URL
 
+from raftsched import limits
 from raftsched.client.nodes import Nodes
 from raftsched.client.problems import read_problem
 from raftsched.client.retries import Failure, Retries, given_up
 from raftsched.client.settings import ClientSettings
-from raftsched.errors import OutcomeUnknown, RaftschedError, Unavailable
+from raftsched.errors import Invalid, OutcomeUnknown, RaftschedError, Unavailable
 from raftsched.ports import Clock, Randomness
 from raftsched.system import SystemClock, system_randomness
 
@@ -57,6 +60,7 @@ class Connection:
         settings: ClientSettings,
         *,
         token: str | None = None,
+        actor: str | None = None,
         tls: ssl.SSLContext | None = None,
         clock: Clock | None = None,
         randomness: Randomness | None = None,
@@ -69,6 +73,8 @@ class Connection:
         self._headers = {"Content-Type": "application/json"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
+        if actor is not None:
+            self._headers["X-Actor"] = _checked_actor(actor)
         self._session: aiohttp.ClientSession | None = None
         self._learning: asyncio.Task[None] | None = None
         self._learned_from = ""
@@ -90,24 +96,32 @@ class Connection:
         body: bytes | None = None,
         *,
         query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         retry_seconds: float | None = None,
+        timeout_seconds: float | None = None,
+        idempotent: bool = True,
     ) -> bytes:
         """Return the body of the successful reply, retrying for at most `retry_seconds` (default: the settings').
 
         Raises what the cluster answers, and once the retries are used up `OutcomeUnknown` (a change may have taken
-        effect) or `Unavailable` (it has not).
+        effect) or `Unavailable` (it has not). `idempotent`: the answer to a repetition is that to the first attempt;
+        where it is not, a repetition that is refused leaves the outcome unknown.
         """
         retries = Retries(self.settings, self.randomness)
         budget = self.settings.retry_seconds if retry_seconds is None else retry_seconds
         deadline = self.clock.monotonic() + budget
         maybe_applied = False
         while True:
-            answer = await self.attempt(method, path, body, query=query)
+            answer = await self.attempt(
+                method, path, body, query=query, headers=headers, timeout_seconds=timeout_seconds
+            )
             if isinstance(answer, bytes):
                 return answer
-            maybe_applied |= method != "GET" and isinstance(answer.error, OutcomeUnknown)
             if not answer.error.retryable:
+                if maybe_applied and not idempotent:
+                    raise OutcomeUnknown(f"an earlier attempt may have taken effect; repeated: {answer.error}")
                 raise answer.error
+            maybe_applied |= method != "GET" and isinstance(answer.error, OutcomeUnknown)
             pause = retries.next_pause(answer.retry_after_seconds)
             if self.clock.monotonic() + pause >= deadline:
                 raise given_up(answer.error, maybe_applied=maybe_applied)
@@ -120,6 +134,7 @@ class Connection:
         body: bytes | None = None,
         *,
         query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
     ) -> bytes | Failure:
         """Send one request to the current node; return the body of a 2xx reply, or why there is none.
@@ -134,18 +149,66 @@ class Connection:
                 method,
                 url.with_query(query) if query else url,
                 data=body,
-                headers=self._headers,
+                headers={**self._headers, **headers} if headers else self._headers,
                 timeout=self._timeout(timeout_seconds),
                 allow_redirects=False,
             ) as reply:
                 content = await reply.read()
-        except _NEVER_CONNECTED as error:
-            self.nodes.failed(base, self.clock.monotonic())
-            return Failure(Unavailable(f"can't connect to {base}: {error}"))
         except _BROKEN as error:
-            self.nodes.failed(base, self.clock.monotonic())
-            return Failure(OutcomeUnknown(f"no reply from {base}: {type(error).__name__} {error}".rstrip()))
+            return self._broken(base, error)
         return self._judged(base, reply.status, reply.headers, content)
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], headers: Mapping[str, str], silence_seconds: float
+    ) -> AsyncIterator[AsyncIterator[bytes] | Failure]:
+        """Open a reply that has no end, from the current node: its lines, or why there is none.
+
+        The lines end where the connection does, and after `silence_seconds` without any; `nodes` have moved on then.
+        """
+        base = self.nodes.current
+        url = URL(f"{base}{API}{path}", encoded=True)
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=self.settings.connect_timeout_seconds, sock_read=silence_seconds
+        )
+        headers = {**self._headers, **headers}
+        try:
+            reply = await self._opened().get(
+                url.with_query(query), headers=headers, timeout=timeout, allow_redirects=False
+            )
+        except _BROKEN as error:
+            yield self._broken(base, error)
+            return
+        async with reply:
+            if reply.status == HTTPStatus.OK:
+                self.nodes.answered(base)
+                yield self._lines(base, reply)
+            else:
+                yield await self._refused(base, reply)
+
+    async def _lines(self, base: str, reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        try:
+            async for line in reply.content:
+                yield line
+        except (*_BROKEN, ValueError) as error:  # ValueError: a line without end
+            self._broken(base, error)
+            return
+        self.nodes.pass_over(base, self.clock.monotonic())
+
+    async def _refused(self, base: str, reply: aiohttp.ClientResponse) -> Failure:
+        try:
+            content = await reply.read()
+        except _BROKEN as error:
+            return self._broken(base, error)
+        answer = self._judged(base, reply.status, reply.headers, content)
+        return answer if isinstance(answer, Failure) else Failure(OutcomeUnknown(f"an answer of status {reply.status}"))
+
+    def _broken(self, base: str, error: Exception) -> Failure:
+        """What became of a request that got no reply; the next one goes to another node."""
+        self.nodes.failed(base, self.clock.monotonic())
+        if isinstance(error, _NEVER_CONNECTED):
+            return Failure(Unavailable(f"can't connect to {base}: {error}"))
+        return Failure(OutcomeUnknown(f"no reply from {base}: {type(error).__name__} {error}".rstrip()))
 
     def _judged(self, base: str, status: int, headers: Mapping[str, str], content: bytes) -> bytes | Failure:
         now = self.clock.monotonic()
@@ -189,6 +252,12 @@ class Connection:
             _log.debug("cluster_not_learned", error=str(error))
             return
         self.nodes.learn(node.api for node in cluster.nodes if node.api)
+
+
+def _checked_actor(actor: str) -> str:
+    if not actor.strip() or not actor.isprintable() or len(actor.encode()) > limits.ACTOR_CHARS_MAX:
+        raise Invalid(f"actor: 1 to {limits.ACTOR_CHARS_MAX} bytes of printable text, not {actor!r}", field="actor")
+    return actor
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

@@ -1,4 +1,4 @@
-"""How waiting for a job can end other than with its result."""
+"""How waiting for a job or a workflow can end other than with its result."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from raftsched.errors import RaftschedError
 
 if TYPE_CHECKING:
-    from raftsched.client.jobs import JobInfo
+    from raftsched.client.records import JobInfo
+    from raftsched.client.workflow_records import WorkflowInfo
 
 
 class JobNotCompleted(RaftschedError):
@@ -32,3 +33,25 @@ class JobCancelled(JobNotCompleted):
     """The job was cancelled."""
 
     code = "job_cancelled"
+
+
+class JobUnfinished(RaftschedError):
+    """The job has no result yet; `job` is how it stands."""
+
+    code = "job_unfinished"
+
+    def __init__(self, job: JobInfo) -> None:
+        super().__init__(f"job {job.id} ({job.name}) is {job.status}; it has no result yet")
+        self.job = job
+
+
+class WorkflowNotCompleted(RaftschedError):
+    """The workflow is finished, and not all its jobs are completed; `workflow` is how it ended."""
+
+    code = "workflow_not_completed"
+
+    def __init__(self, workflow: WorkflowInfo) -> None:
+        counts = (workflow.failed_count, workflow.cancelled_count, workflow.skipped_count)
+        told = "{} failed, {} cancelled, {} skipped".format(*counts)
+        super().__init__(f"workflow {workflow.id} ({workflow.name}) ended {workflow.status}: {told}")
+        self.workflow = workflow

@@ -1,157 +1,181 @@
-"""Jobs as a client sees them: what it submits, what it reads, and the handle it gets back.
+"""A job in the hand: what can be read of it, and what can be made of it.
 
-Fields that this version doesn't know are ignored in what is read and refused in what is submitted: a misspelt
-`max_atempts` must not turn a limited job into an unlimited one.
+Every change is safe to retry, and is retried. Where a repetition cannot tell what became of the first attempt (`retry`,
+`resume`, `update` with a revision), the call ends in `OutcomeUnknown` rather than in a refusal that may mean success.
+All raise `NotFound` where there is no such job, and `Unavailable`; refused ones `Rejected`, and nothing is changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, TypedDict, Unpack
 
-import msgspec
+from raftsched.client.calls import IF_MATCH, KEY_HEADER, Calls, given, part
+from raftsched.client.errors import JobCancelled, JobFailed, JobUnfinished
+from raftsched.client.records import Explanation, History, JobInfo, LogLine, LogPart, Runs
+from raftsched.client.specs import Moment, Priority
 
-from raftsched.client.documents import encode_document
-from raftsched.errors import Invalid
-
-if TYPE_CHECKING:
-    from raftsched.client.client import Client
-
-FINISHED = frozenset({"completed", "failed", "dead_letter", "cancelled", "skipped"})
-"""Statuses that nothing but a hand changes; see `raftsched.core.job.FINISHED`."""
-
-Priority = int | Literal["low", "normal", "high"]
+_POLL_SECONDS_MIN = 0.02
+_POLL_SECONDS_MAX = 2.0
+_LOG_WAIT_SECONDS = 10.0
+"""One request for more lines waits at the leader so long."""
 
 
-class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How long to wait between attempts; what is left out is the cluster's default."""
+class JobChanges(TypedDict, total=False):
+    """What to change of a job that doesn't run; None takes away what it had, what is left out stays as it is."""
 
-    backoff: Literal["exponential", "linear", "fixed", "list"] = "exponential"
-    base_seconds: float | None = None
-    factor: float | None = None
-    cap_seconds: float | None = None
-    jitter: float | None = None
-    """The delay is spread over ± this share, 0 to 1."""
-    delays_seconds: Sequence[float] | None = None
-    """For `list`: the delay after each failure; the last one repeats."""
-
-
-class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job to submit; what is left out is the cluster's default."""
-
-    name: str
-    payload: Any = None
-    """Anything with a JSON form, up to 256 KiB of it; None = no payload."""
-    queue: str | None = None
-    """None = the queue that is called like the job."""
-    priority: Priority | None = None
-    """0 to 9, or `low`, `normal`, `high`; higher first."""
-    run_at: datetime | str | None = None
-    """Aware, or RFC 3339 text; a past time means now."""
-    delay_seconds: float | None = None
-    timeout_seconds: float | None = None
-    """Longest time of one attempt."""
-    max_attempts: int | None = None
-    retry_policy: RetryPolicy | Mapping[str, Any] | None = None
-    tags: Sequence[str] | None = None
-    region: str | None = None
-    idempotency_key: str | None = None
-    """The same key is the same job, for as long as that job exists."""
-
-    @classmethod
-    def read(cls, fields: Mapping[str, Any]) -> JobSpec:
-        """Return the job that `fields` describe; raises `Invalid` for a field that jobs don't have."""
-        unknown = sorted(set(fields) - set(cls.__struct_fields__))
-        if unknown:
-            raise Invalid(f"{unknown[0]}: jobs have no such field", field=unknown[0])
-        if "name" not in fields:
-            raise Invalid("name: a job needs one", field="name")
-        return cls(**fields)
-
-    def encoded(self, idempotency_key: str) -> bytes:
-        """Return the job as JSON text, with `idempotency_key` if it has none of its own; raises `Invalid`."""
-        key = self.idempotency_key or idempotency_key
-        head = encode_document(msgspec.structs.replace(self, payload=None, idempotency_key=key), field="job")
-        if self.payload is None:
-            return head
-        return b'%b,"payload":%b}' % (head[:-1], encode_document(self.payload, field="payload"))
-
-
-class JobFault(msgspec.Struct, frozen=True):
-    """What the handler of the latest attempt reported."""
-
-    type: str = ""
-    message: str = ""
-    trace: str = ""
-
-
-class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """A job as it stood when it was read."""
-
-    id: str
-    name: str = ""
-    queue: str = ""
-    tenant: str = ""
-    status: str = ""
-    priority: int = 0
-    payload: Any = None
-    run_at: datetime | None = None
-    next_run_at: datetime | None = None
-    timeout_seconds: float | None = None
-    max_attempts: int = 0
-    attempt_number: int = 0
-    retry_policy: dict[str, Any] | None = None
-    tags: list[str] = []
-    region: str | None = None
-    revision: int = 0
-    created_at: datetime | None = None
-    updated_at: datetime | None = None
-    queued_at: datetime | None = None
-    started_at: datetime | None = None
-    completed_at: datetime | None = None
-    execution_time_ms: int | None = None
-    failure_reason: str | None = None
-    error: JobFault | None = None
-    """Of the latest attempt, where it failed."""
-    result: Any = None
-    progress: Any = None
-    schedule_id: str | None = None
-    depends_on: list[str] = []
-    run_id: str = ""
-    failure_count: int = 0
-    lost_count: int = 0
-    worker: str | None = None
-    """Who holds its lease."""
-    idempotency_key: str | None = None
-
-    @property
-    def is_finished(self) -> bool:
-        return self.status in FINISHED
+    run_at: Moment
+    delay_seconds: float
+    priority: Priority
+    queue: str
+    payload: Any
+    max_attempts: int
+    max_retries: int
+    timeout_seconds: float | None
+    expires_at: Moment | None
+    expires_in_seconds: float
+    deadline: Moment | None
+    deadline_in_seconds: float
+    tags: Sequence[str] | None
 
 
 class Job:
-    """A submitted job: its id, and the client that submitted it."""
+    """A job of the cluster; making the handle does no I/O."""
 
-    __slots__ = ("_client", "duplicate", "id")
+    __slots__ = ("_calls", "_path", "duplicate", "id")
 
-    def __init__(self, client: Client, job_id: str, *, duplicate: bool = False) -> None:
-        self._client = client
+    def __init__(self, calls: Calls, job_id: str, *, duplicate: bool = False) -> None:
+        self._calls = calls
+        self._path = f"/jobs/{part(job_id)}"
         self.id = job_id
         self.duplicate = duplicate
-        """True where an earlier submit with the same idempotency key made the job."""
+        """True where an earlier submit with the same idempotency key, or a unique job, was found."""
 
     def __repr__(self) -> str:
         return f"Job({self.id!r})"
 
-    async def get(self) -> JobInfo:
-        """Read the job as it stands now."""
-        return await self._client.get(self.id)
+    # -- reading ------------------------------------------------------------------------------------------------------
 
-    async def cancel(self) -> JobInfo:
-        """Cancel it; see `Client.cancel`."""
-        return await self._client.cancel(self.id)
+    async def get(self) -> JobInfo:
+        """Read the job as it stands now; raises `Invalid` for what is no id."""
+        return await self._calls.call(JobInfo, "GET", self._path)
 
     async def wait(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109  # as asyncio.wait_for
-        """Wait until it is finished and return its result; see `Client.wait`."""
-        return await self._client.wait(self.id, timeout)
+        """Wait until the job is finished and return its result; None where it has none.
+
+        Raises `JobFailed` or `JobCancelled` for another end and `TimeoutError` after `timeout` seconds; the job goes
+        on then. It polls: at once, then ever less often, down to every 2 seconds.
+        """
+        pause = _POLL_SECONDS_MIN
+        async with asyncio.timeout(timeout):
+            while not (job := await self.get()).is_finished:
+                await asyncio.sleep(pause * (0.75 + 0.5 * self._calls.connection.randomness.random()))
+                pause = min(pause * 1.5, _POLL_SECONDS_MAX)
+        return result_of(job)
+
+    async def result(self) -> Any:
+        """Return the result now; raises `JobUnfinished`, or as `wait` does for an end without a result."""
+        job = await self.get()
+        if not job.is_finished:
+            raise JobUnfinished(job)
+        return result_of(job)
+
+    async def runs(self) -> Runs:
+        """Read its runs with their attempts: workers, times, errors."""
+        return await self._calls.call(Runs, "GET", f"{self._path}/runs")
+
+    async def history(self) -> History:
+        """Read what happened to it, in order: who did what, each attempt, and the end."""
+        return await self._calls.call(History, "GET", f"{self._path}/history")
+
+    async def explain(self) -> Explanation:
+        """Say why it isn't running."""
+        return await self._calls.call(Explanation, "GET", f"{self._path}/explain")
+
+    async def logs(
+        self, *, follow: bool = False, attempt: int | None = None, run: int | None = None
+    ) -> AsyncIterator[LogLine]:
+        """Yield the lines of the latest attempt's log, or of `attempt` (of `run`, by default the latest).
+
+        With `follow` it waits for more: to the end of that attempt, or, where none is named, through all attempts to
+        come until the job is finished.
+        """
+        query = given(attempt=attempt, run=run, wait_seconds=_LOG_WAIT_SECONDS if follow else None)
+        timeout_seconds = _LOG_WAIT_SECONDS + self._calls.connection.settings.request_timeout_seconds
+        while True:
+            answer = await self._calls.call(
+                LogPart, "GET", f"{self._path}/logs", query=query, timeout_seconds=timeout_seconds
+            )
+            for line in answer.lines():
+                yield line
+            if not answer.next_cursor or (not follow and not answer.text):
+                return
+            query["cursor"] = answer.next_cursor
+
+    # -- changing -----------------------------------------------------------------------------------------------------
+
+    async def cancel(self, *, force: bool = False) -> JobInfo:
+        """Cancel it and return it: `cancelled`, or `cancelling` while a worker is being told.
+
+        `force` ends a running attempt at once; what it still does is not known then. Cancelling twice is fine. Raises
+        `Rejected` with code `already_finished` where it ended before in another way.
+        """
+        return await self._calls.call(JobInfo, "DELETE", self._path, query={"force": force or None})
+
+    async def pause(
+        self, *, until: Moment | None = None, for_seconds: float | None = None, reason: str | None = None
+    ) -> JobInfo:
+        """Keep it from running until it is resumed, or until a time; a running attempt goes on."""
+        document = given(until=until, for_seconds=for_seconds, reason=reason)
+        return await self._calls.call(JobInfo, "POST", f"{self._path}/pause", document)
+
+    async def resume(self) -> JobInfo:
+        """Let it go on after a pause."""
+        return await self._calls.call(JobInfo, "POST", f"{self._path}/resume", idempotent=False)
+
+    async def retry(self, *, run_at: Moment | None = None, delay_seconds: float | None = None) -> JobInfo:
+        """Run it again, now by default, as a new run; or hasten it where it waits for its next attempt.
+
+        For jobs that ended otherwise than completed: `replay` runs a completed one again.
+        """
+        document = given(run_at=run_at, delay_seconds=delay_seconds)
+        return await self._calls.call(JobInfo, "POST", f"{self._path}/retry", document, idempotent=False)
+
+    async def replay(self, *, idempotency_key: str | None = None, **changes: Unpack[ReplayChanges]) -> Job:
+        """Submit a clone of it, with a link to it (`JobInfo.replay_of`) and `changes`, and return the clone."""
+        key = idempotency_key or self._calls.keys.next()
+        path = f"{self._path}/replay"
+        clone = await self._calls.call(JobInfo, "POST", path, changes, headers={KEY_HEADER: key})
+        return Job(self._calls, clone.id)
+
+    async def update(self, *, if_revision: int | None = None, **changes: Unpack[JobChanges]) -> JobInfo:
+        """Change when and how it runs, while it doesn't run.
+
+        With `if_revision`, only if nothing changed since that was read; raises `Rejected` with code `stale_revision`.
+        """
+        headers = {} if if_revision is None else {IF_MATCH: f'"{if_revision}"'}
+        return await self._calls.call(
+            JobInfo, "PATCH", self._path, changes, headers=headers, idempotent=if_revision is None
+        )
+
+    async def reschedule(self, run_at: Moment | None = None, *, delay_seconds: float | None = None) -> JobInfo:
+        """Run it at another time; give one of them. Raises as `update` does."""
+        return await self._calls.call(JobInfo, "PATCH", self._path, given(run_at=run_at, delay_seconds=delay_seconds))
+
+
+class ReplayChanges(TypedDict, total=False):
+    """What a clone has otherwise than its original."""
+
+    run_at: Moment
+    delay_seconds: float
+    payload: Any
+    queue: str
+    priority: Priority
+
+
+def result_of(job: JobInfo) -> Any:
+    """Return the result of a finished job; raises `JobCancelled` or `JobFailed` where it has none."""
+    if job.status == "completed":
+        return job.result
+    raise JobCancelled(job) if job.status == "cancelled" else JobFailed(job)

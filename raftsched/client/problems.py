@@ -37,6 +37,8 @@ class Problem(msgspec.Struct, frozen=True):
     detail: str = ""
     field: str | None = None
     retryable: bool | None = None
+    job_id: str = ""
+    members: tuple[str, ...] = ()
 
 
 _PART = re.compile(r"^(?:jobs|outcomes)\[\d+\]\.")
@@ -74,4 +76,11 @@ def _by_status(problem: Problem, status: int, text: str) -> RaftschedError:
     if status >= 500:
         refused = status == 503 and bool(problem.code)
         return Unavailable(text) if refused else OutcomeUnknown(text)
-    return Rejected(problem.code or f"http_{status}", text, http_status=status)
+    return Rejected(
+        problem.code or f"http_{status}",
+        _PART.sub("", text),
+        http_status=status,
+        field=_PART.sub("", problem.field or ""),
+        job_id=problem.job_id,
+        members=problem.members,
+    )

@@ -44,7 +44,32 @@ class Ending(msgspec.Struct, frozen=True, omit_defaults=True):
     snooze_seconds: float | None = None
 
 
+class RetryRules(msgspec.Struct, frozen=True):
+    """Which errors of a handler are worth another attempt, by the full names of their classes.
+
+    Names, so that they mean the same in a process of its own; a rule for a class holds for those derived from it.
+    """
+
+    retry_on: tuple[str, ...] | None = None
+    """None = all."""
+    no_retry: tuple[str, ...] = ()
+
+    def allow(self, error: BaseException) -> bool:
+        """Whether to try again after `error`."""
+        if self.retry_on is None and not self.no_retry:
+            return True
+        names = {full_name(kind) for kind in type(error).__mro__}
+        return names.isdisjoint(self.no_retry) and (self.retry_on is None or not names.isdisjoint(self.retry_on))
+
+
+ALWAYS = RetryRules()
 _NO_RESULT = Ending(COMPLETED)
+
+
+def full_name(kind: type[BaseException]) -> str:
+    """Return the name of an exception class, the same in the worker and in its processes."""
+    module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__
+    return f"{module}.{kind.__qualname__}"
 
 
 def completed(value: Any) -> Ending:
@@ -64,9 +89,9 @@ def completed(value: Any) -> Ending:
 def failed(kind: str, message: str, *, trace: str = "", retryable: bool = True, delay: float | None = None) -> Ending:
     """The attempt failed."""
     error = ErrorText(
-        _valid(kind)[: limits.NAME_CHARS_MAX],
-        _valid(message)[: limits.ERROR_MESSAGE_CHARS_MAX],
-        _valid(trace)[-limits.ERROR_TRACE_CHARS_MAX :],  # the end of a trace says where it broke
+        valid_text(kind)[: limits.NAME_CHARS_MAX],
+        valid_text(message)[: limits.ERROR_MESSAGE_CHARS_MAX],
+        valid_text(trace)[-limits.ERROR_TRACE_CHARS_MAX :],  # the end of a trace says where it broke
     )
     return Ending(FAILED, error=error, retryable=retryable, retry_after_seconds=delay)
 
@@ -76,23 +101,24 @@ def snoozed(seconds: float) -> Ending:
     return Ending(SNOOZED, snooze_seconds=seconds)
 
 
-def raised(error: BaseException) -> Ending:
-    """The handler raised `error`: a verdict, or a failure."""
+def raised(error: BaseException, rules: RetryRules = ALWAYS) -> Ending:
+    """The handler raised `error`: a verdict, or a failure that is final where `rules` say so."""
     if isinstance(error, Snooze):
         return snoozed(error.seconds)
     if isinstance(error, Retry):
         return failed("Retry", str(error), delay=error.after_seconds)
     if isinstance(error, GiveUp):
         return failed("GiveUp", str(error), retryable=False)
-    return failed(type(error).__qualname__, _message(error), trace="".join(traceback.format_exception(error)))
+    trace = "".join(traceback.format_exception(error))
+    return failed(type(error).__qualname__, _message(error), trace=trace, retryable=rules.allow(error))
 
 
-def ending_of(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Ending:
+def ending_of(function: Callable[..., Any], arguments: tuple[Any, ...], rules: RetryRules = ALWAYS) -> Ending:
     """Call a plain handler and return how it ended."""
     try:
         value = function(*arguments)
     except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a handler raises is its ending
-        return raised(error)
+        return raised(error, rules)
     return completed(value)
 
 
@@ -103,6 +129,6 @@ def _message(error: BaseException) -> str:
         return f"its message can't be made: {type(broken).__qualname__}"
 
 
-def _valid(text: str) -> str:
+def valid_text(text: str) -> str:
     """Text that UTF-8 can carry and the API takes: lone surrogates and NUL become escapes that can be read."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")

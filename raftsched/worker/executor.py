@@ -1,6 +1,7 @@
 """Runs handlers in slots: starts what was leased, ends what must stop, and frees the slot of what won't.
 
-A run is leased, then it waits for a slot (only where jobs are leased ahead), runs, and ends exactly once: with an
+A run is leased, then it waits for a slot (only where jobs are leased ahead), runs, where it begins at most once after
+its start was committed, and ends exactly once: with an
 outcome for the reporter, or silently where the cluster has ended it already. `Run.stop` says why a run must stop; it
 may be set by the heartbeat thread, so it is looked at when the handler returns, whatever the event loop knew till
 then: a handler that comes to an end after its lease is never reported as a success.
@@ -18,21 +19,20 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 
-import msgspec
 import structlog
 
 from raftsched.ports import Clock
-from raftsched.worker.context import Context
-from raftsched.worker.endings import COMPLETED, FAILED, Ending, completed, ending_of, failed, raised, snoozed
+from raftsched.worker.endings import Ending, raised, snoozed
+from raftsched.worker.judging import awaited, called, note, outcome, unknown_job
 from raftsched.worker.processes import ProcessPool
-from raftsched.worker.registry import Handler, HandlerKind, Registry
+from raftsched.worker.registry import HandlerKind, Registry
 from raftsched.worker.reporter import Reporter
-from raftsched.worker.runs import SILENT, Grant, Run, RunTable, StopReason
+from raftsched.worker.runs import Grant, Run, RunTable, StopReason, context_of
 from raftsched.worker.settings import WorkerSettings
+from raftsched.worker.starting import Starter
+from raftsched.worker.telling import Desk, Telling
 from raftsched.worker.threads import ThreadPool
 
 _log = structlog.get_logger(__name__)
@@ -53,6 +53,8 @@ class Executor:
         runs: RunTable,
         settings: WorkerSettings,
         clock: Clock,
+        starter: Starter,
+        desk: Desk,
         on_room: Callable[[], None],
         on_exhausted: Callable[[], None],
     ) -> None:
@@ -62,6 +64,9 @@ class Executor:
         self._settings = settings
         self._monotonic = clock.monotonic
         self._wall_ms = clock.wall_ms
+        self._starter = starter
+        self._desk = desk
+        """Of the tellings of all runs."""
         self._on_room = on_room
         self._on_exhausted = on_exhausted
         self._waiting: deque[Run] = deque()
@@ -106,6 +111,8 @@ class Executor:
     def accept(self, grants: Sequence[Grant], asked_at: float) -> None:
         """Take leased jobs, by a request that left at `asked_at`; start those that find a slot."""
         for grant in grants:
+            if grant.fencing_token in self._runs:
+                continue  # leased once, run once, whatever comes twice
             run = self._new_run(grant, asked_at)
             self._runs[grant.fencing_token] = run
             self._waiting.append(run)
@@ -113,19 +120,16 @@ class Executor:
 
     def _new_run(self, grant: Grant, asked_at: float) -> Run:
         """The run of `grant`; the deadline counts from now, a little after the cluster's own count began."""
-        deadline = None
-        if grant.timeout_seconds:
-            deadline = datetime.fromtimestamp(self._wall_ms() / 1000, UTC) + timedelta(seconds=grant.timeout_seconds)
-        context = Context(
+        handler = self._registry.find(grant.name)
+        telling = Telling(
+            self._desk,
             job_id=grant.job_id,
             run_id=grant.run_id,
             fencing_token=grant.fencing_token,
-            attempt_number=grant.attempt_number,
-            name=grant.name,
-            queue=grant.queue,
-            deadline=deadline,
+            workflow_id=grant.workflow_id,
+            is_async=handler is not None and handler.kind is HandlerKind.COROUTINE,
         )
-        run = Run(grant, asked_at, context, self._registry.find(grant.name))
+        run = Run(grant, asked_at, context_of(grant, telling, self._wall_ms()), handler, telling)
         if grant.timeout_seconds:
             self._stop_after(grant.timeout_seconds, run, StopReason.TIMEOUT)
         return run
@@ -146,25 +150,39 @@ class Executor:
         if now >= run.lease_end and run.stop is None:
             self._settle(run, snoozed(0))  # it never began, so another worker may have it at once
         elif run.stop is not None:
-            self._settle(run, _outcome(run, snoozed(0)))
-        elif handler is None:
-            message = f"this worker has no handler for {run.grant.name!r}"
-            self._settle(run, failed("UnknownJob", message, retryable=False))
+            self._settle(run, outcome(run, snoozed(0)))
+        elif handler is None and not run.grant.starts_at_most_once:
+            self._settle(run, unknown_job(run))
         else:
             run.started_at = now
             self._running.add(run)
             self._is_idle.clear()
-            self._call(run, handler)
+            if run.grant.starts_at_most_once:
+                run.task = asyncio.get_running_loop().create_task(self._starter.start(run))
+                run.task.add_done_callback(partial(self._start_answered, run))
+            else:
+                self._call(run)
 
-    def _call(self, run: Run, handler: Handler) -> None:
+    def _start_answered(self, run: Run, starting: asyncio.Task[bool]) -> None:
+        """Begin `run`, whose start had to be committed first, or hand it back: its handler has not begun."""
+        run.task = None
+        if starting.cancelled() or not starting.result() or run.stop is not None or run.is_ended:
+            self._ended(run, snoozed(0))
+        else:
+            self._call(run)
+
+    def _call(self, run: Run) -> None:
+        handler = run.handler
+        if handler is None:
+            self._ended(run, unknown_job(run))
+            return
         if handler.timeout_seconds is not None:
             self._stop_after(handler.timeout_seconds, run, StopReason.HANDLER_TIMEOUT)
-        arguments = (run.context, run.grant.payload) if handler.takes_context else (run.grant.payload,)
         if handler.kind is HandlerKind.COROUTINE:
-            run.task = asyncio.get_running_loop().create_task(_await(handler, arguments))
+            run.task = asyncio.get_running_loop().create_task(awaited(handler, run))
             run.task.add_done_callback(partial(self._task_ended, run))
         elif handler.kind is HandlerKind.THREAD:
-            self._in_thread(run, partial(ending_of, handler.function, arguments))
+            self._in_thread(run, partial(called, handler, run))
         else:
             self._processes.prepare(run)
             self._in_thread(run, partial(self._processes.call, handler, run))
@@ -200,11 +218,11 @@ class Executor:
             return
         now = self._monotonic()
         if now >= run.lease_end:
-            _note(run, StopReason.LEASE_OVER)
+            note(run, StopReason.LEASE_OVER)
         seconds = min(now - run.started_at, _DURATION_SECONDS_MAX)
         self._average_seconds += _AVERAGE_SHARE * (seconds - self._average_seconds)
         self._running.discard(run)
-        self._settle(run, _outcome(run, ending))
+        self._settle(run, outcome(run, ending))
         self._slot_freed()
 
     def _settle(self, run: Run, ending: Ending | None) -> None:
@@ -213,7 +231,7 @@ class Executor:
         for timer in run.timers:
             timer.cancel()
         if ending is None:
-            del self._runs[run.grant.fencing_token]
+            self._reporter.drop(run)
         else:
             self._reporter.report(run, ending)
 
@@ -232,7 +250,7 @@ class Executor:
             return
         if run not in self._running:
             self._waiting.remove(run)
-            self._settle(run, _outcome(run, snoozed(0)))
+            self._settle(run, outcome(run, snoozed(0)))
             return
         if run.task is not None:
             run.task.cancel()
@@ -244,7 +262,7 @@ class Executor:
         run.timers.append(asyncio.get_running_loop().call_later(seconds, self._condemn, run, reason))
 
     def _condemn(self, run: Run, reason: StopReason) -> None:
-        if _note(run, reason):
+        if note(run, reason):
             self.stop(run)
 
     def _leave_behind(self, run: Run) -> None:
@@ -254,7 +272,7 @@ class Executor:
         self._running.discard(run)
         self._hung.add(run)
         _log.error("handler_hung", name=run.grant.name, run_id=run.grant.run_id, hung_count=len(self._hung))
-        self._settle(run, _outcome(run, snoozed(0)))
+        self._settle(run, outcome(run, snoozed(0)))
         self._slot_freed()
         if len(self._hung) >= self._settings.hung_handlers_max:
             self._on_exhausted()
@@ -304,44 +322,3 @@ class Executor:
             self.give_back_waiting(newest)
         self._fill()
         self._on_room()
-
-
-def _note(run: Run, reason: StopReason) -> bool:
-    """Condemn `run`; return False if it was condemned before, or has ended."""
-    is_new = run.condemn(reason)
-    if is_new:
-        _log.warning("run_stopped", reason=reason.value, name=run.grant.name, run_id=run.grant.run_id)
-    return is_new
-
-
-async def _await(handler: Handler, arguments: tuple[Any, ...]) -> Ending:
-    """Run an async handler; it ends in an `Ending` whatever it raises, or its task could end the whole worker."""
-    try:
-        value = await handler.function(*arguments)
-    except asyncio.CancelledError:
-        return failed("CancelledError", "the handler, or something that it called, cancelled its task")
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a handler raises is its ending
-        return raised(error)
-    return completed(value)
-
-
-def _outcome(run: Run, ending: Ending) -> Ending | None:
-    """What to report for a handler that came to `ending`: why the run had to stop goes before what it returned."""
-    stop = run.stop
-    if stop is None or (stop is StopReason.DRAINED and ending.status == COMPLETED):
-        return _limited(run, ending)
-    if stop in SILENT:
-        return None
-    if stop is StopReason.CANCELLED:
-        return failed("Cancelled", "the job was cancelled while it ran", retryable=False)
-    if stop is StopReason.HANDLER_TIMEOUT:
-        return _limited(run, failed("Timeout", "the handler took longer than its timeout_seconds"))
-    return snoozed(0)
-
-
-def _limited(run: Run, ending: Ending) -> Ending:
-    """A failure of the handler's last attempt is final."""
-    most = run.handler.max_attempts if run.handler is not None else None
-    if most is None or ending.status != FAILED or run.grant.attempt_number < most:
-        return ending
-    return msgspec.structs.replace(ending, retryable=False)

@@ -8,7 +8,9 @@ asked at once. The other watches the clock: a run whose lease may be over is con
 to another worker, however long a request hangs. After a pause of the whole process (SIGSTOP) the clock has moved on,
 so the first thing that the watch does is to condemn what was lost meanwhile.
 
-Left out: progress reports.
+What handlers say of themselves, progress and signs of life, travels with the heartbeats: the latest of each run, and so
+seldom that a chatty handler costs the cluster no more than `progress_seconds` allow, yet often enough that no handler
+which gives signs is ended for its silence.
 """
 
 from __future__ import annotations
@@ -20,23 +22,29 @@ from contextlib import suppress
 
 import msgspec
 import structlog
+from msgspec import UNSET, UnsetType
 
 from raftsched.client.connection import Connection
 from raftsched.client.retries import Failure
 from raftsched.ports import Clock
 from raftsched.worker.runs import SILENT, Run, RunTable, StopReason
+from raftsched.worker.telling import NO_SIGN, Sign
 
 _log = structlog.get_logger(__name__)
 _BLOCKED_SECONDS = 1.0
 """An event loop that doesn't turn for so long gets a warning that names its handlers."""
+_SIGN_SHARE = 1 / 4
+"""Share of a handler's longest silence after which its sign of life leaves."""
 _PAUSE_SHARE = 1 / 12
 """Share of the lease to wait after every node failed."""
 _TIMEOUT_SECONDS_MIN = 0.1
 
 
-class _Held(msgspec.Struct):
+class _Held(msgspec.Struct, omit_defaults=True):
     run_id: str
     fencing_token: int
+    progress: msgspec.Raw | UnsetType = UNSET
+    alive: bool = False
 
 
 class _Beat(msgspec.Struct):
@@ -72,6 +80,7 @@ class Heartbeats:
         worker: str,
         runs: RunTable,
         clock: Clock,
+        progress_seconds: float,
         stop_run: Callable[[Run], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
@@ -79,6 +88,7 @@ class Heartbeats:
         self._worker = worker
         self._runs = runs
         self._clock = clock
+        self._progress_seconds = progress_seconds
         self._stop_run = stop_run
         self._on_failure = on_failure
         self._lease_seconds = 0.0
@@ -91,6 +101,8 @@ class Heartbeats:
         self._watch_early = asyncio.Event()
         self._blocked_since: float | None = None
         self._is_block_told = False
+        self._is_told = False
+        """Some handler gave a sign since the thread last looked."""
         self._thread = threading.Thread(target=self._run, name="raftsched-heartbeats", daemon=True)
 
     # -- called on the worker's loop ----------------------------------------------------------------------------------
@@ -114,6 +126,15 @@ class Heartbeats:
             self._loop.call_soon_threadsafe(self._main.cancel)
         await self._ended
         self._thread.join()
+
+    # -- called in handlers' threads ----------------------------------------------------------------------------------
+
+    def told(self) -> None:
+        """A handler gave a sign: look when it must leave."""
+        if not self._is_told:
+            self._is_told = True
+            with suppress(RuntimeError):  # it has ended by itself
+                self._loop.call_soon_threadsafe(self._beat_early.set)
 
     # -- in the thread ------------------------------------------------------------------------------------------------
 
@@ -144,6 +165,7 @@ class Heartbeats:
     async def _beat_forever(self, connection: Connection) -> None:
         failure_count = 0
         while True:
+            self._is_told = False
             runs = self._live_runs()
             if runs and (failure_count or self._is_due(runs)):
                 failure_count = 0 if await self._beat(connection, runs, failure_count) else failure_count + 1
@@ -154,7 +176,16 @@ class Heartbeats:
         return [run for run in list(self._runs.values()) if run.stop is None or run.stop not in SILENT]
 
     def _is_due(self, runs: Sequence[Run]) -> bool:
-        return min(run.asked_at for run in runs) + self._lease_seconds / 3 <= self._clock.monotonic()
+        return min(map(self._due_at, runs)) <= self._clock.monotonic()
+
+    def _due_at(self, run: Run) -> float:
+        """When the next heartbeat must leave for the sake of `run`: for its lease, or for a sign of its handler."""
+        due_at = run.asked_at + self._lease_seconds / 3
+        if run.telling is None or not run.telling.has_sign:
+            return due_at
+        silence = run.grant.heartbeat_timeout_seconds
+        pause = self._progress_seconds if silence is None else min(self._progress_seconds, silence * _SIGN_SHARE)
+        return min(due_at, run.telling.told_at + pause)
 
     def _pause(self, failure_count: int, node_count: int) -> float | None:
         if self._lease_seconds == 0.0:
@@ -165,13 +196,16 @@ class Heartbeats:
         look_again = self._lease_seconds / 6
         if not runs:
             return look_again
-        due_at = min(run.asked_at for run in runs) + self._lease_seconds / 3
-        return min(look_again, max(0.0, due_at - self._clock.monotonic()))
+        return min(look_again, max(0.0, min(map(self._due_at, runs)) - self._clock.monotonic()))
 
     async def _beat(self, connection: Connection, runs: Sequence[Run], failure_count: int) -> bool:
         """Renew the leases of `runs` and stop those that are over; return False if no answer came."""
-        held = [_Held(run.grant.run_id, run.grant.fencing_token) for run in runs]
         asked_at = self._clock.monotonic()
+        signs = [_sign_of(run, asked_at) for run in runs]
+        held = [
+            _Held(run.grant.run_id, run.grant.fencing_token, sign.progress, sign.alive)
+            for run, sign in zip(runs, signs, strict=True)
+        ]
         reply = await connection.attempt(
             "POST",
             "/leases/heartbeat",
@@ -180,6 +214,9 @@ class Heartbeats:
         )
         states = None if isinstance(reply, Failure) else _read(reply, runs)
         if states is None:
+            for run, sign in zip(runs, signs, strict=True):
+                if run.telling is not None and sign is not NO_SIGN:
+                    run.telling.put_back(sign)
             if failure_count == 0:
                 _log.warning(
                     "heartbeat_failed", reason=str(reply.error) if isinstance(reply, Failure) else "unreadable"
@@ -229,6 +266,14 @@ class Heartbeats:
     def _worker_loop_turned(self) -> None:
         self._blocked_since = None
         self._is_block_told = False
+
+
+def _sign_of(run: Run, now: float) -> Sign:
+    """Take along what the handler of `run` said of itself."""
+    if run.telling is None or not run.telling.has_sign:
+        return NO_SIGN
+    run.telling.told_at = now
+    return run.telling.take_sign()
 
 
 def _read(reply: bytes, runs: Sequence[Run]) -> list[_State] | None:

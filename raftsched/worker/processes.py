@@ -1,7 +1,8 @@
 """Child processes for handlers that must not share the interpreter: one call at a time in each.
 
 A child is started fresh (spawn), never forked: it shares no socket, lock or thread with the worker, and can neither
-heartbeat nor report. It gets a call as JSON over its own pipe and answers with an `Ending`. Stopping a run means
+heartbeat nor report. It gets a call as JSON over its own pipe, says what its handler says over it, and ends with an
+`Ending`. Stopping a run means
 killing its child, so this is also the only kind of handler that can always be stopped. A child that dies takes only
 its own run with it.
 
@@ -22,14 +23,36 @@ from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
-from raftsched.worker.context import Context
-from raftsched.worker.endings import Ending, ending_of, failed
+from raftsched.errors import NotFound, RaftschedError, Unavailable
+from raftsched.worker.capture import captured, routed
+from raftsched.worker.context import Context, Mute, Voice
+from raftsched.worker.endings import Ending, RetryRules, ending_of, failed, valid_text
 from raftsched.worker.registry import Handler
 from raftsched.worker.runs import Run
 
 _start = threading.Lock()
 """The standard library's list of children isn't made for starting two at once."""
+
+
+class _Facts(msgspec.Struct):
+    """The attempt, as its context tells it."""
+
+    job_id: str
+    run_id: str
+    fencing_token: int
+    attempt_number: int
+    name: str
+    queue: str
+    deadline: datetime | None
+    tenant: str
+    max_attempts: int
+    schedule_id: str | None
+    instant: datetime | None
+    workflow_id: str | None
+    task: str | None
+    replay_of: str | None
 
 
 class _Call(msgspec.Struct):
@@ -39,18 +62,35 @@ class _Call(msgspec.Struct):
     qualname: str
     takes_context: bool
     payload: Any
-    job_id: str
-    run_id: str
-    fencing_token: int
-    attempt_number: int
-    name: str
-    queue: str
-    deadline: datetime | None
+    facts: _Facts
+    rules: RetryRules
+    captures_stdout: bool
+
+
+class _Said(msgspec.Struct, omit_defaults=True):
+    """What comes from the child: something that the handler says, or at last its ending."""
+
+    ending: Ending | None = None
+    progress: msgspec.Raw | UnsetType = UNSET
+    alive: bool = False
+    text: str | None = None
+    asked: str | None = None
+    """The parent whose result the handler waits for."""
+
+
+class _Answered(msgspec.Struct):
+    """What the child hears when it has asked for a result."""
+
+    result: Any = None
+    code: str = ""
+    """Of the error, where there is one."""
+    message: str = ""
 
 
 _encode = msgspec.json.Encoder().encode
 _decode_call = msgspec.json.Decoder(_Call).decode
-_decode_ending = msgspec.json.Decoder(Ending).decode
+_decode_said = msgspec.json.Decoder(_Said).decode
+_decode_answered = msgspec.json.Decoder(_Answered).decode
 
 
 class ProcessPool:
@@ -73,7 +113,7 @@ class ProcessPool:
             child = self._at_work[run.grant.fencing_token] = _Child()
             if run.stop is not None:  # told to stop while the child was starting
                 child.kill()
-        return child.call(_call_for(handler, run))
+        return child.call(_call_for(handler, run), run.telling or Mute())
 
     def kill(self, run: Run) -> None:
         """End the handler of `run` at once."""
@@ -112,15 +152,20 @@ class _Child:
     def is_alive(self) -> bool:
         return self._process.is_alive()
 
-    def call(self, call: _Call) -> Ending:
-        """Return the child's answer; one that died is a failure of this call alone."""
+    def call(self, call: _Call, voice: Voice) -> Ending:
+        """Pass on what the child says and return its ending; one that died is a failure of this call alone."""
         try:
             self._pipe.send_bytes(_encode(call))
-            reply = self._pipe.recv_bytes()
+            while True:
+                said = _decode_said(self._pipe.recv_bytes())
+                if said.ending is not None:
+                    return said.ending
+                if said.asked is not None:
+                    self._pipe.send_bytes(_encode(_answer_to(said.asked, voice)))
+                _pass_on(said, voice)
         except (EOFError, OSError):
             self._process.join()
             return failed("ProcessDied", f"the handler's process ended with exit code {self._process.exitcode}")
-        return _decode_ending(reply)
 
     def kill(self) -> None:
         self._process.kill()
@@ -136,20 +181,31 @@ class _Child:
 
 
 def _call_for(handler: Handler, run: Run) -> _Call:
-    context = run.context
     return _Call(
         module=handler.function.__module__,
         qualname=handler.function.__qualname__,
         takes_context=handler.takes_context,
         payload=run.grant.payload,
-        job_id=context.job_id,
-        run_id=context.run_id,
-        fencing_token=context.fencing_token,
-        attempt_number=context.attempt_number,
-        name=context.name,
-        queue=context.queue,
-        deadline=context.deadline,
+        facts=_Facts(**{name: getattr(run.context, name) for name in _Facts.__struct_fields__}),
+        rules=handler.rules,
+        captures_stdout=handler.captures_stdout,
     )
+
+
+def _pass_on(said: _Said, voice: Voice) -> None:
+    if said.progress is not UNSET:
+        voice.progress(bytes(said.progress))
+    if said.alive:
+        voice.beat()
+    if said.text is not None:
+        voice.log(said.text)
+
+
+def _answer_to(parent: str, voice: Voice) -> _Answered:
+    try:
+        return _Answered(voice.result_of(parent))
+    except RaftschedError as error:
+        return _Answered(code=error.code, message=str(error))
 
 
 # -- in the child -----------------------------------------------------------------------------------------------------
@@ -164,24 +220,52 @@ def _serve(pipe: Pipe) -> None:
             data = pipe.recv_bytes()
         except EOFError:
             return
-        pipe.send_bytes(_encode(_answer(_decode_call(data))))
+        voice = _PipeVoice(pipe)
+        voice.say(_Said(_ending(_decode_call(data), voice)))
 
 
-def _answer(call: _Call) -> Ending:
+class _PipeVoice:
+    """Says everything to the worker, over the pipe; safe from any thread of the child."""
+
+    def __init__(self, pipe: Pipe) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+        self._asking = threading.Lock()
+        self._is_over = False
+
+    def say(self, said: _Said) -> None:
+        with self._lock:
+            if not self._is_over:
+                self._is_over = said.ending is not None
+                self._pipe.send_bytes(_encode(said))
+
+    def progress(self, document: bytes) -> None:
+        self.say(_Said(progress=msgspec.Raw(document)))
+
+    def beat(self) -> None:
+        self.say(_Said(alive=True))
+
+    def log(self, text: str) -> None:
+        self.say(_Said(text=valid_text(text)))
+
+    def result_of(self, parent: str) -> Any:
+        with self._asking:
+            self.say(_Said(asked=valid_text(parent)))
+            answered = _decode_answered(self._pipe.recv_bytes())
+        if not answered.code:
+            return answered.result
+        raise NotFound(answered.message) if answered.code == "not_found" else Unavailable(answered.message)
+
+
+def _ending(call: _Call, voice: Voice) -> Ending:
     try:
         function: Any = reduce(getattr, call.qualname.split("."), importlib.import_module(call.module))
     except (ImportError, AttributeError) as error:
         return failed("HandlerNotFound", f"{call.module}:{call.qualname}: {error}", retryable=False)
-    context = Context(
-        job_id=call.job_id,
-        run_id=call.run_id,
-        fencing_token=call.fencing_token,
-        attempt_number=call.attempt_number,
-        name=call.name,
-        queue=call.queue,
-        deadline=call.deadline,
-    )
-    return ending_of(function, (context, call.payload) if call.takes_context else (call.payload,))
+    context = Context(**msgspec.structs.asdict(call.facts), voice=voice)
+    arguments = (context, call.payload) if call.takes_context else (call.payload,)
+    with routed(wanted=call.captures_stdout), captured(context.log if call.captures_stdout else None):
+        return ending_of(function, arguments, call.rules)
 
 
 def _end_with_parent() -> None:

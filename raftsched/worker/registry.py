@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
 from raftsched import limits
 from raftsched.errors import Invalid
+from raftsched.worker.endings import ALWAYS, RetryRules, full_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,6 +34,8 @@ class Handler:
     queue: str
     max_attempts: int | None = None
     timeout_seconds: float | None = None
+    rules: RetryRules = ALWAYS
+    captures_stdout: bool = False
 
 
 class Registry:
@@ -48,8 +51,10 @@ class Registry:
         return list(dict.fromkeys(handler.queue for handler in self._handlers.values()))
 
     @property
-    def processes_needed(self) -> bool:
-        return any(handler.kind is HandlerKind.PROCESS for handler in self._handlers.values())
+    def stdout_wanted(self) -> bool:
+        """Some handler in this process asks that what it prints goes to the job's log."""
+        handlers = self._handlers.values()
+        return any(handler.captures_stdout and handler.kind is not HandlerKind.PROCESS for handler in handlers)
 
     def job(
         self,
@@ -58,10 +63,14 @@ class Registry:
         queue: str | None = None,
         max_attempts: int | None = None,
         timeout_seconds: float | None = None,
+        retry_on: Sequence[type[BaseException]] | None = None,
+        no_retry: Sequence[type[BaseException]] = (),
+        capture_stdout: bool = False,
         process: bool = False,
     ) -> Callable[[F], F]:
         """Return the decorator that registers a function under `name` and leaves it as it is; see `Worker.job`."""
         _check_options(name, max_attempts, timeout_seconds)
+        rules = _rules(retry_on, no_retry)
 
         def register(function: F) -> F:
             if name in self._handlers:
@@ -74,6 +83,8 @@ class Registry:
                 queue=queue or name,
                 max_attempts=max_attempts,
                 timeout_seconds=timeout_seconds,
+                rules=rules,
+                captures_stdout=capture_stdout,
             )
             return function
 
@@ -89,6 +100,14 @@ def _check_options(name: str, max_attempts: int | None, timeout_seconds: float |
         raise Invalid(f"max_attempts: 1 to {limits.ATTEMPTS_MAX}, not {max_attempts}", field="max_attempts")
     if timeout_seconds is not None and not timeout_seconds > 0:
         raise Invalid(f"timeout_seconds: more than 0, not {timeout_seconds}", field="timeout_seconds")
+
+
+def _rules(retry_on: Sequence[Any] | None, no_retry: Sequence[Any]) -> RetryRules:
+    for field, kinds in (("retry_on", retry_on or ()), ("no_retry", no_retry)):
+        if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
+            raise Invalid(f"{field}: classes of exceptions, not {kinds!r}", field=field)
+    allowed = None if retry_on is None else tuple(map(full_name, retry_on))
+    return RetryRules(allowed, tuple(map(full_name, no_retry)))
 
 
 def _kind(function: Callable[..., Any], *, process: bool) -> HandlerKind:

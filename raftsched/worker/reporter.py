@@ -1,13 +1,14 @@
 """Reports outcomes until the cluster has given a definite answer, gathered into `POST /leases/outcomes`.
 
 Each outcome has a completion id of its own, the same in every repetition, so that a reply lost on the way is answered
-again rather than refused. There is no deadline: the work is done, and its record is worth waiting for through any
+again rather than refused. What the handler said before its end goes before it. There is no deadline: the work is done, and its record is worth waiting for through any
 election; the run's lease is kept by heartbeats meanwhile. What the cluster refuses (the lease was lost, the job was
 cancelled) is logged and never sent again.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
@@ -23,6 +24,8 @@ from raftsched.client.settings import ClientSettings
 from raftsched.errors import Invalid, RaftschedError, Unavailable
 from raftsched.worker.endings import COMPLETED, Ending, ErrorText, failed
 from raftsched.worker.runs import Run, RunTable
+from raftsched.worker.shipping import LogShipper
+from raftsched.worker.telling import Telling
 
 _log = structlog.get_logger(__name__)
 _CONFLICT = 409
@@ -74,15 +77,44 @@ class _Report(BatchItem):
 class Reporter:
     """Sends outcomes; a run leaves `runs` when its outcome is settled."""
 
-    def __init__(self, connection: Connection, worker: str, runs: RunTable) -> None:
+    def __init__(self, connection: Connection, worker: str, runs: RunTable, shipper: LogShipper) -> None:
         head = b'{"worker":%b,"outcomes":[' % _encode(worker)
         self._runs = runs
+        self._shipper = shipper
+        self._flushing: set[asyncio.Task[None]] = set()
         self._keys = KeyFactory(connection.clock, connection.randomness)
         sender = BatchSender(connection, "/leases/outcomes", head, _read)
         self._gatherer: Gatherer[_Report] = Gatherer(sender.send, _bounds(connection.settings))
 
     def report(self, run: Run, ending: Ending) -> None:
-        """Report how `run` ended; call it once for a run."""
+        """Report how `run` ended, once its log is sent; call it once for a run."""
+        telling = run.telling
+        if telling is None or not self._shipper.holds(telling):
+            self._close(run)
+            self._send(run, ending)
+            return
+        task = asyncio.get_running_loop().create_task(self._send_log_first(run, telling, ending))
+        self._flushing.add(task)
+        task.add_done_callback(self._flushing.discard)
+
+    def drop(self, run: Run) -> None:
+        """The cluster ends `run` by itself: nothing is reported, and what its handler said last is refused there."""
+        self._close(run)
+        del self._runs[run.grant.fencing_token]
+
+    def _close(self, run: Run) -> None:
+        if run.telling is not None:
+            if run.telling.has_lines:
+                _log.info("log_dropped", run_id=run.grant.run_id, name=run.grant.name)
+            run.telling.close()
+
+    async def _send_log_first(self, run: Run, telling: Telling, ending: Ending) -> None:
+        try:
+            await self._shipper.flush(telling)
+        finally:  # cancelled or not: what comes of the outcome is said there
+            self._send(run, ending)
+
+    def _send(self, run: Run, ending: Ending) -> None:
         grant = run.grant
         outcome = _Outcome(
             grant.run_id,
@@ -99,10 +131,17 @@ class Reporter:
 
     async def wait_idle(self) -> None:
         """Return once every outcome has its answer."""
+        while self._flushing:
+            await asyncio.wait(self._flushing)
         await self._gatherer.wait_idle()
 
     async def close(self) -> None:
         """Stop sending; outcomes without an answer are logged, and their leases run out."""
+        flushing = list(self._flushing)
+        for task in flushing:
+            task.cancel()
+        if flushing:
+            await asyncio.wait(flushing)
         await self._gatherer.close()
 
     def _settled(self, report: _Report, answer: object | RaftschedError) -> None:

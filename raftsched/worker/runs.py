@@ -11,14 +11,17 @@ assignment to one slot, so no lock is needed.
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
 import msgspec
 
-from raftsched.worker.context import Context
+from raftsched.worker.context import Context, Voice
 from raftsched.worker.registry import Handler
+from raftsched.worker.telling import Telling
 
+AT_MOST_ONCE = "at_most_once"
 CLOCK_DRIFT = 0.01
 """Monotonic clocks of two machines run at most this share apart."""
 STOP_MARGIN = 0.05
@@ -37,6 +40,21 @@ class Grant(msgspec.Struct, frozen=True):
     payload: Any = None
     attempt_number: int = 1
     timeout_seconds: float | None = None
+    tenant: str = ""
+    max_attempts: int = 0
+    heartbeat_timeout_seconds: float | None = None
+    start: str = "at_least_once"
+    deadline: datetime | None = None
+    schedule_id: str | None = None
+    instant: datetime | None = None
+    workflow_id: str | None = None
+    task: str | None = None
+    replay_of: str | None = None
+
+    @property
+    def starts_at_most_once(self) -> bool:
+        """Its start must be committed before its handler begins."""
+        return self.start == AT_MOST_ONCE
 
 
 class StopReason(Enum):
@@ -64,11 +82,16 @@ class Run:
     """One leased run, from its grant until its outcome is recorded."""
 
     __slots__ = (
-        "asked_at", "context", "grant", "handler", "is_ended", "lease_end", "started_at", "stop", "task", "timers",
+        "asked_at", "context", "grant", "handler", "is_ended", "lease_end", "started_at", "stop", "task", "telling",
+        "timers",
     )  # fmt: skip
 
-    def __init__(self, grant: Grant, asked_at: float, context: Context, handler: Handler | None) -> None:
+    def __init__(
+        self, grant: Grant, asked_at: float, context: Context, handler: Handler | None, telling: Telling | None = None
+    ) -> None:
         self.grant = grant
+        self.telling = telling
+        """What its handler says; None where nobody listens."""
         self.context = context
         self.handler = handler
         """None where no handler has the job's name."""
@@ -95,6 +118,31 @@ class Run:
         self.stop = reason
         self.context.cancelled.set()
         return True
+
+
+def context_of(grant: Grant, voice: Voice, wall_ms: int) -> Context:
+    """Return the context of `grant`; its timeout counts from now, a little after the cluster's own count began."""
+    deadline = grant.deadline
+    if grant.timeout_seconds:
+        timeout = datetime.fromtimestamp(wall_ms / 1000, UTC) + timedelta(seconds=grant.timeout_seconds)
+        deadline = timeout if deadline is None else min(deadline, timeout)
+    return Context(
+        job_id=grant.job_id,
+        run_id=grant.run_id,
+        fencing_token=grant.fencing_token,
+        attempt_number=grant.attempt_number,
+        name=grant.name,
+        queue=grant.queue,
+        deadline=deadline,
+        tenant=grant.tenant,
+        max_attempts=grant.max_attempts,
+        schedule_id=grant.schedule_id,
+        instant=grant.instant,
+        workflow_id=grant.workflow_id,
+        task=grant.task,
+        replay_of=grant.replay_of,
+        voice=voice,
+    )
 
 
 RunTable = dict[int, Run]

@@ -1,4 +1,4 @@
-"""The four parts of a worker, wired for one `serve` and taken down in the order in which nothing is lost.
+"""The parts of a worker, wired for one `serve` and taken down in the order in which nothing is lost.
 
 No new leases; what has not started is given back; running handlers come to their end, or are stopped after
 `drain_seconds` and given back too; outcomes are recorded; and only then the heartbeats end, which kept the leases of
@@ -16,13 +16,18 @@ import structlog
 from raftsched.client.connection import Connection
 from raftsched.errors import RaftschedError
 from raftsched.ports import Clock
+from raftsched.worker.capture import routed
 from raftsched.worker.executor import Executor
 from raftsched.worker.heartbeats import Heartbeats
+from raftsched.worker.parents import Parents
 from raftsched.worker.poller import Poller
 from raftsched.worker.registry import Registry
 from raftsched.worker.reporter import Reporter
 from raftsched.worker.runs import RunTable
 from raftsched.worker.settings import WorkerSettings
+from raftsched.worker.shipping import LogShipper
+from raftsched.worker.starting import Starter
+from raftsched.worker.telling import Desk
 
 _log = structlog.get_logger(__name__)
 
@@ -54,13 +59,22 @@ class Service:
         self._error: BaseException | None = None
         runs: RunTable = {}
         self._connection = connect()
-        self._reporter = Reporter(self._connection, worker, runs)
+        self._stdout_wanted = registry.stdout_wanted
+        self._shipper = LogShipper(self._connection, settings)
+        self._reporter = Reporter(self._connection, worker, runs, self._shipper)
         self._executor = Executor(
             registry=registry,
             reporter=self._reporter,
             runs=runs,
             settings=settings,
             clock=clock,
+            starter=Starter(self._connection),
+            desk=Desk(
+                buffer_bytes_max=settings.log_buffer_bytes_max,
+                on_sign=self._told,
+                on_lines=self._shipper.told,
+                read_result=Parents(self._connection).result_of,
+            ),
             on_room=self._room_changed,
             on_exhausted=self._exhausted,
         )
@@ -69,6 +83,7 @@ class Service:
             worker=worker,
             runs=runs,
             clock=clock,
+            progress_seconds=settings.progress_seconds,
             stop_run=self._executor.stop,
             on_failure=self._heartbeats_failed,
         )
@@ -95,15 +110,17 @@ class Service:
         _log.info("worker_started", worker=self._worker, queues=list(self._queues))
         self._heartbeats.start()
         try:
-            async with asyncio.TaskGroup() as tasks:
-                polling = tasks.create_task(self._poll())
-                tasks.create_task(self._end_in_order(polling))
+            with routed(wanted=self._stdout_wanted):
+                async with asyncio.TaskGroup() as tasks:
+                    polling = tasks.create_task(self._poll())
+                    tasks.create_task(self._end_in_order(polling))
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.report_seconds):
                     await self._reporter.wait_idle()
         finally:
             self._executor.close()
             await self._reporter.close()
+            await self._shipper.close()
             await self._heartbeats.stop()
             await self._connection.close()
         _log.info("worker_stopped", worker=self._worker, hung_count=self._executor.hung_count)
@@ -133,6 +150,9 @@ class Service:
                 await self._executor.wait_idle()
         except TimeoutError:
             await self._executor.stop_all()
+
+    def _told(self) -> None:
+        self._heartbeats.told()
 
     def _room_changed(self) -> None:
         self._poller.room_changed()

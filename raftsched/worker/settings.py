@@ -30,6 +30,14 @@ class WorkerSettings:
     """With busy slots and fast handlers, wait so long for more free slots: one request then leases more jobs."""
     hung_handlers_max: int = 100
     """So many handlers that ignore the order to stop, and the worker ends, for its supervisor to start it afresh."""
+    progress_seconds: float = 1.0
+    """A handler's progress goes to the cluster so often at most; each time it is a write there."""
+    log_seconds: float = 1.0
+    """Lines of a log wait so long for company: one request for each line would cost more than the job."""
+    log_buffer_bytes_max: int = 256 * 1024
+    """Lines of one attempt that wait to be sent; beyond it new ones are left out."""
+    flush_seconds: float = 5.0
+    """An outcome waits so long, at most, for the log that goes before it."""
     report_seconds: float = 10.0
     """At the end, how long to go on trying to report the last outcomes."""
     client: ClientSettings = field(default_factory=ClientSettings)

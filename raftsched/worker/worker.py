@@ -2,7 +2,9 @@
 
 What is promised (RELIABILITY G3b to G6): the worker acts on a run only while its lease holds by its own clock, unless
 the process is paused; at most one outcome of a run is recorded; the handler may run more than once over the job's
-life, with the same `ctx.run_id` and a higher `ctx.fencing_token` each time.
+life, with the same `ctx.run_id` and a higher `ctx.fencing_token` each time. A job that was submitted with
+`start="at_most_once"` begins only after the cluster has written down that it does, and never again then: where the
+worker dies, or the handler fails or asks to be snoozed, it ends in the dead letters for a human to look at.
 
 Which handler for which work: async functions for waiting on networks; plain functions (threads) for blocking calls;
 `process=True` for long computing, for C calls that hold the interpreter lock, and for what must be killable.
@@ -87,6 +89,9 @@ class Worker:
         queue: str | None = None,
         max_attempts: int | None = None,
         timeout_seconds: float | None = None,
+        retry_on: Sequence[type[BaseException]] | None = None,
+        no_retry: Sequence[type[BaseException]] = (),
+        capture_stdout: bool = False,
         process: bool = False,
     ) -> Callable[[F], F]:
         """Register the decorated function as the handler of the jobs called `name`.
@@ -99,11 +104,21 @@ class Worker:
         `queue` is where such jobs wait, if not in the queue called like them. `max_attempts`: a failure of an attempt
         with this number or a later one is final, whatever the job allows; snoozed and lost attempts are counted too.
         `timeout_seconds` stops an attempt and counts as a failure; the job's own timeout stands beside it.
+        `retry_on` and `no_retry`: classes of exceptions; only the former, or all but the latter, are tried again, and
+        a failure by any other is final. The job's own lists, of names, stand beside them. `capture_stdout`: what the
+        function prints goes to the log of the attempt and nowhere else, but for threads that it starts by itself.
 
         Raises `Invalid` for a second handler of the same name and for functions that take something else.
         """
         return self._registry.job(
-            name, queue=queue, max_attempts=max_attempts, timeout_seconds=timeout_seconds, process=process
+            name,
+            queue=queue,
+            max_attempts=max_attempts,
+            timeout_seconds=timeout_seconds,
+            retry_on=retry_on,
+            no_retry=no_retry,
+            capture_stdout=capture_stdout,
+            process=process,
         )
 
     # -- running ------------------------------------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from aiohttp import web
 
 from raftsched.client import ClientSettings
 
+PASSED_ON = ("start", "heartbeat_timeout_seconds", "deadline", "workflow_id", "task", "instant")
+"""Fields of a job that its leases have, too."""
 WAIT_SECONDS = 10.0
 """For what happens in milliseconds: only a failing test waits so long."""
 QUICK = ClientSettings(
@@ -52,6 +54,14 @@ class StoredJob:
     result: Any = None
     error: dict[str, Any] | None = None
     completion_id: str = ""
+    started_token: int = 0
+    """Of the attempt whose start was written down."""
+    progress: list[Any] = field(default_factory=list)
+    """What its handlers said of themselves, in order."""
+    sign_count: int = 0
+    log: list[str] = field(default_factory=list)
+    """Lines of its latest attempt."""
+    log_sequence: int = 0
 
 
 @dataclass(slots=True)
@@ -75,6 +85,8 @@ class Cluster:
     refused: list[dict[str, Any]] = field(default_factory=list)
     granted: dict[str, list[Any]] = field(default_factory=dict)
     """What the latest request for leases got, by its id."""
+    documents: dict[str, Any] = field(default_factory=dict)
+    """What else there is to read or to ask for, by path."""
     is_paused: bool = False
     """No leases are granted."""
     cancel_requested: set[str] = field(default_factory=set)
@@ -171,7 +183,7 @@ class Cluster:
             "lease_seconds": self.lease_seconds,
             "timeout_seconds": job.document.get("timeout_seconds"),
             "revision": 1,
-        }
+        } | {name: job.document[name] for name in PASSED_ON if name in job.document}
 
     def heartbeat(self, document: Any) -> Any:
         states = []
@@ -181,8 +193,25 @@ class Cluster:
                 job.token == lease["fencing_token"] and job.status == "running" and job.token not in self.lost_tokens
             )
             cancel = job.id in self.cancel_requested
+            if valid:
+                job.progress += [lease["progress"]] if "progress" in lease else []
+                job.sign_count += lease.get("alive", False) or "progress" in lease
             states.append({"run_id": lease["run_id"], "valid": valid, "cancel_requested": cancel})
         return {"leases": states}
+
+    def told(self, run_id: str, what: str, document: Any) -> Any:
+        """What a worker says of a running attempt: that it starts, its progress, its log."""
+        job = self.jobs[run_id.partition(".")[0]]
+        if job.token != document["fencing_token"] or job.token in self.lost_tokens or job.status != "running":
+            return {"status": 409, "code": "lease_lost", "detail": "not the current token"}
+        if what == "start":
+            job.started_token = job.token
+        elif what == "progress":
+            job.progress.append(document["progress"])
+        elif document["sequence"] > job.log_sequence:
+            job.log_sequence = document["sequence"]
+            job.log += document["lines"]
+        return {"run_id": run_id}
 
     def record_outcomes(self, document: Any) -> Any:
         return {"outcomes": [self._record(outcome) for outcome in document["outcomes"]]}
@@ -197,12 +226,18 @@ class Cluster:
             code = "lease_lost"
         elif job.status != "running" and not is_repeated:
             code = "already_recorded"
+        elif self._must_start_first(job, outcome):
+            code = "not_started"
         else:
             if not is_repeated:
                 self._apply(job, outcome)
             return {"run_id": run_id, "accepted": True, "revision": 1}
         self.refused.append(outcome)
         return {"run_id": run_id, "accepted": False, "code": code, "detail": code}
+
+    def _must_start_first(self, job: StoredJob, outcome: dict[str, Any]) -> bool:
+        is_once = job.document.get("start") == "at_most_once"
+        return is_once and job.started_token != job.token and outcome["status"] != "snoozed"
 
     def _apply(self, job: StoredJob, outcome: dict[str, Any]) -> None:
         self.outcomes.append(outcome)
@@ -212,7 +247,7 @@ class Cluster:
             job.status = "cancelled"
         elif outcome["status"] == "completed":
             job.status = "completed"
-        elif outcome["status"] == "failed" and not outcome.get("retryable", True):
+        elif (outcome["status"] == "failed" and not outcome.get("retryable", True)) or job.started_token == job.token:
             job.status = "dead_letter"
         else:
             job.status = "queued"
@@ -285,7 +320,8 @@ class Node:
             status, code = (400, "malformed") if request.method == "POST" else (404, "not_found")
             problem = {"status": status, "code": code, "detail": "no"}
             return web.json_response(problem, status=status, headers=self._headers())
-        return web.json_response(answer, headers=self._headers())
+        status = answer["status"] if "code" in answer else 200
+        return web.json_response(answer, status=status, headers=self._headers())
 
     async def _reply(self, request: web.Request, path: str, document: Any) -> Any:
         cluster = self.cluster
@@ -303,6 +339,11 @@ class Node:
         if path in routes:
             answer = routes[path](document)
             return await answer if isinstance(answer, Awaitable) else answer
+        if path in cluster.documents:
+            return cluster.documents[path]
+        if path.startswith("/runs/"):
+            run_id, _, what = path.removeprefix("/runs/").partition("/")
+            return cluster.told(run_id, what, document)
         job = cluster.jobs.get(path.removeprefix("/jobs/"))
         if job is None:
             return None

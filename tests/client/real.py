@@ -40,6 +40,7 @@ class RealNode(SimulatedNode):
             propose=self.propose,
             clock=self.clock,
             randomness=random.Random(1),
+            new_job_id=self.new_job_id,
             settings=LeaderSettings(lease_ttl_ms=self._lease_ms, cancel_grace_ms=60_000),
         )
         await self._leadership.start()

@@ -4,16 +4,31 @@ import asyncio
 import multiprocessing
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import pytest
 
 from raftsched import Client
-from raftsched.client import BlockingClient, BlockingJob, JobCancelled
+from raftsched.client import (
+    BlockingClient,
+    BlockingJob,
+    BlockingWorkflowRun,
+    Job,
+    JobCancelled,
+    Queue,
+    Workflow,
+    WorkflowRun,
+)
+from raftsched.client.blocking import BlockingDeadLetters, BlockingQueue, BlockingSchedules, BlockingWorkflows
+from raftsched.client.bulk import DeadLetters
+from raftsched.client.schedules import Schedules
+from raftsched.client.twins import Runtime, Twin, twin_each
+from raftsched.client.workflows import Workflows
 from raftsched.errors import Invalid, NotFound, RaftschedError, Unavailable
 from tests.client.cluster import QUICK, WAIT_SECONDS, Cluster, running_cluster
+from tests.client.real import real_node
 
 T = TypeVar("T")
 
@@ -153,3 +168,133 @@ def test_close_ends_the_calls_of_other_threads(served: ServedCluster) -> None:
 def test_wrong_address_is_refused_at_once() -> None:
     with pytest.raises(Invalid):
         BlockingClient("nonsense")
+
+
+# -- the twin ---------------------------------------------------------------------------------------------------------
+
+
+def _public(kind: type) -> set[str]:
+    return {name for name in dir(kind) if not name.startswith("_")}
+
+
+@pytest.mark.parametrize(
+    ("inner", "blocking"),
+    [
+        (Client, BlockingClient),
+        (Job, BlockingJob),
+        (Schedules, BlockingSchedules),
+        (Workflows, BlockingWorkflows),
+        (WorkflowRun, BlockingWorkflowRun),
+        (Queue, BlockingQueue),
+        (DeadLetters, BlockingDeadLetters),
+    ],
+)
+def test_twin_has_what_the_async_one_has(inner: type, blocking: type) -> None:
+    only_async = {"blocking", "submit_each"} if inner is Client else {"job"} if inner is WorkflowRun else set()
+    instance = {"name"} if inner is Queue else {"id", "duplicate"} if inner is Job else set()
+    assert _public(inner) - _public(blocking) == only_async | instance
+    shared = _public(inner) & _public(blocking) - {"submit", "submit_many", "close", "job", "queue", "replay", "run"}
+    assert all(getattr(blocking, name).__doc__ == getattr(inner, name).__doc__ for name in shared)
+
+
+class ServedNode:
+    """The real API on an event loop in a thread."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
+        self._thread.start()
+        self._context = real_node()
+        self.url = self._run(self._context.__aenter__()).api_url
+
+    def _run(self, call: Any) -> Any:
+        return asyncio.run_coroutine_threadsafe(call, self.loop).result(WAIT_SECONDS)
+
+    def stop(self) -> None:
+        self._run(self._context.__aexit__(None, None, None))
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+        self.loop.close()
+
+
+@pytest.fixture
+def real() -> Iterator[BlockingClient]:
+    node = ServedNode()
+    with Client.blocking(node.url, settings=QUICK, actor="ops") as opened:
+        yield opened
+    node.stop()
+
+
+def test_jobs_are_controlled_without_await(real: BlockingClient) -> None:
+    job = real.submit("a", {"n": 1}, delay_seconds=60, tags=["x"])
+    assert job.pause(reason="freeze").status == "paused"
+    assert job.resume().status == "scheduled"
+    assert job.update(priority=9).priority == 9
+    assert [line.text for line in job.logs()] == []
+    assert next(reason.code for reason in job.explain().reasons) == "not_due"
+    clone = job.replay(payload=2)
+    assert (clone.get().replay_of, clone.get().payload) == (job.id, 2)
+    assert real.bulk("cancel", filter={"tag": "x"}).done == 2
+    assert job.retry().run_id == f"{job.id}.2"
+    assert "requeued" in [event.event for event in job.history().events]
+    assert {entry.actor for entry in real.audit()} == {"ops"}
+    assert list(real.dead_letters.list()) == []
+
+
+def test_schedules_workflows_and_queues_are_used_without_await(real: BlockingClient) -> None:
+    real.schedules.save("s", {"name": "a"}, every="1h")
+    firing = real.schedules.trigger("s")
+    assert [each.job_id for each in real.schedules.firings("s")] == [firing.job_id]
+    assert [each.name for each in real.schedules.list()] == ["s"]
+    workflow = Workflow("w")
+    workflow.job("b", after=workflow.job("c"))
+    run = real.workflows.submit(workflow)
+    assert run.jobs["b"].get().status == "waiting_dependencies"
+    run.cancel()
+    assert [each.status for each in real.workflows.list()] == ["cancelled"]
+    assert real.workflows.run(run.id).get().job_count == 2
+    assert real.queue("mail").configure(concurrency=2).concurrency == 2
+    assert real.queue("mail").get().settings.concurrency == 2
+
+
+class Numbers:
+    """Something with an iterator that must be ended."""
+
+    def __init__(self) -> None:
+        self.is_ended = False
+        self.items: AsyncIterator[int] | None = None
+        """Kept, so that no garbage collection ends it."""
+
+    def each(self) -> AsyncIterator[int]:
+        """Yield numbers without end."""
+        self.items = self._numbers()
+        return self.items
+
+    async def _numbers(self) -> AsyncIterator[int]:
+        try:
+            while True:
+                yield 1
+        finally:
+            self.is_ended = True
+
+
+class BlockingNumbers(Twin[Numbers]):
+    each = twin_each(Numbers.each)
+
+
+def test_iterator_that_is_left_early_is_ended() -> None:
+    numbers, runtime = Numbers(), Runtime(Client())
+    iterator = BlockingNumbers(lambda: runtime, lambda _: numbers).each()
+    assert next(iterator) == 1
+    assert not numbers.is_ended
+    iterator.close()  # type: ignore[attr-defined]  # it is a generator, as in `for … break`
+    assert numbers.is_ended
+    runtime.close()
+
+
+def test_stream_of_events_is_left_at_will(real: BlockingClient) -> None:
+    job = real.submit("a")
+    for event in real.events(last_event_id="1-0"):
+        assert (event.type, event.job_id) == ("job.created", job.id)
+        break
+    assert job.get().status == "queued"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from raftsched.client import Client, ClientSettings, JobCancelled, JobFailed, JobSpec
+from raftsched.client import Client, ClientSettings, JobCancelled, JobFailed, JobOptions, JobSpec
 from raftsched.errors import Invalid, NotFound, OutcomeUnknown, RaftschedError, Rejected, Unavailable
 from tests.client.cluster import QUICK, Cluster, Fault, running_cluster
 
@@ -339,3 +339,14 @@ def test_wrong_address_is_refused_at_once() -> None:
 
 def _patience(seconds: float) -> ClientSettings:
     return ClientSettings(retry_seconds=seconds, backoff_base_seconds=0.001, backoff_cap_seconds=0.01)
+
+
+@pytest.mark.parametrize("actor", ["", " ", "two\nlines", "x" * 200])
+def test_actor_that_is_no_name_is_refused_at_once(actor: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        Client(actor=actor)
+    assert caught.value.field == "actor"
+
+
+def test_options_of_submit_are_those_of_jobs() -> None:
+    assert set(JobOptions.__annotations__) == set(JobSpec.__struct_fields__) - {"name", "payload"}

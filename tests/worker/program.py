@@ -13,6 +13,7 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+from raftsched.errors import NotFound
 from raftsched.worker import Context, Worker, WorkerSettings
 from tests.client.cluster import QUICK, WAIT_SECONDS
 from tests.worker.ear import say
@@ -26,6 +27,19 @@ def add(payload: dict[str, int]) -> dict[str, int]:
 
 def describe(ctx: Context, payload: object) -> dict[str, Any]:
     return {"token": ctx.fencing_token, "run_id": ctx.run_id, "cancelled": bool(ctx.cancelled)}
+
+
+def speak(ctx: Context, parent: str) -> dict[str, Any]:
+    """Say everything that a handler can say, and ask for the result of a parent."""
+    ctx.progress({"done": 1})
+    ctx.log("logged \ud800")
+    ctx.logger.info("by logger")
+    sys.stdout.write("printed\n")
+    try:
+        ctx.result_of("no such task")
+    except NotFound as error:
+        return {"parent": ctx.result_of(parent), "no": error.code, "task": ctx.task, "instant": ctx.instant}
+    return {}
 
 
 def die(payload: object) -> None:

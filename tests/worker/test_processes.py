@@ -73,3 +73,36 @@ async def test_process_handler_that_must_stop_is_killed() -> None:
             await cluster.finished(job)
             await asyncio.to_thread(child.wait, WAIT_SECONDS)
         assert job.status == "cancelled"
+
+
+async def test_handler_in_a_process_says_and_asks_as_others_do(cluster: Cluster, worker: Worker) -> None:
+    parent = "00000000-0000-7000-8000-000000000777"
+    cluster.documents = {f"/jobs/{parent}/result": {"id": parent, "result": 7}}
+    worker.job("speak", process=True, capture_stdout=True)(program.speak)
+    jobs = [await cluster.add_job("speak", parent, task="load", instant="2027-01-01T00:00:00.000Z") for _ in range(2)]
+    async with serving(worker):
+        await cluster.finished(*jobs)
+    for job in jobs:
+        assert job.result == {"parent": 7, "no": "not_found", "task": "load", "instant": "2027-01-01T00:00:00Z"}
+        assert job.progress[-1] == {"done": 1}
+        assert (job.log[0], job.log[1].split()[2:], job.log[2:]) == (
+            "logged \\ud800",
+            ["INFO", "by", "logger"],
+            ["printed"],
+        )
+
+
+@pytest.mark.parametrize(
+    ("rules", "is_final"), [({"no_retry": [KeyError]}, False), ({"no_retry": [LookupError]}, True)]
+)
+async def test_errors_in_a_process_are_final_by_the_handlers_own_rules(
+    cluster: Cluster, rules: dict[str, Any], is_final: bool
+) -> None:
+    worker = worker_of(cluster)
+    worker.job("explode", process=True, **rules)(program.explode)
+    await cluster.add_job("explode")
+    async with serving(worker):
+        await cluster.until(lambda: cluster.outcomes)
+        cluster.is_paused = True
+    assert cluster.outcomes[0].get("retryable", True) is not is_final
+    assert cluster.outcomes[0]["error"]["type"] == "LookupError"

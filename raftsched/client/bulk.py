@@ -1,0 +1,171 @@
+"""Many jobs at once, and the dead letters.
+
+A bulk request is no transaction: each job says for itself whether it was changed. The cluster does a bounded part for
+each request and says where to go on; a call here goes on to the end and adds up. What is repeated for want of an answer
+is done once, for the clones of a replay by an idempotency key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Literal, TypedDict, Unpack
+
+import msgspec
+
+from raftsched.client.calls import KEY_HEADER, Calls, given
+from raftsched.client.records import BulkResult, JobInfo
+from raftsched.client.specs import Moment, Priority
+
+Action = Literal["cancel", "pause", "resume", "retry", "replay", "reschedule", "reprioritise", "delete"]
+_SHOWN_MAX = 100
+"""Failures and samples that a result holds."""
+
+
+class JobFilter(TypedDict, total=False):
+    """Jobs for which all of this holds."""
+
+    status: str | Sequence[str]
+    """Default: the statuses in which the action is legal."""
+    queue: str
+    name: str
+    tag: str
+    tenant: str
+    schedule: str
+    workflow: str
+    reason: str
+    """Why they failed."""
+    created_after: Moment
+    created_before: Moment
+
+
+class ActionFields(TypedDict, total=False):
+    """What an action takes."""
+
+    force: bool
+    """Of `cancel`."""
+    run_at: Moment
+    """Of `reschedule`, `retry` and `replay`."""
+    delay_seconds: float
+    """Of the same."""
+    priority: Priority
+    """Of `reprioritise`."""
+    until: Moment
+    """Of `pause`."""
+    for_seconds: float
+    """Of `pause`."""
+    reason: str
+    """Of `pause`."""
+
+
+class DeadLetterFilter(TypedDict, total=False):
+    """Dead letters for which all of this holds."""
+
+    reason: str
+    """`attempts_exhausted`, `timeout`, `worker_lost`, `rejected`, `expired` or `dependency_failed`."""
+    queue: str
+    name: str
+    tag: str
+    tenant: str
+    created_after: Moment
+    created_before: Moment
+
+
+class Bulk:
+    """Sends bulk requests until every job was looked at."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def change(
+        self,
+        action: Action,
+        *,
+        ids: Sequence[str] | None = None,
+        filter: JobFilter | Mapping[str, Any] | None = None,  # noqa: A002  # the word of the API
+        all: bool = False,  # noqa: A002  # as above
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+        **fields: Unpack[ActionFields],
+    ) -> BulkResult:
+        """Do `action` to the jobs that exactly one of `ids`, `filter` and `all` names; `dry_run` only counts them.
+
+        Raises `Invalid`, also for an empty filter, and `Unavailable` or `OutcomeUnknown` where it could not go on to
+        the end: some jobs may be changed then, and the same call again does the rest.
+        """
+        document = given(ids=ids, filter=filter) | {"action": action, "all": all, "dry_run": dry_run, **fields}
+        headers = {KEY_HEADER: idempotency_key or self._calls.keys.next()} if action == "replay" else {}
+        return await self.to_the_end("/jobs/bulk", document, headers)
+
+    async def to_the_end(self, path: str, document: dict[str, Any], headers: Mapping[str, str]) -> BulkResult:
+        """Send the request again and again, each time from where the one before it ended, and add up."""
+        total: BulkResult | None = None
+        while True:
+            result = await self._calls.call(BulkResult, "POST", path, document, headers=headers)
+            total = result if total is None else _sum(total, result)
+            if not result.next_cursor:
+                return total
+            document = document | {"cursor": result.next_cursor}
+
+
+class DeadLetters:
+    """The jobs that were given up."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._bulk = Bulk(calls)
+
+    def list(
+        self,
+        *,
+        reason: str | None = None,
+        queue: str | None = None,
+        name: str | None = None,
+        tag: str | None = None,
+        tenant: str | None = None,
+        order: Literal["asc", "desc"] = "desc",
+        page_size: int = 100,
+    ) -> AsyncIterator[JobInfo]:
+        """Yield the dead letters that match all filters, the latest first."""
+        query = given(reason=reason, queue=queue, name=name, tag=tag, tenant=tenant, order=order, limit=page_size)
+        return self._calls.each(JobInfo, "/dead-letters", "jobs", query)
+
+    async def requeue(
+        self,
+        *,
+        ids: Sequence[str] | None = None,
+        filter: DeadLetterFilter | Mapping[str, Any] | None = None,  # noqa: A002  # the word of the API
+        reason: str | None = None,
+        all: bool = False,  # noqa: A002  # as above
+        dry_run: bool = False,
+    ) -> BulkResult:
+        """Run dead letters again, as new runs: by `ids`, by `filter`, by the `reason` alone, or all.
+
+        Raises as `Client.bulk` does.
+        """
+        return await self._change("requeue", given(ids=ids, filter=filter, reason=reason, all=all), dry_run=dry_run)
+
+    async def purge(
+        self,
+        *,
+        ids: Sequence[str] | None = None,
+        filter: DeadLetterFilter | Mapping[str, Any] | None = None,  # noqa: A002  # the word of the API
+        reason: str | None = None,
+        all: bool = False,  # noqa: A002  # as above
+        dry_run: bool = False,
+    ) -> BulkResult:
+        """Remove dead letters for good; which, and what it raises, as for `requeue`."""
+        return await self._change("purge", given(ids=ids, filter=filter, reason=reason, all=all), dry_run=dry_run)
+
+    async def _change(self, what: str, document: dict[str, Any], *, dry_run: bool) -> BulkResult:
+        return await self._bulk.to_the_end(f"/dead-letters/{what}", document | {"dry_run": dry_run}, {})
+
+
+def _sum(one: BulkResult, other: BulkResult) -> BulkResult:
+    return msgspec.structs.replace(
+        other,
+        matched=one.matched + other.matched,
+        done=one.done + other.done,
+        failed_count=one.failed_count + other.failed_count,
+        failed=(one.failed + other.failed)[:_SHOWN_MAX],
+        sample=(one.sample + other.sample)[:_SHOWN_MAX],
+    )

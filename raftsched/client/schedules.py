@@ -1,0 +1,252 @@
+"""Schedules: jobs that are submitted again and again, each known by its name within its tenant.
+
+Saving is safe at every start of an application: sent again it changes nothing. All calls raise `NotFound` where there
+is no such schedule, `Invalid` naming the field, `Rejected` where it is not legal now (nothing is changed then), and
+`Unavailable` or `OutcomeUnknown` once the retries are used up. A schedule is named by its name or its id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypedDict, Unpack
+
+from msgspec import UNSET, UnsetType
+
+from raftsched.client.calls import IF_MATCH, IF_NONE_MATCH, Calls, given, part
+from raftsched.client.schedule_records import Applied, Backfill, Firing, Outlook, ScheduleInfo
+from raftsched.client.specs import JobSpec, Moment, job_text
+
+Overlap = Literal["skip", "buffer_one", "buffer_all", "allow", "cancel_previous", "terminate_previous"]
+
+
+class TimingOptions(TypedDict, total=False):
+    """When: exactly one of `cron`, `every` and `at`, within limits."""
+
+    cron: str | None
+    """Five fields, or six with the seconds first; `@daily` and the like; `@every 90s`."""
+    every: str | None
+    """A fixed grid, such as `90s` or `1h30m`, from `start_at` on."""
+    at: Moment | None
+    """Once."""
+    timezone: str | None
+    """IANA name; UTC by default."""
+    dst_gap: Literal["shift", "skip"] | None
+    """A wall time that a clock change leaps over fires right after the gap, or not at all."""
+    dst_overlap: Literal["first", "both"] | None
+    """A wall time that is shown twice fires at the first, or at both."""
+    start_at: Moment | None
+    end_at: Moment | None
+    calendar: Mapping[str, Any] | None
+    """`skip_dates`, `only_dates`, `blackouts`, `business_days`, `timezone`."""
+
+
+class ScheduleOptions(TimingOptions, total=False):
+    """How it fires."""
+
+    tenant: str | None
+    jitter_seconds: float | None
+    """Each run is due up to this much after its instant."""
+    overlap: Overlap | None
+    """What happens at an instant at which an earlier run is not finished; `skip` by default."""
+    misfire: Literal["run_once", "skip", "run_all"] | None
+    """What happens to instants that passed undecided, in an outage or a pause; `run_once` by default."""
+    catchup_window_seconds: float | None
+    """Missed instants older than this are skipped; a day by default."""
+    max_firings: int | None
+    pause_until: Moment | None
+
+
+class ScheduleChanges(ScheduleOptions, total=False):
+    """What to change of a schedule; None takes away what it had, what is left out stays as it is."""
+
+    job: Mapping[str, Any]
+    """What to change of the job that firings submit."""
+
+
+class Schedules:
+    """The schedules of a cluster."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+        self._latest_trigger = datetime.min.replace(tzinfo=UTC)
+
+    # -- saving -------------------------------------------------------------------------------------------------------
+
+    async def save(
+        self,
+        name: str,
+        job: JobSpec | Mapping[str, Any],
+        *,
+        create_only: bool = False,
+        if_revision: int | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleInfo:
+        """Create the schedule `name`, or make the one of this name so, and return it; what is left out is the default.
+
+        Each firing submits `job`, which has no times of its own. `create_only` refuses to change one that is there;
+        `if_revision` to change one that changed since that was read.
+        """
+        headers = {IF_NONE_MATCH: "*"} if create_only else _if_match(if_revision)
+        document = given(**options) | {"name": name, "job": job_text(job)}
+        return await self._calls.call(
+            ScheduleInfo, "POST", "/schedules", document, headers=headers, idempotent=not headers
+        )
+
+    async def update(
+        self, name: str, *, if_revision: int | None = None, **changes: Unpack[ScheduleChanges]
+    ) -> ScheduleInfo:
+        """Change some of a schedule; a run that is under way goes on as it was."""
+        tenant, document = _split(changes)
+        headers = _if_match(if_revision)
+        return await self._calls.call(
+            ScheduleInfo, "PATCH", _path(name), document, query=tenant, headers=headers, idempotent=not headers
+        )
+
+    async def delete(self, name: str, *, tenant: str | None = None) -> None:
+        """Delete a schedule and its ledger; jobs that it has made go on."""
+        await self._calls.call(dict, "DELETE", _path(name), query=given(tenant=tenant), idempotent=False)
+
+    async def apply(
+        self,
+        schedules: Sequence[Mapping[str, Any]],
+        *,
+        tenant: str | None = None,
+        prune: bool = False,
+        dry_run: bool = False,
+    ) -> Applied:
+        """Make the tenant's schedules what `schedules` say, in the form of the API, and return what that changed.
+
+        `prune` deletes those that are not among them; `dry_run` changes nothing.
+        """
+        document = given(tenant=tenant) | {"schedules": list(schedules), "prune": prune, "dry_run": dry_run}
+        return await self._calls.call(Applied, "PUT", "/schedules", document)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def get(self, name: str, *, tenant: str | None = None) -> ScheduleInfo:
+        """Read a schedule."""
+        return await self._calls.call(ScheduleInfo, "GET", _path(name), query=given(tenant=tenant))
+
+    def list(
+        self,
+        *,
+        tenant: str | None = None,
+        queue: str | None = None,
+        paused: bool | None = None,
+        page_size: int = 100,
+    ) -> AsyncIterator[ScheduleInfo]:
+        """Yield the schedules that match all filters, by name."""
+        query = given(tenant=tenant, queue=queue, paused=paused, limit=page_size)
+        return self._calls.each(ScheduleInfo, "/schedules", "schedules", query)
+
+    async def next(self, name: str, *, count: int = 10, tenant: str | None = None) -> Outlook:
+        """Read the next instants, undecided ones of the past included."""
+        return await self._calls.call(Outlook, "GET", f"{_path(name)}/next", query=given(count=count, tenant=tenant))
+
+    def firings(
+        self,
+        name: str,
+        *,
+        kind: Literal["planned", "manual", "backfill"] | None = None,
+        fired: bool | None = None,
+        order: Literal["asc", "desc"] = "desc",
+        tenant: str | None = None,
+        page_size: int = 100,
+    ) -> AsyncIterator[Firing]:
+        """Yield what was decided for each instant, the latest first; `fired`: only runs, or only what was skipped."""
+        query = given(kind=kind, fired=fired, order=order, tenant=tenant, limit=page_size)
+        return self._calls.each(Firing, f"{_path(name)}/firings", "firings", query)
+
+    async def preview(
+        self, *, after: Moment | None = None, count: int = 10, **timing: Unpack[TimingOptions]
+    ) -> Outlook:
+        """Show the next instants of a timing; nothing is stored."""
+        document = given(after=after, count=count, **timing)
+        return await self._calls.call(Outlook, "POST", "/schedules/preview", document)
+
+    # -- control ------------------------------------------------------------------------------------------------------
+
+    async def pause(
+        self,
+        name: str,
+        *,
+        until: Moment | None = None,
+        for_seconds: float | None = None,
+        reason: str | None = None,
+        tenant: str | None = None,
+    ) -> ScheduleInfo:
+        """Decide nothing until a time, or until it is resumed; the misfire policy then decides about what passed."""
+        document = given(until=until, for_seconds=for_seconds, reason=reason)
+        return await self._calls.call(
+            ScheduleInfo, "POST", f"{_path(name)}/pause", document, query=given(tenant=tenant)
+        )
+
+    async def resume(self, name: str, *, tenant: str | None = None) -> ScheduleInfo:
+        """Let it go on after a pause."""
+        return await self._calls.call(
+            ScheduleInfo, "POST", f"{_path(name)}/resume", query=given(tenant=tenant), idempotent=False
+        )
+
+    async def trigger(
+        self,
+        name: str,
+        *,
+        payload: Any = UNSET,
+        overlap: Overlap | None = None,
+        instant: datetime | None = None,
+        tenant: str | None = None,
+    ) -> Firing:
+        """Run it by hand, beside its instants; `Firing.job_id` is the run, `Firing.reason` why there is none.
+
+        By default it obeys the schedule's overlap policy; `allow` runs it beside whatever runs. `instant` is what it is
+        a run for, now by default; the same instant a second time finds the first run, so a retry makes no second one.
+        """
+        document = given(overlap=overlap) | {"instant": _milliseconds(instant or self._fresh_instant())}
+        if not isinstance(payload, UnsetType):
+            document["payload"] = payload
+        return await self._calls.call(Firing, "POST", f"{_path(name)}/trigger", document, query=given(tenant=tenant))
+
+    async def backfill(
+        self,
+        name: str,
+        start: Moment,
+        end: Moment,
+        *,
+        overlap: Literal["sequential", "allow"] | None = None,
+        order: Literal["asc", "desc"] | None = None,
+        per_minute: int | None = None,
+        dry_run: bool = False,
+        tenant: str | None = None,
+    ) -> Backfill:
+        """Make runs for the instants from `start` up to, not including, `end`, whatever was decided for them then.
+
+        Sent again it goes on where it stands: an instant has one run at most.
+        """
+        document = {"from": start, "to": end, "dry_run": dry_run}
+        document |= given(overlap=overlap, order=order, per_minute=per_minute)
+        return await self._calls.call(Backfill, "POST", f"{_path(name)}/backfill", document, query=given(tenant=tenant))
+
+    def _fresh_instant(self) -> datetime:
+        """Now, in whole milliseconds, and later than any instant before: two runs by hand are two."""
+        now = datetime.fromtimestamp(self._calls.connection.clock.wall_ms() / 1000, UTC)
+        self._latest_trigger = max(now, self._latest_trigger + timedelta(milliseconds=1))
+        return self._latest_trigger
+
+
+def _path(name: str) -> str:
+    return f"/schedules/{part(name)}"
+
+
+def _if_match(revision: int | None) -> dict[str, str]:
+    return {} if revision is None else {IF_MATCH: f'"{revision}"'}
+
+
+def _milliseconds(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds")
+
+
+def _split(changes: ScheduleChanges) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The tenant, which names the schedule, and what to change of it."""
+    document: dict[str, Any] = dict(changes)
+    return given(tenant=document.pop("tenant", None)), document

@@ -1,0 +1,226 @@
+"""Workflows: jobs that depend on each other, submitted whole or not at all.
+
+    nightly = Workflow("nightly")
+    extract = nightly.job("extract", {"day": 3})
+    load = nightly.job("load", after=[extract])
+    nightly.job("tell", after=[load], on="failure")
+    run = await client.workflows.submit(nightly)
+    await run.wait()
+
+Building does no I/O; what is wrong with the whole (a cycle, an unknown task) is told by the cluster, which names it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any, Literal, Unpack
+
+import msgspec
+
+from raftsched.client.calls import Calls, given, part
+from raftsched.client.errors import WorkflowNotCompleted
+from raftsched.client.jobs import Job
+from raftsched.client.records import JobInfo
+from raftsched.client.specs import Condition, Dependency, JobOptions, JobSpec
+from raftsched.client.workflow_records import Graph, GraphPage, SubmittedWorkflow, WorkflowInfo
+from raftsched.errors import Invalid, NotFound
+
+_POLL_SECONDS_MIN = 0.02
+_POLL_SECONDS_MAX = 2.0
+
+
+class Task:
+    """A job of a workflow that is being built."""
+
+    __slots__ = ("depends_on", "name", "spec")
+
+    def __init__(self, name: str, spec: JobSpec) -> None:
+        self.name = name
+        """Its name within the workflow."""
+        self.spec = spec
+        self.depends_on: list[dict[str, Any]] = []
+
+    def __repr__(self) -> str:
+        return f"Task({self.name!r})"
+
+    def after(self, *parents: Parent, on: Condition = "success") -> Task:
+        """Let it wait until all of `parents` have ended so, and return it.
+
+        A parent is a task, or its name even before it is there, or a job elsewhere: its handle, or a `Dependency`.
+        """
+        self.depends_on += [_dependency(parent, on) for parent in parents]
+        return self
+
+
+Parent = Task | Job | str | Dependency
+
+
+class Workflow:
+    """A workflow that is being built; submit it with `Client.workflows.submit`."""
+
+    def __init__(self, name: str, *, tenant: str | None = None, idempotency_key: str | None = None) -> None:
+        self.name = name
+        self.tenant = tenant
+        self.idempotency_key = idempotency_key
+        """The same key and workflow a second time finds the first."""
+        self.tasks: dict[str, Task] = {}
+
+    def job(
+        self,
+        name: str,
+        payload: Any = None,
+        *,
+        task: str | None = None,
+        after: Iterable[Parent] | Parent = (),
+        on: Condition = "success",
+        **options: Unpack[JobOptions],
+    ) -> Task:
+        """Add the job called `name` and return it, to be the parent of others.
+
+        `task` is its name within the workflow: that of the job by default, with a number where that is taken. It waits
+        until all of `after` have ended as `on` says; other conditions are added with `Task.after`. Options are those of
+        `JobSpec`. Raises `Invalid` for a task name that is taken.
+        """
+        if options.pop("depends_on", None) is not None:
+            raise Invalid("depends_on: give parents as `after`", field="depends_on")
+        if task is not None and task in self.tasks:
+            raise Invalid(f"task: there is a task {task!r} already", field="task")
+        added = Task(task or self._free_name(name), JobSpec(name=name, payload=payload, **options))
+        parents = (after,) if isinstance(after, Task | Job | str | Dependency) else after
+        self.tasks[added.name] = added.after(*parents, on=on)
+        return added
+
+    def document(self, idempotency_key: str | None = None) -> dict[str, Any]:
+        """Return the workflow as the API takes it; raises `Invalid`."""
+        jobs = {name: _task_text(task) for name, task in self.tasks.items()}
+        key = self.idempotency_key or idempotency_key
+        return given(tenant=self.tenant, idempotency_key=key) | {"name": self.name, "jobs": jobs}
+
+    def _free_name(self, name: str) -> str:
+        free, number = name, 1
+        while free in self.tasks:
+            number += 1
+            free = f"{name}-{number}"
+        return free
+
+
+class WorkflowRun:
+    """A submitted workflow."""
+
+    def __init__(
+        self, calls: Calls, workflow_id: str, jobs: Mapping[str, str] | None = None, *, duplicate: bool = False
+    ) -> None:
+        self._calls = calls
+        self._path = f"/workflows/{part(workflow_id)}"
+        self.id = workflow_id
+        self.jobs = {task: Job(calls, job_id) for task, job_id in (jobs or {}).items()}
+        """By task name; empty for a handle that was made of an id, which `graph` tells more of."""
+        self.duplicate = duplicate
+        """True where an earlier submit with the same idempotency key made it."""
+
+    def __repr__(self) -> str:
+        return f"WorkflowRun({self.id!r})"
+
+    async def get(self) -> WorkflowInfo:
+        """Read the workflow as it stands now; raises `NotFound`."""
+        return await self._calls.call(WorkflowInfo, "GET", self._path, query={"limit": 1})
+
+    async def graph(self) -> Graph:
+        """Read its jobs, parents before their children, and what they depend on."""
+        whole = Graph([], [])
+        query: dict[str, Any] = {}
+        while True:
+            page = await self._calls.call(GraphPage, "GET", self._path, query=query)
+            whole.nodes.extend(page.nodes)
+            whole.edges.extend(page.edges)
+            if not page.next_cursor:
+                return whole
+            query = {"cursor": page.next_cursor}
+
+    async def wait(self, timeout: float | None = None) -> WorkflowInfo:  # noqa: ASYNC109  # as asyncio.wait_for
+        """Wait until every job has ended and return how the workflow stands.
+
+        Raises `WorkflowNotCompleted` where it is not `completed` then, and `TimeoutError`; it goes on then. It polls,
+        ever less often, down to every 2 seconds.
+        """
+        pause = _POLL_SECONDS_MIN
+        async with asyncio.timeout(timeout):
+            while not (workflow := await self.get()).is_finished:
+                await asyncio.sleep(pause * (0.75 + 0.5 * self._calls.connection.randomness.random()))
+                pause = min(pause * 1.5, _POLL_SECONDS_MAX)
+        if workflow.status != "completed":
+            raise WorkflowNotCompleted(workflow)
+        return workflow
+
+    async def job(self, task: str) -> Job:
+        """Return the job of `task`; raises `NotFound` where there is no such task."""
+        if task in self.jobs:
+            return self.jobs[task]
+        found = next((node for node in (await self.graph()).nodes if node.task == task), None)
+        if found is None:
+            raise NotFound(f"the workflow has no task {task!r}")
+        self.jobs[task] = Job(self._calls, found.id)
+        return self.jobs[task]
+
+    async def result(self, task: str) -> Any:
+        """Return the result of `task` now; raises as `Job.result` does, and `NotFound` where there is no such task."""
+        return await (await self.job(task)).result()
+
+    async def results(self) -> dict[str, Any]:
+        """Return the results of the jobs that are completed, by task name."""
+        listed = self._calls.each(JobInfo, "/jobs", "jobs", {"workflow": self.id, "status": "completed"})
+        return {job.task or job.id: job.result async for job in listed}
+
+    async def cancel(self) -> WorkflowInfo:
+        """Cancel all its jobs that are not finished; cancelling twice is fine."""
+        return await self._calls.call(WorkflowInfo, "DELETE", self._path)
+
+
+class Workflows:
+    """The workflows of a cluster."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def submit(self, workflow: Workflow) -> WorkflowRun:
+        """Submit `workflow` and return its handle once all of it is stored; retried, it is never stored twice.
+
+        Raises `Invalid` naming the field, `Rejected` with code `cycle` (`members` names it), `unknown_dependency` or
+        `idempotency_mismatch`; nothing of it runs then.
+        """
+        document = workflow.document(self._calls.keys.next())
+        stored = await self._calls.call(SubmittedWorkflow, "POST", "/workflows", document)
+        return WorkflowRun(self._calls, stored.id, stored.jobs, duplicate=stored.duplicate)
+
+    def run(self, workflow_id: str) -> WorkflowRun:
+        """Return the handle of a workflow, without I/O."""
+        return WorkflowRun(self._calls, workflow_id)
+
+    def list(
+        self,
+        *,
+        name: str | None = None,
+        status: Literal["submitting", "running", "cancelling", "completed", "failed", "cancelled"] | None = None,
+        tenant: str | None = None,
+        order: Literal["asc", "desc"] = "desc",
+        page_size: int = 100,
+    ) -> AsyncIterator[WorkflowInfo]:
+        """Yield the workflows that match all filters, the latest first."""
+        query = given(name=name, status=status, tenant=tenant, order=order, limit=page_size)
+        return self._calls.each(WorkflowInfo, "/workflows", "workflows", query)
+
+
+def _dependency(parent: Parent, condition: Condition) -> dict[str, Any]:
+    if isinstance(parent, Dependency):
+        return {"job": parent.job, "condition": parent.condition}
+    if isinstance(parent, Job):
+        return {"job": parent.id, "condition": condition}
+    return {"task": parent.name if isinstance(parent, Task) else parent, "condition": condition}
+
+
+def _task_text(task: Task) -> msgspec.Raw:
+    text = task.spec.encoded()
+    if not task.depends_on:
+        return msgspec.Raw(text)
+    return msgspec.Raw(b'%b,"depends_on":%b}' % (text[:-1], msgspec.json.encode(task.depends_on)))

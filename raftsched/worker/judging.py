@@ -1,0 +1,73 @@
+"""What becomes of a run: how its handler's end and the reason to stop it make one outcome, or none."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import structlog
+
+from raftsched.worker.capture import captured
+from raftsched.worker.endings import COMPLETED, FAILED, Ending, completed, ending_of, failed, raised, snoozed
+from raftsched.worker.registry import Handler
+from raftsched.worker.runs import SILENT, Run, StopReason
+
+_log = structlog.get_logger(__name__)
+
+
+def note(run: Run, reason: StopReason) -> bool:
+    """Condemn `run`; return False if it was condemned before, or has ended."""
+    is_new = run.condemn(reason)
+    if is_new:
+        _log.warning("run_stopped", reason=reason.value, name=run.grant.name, run_id=run.grant.run_id)
+    return is_new
+
+
+async def awaited(handler: Handler, run: Run) -> Ending:
+    """Run an async handler; it ends in an `Ending` whatever it raises, or its task could end the whole worker."""
+    try:
+        with captured(run.context.log if handler.captures_stdout else None):
+            value = await handler.function(*_arguments(handler, run))
+    except asyncio.CancelledError:
+        return failed("CancelledError", "the handler, or something that it called, cancelled its task")
+    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a handler raises is its ending
+        return raised(error, handler.rules)
+    return completed(value)
+
+
+def called(handler: Handler, run: Run) -> Ending:
+    """Run a plain handler in this thread."""
+    with captured(run.context.log if handler.captures_stdout else None):
+        return ending_of(handler.function, _arguments(handler, run), handler.rules)
+
+
+def unknown_job(run: Run) -> Ending:
+    """No handler has the name of the job."""
+    return failed("UnknownJob", f"this worker has no handler for {run.grant.name!r}", retryable=False)
+
+
+def outcome(run: Run, ending: Ending) -> Ending | None:
+    """What to report for a handler that came to `ending`: why the run had to stop goes before what it returned."""
+    stop = run.stop
+    if stop is None or (stop is StopReason.DRAINED and ending.status == COMPLETED):
+        return _limited(run, ending)
+    if stop in SILENT:
+        return None
+    if stop is StopReason.CANCELLED:
+        return failed("Cancelled", "the job was cancelled while it ran", retryable=False)
+    if stop is StopReason.HANDLER_TIMEOUT:
+        return _limited(run, failed("Timeout", "the handler took longer than its timeout_seconds"))
+    return snoozed(0)
+
+
+def _arguments(handler: Handler, run: Run) -> tuple[Any, ...]:
+    return (run.context, run.grant.payload) if handler.takes_context else (run.grant.payload,)
+
+
+def _limited(run: Run, ending: Ending) -> Ending:
+    """A failure of the handler's last attempt is final."""
+    most = run.handler.max_attempts if run.handler is not None else None
+    if most is None or ending.status != FAILED or run.grant.attempt_number < most:
+        return ending
+    return msgspec.structs.replace(ending, retryable=False)

@@ -1,0 +1,164 @@
+"""Schedules, against the real API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from raftsched.client import Client, JobSpec
+from raftsched.errors import Invalid, NotFound, Rejected
+from tests.api.node import StillClock
+from tests.client.cluster import QUICK
+from tests.client.real import RealNode, real_node
+from tests.client.test_control import lost_replies
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[RealNode]:
+    async with real_node() as running:
+        yield running
+
+
+@pytest.fixture
+async def client(node: RealNode) -> AsyncIterator[Client]:
+    async with Client(node.api_url, settings=QUICK) as opened:
+        yield opened
+
+
+async def test_saved_schedule_reads_back_and_saving_it_again_changes_nothing(client: Client) -> None:
+    options = {
+        "cron": "0 9 * * mon-fri",
+        "timezone": "Europe/Berlin",
+        "overlap": "buffer_one",
+        "calendar": {"skip_dates": ["2030-01-01"]},
+    }
+    saved = await client.schedules.save("report", JobSpec(name="report", payload={"n": None}), **options)  # type: ignore[arg-type]  # as from a file
+    again = await client.schedules.save("report", {"name": "report", "payload": {"n": None}}, **options)  # type: ignore[arg-type]  # as above
+    assert (again.id, again.generation) == (saved.id, saved.generation)
+    read = await client.schedules.get("report")
+    assert (read.cron, read.timezone, read.overlap, read.status) == (
+        "0 9 * * mon-fri",
+        "Europe/Berlin",
+        "buffer_one",
+        "active",
+    )
+    assert (read.job["name"], read.job["payload"]) == ("report", {"n": None})
+    assert read.next_at is not None
+    assert (await client.schedules.get(saved.id)).name == "report"
+
+
+async def test_schedule_is_created_or_changed_only_as_was_asked(client: Client) -> None:
+    saved = await client.schedules.save("s", {"name": "a"}, every="1h")
+    with pytest.raises(Rejected):
+        await client.schedules.save("s", {"name": "a"}, every="2h", create_only=True)
+    changed = await client.schedules.update("s", if_revision=saved.revision, every="2h", jitter_seconds=5)
+    assert (changed.every, changed.jitter_seconds) == ("2h", 5)
+    with pytest.raises(Rejected) as caught:
+        await client.schedules.save("s", {"name": "a"}, every="3h", if_revision=saved.revision)
+    assert caught.value.code == "stale_revision"
+    without = await client.schedules.update("s", jitter_seconds=None, job={"priority": 9})
+    assert (without.jitter_seconds, without.job["priority"], without.job["name"]) == (None, 9, "a")
+
+
+@pytest.mark.parametrize(
+    ("options", "job", "field"),
+    [
+        ({"cron": "61 * * * *"}, {"name": "a"}, "cron"),
+        ({"every": "1h", "timezone": "Mars/Olympus"}, {"name": "a"}, "timezone"),
+        ({"every": "1h"}, {"name": "a", "run_at": "2030-01-01T00:00:00Z"}, "job.run_at"),
+        ({"every": "1h", "overlap": "pile_up"}, {"name": "a"}, "overlap"),
+    ],
+)
+async def test_field_at_fault_is_named(
+    client: Client, options: dict[str, str], job: dict[str, str], field: str
+) -> None:
+    with pytest.raises(Invalid) as caught:
+        await client.schedules.save("s", job, **options)  # type: ignore[arg-type]  # that is the test
+    assert caught.value.field == field
+
+
+async def test_paused_schedule_is_listed_as_such_and_resumed(client: Client) -> None:
+    for name in ("a", "b", "c"):
+        await client.schedules.save(name, {"name": name}, every="1h")
+    paused = await client.schedules.pause("b", for_seconds=60, reason="freeze")
+    assert paused.pause is not None
+    assert (paused.status, paused.pause.reason) == ("paused", "freeze")
+    assert [each.name async for each in client.schedules.list(paused=True)] == ["b"]
+    assert [each.name async for each in client.schedules.list(page_size=2)] == ["a", "b", "c"]
+    assert (await client.schedules.next("b")).paused
+    assert (await client.schedules.resume("b")).status == "active"
+
+
+async def test_trigger_makes_one_run_however_often_it_is_sent(node: RealNode, client: Client) -> None:
+    await client.schedules.save("s", {"name": "a", "payload": 1}, every="1h", overlap="allow")
+    lost_replies(node, 2)
+    first = await client.schedules.trigger("s", payload=None)
+    second = await client.schedules.trigger("s")
+    assert first.fired
+    assert second.fired
+    jobs = [job async for job in client.list(name="a")]
+    assert {job.id for job in jobs} == {first.job_id, second.job_id}
+    assert sorted([job.payload for job in jobs], key=str) == [1, None]
+    firings = [firing async for firing in client.schedules.firings("s", kind="manual", page_size=1)]
+    assert [firing.job_id for firing in firings] == [second.job_id, first.job_id]
+
+
+async def test_trigger_that_meets_a_run_is_skipped_and_says_why(client: Client) -> None:
+    await client.schedules.save("s", {"name": "a"}, every="1h")
+    assert (await client.schedules.trigger("s")).fired
+    skipped = await client.schedules.trigger("s")
+    assert (skipped.fired, skipped.job_id, skipped.reason) == (False, None, "overlap")
+
+
+async def test_backfill_is_tried_dry_then_made_once(client: Client) -> None:
+    start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
+    await client.schedules.save("s", {"name": "a"}, cron="0 * * * *")
+    end = start + timedelta(hours=3)
+    dry = await client.schedules.backfill("s", start, end, dry_run=True)
+    assert (dry.run_count, len(dry.instants), dry.dry_run) == (3, 3, True)
+    assert [job async for job in client.list(name="a")] == []
+    made = await client.schedules.backfill("s", start, end, overlap="allow")
+    again = await client.schedules.backfill("s", start, end, overlap="allow")
+    assert (made.run_count, again.run_count, again.known_count) == (3, 0, 3)
+    assert [item.instant for item in made.instants] == [start + timedelta(hours=n) for n in range(3)]
+    assert len([job async for job in client.list(name="a")]) == 3
+
+
+async def test_preview_stores_nothing(client: Client) -> None:
+    outlook = await client.schedules.preview(
+        cron="30 2 * * *", timezone="Europe/Berlin", after="2027-03-27T12:00:00Z", count=2
+    )
+    assert outlook.firings == [datetime(2027, 3, 28, 1, 0, tzinfo=UTC), datetime(2027, 3, 29, 0, 30, tzinfo=UTC)]
+    assert [each async for each in client.schedules.list()] == []
+
+
+async def test_file_is_compared_then_applied(client: Client) -> None:
+    await client.schedules.save("old", {"name": "a"}, every="1h")
+    await client.schedules.save("kept", {"name": "a"}, every="1h")
+    file = [
+        {"name": "kept", "every": "2h", "job": {"name": "a"}},
+        {"name": "new", "cron": "@daily", "job": {"name": "b"}},
+    ]
+    dry = await client.schedules.apply(file, prune=True, dry_run=True)
+    assert (dry.created, [each.name for each in dry.changed], dry.pruned) == (["new"], ["kept"], ["old"])
+    assert [change.field for change in dry.changed[0].changes] == ["every"]
+    assert [each.name async for each in client.schedules.list()] == ["kept", "old"]
+    await client.schedules.apply(file, prune=True)
+    assert [each.name async for each in client.schedules.list()] == ["kept", "new"]
+    assert (await client.schedules.apply(file)).unchanged == ["kept", "new"]
+
+
+async def test_deleted_schedule_is_gone(client: Client) -> None:
+    await client.schedules.save("s", {"name": "a"}, every="1h")
+    await client.schedules.delete("s")
+    with pytest.raises(NotFound):
+        await client.schedules.get("s")
+
+
+async def test_two_runs_by_hand_in_the_same_millisecond_are_two(node: RealNode) -> None:
+    async with Client(node.api_url, settings=QUICK, clock=StillClock()) as client:
+        await client.schedules.save("s", {"name": "a"}, every="1h", overlap="allow")
+        firings = [await client.schedules.trigger("s") for _ in range(3)]
+        assert len({firing.job_id for firing in firings}) == 3
