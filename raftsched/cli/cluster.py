@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from raftsched.cli.output import console, json_option, print_json, print_table, reports_errors, url_option
-from raftsched.client import BlockingClient
+from raftsched.cli.output import json_option, print_json, print_table, say
+from raftsched.cli.session import Session, part, with_session
 
 
 @click.group("cluster")
@@ -17,59 +17,53 @@ def cluster_command() -> None:
 
 
 @cluster_command.command("status")
-@url_option
+@with_session
 @json_option
-@reports_errors
-def status(urls: Sequence[str], *, as_json: bool) -> None:
+def status(session: Session, *, as_json: bool) -> None:
     """Show the leader, the term, the version of operations in force, and each node's state and what it reads."""
-    with BlockingClient(*urls) as client:
-        answer = client.cluster()
-    if as_json:
-        print_json(answer)
-        return
+    answer = session.get("/cluster")
     title = f"leader {answer['leader'] or 'none'}, term {answer['term']}, operations {answer['operation_version']}"
-    _print_nodes(answer["nodes"], title=title)
+    print_json(answer) if as_json else _print_nodes(answer["nodes"], title=title)
 
 
 @cluster_command.command("add")
 @click.argument("node_id", metavar="ID")
 @click.option("--raft", required=True, metavar="HOST:PORT", help="Where the other nodes reach it.")
 @click.option("--api", required=True, metavar="HOST:PORT", help="Where its API listens.")
-@url_option
-@reports_errors
-def add(urls: Sequence[str], node_id: str, raft: str, api: str) -> None:
+@with_session
+@json_option
+def add(session: Session, node_id: str, raft: str, api: str, *, as_json: bool) -> None:
     """Let a new node join, before or after it is started with an empty data directory.
 
     It gets the log at once, and becomes a voter by itself when it has nearly all of it; `status` shows when.
     """
-    with BlockingClient(*urls) as client:
-        _print_nodes(client.add_member(node_id, raft=raft, api=api), title=f"{node_id} joins")
+    answer = session.post("/cluster/members", {"id": node_id, "raft": raft, "api": api})
+    print_json(answer) if as_json else _print_nodes(answer["nodes"], title=f"{node_id} joins")
 
 
 @cluster_command.command("remove")
 @click.argument("node_id", metavar="ID")
-@url_option
-@reports_errors
-def remove(urls: Sequence[str], node_id: str) -> None:
+@with_session
+@json_option
+def remove(session: Session, node_id: str, *, as_json: bool) -> None:
     """Remove a node for good: its id is never used again. Stop it afterwards."""
-    with BlockingClient(*urls) as client:
-        _print_nodes(client.remove_member(node_id), title=f"{node_id} was removed")
+    answer = session.send("DELETE", f"/cluster/members/{part(node_id)}")
+    print_json(answer) if as_json else _print_nodes(answer["nodes"], title=f"{node_id} was removed")
 
 
 @cluster_command.command("transfer")
-@url_option
-@reports_errors
-def transfer(urls: Sequence[str]) -> None:
+@with_session
+@json_option
+def transfer(session: Session, *, as_json: bool) -> None:
     """Hand the lead to the follower that is furthest; use it before stopping a leader for maintenance."""
-    with BlockingClient(*urls) as client:
-        client.transfer_leadership()
-    console.print("handed over")
+    answer = session.post("/cluster/transfer")
+    print_json(answer) if as_json else say("handed over")
 
 
 def _print_nodes(nodes: Sequence[dict[str, Any]], *, title: str) -> None:
     columns = ("id", "state", "member", "applied", "operations_read", "clock_offset_ms", "api", "raft")
     rows = [[_cell(node, column) for column in columns] for node in nodes]
-    print_table(columns, rows, title=title)
+    print_table(columns, rows, title=title, optional=("raft", "operations_read", "clock_offset_ms", "applied"))
 
 
 def _cell(node: dict[str, Any], column: str) -> Any:

@@ -8,37 +8,76 @@ from __future__ import annotations
 
 from importlib import import_module
 from importlib.metadata import version
+from typing import Final
 
 import click
 
-_COMMANDS = {
-    "demo": "raftsched.cli.demo.command",
-    "dev": "raftsched.cli.dev",
-    "node": "raftsched.cli.node",
-    "worker": "raftsched.cli.worker",
-    "submit": "raftsched.cli.jobs",
-    "get": "raftsched.cli.jobs",
-    "list": "raftsched.cli.jobs",
-    "cancel": "raftsched.cli.jobs",
-    "queues": "raftsched.cli.overview",
-    "workers": "raftsched.cli.overview",
-    "cluster": "raftsched.cli.cluster",
-    "check": "raftsched.cli.check",
-    "bench": "raftsched.cli.bench.command",
+_SECTIONS: Final = {
+    "Jobs": {
+        "submit": "raftsched.cli.submit",
+        "get": "raftsched.cli.jobs",
+        "list": "raftsched.cli.jobs",
+        "tail": "raftsched.cli.tail",
+        "logs": "raftsched.cli.tail",
+        "explain": "raftsched.cli.jobs",
+        "history": "raftsched.cli.jobs",
+        "cancel": "raftsched.cli.control",
+        "pause": "raftsched.cli.control",
+        "resume": "raftsched.cli.control",
+        "retry": "raftsched.cli.control",
+        "replay": "raftsched.cli.control",
+        "reschedule": "raftsched.cli.control",
+        "reprioritise": "raftsched.cli.control",
+        "amend": "raftsched.cli.control",
+        "delete": "raftsched.cli.control",
+        "dead-letter": "raftsched.cli.dead_letters",
+    },
+    "Schedules and workflows": {
+        "schedule": "raftsched.cli.schedule.command",
+        "apply": "raftsched.cli.schedule.apply",
+        "workflow": "raftsched.cli.workflows",
+    },
+    "Queues and workers": {
+        "queue": "raftsched.cli.queues",
+        "queues": "raftsched.cli.queues",
+        "workers": "raftsched.cli.workers",
+        "worker": "raftsched.cli.worker",
+    },
+    "The cluster": {
+        "cluster": "raftsched.cli.cluster",
+        "events": "raftsched.cli.events",
+        "audit": "raftsched.cli.audit",
+        "node": "raftsched.cli.node",
+        "check": "raftsched.cli.check",
+    },
+    "Try it": {
+        "demo": "raftsched.cli.demo.command",
+        "dev": "raftsched.cli.dev",
+        "bench": "raftsched.cli.bench.command",
+    },
 }
+_MODULES: Final = {name: module for section in _SECTIONS.values() for name, module in section.items()}
 
 
 class _LazyGroup(click.Group):
+    """Loads a command when it is called, and all of them for the help text, where they stand in sections."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        return list(_COMMANDS)
+        return list(_MODULES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        module = _COMMANDS.get(cmd_name)
+        module = _MODULES.get(cmd_name)
         if module is None:
             return None
-        command = getattr(import_module(module), f"{cmd_name}_command")
+        command = getattr(import_module(module), f"{cmd_name.replace('-', '_')}_command")
         assert isinstance(command, click.Command)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, names in _SECTIONS.items():
+            commands = [(name, self.get_command(ctx, name)) for name in names]
+            with formatter.section(title):
+                formatter.write_dl([(name, command.get_short_help_str(80)) for name, command in commands if command])
 
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

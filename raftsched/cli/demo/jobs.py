@@ -9,16 +9,20 @@ import asyncio
 import hashlib
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from raftsched import Worker
-from raftsched.cli.demo.ledger import Ledger
+from raftsched import GiveUp, Worker
+from raftsched.cli.demo.ledger import Ledger, Span, now_ms
+from raftsched.cli.demo.plan import KINDS
 from raftsched.worker import Context
 
-QUEUES = ("hash", "misc")
+_CONCURRENCY = 16
+_STEP_SECONDS = 0.3
 
-worker = Worker(*os.environ["RAFTSCHED_URL"].split(), queues=list(QUEUES), concurrency=16)
+worker = Worker(*os.environ["RAFTSCHED_URL"].split(), queues=list(KINDS), concurrency=_CONCURRENCY)
 _ledgers = threading.local()
 
 
@@ -29,17 +33,33 @@ def _ledger() -> Ledger:
     return ledger
 
 
+def _record(ctx: Context, text: str) -> str:
+    return _ledger().record(ctx.run_id, ctx.fencing_token, text)
+
+
+@contextmanager
+def _witnessed(ctx: Context) -> Iterator[None]:
+    """Let the receiver know from when to when this attempt ran, however it ended."""
+    began_ms = now_ms()
+    try:
+        yield
+    finally:
+        _ledger().witness(Span(ctx.queue, ctx.run_id, ctx.fencing_token, began_ms, now_ms()))
+
+
 @worker.job("hash_file")
 def hash_file(ctx: Context, payload: dict[str, Any]) -> dict[str, str]:
     """Hash a file and record the digest."""
     digest = hashlib.new(payload["algorithm"], Path(payload["path"]).read_bytes()).hexdigest()
-    return {"digest": _ledger().record(ctx.run_id, ctx.fencing_token, digest)}
+    return {"digest": _record(ctx, digest)}
 
 
 @worker.job("note")
 async def note(ctx: Context, payload: dict[str, Any]) -> dict[str, str]:
-    """Record the payload's text: what delayed and prioritised jobs do."""
-    return {"text": _ledger().record(ctx.run_id, ctx.fencing_token, payload["text"])}
+    """Take a while, then record the payload's text: what most jobs do."""
+    with _witnessed(ctx):
+        await asyncio.sleep(payload["seconds"])
+        return {"text": _record(ctx, payload["text"])}
 
 
 @worker.job("flaky")
@@ -47,7 +67,7 @@ async def flaky(ctx: Context, payload: dict[str, Any]) -> dict[str, str]:
     """Fail `payload["failures"]` times, then succeed."""
     if ctx.attempt_number <= payload["failures"]:
         raise ConnectionError(f"the mail server is away (attempt {ctx.attempt_number})")
-    return {"text": _ledger().record(ctx.run_id, ctx.fencing_token, payload["text"])}
+    return {"text": _record(ctx, payload["text"])}
 
 
 @worker.job("hopeless")
@@ -56,7 +76,57 @@ async def hopeless(payload: dict[str, Any]) -> None:
     raise ValueError(f"no such account: {payload['account']}")
 
 
+@worker.job("mended")
+async def mended(ctx: Context, payload: dict[str, Any]) -> dict[str, str]:
+    """Give up in the first run; succeed once somebody has run it again."""
+    if ctx.run_id.endswith(".1"):
+        raise GiveUp("the address is wrong: mend it, then run me again")
+    return {"text": _record(ctx, payload["text"])}
+
+
 @worker.job("long")
 async def long(payload: dict[str, Any]) -> None:
     """Run until cancelled."""
     await asyncio.sleep(payload["seconds"])
+
+
+@worker.job("charge")
+async def charge(ctx: Context, payload: dict[str, Any]) -> dict[str, str]:
+    """Have an effect that must not be repeated, and then fail, perhaps."""
+    with _witnessed(ctx):
+        text = _record(ctx, payload["text"])
+        if payload["fails"]:
+            raise ConnectionError("the bank hung up: nobody knows whether it was paid")
+        return {"text": text}
+
+
+@worker.job("report")
+async def report(ctx: Context, payload: dict[str, Any]) -> dict[str, str]:
+    """Tell of each step."""
+    for step in range(1, payload["steps"] + 1):
+        ctx.progress({"step": step})
+        ctx.log(f"step {step} of {payload['steps']}")
+        await asyncio.sleep(_STEP_SECONDS)
+    return {"text": _record(ctx, payload["text"])}
+
+
+@worker.job("tick")
+async def tick(ctx: Context, _payload: Any) -> dict[str, str]:
+    """Record the instant that this is the run for."""
+    assert ctx.instant is not None, "a tick without a schedule"
+    return {"instant": _record(ctx, ctx.instant.isoformat())}
+
+
+@worker.job("count")
+async def count(ctx: Context, payload: dict[str, Any]) -> dict[str, int]:
+    """Take a while, then return the value: a page of the workflow."""
+    await asyncio.sleep(payload["seconds"])
+    return {"value": int(_record(ctx, str(payload["value"])))}
+
+
+@worker.job("add_up")
+async def add_up(ctx: Context, payload: dict[str, Any]) -> dict[str, int]:
+    """Add up the results of the jobs that this one waited for."""
+    results = [await ctx.result_of(parent) for parent in payload["parents"]]
+    total = sum(result["value"] for result in results)
+    return {"value": int(_record(ctx, str(total)))}

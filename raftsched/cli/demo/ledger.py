@@ -8,11 +8,28 @@ protocol must show up as a run recorded twice, not be hidden by the database.
 from __future__ import annotations
 
 import sqlite3
+import time
 from pathlib import Path
+from typing import NamedTuple
 
 
 class Superseded(Exception):  # it says what happened to the caller
     """A later attempt of this run has been here; this one must not act any more."""
+
+
+class Span(NamedTuple):
+    """From when to when an attempt ran, as its worker saw it, on the clock that all processes here share."""
+
+    queue: str
+    run_id: str
+    token: int
+    began_ms: int
+    ended_ms: int
+
+
+def now_ms() -> int:
+    """The machine's monotonic time."""
+    return time.monotonic_ns() // 1_000_000
 
 
 class Ledger:
@@ -30,6 +47,7 @@ class Ledger:
             "CREATE TABLE entries (run_id TEXT, token INTEGER, value TEXT);"
             "CREATE INDEX entries_by_run ON entries (run_id);"
             "CREATE TABLE fences (run_id TEXT PRIMARY KEY, token INTEGER);"
+            "CREATE TABLE spans (queue TEXT, run_id TEXT, token INTEGER, began_ms INTEGER, ended_ms INTEGER);"
         )
         return ledger
 
@@ -62,6 +80,14 @@ class Ledger:
         for run_id, value in self._database.execute("SELECT run_id, value FROM entries"):
             found.setdefault(run_id, []).append(value)
         return found
+
+    def witness(self, span: Span) -> None:
+        """Write down that an attempt ran; unlike effects, attempts are not fenced: all that ran must be seen."""
+        self._database.execute("INSERT INTO spans VALUES (?, ?, ?, ?, ?)", span)
+
+    def spans(self) -> list[Span]:
+        """All attempts that were witnessed."""
+        return [Span(*row) for row in self._database.execute("SELECT * FROM spans")]
 
     def close(self) -> None:
         self._database.close()

@@ -1,4 +1,4 @@
-"""What the demo submits, and how each job must end."""
+"""The jobs of the demo, and how each must end. Each kind has a queue of its own, called like it."""
 
 from __future__ import annotations
 
@@ -6,19 +6,47 @@ import hashlib
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from raftsched.client import JobSpec
 
+KINDS: Final = {
+    "hash": "a digest of each file of Python's library",
+    "delayed": "run 1 to 5 s later",
+    "priority": "one at a time, the highest first",
+    "retry": "fail twice, back off, succeed",
+    "give-up": "fail for good: dead letters",
+    "requeue": "dead letters by reason, run again",
+    "cancel": "cancelled while they wait, or run",
+    "pause": "paused, then resumed",
+    "unique": "submitted three times, run once",
+    "once": "at most once, also where they fail",
+    "narrow": "at most 3 at the same time",
+    "rate": "at most 5 a second",
+    "report": "tell their progress, write logs",
+    "every": "a schedule, every second",
+    "cron": "a cron schedule, every other second",
+    "workflow": "a graph: fan-out, fan-in, a failed branch",
+    "probe": "the first write after the kill",
+}
+"""What jobs of each kind show."""
 HASH_COUNT_MIN = 1_501
-HASH_KIND = "hash a file"
+NARROW_AT_ONCE = 3
+RATE_COUNT = 5
+RATE_SECONDS = 1.0
+REPORT_STEPS = 3
 _ALGORITHMS = ("sha256", "sha512", "blake2b", "sha3_256", "md5", "sha1")
-DELAYED_COUNT = 40
-PRIORITISED_COUNT = 50
-FLAKY_COUNT = 20
-HOPELESS_COUNT = 10
-CANCELLED_WAITING_COUNT = 20
-CANCELLED_RUNNING_COUNT = 4
+_DELAYED_COUNT = 40
+_PRIORITISED_COUNT = 20
+_FLAKY_COUNT = 20
+_HOPELESS_COUNT = 10
+_MENDED_COUNT = 8
+_CANCELLED_WAITING_COUNT = 20
+_CANCELLED_RUNNING_COUNT = 4
+_PAUSED_COUNT = 5
+_NARROW_COUNT = 15
+_RATE_JOB_COUNT = 15
+_REPORT_COUNT = 3
 _QUICK_RETRY = {"backoff": "exponential", "base_seconds": 0.2, "factor": 2, "cap_seconds": 2, "jitter": 0.2}
 
 
@@ -27,16 +55,55 @@ class Planned:
     """A job and how it must end."""
 
     spec: JobSpec
-    kind: str
-    ends_as: str
+    ends_as: str = "completed"
     result: Any = None
     attempts: int = 1
     """At least so many; more where a node or worker died under it."""
+    runs: int = 1
+    recorded: str | None = None
+    """What the receiver must have of its last run."""
+
+    @property
+    def kind(self) -> str:
+        return self.spec.queue or self.spec.name
 
 
 def plan() -> list[Planned]:
-    """All jobs of the demo: one for each file of the standard library first."""
-    return [*_hashes(), *_delayed(), *_prioritised(), *_flaky(), *_hopeless(), *_cancelled()]
+    """All jobs that are submitted one by one: one for each file of the standard library first."""
+    return [
+        *_hashes(),
+        *(note("delayed", f"delayed {n}", delay_seconds=1 + n * 0.1) for n in range(_DELAYED_COUNT)),
+        *(note("priority", f"priority {n % 10}, {n}", priority=n % 10) for n in range(_PRIORITISED_COUNT)),
+        *_failing(),
+        *_cancelled(),
+        *(note("pause", f"paused {n}", paused=True) for n in range(_PAUSED_COUNT)),
+        *(note("narrow", f"narrow {n}", seconds=0.2) for n in range(_NARROW_COUNT)),
+        *(note("rate", f"rate {n}") for n in range(_RATE_JOB_COUNT)),
+        *_once(),
+        *_reports(),
+    ]
+
+
+def note(kind: str, text: str, *, seconds: float = 0.0, **options: Any) -> Planned:
+    """Return a job that takes so long, then records `text`."""
+    payload = {"text": text, "seconds": seconds}
+    spec = JobSpec(name="note", queue=kind, payload=payload, **options)
+    return Planned(spec, result={"text": text}, recorded=text)
+
+
+def unique() -> Planned:
+    """The job that is submitted several times and must run once."""
+    return note("unique", "the daily report")
+
+
+def probe() -> Planned:
+    """The job that measures how long nobody could write."""
+    return note("probe", "the cluster is back")
+
+
+def report_lines() -> list[str]:
+    """What a job that reports must leave in its log."""
+    return [f"step {step} of {REPORT_STEPS}" for step in range(1, REPORT_STEPS + 1)]
 
 
 def library_files() -> list[Path]:
@@ -56,62 +123,58 @@ def _hashes() -> list[Planned]:
 def _hash(path: Path, algorithm: str) -> Planned:
     digest = hashlib.new(algorithm, path.read_bytes()).hexdigest()
     payload = {"path": str(path), "algorithm": algorithm}
-    return Planned(JobSpec(name="hash_file", queue="hash", payload=payload), HASH_KIND, "completed", {"digest": digest})
+    spec = JobSpec(name="hash_file", queue="hash", payload=payload)
+    return Planned(spec, result={"digest": digest}, recorded=digest)
 
 
-def _note(kind: str, text: str, **options: Any) -> Planned:
-    spec = JobSpec(name="note", queue="misc", payload={"text": text}, **options)
-    return Planned(spec, kind, "completed", {"text": text})
-
-
-def _delayed() -> list[Planned]:
-    return [_note("with a delay", f"delayed {n}", delay_seconds=1 + n * 0.1) for n in range(DELAYED_COUNT)]
-
-
-def _prioritised() -> list[Planned]:
-    return [_note("with a priority", f"priority {n % 10} {n}", priority=n % 10) for n in range(PRIORITISED_COUNT)]
-
-
-def _flaky() -> list[Planned]:
+def _failing() -> list[Planned]:
     return [
-        Planned(
-            JobSpec(
-                name="flaky",
-                queue="misc",
-                payload={"failures": 2, "text": f"flaky {n}"},
-                max_attempts=5,
-                retry_policy=_QUICK_RETRY,
-            ),
-            "fails twice",
-            "completed",
-            {"text": f"flaky {n}"},
-            attempts=3,
-        )
-        for n in range(FLAKY_COUNT)
+        *map(_flaky, range(_FLAKY_COUNT)),
+        *map(_hopeless, range(_HOPELESS_COUNT)),
+        *map(_mended, range(_MENDED_COUNT)),
     ]
 
 
-def _hopeless() -> list[Planned]:
-    return [
-        Planned(
-            JobSpec(name="hopeless", queue="misc", payload={"account": n}, max_attempts=3, retry_policy=_QUICK_RETRY),
-            "fails for good",
-            "dead_letter",
-            attempts=3,
-        )
-        for n in range(HOPELESS_COUNT)
-    ]
+def _flaky(number: int) -> Planned:
+    text = f"flaky {number}"
+    payload = {"failures": 2, "text": text}
+    spec = JobSpec(name="flaky", queue="retry", payload=payload, max_attempts=5, retry_policy=_QUICK_RETRY)
+    return Planned(spec, result={"text": text}, attempts=3, recorded=text)
+
+
+def _hopeless(number: int) -> Planned:
+    payload = {"account": number}
+    spec = JobSpec(name="hopeless", queue="give-up", payload=payload, max_attempts=3, retry_policy=_QUICK_RETRY)
+    return Planned(spec, "dead_letter", attempts=3)
+
+
+def _mended(number: int) -> Planned:
+    """It is given up in its first run and succeeds in its second."""
+    text = f"mended {number}"
+    spec = JobSpec(name="mended", queue="requeue", payload={"text": text})
+    return Planned(spec, result={"text": text}, runs=2, recorded=text)
 
 
 def _cancelled() -> list[Planned]:
-    waiting = JobSpec(name="note", queue="misc", payload={"text": "never"}, delay_seconds=3600)
-    running = JobSpec(name="long", queue="misc", payload={"seconds": 3600}, priority=9)
+    waiting = JobSpec(name="note", queue="cancel", payload={"text": "never", "seconds": 0}, delay_seconds=3600)
+    running = JobSpec(name="long", queue="cancel", payload={"seconds": 3600}, priority=9)
     return [
-        *[Planned(waiting, "cancelled waiting", "cancelled", attempts=0) for _ in range(CANCELLED_WAITING_COUNT)],
-        *[Planned(running, "cancelled running", "cancelled") for _ in range(CANCELLED_RUNNING_COUNT)],
+        *[Planned(waiting, "cancelled", attempts=0) for _ in range(_CANCELLED_WAITING_COUNT)],
+        *[Planned(running, "cancelled") for _ in range(_CANCELLED_RUNNING_COUNT)],
     ]
 
 
-def probe() -> Planned:
-    """The job that measures how long nobody could write."""
-    return _note("after the kill", "the cluster is back")
+def _once() -> list[Planned]:
+    """One that succeeds and one that fails; neither may begin twice, though attempts are left."""
+    done = JobSpec(name="charge", queue="once", payload={"text": "paid", "fails": False}, start="at_most_once")
+    failed = JobSpec(name="charge", queue="once", payload={"text": "unclear", "fails": True}, start="at_most_once")
+    return [
+        Planned(done, result={"text": "paid"}, recorded="paid"),
+        Planned(failed, "dead_letter", recorded="unclear"),
+    ]
+
+
+def _reports() -> list[Planned]:
+    texts = [f"report {number}" for number in range(_REPORT_COUNT)]
+    specs = [JobSpec(name="report", queue="report", payload={"text": text, "steps": REPORT_STEPS}) for text in texts]
+    return [Planned(spec, result={"text": text}, recorded=text) for spec, text in zip(specs, texts, strict=True)]

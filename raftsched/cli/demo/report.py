@@ -1,57 +1,70 @@
-"""Compares what the cluster and the receiver recorded with what was planned."""
+"""Judges what the cluster and the receiver recorded by what was planned."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from raftsched.cli.demo.plan import HASH_KIND, Planned
+from raftsched.cli.demo import checks
+from raftsched.cli.demo.checks import Check
+from raftsched.cli.demo.evidence import Evidence
+from raftsched.cli.demo.plan import Planned
 from raftsched.client import JobInfo
 
 
 @dataclass(slots=True)
 class Report:
-    """The demo's figures; `faults` says in words what is not as it must be."""
+    """The demo's verdict; `faults` says in words what went wrong besides the checks."""
 
-    submitted: int = 0
-    completed: int = 0
+    statuses: Counter[str] = field(default_factory=Counter)
+    """How many jobs ended so."""
     retried: int = 0
-    dead: int = 0
-    cancelled: int = 0
+    """Jobs that took several attempts."""
+    checks: list[Check] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    """From the first request to the last job's end."""
     leader_changes: int = 0
     seconds_without_leader: float = 0.0
-    lost: int = 0
-    recorded_twice: int = 0
-    digests_compared: int = 0
-    faults: list[str] = field(default_factory=list)
 
     @property
     def is_right(self) -> bool:
-        return not self.faults and self.lost == 0 and self.recorded_twice == 0
+        return not self.faults and bool(self.checks) and all(check.holds for check in self.checks)
 
 
-def compare(
-    planned: Mapping[str, Planned], found: Mapping[str, JobInfo], recorded: Mapping[str, Sequence[str]]
-) -> Report:
-    """Return the figures for jobs `planned` by id, `found` in the cluster, and `recorded` by the receiver (run id →
-    values).
-    """
-    report = Report(submitted=len(planned))
-    statuses = Counter(job.status for job in found.values())
-    report.completed = statuses["completed"]
-    report.dead = statuses["dead_letter"]
-    report.cancelled = statuses["cancelled"]
-    report.retried = sum(job.attempt_number > 1 for job in found.values())
-    report.recorded_twice = sum(len(values) > 1 for values in recorded.values())
-    report.lost = len(planned.keys() - found.keys())
-    for job_id, plan in planned.items():
+def judge(evidence: Evidence) -> Report:
+    """Return the verdict on all that was gathered."""
+    found = evidence.found.values()
+    return Report(
+        statuses=Counter(job.status for job in found),
+        retried=sum(job.attempt_number > 1 for job in found),
+        checks=[*compare(evidence), *(check(evidence) for check in checks.ALL)],
+    )
+
+
+def compare(evidence: Evidence) -> list[Check]:
+    """Compare each job with its plan, and with what the receiver recorded of it."""
+    planned, found, recorded = evidence.planned, evidence.found, evidence.recorded
+    lost = [f"job {job_id}, {planned[job_id].kind}, is lost" for job_id in planned.keys() - found.keys()]
+    twice = [f"run {run_id} was recorded {len(values)} times" for run_id, values in recorded.items() if len(values) > 1]
+    known = {_last_run(job_id, job) for job_id, job in planned.items()}
+    strange = [f"job {job_id} was submitted by nobody" for job_id in found.keys() - planned.keys()]
+    strange += [f"run {run_id} was meant by nobody" for run_id in recorded.keys() - known]
+    differences: list[str] = []
+    for job_id, job in planned.items():
         if job_id in found:
-            report.faults += _differences(plan, found[job_id], recorded.get(f"{job_id}.1", ()))
-        report.digests_compared += plan.kind == HASH_KIND
-    if unplanned := found.keys() - planned.keys():
-        report.faults.append(f"{len(unplanned)} jobs that nobody submitted")
-    return report
+            differences += _differences(job, found[job_id], recorded.get(_last_run(job_id, job), ()))
+    return [
+        Check("jobs lost", len(planned), lost),
+        Check("runs recorded twice", len(recorded), twice),
+        Check("jobs or runs that nobody asked for", len(found), strange),
+        Check("ends, results or digests not as planned", len(found), differences),
+    ]
+
+
+def _last_run(job_id: str, plan: Planned) -> str:
+    return f"{job_id}.{plan.runs}"
 
 
 def _differences(plan: Planned, job: JobInfo, recorded: Sequence[str]) -> list[str]:
@@ -63,7 +76,7 @@ def _differences(plan: Planned, job: JobInfo, recorded: Sequence[str]) -> list[s
         faults.append(f"{what} has the result {job.result!r}, not {plan.result!r}")
     if job.attempt_number < plan.attempts:
         faults.append(f"{what} took {job.attempt_number} attempts, not {plan.attempts}")
-    expected = list(plan.result.values()) if plan.result else []
+    expected = [] if plan.recorded is None else [plan.recorded]
     if list(recorded) != expected:
         faults.append(f"{what}: the receiver recorded {list(recorded)!r}, not {expected!r}")
     return faults

@@ -1,4 +1,4 @@
-"""Drives the demo: submit, kill the leader half-way, restart it, wait, compare."""
+"""Drives the demo: submit, kill the leader half-way, restart it, wait, gather the evidence."""
 
 from __future__ import annotations
 
@@ -7,24 +7,29 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
+from raftsched.cli.demo.board import Board, finished_count
+from raftsched.cli.demo.evidence import Evidence, Timetable
 from raftsched.cli.demo.ledger import Ledger
 from raftsched.cli.demo.plan import Planned, plan, probe
-from raftsched.cli.demo.report import Report, compare
+from raftsched.cli.demo.report import Report, judge
+from raftsched.cli.demo.scenes import PLAYED_KINDS, Scenes
 from raftsched.cli.local_cluster import LocalCluster, LocalNode
 from raftsched.cli.output import console
-from raftsched.client import Client
+from raftsched.client import Client, Job
+from raftsched.client.workflow_records import Graph
 from raftsched.errors import RaftschedError
 
 WORKER_COUNT = 2
-FINISH_SECONDS_MAX = 75.0
+FINISH_SECONDS_MAX = 120.0
+"""Many times what it takes, for machines that do other things besides."""
 _POLL_SECONDS = 0.05
 _DOWN_SECONDS = 2.0
+_SHOW_SECONDS = 0.25
 
 
 async def run_demo(directory: Path) -> Report:
@@ -35,12 +40,14 @@ async def run_demo(directory: Path) -> Report:
         leader = cluster.wait_for_leader()
         _introduce(cluster, leader)
         with _workers(cluster, ledger_path):
-            async with Client(*cluster.urls) as client:
-                demo = _Demo(cluster, client)
-                await demo.drive()
-                found = {job.id: job async for job in client.list(page_size=1_000)}
-    report = compare(demo.planned, found, ledger.values())
+            async with Client(*cluster.urls, actor="demo") as client:
+                with Board() as board:
+                    demo = _Demo(cluster, client, board)
+                    await demo.drive()
+                evidence = await demo.evidence(ledger)
     ledger.close()
+    report = judge(evidence)
+    report.seconds = demo.seconds
     report.leader_changes = demo.leader_changes
     report.seconds_without_leader = demo.seconds_without_leader
     report.faults += demo.faults
@@ -74,79 +81,103 @@ def _workers(cluster: LocalCluster, ledger: Path) -> Iterator[None]:
 class _Demo:
     """The state of one run of the demo."""
 
-    def __init__(self, cluster: LocalCluster, client: Client) -> None:
+    def __init__(self, cluster: LocalCluster, client: Client, board: Board) -> None:
         self._cluster = cluster
         self._client = client
+        self._board = board
         self.planned: dict[str, Planned] = {}
+        self._scenes = Scenes(client, board, self.planned)
+        self._timetables: Sequence[Timetable] = ()
+        self.seconds = 0.0
         self.leader_changes = 0
         self.seconds_without_leader = 0.0
         self.faults: list[str] = []
 
     async def drive(self) -> None:
-        jobs = plan()
-        columns = (TextColumn("{task.description:<22}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-        with Progress(*columns, console=console) as progress:
-            submitted = progress.add_task("submitted", total=len(jobs))
-            finished = progress.add_task("finished", total=len(jobs))
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._submit(jobs, progress, submitted))
-                group.create_task(self._kill_leader_half_way(len(jobs), progress))
-                group.create_task(self._wait_until_finished(len(jobs) + 1, progress, finished))
+        """Run all of it; what does not come to its end in time is a fault."""
+        began = time.monotonic()
+        watching = asyncio.create_task(self._watch())
+        try:
+            async with asyncio.timeout(FINISH_SECONDS_MAX):
+                await self._scenes.set_up()
+                jobs = plan()
+                await self._submit([job for job in jobs if job.kind in PLAYED_KINDS])
+                await self._scenes.play()
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._submit([job for job in jobs if job.kind not in PLAYED_KINDS]))
+                    group.create_task(self._kill_leader_half_way(len(jobs)))
+                await self._wait_until_finished()
+                self._timetables = await self._scenes.finish_schedules()
+                await self._wait_until_finished()
+        except TimeoutError:
+            self.faults.append(f"not all had come to its end after {FINISH_SECONDS_MAX:.0f} s")
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+            self.seconds = time.monotonic() - began
+            with suppress(RaftschedError):
+                self._board.show(await self._client.queues())
 
-    async def _submit(self, jobs: list[Planned], progress: Progress, task: TaskID) -> None:
-        cancels: list[str] = []
-        number = 0
+    async def _watch(self) -> None:
+        while True:
+            with suppress(RaftschedError):  # it only shows; what matters is judged at the end
+                self._board.show(await self._client.queues())
+            await asyncio.sleep(_SHOW_SECONDS)
+
+    async def _submit(self, jobs: list[Planned]) -> None:
+        waiting = iter(jobs)
         async for result in self._client.submit_each(job.spec for job in jobs):
-            job = jobs[number]
-            number += 1
-            if isinstance(result, RaftschedError):
+            job = next(waiting)
+            if isinstance(result, Job):
+                self.planned[result.id] = job
+            else:
                 self.faults.append(f"{job.kind} was refused: {result}")
-                continue
-            self.planned[result.id] = job
-            progress.advance(task)
-            if job.ends_as == "cancelled":
-                cancels.append(result.id)
-        for job_id in cancels:
-            await self._cancel(job_id)
 
-    async def _cancel(self, job_id: str) -> None:
-        """Cancel a job; one that is to be cancelled while it runs, once it runs."""
-        if self.planned[job_id].kind == "cancelled running":
-            while (await self._client.get(job_id)).status != "running":
-                await asyncio.sleep(_POLL_SECONDS)
-        await self._client.cancel(job_id)
-
-    async def _kill_leader_half_way(self, total: int, progress: Progress) -> None:
-        while await self._finished() < total // 2:
+    async def _kill_leader_half_way(self, total: int) -> None:
+        while sum(map(finished_count, await self._client.queues())) < total // 2:
             await asyncio.sleep(_POLL_SECONDS)
         leader = await asyncio.to_thread(self._cluster.wait_for_leader)
+        half_way = await self._scenes.half_way()
         leader.kill()
         killed_at = time.monotonic()
-        progress.console.print(f"[red]kill -9[/red] {leader.id}, the leader")
+        self._board.say(f"[red]kill -9[/red] {leader.id}, the leader, half-way: {half_way}")
         job = probe()
         handle = await self._client.submit(job.spec.name, job.spec.payload, queue=job.spec.queue)
         self.seconds_without_leader = time.monotonic() - killed_at
         self.planned[handle.id] = job
         new = await asyncio.to_thread(self._cluster.wait_for_leader)
         self.leader_changes += 1
-        progress.console.print(
-            f"{new.id} leads; next write accepted {self.seconds_without_leader:.2f} s after the kill"
-        )
+        self._board.say(f"{new.id} leads; next write accepted {self.seconds_without_leader:.2f} s after the kill")
         await asyncio.sleep(_DOWN_SECONDS)
         self._cluster.start_node(leader)
         await asyncio.to_thread(self._cluster.wait_until_ready, leader)
-        progress.console.print(f"{leader.id} is back and has caught up")
+        self._board.say(f"{leader.id} is back and has caught up")
 
-    async def _wait_until_finished(self, total: int, progress: Progress, task: TaskID) -> None:
-        deadline = time.monotonic() + FINISH_SECONDS_MAX
-        while (done := await self._finished()) < total:
-            if time.monotonic() > deadline:
-                self.faults.append(f"{total - done} jobs had not finished after {FINISH_SECONDS_MAX:.0f} s")
+    async def _wait_until_finished(self) -> None:
+        """Wait for all that was planned; a schedule's jobs are, once it has decided its last instant."""
+        planned = Counter(job.kind for job in self.planned.values())
+        while True:
+            finished = {queue["name"]: finished_count(queue) for queue in await self._client.queues()}
+            if all(finished.get(kind, 0) >= count for kind, count in planned.items()):
                 return
-            progress.update(task, completed=done)
             await asyncio.sleep(_POLL_SECONDS)
-        progress.update(task, completed=total - 1)
 
-    async def _finished(self) -> int:
-        queues = await self._client.queues()
-        return sum(queue.get(end, 0) for queue in queues for end in ("completed", "dead_letter", "cancelled"))
+    async def evidence(self, ledger: Ledger) -> Evidence:
+        """Read all that is judged."""
+        found = {job.id: job async for job in self._client.list(page_size=1_000)}
+        handles = {kind: self._handles(kind) for kind in ("pause", "report")}
+        workflow = self._scenes.workflow
+        return Evidence(
+            planned=self.planned,
+            found=found,
+            recorded=ledger.values(),
+            spans=ledger.spans(),
+            timetables=self._timetables,
+            graph=await workflow.graph() if workflow else Graph(),
+            histories={job.id: [each.event for each in (await job.history()).events] for job in handles["pause"]},
+            logs={job.id: [line.text async for line in job.logs()] for job in handles["report"]},
+            unique_ids=self._scenes.unique_ids,
+        )
+
+    def _handles(self, kind: str) -> list[Job]:
+        return [self._client.job(job_id) for job_id, job in self.planned.items() if job.kind == kind]

@@ -1,0 +1,1 @@
+"""`raftsched schedule …` and `raftsched apply`: jobs that are submitted again and again."""

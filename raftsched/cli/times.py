@@ -1,0 +1,134 @@
+"""Times and spans as people say them, in both directions: `5 min ago`, `1h30m`, `+2h`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any, Final
+
+import click
+from rich.text import Text
+
+_UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
+_SPAN: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+", re.ASCII)
+_PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.ASCII)
+_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_LONG_AGO: Final = timedelta(days=60)
+"""Further away, a date says more than a number of days."""
+_NOW: Final = timedelta(seconds=1)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def rfc3339(moment: datetime) -> str:
+    """Return the time as the API writes it."""
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def relative(moment: datetime, now: datetime) -> str:
+    """Return how far `moment` is from `now`: `3 min ago`, `in 2 h`; a date where it is months."""
+    away = moment - now
+    if abs(away) < _NOW:
+        return "now"
+    if abs(away) > _LONG_AGO:
+        return moment.date().isoformat()
+    text = rounded(abs(away).total_seconds())
+    return f"in {text}" if away > timedelta() else f"{text} ago"
+
+
+def rounded(seconds: float) -> str:
+    """Return a span in its largest unit, long ones in two: `45 s`, `3 min`, `2 h 5 min`, `1 d 20 h`."""
+    for (unit, size), (smaller, smaller_size) in pairwise(_UNITS):
+        if seconds >= size:
+            rest = int(seconds % size // smaller_size) if size > 60 else 0
+            return f"{int(seconds // size)} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{int(seconds)} s" if seconds >= 1 else f"{round(seconds * 1000)} ms"
+
+
+def when(text: str | None) -> str:
+    """Return the cell of a table for a time of the API; "" where there is none."""
+    moment = read_time(text)
+    return "" if moment is None else relative(moment, utc_now())
+
+
+def with_distance(text: str) -> Text:
+    """Return the time as it is, and how far away it is."""
+    moment = read_time(text)
+    shown = Text(text)
+    return shown if moment is None else shown.append(f"  {relative(moment, utc_now())}", style="dim")
+
+
+def read_time(text: Any) -> datetime | None:
+    """Return the time that `text` is, if it is one with its offset."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except (TypeError, ValueError):
+        return None
+    return moment if moment.tzinfo is not None else None
+
+
+def span_seconds(text: str) -> float | None:
+    """Return the seconds of `90`, `90s`, `1.5h` or `1h30m`; None for what is no span."""
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    if not _SPAN.fullmatch(text):
+        return None
+    return sum(float(number) * _SECONDS[unit] for number, unit in _PART.findall(text))
+
+
+class Span(click.ParamType):  # type: ignore[type-arg]  # generic only since click 8.4
+    """A duration on the command line; its value is in seconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, int | float):
+            return float(value)
+        seconds = span_seconds(value.strip())
+        if seconds is None:
+            self.fail(f"{value!r} is no duration; write one like 90, 30s, 5m, 1h30m or 7d", param, ctx)
+        return seconds
+
+
+class Moment(click.ParamType):  # type: ignore[type-arg]
+    """A time on the command line; its value is RFC 3339 text in UTC."""
+
+    name = "time"
+
+    def __init__(self, clock: Callable[[], datetime] = utc_now) -> None:
+        self._clock = clock
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = value.strip()
+        moment = self._read(text)
+        if moment is None:
+            told = "write one like 2027-03-14T07:00:00Z, 2027-03-14 (midnight UTC), now, +2h or -1d"
+            self.fail(f"{value!r} is no time with its offset; {told}", param, ctx)
+        return rfc3339(moment)
+
+    def _read(self, text: str) -> datetime | None:
+        if text == "now":
+            return self._clock()
+        if text[:1] in ("+", "-"):
+            seconds = span_seconds(text[1:])
+            return None if seconds is None else _moved(self._clock(), -seconds if text[0] == "-" else seconds)
+        if _DATE.fullmatch(text):
+            text += "T00:00:00Z"
+        return read_time(text)
+
+
+def _moved(moment: datetime, seconds: float) -> datetime | None:
+    try:
+        return moment + timedelta(seconds=seconds)
+    except OverflowError:
+        return None
+
+
+SPAN: Final = Span()
+MOMENT: Final = Moment()

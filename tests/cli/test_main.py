@@ -1,0 +1,105 @@
+"""What all commands have in common: help, JSON, and errors in one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import click
+import pytest
+
+from raftsched.cli.main import main
+from raftsched.cli.options import JOB_OPTIONS
+from raftsched.cli.submit import submit_command
+from raftsched.client import ClientSettings
+from raftsched.client.specs import JobSpec
+from tests.cli.commands import Cli
+
+RUNS_IN_THE_FOREGROUND = {"node", "worker", "dev", "demo"}
+"""Commands without an answer."""
+NOWHERE = "http://127.0.0.1:1"
+IMPATIENT = ClientSettings(retry_seconds=0.1, backoff_base_seconds=0.01)
+
+
+def _commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from _commands(found, (*path, name))
+
+
+COMMANDS = dict(_commands(main))
+NAMES = [" ".join(path) for path in COMMANDS]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=NAMES)
+async def test_every_command_has_a_help_text_that_begins_with_a_sentence(path: tuple[str, ...]) -> None:
+    ran = await Cli(NOWHERE).ok(*path, "--help")
+    assert ran.stdout.startswith("Usage: ")
+    [summary, *_] = (COMMANDS[path].help or "").split("\n")
+    assert summary.endswith((".", ".\x0c"))
+    for parameter in COMMANDS[path].params:
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            assert parameter.opts[0] in ran.stdout
+
+
+@pytest.mark.parametrize("path", [path for path in COMMANDS if path[0] not in RUNS_IN_THE_FOREGROUND])
+async def test_every_command_with_an_answer_prints_json(path: tuple[str, ...]) -> None:
+    assert "as_json" in {parameter.name for parameter in COMMANDS[path].params}
+
+
+async def test_help_names_every_command_in_its_section() -> None:
+    shown = (await Cli(NOWHERE).ok("--help")).stdout
+    for name in {path[0] for path in COMMANDS}:
+        assert f"\n  {name} " in shown
+    assert "Schedules and workflows:" in shown
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("get", "00000000-0000-7000-8000-000000000001"),
+        ("submit", "a"),
+        ("list",),
+        ("cancel", "--all"),
+        ("schedule", "list"),
+        ("queue", "list"),
+        ("events",),
+        ("cluster", "status"),
+    ],
+)
+async def test_no_cluster_is_said_in_one_line_with_a_way_out(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("raftsched.cli.session.SETTINGS", IMPATIENT)
+    monkeypatch.setattr("raftsched.client.client.ClientSettings", lambda: IMPATIENT)
+    refused = await Cli(NOWHERE).refused(*arguments)
+    assert "can't connect to http://127.0.0.1:1" in refused
+    assert "RAFTSCHED_URL" in refused
+
+
+async def test_address_that_is_none_is_refused() -> None:
+    assert "[invalid]" in await Cli("htp:/x").refused("list")
+
+
+def test_commands_run_as_a_process_of_their_own() -> None:
+    command = [sys.executable, "-m", "raftsched", "get", "x", "--url", "htp:/x"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.startswith("raftsched: ")
+
+
+async def test_unknown_command_is_told_with_the_way_to_the_help() -> None:
+    assert "No such command" in await Cli(NOWHERE).misused("lst")
+
+
+def test_submit_has_an_option_for_every_field_of_a_job() -> None:
+    said_otherwise = {"name", "payload", "unique", "start"}
+    options = {str(parameter.name) for parameter in submit_command.params}
+    assert set(JobSpec.__struct_fields__) - said_otherwise <= options
+    assert "at_most_once" in JOB_OPTIONS

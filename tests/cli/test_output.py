@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from raftsched.cli import output
+from raftsched.cli.output import console, error_line, print_fields, print_table, say, status_text
+from raftsched.errors import Invalid, NotFound, OutcomeUnknown, Rejected
+
+
+def test_table_shows_texts_as_they_are_and_aligns_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("name", "count"), [("[bold]a[/bold]", 1_234), ("b", 5)])
+    lines = capsys.readouterr().out.splitlines()
+    assert any("[bold]a[/bold]   1,234" in line for line in lines)
+    assert any(line.rstrip().endswith("    5") for line in lines)
+
+
+def test_long_texts_are_whole_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("name",), [("x" * 900,)])
+    print_fields({"text": "y" * 3_000, "nothing": None})
+    say("z" * 3_000)
+    out = capsys.readouterr().out
+    assert "x" * 900 in out
+    assert "y" * 3_000 in out
+    assert "z" * 3_000 in out
+    assert "nothing" not in out
+
+
+def test_narrow_terminal_leaves_out_what_is_optional_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    for width, columns in ((80, "id name queue"), (50, "id name"), (45, "id")):
+        narrow = Console(width=width, force_terminal=True, color_system=None, highlight=False)
+        monkeypatch.setattr(output, "console", narrow)
+        with narrow.capture() as captured:
+            print_table(("id", "name", "queue"), [("7" * 36, "send", "mail")], optional=("queue", "name"))
+        heading, *_ = [line for line in captured.get().splitlines() if line.strip()]
+        assert heading.split() == columns.split()
+        assert ("no room for queue" in captured.get()) == (width < 80)
+
+
+def test_status_has_its_colour_on_a_terminal_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert status_text("dead_letter").style == "red"
+    assert not console.is_terminal
+    say(status_text("dead_letter"))
+    assert capsys.readouterr().out == "dead_letter\n"
+
+
+def test_error_is_one_line_with_its_code_and_what_to_do() -> None:
+    assert error_line(Invalid("queue: is\nbad", field="queue")) == "raftsched: queue: is bad [invalid]"
+    assert error_line(NotFound("there is no such job")).startswith("raftsched: there is no such job [not_found] See ")
+    assert "It may have happened" in error_line(OutcomeUnknown("no reply"))
+    assert error_line(Rejected("running", "it runs")).endswith("or cancel the job.")
+    assert error_line(Rejected("of_a_version_to_come", "no")) == "raftsched: no [of_a_version_to_come]"

@@ -1,0 +1,81 @@
+"""`audit`, `events`, `workers`, `cluster`."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import PIPE
+
+import msgspec
+
+from raftsched.core.ids import TimeMs
+from raftsched.core.operations import MarkWorkers, WorkerMark
+from tests.api.node import Api
+from tests.cli.commands import USER, Cli
+
+
+async def test_audit_says_who_did_what(cli: Cli) -> None:
+    await cli.ok("queue", "pause", "mail", "--reason", "moving")
+    await cli.ok("queue", "resume", "mail", "--actor", "grace")
+    lines = await cli.json("audit", "--subject", "queue:mail")
+    assert [(line["actor"], line["action"]) for line in lines] == [("grace", "queue.resume"), (USER, "queue.pause")]
+    assert [line["actor"] for line in await cli.json("audit", "--by", "grace")] == ["grace"]
+    assert USER in (await cli.ok("audit", "--action", "queue.pause")).rows[0]
+    assert "action" in await cli.refused("audit", "--action", "x" * 100)
+
+
+async def test_events_are_shown_as_they_happen(api: Api, cli: Cli) -> None:
+    start = f"{api.node.state.applied_index + 1}-0"
+    following = asyncio.create_task(cli.run("events", "--after", start, "--type", "job", "--count", "2", "--json"))
+    job = await api.submit(delay_seconds=60)
+    await api.ask("DELETE", f"jobs/{job['id']}")
+    ran = await following
+    assert ran.exit_code == 0
+    created, cancelled = ran.json_lines
+    assert (created["job_id"], cancelled["job_id"]) == (job["id"], job["id"])
+    assert cancelled["type"] == "job.cancelled"
+    again = await cli.ok("events", "--after", created["id"], "--job", job["id"], "--count", "1")
+    assert "job.cancelled" in again.stdout
+    assert job["id"] in again.stdout
+
+
+async def test_interrupt_ends_a_stream_quietly(api: Api) -> None:
+    job = await api.submit(delay_seconds=60)
+    command = (sys.executable, "-m", "raftsched", "events", "--url", api.node.api_url, "--after", "1-0", "--json")
+    # A shell starts background programs with SIGINT ignored, and so would this one be.
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=PIPE, stderr=PIPE, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    )
+    assert process.stdout is not None
+    first = msgspec.json.decode(await process.stdout.readline())
+    assert (first["type"], first["job_id"]) == ("job.created", job["id"])
+    process.send_signal(signal.SIGINT)
+    _, errors = await process.communicate()
+    assert (process.returncode, errors) == (130, b"")
+
+
+async def test_events_of_what_is_no_job_is_refused(cli: Cli) -> None:
+    assert "job" in await cli.refused("events", "--job", "7")
+
+
+async def test_workers_are_shown_once_they_were_heard_of(api: Api, cli: Cli) -> None:
+    assert await cli.json("workers") == []
+    api.node.apply(MarkWorkers((WorkerMark("w1", ("a", "b"), 10, TimeMs(api.node.now_ms())),)))
+    assert [(worker["name"], worker["queues"]) for worker in await cli.json("workers")] == [("w1", ["a", "b"])]
+    [row] = (await cli.ok("workers")).rows
+    assert row[:4] == ["w1", "a,", "b", "10"]
+
+
+async def test_cluster_is_shown_and_changed(cli: Cli) -> None:
+    assert (await cli.json("cluster", "status"))["leader"] == "n1"
+    [row] = (await cli.ok("cluster", "status")).rows
+    assert row[:2] == ["n1", "leader"]
+    where = ("--raft", "h:8401", "--api", "h:8400")
+    assert "n4 joins" in (await cli.ok("cluster", "add", "n4", *where)).stdout
+    assert "n4 was removed" in (await cli.ok("cluster", "remove", "n4")).stdout
+    assert [node["id"] for node in (await cli.json("cluster", "add", "n5", *where))["nodes"]] == ["n1", "n5"]
+    assert [node["id"] for node in (await cli.json("cluster", "remove", "n5"))["nodes"]] == ["n1"]
+    assert (await cli.ok("cluster", "transfer")).stdout == "handed over\n"
+    assert await cli.json("cluster", "transfer")
+    assert "id: " in await cli.refused("cluster", "add", "n/4", *where)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.api.node import Api
+from tests.cli.commands import USER, Cli
+
+
+async def saved(cli: Cli, *options: str) -> Any:
+    return await cli.json("schedule", "create", "nightly", "build_report", '{"n": 1}', "--cron", "0 3 * * *", *options)
+
+
+async def test_create_passes_on_every_field_that_an_option_names(cli: Cli) -> None:
+    schedule = await cli.json(
+        "schedule", "create", "nightly", "build_report", '{"n": 1}', "--cron", "30 2 * * *",
+        "--timezone", "Europe/Berlin", "--start-at", "2030-01-01", "--end-at", "2040-01-01", "--dst-gap", "skip",
+        "--dst-overlap", "both", "--skip-date", "2030-12-25", "--business-days", "DE-BY",
+        "--calendar", '{"blackouts": [{"start": "22:00", "end": "06:00"}]}', "--overlap", "buffer_one",
+        "--misfire", "run_all", "--catchup-window", "2h", "--jitter", "30s", "--max-firings", "5",
+        "--queue", "reports", "--priority", "low", "--timeout", "5m", "--tag", "x", "--at-most-once",
+    )  # fmt: skip
+    assert (schedule["cron"], schedule["timezone"], schedule["dst_gap"]) == ("30 2 * * *", "Europe/Berlin", "skip")
+    assert (schedule["overlap"], schedule["misfire"], schedule["max_firings"]) == ("buffer_one", "run_all", 5)
+    assert (schedule["catchup_window_seconds"], schedule["jitter_seconds"]) == (7_200.0, 30.0)
+    assert schedule["calendar"] == {
+        "skip_dates": ["2030-12-25"],
+        "blackouts": [{"start": "22:00", "end": "06:00"}],
+        "business_days": {"country": "DE", "subdivision": "BY"},
+    }
+    job = schedule["job"]
+    assert (job["name"], job["queue"], job["priority"], job["payload"]) == ("build_report", "reports", 2, {"n": 1})
+    assert (job["timeout_seconds"], job["tags"], job["start"]) == (300.0, ["x"], "at_most_once")
+
+
+async def test_create_again_changes_the_schedule_unless_it_must_be_new(cli: Cli) -> None:
+    first = await saved(cli)
+    changed = await saved(cli, "--overlap", "allow")
+    assert (changed["id"], changed["overlap"]) == (first["id"], "allow")
+    shown = (await cli.ok("schedule", "create", "other", "a", "--every", "90s")).stdout
+    assert "other" in shown
+    refused = await cli.refused("schedule", "create", "nightly", "a", "--every", "1h", "--create-only")
+    assert "[exists]" in refused
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--cron", "61 * * * *"), "cron"),
+        (("--every", "1h", "--cron", "* * * * *"), "every"),
+        (("--cron", "0 3 * * *", "--timezone", "Europe/Atlantis"), "timezone"),
+        (("--every", "1h", "--calendar", "[]"), "--calendar"),
+        (("--every", "1h", "--priority", "11"), "job.priority"),
+    ],
+)
+async def test_create_says_in_one_line_what_is_wrong(cli: Cli, options: tuple[str, ...], told: str) -> None:
+    assert told in await cli.refused("schedule", "create", "n", "a", *options)
+
+
+async def test_list_and_get_show_what_there_is(cli: Cli) -> None:
+    schedule = await saved(cli)
+    await cli.ok("schedule", "create", "grid", "a", "--every", "90s")
+    listed = await cli.json("schedule", "list")
+    assert [each["name"] for each in listed] == ["grid", "nightly"]
+    assert [row[0] for row in (await cli.ok("schedule", "list")).rows] == ["grid", "nightly"]
+    assert await cli.json("schedule", "list", "--paused") == []
+    assert await cli.json("schedule", "get", "nightly") == schedule
+    assert "0 3 * * *" in (await cli.ok("schedule", "get", schedule["id"])).stdout
+    assert "[not_found]" in await cli.refused("schedule", "get", "absent")
+
+
+async def test_pause_and_resume_show_the_schedule_as_it_then_is(cli: Cli) -> None:
+    await saved(cli)
+    paused = await cli.json("schedule", "pause", "nightly", "--for", "1h", "--reason", "audit")
+    assert (paused["status"], paused["pause"]["reason"]) == ("paused", "audit")
+    assert (await cli.json("schedule", "resume", "nightly"))["status"] == "active"
+    assert "paused" in (await cli.ok("schedule", "pause", "nightly")).stdout
+    assert "active" in (await cli.ok("schedule", "resume", "nightly")).stdout
+    for command in ("pause", "resume"):
+        assert "[not_found]" in await cli.refused("schedule", command, "absent")
+
+
+async def test_delete_removes_schedules_by_name(cli: Cli) -> None:
+    await saved(cli)
+    await cli.ok("schedule", "create", "grid", "a", "--every", "90s")
+    assert (await cli.ok("schedule", "delete", "nightly")).stdout == "nightly  deleted\n"
+    assert [each["name"] for each in await cli.json("schedule", "delete", "grid")] == ["grid"]
+    assert "[not_found]" in await cli.refused("schedule", "delete", "nightly")
+
+
+async def test_trigger_runs_it_now_and_firings_show_it(api: Api, cli: Cli) -> None:
+    await saved(cli)
+    firing = await cli.json("schedule", "trigger", "nightly", "--payload", "[2]")
+    job = await cli.json("get", firing["job_id"])
+    assert (job["name"], job["payload"]) == ("build_report", [2])
+    skipped = await cli.run("schedule", "trigger", "nightly")
+    assert (skipped.exit_code, skipped.stdout) == (1, "skipped: overlap\n")
+    again = await cli.ok("schedule", "trigger", "nightly", "--overlap", "allow")
+    assert again.stdout.startswith("job ")
+    listed = await cli.json("schedule", "firings", "nightly", "--kind", "manual")
+    assert [each["fired"] for each in listed] == [True, False, True]
+    assert len(await cli.json("schedule", "firings", "nightly", "--fired")) == 2
+    rows = (await cli.ok("schedule", "firings", "nightly", "--skipped")).rows
+    assert "overlap" in rows[0]
+    for command in ("trigger", "firings"):
+        assert "[not_found]" in await cli.refused("schedule", command, "absent")
+
+
+async def test_trigger_for_the_same_instant_finds_the_first_run(cli: Cli) -> None:
+    await saved(cli, "--overlap", "allow")
+    command = ("schedule", "trigger", "nightly", "--instant", "2030-01-01")
+    assert (await cli.json(*command))["job_id"] == (await cli.json(*command))["job_id"]
+
+
+async def test_backfill_makes_runs_for_the_past_after_a_look(cli: Cli) -> None:
+    await saved(cli, "--start-at", "2020-01-01")
+    command = ("schedule", "backfill", "nightly", "--from", "2020-01-01", "--to", "2020-01-04")
+    assert "would make 3 runs and skip 0 instants" in (await cli.ok(*command, "--dry-run")).stdout
+    assert (await cli.json(*command, "--dry-run"))["run_count"] == 3
+    assert await cli.json("list") == []
+    assert (await cli.ok(*command, "--overlap", "allow")).stdout == "3 runs made, 0 instants skipped\n"
+    assert [job["schedule_id"] is not None for job in await cli.json("list")] == [True] * 3
+    assert (await cli.json(*command))["run_count"] == 0
+    assert "to: " in await cli.refused("schedule", "backfill", "nightly", "--from", "2020-01-04", "--to", "2020-01-01")
+
+
+async def test_next_and_preview_show_instants_by_the_clock_of_the_zone(cli: Cli) -> None:
+    asked = ("preview", "0 9 * * mon-fri", "--timezone", "Europe/Berlin", "--after", "2027-03-26", "--count", "2")
+    answer = await cli.json("schedule", *asked)
+    assert answer["firings"] == ["2027-03-26T08:00:00.000Z", "2027-03-29T07:00:00.000Z"]
+    shown = (await cli.ok("schedule", *asked)).stdout
+    assert "Mon 2027-03-29 09:00:00 +0200" in shown
+    await saved(cli, "--timezone", "Asia/Tokyo")
+    assert len((await cli.json("schedule", "next", "nightly", "--count", "3"))["firings"]) == 3
+    assert " 03:00:00 +0900" in (await cli.ok("schedule", "next", "nightly")).stdout
+    assert "cron: " in await cli.refused("schedule", "preview", "never")
+    assert "[not_found]" in await cli.refused("schedule", "next", "absent")
+
+
+async def test_preview_shows_what_the_calendar_skips(cli: Cli) -> None:
+    asked = ("--after", "2030-12-24", "--count", "1", "--skip-date", "2030-12-25", "--skip-date", "2030-12-24")
+    shown = await cli.ok("schedule", "preview", "0 12 * * *", *asked)
+    assert [row[0] for row in shown.rows] == [
+        "2030-12-24T12:00:00.000Z",
+        "2030-12-25T12:00:00.000Z",
+        "2030-12-26T12:00:00.000Z",
+    ]
+    assert "fires" in shown.rows[2]
+    assert all("skipped:" in row for row in shown.rows[:2])
+
+
+async def test_what_is_done_to_schedules_is_in_the_audit_trail(cli: Cli) -> None:
+    await saved(cli)
+    await cli.ok("schedule", "pause", "nightly")
+    lines = await cli.json("audit", "--by", USER, "--action", "schedule")
+    assert lines[0]["subject"] == "schedule:nightly"
