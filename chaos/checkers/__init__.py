@@ -10,12 +10,13 @@ mistake would have to be made twice to stay hidden. They are tested by mutated h
 to find the mutation that breaks it.
 """
 
-from chaos.checkers.check import PROPERTIES, check_all
+from chaos.checkers.check import FEATURES, PROPERTIES, check_all
 from chaos.checkers.history import BadHistory, append_event, read_history, write_history
 from chaos.checkers.report import Property, Report, Violation
 from chaos.checkers.views import History
 
 __all__ = [
+    "FEATURES",
     "PROPERTIES",
     "BadHistory",
     "History",

@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from chaos.checkers.model import CANCELLED, CANCELLING, stage_of
 from chaos.checkers.report import Violation
-from chaos.checkers.views import History
+from chaos.checkers.views import NEW_RUN, History
 
 
 def cancel_is_final(history: History) -> list[Violation]:
     """No lease of a job, and no outcome for it, succeeds when asked for after its cancel was acknowledged (I13).
 
     A report may be answered again with what was recorded for it before the cancel. And whoever looks sees it cancelled.
+    Says nothing of jobs that were to run again.
     """
     cancelled_at = _acknowledged(history)
     if not cancelled_at:
@@ -38,7 +39,8 @@ def _acknowledged(history: History) -> dict[str, int]:
     """Job -> when its first cancel was acknowledged."""
     cancelled_at: dict[str, int] = {}
     for answer in sorted(history.answers("cancel"), key=lambda answer: answer.operation.end):
-        cancelled_at.setdefault(answer.call.job, answer.operation.end)
+        if answer.call.job not in history.requeued:
+            cancelled_at.setdefault(answer.call.job, answer.operation.end)
     return cancelled_at
 
 
@@ -56,13 +58,15 @@ def _late_outcomes(history: History, cancelled_at: dict[str, int]) -> Iterator[V
 
 
 def nothing_follows_a_cancel(history: History) -> list[Violation]:
-    """In the log, nothing happens to a cancelled job but the end of its lease, and its purge (G10)."""
+    """In the log, nothing happens to a cancelled job but the end of its lease, its purge, or a new run (G10)."""
     violations = []
     for changes in history.changes_of.values():
         is_cancelled = False
         for change in changes:
-            if is_cancelled and change.f != "purge" and change.status != CANCELLED:
+            if change.f in NEW_RUN:
+                is_cancelled = False
+            if is_cancelled and change.f not in ("purge", "touch") and change.status != CANCELLED:
                 what = f"job {change.job} is cancelled, but {change.f} makes it {change.status} at index {change.index}"
                 violations.append(Violation(what, change.t))
-            is_cancelled = is_cancelled or change.f == "cancel"
+            is_cancelled = is_cancelled or change.f in ("cancel", "abort")
     return violations

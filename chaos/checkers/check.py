@@ -10,9 +10,11 @@ from typing import Final
 from chaos.checkers import (
     cancels,
     consensus,
+    dependencies,
     disks,
     durability,
     effects,
+    firings,
     harness,
     idempotency,
     leases,
@@ -20,11 +22,26 @@ from chaos.checkers import (
     liveness,
     log,
     outcomes,
+    queue_limits,
     revisions,
+    singles,
     states,
     terms,
 )
-from chaos.checkers.history import Applied, Change, Downstream, Durable, Effect, Event, FinalState, Leader, Nemesis
+from chaos.checkers.history import (
+    Applied,
+    Change,
+    ChoreChanged,
+    Decided,
+    Downstream,
+    Durable,
+    Effect,
+    Event,
+    FinalState,
+    Leader,
+    Nemesis,
+    ScheduleChanged,
+)
 from chaos.checkers.report import Property, Report
 from chaos.checkers.views import History
 
@@ -108,16 +125,45 @@ PROPERTIES: Final = (
     Property(liveness.nodes_converge, "L1", liveness.healed_count),
     Property(liveness.no_lease_outlives_its_term, "L1", liveness.lease_count),
 )
+"""Of plain jobs, and of whatever else there is."""
+
+FEATURES: Final = (
+    Property(firings.instants_decided_once_in_order, "I14", _events(Decided)),
+    Property(firings.instants_never_early, "I14", _events(Decided)),
+    Property(firings.ledger_equals_jobs, "I14", firings.fired_count),
+    Property(firings.nothing_fires_while_paused, "I14", _events(ScheduleChanged)),
+    Property(firings.overlap_is_as_it_says, "I14", _events(Decided)),
+    Property(firings.schedules_go_on, "L1", _events(ScheduleChanged)),
+    Property(dependencies.nothing_starts_before_its_parents, "G11", dependencies.dependant_count),
+    Property(dependencies.who_ends_for_want_has_a_cause, "G11", dependencies.dependant_count),
+    Property(dependencies.nobody_waits_in_vain, "L1", dependencies.dependant_count),
+    Property(dependencies.workflows_are_whole_or_not_at_all, "G11", dependencies.workflow_count),
+    Property(dependencies.cancelled_workflows_start_nothing, "G10", dependencies.workflow_count),
+    Property(dependencies.workflow_counts_are_right, "G11", dependencies.workflow_count),
+    Property(queue_limits.queue_concurrency_is_kept, "D37", queue_limits.limited_count),
+    Property(queue_limits.key_concurrency_is_kept, "D38", queue_limits.lease_count),
+    Property(queue_limits.paused_queues_give_nothing, "D36", queue_limits.limited_count),
+    Property(queue_limits.rate_is_kept, "D39", queue_limits.limited_count),
+    Property(queue_limits.held_jobs_get_their_turn, "D38", queue_limits.held_count),
+    Property(singles.begins_at_most_once, "I11", singles.once_count),
+    Property(singles.one_unfinished_job_per_unique_key, "D21", singles.unique_count),
+    Property(singles.unique_refusals_have_a_cause, "D21", singles.unique_count),
+    Property(singles.acknowledged_control_is_kept, "I4", singles.control_count),
+    Property(liveness.chores_end, "L1", _events(ChoreChanged)),
+    Property(liveness.alarms_ring, "L1", _events(FinalState)),
+    Property(liveness.ready_jobs_are_given, "L1", liveness.lease_count),
+)
+"""Of schedules, of jobs that hang together, and of limits; histories without any have nothing to say to these."""
 
 
 def check_all(history: History) -> Report:
     """Check every property. Costs about a third of a millisecond an operation; unchanged: the history."""
     began = time.perf_counter()
-    violations = {each.name: found for each in PROPERTIES if (found := each.check(history))}
+    violations = {each.name: found for each in (*PROPERTIES, *FEATURES) if (found := each.check(history))}
     matched = {operation.call.op for match in history.matches for operation in match.unknown}
     return Report(
         violations=violations,
-        evidence={each.name: each.evidence(history) for each in PROPERTIES},
+        evidence={each.name: each.evidence(history) for each in (*PROPERTIES, *FEATURES)},
         operations=_operation_counts(history),
         faults=Counter(event.fault for event in history.of(Nemesis) if event.phase != "stop"),
         unknown_count=sum(operation.is_unknown for operation in history.operations),

@@ -25,7 +25,9 @@ def acknowledged_is_kept(history: History) -> list[Violation]:
 
 
 def _missing_in_log(history: History) -> Iterator[Violation]:
-    done = {_deed(change) for change in history.changes if change.status != "cancelled" or change.f == "cancel"}
+    done = {
+        _deed(change) for change in history.changes if change.status != "cancelled" or change.f in ("cancel", "abort")
+    }
     for f in ("submit", "outcome", "cancel"):
         for answer in history.answers(f):
             if _acknowledged_deed(answer) not in done:
@@ -40,7 +42,7 @@ def _missing_in_log(history: History) -> Iterator[Violation]:
 def _deed(change: Change) -> tuple[object, ...]:
     if change.f == "outcome":
         return (change.f, change.job, change.token, change.outcome, change.completion_id)
-    return (change.f, change.job)
+    return ("cancel" if change.f == "abort" else change.f, change.job)
 
 
 def _acknowledged_deed(answer: Answer) -> tuple[object, ...]:
@@ -59,11 +61,11 @@ def _missing_in_final(history: History, jobs: dict[str, FinalJob]) -> Iterator[t
             final = jobs.get(job)
             if final is None:
                 yield answer.operation, f"no job {job}"
-            elif not _shows(final, answer):
+            elif job not in history.requeued and not _shows(final, answer):
                 yield answer.operation, f"job {job} {final.status}"
     for answer, grant in history.grants:
         final = jobs.get(grant.job)
-        if final is not None and final.attempt < grant.attempt:
+        if final is not None and grant.job not in history.requeued and final.attempt < grant.attempt:
             yield answer.operation, f"job {grant.job} after {final.attempt} attempts"
 
 

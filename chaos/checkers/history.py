@@ -15,9 +15,9 @@ clock in microseconds and never falls. Five kinds of witnesses write it:
   became of unknown operations, as etcd's robustness tests do with the write-ahead log. All of it, or none.
 - *The end*: `Healed` once the last fault is over, then a `FinalState` for each node after all is quiet.
 
-Names of operations (`f`): submit, get, lease, heartbeat, outcome, cancel; in the log also expire and purge. Statuses,
-outcomes and refusal codes are the API's words. Left out: schedules, pauses and `at_most_once` starts (RELIABILITY I11,
-I14, I15), until the system has them.
+Names of operations (`f`): those of `OPERATIONS`; of changes in the log: those of `CHANGES`. Statuses, outcomes and
+refusal codes are the API's words. What the log does to other things than jobs has events of its own: `Decided`,
+`ScheduleChanged`, `QueueChanged`, `WorkflowChanged`, `ChoreChanged`; (index, position) is their place, too.
 """
 
 from __future__ import annotations
@@ -28,8 +28,18 @@ from typing import IO, Literal
 
 import msgspec
 
-OPERATIONS = frozenset({"submit", "get", "lease", "heartbeat", "outcome", "cancel"})
-"""What clients ask for."""
+OPERATIONS = frozenset(
+    {"submit", "get", "lease", "heartbeat", "outcome", "cancel", "start", "pause", "resume", "amend", "requeue"}
+    | {"save_schedule", "control_schedule", "run_schedule", "configure_queue", "pause_queue", "resume_queue"}
+    | {"submit_workflow", "cancel_workflow", "report", "log"}
+)
+"""What clients ask for. `report` is progress, `log` lines of an attempt's log."""
+CHANGES = frozenset(
+    {"submit", "lease", "outcome", "cancel", "expire", "purge", "start", "pause", "resume", "amend", "requeue"}
+    | {"release", "skip", "revive", "lapse", "abort", "touch"}
+)
+"""What the log does to jobs. By parents: release, skip, revive; by time: lapse (expiry, deadline); abort ends a lease at
+once; touch changes no status. `requeue` and `revive` begin a new run."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -63,6 +73,8 @@ class Setup(Event, frozen=True, tag_field="event", tag="setup"):
     """After `Healed`, all nodes are equal within this time (L1)."""
     lease_bound_ms: int = 10_000
     """A lease ends at most this long after its term (L1)."""
+    chore_bound_ms: int = 3_000
+    """After `Healed`, what time or the cluster's own long work must do is done this long after it is due (L1)."""
 
 
 # -- clients ----------------------------------------------------------------------------------------------------------
@@ -82,6 +94,8 @@ class Invoke(Event, frozen=True, tag_field="event", tag="invoke"):
     token: int = 0
     worker: str = ""
     """Who leases, beats or reports: its name, the same in all three."""
+    queues: tuple[str, ...] = ()
+    """Of a lease: what it is asked of; () = the harness does not say."""
     key: str = ""
     """Idempotency key."""
     body: str = ""
@@ -96,6 +110,18 @@ class Invoke(Event, frozen=True, tag_field="event", tag="invoke"):
     retryable: bool = True
     stale: bool = False
     """A read that may be old (`?consistency=stale`)."""
+    subject: str = ""
+    """Of operations on schedules, queues and workflows: which."""
+    action: str = ""
+    """Of `control_schedule`: pause, resume, delete."""
+    until_ms: int = 0
+    """When a pause ends by itself; 0 = only by a user."""
+    unique: str = ""
+    """Of a submit: what makes the job unique within its tenant."""
+    once: bool = False
+    """Of a submit: it begins at most once."""
+    force: bool = False
+    """Of a cancel: the lease ends with it."""
 
 
 class Granted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -255,7 +281,7 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     index: int
     position: int
     f: str
-    """submit, lease, outcome, expire, cancel or purge."""
+    """One of `CHANGES`."""
     job: str
     status: str
     """After it; "purged" where the job is gone."""
@@ -279,6 +305,112 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     timeout_ms: int = 0
     op: int = 0
     """The client's operation, where the command carries its number; 0 = it does not."""
+    cause: str = ""
+    """Who did it where the operation was not about this job: schedule, workflow, parent, time, leader; "" = it was."""
+    run: int = 0
+    """After it; 0 = the harness does not say."""
+    queue: str = ""
+    """After it."""
+    concurrency_key: str = ""
+    held: bool = False
+    """After it, it waits for a place of its concurrency key, out of sight of workers."""
+    unique: str = ""
+    """The claim that it has after it, until it ends; "" = none, or one that has a time of its own."""
+    once: bool = False
+    """Of a submit: it begins at most once."""
+    schedule: str = ""
+    """Of a submit: the schedule that made it."""
+    instant_ms: int = 0
+    workflow: str = ""
+    """Of a submit."""
+    depends_on: tuple[tuple[str, str], ...] = ()
+    """Of a submit: (parent, condition)."""
+    on_failure: str = ""
+    """Of a submit that depends on others: skip or fail."""
+
+
+class Decided(Event, frozen=True, tag_field="event", tag="decided"):
+    """A line of a schedule's ledger, written by the log."""
+
+    index: int
+    position: int
+    now_ms: int
+    schedule: str
+    generation: int
+    kind: str
+    """planned, manual or backfill."""
+    instant_ms: int
+    last_ms: int
+    """The last instant that it stands for; `instant_ms` where it stands for one."""
+    count: int
+    """0 = too many to be counted."""
+    job: str = ""
+    """ "" = skipped."""
+    reason: str = ""
+    overlap: str = ""
+    """The policy that was in force for it."""
+
+
+class ScheduleChanged(Event, frozen=True, tag_field="event", tag="schedule"):
+    """A schedule as the log left it."""
+
+    index: int
+    position: int
+    now_ms: int
+    schedule: str
+    f: str
+    """save, pause, resume or delete."""
+    generation: int
+    next_ms: int
+    """The first instant without a decision; 0 = none any more."""
+    anchor_ms: int = 0
+    """Where its grid begins."""
+    period_ms: int = 0
+    """0 = no grid."""
+    paused: bool = False
+    overlap: str = ""
+    max_firings: int = 0
+    end_ms: int = 0
+    jitter_ms: int = 0
+
+
+class QueueChanged(Event, frozen=True, tag_field="event", tag="queue"):
+    """A queue's settings as the log left them."""
+
+    index: int
+    position: int
+    now_ms: int
+    queue: str
+    paused: bool = False
+    rate_count: int = 0
+    rate_period_ms: int = 0
+    concurrency_max: int = 0
+    key_concurrency_max: int = 0
+    """As it counts: 1 where nobody said anything."""
+
+
+class WorkflowChanged(Event, frozen=True, tag_field="event", tag="workflow"):
+    """A workflow as the log left it."""
+
+    index: int
+    position: int
+    now_ms: int
+    workflow: str
+    f: str
+    """submit, cancel, move (its counts did) or remove."""
+    job_count: int
+    stored_count: int
+    unfinished_count: int = 0
+
+
+class ChoreChanged(Event, frozen=True, tag_field="event", tag="chore"):
+    """Long work of the cluster begins, or goes on, or is done."""
+
+    index: int
+    position: int
+    kind: str
+    subject: str
+    is_open: bool
 
 
 class Nemesis(Event, frozen=True, tag_field="event", tag="nemesis"):
@@ -306,6 +438,8 @@ class FinalJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     body: str = ""
     op: int = 0
     """The submit that made it, where the job carries its number; 0 = it does not."""
+    run: int = 0
+    """0 = the harness does not say."""
 
 
 class FinalState(Event, frozen=True, tag_field="event", tag="final"):
@@ -315,6 +449,8 @@ class FinalState(Event, frozen=True, tag_field="event", tag="final"):
     index: int
     state: str
     jobs: dict[str, FinalJob]
+    overdue: dict[str, int] = {}
+    """Alarms of the state whose time has passed -> by how many milliseconds of the cluster's time."""
 
 
 AnyEvent = (
@@ -334,6 +470,11 @@ AnyEvent = (
     | Durable
     | Truncated
     | Change
+    | Decided
+    | ScheduleChanged
+    | QueueChanged
+    | WorkflowChanged
+    | ChoreChanged
     | Nemesis
     | Healed
     | FinalState

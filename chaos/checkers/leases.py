@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from chaos.checkers.history import Change
 from chaos.checkers.report import Violation
-from chaos.checkers.views import Answer, History
+from chaos.checkers.views import ENDS_LEASE, Answer, History
 
 
 def tokens_rise(history: History) -> list[Violation]:
@@ -36,7 +36,7 @@ def _overlaps(changes: list[Change]) -> Iterator[Violation]:
                 what = f"token {change.token} is granted at index {change.index} while {current} is current"
                 yield Violation(f"job {change.job}: {what}", change.t)
             current = change.token
-        elif change.f in ("outcome", "expire"):
+        elif change.f in ENDS_LEASE and (change.token or current):
             if change.token != current:
                 what = f"the lease of token {change.token} ends at index {change.index}, while {current} is current"
                 yield Violation(f"job {change.job}: {what}", change.t)
@@ -118,7 +118,7 @@ def _early(changes: list[Change]) -> Iterator[Violation]:
         if change.f == "lease" and change.now_ms < due_ms:
             early_ms = due_ms - change.now_ms
             yield Violation(f"job {change.job} is leased at index {change.index}, {early_ms} ms early", change.t)
-        elif change.f in ("submit", "outcome", "expire"):
+        elif change.f != "lease":
             due_ms = change.due_ms
 
 

@@ -17,18 +17,28 @@ nothing without it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from chaos.checkers.log import move_of
-from chaos.checkers.model import JobState, Move, explains, happens, stage_of
+from chaos.checkers.model import JobState, Move, after, explains, happens, stage_of
 from chaos.checkers.report import Violation
 from chaos.checkers.views import NEVER, History, Match, Operation
 
 _NO_VERDICT = frozenset({"submit", "lease", "heartbeat"})
 """Operations whose refusals prove nothing about a job."""
+_JOB_OPERATIONS = frozenset({"submit", "get", "lease", "heartbeat", "outcome", "cancel"})
+"""Operations whose answers are explained; what others do is taken from the log."""
 _TELLING_REFUSALS = frozenset({"not_found", "already_finished", "lease_lost", "already_recorded", "cancelled"})
+_WANTED_LATER = frozenset({"cancel", "abort", "skip", "pause", "start"})
+"""What means nothing to a job to which it was done before, and may still be what it will need: it can be resumed, or run
+again, and then be paused, skipped or cancelled once more."""
+
+
+Rule = Callable[[JobState, Move], JobState | None]
+"""What a move makes of a job. `explains`: a client was answered so; `happens`: it stands in the log, and some answered
+operation may be the same one; `after`: it stands in the log, and nobody asked for it."""
 
 
 class Step(NamedTuple):
@@ -37,8 +47,7 @@ class Step(NamedTuple):
     start: int
     end: int
     move: Move
-    is_settled: bool
-    """Found in the log; some answered operation may be the same one."""
+    rule: Rule
     name: str
 
 
@@ -62,16 +71,19 @@ def steps_by_job(history: History) -> dict[str, list[Step]]:
     for operation in history.operations:
         if not operation.is_unknown and not operation.call.stale:
             for job, move in _moves(operation):
-                steps[job].append(Step(operation.start, operation.end, move, is_settled=False, name=str(operation)))
+                steps[job].append(Step(operation.start, operation.end, move, explains, name=str(operation)))
     previous: dict[str, int] = {}
     for match in history.matches:
         change = match.change
+        if change.f in ("touch", "amend"):
+            continue  # to the model, nothing happened
         if match.is_internal or not match.answered or match.unknown:
             start = previous.get(change.job, 0) if match.is_internal or not match.unknown else _first_unknown(match)
             name = f"{change.f} {change.outcome}".rstrip() + f" of index {change.index}"
             move = move_of(change, history)
             end = history.first_shown(change.index)
-            steps[change.job].append(Step(start, max(start, end), move, is_settled=True, name=name))
+            rule = after if match.is_internal and change.f != "skip" else happens
+            steps[change.job].append(Step(start, max(start, end), move, rule, name=name))
         previous[change.job] = max(change.t, 0)
     return steps
 
@@ -88,6 +100,8 @@ def _moves(operation: Operation) -> Iterator[tuple[str, Move]]:
         return
     if call.f == "heartbeat" and not reply.valid:
         return  # the leader may give up a lease before the log does
+    if call.f not in _JOB_OPERATIONS:
+        return  # what the log says of them is placed
     if call.f == "lease":
         for grant in reply.grants:
             yield grant.job, Move("lease", token=grant.token, attempt=grant.attempt, worker=call.worker)
@@ -108,6 +122,8 @@ def _moves(operation: Operation) -> Iterator[tuple[str, Move]]:
             cancel_requested=reply.cancel_requested,
             error=operation.error,
             stage=stage_of(reply.status),
+            is_once=call.once,
+            is_forced=call.force,
         ),
     )
 
@@ -176,16 +192,16 @@ class _Search:
         self.frontier = done
 
     def _with_reads(self, place: Place) -> Place:
-        """Place every open operation that agrees with the state and leaves it as it is."""
+        """Place every open operation that agrees with the state, leaves it as it is, and would do so at any time."""
         state, placed = place
         for bit, step in self.open.items():
-            if not placed & bit and self._apply(state, step) == state:
+            if not placed & bit and step.move.f not in _WANTED_LATER and self._apply(state, step) == state:
                 placed |= bit
         return state, placed
 
     def _apply(self, state: JobState, step: Step) -> JobState | None:
         self.count += 1
-        return happens(state, step.move) if step.is_settled else explains(state, step.move)
+        return step.rule(state, step.move)
 
 
 def _scan(steps: list[Step]) -> list[tuple[int, bool, int]]:

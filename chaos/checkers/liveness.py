@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from chaos.checkers.history import Change, Healed, Members
+from bisect import bisect_left
+from collections import defaultdict
+from itertools import zip_longest
+
+from chaos.checkers.history import Change, ChoreChanged, Healed, Members, QueueChanged
 from chaos.checkers.report import Violation
-from chaos.checkers.views import History
+from chaos.checkers.views import NEVER, History
 
 NEEDED = ("submit", "lease", "outcome")
 """What must work at every node: a job's whole way."""
@@ -78,6 +82,79 @@ def _never_stopped(history: History, healed: int) -> list[Violation]:
         for change in last.values()
         if change.status == "cancelling" and history.end - max(healed, change.t) > allowed
     ]
+
+
+def chores_end(history: History) -> list[Violation]:
+    """After the heal, no long work of the cluster is left undone for longer than a moment (L1)."""
+    healed = _healed_at(history)
+    if healed < 0:
+        return []
+    since: dict[tuple[str, str], int] = {}
+    for event in history.log_of(ChoreChanged):
+        assert isinstance(event, ChoreChanged)
+        if event.is_open:
+            since.setdefault((event.kind, event.subject), event.t)
+        else:
+            since.pop((event.kind, event.subject), None)
+    allowed = history.setup.chore_bound_ms * 1_000
+    return [
+        Violation(f"the chore {kind} of {subject} is not done", history.end)
+        for (kind, subject), t in since.items()
+        if history.end - max(t, healed) > allowed
+    ]
+
+
+def alarms_ring(history: History) -> list[Violation]:
+    """At the end, no node's state holds an alarm whose time has long passed (L1)."""
+    if _healed_at(history) < 0:
+        return []
+    return [
+        Violation(f"{node} ends with an alarm of {what}, {late_ms} ms late", final.t)
+        for node, final in history.finals.items()
+        for what, late_ms in final.overdue.items()
+        if node in _voters(history) and late_ms > history.setup.chore_bound_ms
+    ]
+
+
+def ready_jobs_are_given(history: History) -> list[Violation]:
+    """After the heal, no worker waits in vain while a job that nothing keeps back waits in a queue that it asks for.
+
+    (L1.) Said of jobs without a concurrency key in queues about whose limits nobody has said anything.
+    """
+    healed = _healed_at(history)
+    if healed < 0:
+        return []
+    spans = _ready_spans(history)
+    violations = []
+    for answer in history.answers("lease"):
+        start, end = answer.operation.start, answer.operation.end
+        if answer.reply.grants or start < healed or end - start < _WAIT_US_MIN:
+            continue
+        for queue in answer.call.queues:
+            left = [job for began, over, job in spans.get(queue, ()) if began < start and end < over]
+            if left:
+                violations.append(Violation(f"{answer.operation} gets nothing of {queue}, where {left[0]} waits", end))
+    return violations
+
+
+_WAIT_US_MIN = 300_000
+_WAITS = ("queued", "scheduled", "retrying")
+
+
+def _ready_spans(history: History) -> dict[str, list[tuple[int, int, str]]]:
+    """For each queue without settings: from when to when, and which job, waited there and was due."""
+    limited = {event.queue for event in history.of(QueueChanged)}
+    times = [(change.now_ms, change.t) for change in history.changes]
+    spans: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
+    for job, changes in history.changes_of.items():
+        for change, following in zip_longest(changes, changes[1:]):
+            is_plain = change.queue and change.queue not in limited and not change.concurrency_key
+            if is_plain and change.status in _WAITS and not change.held:
+                position = bisect_left(times, (change.due_ms, 0))
+                due_at = times[position][1] if position < len(times) else NEVER
+                over = NEVER if following is None else following.t
+                spans[change.queue].append((max(change.t, due_at), over, job))
+    return spans
 
 
 def lease_count(history: History) -> int:

@@ -10,6 +10,9 @@ from chaos.checkers.model import LEASED, PURGED, JobState, Move, after, stage_of
 from chaos.checkers.report import Violation
 from chaos.checkers.views import History
 
+_LEADING = frozenset({"submit", "resume", "skip", "requeue", "revive"})
+"""Changes that lead to one of several stages: which, the log says."""
+
 
 def move_of(change: Change, history: History) -> Move:
     """The change as the model knows it."""
@@ -24,6 +27,8 @@ def move_of(change: Change, history: History) -> Move:
         retryable=change.retryable,
         attempts_max=change.max_attempts,
         losses_max=history.setup.lost_attempts_max,
+        stage=stage_of(change.status) if change.f in _LEADING else "",
+        is_once=change.once,
     )
 
 
@@ -40,7 +45,10 @@ def _illegal(changes: list[Change], history: History) -> Iterator[Violation]:
         if new is None:
             yield Violation(f"job {change.job} is {_told(state)}: {what} is not legal", change.t)
             return
-        if (new.stage, new.attempt) != (stage_of(change.status), change.attempt if new.stage != PURGED else 0):
+        if _place(new) != (
+            stage_of(change.status),
+            *((change.attempt, change.run or new.run) if new.stage != PURGED else (0, 0)),
+        ):
             yield Violation(
                 f"job {change.job} was {_told(state)}: {what} makes it {_told(new)}, not {change.status} "
                 f"after {change.attempt} attempts",
@@ -48,6 +56,10 @@ def _illegal(changes: list[Change], history: History) -> Iterator[Violation]:
             )
             return
         state = new
+
+
+def _place(state: JobState) -> tuple[str, int, int]:
+    return (state.stage, state.attempt, state.run) if state.stage != PURGED else (PURGED, 0, 0)
 
 
 def one_change_at_a_place(history: History) -> list[Violation]:
@@ -95,7 +107,9 @@ def _jobs_at(index: int, history: History) -> dict[str, FinalJob]:
                 break
             state, revision = new, change.index
         if revision and state.stage != PURGED:
-            jobs[job] = FinalJob(status=state.stage, attempt=state.attempt, token=state.token, revision=revision)
+            jobs[job] = FinalJob(
+                status=state.stage, attempt=state.attempt, token=state.token, revision=revision, run=state.run
+            )
     return jobs
 
 
@@ -104,16 +118,19 @@ def _differences(expected: Mapping[str, FinalJob], found: Mapping[str, FinalJob]
         wanted, there = expected.get(job), found.get(job)
         if wanted is None:
             yield job, "is there, against the log"
-        elif there is None:
+            continue
+        if there is None:
             yield job, f"is not there, by the log it is {wanted.status}"
-        elif _shape(wanted) != _shape(there):
-            yield job, f"is {_shape(there)}, by the log {_shape(wanted)}"
+            continue
+        shapes = [_shape(each, has_runs=there.run > 0) for each in (there, wanted)]
+        if shapes[0] != shapes[1]:
+            yield job, f"is {shapes[0]}, by the log {shapes[1]}"
 
 
-def _shape(job: FinalJob) -> tuple[str, int, int, int]:
-    """(stage, attempt, token, revision)."""
+def _shape(job: FinalJob, *, has_runs: bool) -> tuple[str, int, int, int, int]:
+    """(stage, attempt, token, revision, run)."""
     stage = stage_of(job.status)
-    return stage, job.attempt, job.token if stage in LEASED else 0, job.revision
+    return stage, job.attempt, job.token if stage in LEASED else 0, job.revision, job.run if has_runs else 0
 
 
 def _told(state: JobState) -> str:

@@ -4,8 +4,10 @@
 functions of small values, so that the search for a linearization can try them in any order. Cluster time and due times
 are other properties' business: to the model, a waiting job is a waiting job.
 
-A job waits, runs under one token, or has ended. Failures and timeouts use up its attempts, lost workers their own
-allowance, snoozes nothing. A cancelled job ends with whatever ends its lease first; nothing leaves an end but a purge.
+A job waits, is kept back by a parent or a user, runs under one token, or has ended. Failures and timeouts use up its
+attempts, lost workers their own allowance, snoozes nothing. A cancelled job ends with whatever ends its lease first.
+Nothing leaves an end but a purge and, unless the job is completed, a new run, which counts from zero. What begins at
+most once has no second lease in its run once it was started.
 """
 
 from __future__ import annotations
@@ -14,15 +16,22 @@ from typing import NamedTuple
 
 ABSENT = "absent"
 WAITING = "waiting"
+WAITING_DEPENDENCIES = "waiting_dependencies"
+PAUSED = "paused"
 RUNNING = "running"
 CANCELLING = "cancelling"
 COMPLETED = "completed"
 DEAD_LETTER = "dead_letter"
 CANCELLED = "cancelled"
+SKIPPED = "skipped"
 PURGED = "purged"
 
-ENDED = frozenset({COMPLETED, DEAD_LETTER, CANCELLED})
+ENDED = frozenset({COMPLETED, DEAD_LETTER, CANCELLED, SKIPPED})
 LEASED = frozenset({RUNNING, CANCELLING})
+UNLEASED = frozenset({WAITING, WAITING_DEPENDENCIES, PAUSED})
+_NEW = frozenset({*UNLEASED, SKIPPED, DEAD_LETTER})
+"""A job that depends on what has ended already may end at once."""
+_WAITS = frozenset({WAITING, WAITING_DEPENDENCIES})
 
 
 class JobState(NamedTuple):
@@ -40,8 +49,13 @@ class JobState(NamedTuple):
     attempts_max: int = 0
     reports: tuple[tuple[int, str, str], ...] = ()
     """(token, outcome, completion id) of every report that counted."""
-    stopped_token: int = 0
-    """The lease that ended because the job was cancelled."""
+    stopped: tuple[int, ...] = ()
+    """The leases that ended because the job was cancelled."""
+    run: int = 1
+    is_once: bool = False
+    """It begins at most once."""
+    is_started: bool = False
+    """Under the current lease, it has begun for good."""
 
 
 class Move(NamedTuple):
@@ -65,7 +79,10 @@ class Move(NamedTuple):
     error: str = ""
     """The code of a definite refusal."""
     stage: str = ""
-    """The stage that the reply shows; "" = it shows none."""
+    """The stage that the reply shows, or the log says; "" = none."""
+    is_once: bool = False
+    is_forced: bool = False
+    """Of a cancel: the lease ends with it."""
 
 
 def stage_of(status: str) -> str:
@@ -80,17 +97,68 @@ def after(state: JobState, move: Move) -> JobState | None:
     """Return the job after an effect, or None where that effect is not legal."""
     match move.f:
         case "submit":
-            return JobState(WAITING, move.tenant, attempts_max=move.attempts_max) if state.stage == ABSENT else None
+            return _submitted(state, move)
         case "lease":
             return _leased(state, move)
         case "outcome" | "expire":
             return _ended(state, move) if state.stage in LEASED and state.token == move.token else None
-        case "cancel":
-            return _cancelled(state)
+        case "cancel" | "abort":
+            return _cancelled(state, is_forced=move.is_forced or move.f == "abort")
         case "purge":
             return JobState(PURGED) if state.stage in ENDED else None
+        case "touch":
+            return state
+        case "start":
+            return state._replace(is_started=True) if state.stage == RUNNING else None
+        case "lapse":
+            return _lapsed(state)
+        case "requeue" | "revive":
+            return _begun_anew(state, move)
+        case _:
+            return _moved(state, move)
+
+
+def _submitted(state: JobState, move: Move) -> JobState | None:
+    stage = move.stage or WAITING
+    if state.stage != ABSENT or stage not in _NEW:
+        return None
+    return JobState(stage, move.tenant, attempts_max=move.attempts_max, is_once=move.is_once)
+
+
+def _moved(state: JobState, move: Move) -> JobState | None:
+    """What a user or a parent does to a job that nobody holds."""
+    if state.stage not in UNLEASED:
+        return None
+    match move.f:
+        case "pause":
+            return state._replace(stage=PAUSED)
+        case "resume" if state.stage == PAUSED and move.stage in _WAITS:
+            return state._replace(stage=move.stage)
+        case "amend":
+            return state
+        case "release" if state.stage == WAITING_DEPENDENCIES:
+            return state._replace(stage=WAITING)
+        case "skip" if move.stage in (SKIPPED, DEAD_LETTER):
+            return state._replace(stage=move.stage)
         case _:
             return None
+
+
+def _lapsed(state: JobState) -> JobState | None:
+    """Its time to start, or to be finished, has passed."""
+    if state.stage == CANCELLING:
+        return _cancelled(state, is_forced=True)
+    if state.stage in UNLEASED or state.stage == RUNNING:
+        return state._replace(stage=DEAD_LETTER, token=0, worker="", is_started=False)
+    return None
+
+
+def _begun_anew(state: JobState, move: Move) -> JobState | None:
+    """A new run: by a user after any end but completion, by a parent after an end that was for want of it."""
+    legal = (DEAD_LETTER, CANCELLED, SKIPPED) if move.f == "requeue" else (DEAD_LETTER, SKIPPED)
+    if state.stage not in legal or move.stage not in _WAITS:
+        return None
+    return state._replace(stage=move.stage, run=state.run + 1, attempt=0, failures=0, losses=0)
 
 
 def _leased(state: JobState, move: Move) -> JobState | None:
@@ -101,30 +169,38 @@ def _leased(state: JobState, move: Move) -> JobState | None:
 
 def _ended(state: JobState, move: Move) -> JobState | None:
     """The lease ends, by its worker's report or by an expiry."""
-    free = state._replace(token=0, worker="")
+    free = state._replace(token=0, worker="", is_started=False)
     if state.stage == CANCELLING:
-        return free._replace(stage=CANCELLED, stopped_token=state.token)
+        return free._replace(stage=CANCELLED, stopped=(*state.stopped, state.token))
     if move.f == "outcome":
+        if state.is_once and not state.is_started and move.outcome != "snoozed":
+            return None
         free = free._replace(reports=(*state.reports, (move.token, move.outcome, move.completion_id)))
+    has_begun = state.is_once and state.is_started
     match move.f, move.outcome:
         case "outcome", "completed":
             return free._replace(stage=COMPLETED)
         case "outcome", "snoozed":
-            return free._replace(stage=WAITING)
+            return free._replace(stage=DEAD_LETTER if has_begun else WAITING)
         case ("outcome", "failed") | ("expire", "timeout"):
             failures = state.failures + 1
-            is_over = not move.retryable or failures >= state.attempts_max
+            is_over = has_begun or not move.retryable or failures >= state.attempts_max
             return free._replace(stage=DEAD_LETTER if is_over else WAITING, failures=failures)
         case "expire", "worker_lost":
             losses = state.losses + 1
-            return free._replace(stage=DEAD_LETTER if losses >= move.losses_max else WAITING, losses=losses)
+            is_over = has_begun or losses >= move.losses_max
+            return free._replace(stage=DEAD_LETTER if is_over else WAITING, losses=losses)
         case _:
             return None
 
 
-def _cancelled(state: JobState) -> JobState | None:
-    if state.stage == WAITING:
+def _cancelled(state: JobState, *, is_forced: bool) -> JobState | None:
+    if state.stage in UNLEASED:
         return state._replace(stage=CANCELLED)
+    if state.stage in LEASED and is_forced:
+        return state._replace(
+            stage=CANCELLED, token=0, worker="", is_started=False, stopped=(*state.stopped, state.token)
+        )
     return state._replace(stage=CANCELLING) if state.stage == RUNNING else None
 
 
@@ -151,7 +227,11 @@ def happens(state: JobState, move: Move) -> JobState | None:
         case "submit":
             return state if state.stage != ABSENT else None
         case "outcome":
-            return state if _is_reported(state, move) or state.stopped_token == move.token else None
+            return state if _is_reported(state, move) or move.token in state.stopped else None
+        case "skip":
+            return state if state.stage in (SKIPPED, DEAD_LETTER) else None
+        case "abort":
+            return state if state.stage in (CANCELLED, PURGED) else None
         case "cancel":
             return state if state.stage in (CANCELLING, CANCELLED, PURGED) else None
         case _:
@@ -174,7 +254,7 @@ def _accepted(state: JobState, move: Move) -> JobState | None:
             return after(state, move) if state.stage == RUNNING else None
         case "cancel" if not _is_there(state, move):
             return None
-        case "cancel" if state.stage in (CANCELLING, CANCELLED):
+        case "cancel" if state.stage == CANCELLED or (state.stage == CANCELLING and not move.is_forced):
             return state
         case _:
             return after(state, move)
@@ -193,7 +273,7 @@ def _refused(state: JobState, move: Move) -> JobState | None:
         case "outcome", "cancelled":
             if state.stage == CANCELLING:
                 return after(state, move)
-            return state if state.stopped_token == move.token else None
+            return state if move.token in state.stopped else None
         case _:
             return None
 

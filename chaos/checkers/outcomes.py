@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from itertools import pairwise
 
+from chaos.checkers.history import Change
 from chaos.checkers.model import ENDED, stage_of
 from chaos.checkers.report import Violation
-from chaos.checkers.views import Answer, History
+from chaos.checkers.views import ENDS_LEASE, NEW_RUN, Answer, History
 
 
 def one_outcome_per_token(history: History) -> list[Violation]:
@@ -20,7 +21,7 @@ def one_outcome_per_token(history: History) -> list[Violation]:
         known = accepted.setdefault(call.token, outcome)
         if known != outcome or (not call.completion_id and known is not outcome):
             violations.append(Violation(f"{answer.operation} succeeds with {outcome}, after {known}", answer.reply.t))
-    counts = Counter(change.token for change in history.changes if change.f in ("outcome", "expire"))
+    counts = Counter(change.token for change in history.changes if change.f in ENDS_LEASE and change.token)
     violations.extend(
         Violation(f"the lease of token {token} ends {count} times in the log")
         for token, count in counts.items()
@@ -30,7 +31,7 @@ def one_outcome_per_token(history: History) -> list[Violation]:
 
 
 def one_end_per_run(history: History) -> list[Violation]:
-    """A run ends once, in one way: clients never see two, and the log has no change after it but a purge (I10, G4)."""
+    """A run ends once, in one way: clients never see two, and after it the log has a new run, or a purge (I10, G4)."""
     completions: dict[tuple[str, int], set[int]] = defaultdict(set)
     for answer in history.answers("outcome"):
         if answer.call.outcome == "completed":
@@ -42,17 +43,17 @@ def one_end_per_run(history: History) -> list[Violation]:
     ]
     for changes in history.changes_of.values():
         for earlier, later in pairwise(changes):
-            if earlier.status in ENDED and later.f != "purge":
+            if earlier.status in ENDED and later.f not in ("purge", "touch", *NEW_RUN):
                 what = f"job {later.job} has ended as {earlier.status}, and {later.f} follows at index {later.index}"
                 violations.append(Violation(what, later.t))
     return violations
 
 
 def end_is_absorbing(history: History) -> list[Violation]:
-    """Once a client has seen a job ended, nobody who asks later sees anything else (I10)."""
+    """Once a client has seen a job ended, nobody who asks later sees anything else (I10), unless it runs again."""
     first_seen: dict[str, tuple[int, str]] = {}
     shown = [answer for f in ("get", "outcome", "cancel", "submit") for answer in history.answers(f) if _shown(answer)]
-    shown = [answer for answer in shown if not answer.call.stale]
+    shown = [answer for answer in shown if not answer.call.stale and answer.operation.job not in history.requeued]
     for answer in sorted(shown, key=lambda answer: answer.operation.end):
         if _shown(answer) in ENDED:
             first_seen.setdefault(answer.operation.job, (answer.operation.end, _shown(answer)))
@@ -77,10 +78,21 @@ def attempts_within_limits(history: History) -> list[Violation]:
     limits = {change.job: change.max_attempts for change in history.changes if change.f == "submit"}
     violations = []
     for job, changes in history.changes_of.items():
-        ends = Counter(change.outcome for change in changes if change.f in ("outcome", "expire"))
-        failures, losses = ends["failed"] + ends["timeout"], ends["worker_lost"]
-        if failures > limits.get(job, failures):
-            violations.append(Violation(f"job {job} fails {failures} times of {limits[job]}", changes[-1].t))
-        if losses > history.setup.lost_attempts_max:
-            violations.append(Violation(f"job {job} loses {losses} workers", changes[-1].t))
+        for run in _runs(changes):
+            ends = Counter(change.outcome for change in run if change.f in ("outcome", "expire"))
+            failures, losses = ends["failed"] + ends["timeout"], ends["worker_lost"]
+            if failures > limits.get(job, failures):
+                violations.append(Violation(f"job {job} fails {failures} times of {limits[job]}", run[-1].t))
+            if losses > history.setup.lost_attempts_max:
+                violations.append(Violation(f"job {job} loses {losses} workers", run[-1].t))
     return violations
+
+
+def _runs(changes: list[Change]) -> list[list[Change]]:
+    """The changes of each run."""
+    runs: list[list[Change]] = [[]]
+    for change in changes:
+        if change.f in NEW_RUN:
+            runs.append([])
+        runs[-1].append(change)
+    return [run for run in runs if run]

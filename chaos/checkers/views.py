@@ -12,22 +12,31 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import TypeVar, cast
 
 from chaos.checkers.history import (
     AnyEvent,
     Applied,
     Change,
+    ChoreChanged,
+    Decided,
     Effect,
     Event,
     FinalState,
     Granted,
     HandedBack,
     Invoke,
+    QueueChanged,
     Reply,
+    ScheduleChanged,
     Setup,
+    WorkflowChanged,
 )
 
+ENDS_LEASE = frozenset({"outcome", "expire", "lapse", "abort"})
+"""Changes that end a lease, where they have a token."""
+NEW_RUN = frozenset({"requeue", "revive"})
 NEVER = 1 << 62
 """The end of an operation that nobody saw end."""
 
@@ -35,6 +44,8 @@ Replay = Callable[[Sequence[Applied]], Iterable[str]]
 """Given the whole log from its first entry on, the digest of the state after each entry; a pure function."""
 
 E = TypeVar("E", bound=Event)
+Placed = Change | Decided | ScheduleChanged | QueueChanged | WorkflowChanged | ChoreChanged
+"""What the log did, at its place in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +111,8 @@ class Match:
     @property
     def is_internal(self) -> bool:
         """No client asks for it: the leader does."""
-        return self.is_handed_back or self.change.f not in ("submit", "lease", "outcome", "cancel")
+        by_others = bool(self.change.cause) or self.change.f not in ("submit", "lease", "outcome", "cancel", "abort")
+        return self.is_handed_back or by_others
 
     @property
     def first_start(self) -> int:
@@ -119,6 +131,7 @@ class History:
         self.search_steps_max = search_steps_max
         """Steps of the linearizability search for one job."""
         self._ordered: dict[tuple[type[Event], ...], list[AnyEvent]] = {}
+        self._logs: dict[tuple[type[Event], ...], list[Placed]] = {}
         self._by_kind: dict[type[Event], list[Event]] = defaultdict(list)
         for event in self.events:
             self._by_kind[type(event)].append(event)
@@ -132,6 +145,18 @@ class History:
         if kinds not in self._ordered:
             self._ordered[kinds] = [event for event in self.events if type(event) in kinds]
         return self._ordered[kinds]
+
+    def log_of(self, *kinds: type[Event]) -> list[Placed]:
+        """Events of the log of some kinds, in its order."""
+        if kinds not in self._logs:
+            found = [event for event in self.events if type(event) in kinds]
+            self._logs[kinds] = sorted(cast("list[Placed]", found), key=lambda event: (event.index, event.position))
+        return self._logs[kinds]
+
+    def log_by_index(self, *kinds: type[Event]) -> Iterator[tuple[int, list[Placed]]]:
+        """The same, by the entries that they belong to."""
+        for index, events in groupby(self.log_of(*kinds), key=lambda event: event.index):
+            yield index, list(events)
 
     @cached_property
     def setup(self) -> Setup:
@@ -220,9 +245,15 @@ class History:
         """Token -> the change that ended its lease first."""
         ends: dict[int, Change] = {}
         for change in self.changes:
-            if change.f in ("outcome", "expire"):
+            if change.f in ENDS_LEASE and change.token:
                 ends.setdefault(change.token, change)
         return ends
+
+    @cached_property
+    def requeued(self) -> set[str]:
+        """Jobs that ran again after an end, or may have: what is said of ends does not hold for these."""
+        asked = {operation.call.job for operation in self.operations if operation.call.f == "requeue"}
+        return asked | {change.job for change in self.changes if change.f in NEW_RUN}
 
     @cached_property
     def purged(self) -> set[str]:
@@ -271,7 +302,8 @@ def _matches(history: History) -> Iterator[Match]:
     for change in history.changes:
         match = Match(change, is_handed_back=_wish_behind(change) in handed_back)
         owner = granted.get(change.token) if change.f == "lease" else None
-        for operation in [owner] if owner is not None else askers.get(_wish_behind(change), []):
+        wishers = askers.get(_wish_behind(change), []) if not change.cause else []
+        for operation in [owner] if owner is not None else wishers:
             if change.t < 0 or operation.start <= change.t:
                 _sort_in(match, operation)
         yield match
@@ -318,5 +350,7 @@ def _wish_behind(change: Change) -> tuple[object, ...]:
             return ("lease", change.worker)
         case "outcome":
             return ("outcome", change.job, change.token, change.outcome, change.completion_id)
+        case "abort":
+            return ("cancel", change.job)
         case _:
             return (change.f, change.job)

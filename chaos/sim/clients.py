@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from chaos.sim.callers import PATIENCE_SECONDS, Caller, Refusal, Unknown, or_refuse, propose
 from chaos.sim.log_changes import OP_TAG, job_name
 from chaos.sim.node import SimulatedNode
-from raftsched.core.ids import TimeMs
+from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Backoff, RetryPolicy
 from raftsched.core.operations import CancelJob, SubmitJob
 from raftsched.core.view import Cancelled, Result, Submitted
@@ -116,7 +116,11 @@ class Client:
         if self._kept:
             await self._try(self._world.random.choice(self._kept), 0)
 
-    async def _try(self, submission: Submission, op: int, *, seconds: float = PATIENCE_SECONDS) -> None:
+    async def submit(self, submission: Submission, op: int) -> JobId:
+        """One try of what somebody else wants; `op` is the number of its first try, 0 for a later one."""
+        return await self._try(submission, op)
+
+    async def _try(self, submission: Submission, op: int, *, seconds: float = PATIENCE_SECONDS) -> JobId:
         async def handler(node: SimulatedNode) -> tuple[Result, int]:
             return await propose(node, submission.operation(node))
 
@@ -133,15 +137,20 @@ class Client:
                 "duplicate": result.duplicate,
             }
 
-        await self._caller.ask("submit", handler, answer, op=op, node=self._node, seconds=seconds, **submission.fields)
+        result, _ = await self._caller.ask(
+            "submit", handler, answer, op=op, node=self._node, seconds=seconds, **submission.fields
+        )
+        assert isinstance(result, Submitted)
+        return result.job.id
 
     async def _cancel(self) -> None:
         if not self._workload.jobs:
             return
-        job_id = self._world.random.choice(self._workload.jobs[-8:])
+        await self.cancel(self._world.random.choice(self._workload.jobs[-8:]))
 
+    async def cancel(self, job_id: JobId, *, force: bool = False) -> None:
         async def handler(node: SimulatedNode) -> tuple[Result, int]:
-            return await propose(node, CancelJob(job_id, TENANT))
+            return await propose(node, CancelJob(job_id, TENANT, force=force))
 
         def answer(found: tuple[Result, int]) -> dict[str, Any]:
             result = or_refuse(found[0])
@@ -153,7 +162,7 @@ class Client:
                 "applied": found[1],
             }
 
-        await self._caller.ask("cancel", handler, answer, tenant=TENANT, job=job_name(job_id))
+        await self._caller.ask("cancel", handler, answer, tenant=TENANT, job=job_name(job_id), force=force)
 
     async def _get(self) -> None:
         await self._read(stale=False)

@@ -7,18 +7,18 @@ the duties of the leader and what the API sees of the node are production code o
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chaos.sim.log_changes import Deed
 from chaos.sim.loop import ProcessClock
 from chaos.sim.network import SimulatedTransport
 from chaos.sim.storage import LmdbState, TwinState, WatchedJournal
 from raftsched.config import NodeConfig
 from raftsched.consensus.address import Address
 from raftsched.consensus.journal import Journal
-from raftsched.consensus.machine import Change, ReplicatedState
+from raftsched.consensus.machine import ReplicatedState
 from raftsched.consensus.membership import Membership, recorded_membership
 from raftsched.consensus.replica import ReplicaSettings
 from raftsched.core.operations import Operation, RecordOutcome
@@ -50,7 +50,6 @@ class SimulatedNode(Node):
         super().__init__(config, clock=clock, randomness=randomness)
         self._host = host
         self._free_space = _FreeSpace(host)  # type: ignore[assignment]  # the same check, of a simulated disk
-        self._changes: list[Change] = []
         self._led_term = 0
         self._told_membership: Membership | None = None
         self._incarnation = host.incarnation
@@ -152,14 +151,9 @@ class SimulatedNode(Node):
     def term(self) -> int:
         return self._replica.term
 
-    def _hear_changes(self, changes: Sequence[Change]) -> None:
-        self._changes.extend(changes)
-        super()._hear_changes(changes)
-
-    def _on_applied(self, index: int, term: int, command: bytes | None, results: list[Result]) -> None:
+    def _on_applied(self, index: int, term: int, command: bytes | None, deeds: list[Deed]) -> None:
         self._tell_membership()
-        changes, self._changes = self._changes, []
-        self._host.world.recorder.applied(self.node_id, self.state, (index, term, command), results, changes)
+        self._host.world.recorder.applied(self.node_id, self.state, (index, term, command), deeds)
 
     def _on_installed(self, state: State) -> None:
         self._host.world.recorder.installed(self.node_id, state)

@@ -82,7 +82,9 @@ class Operator:
         return host.id
 
     def may_lose(self, node_id: str) -> bool:
-        """Whether the disk of a host may be lost now."""
+        """Whether the disk of a host may be lost now; not of one that joins, whose change could never end then."""
+        if any(each.id == node_id for known in self._configurations("") for each in known.joining):
+            return False
         return all(self._has_majority(each, without=node_id) for each in self._configurations(self._leaving))
 
     # -- what may befall disks ----------------------------------------------------------------------------------------

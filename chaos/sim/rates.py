@@ -6,9 +6,10 @@ that an even mix never does.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
+from chaos.sim.features import NO_FEATURES, Features, draw_features
 from chaos.sim.network import LinkRates
 from raftsched.consensus.ports import Sizes
 
@@ -50,6 +51,7 @@ _WEIGHTS = {
 }
 LMDB_EVERY = 50
 _CHANGING_SEEDS = 1 / 3
+_MORE_JOBS = 4
 _HOLD_BYTES_MIN = 60_000
 """What clients write while a whole state is sent: with less, a transfer never ends before the log has outlived it."""
 
@@ -88,6 +90,7 @@ class Rates:
     """Part of the requests whose answer never reaches the client."""
     uses_lmdb: bool
     is_harsh: bool
+    features: Features = NO_FEATURES
 
 
 def _member_weights(seed: int) -> dict[str, float]:
@@ -113,7 +116,7 @@ def draw(random: Random, seed: int) -> Rates:
     is_harsh = random.random() < 0.2
     election = random.choice((0.3, 0.5, 0.8))
     tail_bytes = random.choice((800, 800, 3_000, 30_000))
-    return Rates(
+    drawn = Rates(
         fault_weights=(weights or {"crash": 1.0}) | _member_weights(seed),
         fault_pause=random.choice((0.25, 0.5, 1.2)),
         links=LinkRates(
@@ -150,4 +153,16 @@ def draw(random: Random, seed: int) -> Rates:
         lost_reply=random.choice((0.0, 0.02, 0.1)),
         uses_lmdb=seed % LMDB_EVERY == LMDB_EVERY - 1,
         is_harsh=is_harsh,
+        features=draw_features(seed),
+    )
+    return _for_more_jobs(drawn) if drawn.features.is_on else drawn
+
+
+def _for_more_jobs(rates: Rates) -> Rates:
+    """States and logs grow several times as fast: copies are sent in larger pieces, and the log is held for longer."""
+    sizes = rates.sizes
+    factor = _MORE_JOBS
+    return replace(
+        rates,
+        sizes=replace(sizes, chunk_bytes=factor * sizes.chunk_bytes, hold_bytes=factor * sizes.hold_bytes),
     )

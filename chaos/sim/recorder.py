@@ -10,8 +10,7 @@ entry and leader, what clients are told, every fault, and the digests of states.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any
 
@@ -21,7 +20,9 @@ from chaos.checkers.history import (
     AnyEvent,
     Applied,
     Change,
+    ChoreChanged,
     Configured,
+    Decided,
     Downstream,
     Durable,
     Effect,
@@ -34,25 +35,29 @@ from chaos.checkers.history import (
     Leader,
     Members,
     Nemesis,
+    QueueChanged,
     Reply,
+    ScheduleChanged,
     Setup,
     Started,
     StateDigest,
     Truncated,
+    WorkflowChanged,
 )
-from chaos.sim.log_changes import ChangeOfJob, changes_by, final_job, job_name
+from chaos.sim.log_changes import Deed, events_of, final_job, job_name
 from chaos.sim.trace import Trace
-from chaos.sim.upgrades import NEWEST
 from raftsched.consensus.journal import BASE_COMMAND, Journal
 from raftsched.consensus.membership import CONFIGURATION
 from raftsched.consensus.messages import Message
-from raftsched.core.operations import RecordOutcome, decode_batch
-from raftsched.core.view import Result
+from raftsched.core.operations import RecordOutcome
 from raftsched.storage.state import State
 from raftsched.storage.store import Table, all_rows
 from tests.simulated.clock import Timeline
 
 _encode = msgspec.msgpack.Encoder().encode
+_EVENTS: dict[str, Callable[..., AnyEvent]] = {
+    kind.__name__: kind for kind in (Change, Decided, ScheduleChanged, QueueChanged, WorkflowChanged, ChoreChanged)
+}
 DIGEST_EVERY = 64
 """A node's whole state is hashed at each index that this divides."""
 _HASHED = tuple(table for table in Table if table not in (Table.META, Table.COUNTERS))
@@ -200,10 +205,9 @@ class Recorder:
         node: str,
         state: State,
         entry: tuple[int, int, bytes | None],
-        results: Sequence[Result],
-        changes: Sequence[ChangeOfJob],
+        deeds: Sequence[Deed],
     ) -> None:
-        """A node applied an entry; `changes` are the jobs that it wrote."""
+        """A node applied an entry; `deeds` are its operations and what they came to."""
         index, term, command = entry
         whole = b"\x01" if command is None else b"\x00" + command
         name = digest(whole)
@@ -212,8 +216,7 @@ class Recorder:
         if index > self._last_applied:
             self._last_applied = index
             self.commands[index] = (term, command)
-            if command is not None:
-                self._log_changes(index, command, state.cluster_time_ms, results, changes)
+            self._log_deeds(index, state.cluster_time_ms, deeds)
         if index % DIGEST_EVERY == 0:
             self._add(StateDigest(t=self.t, node=node, index=index, state=self._digest(node, state)))
 
@@ -241,21 +244,21 @@ class Recorder:
 
     # -- the log ------------------------------------------------------------------------------------------------------
 
-    def _log_changes(
-        self, index: int, command: bytes, now_ms: int, results: Sequence[Result], changes: Sequence[ChangeOfJob]
-    ) -> None:
-        waiting = deque(changes)
+    def _log_deeds(self, index: int, now_ms: int, deeds: Sequence[Deed]) -> None:
         position = 0
-        for operation, result in zip(decode_batch(command, reads=NEWEST).operations, results, strict=True):
-            for fields in changes_by(operation, result, waiting):
-                self._follow_lease(fields)
-                self._add(Change(t=self.t, index=index, position=position, now_ms=now_ms, **fields))
+        for deed in deeds:
+            for kind, fields in events_of(deed):
+                if kind == "Change":
+                    self._follow_lease(fields)
+                if kind != "ChoreChanged":
+                    fields["now_ms"] = now_ms
+                self._add(_EVENTS[kind](t=self.t, index=index, position=position, **fields))
                 position += 1
 
     def _follow_lease(self, fields: dict[str, Any]) -> None:
         if fields["f"] == "lease":
             self._held.add(fields["token"])
-        elif fields["f"] in ("outcome", "expire"):
+        elif fields["f"] in ("outcome", "expire", "lapse", "abort") and "token" in fields:
             self._held.discard(fields["token"])
             self.leases_before_heal.discard(fields["token"])
 
@@ -275,8 +278,13 @@ class Recorder:
 
     def final(self, node: str, state: State) -> None:
         jobs = {job_name(job.id): final_job(job) for job in state.all_jobs()}
+        overdue = {
+            f"{alarm.kind.name.lower()} {alarm.subject.hex()}": late_ms
+            for alarm in state.all_alarms()
+            if (late_ms := state.cluster_time_ms - alarm.at_ms) > 0
+        }
         whole = self._digest(node, state)
-        self._add(FinalState(t=self.t, node=node, index=state.applied_index, state=whole, jobs=jobs))
+        self._add(FinalState(t=self.t, node=node, index=state.applied_index, state=whole, jobs=jobs, overdue=overdue))
 
     def _digest(self, node: str, state: State) -> str:
         whole = state_digest(state)

@@ -16,19 +16,20 @@ from pathlib import Path
 from random import Random
 from typing import Protocol
 
+from chaos.sim.log_changes import Deed
 from raftsched.consensus.journal import Journal
 from raftsched.consensus.machine import ReplicatedState
 from raftsched.consensus.segments import segment_number
-from raftsched.core.operations import CODEC_VERSION
-from raftsched.core.view import Result
+from raftsched.core.operations import CODEC_VERSION, Operation
+from raftsched.core.view import Applied, Context, Result
 from raftsched.ports import Randomness
 from raftsched.storage.memory_store import MemoryStore
 from raftsched.storage.state import State
 from raftsched.storage.store import DamagedCopy, StorageFailed
 from tests.simulated.disk import PowerCut, SimulatedDisk
 
-OnApplied = Callable[[int, int, bytes | None, list[Result]], None]
-"""(index, term, command, results) of an entry, right after it was applied."""
+OnApplied = Callable[[int, int, bytes | None, list[Deed]], None]
+"""(index, term, command, operations and what they came to) of an entry, right after it was applied."""
 OnConfigured = Callable[[int, int, bytes], None]
 """(index, term, content) of an entry that says who the members are, right after it was applied."""
 MARKER = "installing.json"
@@ -193,7 +194,25 @@ class WatchedJournal(Journal):
         self._leaving = []
 
 
-class TwinState(ReplicatedState):
+class WatchedState(ReplicatedState):
+    """`ReplicatedState`; tells of each entry what its operations came to."""
+
+    _on_applied: OnApplied
+    _deeds: list[Deed]
+
+    def apply(self, index: int, term: int, command: bytes | None) -> list[Result]:
+        self._deeds = []
+        results = super().apply(index, term, command)
+        self._on_applied(index, term, command, self._deeds)
+        return results
+
+    def _decide(self, operation: Operation, context: Context) -> Applied:
+        applied = super()._decide(operation, context)
+        self._deeds.append(Deed(operation, applied))
+        return applied
+
+
+class TwinState(WatchedState):
     """`ReplicatedState` over the in-memory twin of LMDB."""
 
     def __init__(
@@ -212,12 +231,8 @@ class TwinState(ReplicatedState):
         self.operations_read = operations_read
         self.state = State(machine.store)
         self.on_changes = None
+        self.on_records = None
         self._require_readable()
-
-    def apply(self, index: int, term: int, command: bytes | None) -> list[Result]:
-        results = super().apply(index, term, command)
-        self._on_applied(index, term, command, results)
-        return results
 
     def configure(self, index: int, term: int, content: bytes) -> None:
         super().configure(index, term, content)
@@ -256,7 +271,7 @@ class TwinState(ReplicatedState):
         self._on_installed(self.state)
 
 
-class LmdbState(ReplicatedState):
+class LmdbState(WatchedState):
     """`ReplicatedState` over LMDB, in the machine's directory."""
 
     def __init__(
@@ -272,11 +287,6 @@ class LmdbState(ReplicatedState):
         self._on_installed = on_installed
         self.on_configured: OnConfigured = lambda _index, _term, _content: None
         super().__init__(machine.directory / "state", map_bytes=16 << 20, operations_read=operations_read)
-
-    def apply(self, index: int, term: int, command: bytes | None) -> list[Result]:
-        results = super().apply(index, term, command)
-        self._on_applied(index, term, command, results)
-        return results
 
     def configure(self, index: int, term: int, content: bytes) -> None:
         super().configure(index, term, content)

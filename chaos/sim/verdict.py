@@ -81,9 +81,12 @@ class _Replay:
         if command is not None:
             batch = decode_batch(command, reads=NEWEST)
             now_ms, version = TimeMs(max(now_ms, batch.stamp_ms)), max(version, batch.version)
+            context, written_count = Context(now_ms, index, version), 0
             for operation in batch.operations:
-                _, writes = apply(state, operation, Context(now_ms, index, version))
+                _, writes = apply(state, operation, context)
                 state.execute(writes)
+                written_count += len(writes)
+                context = context.after(written_count)
         elif index in self._configurations:
             state.configure(self._configurations[index])
         state.advance(index=index, term=term, now_ms=now_ms, version=version)

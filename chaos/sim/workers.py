@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from asyncio import sleep
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from chaos.checkers.history import Granted
 from chaos.sim.callers import Caller, Refusal, Unknown, or_refuse, propose
 from chaos.sim.clients import QUEUES
+from chaos.sim.features import AMBER, FEATURE_QUEUES
 from chaos.sim.log_changes import job_name
 from chaos.sim.node import SimulatedNode
+from raftsched.core.control_operations import AppendLog, Progress, ReportProgress, StartRun
 from raftsched.core.ids import FencingToken, JobId
 from raftsched.core.job import AttemptEnd
-from raftsched.core.operations import RecordOutcome
+from raftsched.core.operations import Operation, RecordOutcome
 from raftsched.core.view import Grant, OutcomeRecorded, Result
 
 if TYPE_CHECKING:
@@ -20,6 +23,11 @@ if TYPE_CHECKING:
     from chaos.sim.world import World
 
 _WAIT_SECONDS = 0.5
+_ASKED = (QUEUES, QUEUES, ("red",), ("blue",))
+_ASKED_OF_ALL = ((*QUEUES, *FEATURE_QUEUES), (*FEATURE_QUEUES, "red"), FEATURE_QUEUES, (*QUEUES, AMBER))
+_START_TRIES = 3
+_TALK = 0.1
+"""Part of the jobs that say something of themselves."""
 
 
 class Receiver:
@@ -59,12 +67,12 @@ class WorkerProcess:
                 await sleep(0.05 + 0.1 * self._world.random.random())
                 continue
             for granted in grants:
-                if not await self._run(granted):
+                if not await self._begin(granted):
                     break
 
-    async def _lease(self) -> list[tuple[JobId, Granted]]:
+    async def _lease(self) -> list[Grant]:
         random, worker = self._world.random, self._name
-        queues = random.choice((QUEUES, QUEUES, ("red",), ("blue",)))
+        queues = random.choice(_ASKED_OF_ALL if self._world.rates.features.is_on else _ASKED)
         capacity = random.choice((1, 1, 2, 4))
 
         async def handler(node: SimulatedNode) -> tuple[list[Grant], int]:
@@ -74,14 +82,56 @@ class WorkerProcess:
         def answer(found: tuple[list[Grant], int]) -> dict[str, Any]:
             return {"grants": tuple(granted_of(grant) for grant in found[0]), "applied": found[1]}
 
-        grants, _ = await self._caller.ask("lease", handler, answer, worker=worker)
+        grants, _ = await self._caller.ask("lease", handler, answer, worker=worker, queues=queues)
         for grant in grants:
             self._workload.met(grant.job.id)
-        return [(grant.job.id, granted_of(grant)) for grant in grants]
+        return grants
 
-    async def _run(self, granted: tuple[JobId, Granted]) -> bool:
+    async def _begin(self, grant: Grant) -> bool:
+        """Do a job, once its start is committed where it begins at most once; False where the worker died of it."""
+        options = grant.job.options
+        if options is None or not options.at_most_once or await self._start(grant.job.id, granted_of(grant)):
+            return await self._run(grant.job.id, granted_of(grant))
+        return True
+
+    async def _start(self, job_id: JobId, grant: Granted) -> bool:
+        """Whether the job may begin: its start is committed for good."""
+        operation = StartRun(job_id, grant.run, FencingToken(grant.token))
+        for _ in range(_START_TRIES):
+            try:
+                await self._tell("start", operation, grant)
+            except Refusal as refusal:
+                if refusal.code not in ("not_leader", "unavailable", "unreachable"):
+                    return False
+            except Unknown:
+                pass
+            else:
+                return True
+            await sleep(0.1 * self._world.random.random())
+        return False
+
+    async def _tell(self, f: str, operation: Operation, grant: Granted) -> None:
+        """Say something of a running attempt."""
+
+        async def handler(node: SimulatedNode) -> tuple[Result, int]:
+            return await propose(node, operation)
+
+        def answer(found: tuple[Result, int]) -> dict[str, Any]:
+            or_refuse(found[0])
+            return {"applied": found[1]}
+
+        await self._caller.ask(f, handler, answer, job=grant.job, run=grant.run, token=grant.token, worker=self._name)
+
+    async def _speak(self, job_id: JobId, grant: Granted) -> None:
+        """Progress, and a line of the log."""
+        token = FencingToken(grant.token)
+        report = ReportProgress((Progress(job_id, grant.run, token, b'{"done": 1}'),))
+        with suppress(Refusal, Unknown):
+            await self._tell("report", report, grant)
+            await self._tell("log", AppendLog(job_id, grant.run, token, b"a line\n", sequence=1), grant)
+
+    async def _run(self, job_id: JobId, grant: Granted) -> bool:
         """Do a job; False where the worker died of it, and with it all that it held."""
-        job_id, grant = granted
         world, random, rates = self._world, self._world.random, self._world.rates
         worker = self._name
         world.recorder.effect("begin", grant, worker)
@@ -93,6 +143,8 @@ class WorkerProcess:
             return False
         if not is_calm and random.random() < rates.worker_stall:
             await sleep(rates.lease * (1 + random.random()))
+        if rates.features.is_on and random.random() < _TALK:
+            await self._speak(job_id, grant)
         keeps = True
         for _ in range(random.choice((0, 0, 1, 4))):
             await sleep(0.2 * rates.lease * random.random())

@@ -6,14 +6,21 @@ They are coroutines on a loop of their own, outside of the faults, and speak to 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from chaos.sim.clients import Client, Prober
+from chaos.sim.controllers import Controller
+from chaos.sim.feature_users import FeatureUser, ScheduleUser, Tuner, WorkflowUser
 from chaos.sim.workers import Receiver, WorkerProcess
 from raftsched.core.ids import JobId
 
 if TYPE_CHECKING:
     from chaos.sim.world import World
+
+_WORKERS_MORE = 2
+"""Beside those of the plain jobs, where there are others."""
+User = Client | WorkerProcess | Prober | FeatureUser
 
 
 class Workload:
@@ -25,19 +32,36 @@ class Workload:
         self.is_over = False
         self.jobs: list[JobId] = []
         """The latest ones that somebody heard of."""
+        self.tied_jobs: list[JobId] = []
+        """The latest of workflows and of those who meddle with jobs."""
         self.receiver = Receiver(world)
         rates = world.rates
         for number in range(rates.client_count):
             self._begin(Client(self, f"c{number}"), number)
         for number in range(rates.worker_count):
             self._begin(WorkerProcess(self, f"w{number}"), number)
+        self._begin_features()
         for number, node in enumerate(world.ids):
             self._begin(Prober(self, f"p{number}", node), number)
 
-    def _begin(self, user: Client | WorkerProcess | Prober, number: int) -> None:
+    def _begin_features(self) -> None:
+        features = self.world.rates.features
+        if features.schedule_count:
+            self._begin(ScheduleUser(self, "s0"), 0)
+        for number in range(features.workflow_users):
+            self._begin(WorkflowUser(self, f"f{number}"), number)
+        for number in range(features.tuners):
+            self._begin(Tuner(self, f"q{number}"), number)
+        for number in range(features.controllers):
+            self._begin(Controller(self, f"m{number}"), number)
+        if features.is_on:
+            for number in range(_WORKERS_MORE):
+                self._begin(WorkerProcess(self, f"v{number}"), number)
+
+    def _begin(self, user: User, number: int) -> None:
         self.world.timeline.after(0.3 + 0.01 * number, lambda: self._start(user))
 
-    def _start(self, user: Client | WorkerProcess | Prober) -> None:
+    def _start(self, user: User) -> None:
         self.world.loop.create_task(user.live())
 
     def calm_down(self) -> None:
@@ -51,3 +75,7 @@ class Workload:
         self.jobs.append(job_id)
         if len(self.jobs) > 30:
             del self.jobs[:10]
+
+    def met_tied(self, job_ids: Sequence[JobId]) -> None:
+        self.tied_jobs += job_ids
+        del self.tied_jobs[:-60]

@@ -158,6 +158,11 @@ class World:
         return max(leading, key=lambda host: host.node.term if host.node is not None else 0, default=None)
 
     @property
+    def wall_ms(self) -> int:
+        """What a true clock on the wall shows."""
+        return EPOCH_MS + round(self.timeline.now * 1000)
+
+    @property
     def voters(self) -> tuple[str, ...]:
         """Of these something may be demanded: voters whose data is not lost."""
         return tuple(node_id for node_id in sorted(self.membership.voters) if not self.hosts[node_id].is_lost)

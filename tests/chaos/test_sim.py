@@ -88,7 +88,7 @@ def test_nothing_of_killed_processes_complains_when_a_run_is_over(monkeypatch: p
     monkeypatch.setattr(sys, "unraisablehook", lambda event: complaints.append(event.exc_value))
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        assert run_seed(2, node_count=3).counts["fault: crash"] > 0
+        assert run_seed(5, node_count=3).counts["fault: crash"] > 0
         gc.collect()
     assert complaints == []
 

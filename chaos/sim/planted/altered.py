@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from chaos.sim.features import Features
 from chaos.sim.network import LinkRates
 from chaos.sim.rates import Rates
 
@@ -107,3 +108,21 @@ def slow_commits(rates: Rates) -> Rates:
         worker_count=4,
         worker_stall=0.4,
     )
+
+
+def many_schedules(rates: Rates) -> Rates:
+    """Schedules that fire every second or two, and leaders that come and go."""
+    features = Features(schedule_count=4, controllers=1, think=0.4)
+    weights = rates.fault_weights | {"crash": 2.0, "transfer": 2.0}
+    return replace(rates, features=features, fault_weights=weights, fault_pause=0.5, uses_lmdb=False)
+
+
+def many_workflows(rates: Rates) -> Rates:
+    features = Features(workflow_users=2, controllers=1, think=0.2)
+    return replace(rates, features=features, uses_lmdb=False)
+
+
+def much_control(rates: Rates) -> Rates:
+    """Limits that change, and jobs with options that are meddled with."""
+    features = Features(schedule_count=1, workflow_users=1, tuners=1, controllers=3, think=0.1, job_options=0.9)
+    return replace(rates, features=features, worker_stall=0.2, worker_death=0.1, uses_lmdb=False)

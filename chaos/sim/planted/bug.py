@@ -16,16 +16,24 @@ _ABSENT: Any = object()
 
 
 class Patch:
-    """Replaces attributes, as pytest's monkeypatch, and puts them back."""
+    """Replaces attributes and rows of tables, as pytest's monkeypatch, and puts them back."""
 
     def __init__(self) -> None:
         self._undo: list[tuple[Any, str, Any]] = []
+        self._rows: list[tuple[Any, Any, Any]] = []
 
     def setattr(self, target: Any, name: str, value: Any) -> None:
         self._undo.append((target, name, vars(target).get(name, _ABSENT)))
         setattr(target, name, value)
 
+    def setitem(self, table: Any, key: Any, value: Any) -> None:
+        self._rows.append((table, key, table[key]))
+        table[key] = value
+
     def undo(self) -> None:
+        while self._rows:
+            table, key, value = self._rows.pop()
+            table[key] = value
         while self._undo:
             target, name, value = self._undo.pop()
             if value is _ABSENT:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chaos.sim.planted import bounds, consensus, core, durability, leader, schedules
+from chaos.sim.planted import bounds, consensus, core, durability, features, leader, schedules
 from chaos.sim.planted.altered import (
     failing_disks,
     many_elections,
+    many_schedules,
     many_snapshots,
+    many_workflows,
+    much_control,
     power_losses,
     reads_under_partitions,
     rotting_disks,
@@ -111,4 +114,27 @@ _CORE: Sequence[Bug] = (
     Bug(core.lets_counters_drift, "counter drift"),
 )
 
-BUGS: Sequence[Bug] = (*_DURABILITY, *_CONSENSUS, *_LEADER, *_CORE)
+_FEATURES: Sequence[Bug] = (
+    Bug(features.decides_instants_twice, "an instant decided twice by a new leader", alter=many_schedules),
+    Bug(features.loses_firings_over_an_election, "a firing lost over an election", alter=many_schedules),
+    Bug(features.fires_early, "an early firing", alter=many_schedules),
+    Bug(features.joins_whatever_the_policy, "overlap", alter=many_schedules),
+    Bug(features.keeps_ended_runs_active, "overlap", alter=many_schedules),
+    Bug(features.releases_with_the_first_parent, "a dependant released before its parent", alter=many_workflows),
+    Bug(features.counts_ends_twice, "a dependant released twice", alter=many_workflows),
+    Bug(features.forgets_dependants, "a dependant that waits for ever", alter=many_workflows),
+    Bug(features.opens_workflows_with_their_first_part, "half a workflow", alter=many_workflows),
+    Bug(features.acknowledges_cancels_of_workflows_only, "a workflow's cancel forgotten", alter=many_workflows),
+    Bug(features.checks_limits_in_the_leader_only, "limits checked by the leader only", alter=much_control),
+    Bug(features.forgets_held_jobs, "a held job forgotten", alter=much_control),
+    Bug(features.acknowledges_pauses_of_queues_only, "a queue's pause forgotten", alter=much_control),
+    Bug(features.requeues_within_the_same_run, "a requeue with an old token", alter=much_control),
+    Bug(features.requeues_what_waits, "a requeue from an illegal status", alter=much_control),
+    Bug(features.keeps_unique_claims_for_ever, "a unique claim kept for ever", alter=much_control),
+    Bug(features.leases_again_what_began, "at most once leased again", alter=much_control),
+    Bug(features.starts_only_in_memory, "at most once leased again", alter=much_control),
+    Bug(features.never_rings, "due alarms", alter=much_control),
+    Bug(features.leaves_chores_to_others, "chores", alter=many_schedules),
+)
+
+BUGS: Sequence[Bug] = (*_DURABILITY, *_CONSENSUS, *_LEADER, *_CORE, *_FEATURES)

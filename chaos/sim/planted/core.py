@@ -9,10 +9,10 @@ import msgspec
 
 from raftsched.consensus import machine as machine_module
 from raftsched.consensus.cluster_clock import ClusterClock
-from raftsched.core import apply as apply_module
 from raftsched.core import attempts as attempts_module
 from raftsched.core import lease as lease_module
 from raftsched.core import submit as submit_module
+from raftsched.core.apply import HANDLERS
 from raftsched.core.cancel import cancel_job
 from raftsched.core.ids import FencingToken, TimeMs
 from raftsched.core.job import Job, Status
@@ -54,7 +54,7 @@ def ignores_cancels(patch: Any) -> None:
             return Applied(Cancelled(job))
         return original(view, operation, context)
 
-    patch.setattr(apply_module, "cancel_job", cancel)
+    patch.setitem(HANDLERS, CancelJob, cancel)
 
 
 def takes_outcomes_of_old_tokens(patch: Any) -> None:
@@ -77,7 +77,7 @@ def takes_outcomes_of_old_tokens(patch: Any) -> None:
             )
         return original(view, operation, context)
 
-    patch.setattr(apply_module, "record_outcome", record)
+    patch.setitem(HANDLERS, RecordOutcome, record)
 
 
 def accepts_reports_twice(patch: Any) -> None:
@@ -90,18 +90,23 @@ def accepts_reports_twice(patch: Any) -> None:
 
 
 def drops_idempotency(patch: Any) -> None:
-    patch.setattr(submit_module, "_job_of_key", lambda _view, _operation: None)
+    patch.setattr(submit_module, "holder_of_idempotency_key", lambda _view, _tenant, _key: None)
 
 
 def grants_before_due(patch: Any) -> None:
     original = StateReader.waiting
 
-    def waiting(self: StateReader, queue: str, priority: int, **bounds: Any) -> Any:
+    def waiting(self: StateReader, queue: str, tenant: str, priority: int, **bounds: Any) -> Any:
         bounds["due_until_ms"] += 2_000
-        return original(self, queue, priority, **bounds)
+        return original(self, queue, tenant, priority, **bounds)
 
     patch.setattr(StateReader, "waiting", waiting)
-    patch.setattr(lease_module, "_is_ready", lambda job, _now_ms: job.status in (Status.SCHEDULED, Status.QUEUED))
+    admits = lease_module._may_have  # noqa: SLF001  # what is patched
+
+    def may_have(view: View, job: Job, gates: Any, now_ms: TimeMs) -> bool:
+        return admits(view, job, gates, TimeMs(now_ms + 2_000))
+
+    patch.setattr(lease_module, "_may_have", may_have)
 
 
 def lets_time_run_backward(patch: Any) -> None:

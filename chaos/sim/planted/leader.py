@@ -35,17 +35,17 @@ def expires_early_after_an_election(patch: Any) -> None:
 
 
 def never_expires(patch: Any) -> None:
-    patch.setattr(LeaseKeeper, "step", lambda _self, _now: None)
+    patch.setattr(LeaseKeeper, "step", lambda _self, _now: ())
 
 
 def renews_what_it_expires(patch: Any) -> None:
     """A heartbeat is answered "valid" while the lease's end is on its way."""
     original = LeaseKeeper.heartbeat
 
-    def heartbeat(self: LeaseKeeper, worker: str, runs: Any, now: Now) -> Any:
+    def heartbeat(self: LeaseKeeper, worker: str, runs: Any, now: Now, **alive: Any) -> Any:
         for job_id, _, _ in runs:
             if job_id in self._leases:
                 self._leases[job_id].expiring = False
-        return original(self, worker, runs, now)
+        return original(self, worker, runs, now, **alive)
 
     patch.setattr(LeaseKeeper, "heartbeat", heartbeat)

@@ -22,6 +22,7 @@ from typing import Any
 
 from chaos.sim.callers import Refusal, Unknown
 from chaos.sim.clients import Client
+from chaos.sim.features import NO_FEATURES
 from chaos.sim.host import Host
 from chaos.sim.network import LinkRates, Network
 from chaos.sim.node import SimulatedNode
@@ -74,6 +75,7 @@ def calm(rates: Rates) -> Rates:
         lost_reply=0.0,
         uses_lmdb=False,
         is_harsh=False,
+        features=NO_FEATURES,
     )
 
 

@@ -1,0 +1,139 @@
+"""What the log did to schedules, queues, workflows and chores, in the words of the history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from raftsched.core.control_operations import ChoreKind
+from raftsched.core.operations import Operation
+from raftsched.core.queue import Queue
+from raftsched.core.queue_operations import CancelWorkflow
+from raftsched.core.schedule import Firing, Schedule, ScheduleId
+from raftsched.core.schedule_operations import FireSchedule, RunSchedule
+from raftsched.core.view import (
+    PutChore,
+    PutFiring,
+    PutQueue,
+    PutSchedule,
+    PutWorkflow,
+    RemoveChore,
+    RemoveSchedule,
+    RemoveWorkflow,
+    Write,
+)
+from raftsched.core.workflow import Workflow
+
+_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
+
+
+def other_events(operation: Operation, write: Write) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(kind of event, its fields) of a write that is not of a job; nothing for what no checker asks for."""
+    match write:
+        case PutFiring():
+            yield "Decided", _decided(operation, write.schedule_id, write.firing)
+        case PutSchedule(old, new) if old is None or _settings(old) != _settings(new):
+            yield "ScheduleChanged", _schedule(new, _verb(old, new))
+        case RemoveSchedule():
+            yield "ScheduleChanged", _schedule(write.old, "delete")
+        case PutQueue(old, new) if old is None or _limits(old) != _limits(new):
+            yield "QueueChanged", _limits(new)
+        case PutWorkflow():
+            yield "WorkflowChanged", _workflow(write.new, _verb_of_workflow(operation, write))
+        case RemoveWorkflow():
+            yield "WorkflowChanged", _workflow(write.old, "remove")
+        case PutChore():
+            yield "ChoreChanged", _chore(write.kind, write.subject, is_open=True)
+        case RemoveChore():
+            yield "ChoreChanged", _chore(write.kind, write.subject, is_open=False)
+
+
+def _decided(operation: Operation, schedule_id: ScheduleId, firing: Firing) -> dict[str, Any]:
+    overlap = operation.overlap.label if isinstance(operation, RunSchedule) else ""
+    return {
+        "schedule": schedule_id.hex(),
+        "generation": firing.generation,
+        "kind": firing.kind.label if isinstance(operation, FireSchedule | RunSchedule) else "changed",
+        "instant_ms": firing.instant_ms,
+        "last_ms": firing.last_instant_ms or firing.instant_ms,
+        "count": firing.count,
+        "job": firing.job_id.hex(),
+        "reason": firing.reason,
+        "overlap": overlap,
+    }
+
+
+def _settings(schedule: Schedule) -> tuple[object, ...]:
+    """What a user, or the end of a pause, changes of a schedule; firing moves the rest."""
+    return (schedule.generation, schedule.paused, schedule.overlap, schedule.timing, schedule.pause_until_ms)
+
+
+def _verb(old: Schedule | None, new: Schedule) -> str:
+    if old is None or (old.generation, old.overlap, old.timing) != (new.generation, new.overlap, new.timing):
+        return "save"
+    return "pause" if new.paused else "resume"
+
+
+def _schedule(schedule: Schedule, f: str) -> dict[str, Any]:
+    timing = schedule.timing
+    return {
+        "schedule": schedule.id.hex(),
+        "f": f,
+        "generation": schedule.generation,
+        "next_ms": schedule.next_at_ms,
+        "anchor_ms": timing.start_at_ms or timing.anchor_ms,
+        "period_ms": _period_ms(timing.every),
+        "paused": schedule.paused,
+        "overlap": schedule.overlap.label,
+        "max_firings": timing.max_firings,
+        "end_ms": timing.end_at_ms,
+        "jitter_ms": timing.jitter_ms,
+    }
+
+
+@lru_cache
+def _period_ms(every: str) -> int:
+    """The period as this simulator writes it (`1s500ms`), read anew."""
+    total, digits = 0, ""
+    while every:
+        unit = next((unit for unit in _UNITS_MS if every.startswith(unit)), "")
+        if unit:
+            total, digits = total + int(digits) * _UNITS_MS[unit], ""
+        else:
+            digits += every[0]
+        every = every[len(unit) or 1 :]
+    return total
+
+
+def _limits(queue: Queue) -> dict[str, Any]:
+    return {
+        "queue": queue.name,
+        "paused": queue.paused,
+        "rate_count": queue.rate_count,
+        "rate_period_ms": queue.rate_period_ms,
+        "concurrency_max": queue.concurrency_max,
+        "key_concurrency_max": queue.key_concurrency_max or 1,
+    }
+
+
+def _verb_of_workflow(operation: Operation, write: PutWorkflow) -> str:
+    old, new = write
+    if old is None or old.stored_count != new.stored_count:
+        return "submit"
+    asks = isinstance(operation, CancelWorkflow) and operation.id == new.id
+    return "cancel" if asks and new.cancel_requested_at_ms else "move"
+
+
+def _workflow(workflow: Workflow, f: str) -> dict[str, Any]:
+    return {
+        "workflow": workflow.id.hex(),
+        "f": f,
+        "job_count": workflow.job_count,
+        "stored_count": workflow.stored_count,
+        "unfinished_count": workflow.unfinished_count,
+    }
+
+
+def _chore(kind: ChoreKind, subject: bytes, *, is_open: bool) -> dict[str, Any]:
+    return {"kind": kind.name.lower(), "subject": subject.hex(), "is_open": is_open}

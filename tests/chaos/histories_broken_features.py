@@ -1,0 +1,422 @@
+"""Mutators that break what schedules, dependencies, limits and control promise; each names the property that tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+from msgspec.structs import replace
+
+from chaos.checkers import History
+from chaos.checkers.history import (
+    Change,
+    ChoreChanged,
+    Decided,
+    Effect,
+    FinalState,
+    Healed,
+    QueueChanged,
+    ScheduleChanged,
+    WorkflowChanged,
+)
+from chaos.checkers.queue_limits import _leases
+from chaos.checkers.views import ENDS_LEASE
+from tests.chaos.histories_broken import Events, Mutation, Mutator, NoPlace, edit, first, inserted, without
+
+FEATURE_MUTATIONS: list[Mutation] = []
+
+
+def breaks(*properties: str) -> Callable[[Mutator], Mutator]:
+    def register(mutate: Mutator) -> Mutator:
+        FEATURE_MUTATIONS.append(Mutation(mutate.__name__, mutate, properties))
+        return mutate
+
+    return register
+
+
+def _planned(history: History) -> list[Decided]:
+    return [line for line in history.log_of(Decided) if isinstance(line, Decided) and line.kind == "planned"]
+
+
+def _followed(history: History) -> Iterator[tuple[Decided, Decided]]:
+    """Neighbouring lines of one schedule and generation."""
+    lines = sorted(_planned(history), key=lambda line: (line.schedule, line.index, line.position))
+    return (
+        (one, other)
+        for one, other in pairwise(lines)
+        if (one.schedule, one.generation) == (other.schedule, other.generation)
+    )
+
+
+def _settings(history: History, line: Decided) -> ScheduleChanged:
+    """What was said last about the schedule of a line."""
+    said = [event for event in history.of(ScheduleChanged) if event.schedule == line.schedule]
+    return [event for event in said if event.index <= line.index][-1]
+
+
+# -- schedules --------------------------------------------------------------------------------------------------------
+
+
+@breaks("instants_decided_once_in_order")
+def an_instant_is_never_decided(history: History) -> Events:
+    line, _ = first(_followed(history))
+    return without(history, [line])
+
+
+@breaks("instants_decided_once_in_order")
+def an_instant_is_decided_twice(history: History) -> Events:
+    _, line = first(_followed(history))
+    return inserted(history, line, replace(line, position=line.position + 1_000))
+
+
+@breaks("instants_decided_once_in_order")
+def a_line_stands_for_more_instants_than_it_says(history: History) -> Events:
+    line = first(_planned(history), lambda line: line.count > 1)
+    return edit(history, (line, {"count": line.count - 1}))
+
+
+@breaks("instants_decided_once_in_order")
+def a_new_timing_passes_over_an_instant(history: History) -> Events:
+    saved = first(history.of(ScheduleChanged), lambda event: event.f == "save" and event.period_ms and event.next_ms)
+    return edit(history, (saved, {"next_ms": saved.next_ms + 2 * saved.period_ms}))
+
+
+@breaks("instants_never_early")
+def an_instant_is_decided_before_its_time(history: History) -> Events:
+    line = first(_planned(history))
+    return edit(history, (line, {"now_ms": line.last_ms - 1}))
+
+
+@breaks("instants_never_early")
+def a_run_is_due_before_its_instant(history: History) -> Events:
+    job = first(history.changes, lambda change: change.schedule and _is_planned(history, change))
+    return edit(history, (job, {"due_ms": job.instant_ms - 1}))
+
+
+def _is_planned(history: History, change: Change) -> bool:
+    return any(line.job == change.job for line in _planned(history))
+
+
+@breaks("ledger_equals_jobs")
+def a_job_has_no_line(history: History) -> Events:
+    line = first(_planned(history), lambda line: line.job)
+    return edit(history, (line, {"job": "", "reason": "misfire"}))
+
+
+@breaks("ledger_equals_jobs")
+def a_line_names_a_job_of_another_instant(history: History) -> Events:
+    one, other = first(_followed(history), lambda pair: pair[0].job and pair[1].job)
+    return edit(history, (one, {"job": other.job}), (other, {"job": one.job}))
+
+
+@breaks("nothing_fires_while_paused")
+def a_paused_schedule_fires(history: History) -> Events:
+    line = first(_planned(history))
+    pause = replace(_settings(history, line), f="pause", paused=True, index=line.index, position=-1)
+    return inserted(history, line, pause)
+
+
+@breaks("nothing_fires_while_paused", "instants_decided_once_in_order")
+def a_deleted_schedule_fires(history: History) -> Events:
+    line = first(_planned(history))
+    return inserted(history, line, replace(_settings(history, line), f="delete", index=line.index, position=-1))
+
+
+@breaks("overlap_is_as_it_says")
+def a_run_is_skipped_for_the_sake_of_none(history: History) -> Events:
+    line = first(_planned(history), lambda line: line.job and _settings(history, line).overlap == "skip")
+    skipped = edit(history, (line, {"job": "", "reason": "overlap"}))
+    return [event for event in skipped if not (isinstance(event, Change) and event.job == line.job)]
+
+
+@breaks("overlap_is_as_it_says")
+def a_run_joins_another_that_is_not_over(history: History) -> Events:
+    line = first(_planned(history), lambda line: line.job and _settings(history, line).overlap == "skip")
+    other = first(history.changes, lambda change: change.job == line.job)
+    earlier = replace(other, job="another", position=-1)
+    return inserted(history, line, earlier)
+
+
+@breaks("schedules_go_on")
+def a_schedule_stops_after_the_heal(history: History) -> Events:
+    healed = history.of(Healed)[-1].t
+    last: dict[str, ScheduleChanged] = {event.schedule: event for event in history.of(ScheduleChanged)}
+    lines = [line for line in _planned(history) if line.t > healed and not last[line.schedule].paused]
+    line = first(lines, lambda line: not last[line.schedule].max_firings and not last[line.schedule].end_ms)
+    gone = [each for each in lines if each.schedule == line.schedule]
+    events = without(history, gone)
+    return [replace(event, chore_bound_ms=1) if event is history.setup else event for event in events]
+
+
+# -- dependencies and workflows ---------------------------------------------------------------------------------------
+
+
+def _parents(history: History) -> dict[str, tuple[tuple[str, str], ...]]:
+    return {change.job: change.depends_on for change in history.changes if change.depends_on}
+
+
+@breaks("nothing_starts_before_its_parents")
+def a_dependant_starts_before_its_parent_has_ended(history: History) -> Events:
+    parents = _parents(history)
+    released = first(history.changes, lambda change: change.f == "release" and change.job in parents)
+    wanted = {parent for parent, condition in parents[released.job] if condition == "success"}
+    end = first(history.changes, lambda change: change.job in wanted and change.status == "completed")
+    return without(history, [end])
+
+
+@breaks("who_ends_for_want_has_a_cause")
+def a_job_ends_for_want_of_a_parent_in_another_way(history: History) -> Events:
+    change = first(history.changes, lambda change: change.f == "skip")
+    return edit(history, (change, {"status": "dead_letter" if change.status == "skipped" else "skipped"}))
+
+
+@breaks("who_ends_for_want_has_a_cause")
+def a_job_ends_although_its_parents_did_well(history: History) -> Events:
+    parents = _parents(history)
+    released = first(history.changes, lambda change: change.f == "release" and change.job in parents)
+    return edit(history, (released, {"f": "skip", "status": "skipped"}))
+
+
+@breaks("nobody_waits_in_vain")
+def a_dependant_is_never_told(history: History) -> Events:
+    parents = _parents(history)
+    requeued = history.requeued
+    released = first(
+        history.changes,
+        lambda change: change.f == "release" and change.job in parents and change.job not in requeued,
+    )
+    gone = [change for change in history.changes_of[released.job] if change.t >= released.t]
+    events = without(history, gone)
+    return [replace(event, chore_bound_ms=0) if event is history.setup else event for event in events]
+
+
+@breaks("workflows_are_whole_or_not_at_all")
+def half_a_workflow_runs(history: History) -> Events:
+    flows = {change.job: change.workflow for change in history.changes if change.workflow}
+    lease = first(history.changes, lambda change: change.f == "lease" and change.job in flows)
+    moved = [event for event in history.of(WorkflowChanged) if event.workflow == flows[lease.job]]
+    return edit(history, *((event, {"stored_count": event.job_count - 1}) for event in moved))
+
+
+@breaks("workflows_are_whole_or_not_at_all")
+def a_workflow_lacks_a_job(history: History) -> Events:
+    whole = {event.workflow for event in history.of(WorkflowChanged) if event.stored_count == event.job_count}
+    job = first(history.changes, lambda change: change.workflow in whole)
+    return without(history, history.changes_of[job.job])
+
+
+@breaks("cancelled_workflows_start_nothing")
+def a_cancelled_workflow_goes_on(history: History) -> Events:
+    flows = {change.job: change.workflow for change in history.changes if change.workflow}
+    requeued = history.requeued
+    lease = first(
+        history.changes, lambda change: change.f == "lease" and change.job in flows and change.job not in requeued
+    )
+    last = next(event for event in history.of(WorkflowChanged) if event.workflow == flows[lease.job])
+    return inserted(history, lease, replace(last, f="cancel", index=lease.index, position=-1))
+
+
+@breaks("workflow_counts_are_right")
+def a_workflow_counts_one_job_too_many(history: History) -> Events:
+    event = first(history.of(WorkflowChanged), lambda event: event.f != "remove")
+    return edit(history, (event, {"unfinished_count": event.unfinished_count + 1}))
+
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+def _said(lease: Change, **fields: Any) -> QueueChanged:
+    """Something that is said about the queue right before a lease."""
+    usual: dict[str, Any] = {"index": lease.index, "position": -1, "now_ms": lease.now_ms, "queue": lease.queue}
+    return QueueChanged(**usual | {"key_concurrency_max": 1} | fields)
+
+
+@breaks("queue_concurrency_is_kept")
+def more_jobs_run_than_may(history: History) -> Events:
+    for lease, queues in _leases(history):
+        if queues.running[lease.queue, ""] > 1:
+            return inserted(history, lease, _said(lease, concurrency_max=1, key_concurrency_max=9))
+    raise NoPlace
+
+
+@breaks("key_concurrency_is_kept")
+def two_jobs_of_one_key_run(history: History) -> Events:
+    for lease, queues in _leases(history):
+        if lease.concurrency_key and queues.key_max(lease.queue) == 1:
+            return inserted(history, lease, replace(lease, job="another", position=-1, token=10**6))
+    raise NoPlace
+
+
+@breaks("paused_queues_give_nothing")
+def a_paused_queue_gives_a_job(history: History) -> Events:
+    lease = first(history.changes, lambda change: change.f == "lease")
+    return inserted(history, lease, _said(lease, paused=True))
+
+
+@breaks("rate_is_kept")
+def a_queue_gives_more_than_its_rate(history: History) -> Events:
+    leases = [change for change in history.changes if change.f == "lease" and change.queue == "red"]
+    lease = first(leases)
+    return inserted(history, lease, _said(lease, rate_count=1, rate_period_ms=3_600_000))
+
+
+@breaks("held_jobs_get_their_turn")
+def a_held_job_is_not_offered_when_the_key_is_free(history: History) -> Events:
+    offer = an_offer(history)
+    return [event for event in with_others_held(history, offer) if event is not offer]
+
+
+def an_offer(history: History) -> Change:
+    """A held job is offered again, because a run of its key has just ended."""
+    ended = {(each.index, each.queue, each.concurrency_key) for each in history.changes if each.f in ENDS_LEASE}
+    pairs = (pair for changes in history.changes_of.values() for pair in pairwise(changes))
+    _, offer = first(
+        pairs,
+        lambda pair: (
+            pair[0].held
+            and pair[1].f == "touch"
+            and not pair[1].held
+            and (pair[1].index, pair[1].queue, pair[1].concurrency_key) in ended
+        ),
+    )
+    return offer
+
+
+def with_others_held(history: History, offer: Change) -> Events:
+    """The same, but that of the key's waiting jobs the offered one is the only one that isn't held, within its entry."""
+    latest = {each.job: each for each in history.changes if each.index <= offer.index and each is not offer}
+    others = [
+        each
+        for each in latest.values()
+        if (each.queue, each.concurrency_key) == (offer.queue, offer.concurrency_key)
+        and (each.job != offer.job and each.status in ("queued", "scheduled", "retrying"))
+    ]
+    following = first(history.changes, lambda change: change.index > offer.index)
+    then: dict[str, Any] = {"f": "touch", "index": offer.index, "position": 1_000, "now_ms": offer.now_ms}
+    held = [replace(each, **then, held=True) for each in others]
+    later: dict[str, Any] = then | {"index": following.index, "position": -1, "now_ms": following.now_ms}
+    freed = [replace(each, **later) for each in others]
+    return inserted(history, following, *held, *freed)
+
+
+# -- what there is one of ---------------------------------------------------------------------------------------------
+
+
+def _started(history: History) -> Change:
+    return first(history.changes, lambda change: change.f == "start")
+
+
+@breaks("begins_at_most_once")
+def a_started_run_is_leased_again(history: History) -> Events:
+    started = _started(history)
+    lease = first(history.changes_of[started.job], lambda change: change.f == "lease")
+    again = replace(lease, index=started.index, position=started.position + 1_000, token=10**6)
+    return inserted(history, history.events[history.events.index(started) + 1], again)
+
+
+@breaks("begins_at_most_once")
+def a_run_that_begins_once_begins_twice(history: History) -> Events:
+    started = {answer.call.job for answer in history.answers("start")}
+    begun = first(history.of(Effect), lambda effect: effect.phase == "begin" and effect.job in started)
+    return inserted(history, begun, replace(begun, token=10**6))
+
+
+@breaks("begins_at_most_once")
+def a_run_begins_before_its_start_is_committed(history: History) -> Events:
+    started = {answer.call.token for answer in history.answers("start")}
+    begun = first(history.of(Effect), lambda effect: effect.phase == "begin" and effect.token in started)
+    gone = [
+        event
+        for answer in history.answers("start")
+        if answer.call.token == begun.token
+        for event in (answer.call, answer.reply)
+    ]
+    return without(history, gone)
+
+
+@breaks("one_unfinished_job_per_unique_key")
+def two_jobs_are_there_for_one_purpose(history: History) -> Events:
+    made = first(history.changes, lambda change: change.f == "submit" and change.unique)
+    following = history.events[history.events.index(made) + 1]
+    return inserted(history, following, replace(made, job="another", position=made.position + 1_000))
+
+
+@breaks("unique_refusals_have_a_cause")
+def a_submit_is_refused_for_the_sake_of_none(history: History) -> Events:
+    refused = first(history.operations, lambda operation: operation.error == "unique_conflict")
+    return edit(history, (refused.call, {"unique": "nobody's"}))
+
+
+@breaks("acknowledged_control_is_kept")
+def an_acknowledged_pause_of_a_queue_is_lost(history: History) -> Events:
+    answer = first(history.answers("pause_queue"))
+    said = [event for event in history.of(QueueChanged) if event.queue == answer.call.subject and event.paused]
+    return without(history, said)
+
+
+@breaks("acknowledged_control_is_kept")
+def an_acknowledged_pause_of_a_schedule_is_lost(history: History) -> Events:
+    answer = first(history.answers("control_schedule"), lambda answer: answer.call.action == "pause")
+    said = [event for event in history.of(ScheduleChanged) if event.schedule == answer.call.subject and event.paused]
+    return without(history, said)
+
+
+@breaks("acknowledged_control_is_kept")
+def an_acknowledged_deletion_is_lost(history: History) -> Events:
+    answer = first(history.answers("control_schedule"), lambda answer: answer.call.action == "delete")
+    said = [event for event in history.of(ScheduleChanged) if event.schedule == answer.call.subject]
+    return without(history, [event for event in said if event.f == "delete"])
+
+
+@breaks("acknowledged_control_is_kept")
+def an_acknowledged_cancel_of_a_workflow_is_lost(history: History) -> Events:
+    answer = first(history.answers("cancel_workflow"))
+    moved = [event for event in history.of(WorkflowChanged) if event.workflow == answer.call.subject]
+    return edit(history, *((event, {"f": "move"}) for event in moved if event.f == "cancel"))
+
+
+@breaks("legal_transitions")
+def a_completed_job_runs_again(history: History) -> Events:
+    requeue = first(history.changes, lambda change: change.f == "requeue")
+    done = first(history.changes, lambda change: change.status == "completed")
+    again = replace(requeue, job=done.job, index=done.index, position=done.position + 1_000)
+    return inserted(history, history.events[history.events.index(done) + 1], again)
+
+
+@breaks("legal_transitions")
+def a_requeue_goes_on_with_the_old_run(history: History) -> Events:
+    requeue = first(history.changes, lambda change: change.f == "requeue")
+    return edit(history, (requeue, {"run": requeue.run - 1}))
+
+
+# -- liveness ---------------------------------------------------------------------------------------------------------
+
+
+@breaks("chores_end")
+def a_chore_is_left_undone(history: History) -> Events:
+    change = first(history.changes)
+    left = ChoreChanged(index=change.index, position=-1, kind="drop_ledger", subject="00", is_open=True)
+    return inserted(history, change, left)
+
+
+@breaks("alarms_ring")
+def an_alarm_never_rings(history: History) -> Events:
+    final = first(history.of(FinalState), lambda final: final.node in history.setup.nodes)
+    return edit(history, (final, {"overdue": {"job 00": 60_000}}))
+
+
+@breaks("ready_jobs_are_given")
+def a_worker_waits_beside_a_ready_job(history: History) -> Events:
+    healed = history.of(Healed)[-1].t
+    late = first(
+        history.answers("lease"),
+        lambda answer: answer.operation.end - 400_000 > healed and "red" in answer.call.queues,
+    )
+    made = first(history.changes, lambda change: change.f == "submit" and change.queue == "red")
+    waiting = replace(made, job="left", position=-1, due_ms=1, status="queued")
+    fields: dict[int, dict[str, Any]] = {
+        id(late.call): {"t": late.operation.end - 400_000},
+        id(late.reply): {"grants": ()},
+    }
+    return [replace(event, **fields.get(id(event), {})) for event in inserted(history, made, waiting)]

@@ -1,0 +1,35 @@
+"""Good histories of schedules, workflows, limits and control: whole simulated worlds in which users do all of it.
+
+The reference scheduler of `histories` knows plain jobs only; here the system itself is the witness, and what it shows is
+clean. Mutations then break one promise each (`histories_broken_features`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+from chaos.checkers import History
+from chaos.sim.features import Features
+from chaos.sim.rates import Rates
+from chaos.sim.world import FAULT_SECONDS, World, begin, conclude
+
+ALL = Features(schedule_count=4, workflow_users=2, tuners=1, controllers=3, think=0.15, job_options=0.9)
+
+
+def _everything(rates: Rates) -> Rates:
+    return replace(rates, features=ALL, fault_weights={"crash": 1.0, "part": 1.0}, fault_pause=1.2, uses_lmdb=False)
+
+
+@cache
+def good_feature_history(seed: int) -> History:
+    """What was seen in the world of a seed."""
+    world = World(seed, 3, alter=_everything)
+    try:
+        workload = begin(world)
+        world.run(FAULT_SECONDS)
+        outcome = conclude(world, workload)
+        assert not outcome.violations, outcome.violations
+        return History(world.recorder.events)
+    finally:
+        world.close()
