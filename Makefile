@@ -3,13 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-fast lint types contracts bench sim clean
+.PHONY: help demo test test-fast lint types contracts bench sim drills clean
 
 help:
 	@echo "make demo    three nodes, real jobs, the leader killed half-way"
 	@echo "make test    all tests, those with real processes included"
 	@echo "make lint    ruff, mypy and the import contracts"
 	@echo "make sim     simulated clusters under faults: SEEDS=200 START=1 NODES=3"
+	@echo "make drills  what the tests of real processes do, often and in the large: half an hour or less"
 	@echo "make bench   throughput, CPU per job, and time to a new leader"
 
 demo: $(READY)
@@ -37,6 +38,12 @@ NODES ?= 3
 
 sim: $(READY)
 	$(BIN)/python -m chaos.sim --seeds $(SEEDS) --start $(START) --nodes $(NODES)
+
+drills: $(READY)
+	$(BIN)/python -m tests.drills.due_kills --kills 20
+	$(BIN)/python -m tests.drills.outage
+	$(BIN)/python -m tests.drills.workflow --jobs 10000
+	$(BIN)/python -m tests.drills.cancel_races --rounds 1000
 
 # `python3 -m venv` needs ensurepip, which Debian ships apart; pip itself can install into another environment.
 $(READY): pyproject.toml

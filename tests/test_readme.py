@@ -6,6 +6,8 @@ from pathlib import Path
 
 from raftsched import limits
 from raftsched.api.requests import JobRequest
+from raftsched.api.submission import submit_operation
+from raftsched.core.ids import JobId
 from raftsched.core.job import DeadLetterReason
 from raftsched.core.transitions import meanings, mermaid_diagram
 
@@ -18,7 +20,8 @@ def test_readme_shows_the_table_of_transitions() -> None:
 
 
 def test_readme_names_the_defaults_and_reasons_that_hold() -> None:
-    assert JobRequest(name="x").max_attempts == 3
+    operation = submit_operation(JobRequest(name="x"), job_id=JobId(bytes(16)), now_ms=0)
+    assert operation.max_attempts == 3
     assert limits.LOST_ATTEMPTS_MAX == 3
     reasons = {value for name, value in vars(DeadLetterReason).items() if name.isupper()}
     assert all(f"`{reason}`" in README for reason in reasons)

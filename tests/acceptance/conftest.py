@@ -53,6 +53,17 @@ def start_cluster(tmp_path: Path) -> Iterator[StartCluster]:
         yield start
 
 
+@pytest.fixture(scope="module")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """One cluster for all tests of a module, started once: each keeps to its own queues, names and tenants.
+
+    A module that needs other settings than `FAST` has them in `SETTINGS`.
+    """
+    settings = FAST | getattr(request.module, "SETTINGS", {})
+    with _checked_cluster(tmp_path_factory.mktemp("shared") / "cluster", 3, settings) as started:
+        yield started
+
+
 @contextmanager
 def _checked_cluster(directory: Path, node_count: int, settings: Mapping[str, Any]) -> Iterator[LocalCluster]:
     with LocalCluster(directory, node_count=node_count, settings=settings) as cluster:

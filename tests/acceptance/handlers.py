@@ -13,7 +13,9 @@ from raftsched.worker import Context
 
 DIRECTORY = Path(os.environ["TEST_DIRECTORY"])
 
-worker = Worker(*os.environ["RAFTSCHED_URL"].split(), queues=["default"], concurrency=8)
+worker = Worker(
+    *os.environ["RAFTSCHED_URL"].split(), queues=os.environ.get("TEST_QUEUES", "default").split(), concurrency=8
+)
 
 
 def _say(file: str, text: str) -> None:
@@ -49,3 +51,35 @@ def block(payload: dict[str, float]) -> str:
     """Block a thread, as much plain code does."""
     time.sleep(payload["seconds"])
     return "done"
+
+
+@worker.job("mark")
+async def mark(ctx: Context, payload: str) -> str:
+    """Write down that it ran."""
+    _say("ran", payload)
+    return ctx.run_id
+
+
+@worker.job("tell")
+async def tell(ctx: Context, payload: dict[str, Any]) -> str:
+    """Fail at first, and log and report as much as the payload says; wait for a file to appear before it ends."""
+    for number in range(payload["lines"]):
+        ctx.log(f"attempt {ctx.attempt_number} line {number}")
+    ctx.progress({"attempt": ctx.attempt_number, "done": payload["lines"]})
+    if ctx.attempt_number <= payload.get("failures", 0):
+        raise RuntimeError("not yet")
+    while not (DIRECTORY / payload["until"]).exists():
+        await asyncio.sleep(0.02)  # a file has no event to await
+    return "told"
+
+
+@worker.job("beat")
+async def beat(ctx: Context, payload: dict[str, float]) -> int:
+    """Give a sign of life every so often, for so long; return how many."""
+    count = 0
+    started = time.monotonic()
+    while time.monotonic() < started + payload["seconds"]:
+        ctx.heartbeat()
+        count += 1
+        await asyncio.sleep(payload["every"])  # what it does meanwhile does not matter
+    return count

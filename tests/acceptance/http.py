@@ -51,3 +51,36 @@ def report(base: str, worker: str, granted: Any, **outcome: Any) -> tuple[int, A
     """Report the outcome of one lease."""
     entry = {"run_id": granted["run_id"], "fencing_token": granted["fencing_token"], "status": "completed"} | outcome
     return call(base, "POST", "/api/v1/leases/outcomes", {"worker": worker, "outcomes": [entry]})
+
+
+def ask(base: str, method: str, path: str, body: Any = None, **options: Any) -> Any:
+    """Return the document of a request under `/api/v1` that must succeed."""
+    status, answer = call(base, method, f"/api/v1{path}", body, **options)
+    assert status in (200, 201), (method, path, status, answer)
+    return answer
+
+
+def submit(base: str, **fields: Any) -> Any:
+    """Return the new job; its queue is called like the job, unless `queue` says otherwise."""
+    return ask(base, "POST", "/jobs", fields)
+
+
+def job_of(base: str, job_id: str) -> Any:
+    return ask(base, "GET", f"/jobs/{job_id}")
+
+
+def reasons_of(base: str, job_id: str) -> dict[str, Any]:
+    """Why a job isn't running: details by code."""
+    explained = ask(base, "GET", f"/jobs/{job_id}/explain")
+    return {reason["code"]: reason["details"] for reason in explained["reasons"]}
+
+
+def all_pages(base: str, path: str, key: str) -> list[Any]:
+    """Return what a list holds, of all its pages."""
+    found: list[Any] = []
+    page = ask(base, "GET", path)
+    while True:
+        found += page[key]
+        if not page["next_cursor"]:
+            return found
+        page = ask(base, "GET", f"{path}{'&' if '?' in path else '?'}cursor={page['next_cursor']}")

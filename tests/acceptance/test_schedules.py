@@ -1,0 +1,69 @@
+"""A schedule keeps its grid, and a stream of events its thread, while the leader is killed (cases D01, D02, C47)."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+from raftsched.cli.local_cluster import LocalNode
+from tests.acceptance.conftest import StartCluster
+from tests.acceptance.http import call
+
+PERIOD_MS = 1_000
+SCHEDULE = {"name": "tick", "every": "1s", "overlap": "allow", "misfire": "run_all", "job": {"name": "tick"}}
+
+
+def test_every_instant_fires_once_while_the_leader_is_killed(start_cluster: StartCluster) -> None:
+    cluster = start_cluster()
+    leader = cluster.wait_for_leader()
+    first, second = (node for node in cluster.nodes if node is not leader)
+    status, schedule = call(first.api, "POST", "/api/v1/schedules", SCHEDULE)
+    assert status == 201
+    anchor_ms = _ms(schedule["next_at"])
+    seen, last_id = _fired(first, count=2)
+    leader.kill()
+    later, _ = _fired(second, count=6, last_id=last_id)  # another node goes on where the first stopped
+    instants = [*seen, *later]
+    assert instants == [instants[0] + k * PERIOD_MS for k in range(len(instants))]
+    call(first.api, "POST", "/api/v1/schedules/tick/pause", {})
+    ledger = call(first.api, "GET", "/api/v1/schedules/tick/firings?order=asc&limit=1000")[1]["firings"]
+    decided = [_ms(line["instant"]) for line in ledger]
+    assert decided == [anchor_ms + k * PERIOD_MS for k in range(len(ledger))]
+    assert set(instants) <= set(decided)
+    assert all(line["fired"] for line in ledger)
+    jobs = call(first.api, "GET", "/api/v1/jobs?name=tick&limit=1000")[1]["jobs"]
+    assert {job["id"] for job in jobs} == {line["job_id"] for line in ledger}
+    cluster.start_node(leader)
+    cluster.wait_until_ready(leader)
+
+
+def _fired(node: LocalNode, *, count: int, last_id: str = "") -> tuple[list[int], str]:
+    """Return the instants of the next `count` firings that the node's stream tells of, and where it stood then."""
+    request = urllib.request.Request(f"{node.api}/api/v1/events?types=schedule.fired")
+    if last_id:
+        request.add_header("Last-Event-ID", last_id)
+    instants: list[int] = []
+    with urllib.request.urlopen(request, timeout=30) as stream:
+        for place, event in _events(stream):
+            assert event["type"] == "schedule.fired", event
+            instants.append(_ms(event["instant"]))
+            if len(instants) == count:
+                return instants, place
+    raise AssertionError("the stream has ended")
+
+
+def _events(stream: Any) -> Iterator[tuple[str, Any]]:
+    last_id = ""
+    for raw in stream:
+        name, _, value = raw.decode().rstrip("\n").partition(": ")
+        if name == "id":
+            last_id = value
+        elif name == "data":
+            yield last_id, json.loads(value)
+
+
+def _ms(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1000)
