@@ -18,13 +18,15 @@ UPLOADS_BYTES_MAX = 128 * 1024 * 1024
 PAGE_JOBS_MAX = 1_000
 PAGE_BYTES_MAX = 8 * 1024 * 1024
 """Payloads and results on one page of a list; a page ends early rather than grow to hundreds of megabytes."""
+PAGE_ROWS_MAX = 10_000
+"""Rows examined for one page of a list, in steps between which the loop goes on; beyond it a page ends short, or empty."""
 BULK_JOBS_MAX = 10_000
 """Jobs that one request changes; it goes on from a cursor."""
 BULK_FAILURES_SHOWN_MAX = 100
 DEPENDENCIES_SHOWN_MAX = 100
 """Parents of each job in lists; a job that is read alone shows all."""
 NAME_CHARS_MAX = 128
-"""Job, queue, tenant, worker and region names; LMDB keys hold two of them and must stay under 511 bytes."""
+"""Job, queue, tenant, worker and region names; LMDB keys hold three of them and must stay under 511 bytes."""
 IDEMPOTENCY_KEY_CHARS_MAX = 200
 TAGS_MAX = 32
 TAG_CHARS_MAX = 128
@@ -84,12 +86,14 @@ RING_ALARMS_MAX = 200
 PAUSE_REASON_CHARS_MAX = 500
 ACTOR_CHARS_MAX = 128
 CONCURRENCY_KEY_CHARS_MAX = 128
+HELD_REGIONS_MAX = 50
+"""Regions of one concurrency key whose held jobs are offered when a place is free: a bound of what one end can write."""
 ERROR_TYPES_MAX = 50
 
 # -- schedules and queues ---------------------------------------------------------------------------------------------
 SCHEDULES_MAX = 100_000
 SCHEDULE_ACTIVE_MAX = 1_000
-"""Unfinished runs of one schedule; at an instant beyond it a run is skipped (`overlap_limit`)."""
+"""Unfinished runs of one schedule, and as many of its backfills; beyond it a run is skipped (`overlap_limit`)."""
 DECISIONS_MAX = 100
 """Decisions in one operation on a schedule."""
 BACKFILL_RUNS_MAX = 10_000
@@ -100,7 +104,11 @@ CATCHUP_RUNS_MAX = 1_000
 MISFIRE_GRACE_MS = 30_000
 """A decision this late is only late; later ones have missed their instant, and the misfire policy says what happens."""
 LEDGER_LINES_KEPT = 1_000
-"""Decisions kept for each schedule."""
+"""Decisions kept for each schedule, the latest by instant; older ones only where a call by hand may come again."""
+LEDGER_CALLS_KEPT_MS = 30 * 86_400_000
+"""What a backfill or a trigger for an instant has decided is known at least so long, and not decided again."""
+TRIGGERS_PER_MOMENT_MAX = 1_000
+"""Triggers for no instant in particular that come in the same milliseconds: each gets an instant of its own."""
 SKIP_REASON_CHARS_MAX = 200
 CALENDAR_BYTES_MAX = 64 * 1024
 AUDIT_KEPT_MS = 90 * 86_400_000
@@ -174,7 +182,7 @@ WAITING_WORKERS_MAX = 10_000
 
 # -- the state on disk ------------------------------------------------------------------------------------------------
 KEY_BYTES_MAX = 511
-"""LMDB's own limit. Two texts, a time and an id share a key at most: 240 bytes of UTF-8 in each text always fit."""
+"""LMDB's own limit. Three texts, a time and an id share a key at most: 160 bytes of UTF-8 in each text always fit."""
 MAP_BYTES = 64 * 1024 * 1024 * 1024
 """Address space reserved for the state; it costs nothing until it is used, and it grows (see `MAP_HEADROOM_BYTES`)."""
 MAP_HEADROOM_BYTES = 4 * 1024 * 1024 * 1024

@@ -1,8 +1,8 @@
 """RingAlarms: what time does to jobs, queues and workflows, other than making jobs due.
 
 The leader names what its alarms say; each is looked at again here by the cluster's time, so an alarm that was moved or
-is rung twice does nothing. Ringing one moves or ends it: none is due again by the same time. A job whose expiry or
-deadline has passed is expired, also while it is paused or runs; where several things are due at once, its end comes
+is rung twice does nothing. Ringing one moves or ends it: none is due again by the same time. A job whose deadline has
+passed is expired, also while it is paused or runs, and so is one that had not started by its expiry; where several things are due at once, its end comes
 first, and the rest is void.
 """
 
@@ -72,7 +72,7 @@ def _cause_of_end(job: Job, now_ms: int) -> str:
         return ""
     if 0 < options.deadline_ms <= now_ms:
         return "deadline"
-    return "expires_at" if 0 < options.expires_at_ms <= now_ms else ""
+    return "expires_at" if not job.attempt_number and 0 < options.expires_at_ms <= now_ms else ""
 
 
 def _expired(job: Job, cause: str, context: Context) -> Job:

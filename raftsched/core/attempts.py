@@ -13,12 +13,15 @@ Failures and timeouts use up `max_attempts`. Lost workers count apart, with thei
 fault, but a job that takes several workers down is more likely the cause. Snoozes count nowhere.
 
 A job that begins at most once is leased again only while its worker has not committed `StartRun`: a report other than
-giving it back is refused until then, and whatever happens after it, success apart, ends in the dead letters (G5).
+giving it back is refused until then, and whatever happens after it, success apart, ends in the dead letters (G5). Their
+reason says so, since attempts may be left.
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.bounds import error_problem, range_problem
@@ -42,6 +45,11 @@ _CANCELLING: Final = Status.CANCELLING
 _COMPLETED: Final = AttemptEnd.COMPLETED
 _SNOOZED: Final = AttemptEnd.SNOOZED
 CANCELLED_TEXT: Final = "the job is cancelled; what its worker reports no longer counts"
+ONCE_TEXT: Final = "it starts at most once, and had started"
+"""Stands behind the reason of a job that was given up for this, whatever attempts were left."""
+GIVEN_BACK_ERROR: Final = "GivenBack"
+"""Error type of an attempt that its worker gave back though it had started for good."""
+_GIVEN_BACK: Final = "the worker gave the run back after its start was committed: what it had done by then is not known"
 HEARTBEAT_ERROR: Final = "HeartbeatTimeout"
 """Error type of an attempt that was ended for the silence of its handler."""
 
@@ -81,7 +89,8 @@ def _completed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Co
 
 def _snoozed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Context) -> Job:
     if _has_begun_for_good(job):
-        return _given_up(job, DeadLetterReason.ATTEMPTS_EXHAUSTED, attempt, context)
+        lost = attempt if attempt.error is not None else replace(attempt, error=JobError(GIVEN_BACK_ERROR, _GIVEN_BACK))
+        return _given_up(job, DeadLetterReason.WORKER_LOST, lost, context)
     return _again(job, Event.SNOOZE, attempt, context, operation.delay_ms)
 
 
@@ -286,10 +295,13 @@ def _ended(job: Job, event: Event, attempt: Attempt, context: Context, **fields:
 def _again(job: Job, event: Event, attempt: Attempt, context: Context, delay_ms: int, **fields: Any) -> Job:
     """Wait for another attempt in `delay_ms`; a delay of zero needs no timer."""
     due_at_ms = TimeMs(context.now_ms + delay_ms)
-    return _ended(job, event, attempt, context, due_at_ms=due_at_ms, timed=delay_ms > 0, **fields)
+    fields |= {"due_at_ms": due_at_ms, "asked_at_ms": job.run_at_ms, "timed": delay_ms > 0}
+    return _ended(job, event, attempt, context, **fields)
 
 
 def _given_up(job: Job, reason: str, attempt: Attempt, context: Context, **counts: int) -> Job:
+    if _has_begun_for_good(job) and reason != DeadLetterReason.REJECTED:
+        reason = f"{reason}: {ONCE_TEXT}"
     return _ended(job, Event.GIVE_UP, attempt, context, finished_at_ms=context.now_ms, failure_reason=reason, **counts)
 
 

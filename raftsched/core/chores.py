@@ -124,19 +124,23 @@ def _drop_ledger(consequences: Consequences, subject: bytes, _cursor: bytes, _co
 
 
 def _release_held(consequences: Consequences, subject: bytes, cursor: bytes, context: Context) -> None:
-    """Offer held jobs again for which their key has a place. Each is looked at once, so it may be held again."""
+    """Offer held jobs again for which their key has a place, whichever region takes it first.
+
+    Each is looked at once, so it may be held again.
+    """
     overlay = consequences.overlay
     name, limit = subject.decode(), max(consequences.budget, 1)
     key_max = key_concurrency_max(overlay.queue(name))
     after = _held_decoder.decode(cursor) if cursor else None
     entries = [overlay.job(job_id) for job_id in overlay.held_jobs(name, after=after, limit=limit)]
     jobs = [job for job in entries if job is not None]
-    room: dict[str, int] = {}
+    room: dict[tuple[str, str], int] = {}
     for job in jobs:
         key = concurrency_key(job)
-        room.setdefault(key, key_max - overlay.key_running_count(name, key))
-        if room[key] > 0:
-            room[key] -= 1
+        place = (key, job.region)
+        room.setdefault(place, key_max - overlay.key_running_count(name, key))
+        if room[place] > 0:
+            room[place] -= 1
             consequences.put(PutJob(job, touch(job, context, held=False)))
     last = _held_encode(_held_entry(jobs[-1])) if len(jobs) == limit else None
     _move_on(consequences, ChoreKind.RELEASE_HELD, subject, last)
@@ -190,4 +194,4 @@ def _cancel_job(consequences: Consequences, job: Job, context: Context, *, force
 
 
 def _held_entry(job: Job) -> HeldEntry:
-    return HeldEntry(job.queue, concurrency_key(job), job.priority, TimeMs(job.due_at_ms), job.id)
+    return HeldEntry(job.queue, concurrency_key(job), job.priority, TimeMs(job.due_at_ms), job.id, job.region)

@@ -6,7 +6,8 @@ overlay and looks at each job's change, old and new:
 - It is finished, or no longer so: its workflow's counts move, its schedule's list of unfinished runs does, and its
   dependants are told (`settling`). A dependant that ends by that is a finished job itself: the same follows from it.
 - It left the lease, or the ready index, of its concurrency key: if the key is below its limit, the first held job of
-  the key is offered again. So there is always a job of a key to be leased while some are held and a place is free.
+  the key is offered again, one of each region: nobody knows which region has a worker to spare. So there is always a
+  job of a key to be leased while some are held and a place is free, and no region waits for another's worker.
 
 Bounds. At most `budget` dependants are told by one operation, across all generations (and fewer where the operations
 before it in the entry have come to many writes, `Context.inline_max`); for each job whose dependants are
@@ -162,23 +163,25 @@ class Consequences:
             self.overlay.put(PutWorkflow(old, tally.applied_to(old, self._context, is_cancelling=is_cancelling)))
 
     def _move_schedule(self, schedule_id: ScheduleId, jobs: list[Job]) -> None:
-        """Keep `active` to the runs that are not finished. The revision stays: it is of what the user saved."""
+        """Keep its runs to those that are not finished. The revision stays: nothing is changed or decided."""
         old = self.overlay.schedule(schedule_id)
         if old is None:
             return
-        active = dict.fromkeys(old.active)
+        active, backfilling = dict.fromkeys(old.active), dict.fromkeys(old.backfilling)
         for job in jobs:
+            runs = backfilling if job.options is not None and job.options.is_backfill else active
             if job.status in FINISHED:
-                active.pop(job.id, None)
-            elif len(active) < limits.SCHEDULE_ACTIVE_MAX:
-                active[job.id] = None
-        if tuple(active) != old.active:
-            self.overlay.put(PutSchedule(old, replace(old, active=tuple(active))))
+                runs.pop(job.id, None)
+            elif len(runs) < limits.SCHEDULE_ACTIVE_MAX:
+                runs[job.id] = None
+        new = replace(old, active=tuple(active), backfilling=tuple(backfilling))
+        if new != old:
+            self.overlay.put(PutSchedule(old, new))
 
     # -- concurrency keys
 
     def _free_place(self, old: Job, new: Job) -> None:
-        """Offer the first held job again where `old` counted among those of its key that may run, and `new` does not."""
+        """Offer the first held jobs again where `old` counted among those of its key that may run, and `new` does not."""
         place = self._place(old)
         if place is None or place == self._place(new):
             return
@@ -186,10 +189,11 @@ class Consequences:
         overlay = self.overlay
         if overlay.key_running_count(queue, key) >= key_concurrency_max(overlay.queue(queue)):
             return
-        job_id = overlay.first_held(queue, key)
-        held = None if job_id is None else overlay.job(job_id)
-        if held is not None:
-            overlay.put(PutJob(held, touch(held, self._context, held=False)))
+        for region in overlay.held_regions(queue, key, limit=limits.HELD_REGIONS_MAX):
+            job_id = overlay.first_held(queue, key, region)
+            held = None if job_id is None else overlay.job(job_id)
+            if held is not None:
+                overlay.put(PutJob(held, touch(held, self._context, held=False)))
 
     def _place(self, job: Job) -> tuple[str, str, bool] | None:
         """Where the job keeps others of its key back or would be offered before them; None = nowhere."""

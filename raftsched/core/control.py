@@ -3,15 +3,14 @@
 Each leaves a note on the job and a line in the audit trail; asked for what is already so, it succeeds and writes
 nothing. A leased job is its worker's: it can be cancelled, but neither paused nor changed, and the refusal says so.
 
-A requeue begins a new run: numbers, counts and leases of the earlier one stay with its attempts. A job that a user
-tells to run waits for no parent any more.
+A requeue begins a new run: numbers, counts and leases of the earlier one stay with its attempts. Its parents are judged
+anew, as they stand then: the job waits for those that have not ended, and is refused while one has ended otherwise than
+it should, since it would run without what it needs.
 """
 
 from __future__ import annotations
 
 from typing import Any
-
-from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.bounds import (
@@ -30,13 +29,14 @@ from raftsched.core.claims import (
     take_overs,
     unique_conflict,
 )
-from raftsched.core.control_operations import AmendJob, PauseJob, RequeueJob, ResumeJob
-from raftsched.core.ids import TimeMs
-from raftsched.core.job import LEASED, WAITING, Job, Options, Pause, Status
+from raftsched.core.control_operations import AmendJob, ChoreKind, PauseJob, RequeueJob, ResumeJob
+from raftsched.core.ids import TimeMs, job_id_text
+from raftsched.core.job import LEASED, WAITING, Job, Options, Pause, Status, Verdict
 from raftsched.core.operations import RejectCode
-from raftsched.core.options import tidy, with_times
+from raftsched.core.options import of_new_run, with_times
+from raftsched.core.settling import JudgedEdge, judged_anew
 from raftsched.core.transitions import Event, next_status, refusal
-from raftsched.core.view import Applied, Changed, Context, PutJob, View
+from raftsched.core.view import Applied, Changed, Context, PutDependant, PutJob, Refused, View
 from raftsched.core.workflow import WorkflowId
 
 # -- pause and resume -------------------------------------------------------------------------------------------------
@@ -111,6 +111,8 @@ def amend_job(view: View, operation: AmendJob, context: Context) -> Applied:
         return Applied(Changed(job))
     detail = "; ".join(details)
     notes = noted(job, context, _amendment_name(fields), actor=operation.actor, detail=detail)
+    if "due_at_ms" in fields:
+        fields["asked_at_ms"] = TimeMs(0)
     new = _amended(job, context, fields | {"notes": notes})
     audit = job_audited(job, context, "amend", actor=operation.actor, detail=detail)
     return Applied(Changed(new), (PutJob(job, new, payload=operation.payload), audit))
@@ -203,33 +205,43 @@ def requeue_job(view: View, operation: RequeueJob, context: Context) -> Applied:
         return _refusal(job, Event.REQUEUE)
     if operation.reason and (job.status is not Status.DEAD_LETTER or _reason_of(job) != operation.reason):
         return refused(RejectCode.STALE_DECISION, f"the job is not in the dead letters for {operation.reason!r}")
+    if _is_staged(view, job):
+        return refused(RejectCode.NOT_STARTED, "the job's workflow is not whole: nothing of it runs yet")
     if next_status(job.status, Event.REQUEUE) is not None:
         return _requeued(view, job, operation, context)
     if job.status is Status.PAUSED:
         return refused(RejectCode.PAUSED, "the job is paused: it runs again once it is resumed")
+    if job.status is Status.WAITING_DEPENDENCIES:
+        waits_for = f"{job.pending_count} of {job.dependency_count} parents"
+        return refused(RejectCode.WAITING_DEPENDENCIES, f"the job waits for {waits_for}, and runs once they have ended")
     return _hastened(job, operation, context)
 
 
 def _reason_of(job: Job) -> str:
-    """The reason by which dead letters are listed: without the parent that is named behind it."""
+    """The reason by which dead letters are listed: without what is told behind it."""
     return job.failure_reason.partition(":")[0]
 
 
 def _requeued(view: View, job: Job, operation: RequeueJob, context: Context) -> Applied:
     """A new run of a job that ended; it claims its unique key again, which another job may hold by now."""
-    if _is_staged(view, job):
-        return refused(RejectCode.NOT_STARTED, "the job's workflow is not whole: nothing of it runs yet")
-    options = None if job.options is None else options_of_new_run(job.options, context.now_ms)
+    edges = list(judged_anew(view, job)) if job.dependency_count else []
+    unmet = next((edge for edge in edges if edge.verdict is Verdict.UNMET), None)
+    if unmet is not None:
+        return _unmet(view, unmet)
+    options = None if job.options is None else of_new_run(job.options, context.now_ms)
     holder = holder_of_unique_key(view, job.tenant, options.unique_key) if options is not None else None
     if holder is not None and holder.id == job.id:
         holder = None
     if holder is not None and holds_unique_key(holder, context.now_ms):
         return unique_conflict(holder)
-    later = operation.due_at_ms > context.now_ms
+    pending_count = sum(edge.verdict is Verdict.PENDING for edge in edges)
+    event = Event.REQUEUE_LATER if operation.due_at_ms > context.now_ms else Event.REQUEUE
+    if pending_count:
+        event = Event.REQUEUE_WAITING
     detail = f"{job.status.label}: {job.failure_reason}" if job.failure_reason else job.status.label
     new = change(
         job,
-        Event.REQUEUE_LATER if later else Event.REQUEUE,
+        event,
         context,
         run_number=job.run_number + 1,
         attempt_number=0,
@@ -237,36 +249,37 @@ def _requeued(view: View, job: Job, operation: RequeueJob, context: Context) -> 
         lost_count=0,
         failure_reason="",
         finished_at_ms=TimeMs(0),
+        kept_until_ms=TimeMs(0),
         cancel_requested_at_ms=TimeMs(0),
         due_at_ms=TimeMs(operation.due_at_ms or context.now_ms),
-        timed=later,
-        pending_count=0,
+        asked_at_ms=_still_asked(job, operation),
+        timed=event is Event.REQUEUE_LATER,
+        pending_count=pending_count,
         unmet_count=0,
         options=options,
         notes=noted(job, context, "requeued", actor=operation.actor, detail=detail),
     )
     audit = job_audited(job, context, "requeue", actor=operation.actor, detail=detail)
     lapsed = take_overs(context, idempotency=None, unique=holder)
-    return Applied(Changed(new), (*lapsed, PutJob(job, new), audit))
+    turned = (PutDependant(edge.parent, edge.dependant) for edge in edges if edge.verdict is not edge.was)
+    return Applied(Changed(new), (*lapsed, *turned, PutJob(job, new), audit))
+
+
+def _unmet(view: View, edge: JudgedEdge) -> Applied:
+    """The refusal that names the parent without which the job can't run."""
+    parent = view.job(edge.parent)
+    stands = "is no longer kept" if parent is None else f"is {parent.status.label}"
+    message = f"the job needs the {edge.dependant.condition.label} of {job_id_text(edge.parent)}, which {stands}"
+    return Applied(Refused(RejectCode.DEPENDENCY_UNMET, message, edge.parent))
 
 
 def _is_staged(view: View, job: Job) -> bool:
+    """Whether the job's workflow is not whole, or has yet to be opened for it."""
     if job.options is None or not job.options.workflow_id:
         return False
     workflow = view.workflow(WorkflowId(job.options.workflow_id))
-    return workflow is not None and not workflow.is_whole
-
-
-def options_of_new_run(options: Options, now_ms: int) -> Options | None:
-    """Without times that have passed: they would end the new run before it began.
-
-    A unique claim whose time has passed is not made again.
-    """
-    gone = {name: 0 for name in ("expires_at_ms", "deadline_ms") if getattr(options, name) <= now_ms}
-    options = replace(options, **gone)
-    if 0 < options.unique_until_ms <= now_ms:
-        options = replace(options, unique_key=b"", unique_until_ms=TimeMs(0))
-    return tidy(options)
+    opened = view.chore(ChoreKind.OPEN_WORKFLOW, job.options.workflow_id)
+    return (workflow is not None and not workflow.is_whole) or (opened is not None and job.id > opened)
 
 
 def _hastened(job: Job, operation: RequeueJob, context: Context) -> Applied:
@@ -276,8 +289,14 @@ def _hastened(job: Job, operation: RequeueJob, context: Context) -> Applied:
         return Applied(Changed(job))
     detail = f"due_at_ms: {job.due_at_ms} -> {due_at_ms}"
     notes = noted(job, context, "rescheduled", actor=operation.actor, detail=detail)
-    new = _amended(job, context, {"due_at_ms": TimeMs(due_at_ms), "notes": notes})
+    fields = {"due_at_ms": TimeMs(due_at_ms), "asked_at_ms": _still_asked(job, operation), "notes": notes}
+    new = _amended(job, context, fields)
     return _changed(job, new, context, "requeue", actor=operation.actor, detail=detail)
+
+
+def _still_asked(job: Job, operation: RequeueJob) -> TimeMs:
+    """The time that was asked for before; 0 where the requeue asks for another."""
+    return TimeMs(0) if operation.due_at_ms else job.run_at_ms
 
 
 # -- what they share --------------------------------------------------------------------------------------------------

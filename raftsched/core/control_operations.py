@@ -64,9 +64,11 @@ class RequeueJob(msgspec.Struct, frozen=True, array_like=True, tag=11):
     """Run a dead-lettered, cancelled or skipped job again, as a new run with its attempts counted from zero; or make a
     job that waits for its next attempt due now.
 
-    It waits for no parent any more; dependants that ended for want of it wait again. Times of it that have passed are
-    dropped. Result: `Changed`. Rejected: `not_found`, `completed` (replay it instead), `running`, `paused`,
-    `unique_conflict`, `stale_decision` (not in the dead letters for `reason`), `not_started` (its workflow is not whole).
+    A new run waits for the parents that have not ended; dependants that ended for want of it wait again. Times of it
+    that have passed are dropped. Result: `Changed`. Rejected: `not_found`, `completed` (replay it instead), `running`,
+    `paused`, `waiting_dependencies`, `dependency_unmet` (`Refused.job_id` names a parent that ended otherwise than it
+    should), `unique_conflict`, `stale_decision` (not in the dead letters for `reason`), `not_started` (its workflow is
+    not whole).
     """
 
     job_id: JobId

@@ -1,26 +1,32 @@
 """Why a job isn't running: all that stands in its way now, as users can act on it.
 
-A pure look at the state. What only the leader knows, the workers that it heard of lately, is handed in. Every reason
-has a stable code, a sentence, and the numbers behind it (times in milliseconds of cluster time). A job that nothing
-stands in the way of is `ready`, and waits for its turn. Bounded: whatever may be long is cut, and says how long it is.
+A pure look at the state. What only the leader knows, when workers were heard last, is handed in. Every reason has a
+stable code, a sentence, and the numbers behind it (times in milliseconds of cluster time). A job that nothing stands in
+the way of is `ready`, and waits for its turn. Nothing is claimed that isn't known: a worker that has died is known only
+by its silence, so the sentences say since when it is silent, and what its silence leads to. Bounded: whatever may be
+long is cut, and says how long it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from raftsched.core import bucket
 from raftsched.core.admission import concurrency_key, key_concurrency_max
-from raftsched.core.ids import JobId, TimeMs, job_id_text
-from raftsched.core.job import FINISHED, LEASED, Condition, Job, Status
+from raftsched.core.ids import TimeMs, job_id_text
+from raftsched.core.job import FINISHED, LEASED, Condition, DeadLetterReason, Job, JobError, Status
 from raftsched.core.queue import Queue
+from raftsched.core.texts import span_text
 from raftsched.core.view import View
 from raftsched.core.workflow import WorkflowId
 
 PARENTS_NAMED_MAX: Final = 20
 PARENTS_READ_MAX: Final = 1_000
 """Parents looked at to find those to name: those that come first mostly end first, but need not."""
+_NAMES_IN_TEXT_MAX: Final = 5
+_ERROR_CHARS_MAX: Final = 200
+"""Of an error's message in a sentence; the job shows all of it."""
 
 Detail = str | int | bool | list[str] | list[dict[str, str]]
 
@@ -31,7 +37,20 @@ class ServingWorker(NamedTuple):
     name: str
     queues: tuple[str, ...]
     region: str = ""
-    """"" = it takes jobs of any region."""
+    """"" = none: it takes no job that has one."""
+    heard_at_ms: int = 0
+    """When it was heard last, in cluster time; 0 = not known."""
+
+
+class LeaseSigns(NamedTuple):
+    """What the leader knows of a running lease, in cluster time."""
+
+    heard_at_ms: int
+    """Its worker's latest heartbeat for it; 0 = none since this leader took over."""
+    ends_at_ms: int
+    """When it ends by its worker's silence, unless that is heard again."""
+    over_at_ms: int = 0
+    """When it ends in any case: its timeout, or once cancelled the end of the grace; 0 = never."""
 
 
 class Reason(NamedTuple):
@@ -41,21 +60,40 @@ class Reason(NamedTuple):
     details: dict[str, Detail] = {}  # noqa: RUF012  # nobody changes it
 
 
-def explain(view: View, job: Job, now_ms: TimeMs, *, workers: Iterable[ServingWorker]) -> list[Reason]:
+def explain(
+    view: View, job: Job, now_ms: TimeMs, *, workers: Sequence[ServingWorker], signs: LeaseSigns | None = None
+) -> list[Reason]:
     """Return why `job` isn't running, what must happen first in front; for one that runs or has finished, that it does.
 
-    Reads the queue, a count for each of its limits, and at most `PARENTS_READ_MAX` parents.
+    `workers` are those heard of lately, `signs` those of the job's lease, where the leader is asked. Reads the queue, a
+    count for each of its limits, the worker that runs it, and at most `PARENTS_READ_MAX` parents.
     """
     if job.status in FINISHED:
         return [_finished(job)]
     if job.status in LEASED:
-        return [_leased(job)]
-    reasons = [*_parked(view, job), *_untimely(job, now_ms), *_over_limits(view, job, now_ms)]
+        return [_leased(view, job, now_ms, signs)]
+    reasons = [*_parked(view, job, now_ms), *_untimely(job, now_ms), *_over_limits(view, job, now_ms)]
     reasons.extend(_unserved(job, workers))
-    return reasons or [Reason("ready", "nothing stands in its way; it waits for its turn and a free worker")]
+    return reasons or [_ready(job, workers, now_ms)]
 
 
 # -- what is over, and what runs --------------------------------------------------------------------------------------
+
+
+_REASON_TEXTS: Final = {
+    DeadLetterReason.ATTEMPTS_EXHAUSTED: "its attempts are used up",
+    DeadLetterReason.TIMEOUT: "its last attempt ran for too long",
+    DeadLetterReason.WORKER_LOST: "its workers were lost while it ran",
+    DeadLetterReason.REJECTED: "its handler gave up, or the error is not to be tried again",
+}
+_EXPIRY_TEXTS: Final = {
+    "deadline": "it had not ended by its deadline",
+    "expires_at": "it had not started by the time at which it expires",
+}
+_NEXT_STEPS: Final = {
+    Status.COMPLETED: "Replay it to have it done again, as a new job",
+    Status.DEAD_LETTER: "Requeue it from the dead letters (retry) to run it again, or replay it as a new job",
+}
 
 
 def _finished(job: Job) -> Reason:
@@ -65,35 +103,72 @@ def _finished(job: Job) -> Reason:
         "run_number": job.run_number,
         "attempt_count": job.attempt_number,
     }
+    text = f"it has ended: {job.status.label}"
     if job.failure_reason:
         details["reason"] = job.failure_reason
-    text = f"it has ended: {job.status.label}"
-    return Reason("finished", f"{text} ({job.failure_reason})" if job.failure_reason else text, details)
+        text += f" ({_failure_text(job)})"
+    error = _latest_error(job)
+    if error is not None and job.status is Status.DEAD_LETTER:
+        details["error"] = _error_text(error)
+        text += f"; the latest error was {_error_text(error)}"
+    next_step = _NEXT_STEPS.get(job.status, "Retry it to run it after all, or replay it as a new job")
+    return Reason("finished", f"{text}. {next_step}", details)
 
 
-def _leased(job: Job) -> Reason:
-    details: dict[str, Detail] = {"started_at_ms": job.started_at_ms, "attempt_number": job.attempt_number}
-    if job.lease is not None:
-        details["worker"] = job.lease.worker
-    if job.status is Status.CANCELLING:
-        details["cancel_requested_at_ms"] = job.cancel_requested_at_ms
-        return Reason("cancelling", "it was cancelled, and its worker has been told to stop", details)
-    return Reason("running", "it is running", details)
+def _failure_text(job: Job) -> str:
+    reason = job.failure_reason
+    told = _REASON_TEXTS.get(reason, "")
+    if reason == DeadLetterReason.EXPIRED:
+        cause = next((note.detail for note in reversed(job.notes) if note.action == "expired"), "")
+        told = _EXPIRY_TEXTS.get(cause, "its time to start or to end had passed")
+    return f"{reason}: {told}" if told else reason
+
+
+def _leased(view: View, job: Job, now_ms: TimeMs, signs: LeaseSigns | None) -> Reason:
+    lease = job.lease
+    assert lease is not None
+    mark = view.worker(lease.worker)
+    heard_at_ms = max(lease.granted_at_ms, mark.seen_at_ms if mark else 0, signs.heard_at_ms if signs else 0)
+    details: dict[str, Detail] = {
+        "started_at_ms": job.started_at_ms,
+        "attempt_number": job.attempt_number,
+        "worker": lease.worker,
+        "worker_heard_at_ms": heard_at_ms,
+    }
+    if signs is not None:
+        details["lease_ends_at_ms"] = signs.ends_at_ms
+    worker = f"its worker, {lease.worker}, was last heard {_ago(now_ms, heard_at_ms)}{_lease_end(signs, now_ms)}"
+    if job.status is not Status.CANCELLING:
+        return Reason("running", f"it is running; {worker}", details)
+    details["cancel_requested_at_ms"] = job.cancel_requested_at_ms
+    is_told = signs is not None and signs.heard_at_ms > job.cancel_requested_at_ms
+    told = "it was told to stop" if is_told else "its worker is told to stop at its next heartbeat"
+    return Reason("cancelling", f"it was cancelled, and {told}; {worker}", details)
+
+
+def _lease_end(signs: LeaseSigns | None, now_ms: TimeMs) -> str:
+    if signs is None:
+        return ""
+    over_in_ms, ends_in_ms = signs.over_at_ms - now_ms, signs.ends_at_ms - now_ms
+    if ends_in_ms <= 0 or (signs.over_at_ms and over_in_ms <= 0):
+        return "; its lease is over, and is being ended"
+    text = f"; its lease ends in {span_text(ends_in_ms)} unless it is heard again"
+    return f"{text}, and in {span_text(over_in_ms)} in any case" if signs.over_at_ms else text
 
 
 # -- what a user or a parent must do ----------------------------------------------------------------------------------
 
 
-def _parked(view: View, job: Job) -> list[Reason]:
+def _parked(view: View, job: Job, now_ms: TimeMs) -> list[Reason]:
     reasons = []
     if job.status is Status.PAUSED and job.pause is not None:
-        reasons.append(_paused(job))
+        reasons.append(_paused(job, now_ms))
     if job.pending_count:
-        reasons.append(_waits_for_parents(view, job))
+        reasons.append(_waits_for_parents(view, job, now_ms))
     return reasons
 
 
-def _paused(job: Job) -> Reason:
+def _paused(job: Job, now_ms: TimeMs) -> Reason:
     pause = job.pause
     assert pause is not None
     details: dict[str, Detail] = {"since_ms": pause.since_ms}
@@ -101,14 +176,17 @@ def _paused(job: Job) -> Reason:
         details["until_ms"] = pause.until_ms
     if pause.reason:
         details["reason"] = pause.reason
-    actor = next((note.actor for note in reversed(job.notes) if note.action == "paused"), "")
-    if actor:
-        details["by"] = actor
-    how_long = "until its time comes" if pause.until_ms else "until somebody resumes it"
-    return Reason("paused", f"{actor or 'somebody'} paused it, {how_long}", details)
+    note = next((note for note in reversed(job.notes) if note.action == "paused"), None)
+    who = "it was submitted paused" if note is None and pause.since_ms == job.created_at_ms else "it was paused"
+    if note is not None and note.actor:
+        details["by"] = note.actor
+        who = f"{note.actor} paused it"
+    if not pause.until_ms:
+        return Reason("paused", f"{who}, until somebody resumes it", details)
+    return Reason("paused", f"{who}; it goes on in {span_text(max(0, pause.until_ms - now_ms))}", details)
 
 
-def _waits_for_parents(view: View, job: Job) -> Reason:
+def _waits_for_parents(view: View, job: Job, now_ms: TimeMs) -> Reason:
     workflow_id = job.options.workflow_id if job.options is not None else b""
     workflow = view.workflow(WorkflowId(workflow_id)) if workflow_id else None
     if workflow is not None and not workflow.is_whole:
@@ -121,7 +199,7 @@ def _waits_for_parents(view: View, job: Job) -> Reason:
     for dependency in view.dependencies(job.id)[:PARENTS_READ_MAX]:
         parent = view.job(dependency.parent)
         if parent is not None and parent.status not in FINISHED:
-            named.append(_named(parent.id, parent.status, dependency.condition))
+            named.append(_named(parent, dependency.condition, now_ms))
         if len(named) == PARENTS_NAMED_MAX:
             break
     details: dict[str, Detail] = {
@@ -130,11 +208,16 @@ def _waits_for_parents(view: View, job: Job) -> Reason:
         "parents": named,
     }
     text = f"{job.pending_count} of the {job.dependency_count} jobs that it depends on have not ended"
-    return Reason("waits_for_parents", text, details)
+    shown = ", ".join(f"{each.get('task') or each['name']} ({each['status']})" for each in named[:_NAMES_IN_TEXT_MAX])
+    more = ", …" if job.pending_count > _NAMES_IN_TEXT_MAX else ""
+    return Reason("waits_for_parents", f"{text}: {shown}{more}" if shown else text, details)
 
 
-def _named(parent: JobId, status: Status, condition: Condition) -> dict[str, str]:
-    return {"id": job_id_text(parent), "status": status.label, "condition": condition.label}
+def _named(parent: Job, condition: Condition, now_ms: TimeMs) -> dict[str, str]:
+    """A parent, by its name within its workflow, too, where it is of one."""
+    task = {"task": parent.options.task} if parent.options is not None and parent.options.task else {}
+    status = parent.status_at(now_ms).label
+    return {"id": job_id_text(parent.id), "name": parent.name, **task, "status": status, "condition": condition.label}
 
 
 # -- what time must bring ---------------------------------------------------------------------------------------------
@@ -145,21 +228,26 @@ def _untimely(job: Job, now_ms: TimeMs) -> list[Reason]:
     if job.due_at_ms > now_ms:
         reasons.append(_not_due(job, now_ms))
     if 0 < job.alarm_at_ms <= now_ms and job.pause is None:
-        reasons.append(Reason("expiring", "its time to start or to end has passed", {"at_ms": job.alarm_at_ms}))
+        is_late = job.options is not None and 0 < job.options.deadline_ms <= now_ms
+        text = "its deadline has passed" if is_late else "the time by which it had to start has passed"
+        reasons.append(Reason("expiring", f"{text}: it is about to be given up", {"at_ms": job.alarm_at_ms}))
     return reasons
 
 
 def _not_due(job: Job, now_ms: TimeMs) -> Reason:
     details: dict[str, Detail] = {"due_at_ms": job.due_at_ms, "in_ms": job.due_at_ms - now_ms}
     if job.status is not Status.RETRYING:
-        return Reason("not_due", "its time has not come", details)
+        return Reason("not_due", f"its time comes in {span_text(job.due_at_ms - now_ms)}", details)
     details |= {
         "failure_count": job.failure_count,
         "max_attempts": job.max_attempts,
         "lost_count": job.lost_count,
         "reason": job.failure_reason,
     }
-    return Reason("will_retry", f"its latest attempt failed ({job.failure_reason}); it will be tried again", details)
+    error = _latest_error(job)
+    why = job.failure_reason if error is None else _error_text(error)
+    text = f"its latest attempt failed ({why}); it is tried again in {span_text(job.due_at_ms - now_ms)}"
+    return Reason("will_retry", text, details)
 
 
 # -- what its queue lets through --------------------------------------------------------------------------------------
@@ -198,7 +286,7 @@ def _queue_limits(view: View, queue: Queue, now_ms: TimeMs) -> Iterable[Reason]:
     if next_at_ms > now_ms:
         yield Reason(
             "rate_limited",
-            f"its queue starts at most {queue.rate_count} jobs in {queue.rate_period_ms} ms",
+            _rate_text(queue, next_at_ms - now_ms),
             {
                 "queue": queue.name,
                 "rate_count": queue.rate_count,
@@ -206,6 +294,13 @@ def _queue_limits(view: View, queue: Queue, now_ms: TimeMs) -> Iterable[Reason]:
                 "until_ms": next_at_ms,
             },
         )
+
+
+def _rate_text(queue: Queue, wait_ms: int) -> str:
+    """The limit as it is: a bucket that may be emptied at once, and fills up evenly meanwhile."""
+    count, period = queue.rate_count, span_text(queue.rate_period_ms)
+    limit = f"its queue's rate is {count} per {period}, evenly spread, and up to {count} at once after a rest"
+    return f"{limit}; the next may start in {span_text(wait_ms)}"
 
 
 def _queue_paused(queue: Queue) -> Reason:
@@ -220,11 +315,48 @@ def _queue_paused(queue: Queue) -> Reason:
 # -- who would take it ------------------------------------------------------------------------------------------------
 
 
-def _unserved(job: Job, workers: Iterable[ServingWorker]) -> list[Reason]:
+def _ready(job: Job, workers: Sequence[ServingWorker], now_ms: TimeMs) -> Reason:
+    """It waits for one of those that would take it, who may have died since they were heard."""
+    takers = _takers(job, workers)
+    latest = max(takers, key=lambda worker: worker.heard_at_ms)
+    text = "nothing stands in its way; it waits for its turn and a free worker"
+    details: dict[str, Detail] = {"worker_count": len(takers)}
+    if not latest.heard_at_ms:
+        return Reason("ready", text, details)
+    details["worker_heard_at_ms"] = latest.heard_at_ms
+    who = f"the only one, {latest.name}," if len(takers) == 1 else f"the latest of {len(takers)}, {latest.name},"
+    return Reason("ready", f"{text}; {who} was last heard {_ago(now_ms, latest.heard_at_ms)}", details)
+
+
+def _unserved(job: Job, workers: Sequence[ServingWorker]) -> list[Reason]:
     serving = [worker for worker in workers if job.queue in worker.queues]
     if not serving:
         return [Reason("no_worker", f"no worker takes jobs of its queue, {job.queue}", {"queue": job.queue})]
-    if job.region and not any(worker.region in ("", job.region) for worker in serving):
+    if not _takers(job, serving):
         details: dict[str, Detail] = {"queue": job.queue, "region": job.region, "worker_count": len(serving)}
         return [Reason("no_worker", f"no worker of its queue is in its region, {job.region}", details)]
     return []
+
+
+def _takers(job: Job, workers: Sequence[ServingWorker]) -> list[ServingWorker]:
+    return [
+        worker for worker in workers if job.queue in worker.queues and (not job.region or worker.region == job.region)
+    ]
+
+
+# -- how it is said ---------------------------------------------------------------------------------------------------
+
+
+def _ago(now_ms: int, then_ms: int) -> str:
+    return f"{span_text(max(0, now_ms - then_ms))} ago"
+
+
+def _latest_error(job: Job) -> JobError | None:
+    """The error of the latest attempt of this run, where it had one."""
+    attempt = job.attempts[-1] if job.attempts else None
+    return attempt.error if attempt is not None and attempt.run_number == job.run_number else None
+
+
+def _error_text(error: JobError) -> str:
+    message = error.message[:_ERROR_CHARS_MAX] + ("…" if len(error.message) > _ERROR_CHARS_MAX else "")
+    return f"{error.type}: {message}" if error.type and message else error.type or message

@@ -5,6 +5,13 @@ here, in the order of the log. A decision begins at the schedule's first undecid
 generation, so of two leaders that propose the same instants one is refused and no instant is decided twice.
 
 Buffering needs no memory of its own: the new job depends on the end of the earlier one, in whatever way it ends.
+
+A call by hand may come again: its reply was lost, or its user wants to be sure. What it has decided for instants that it
+names is found in the ledger, whose lines say which call they are of; a trigger for no instant in particular, by the
+idempotency key of its job. Lines by which a call finds its instants outlive others (`Firing.keeps_from_repeating`).
+
+Runs of backfills and all others do not see each other: a chain of backfilled runs, which may take days, keeps no instant
+from firing, and no instant cancels it.
 """
 
 from __future__ import annotations
@@ -14,11 +21,12 @@ from typing import Final
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.core.bounds import JOB_ID_BYTES, TIME_MS_MAX, range_problem, utf8_bytes
+from raftsched.core.bounds import JOB_ID_BYTES, TIME_MS_MAX, key_problem, range_problem, utf8_bytes
 from raftsched.core.cancel import cancel_job
 from raftsched.core.changes import invalid, refused
+from raftsched.core.claims import holder_of_idempotency_key, holds_idempotency_key
 from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import FINISHED, Condition, Dependency
+from raftsched.core.job import FINISHED, Condition, Dependency, Job
 from raftsched.core.operations import CancelJob, RejectCode
 from raftsched.core.overlay import Overlay
 from raftsched.core.schedule import Firing, FiringKind, Overlap, Schedule
@@ -41,6 +49,7 @@ from raftsched.core.view import (
 OVERLAP_LIMIT: Final = "overlap_limit"
 """Why an instant is skipped for which there was no room among the unfinished runs."""
 _REASON_BYTES_MAX: Final = 4 * limits.SKIP_REASON_CHARS_MAX
+_CALL_BYTES_MAX: Final = 64
 
 
 # -- planned instants -------------------------------------------------------------------------------------------------
@@ -68,7 +77,7 @@ def fire_schedule(view: View, operation: FireSchedule, context: Context) -> Appl
     for decision in operation.decisions:
         round_.decide(decision)
     last = operation.decisions[-1]
-    ended = _has_fired_enough(round_.schedule)
+    ended = round_.schedule.has_fired_enough
     return round_.close(
         last_at_ms=TimeMs(max(last.instant_ms, last.last_instant_ms)),
         next_at_ms=TimeMs(0) if ended else operation.next_at_ms,
@@ -90,19 +99,11 @@ def _stale(schedule: Schedule, operation: FireSchedule, context: Context) -> str
     return ""
 
 
-def _has_fired_enough(schedule: Schedule) -> bool:
-    return 0 < schedule.timing.max_firings <= schedule.fired_count
-
-
 # -- by hand ----------------------------------------------------------------------------------------------------------
 
 
 def run_schedule(view: View, operation: RunSchedule, context: Context) -> Applied:
-    problem = _problem(operation.decisions, rising=False) or range_problem(
-        "actor bytes", utf8_bytes(operation.actor), 0, limits.ACTOR_CHARS_MAX * 4
-    )
-    if operation.kind is FiringKind.PLANNED:
-        problem = problem or "kind: planned instants are fired, not run by hand"
+    problem = _by_hand_problem(operation)
     if problem:
         return invalid(problem)
     schedule = find_schedule(view, operation.id, operation.tenant)
@@ -111,18 +112,62 @@ def run_schedule(view: View, operation: RunSchedule, context: Context) -> Applie
     payload = view.payload(schedule.id) if operation.payload is None else operation.payload
     if problem := range_problem("payload bytes", len(payload), 0, limits.PAYLOAD_BYTES_MAX):
         return invalid(problem)
-    round_ = _Round(view, schedule, context, kind=operation.kind, overlap=operation.overlap, payload=payload)
-    for decision in operation.decisions:
-        # A backfill that is sent again finds what it has decided, and goes on with what there was no room for.
-        known = view.firing(schedule.id, decision.instant_ms, operation.kind)
-        if known is None or known.reason == OVERLAP_LIMIT:
-            round_.decide(decision)
+    holder = holder_of_idempotency_key(view, schedule.tenant, operation.key)
+    if holder is not None and holds_idempotency_key(holder, context.now_ms):
+        return _triggered_before(view, schedule, operation, holder)
+    decisions = operation.decisions
+    if operation.any_instant:
+        free_ms = _free_instant(view, schedule, decisions[0].instant_ms)
+        if free_ms is None:
+            return refused(RejectCode.LIMIT_REACHED, "too many triggers in the same moment; send it again")
+        decisions = (replace(decisions[0], instant_ms=free_ms),)
+    round_ = _Round(
+        view, schedule, context, kind=operation.kind, overlap=operation.overlap, payload=payload, by_hand=operation
+    )
+    return _decide_by_hand(round_, operation, [(each, round_.known(each.instant_ms)) for each in decisions], context)
+
+
+def _decide_by_hand(
+    round_: _Round, operation: RunSchedule, asked: list[tuple[Decision, Firing | None]], context: Context
+) -> Applied:
+    """Decide what no call before has, each decision standing beside the line that is known of its instant."""
+    is_trigger = operation.kind is FiringKind.MANUAL
+    made: list[Firing] = []
+    for decision, known in asked:
+        if known is None:
+            made.append(round_.decide(decision))
+        elif is_trigger and known.call != operation.call:
+            told = "instant: has a run by hand already, with another payload or overlap"
+            return refused(RejectCode.IDEMPOTENCY_MISMATCH, told)
         else:
             round_.firings.append(known)
-    runs = sum(1 for firing in round_.firings if firing.job_id)
-    action = "trigger" if operation.kind is FiringKind.MANUAL else "backfill"
-    round_.overlay.put(audited_schedule(schedule, action, operation.actor, context, f"{runs} runs"))
+    if not made:
+        return Applied(Fired(round_.schedule, tuple(round_.firings)))
+    action = "trigger" if is_trigger else "backfill"
+    runs = sum(1 for firing in made if firing.job_id)
+    round_.overlay.put(audited_schedule(round_.schedule, action, operation.actor, context, f"{runs} runs"))
     return round_.close()
+
+
+def _triggered_before(view: View, schedule: Schedule, operation: RunSchedule, job: Job) -> Applied:
+    """Answer with the run that the key has made, unless it was used for something else."""
+    instant_ms = job.options.instant_ms if job.options is not None else TimeMs(0)
+    other_instant = not operation.any_instant and operation.decisions[0].instant_ms != instant_ms
+    if job.fingerprint != operation.call or other_instant:
+        told = "idempotency_key: was used before with another payload, overlap or instant"
+        return refused(RejectCode.IDEMPOTENCY_MISMATCH, told)
+    line = view.firing(schedule.id, instant_ms, FiringKind.MANUAL)
+    if line is None or line.job_id != job.id:  # the job is kept for longer than its line
+        line = Firing(instant_ms, FiringKind.MANUAL, job.id, decided_at_ms=job.created_at_ms, revision=job.revision)
+    return Applied(Fired(schedule, (line,)))
+
+
+def _free_instant(view: View, schedule: Schedule, from_ms: TimeMs) -> TimeMs | None:
+    """The first instant from `from_ms` on that no trigger has; None where a great many have one."""
+    for offset_ms in range(limits.TRIGGERS_PER_MOMENT_MAX):
+        if view.firing(schedule.id, TimeMs(from_ms + offset_ms), FiringKind.MANUAL) is None:
+            return TimeMs(from_ms + offset_ms)
+    return None
 
 
 # -- one operation's decisions ----------------------------------------------------------------------------------------
@@ -132,7 +177,15 @@ class _Round:
     """The decisions of one operation; each sees what those before it have done."""
 
     def __init__(
-        self, view: View, schedule: Schedule, context: Context, *, kind: FiringKind, overlap: Overlap, payload: bytes
+        self,
+        view: View,
+        schedule: Schedule,
+        context: Context,
+        *,
+        kind: FiringKind,
+        overlap: Overlap,
+        payload: bytes,
+        by_hand: RunSchedule | None = None,
     ) -> None:
         self.overlay = Overlay(view)
         self.schedule = schedule
@@ -141,11 +194,18 @@ class _Round:
         self._kind = kind
         self._overlap = overlap
         self._payload = payload
+        self._by_hand = by_hand
         self._context = context
-        self._active = self._unfinished(schedule.active)
+        self._is_backfill = kind is FiringKind.BACKFILL
+        self._active = self._unfinished(schedule.backfilling if self._is_backfill else schedule.active)
 
-    def decide(self, decision: Decision) -> None:
-        """Fire or skip; write the line of the ledger."""
+    def known(self, instant_ms: TimeMs) -> Firing | None:
+        """The line of an instant that needs no decision; one that found no room does."""
+        line = self.overlay.firing(self.schedule.id, instant_ms, self._kind)
+        return None if line is None or line.reason == OVERLAP_LIMIT else line
+
+    def decide(self, decision: Decision) -> Firing:
+        """Fire or skip; write the line of the ledger, and return it."""
         reason = decision.reason if not decision.job_id else self._fire(decision)
         fired = not reason
         line = Firing(
@@ -158,11 +218,13 @@ class _Round:
             decided_at_ms=self._context.now_ms,
             generation=self.schedule.generation,
             revision=self._context.index,
+            call=b"" if self._by_hand is None or self._by_hand.any_instant else self._by_hand.call,
         )
         self.firings.append(line)
         self.overlay.put(PutFiring(self.schedule.id, line))
         if self._kind is FiringKind.PLANNED:
             self._count(line)
+        return line
 
     def _count(self, line: Firing) -> None:
         fired = bool(line.job_id)
@@ -174,7 +236,7 @@ class _Round:
 
     def _fire(self, decision: Decision) -> str:
         """Submit the job of this instant; return why not, or ""."""
-        if self._kind is FiringKind.PLANNED and _has_fired_enough(self.schedule):
+        if self._kind is FiringKind.PLANNED and self.schedule.has_fired_enough:
             return "max_firings"
         active = self._active
         if len(active) >= limits.SCHEDULE_ACTIVE_MAX:
@@ -188,7 +250,10 @@ class _Round:
             job_id=decision.job_id,
             instant_ms=decision.instant_ms,
             due_at_ms=decision.due_at_ms,
+            is_backfill=self._is_backfill,
         )
+        if self._by_hand is not None and self._by_hand.key:
+            submit = replace(submit, idempotency_key=self._by_hand.key, fingerprint=self._by_hand.call)
         depends_on = tuple(Dependency(parent, Condition.COMPLETION) for parent in waits_for)
         result, writes = submit_job(self.overlay, replace(submit, depends_on=depends_on), self._context)
         if isinstance(result, Refused):
@@ -235,9 +300,10 @@ class _Round:
 
     def close(self, *, last_at_ms: TimeMs | None = None, next_at_ms: TimeMs | None = None) -> Applied:
         """Return what was decided, with the schedule as it stands then."""
+        runs = {"backfilling" if self._is_backfill else "active": self._active}
         new = replace(
             self.schedule,
-            active=self._active,
+            **runs,
             last_at_ms=self.schedule.last_at_ms if last_at_ms is None else last_at_ms,
             next_at_ms=self.schedule.next_at_ms if next_at_ms is None else next_at_ms,
             updated_at_ms=self._context.now_ms,
@@ -250,19 +316,39 @@ class _Round:
 # -- the ledger -------------------------------------------------------------------------------------------------------
 
 
-def trim_ledger(view: View, operation: TrimLedger, _context: Context) -> Applied:
+def trim_ledger(view: View, operation: TrimLedger, context: Context) -> Applied:
     problem = range_problem("id bytes", len(operation.id), JOB_ID_BYTES, JOB_ID_BYTES) or range_problem(
-        "before_ms", operation.before_ms, 0, TIME_MS_MAX
+        "lines", len(operation.lines), 1, limits.CHORE_STEPS_MAX
     )
+    for instant_ms, _ in operation.lines:
+        problem = problem or range_problem("instant_ms", instant_ms, 0, TIME_MS_MAX)
     if problem:
         return invalid(problem)
-    lines = view.firings(operation.id, after=None, until_ms=operation.before_ms, limit=limits.CHORE_STEPS_MAX)
-    if not lines:
-        return Applied(Counted(0))
-    return Applied(Counted(len(lines)), (RemoveFirings(operation.id, tuple(lines)),))
+    named = (view.firing(operation.id, instant_ms, kind) for instant_ms, kind in sorted(set(operation.lines)))
+    lines = tuple(line for line in named if line is not None and not line.keeps_from_repeating(context.now_ms))
+    return Applied(Counted(len(lines)), (RemoveFirings(operation.id, lines),) if lines else ())
 
 
 # -- what the state can hold ------------------------------------------------------------------------------------------
+
+
+def _by_hand_problem(operation: RunSchedule) -> str:
+    problem = (
+        _problem(operation.decisions, rising=False)
+        or range_problem("actor bytes", utf8_bytes(operation.actor), 0, limits.ACTOR_CHARS_MAX * 4)
+        or range_problem("call bytes", len(operation.call), 0, _CALL_BYTES_MAX)
+        or key_problem(operation.key)
+    )
+    if problem:
+        return problem
+    if operation.kind is FiringKind.PLANNED:
+        return "kind: planned instants are fired, not run by hand"
+    if not (operation.key or operation.any_instant):
+        return ""
+    if operation.kind is not FiringKind.MANUAL or len(operation.decisions) > 1:
+        return "decisions: only a single trigger has a key, or is for any instant"
+    last_ms = operation.decisions[0].instant_ms + limits.TRIGGERS_PER_MOMENT_MAX
+    return range_problem("instant_ms", last_ms, 0, TIME_MS_MAX)
 
 
 def _problem(decisions: tuple[Decision, ...], *, rising: bool = True) -> str:

@@ -52,19 +52,19 @@ class Index(NamedTuple):
 def _waiting_entry(job: Job) -> WaitingEntry | None:
     if job.status not in WAITING or job.held:
         return None
-    return WaitingEntry(job.queue, job.tenant, job.priority, job.due_at_ms, job.id)
+    return WaitingEntry(job.queue, job.tenant, job.priority, job.due_at_ms, job.id, job.region)
 
 
 def _held_entry(job: Job) -> HeldEntry | None:
     if job.status not in WAITING or not job.held or job.options is None:
         return None
-    return HeldEntry(job.queue, job.options.concurrency_key, job.priority, job.due_at_ms, job.id)
+    return HeldEntry(job.queue, job.options.concurrency_key, job.priority, job.due_at_ms, job.id, job.region)
 
 
 def _timer_entry(job: Job) -> TimerEntry | None:
     if not job.timed or job.status not in WAITING:
         return None
-    return TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority)
+    return TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority, job.region)
 
 
 def _unique_entry(job: Job) -> tuple[str, bytes, JobId] | None:
@@ -79,7 +79,7 @@ def _workflow_job_entry(job: Job) -> tuple[bytes, JobId] | None:
 
 
 def _job_alarm(job: Job) -> AlarmEntry | None:
-    if job.options is None and job.pause is None:
+    if job.options is None and job.pause is None and not job.kept_until_ms:
         return None
     return AlarmEntry(AlarmKind.JOB, job.alarm_at_ms, job.id) if job.alarm_at_ms else None  # type: ignore[arg-type]
 
@@ -116,7 +116,10 @@ JOB_INDEXES: Final = (
         lambda view: view.all_waiting(),
         _waiting_entry,
         lambda entry: entry.job_id,
-        lambda entry: (entry.queue, (entry.tenant, PRIORITY_MAX - entry.priority, entry.due_at_ms, entry.job_id)),
+        lambda entry: (
+            entry.queue,
+            (entry.region, entry.tenant, PRIORITY_MAX - entry.priority, entry.due_at_ms, entry.job_id),
+        ),
     ),
     Index(
         "held index",
@@ -125,7 +128,7 @@ JOB_INDEXES: Final = (
         lambda entry: entry.job_id,
         lambda entry: (
             entry.queue,
-            (entry.concurrency_key, PRIORITY_MAX - entry.priority, entry.due_at_ms, entry.job_id),
+            (entry.concurrency_key, entry.region, PRIORITY_MAX - entry.priority, entry.due_at_ms, entry.job_id),
         ),
     ),
     Index(

@@ -126,8 +126,8 @@ class Options(msgspec.Struct, frozen=True, array_like=True):
     """What few jobs ask for; the others carry none of it. Set at submission, changed only by an amendment."""
 
     expires_at_ms: TimeMs = TimeMs(0)
-    """No attempt starts then or later, and one that waits ends as `expired`, be it for its first or a later attempt.
-    0 = none."""
+    """A job that no attempt of its run has started by then ends as `expired`; one that has started goes on, its further
+    attempts included. 0 = none."""
     deadline_ms: TimeMs = TimeMs(0)
     """Not finished by then, whatever it does: it ends as `expired`. 0 = none."""
     heartbeat_timeout_ms: int = 0
@@ -141,7 +141,7 @@ class Options(msgspec.Struct, frozen=True, array_like=True):
     unique_until_ms: TimeMs = TimeMs(0)
     """The claim on `unique_key` lasts until then; 0 = until the job is finished."""
     idempotency_until_ms: TimeMs = TimeMs(0)
-    """The claim on the idempotency key lasts until then; 0 = as long as the job is there."""
+    """The claim on the idempotency key lasts until then, and the job is kept as long; 0 = as long as the job is there."""
     retry_on: tuple[str, ...] = ()
     """Error types that are tried again; () = all."""
     no_retry: tuple[str, ...] = ()
@@ -150,13 +150,15 @@ class Options(msgspec.Struct, frozen=True, array_like=True):
     schedule_id: bytes = b""
     instant_ms: TimeMs = TimeMs(0)
     """The nominal instant of the schedule that this run is for."""
+    is_backfill: bool = False
+    """A backfill of the schedule made it."""
     workflow_id: bytes = b""
     task: str = ""
     """The job's name within its workflow."""
     replay_of: bytes = b""
     """Id of the job that this is a clone of."""
     retention_ms: int = 0
-    """How long it is kept once finished; 0 = as its queue or cluster says."""
+    """How long it is kept once finished, or longer where it is still needed; 0 = as its queue or cluster says."""
 
 
 class Pause(msgspec.Struct, frozen=True, array_like=True):
@@ -272,8 +274,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     dependency_count: int = 0
     """Its parents; which they are stands beside the record (`View.dependencies`), since they may be thousands."""
     pending_count: int = 0
-    """Parents whose end it has not been told, and 1 more while its workflow is not whole. 0 after a user's requeue:
-    a job that is told to run waits for nobody any more."""
+    """Parents whose end it has not been told, and 1 more while its workflow is not whole."""
     held: bool = False
     """Due, but its concurrency key was at its limit when a lease was tried: it is out of the ready index until a run
     of that key ends."""
@@ -286,13 +287,22 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     notes: tuple[Note, ...] = ()
     """The latest, oldest first, at most `limits.NOTES_KEPT_MAX`."""
     unmet_count: int = 0
-    """Parents that ended otherwise than they should; 0 unless the job ended, too, and after a user's requeue."""
+    """Parents that ended otherwise than they should; 0 unless the job ended, too."""
+    asked_at_ms: TimeMs = TimeMs(0)
+    """The time that its user asked for, where a retry or a snooze has moved `due_at_ms`; 0 = that is it."""
+    kept_until_ms: TimeMs = TimeMs(0)
+    """Its retention is over, but it is still needed (`upkeep.why_kept`): it is looked at again then. 0 = not so."""
 
     def status_at(self, now_ms: int) -> Status:
         """The status users see: a waiting job whose time has come is `queued` by time alone."""
         if self.status in WAITING and self.due_at_ms <= now_ms:
             return Status.QUEUED
         return self.status
+
+    @property
+    def run_at_ms(self) -> TimeMs:
+        """When its user wants it to run; `due_at_ms` says when it does next."""
+        return self.asked_at_ms or self.due_at_ms
 
     def with_attempt(self, attempt: Attempt) -> tuple[Attempt, ...]:
         """The kept attempts after one more ended."""
@@ -306,15 +316,16 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     def alarm_at_ms(self) -> int:
         """When something must happen to it by time other than becoming due; 0 = never.
 
-        Unfinished, see `alarms.ring_alarms`; finished, it is the end of its own retention, upon which it is purged.
+        Unfinished, see `alarms.ring_alarms`; finished, it is the end of its own retention, or when a job that had to be
+        kept longer is looked at again, upon which it is purged.
         """
         if self.status in FINISHED:
             kept_ms = self.options.retention_ms if self.options is not None else 0
-            return self.finished_at_ms + kept_ms if kept_ms else 0
+            return max(self.finished_at_ms + kept_ms if kept_ms else 0, self.kept_until_ms)
         times = [self.pause.until_ms] if self.pause is not None else []
         if self.options is not None:
             times.append(self.options.deadline_ms)
-            if self.status not in LEASED:
+            if not self.attempt_number and self.status not in LEASED:
                 times.append(self.options.expires_at_ms)
         return min(filter(None, times), default=0)
 
@@ -327,6 +338,8 @@ class Worker(msgspec.Struct, frozen=True, array_like=True):
     capacity: int
     seen_at_ms: TimeMs
     first_seen_at_ms: TimeMs = TimeMs(0)
+    region: str = ""
+    """"" = none: it takes no job that has one."""
 
 
 _job_decoder = msgspec.msgpack.Decoder(Job)

@@ -1,7 +1,8 @@
 """LeaseJobs: give waiting, due jobs to a worker. HoldJobs: take those out of its sight that their key keeps back.
 
 The leader picks the jobs from its memory, which may be behind; so each is looked at again here, and whatever is no
-longer waiting, not due, expired, over a limit of its queue, or not there is left as it is. Fencing tokens rise by one
+longer waiting, not due, expired, over a limit of its queue, of another region than the worker, or not there is left as
+it is. Fencing tokens rise by one
 with every grant in the whole cluster, so a later lease always has the greater token, whichever job, node or term it
 came from.
 
@@ -19,7 +20,7 @@ from raftsched.core.bounds import name_problem, range_problem
 from raftsched.core.changes import change, find_job, invalid, touch
 from raftsched.core.control_operations import HoldJobs
 from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.job import WAITING, Job, Lease, Options
+from raftsched.core.job import WAITING, Job, Lease
 from raftsched.core.operations import LeaseJobs
 from raftsched.core.transitions import Event, next_status
 from raftsched.core.view import Applied, Context, Counted, Grant, Leased, PutFence, PutJob, View, Write
@@ -40,7 +41,8 @@ def lease_jobs(view: View, operation: LeaseJobs, context: Context) -> Applied:
     # The view doesn't show what this operation writes, so an id given twice must not be granted twice.
     for job_id in dict.fromkeys(operation.job_ids):
         job = find_job(view, job_id)
-        if job is None or payload_bytes >= limits.LEASE_BYTES_MAX or not _may_have(view, job, gates, context.now_ms):
+        is_full = payload_bytes >= limits.LEASE_BYTES_MAX
+        if job is None or is_full or not _may_have(view, job, operation.region, gates, context.now_ms):
             missed.append(job_id)
             continue
         payload = view.payload(job_id)
@@ -58,12 +60,14 @@ def lease_jobs(view: View, operation: LeaseJobs, context: Context) -> Applied:
     return Applied(Leased(tuple(grants), tuple(missed)), tuple(writes))
 
 
-def _may_have(view: View, job: Job, gates: dict[str, Gate | None], now_ms: TimeMs) -> bool:
-    """Whether `job` can be leased; where it can, its place within the queue's limits is taken."""
+def _may_have(view: View, job: Job, region: str, gates: dict[str, Gate | None], now_ms: TimeMs) -> bool:
+    """Whether a worker of `region` can lease `job`; where it can, its place within the queue's limits is taken."""
     if job.due_at_ms > now_ms or next_status(job.status, _LEASE) is None:
         return False
+    if job.region and job.region != region:
+        return False
     options = job.options
-    if options is not None and (job.held or is_expired(options, now_ms) or is_being_cancelled(view, options)):
+    if options is not None and (job.held or is_expired(job, now_ms) or is_being_cancelled(view, options)):
         return False
     if job.queue not in gates:
         gates[job.queue] = gate_of(view, job.queue, now_ms)
@@ -75,9 +79,12 @@ def _may_have(view: View, job: Job, gates: dict[str, Gate | None], now_ms: TimeM
     return gate.admit(job)
 
 
-def is_expired(options: Options, now_ms: int) -> bool:
-    """Whether it is too late to start: an attempt begins before `expires_at_ms` and the deadline, or not at all."""
-    return 0 < options.expires_at_ms <= now_ms or 0 < options.deadline_ms <= now_ms
+def is_expired(job: Job, now_ms: int) -> bool:
+    """Whether it is too late to start: a first attempt begins before `expires_at_ms`, and any before the deadline."""
+    options = job.options
+    if options is None:
+        return False
+    return 0 < options.deadline_ms <= now_ms or (not job.attempt_number and 0 < options.expires_at_ms <= now_ms)
 
 
 def _granted(job: Job, lease: Lease, context: Context) -> Job:
@@ -98,6 +105,7 @@ def _problem(operation: LeaseJobs) -> str:
         name_problem("worker", operation.worker)
         or range_problem("ttl_ms", operation.ttl_ms, 1, limits.TIMEOUT_MS_MAX)
         or range_problem("request_id length", len(operation.request_id), 0, limits.REQUEST_ID_CHARS_MAX)
+        or (name_problem("region", operation.region) if operation.region else "")
         or range_problem("job_ids", len(operation.job_ids), 0, limits.LEASE_CAPACITY_MAX)
     )
 

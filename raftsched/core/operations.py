@@ -111,6 +111,8 @@ class LeaseJobs(msgspec.Struct, frozen=True, array_like=True, tag=2):
     job_ids: tuple[JobId, ...]
     request_id: str = ""
     """Goes into each lease; see `Lease`."""
+    region: str = ""
+    """The worker's; a job of a region goes to workers of the same one alone. "" = it has none."""
 
 
 class RecordOutcome(msgspec.Struct, frozen=True, array_like=True, tag=3):
@@ -169,7 +171,9 @@ class CancelJob(msgspec.Struct, frozen=True, array_like=True, tag=5):
 
 
 class PurgeJobs(msgspec.Struct, frozen=True, array_like=True, tag=6):
-    """Remove finished jobs whose retention is over, with payload, result and idempotency key. Result: `Purged`."""
+    """Remove finished jobs whose retention is over, with payload, result and idempotency key; those that are still
+    needed stay (`upkeep.why_kept`). Result: `Purged`.
+    """
 
     job_ids: tuple[JobId, ...]
     finished_before_ms: TimeMs
@@ -182,6 +186,7 @@ class WorkerMark(msgspec.Struct, frozen=True, array_like=True):
     queues: tuple[str, ...]
     capacity: int
     seen_at_ms: TimeMs
+    region: str = ""
 
 
 class MarkWorkers(msgspec.Struct, frozen=True, array_like=True, tag=7):
@@ -335,6 +340,8 @@ class RejectCode(IntEnum):
     UNIQUE_CONFLICT = 17
     NOT_STARTED = 18
     LIMIT_REACHED = 19
+    WAITING_DEPENDENCIES = 20
+    DEPENDENCY_UNMET = 21
 
     @property
     def label(self) -> str:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.bounds import TIME_MS_MAX, id_problem, name_problem, range_problem, text_problem
+from raftsched.core.ids import TimeMs
 from raftsched.core.job import Options
 
 UNIQUE_KEY_BYTES_MAX: Final = 64
@@ -40,6 +41,18 @@ def with_times(options: Options | None, *, expires_at_ms: int, deadline_ms: int)
     """Return the options with these two times; -1 = as it was."""
     changes = {"expires_at_ms": expires_at_ms, "deadline_ms": deadline_ms}
     return tidy(replace(options or _DEFAULT, **{field: time_ms for field, time_ms in changes.items() if time_ms >= 0}))
+
+
+def of_new_run(options: Options, now_ms: int) -> Options | None:
+    """Return the options of a job's new run, without times that have passed: they would end it before it began.
+
+    A unique claim whose time has passed is not made again.
+    """
+    gone = {name: 0 for name in ("expires_at_ms", "deadline_ms") if getattr(options, name) <= now_ms}
+    options = replace(options, **gone)
+    if 0 < options.unique_until_ms <= now_ms:
+        options = replace(options, unique_key=b"", unique_until_ms=TimeMs(0))
+    return tidy(options)
 
 
 def _times_problem(options: Options) -> str:

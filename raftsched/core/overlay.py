@@ -49,6 +49,7 @@ _T = TypeVar("_T")
 class _HeldKey(NamedTuple):
     queue: str
     concurrency_key: str
+    region: str
 
 
 class Overlay:
@@ -69,7 +70,7 @@ class Overlay:
         self._workers: dict[str, Worker | None] = {}
         self._queues: dict[str, Queue] = {}
         self._running: Counter[str] = Counter()
-        self._key_running: Counter[_HeldKey] = Counter()
+        self._key_running: Counter[tuple[str, str]] = Counter()
         self._held: dict[JobId, Job] = {}
         """Jobs that are held since one of the writes."""
         self._held_passed: dict[_HeldKey, JobId] = {}
@@ -129,11 +130,12 @@ class Overlay:
         return self._view.running_count(queue) + self._running[queue]
 
     def key_running_count(self, queue: str, concurrency_key: str) -> int:
-        key = _HeldKey(queue, concurrency_key)
-        return self._view.key_running_count(queue, concurrency_key) + self._key_running[key]
+        return self._view.key_running_count(queue, concurrency_key) + self._key_running[queue, concurrency_key]
 
-    def first_held(self, queue: str, concurrency_key: str, *, after: JobId | None = None) -> JobId | None:
-        key = _HeldKey(queue, concurrency_key)
+    def first_held(
+        self, queue: str, concurrency_key: str, region: str = "", *, after: JobId | None = None
+    ) -> JobId | None:
+        key = _HeldKey(queue, concurrency_key, region)
         beneath = self._first_held_beneath(key, after)
         last = None if after is None else self.job(after)
         held = (job for job in self._held.values() if _held_key(job) == key)
@@ -141,6 +143,13 @@ class Overlay:
         if beneath is not None:
             candidates.append(beneath)
         return min(candidates, key=_held_order).id if candidates else None
+
+    def held_regions(self, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
+        """As the view says, and regions may be among them that no longer have any."""
+        regions = set(self._view.held_regions(queue, concurrency_key, limit=limit))
+        keys = (_held_key(job) for job in self._held.values())
+        regions.update(key.region for key in keys if key[:2] == (queue, concurrency_key))
+        return sorted(regions)[:limit]
 
     def held_jobs(self, queue: str, *, after: HeldEntry | None = None, limit: int) -> list[JobId]:
         beneath = self._view.held_jobs(queue, after=after, limit=limit + len(self._jobs))
@@ -338,7 +347,7 @@ class Overlay:
             return
         self._running[job.queue] += count
         if job.options is not None and job.options.concurrency_key:
-            self._key_running[_HeldKey(job.queue, job.options.concurrency_key)] += count
+            self._key_running[job.queue, job.options.concurrency_key] += count
 
     def _forget_keys(self, old: Job) -> None:
         if old.idempotency_key:
@@ -397,15 +406,16 @@ def _unique_key(job: Job) -> bytes:
 
 
 def _held_key(job: Job) -> _HeldKey:
-    return _HeldKey(job.queue, job.options.concurrency_key if job.options is not None else "")
+    return _HeldKey(job.queue, job.options.concurrency_key if job.options is not None else "", job.region)
 
 
 def _held_entry(job: Job) -> HeldEntry:
-    return HeldEntry(*_held_key(job), job.priority, job.due_at_ms, job.id)
+    queue, concurrency_key, region = _held_key(job)
+    return HeldEntry(queue, concurrency_key, job.priority, job.due_at_ms, job.id, region)
 
 
-def _held_place(entry: HeldEntry) -> tuple[str, int, TimeMs, JobId]:
-    return (entry.concurrency_key, -entry.priority, entry.due_at_ms, entry.job_id)
+def _held_place(entry: HeldEntry) -> tuple[str, str, int, TimeMs, JobId]:
+    return (entry.concurrency_key, entry.region, -entry.priority, entry.due_at_ms, entry.job_id)
 
 
 def _held_order(job: Job) -> tuple[int, TimeMs, JobId]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from raftsched import limits
 from raftsched.core import bucket
 from raftsched.core.admission import key_concurrency_max
-from raftsched.core.audit import audited
+from raftsched.core.audit import audited, queue_changes
 from raftsched.core.bounds import TIME_MS_MAX, actor_problem, name_problem, range_problem, text_problem
 from raftsched.core.changes import invalid, refused
 from raftsched.core.control_operations import ChoreKind
@@ -47,7 +47,7 @@ def configure_queue(view: View, operation: ConfigureQueue, context: Context) -> 
         new = bucket.relimited(before, new, context.now_ms)
     if old is None and _is_full(view):
         return _refusal_of_one_more()
-    detail = "; ".join(f"{name}: {_shown(getattr(before, name))} -> {_shown(value)}" for name, value in fields.items())
+    detail = queue_changes(before, new)
     audit = audited(context, "queue.configure", f"queue:{new.name}", actor=operation.actor, detail=detail)
     return Applied(QueueSaved(new), (PutQueue(old, new), *_offers(view, before, new), audit))
 
@@ -64,10 +64,6 @@ def _offers(view: View, before: Queue, new: Queue) -> tuple[Write, ...]:
     if key_concurrency_max(new) <= key_concurrency_max(before) or not view.held_jobs(new.name, limit=1):
         return ()
     return (PutChore(ChoreKind.RELEASE_HELD, new.name.encode()),)
-
-
-def _shown(value: object) -> str:
-    return f"{len(value)} of them" if isinstance(value, tuple) else str(value)
 
 
 def _settings_problem(operation: ConfigureQueue) -> str:

@@ -11,6 +11,7 @@ from typing import NewType
 
 import msgspec
 
+from raftsched import limits
 from raftsched.core.cron.calendars import Calendar
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Options, RetryPolicy
@@ -115,17 +116,28 @@ class Schedule(msgspec.Struct, frozen=True, array_like=True):
     fired_count: int = 0
     skipped_count: int = 0
     active: tuple[JobId, ...] = ()
-    """Jobs it made that are not finished, oldest first, at most `limits.SCHEDULE_ACTIVE_MAX`."""
+    """Jobs of its instants and of triggers that are not finished, oldest first, at most `limits.SCHEDULE_ACTIVE_MAX`."""
+    backfilling: tuple[JobId, ...] = ()
+    """The like of backfills; overlap is judged among these apart, so that a backfill stands in no instant's way."""
     fingerprint: bytes = b""
     """Digest of what the user sent: sent again it changes nothing."""
     created_at_ms: TimeMs = TimeMs(0)
     updated_at_ms: TimeMs = TimeMs(0)
     revision: int = 0
+    """Log index of its latest change: a save, a pause or its end, a decision."""
+    changed_revision: int = 0
+    """Log index of its latest change by somebody: a save, a pause, a resumption. Runs are none, nor is a pause's end by
+    time. `If-Match` goes by it."""
 
     @property
     def alarm_at_ms(self) -> int:
         """When the leader must look at it: the next instant, or the end of its pause; 0 = never."""
         return self.pause_until_ms if self.paused else self.next_at_ms
+
+    @property
+    def has_fired_enough(self) -> bool:
+        """Whether it has ended by its number of firings."""
+        return 0 < self.timing.max_firings <= self.fired_count
 
 
 class FiringKind(IntEnum):
@@ -157,6 +169,16 @@ class Firing(msgspec.Struct, frozen=True, array_like=True):
     decided_at_ms: TimeMs = TimeMs(0)
     generation: int = 1
     revision: int = 0
+    call: bytes = b""
+    """Which call by hand it is of, so that the call finds it again: `RunSchedule.call`, where the instant was asked for."""
+
+    def keeps_from_repeating(self, now_ms: int) -> bool:
+        """Whether it must stay, since a call that comes again finds by it what it has made.
+
+        That of planned instants is known from the schedule, and of triggers for no instant in particular from the job.
+        """
+        by_hand = self.kind is FiringKind.BACKFILL or bool(self.call)
+        return by_hand and now_ms - self.decided_at_ms < limits.LEDGER_CALLS_KEPT_MS
 
 
 _decoder = msgspec.msgpack.Decoder(Schedule)

@@ -15,7 +15,8 @@ class SaveSchedule(msgspec.Struct, frozen=True, array_like=True, tag=18):
 
     Only a change of the timing makes a new generation, which counts from now: instants of the new timing in the past
     are not made up. Result: `ScheduleSaved`. Rejected: `stale_revision`, `not_found` (`if_revision` of a schedule
-    that is not there), `exists` (`create_only`).
+    that is not there), `stale_decision` (instants have passed that are not before `next_at_ms`), `exists`
+    (`create_only`).
     """
 
     id: ScheduleId
@@ -94,7 +95,9 @@ class FireSchedule(msgspec.Struct, frozen=True, array_like=True, tag=20):
 class RunSchedule(msgspec.Struct, frozen=True, array_like=True, tag=21):
     """Make a run by hand (`MANUAL`), or runs for past instants (`BACKFILL`); the planned instants are not touched.
 
-    Result: `Fired`. Rejected: `not_found`.
+    An instant that the ledger knows of this kind is left as it is decided. Result: `Fired`. Rejected, with nothing
+    written: `not_found`; `idempotency_mismatch`, where `key` or the trigger's instant belongs to another call; and
+    `limit_reached`, where too many triggers want an instant of their own at once.
     """
 
     id: ScheduleId
@@ -106,10 +109,17 @@ class RunSchedule(msgspec.Struct, frozen=True, array_like=True, tag=21):
     payload: bytes | None = None
     """In place of the template's; None = the template's."""
     actor: str = ""
+    call: bytes = b""
+    """Of a backfill: digest that tells it from others; of a trigger: of what it asks for. It stands on their lines."""
+    key: str = ""
+    """Idempotency key of a trigger's job: while the job is there, the same key finds it."""
+    any_instant: bool = False
+    """Of a trigger: it is for no instant in particular, and gets the first from its decision's on that is free."""
 
 
 class TrimLedger(msgspec.Struct, frozen=True, array_like=True, tag=22):
-    """Remove the oldest lines of a schedule's ledger, at most `limits.CHORE_STEPS_MAX`. Result: `Counted`."""
+    """Remove lines of a schedule's ledger, but for those that keep a call from repeating. Result: `Counted`."""
 
     id: ScheduleId
-    before_ms: TimeMs
+    lines: tuple[tuple[TimeMs, FiringKind], ...]
+    """Instants and kinds, at most `limits.CHORE_STEPS_MAX`."""

@@ -3,20 +3,21 @@
 A schedule is known by its name within its tenant, so an application may register it at every start: what was sent
 before changes nothing. A change of anything but the timing leaves the instants as they are. A change of the timing
 begins a new generation, which counts from now: what the new timing would have had in the past is not made up, and what
-the old one had still undecided goes into the ledger as skipped.
+the old one had still undecided goes into the ledger as skipped. A save that comes so late that the old timing's instants
+have passed the new one's first is refused: no instant is decided twice.
 
 A pause leaves the instants undecided. They are decided when it ends, by the misfire policy.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.core.audit import audited
+from raftsched.core.audit import audited, schedule_changes
 from raftsched.core.bounds import (
     JOB_ID_BYTES,
     TIME_MS_MAX,
@@ -65,10 +66,14 @@ def save_schedule(view: View, operation: SaveSchedule, context: Context) -> Appl
     if operation.if_revision not in (0, known.revision):
         return refused(RejectCode.STALE_REVISION, f"the schedule is at revision {known.revision} by now")
     if known.fingerprint == operation.fingerprint:
-        return _unchanged(known, operation, context)
+        return (
+            Applied(ScheduleSaved(known, changed=False))
+            if operation.create_only
+            else _unchanged(known, operation, context)
+        )
     if operation.create_only:
         return refused(RejectCode.EXISTS, f"name: schedule {operation.name!r} exists and is another one")
-    return _change(known, operation, context)
+    return _change(view, known, operation, context)
 
 
 def _create(view: View, operation: SaveSchedule, context: Context) -> Applied:
@@ -92,6 +97,7 @@ def _create(view: View, operation: SaveSchedule, context: Context) -> Applied:
         created_at_ms=context.now_ms,
         updated_at_ms=context.now_ms,
         revision=context.index,
+        changed_revision=context.index,
     )
     schedule = _paused_until(schedule, operation, context)
     audit = audited_schedule(schedule, "create", operation.actor, context)
@@ -115,26 +121,24 @@ def _paused_until(schedule: Schedule, operation: SaveSchedule, context: Context)
     until_ms = operation.pause_until_ms
     if until_ms <= context.now_ms or (schedule.paused and schedule.pause_until_ms == until_ms):
         return schedule
-    return replace(
+    return _changed(
         schedule,
+        context,
         paused=True,
         paused_at_ms=schedule.paused_at_ms if schedule.paused else context.now_ms,
         pause_until_ms=until_ms,
-        updated_at_ms=context.now_ms,
-        revision=context.index,
     )
 
 
-def _change(known: Schedule, operation: SaveSchedule, context: Context) -> Applied:
-    new = replace(
+def _change(view: View, known: Schedule, operation: SaveSchedule, context: Context) -> Applied:
+    new = _changed(
         known,
+        context,
         template=operation.template,
         overlap=operation.overlap,
         misfire=operation.misfire,
         catchup_window_ms=operation.catchup_window_ms,
         fingerprint=operation.fingerprint,
-        updated_at_ms=context.now_ms,
-        revision=context.index,
     )
     writes: list[Write] = []
     if not _same_timing(operation.timing, known.timing):
@@ -142,10 +146,22 @@ def _change(known: Schedule, operation: SaveSchedule, context: Context) -> Appli
         if 0 < known.next_at_ms <= context.now_ms:
             new = replace(new, skipped_count=known.skipped_count + operation.passed_count, last_at_ms=context.now_ms)
             writes.append(PutFiring(known.id, _passed(known, operation, context)))
+        if new.has_fired_enough:
+            new = replace(new, next_at_ms=TimeMs(0))
+        if 0 < new.next_at_ms <= new.last_at_ms:
+            return refused(RejectCode.STALE_DECISION, f"instants up to {new.last_at_ms} have passed meanwhile")
     new = _paused_until(new, operation, context)
     writes.append(PutSchedule(known, new, payload=operation.payload))
-    writes.append(audited_schedule(new, "change", operation.actor, context))
+    other_payload = operation.payload != view.payload(known.id)
+    detail = schedule_changes(known, new, payload_changed=other_payload)
+    writes.append(audited_schedule(new, "change", operation.actor, context, detail))
     return Applied(ScheduleSaved(new), tuple(writes))
+
+
+def _changed(schedule: Schedule, context: Context, **fields: Any) -> Schedule:
+    """The schedule as somebody changes it."""
+    marks = {"updated_at_ms": context.now_ms, "revision": context.index, "changed_revision": context.index}
+    return replace(schedule, **fields, **marks)
 
 
 def _same_timing(timing: Timing, known: Timing) -> bool:
@@ -198,30 +214,30 @@ def _pause(known: Schedule, operation: ControlSchedule, context: Context) -> App
     same = known.paused and (known.pause_until_ms, known.pause_reason) == (operation.until_ms, operation.reason)
     if same:
         return Applied(ScheduleSaved(known, changed=False))
-    new = replace(
+    new = _changed(
         known,
+        context,
         paused=True,
         paused_at_ms=known.paused_at_ms if known.paused else context.now_ms,
         pause_until_ms=operation.until_ms,
         pause_reason=operation.reason,
-        updated_at_ms=context.now_ms,
-        revision=context.index,
     )
     audit = audited_schedule(new, "pause", operation.actor, context, operation.reason)
     return Applied(ScheduleSaved(new), (PutSchedule(known, new), audit))
 
 
 def _resume(known: Schedule, operation: ControlSchedule, context: Context) -> Applied:
-    new = replace(
+    new = _changed(
         known,
+        context,
         paused=False,
         paused_at_ms=TimeMs(0),
         pause_until_ms=TimeMs(0),
         pause_reason="",
         resumed_at_ms=context.now_ms,
-        updated_at_ms=context.now_ms,
-        revision=context.index,
     )
+    if operation.action is ScheduleAction.END_PAUSE:
+        new = replace(new, changed_revision=known.changed_revision)  # time ended it, as whoever paused it has said
     audit = audited_schedule(new, "resume", operation.actor, context)
     return Applied(ScheduleSaved(new), (PutSchedule(known, new), audit))
 
@@ -242,7 +258,15 @@ def audited_schedule(schedule: Schedule, action: str, actor: str, context: Conte
     return audited(context, f"schedule.{action}", subject, tenant=schedule.tenant, actor=actor, detail=detail)
 
 
-def job_of(schedule: Schedule, payload: bytes, *, job_id: JobId, instant_ms: TimeMs, due_at_ms: TimeMs) -> SubmitJob:
+def job_of(
+    schedule: Schedule,
+    payload: bytes,
+    *,
+    job_id: JobId,
+    instant_ms: TimeMs,
+    due_at_ms: TimeMs,
+    is_backfill: bool = False,
+) -> SubmitJob:
     """The submission that a firing at `instant_ms` makes."""
     template = schedule.template
     options = template.options or Options()
@@ -265,6 +289,7 @@ def job_of(schedule: Schedule, payload: bytes, *, job_id: JobId, instant_ms: Tim
             deadline_ms=_after(due_at_ms, template.deadline_after_ms),
             schedule_id=schedule.id,
             instant_ms=instant_ms,
+            is_backfill=is_backfill,
         ),
     )
 

@@ -8,21 +8,23 @@ be told twice, or late, or of several ends in a row, without being counted wrong
   A child whose workflow is being cancelled is `cancelled`, as it would be when the chore comes to it.
 - A requeued parent is pending again for children that it was not met for. A child that ended for want of its parents
   waits again once none of them is unmet. Children that ended in another way are left alone.
-- A child that a user requeued waits for nobody: it has no pending and no unmet parents any more, whatever comes.
+- A child that a user requeues has its parents judged anew, those included that were met: it waits for whoever runs.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from raftsched.core.cancel import cancelled_with_workflow
 from raftsched.core.changes import change, noted, touch
-from raftsched.core.control import options_of_new_run
 from raftsched.core.ids import JobId, TimeMs, job_id_text
 from raftsched.core.job import FINISHED, Condition, DeadLetterReason, Job, OnDependencyFailure, Status, Verdict
+from raftsched.core.options import of_new_run
 from raftsched.core.transitions import Event, next_status
-from raftsched.core.view import Context, View
+from raftsched.core.view import Context, Dependant, View
 from raftsched.core.workflow import WorkflowId
+from raftsched.errors import InvariantBroken
 
 
 def may_have_dependants(job: Job) -> bool:
@@ -40,13 +42,43 @@ def verdict_of(parent: Job, condition: Condition) -> Verdict:
     return Verdict.MET if parent.status is wanted else Verdict.UNMET
 
 
+class JudgedEdge(NamedTuple):
+    """The way from a parent to a job, with the verdict that it has now."""
+
+    parent: JobId
+    dependant: Dependant
+    was: Verdict
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.dependant.verdict
+
+
+def judged_anew(view: View, child: Job) -> Iterator[JudgedEdge]:
+    """Yield what each of the job's dependencies comes to as its parent stands, whatever was said before.
+
+    Of a parent that is no longer kept, its end stands as the job was told it. Costs two look-ups a parent.
+    """
+    for dependency in view.dependencies(child.id):
+        edge = _edge(view, dependency.parent, child.id)
+        parent = view.job(dependency.parent)
+        verdict = edge.verdict if parent is None else verdict_of(parent, edge.condition)
+        yield JudgedEdge(dependency.parent, edge._replace(verdict=verdict), edge.verdict)
+
+
+def _edge(view: View, parent: JobId, child: JobId) -> Dependant:
+    number = int.from_bytes(child, "big")
+    before = JobId((number - 1).to_bytes(len(child), "big")) if number else None
+    found = view.dependants(parent, after=before, limit=1)
+    if not found or found[0].child != child:
+        raise InvariantBroken(f"job {child.hex()} depends on {parent.hex()}, which does not know of it")
+    return found[0]
+
+
 def told(view: View, child: Job, parent: JobId, context: Context, *, was: Verdict, now: Verdict) -> Job:
     """Return `child` after the verdict on its dependency on `parent` changed; itself where that means nothing to it."""
-    pending_count, unmet_count = child.pending_count, child.unmet_count
-    if not (pending_count if was is Verdict.PENDING else unmet_count):
-        return child
-    pending_count += (now is Verdict.PENDING) - (was is Verdict.PENDING)
-    unmet_count += (now is Verdict.UNMET) - (was is Verdict.UNMET)
+    pending_count = child.pending_count + (now is Verdict.PENDING) - (was is Verdict.PENDING)
+    unmet_count = child.unmet_count + (now is Verdict.UNMET) - (was is Verdict.UNMET)
     counts = {"pending_count": pending_count, "unmet_count": unmet_count}
     if child.status in FINISHED:
         if not ended_for_want(child):
@@ -111,7 +143,7 @@ def _nearer(child: Job, context: Context, counts: dict[str, int]) -> Job:
 
 def _revived(view: View, child: Job, parent: JobId, context: Context, counts: dict[str, int]) -> Job:
     """A new run of the job, unless another one has come to hold its unique key."""
-    options = None if child.options is None else options_of_new_run(child.options, context.now_ms)
+    options = None if child.options is None else of_new_run(child.options, context.now_ms)
     if options is not None and options.unique_key:
         holder = view.job_id_for_unique(child.tenant, options.unique_key)
         if holder not in {None, child.id}:
@@ -128,6 +160,7 @@ def _revived(view: View, child: Job, parent: JobId, context: Context, counts: di
         failure_count=0,
         lost_count=0,
         finished_at_ms=TimeMs(0),
+        kept_until_ms=TimeMs(0),
         failure_reason="",
         timed=event is Event.REQUEUE_LATER,
         options=options,

@@ -49,8 +49,10 @@ def check_ties_of(view: AuditableView, job: Job) -> Iterator[Violation]:
         yield from _check_dependencies(view, job)
     if job.options is not None and job.options.schedule_id and job.status not in FINISHED:
         schedule = view.schedule(ScheduleId(job.options.schedule_id))
-        if schedule is not None and job.id not in schedule.active and len(schedule.active) < limits.SCHEDULE_ACTIVE_MAX:
-            yield Violation("a schedule knows its unfinished jobs", named("job", job.id), repr(schedule))
+        if schedule is not None:
+            runs = schedule.backfilling if job.options.is_backfill else schedule.active
+            if job.id not in runs and len(runs) < limits.SCHEDULE_ACTIVE_MAX:
+                yield Violation("a schedule knows its unfinished jobs", named("job", job.id), repr(schedule))
 
 
 # -- dependencies -----------------------------------------------------------------------------------------------------
@@ -71,9 +73,8 @@ def _check_dependencies(view: AuditableView, job: Job) -> Iterator[Violation]:
         yield from _check_verdict(view, dependency, edge)
     counts = (job.pending_count, job.unmet_count)
     expected = (verdicts[Verdict.PENDING] + _is_staged(view, job), verdicts[Verdict.UNMET])
-    # A job that a user, or its own end, took out of the line is told nothing more.
-    waits_for_nobody = counts == (0, 0) and job.run_number > 1
-    if counts != expected and not waits_for_nobody and (job.status not in FINISHED or _ended_for_want(job)):
+    # A job that ended in its own way is told nothing more; a new run of it counts anew.
+    if counts != expected and (job.status not in FINISHED or _ended_for_want(job)):
         yield Violation("a job counts what it waits for", subject, f"(pending, unmet) {counts}, not {expected}")
 
 
@@ -200,17 +201,25 @@ def _jobs_of(view: AuditableView, workflow: Workflow) -> Iterator[Job]:
 
 def _check_schedule(view: AuditableView, schedule: Schedule) -> Iterator[Violation]:
     subject = named("schedule", schedule.id)
-    if len(set(schedule.active)) < len(schedule.active) or len(schedule.active) > limits.SCHEDULE_ACTIVE_MAX:
-        yield Violation("a schedule's active jobs are there once, and bounded", subject, repr(schedule.active))
-    for job_id in schedule.active:
-        job = view.job(job_id)
-        is_own = job is not None and job.options is not None and job.options.schedule_id == schedule.id
-        if job is None or not is_own or job.status in FINISHED:
-            yield Violation("a schedule's active jobs are its own and unfinished", subject, repr(job or job_id.hex()))
+    for runs, is_backfill in ((schedule.active, False), (schedule.backfilling, True)):
+        if len(set(runs)) < len(runs) or len(runs) > limits.SCHEDULE_ACTIVE_MAX:
+            yield Violation("a schedule's active jobs are there once, and bounded", subject, repr(runs))
+        for job_id in runs:
+            job = view.job(job_id)
+            if job is None or job.status in FINISHED or not _is_run_of(schedule, job, is_backfill=is_backfill):
+                told = repr(job or job_id.hex())
+                yield Violation("a schedule's active jobs are its own and unfinished", subject, told)
     if schedule.alarm_at_ms and schedule.last_at_ms >= schedule.next_at_ms > 0:
         yield Violation("a schedule's next instant is behind its last", subject, repr(schedule))
     if bool(schedule.paused_at_ms) is not schedule.paused:
         yield Violation("a schedule's pause has a beginning", subject, repr(schedule))
+    if not 0 < schedule.changed_revision <= schedule.revision:
+        yield Violation("a schedule was changed by somebody, at its revision or before", subject, repr(schedule))
+
+
+def _is_run_of(schedule: Schedule, job: Job, *, is_backfill: bool) -> bool:
+    options = job.options
+    return options is not None and options.schedule_id == schedule.id and options.is_backfill is is_backfill
 
 
 def _check_ledgers(view: AuditableView) -> Iterator[Violation]:

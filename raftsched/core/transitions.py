@@ -90,7 +90,7 @@ MEANING: Final[Mapping[Event, str]] = {
     Event.EXPIRE: "not started by its expiry, or not finished by its deadline",
     Event.REQUEUE: "a user wants it to run again, now",
     Event.REQUEUE_LATER: "a user wants it to run again, later",
-    Event.REQUEUE_WAITING: "a parent that it ended for is to run again, so it waits again",
+    Event.REQUEUE_WAITING: "it is to run again, and some of its parents have not ended",
     Event.ABORT: "a user or its deadline ended a running attempt at once",
 }
 

@@ -1,21 +1,24 @@
 """What the leader does for the cluster's own sake: retention (PurgeJobs, TrimAudit) and marks of workers (MarkWorkers).
 
-All check again what the leader saw. A purge removes finished jobs only, whatever it was asked for, and none that has
-yet to tell a dependant how it ended. A mark never takes a worker back in time, and a worker that is marked and forgotten
+All check again what the leader saw. A purge removes finished jobs only, whatever it was asked for, and none that is
+still needed: for its idempotency key, by its workflow, or by a job that depends on it and may read its result. Where
+retention asked for it, such a job gets an alarm, upon which it is purged or put off again; so nobody has to remember it,
+and no walk over the finished jobs meets it twice. A mark never takes a worker back in time, and a worker that is marked and forgotten
 by the same operation stays.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 from raftsched import limits
 from raftsched.core.bounds import TIME_MS_MAX, actor_problem, is_name, name_problem, range_problem
-from raftsched.core.changes import find_job, invalid, job_audited
+from raftsched.core.changes import find_job, invalid, job_audited, touch
 from raftsched.core.chores import is_telling
+from raftsched.core.claims import holds_idempotency_key
 from raftsched.core.control_operations import ChoreKind
-from raftsched.core.ids import TimeMs
+from raftsched.core.ids import JobId, TimeMs, job_id_text
 from raftsched.core.job import FINISHED, Job, Worker
 from raftsched.core.operations import MarkWorkers, PurgeJobs, WorkerMark
 from raftsched.core.overlay import Overlay
@@ -27,6 +30,7 @@ from raftsched.core.view import (
     Counted,
     Marked,
     Purged,
+    PutJob,
     PutWorker,
     RemoveAudit,
     RemoveChore,
@@ -40,6 +44,9 @@ from raftsched.core.workflow import WorkflowId
 
 _WORKFLOW_CHORES: Final = (ChoreKind.OPEN_WORKFLOW, ChoreKind.CANCEL_WORKFLOW, ChoreKind.DROP_WORKFLOW)
 _INDEX_MAX: Final = (1 << 63) - 1
+_DEPENDANTS_READ: Final = 100
+KEPT_AGAIN_MS: Final = 600_000
+"""Until a job that others need is looked at again: each look is a write, and thousands may be needed for days."""
 
 
 def purge_jobs(view: View, operation: PurgeJobs, context: Context) -> Applied:
@@ -48,22 +55,84 @@ def purge_jobs(view: View, operation: PurgeJobs, context: Context) -> Applied:
     )
     if problem:
         return invalid(problem)
-    jobs = (find_job(view, job_id) for job_id in dict.fromkeys(operation.job_ids))
-    over = [job for job in jobs if job is not None and _is_over(view, job, operation.finished_before_ms)]
-    removed = _within_bounds(over)
+    found = (find_job(view, job_id) for job_id in dict.fromkeys(operation.job_ids))
+    over = [job for job in found if job is not None and _is_over(job, operation.finished_before_ms)]
+    jobs = _within_bounds([job for job in over if not may_have_dependants(job) or not is_telling(view, job)])
+    removed, needed = _parted(view, jobs, context)
     writes = tuple(RemoveJob(job) for job in removed)
     actor = operation.actor
+    put_off = () if actor else tuple(_put_off(job, context) for job in needed)
     audit = (
         [job_audited(job, context, "delete", actor=actor, detail=job.status.label) for job in removed] if actor else []
     )
-    return Applied(Purged(len(removed)), (*writes, *_empty_workflows(view, removed, writes), *audit))
+    return Applied(Purged(len(removed)), (*writes, *_empty_workflows(view, removed, writes), *put_off, *audit))
 
 
-def _is_over(view: View, job: Job, finished_before_ms: TimeMs) -> bool:
-    """Whether the job can go: it has long been finished, and everybody who depends on it knows how it ended."""
-    if job.status not in FINISHED or job.finished_at_ms >= finished_before_ms:
-        return False
-    return not may_have_dependants(job) or not is_telling(view, job)
+def _is_over(job: Job, finished_before_ms: TimeMs) -> bool:
+    return job.status in FINISHED and job.finished_at_ms < finished_before_ms
+
+
+def why_kept(view: View, job: Job, now_ms: int) -> str:
+    """Return why a finished job can't go yet, for people, or "" where nothing needs it any more.
+
+    Costs nothing for most jobs, and a look at each job that depends on it, up to the first that has not ended.
+    """
+    return _need_of(view, job, now_ms).why
+
+
+class _Need(NamedTuple):
+    why: str
+    """Why the job can't go yet, for people; "" = it can."""
+    looked_count: int = 0
+    """How many jobs had to be looked at for that."""
+
+
+def _parted(view: View, jobs: list[Job], context: Context) -> tuple[list[Job], list[Job]]:
+    """Part `jobs` into those that can go and those that are needed; where that takes too many looks, the rest comes later."""
+    removed: list[Job] = []
+    needed: list[Job] = []
+    looked_count = 0
+    for job in jobs:
+        if looked_count > limits.DEPENDENCIES_MAX:
+            break
+        need = _need_of(view, job, context.now_ms)
+        looked_count += need.looked_count
+        (needed if need.why else removed).append(job)
+    return removed, needed
+
+
+def _need_of(view: View, job: Job, now_ms: int) -> _Need:
+    if job.options is not None and job.options.idempotency_until_ms and holds_idempotency_key(job, now_ms):
+        return _Need("its idempotency key still counts")
+    if not may_have_dependants(job):
+        return _Need("")
+    workflow_id = WorkflowId(job.options.workflow_id) if job.options is not None else WorkflowId(b"")
+    workflow = view.workflow(workflow_id) if workflow_id else None
+    if workflow is not None and not workflow.finished_at_ms:
+        return _Need("its workflow has not ended")
+    if is_telling(view, job):
+        return _Need("it has yet to tell others how it ended")
+    return _need_of_dependants(view, job)
+
+
+def _need_of_dependants(view: View, job: Job) -> _Need:
+    after: JobId | None = None
+    looked_count = 0
+    while dependants := view.dependants(job.id, after=after, limit=_DEPENDANTS_READ):
+        for dependant in dependants:
+            looked_count += 1
+            child = view.job(dependant.child)
+            if child is not None and child.status not in FINISHED:
+                return _Need(f"job {job_id_text(child.id)}, which depends on it, has not ended", looked_count)
+        after = dependants[-1].child
+    return _Need("", looked_count)
+
+
+def _put_off(job: Job, context: Context) -> PutJob:
+    """Look at the job again when its key counts no more, or after a while."""
+    key_until_ms = job.options.idempotency_until_ms if job.options is not None and job.idempotency_key else 0
+    again_at_ms = key_until_ms if key_until_ms > context.now_ms else context.now_ms + KEPT_AGAIN_MS
+    return PutJob(job, touch(job, context, kept_until_ms=TimeMs(again_at_ms)))
 
 
 def _within_bounds(jobs: list[Job]) -> list[Job]:
@@ -117,7 +186,7 @@ def _marked(known: Worker | None, mark: WorkerMark, context: Context) -> Worker:
     if known is not None:
         seen_at_ms = max(seen_at_ms, known.seen_at_ms)
         first_seen_at_ms = known.first_seen_at_ms
-    return Worker(mark.name, mark.queues, mark.capacity, seen_at_ms, first_seen_at_ms)
+    return Worker(mark.name, mark.queues, mark.capacity, seen_at_ms, first_seen_at_ms, mark.region)
 
 
 def _marks_problem(operation: MarkWorkers) -> str:
@@ -133,6 +202,7 @@ def _mark_problem(mark: WorkerMark) -> str:
         or range_problem("queues", len(mark.queues), 0, limits.QUEUES_PER_LEASE_MAX)
         or range_problem("capacity", mark.capacity, 0, limits.LEASE_CAPACITY_MAX)
         or range_problem("seen_at_ms", mark.seen_at_ms, 0, TIME_MS_MAX)
+        or (name_problem("region", mark.region) if mark.region else "")
     )
     for queue in mark.queues:
         problem = problem or name_problem("queue", queue)

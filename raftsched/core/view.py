@@ -49,11 +49,19 @@ class View(Protocol):
     def key_running_count(self, queue: str, concurrency_key: str) -> int:
         """Jobs of the queue with this concurrency key that are leased."""
 
-    def first_held(self, queue: str, concurrency_key: str, *, after: JobId | None = None) -> JobId | None:
-        """The held job of this key that comes next, behind the held job `after`: by falling priority, due time, id."""
+    def first_held(
+        self, queue: str, concurrency_key: str, region: str = "", *, after: JobId | None = None
+    ) -> JobId | None:
+        """The held job of this key and region that comes next, behind the held job `after`.
+
+        They go by falling priority, due time, id.
+        """
+
+    def held_regions(self, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
+        """The first `limit` regions that held jobs of this key have, by name; "" = jobs for any worker."""
 
     def held_jobs(self, queue: str, *, after: HeldEntry | None = None, limit: int) -> list[JobId]:
-        """Held jobs of the queue by key, falling priority, due time and id, behind `after`, which need not be there."""
+        """Held jobs of the queue by key, region, falling priority, due time and id, behind `after`, there or not."""
 
     def dependencies(self, child: JobId) -> tuple[Dependency, ...]:
         """What the job depends on, as it was submitted."""
@@ -96,13 +104,14 @@ class LogSize(NamedTuple):
 
 
 class WaitingEntry(NamedTuple):
-    """An entry of the ready index; it sorts by queue, then tenant, then falling priority, then due time, then id."""
+    """An entry of the ready index; it sorts by queue, region, tenant, falling priority, due time, id."""
 
     queue: str
     tenant: str
     priority: int
     due_at_ms: TimeMs
     job_id: JobId
+    region: str = ""
 
 
 class TimerEntry(NamedTuple):
@@ -113,6 +122,7 @@ class TimerEntry(NamedTuple):
     queue: str
     tenant: str
     priority: int
+    region: str = ""
 
 
 class CounterKey(NamedTuple):
@@ -130,13 +140,14 @@ class AlarmEntry(NamedTuple):
 
 
 class HeldEntry(NamedTuple):
-    """A job that waits for its concurrency key; sorts by queue, key, falling priority, due time, id."""
+    """A job that waits for its concurrency key; sorts by queue, key, region, falling priority, due time, id."""
 
     queue: str
     concurrency_key: str
     priority: int
     due_at_ms: TimeMs
     job_id: JobId
+    region: str = ""
 
 
 class AuditEntry(msgspec.Struct, frozen=True, array_like=True):

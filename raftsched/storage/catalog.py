@@ -166,10 +166,10 @@ class Catalog:
 
     # -- what is due, and what is left to do --------------------------------------------------------------------------
 
-    def alarms_due(self, kind: AlarmKind, now_ms: int, *, limit: int) -> list[AlarmEntry]:
-        """Return alarms of a kind with time <= `now_ms`, first due first."""
-        stop = keys.alarms_until(kind, now_ms + 1)
-        rows = self._store.scan(Table.ALARMS, bytes([kind]), stop, limit=limit)
+    def alarms_due(self, kind: AlarmKind, now_ms: int, *, limit: int, after_ms: int = 0) -> list[AlarmEntry]:
+        """Return alarms of a kind with `after_ms` < time <= `now_ms`, first due first."""
+        start, stop = keys.alarms_until(kind, after_ms + 1), keys.alarms_until(kind, now_ms + 1)
+        rows = self._store.scan(Table.ALARMS, start, stop, limit=limit)
         return [keys.read_alarm_key(key) for key, _ in rows]
 
     def next_alarm(self, kind: AlarmKind) -> TimeMs | None:

@@ -35,7 +35,7 @@ def index_entries(job: Job | None) -> Entries:
     """The entries by which `job` is found; none where there is no job."""
     if job is None:
         return ()
-    if job.options is None and job.pause is None:
+    if job.options is None and job.pause is None and not job.kept_until_ms:
         return _status_entries(job)
     return _status_entries(job) + _tie_entries(job)
 
@@ -54,14 +54,16 @@ def _status_entries(job: Job) -> Entries:
 
 def _waiting_entries(job: Job) -> Entries:
     if job.held:
-        key = keys.held_key(job.queue, concurrency_key(job), job.priority, job.due_at_ms, job.id)
+        region = keys.held_region(job.queue, concurrency_key(job), job.region)
+        key = keys.held_key(region, job.priority, job.due_at_ms, job.id)
         ready = (Table.HELD, key, b"")
     else:
-        key = keys.waiting_key(job.queue, job.tenant, job.priority, job.due_at_ms, job.id)
+        group = keys.waiting_group(job.queue, job.tenant, job.priority, job.region)
+        key = keys.waiting_key(group, job.due_at_ms, job.id)
         ready = (_WAITING_TABLE, key, b"")
     if not job.timed:
         return (ready,)
-    value = keys.timer_value(job.status, job.priority, job.tenant, job.queue)
+    value = keys.timer_value(job.status, job.priority, job.tenant, job.queue, job.region)
     return (ready, (Table.TIMERS, keys.timer_key(job.due_at_ms, job.id), value))
 
 

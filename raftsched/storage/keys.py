@@ -67,27 +67,32 @@ def after(key: bytes) -> bytes:
     return key + b"\0"
 
 
-# -- waiting: queue, tenant, 9 - priority, due, id ---------------------------------------------------------------------
+# -- waiting: queue, region, tenant, 9 - priority, due, id -------------------------------------------------------------
 
 
 @lru_cache(limits.ENCODED_QUEUES_MAX)
-def waiting_group(queue: str, tenant: str, priority: int) -> bytes:
-    """What the entries of one lane begin with: a queue, tenant and priority; higher priorities sort first."""
-    return _checked(text(queue) + text(tenant) + _priority(priority), _TAIL_BYTES)
+def waiting_group(queue: str, tenant: str, priority: int, region: str) -> bytes:
+    """What the entries of a queue, region, tenant and priority begin with; higher priorities sort first."""
+    return _checked(text(queue) + text(region) + text(tenant) + _priority(priority), _TAIL_BYTES)
 
 
-def waiting_key(queue: str, tenant: str, priority: int, due_at_ms: int, job_id: JobId) -> bytes:
-    return waiting_group(queue, tenant, priority) + time(due_at_ms) + job_id
+def waiting_key(group: bytes, due_at_ms: int, job_id: JobId) -> bytes:
+    return group + time(due_at_ms) + job_id
 
 
 def after_waiting_group(group: bytes) -> bytes:
-    """The first key behind one queue, tenant and priority."""
+    """The first key behind one queue, region, tenant and priority."""
     return group[:-1] + bytes([group[-1] + 1])
 
 
 def after_waiting_queue(queue: str) -> bytes:
-    """The first key behind all tenants of a queue."""
+    """The first key behind all regions of a queue."""
     return text(queue) + _AFTER_TEXTS
+
+
+def waiting_region(queue: str, region: str) -> bytes:
+    """What the entries of one region of a queue begin with."""
+    return text(queue) + text(region)
 
 
 def waiting_group_of(key: bytes) -> bytes:
@@ -106,8 +111,9 @@ def job_id_at_end(key: bytes) -> JobId:
 
 def read_waiting_key(key: bytes) -> WaitingEntry:
     queue, position = _read_text(key)
+    region, position = _read_text(key, position)
     tenant, position = _read_text(key, position)
-    return WaitingEntry(queue, tenant, _PRIORITY_MAX - key[position], waiting_due(key), job_id_at_end(key))
+    return WaitingEntry(queue, tenant, _PRIORITY_MAX - key[position], waiting_due(key), job_id_at_end(key), region)
 
 
 def _priority(priority: int) -> bytes:
@@ -116,7 +122,7 @@ def _priority(priority: int) -> bytes:
     return bytes([_PRIORITY_MAX - priority])
 
 
-# -- held: queue, concurrency key, 9 - priority, due, id --------------------------------------------------------------
+# -- held: queue, concurrency key, region, 9 - priority, due, id ------------------------------------------------------
 
 
 def held_queue(queue: str) -> bytes:
@@ -129,9 +135,14 @@ def held_group(queue: str, concurrency_key: str) -> bytes:
     return text(queue) + text(concurrency_key)
 
 
-def held_key(queue: str, concurrency_key: str, priority: int, due_at_ms: int, job_id: JobId) -> bytes:
-    group = held_group(queue, concurrency_key) + _priority(priority)
-    return _checked(group, _TAIL_BYTES) + time(due_at_ms) + job_id
+def held_region(queue: str, concurrency_key: str, region: str) -> bytes:
+    """What the held jobs of one concurrency key and region begin with."""
+    return held_group(queue, concurrency_key) + text(region)
+
+
+def held_key(region: bytes, priority: int, due_at_ms: int, job_id: JobId) -> bytes:
+    """The key of a job among those that begin with `region`, a `held_region`."""
+    return _checked(region + _priority(priority), _TAIL_BYTES) + time(due_at_ms) + job_id
 
 
 def after_texts(start: bytes) -> bytes:
@@ -142,10 +153,12 @@ def after_texts(start: bytes) -> bytes:
 def read_held_key(key: bytes) -> HeldEntry:
     queue, position = _read_text(key)
     concurrency_key, position = _read_text(key, position)
-    return HeldEntry(queue, concurrency_key, _PRIORITY_MAX - key[position], waiting_due(key), job_id_at_end(key))
+    region, position = _read_text(key, position)
+    priority = _PRIORITY_MAX - key[position]
+    return HeldEntry(queue, concurrency_key, priority, waiting_due(key), job_id_at_end(key), region)
 
 
-# -- timers: due, id → status, priority, tenant, queue ----------------------------------------------------------------
+# -- timers: due, id → status, priority, tenant, queue, region --------------------------------------------------------
 
 
 def timer_key(due_at_ms: int, job_id: JobId) -> bytes:
@@ -153,15 +166,16 @@ def timer_key(due_at_ms: int, job_id: JobId) -> bytes:
 
 
 @lru_cache(limits.ENCODED_QUEUES_MAX)
-def timer_value(status: Status, priority: int, tenant: str, queue: str) -> bytes:
+def timer_value(status: Status, priority: int, tenant: str, queue: str, region: str) -> bytes:
     """The status comes first, so that a list of one status needs no record of another (`raftsched.storage.pages`)."""
-    return bytes([status, priority]) + text(tenant) + queue.encode()
+    return bytes([status, priority]) + text(tenant) + text(queue) + region.encode()
 
 
 def read_timer(key: bytes, value: bytes) -> TimerEntry:
     due_at_ms = TimeMs(int.from_bytes(key[:_TIME_BYTES], "big"))
     tenant, position = _read_text(value, 2)
-    return TimerEntry(due_at_ms, JobId(key[_TIME_BYTES:]), value[position:].decode(), tenant, value[1])
+    queue, position = _read_text(value, position)
+    return TimerEntry(due_at_ms, JobId(key[_TIME_BYTES:]), queue, tenant, value[1], value[position:].decode())
 
 
 # -- parked: status, id -----------------------------------------------------------------------------------------------

@@ -120,20 +120,36 @@ class StateReader(Catalog, Walks):
         """Return the leased jobs of each queue (under the key "") and of each concurrency key; only those above zero."""
         return self._running.all()
 
-    def first_held(self, queue: str, concurrency_key: str, *, after: JobId | None = None) -> JobId | None:
-        """Return the held job of this key that comes next, behind the held job `after`: by falling priority, due time, id."""
-        group = start = keys.held_group(queue, concurrency_key)
+    def first_held(
+        self, queue: str, concurrency_key: str, region: str = "", *, after: JobId | None = None
+    ) -> JobId | None:
+        """Return the held job of this key and region that comes next, behind the held job `after`.
+
+        They go by falling priority, due time, id.
+        """
+        group = start = keys.held_region(queue, concurrency_key, region)
         if after is not None:
             job = self._indexed_job(after)
-            start = keys.after(keys.held_key(queue, concurrency_key, job.priority, job.due_at_ms, job.id))
+            start = keys.after(keys.held_key(group, job.priority, job.due_at_ms, job.id))
         rows = self._store.scan(Table.HELD, start, keys.after_texts(group), limit=1)
         return keys.job_id_at_end(rows[0][0]) if rows else None
 
+    def held_regions(self, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
+        """Return the first `limit` regions that held jobs of this key have, by name; costs one look-up a region."""
+        regions: list[str] = []
+        start = keys.held_group(queue, concurrency_key)
+        stop = keys.after_texts(start)
+        while len(regions) < limit and (rows := self._store.scan(Table.HELD, start, stop, limit=1)):
+            regions.append(keys.read_held_key(rows[0][0]).region)
+            start = keys.after_texts(keys.held_region(queue, concurrency_key, regions[-1]))
+        return regions
+
     def held_jobs(self, queue: str, *, after: HeldEntry | None = None, limit: int) -> list[JobId]:
-        """Return held jobs of the queue by key, falling priority, due time and id, behind `after`, there or not."""
+        """Return held jobs of the queue by key, region, falling priority, due time and id, behind `after`, there or not."""
         group = start = keys.held_queue(queue)
         if after is not None:
-            start = max(start, keys.after(keys.held_key(*after)))
+            region = keys.held_region(after.queue, after.concurrency_key, after.region)
+            start = max(start, keys.after(keys.held_key(region, after.priority, after.due_at_ms, after.job_id)))
         rows = self._store.scan(Table.HELD, start, keys.after_texts(group), limit=limit)
         return [keys.job_id_at_end(key) for key, _ in rows]
 
@@ -145,37 +161,52 @@ class StateReader(Catalog, Walks):
         tenant: str,
         priority: int,
         *,
+        region: str = "",
         due_until_ms: int,
         limit: int,
         after: WaitingEntry | None = None,
     ) -> list[WaitingEntry]:
-        """Return waiting jobs of one lane (queue, tenant, priority) with due <= `due_until_ms`, first due first."""
-        group = keys.waiting_group(queue, tenant, priority)
-        start = group if after is None else keys.after(keys.waiting_key(*after))
+        """Return waiting jobs of a queue, tenant, priority and region with due <= `due_until_ms`, first due first."""
+        group = keys.waiting_group(queue, tenant, priority, region)
+        start = group if after is None else keys.after(keys.waiting_key(group, after.due_at_ms, after.job_id))
         rows = self._store.scan(Table.WAITING, start, group + keys.time(due_until_ms + 1), limit=limit)
         return [
-            WaitingEntry(queue, tenant, priority, keys.waiting_due(key), keys.job_id_at_end(key)) for key, _ in rows
+            WaitingEntry(queue, tenant, priority, keys.waiting_due(key), keys.job_id_at_end(key), region)
+            for key, _ in rows
         ]
 
-    def first_waiting(self, queue: str, tenant: str, priority: int) -> WaitingEntry | None:
-        """Return the waiting job of a lane that is due first, due or not."""
-        group = keys.waiting_group(queue, tenant, priority)
+    def first_waiting(self, queue: str, tenant: str, priority: int, region: str = "") -> WaitingEntry | None:
+        """Return the waiting job of a queue, tenant, priority and region that is due first, due or not."""
+        group = keys.waiting_group(queue, tenant, priority, region)
         rows = self._store.scan(Table.WAITING, group, keys.after_waiting_group(group), limit=1)
         return keys.read_waiting_key(rows[0][0]) if rows else None
 
     def first_of_lanes(self, queue: str) -> list[WaitingEntry]:
-        """Return the entry that is due first, past or to come, of each lane of the queue that has any."""
+        """Return the entry that is due first, past or to come, of each region, tenant and priority that has any."""
         firsts: list[WaitingEntry] = []
         start, stop = keys.text(queue), keys.after_waiting_queue(queue)
         while rows := self._store.scan(Table.WAITING, start, stop, limit=1):
             first = keys.read_waiting_key(rows[0][0])
             firsts.append(first)
-            start = keys.after_waiting_group(keys.waiting_group(queue, first.tenant, first.priority))
+            start = keys.after_waiting_group(keys.waiting_group_of(rows[0][0]))
         return firsts
 
     def waiting_tenants(self, queue: str) -> list[str]:
         """Return the tenants with any waiting job in the queue, due or not, held or not, by name; reads nothing."""
         return self._counters.waiting_tenants(queue)
+
+    def tenants_of_region(self, queue: str, region: str) -> list[str]:
+        """Return the tenants with any waiting job of this region in the queue that is not held, by name.
+
+        Costs one look-up a tenant.
+        """
+        tenants: list[str] = []
+        start = keys.waiting_region(queue, region)
+        stop = keys.after_texts(start)
+        while rows := self._store.scan(Table.WAITING, start, stop, limit=1):
+            tenants.append(keys.read_waiting_key(rows[0][0]).tenant)
+            start = keys.after_texts(keys.waiting_region(queue, region) + keys.text(tenants[-1]))
+        return tenants
 
     def waiting_queues(self) -> list[str]:
         """Return the queues with any waiting job that is not held, due or not, by name; costs one look-up a queue."""

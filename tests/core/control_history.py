@@ -1,19 +1,21 @@
 """One random history of everything that a job can be told to do, on the plain state and on the real one side by side.
 
 After each step both give the same answer and hold every invariant, and what only a history can show is watched: tokens
-only rise; nothing is granted that is paused, held, expired or not due; no limit is exceeded at any position of the log,
-and no rate in any span; a run that begins at most once is never leased again once it has begun; one job holds a claim;
-logs of attempts never mix; an end is final; and whatever is held back has somebody whose end will set it free. At the
-end all jobs can be brought to an end, and no place, claim, alarm or held job is left.
+only rise; nothing is granted that is paused, held, expired, not due or of another region; no limit is exceeded at any
+position of the log, and no rate in any span; a run that begins at most once is never leased again once it has begun;
+one job holds a claim; logs of attempts never mix; an end is final; and whatever is held back has somebody whose end
+will set it free, even if no other region has a worker. At the end all jobs can be brought to an end, and no place,
+claim, alarm or held job is left.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter, defaultdict
+from collections.abc import Callable
 
 from raftsched import limits
-from raftsched.core.admission import concurrency_key
+from raftsched.core.admission import concurrency_key, key_concurrency_max
 from raftsched.core.apply import apply
 from raftsched.core.claims import holds_idempotency_key, holds_unique_key
 from raftsched.core.control_operations import (
@@ -59,6 +61,7 @@ from raftsched.core.operations import (
 )
 from raftsched.core.options import options_problem
 from raftsched.core.queue_operations import ConfigureQueue, PauseQueue
+from raftsched.core.upkeep import KEPT_AGAIN_MS
 from raftsched.core.view import Context, Counted, Logged, PutJob, PutQueue, Refused, Result
 from raftsched.storage.memory_store import MemoryStore
 from raftsched.storage.state import State
@@ -68,6 +71,7 @@ from tests.core.scene import PLAIN_RETRY, START_MS, TTL_MS, job_id
 
 QUEUES = ("q1", "q2")
 TENANTS = ("a", "a", "a", "b")
+REGIONS = ("", "", "eu", "us")
 JOBS_MAX = 40
 Draw = random.Random
 
@@ -77,6 +81,9 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.draw = Draw(seed)
+        dice = Draw(f"regions of {seed}")
+        self.region: Callable[[], str] = (lambda: dice.choice(REGIONS)) if seed % 2 else lambda: ""
+        """Where a job is to run, or a worker is; half of the histories have none."""
         self.plain = PlainState()
         self.real = State(MemoryStore())
         self.now_ms = START_MS
@@ -127,7 +134,8 @@ class History:
             assert not old.held
             assert run not in self._begun, "what begins at most once has begun"
             if old.options is not None:
-                times = (old.options.expires_at_ms, old.options.deadline_ms)
+                expires_at_ms = 0 if old.attempt_number else old.options.expires_at_ms
+                times = (expires_at_ms, old.options.deadline_ms)
                 assert all(time_ms == 0 or time_ms > self.now_ms for time_ms in times), "never granted once expired"
             self._watch_rate(new.queue)
         if new.lease is not None and new.lease.started and new.options is not None and new.options.at_most_once:
@@ -165,8 +173,12 @@ class History:
                 continue
             place = (job.queue, concurrency_key(job))
             others = [other for other in jobs if (other.queue, concurrency_key(other)) == place and not other.held]
-            freeing = [other for other in others if other.status in LEASED or _is_offered(other, self.now_ms)]
-            assert freeing, f"nobody will ever free {job!r}"
+            leased = [other for other in others if other.status in LEASED]
+            offered = [other for other in others if _is_offered(other, self.now_ms)]
+            # One that is offered to another region may wait for ever: only its own can be relied upon.
+            in_time = [other for other in offered if other.region == job.region]
+            limit = key_concurrency_max(self.plain.queue(job.queue))
+            assert len(leased) >= limit or in_time, f"nobody will ever free {job!r}"
 
     # -- what to name
 
@@ -199,7 +211,7 @@ class History:
                 idempotency_key=draw.choice(["", "", "k1", "k2"]), fingerprint=draw.choice([b"f", b"f", b"g"]),
                 options=self._options(),
                 depends_on=tuple(Dependency(parent, draw.choice(list(Condition))) for parent in parents),
-                paused=draw.random() < 0.1,
+                paused=draw.random() < 0.1, region=self.region(),
             )
         )  # fmt: skip
 
@@ -225,7 +237,10 @@ class History:
         stray = self.job(*Status)
         if stray is not None and self.draw.random() < 0.3:
             wanted.append(stray.id)
-        result = self.apply(LeaseJobs(self.draw.choice(["w1", "w2"]), TTL_MS, tuple(wanted)))
+        region = self.region()
+        result = self.apply(LeaseJobs(self.draw.choice(["w1", "w2"]), TTL_MS, tuple(wanted), region=region))
+        grants = getattr(result, "grants", ())
+        assert all(grant.job.region in ("", region) for grant in grants), "a job of a region goes to its workers"
         missed = getattr(result, "missed", ())
         if missed and self.draw.random() < 0.7:
             self.apply(HoldJobs(missed))
@@ -365,6 +380,10 @@ class History:
                 self._end(job.id)
         assert Counter(job.status for job in self.plain.all_jobs() if job.status not in FINISHED) == {}
         assert (self.plain.running_counts(), self.real.running_counts()) == ({}, {}), "no place is taken"
+        self.now_ms += KEPT_AGAIN_MS
+        for job in list(self.plain.all_jobs()):
+            if job.kept_until_ms:
+                self.apply(PurgeJobs((job.id,), TimeMs(self.now_ms)))
         assert (list(self.plain.all_held()), list(self.plain.all_alarms())) == ([], [])
 
     def _end(self, about: JobId) -> None:
@@ -372,7 +391,7 @@ class History:
         if job is not None and job.status is Status.PAUSED:
             self.apply(ResumeJob(job.id, job.tenant))
         elif job is not None and job.status in WAITING:
-            self.apply(LeaseJobs("w", TTL_MS, (job.id,)))
+            self.apply(LeaseJobs("w", TTL_MS, (job.id,), region=job.region))
         elif job is not None and job.lease is not None:
             self.apply(StartRun(job.id, job.run_number, job.lease.token))
             self.apply(RecordOutcome(job.id, job.run_number, job.lease.token, AttemptEnd.COMPLETED))

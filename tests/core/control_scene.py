@@ -105,7 +105,7 @@ class ControlScene(Scene):
 
 
 def told_alike(now: Job, then: Job) -> bool:
-    """Whether two records tell the same end: claims may lapse, and others may come to depend on the job."""
+    """Whether two records tell the same end: claims may lapse, and others may depend on the job or need it."""
     return untold(now) == untold(then)
 
 
@@ -118,6 +118,7 @@ def untold(job: Job) -> Job:
         has_dependants=False,
         pending_count=0,
         unmet_count=0,
+        kept_until_ms=TimeMs(0),
         updated_at_ms=TimeMs(0),
         revision=0,
     )

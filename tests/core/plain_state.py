@@ -112,10 +112,17 @@ class PlainReads:
     def key_running_count(self, queue: str, concurrency_key: str) -> int:
         return sum(job.status in LEASED and place_of(job) == (queue, concurrency_key) for job in self.jobs.values())
 
-    def first_held(self, queue: str, concurrency_key: str, *, after: JobId | None = None) -> JobId | None:
-        held = [entry for entry in self._held() if entry[:2] == (queue, concurrency_key)]
+    def first_held(
+        self, queue: str, concurrency_key: str, region: str = "", *, after: JobId | None = None
+    ) -> JobId | None:
+        place = (queue, concurrency_key, region)
+        held = [entry for entry in self._held() if (entry.queue, entry.concurrency_key, entry.region) == place]
         behind = 0 if after is None else [entry.job_id for entry in held].index(after) + 1
         return held[behind].job_id if len(held) > behind else None
+
+    def held_regions(self, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
+        regions = {entry.region for entry in self._held() if entry[:2] == (queue, concurrency_key)}
+        return sorted(regions)[:limit]
 
     def held_jobs(self, queue: str, *, after: HeldEntry | None = None, limit: int) -> list[JobId]:
         held = [entry for entry in self._held() if entry.queue == queue]
@@ -123,7 +130,7 @@ class PlainReads:
 
     def _held(self) -> list[HeldEntry]:
         held = (job for job in self.jobs.values() if job.held)
-        entries = (HeldEntry(*place_of(job), job.priority, job.due_at_ms, job.id) for job in held)
+        entries = (HeldEntry(*place_of(job), job.priority, job.due_at_ms, job.id, job.region) for job in held)
         return sorted(entries, key=_held_order)
 
     def dependencies(self, child: JobId) -> tuple[Dependency, ...]:
@@ -194,15 +201,16 @@ class PlainState(PlainReads):
 
     def all_waiting(self) -> Iterator[WaitingEntry]:
         waiting = [job for job in self.jobs.values() if job.status in WAITING and not job.held]
-        waiting.sort(key=lambda job: (job.queue, job.tenant, -job.priority, job.due_at_ms, job.id))
-        return (WaitingEntry(job.queue, job.tenant, job.priority, job.due_at_ms, job.id) for job in waiting)
+        waiting.sort(key=lambda job: (job.queue, job.region, job.tenant, -job.priority, job.due_at_ms, job.id))
+        return (WaitingEntry(job.queue, job.tenant, job.priority, job.due_at_ms, job.id, job.region) for job in waiting)
 
     def all_held(self) -> Iterator[HeldEntry]:
         return iter(self._held())
 
     def all_timers(self) -> Iterator[TimerEntry]:
         timed = [job for job in self.jobs.values() if job.timed]
-        return iter(sorted(TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority) for job in timed))
+        entries = (TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority, job.region) for job in timed)
+        return iter(sorted(entries))
 
     def all_leased(self) -> Iterator[JobId]:
         return (job.id for job in self.jobs.values() if job.status in LEASED)
@@ -395,5 +403,5 @@ def place_of(job: Job) -> tuple[str, str]:
     return job.queue, job.options.concurrency_key if job.options is not None else ""
 
 
-def _held_order(entry: HeldEntry) -> tuple[str, str, int, int, JobId]:
-    return entry.queue, entry.concurrency_key, -entry.priority, entry.due_at_ms, entry.job_id
+def _held_order(entry: HeldEntry) -> tuple[str, str, str, int, int, JobId]:
+    return entry.queue, entry.concurrency_key, entry.region, -entry.priority, entry.due_at_ms, entry.job_id

@@ -73,11 +73,14 @@ class ScheduleScene(Scene):
         behind_ms = TimeMs(instants_ms[-1] + MINUTE if next_at_ms is None else next_at_ms)
         return self.apply(FireSchedule(OWN_ID, generation or self.schedule.generation, decisions, behind_ms))
 
-    def run_by_hand(self, *instants_ms: int, kind: FiringKind, overlap: Overlap) -> Fired:
-        decisions = tuple(Decision(TimeMs(at_ms), self.new_job_id(), TimeMs(at_ms)) for at_ms in instants_ms)
-        result = self.apply(RunSchedule(OWN_ID, TENANT, kind, decisions, overlap))
+    def run_by_hand(self, *instants_ms: int, kind: FiringKind, overlap: Overlap, **fields: object) -> Fired:
+        result = self.try_by_hand(*instants_ms, kind=kind, overlap=overlap, **fields)
         assert isinstance(result, Fired), result
         return result
+
+    def try_by_hand(self, *instants_ms: int, kind: FiringKind, overlap: Overlap, **fields: object) -> Result:
+        decisions = tuple(Decision(TimeMs(at_ms), self.new_job_id(), TimeMs(at_ms)) for at_ms in instants_ms)
+        return self.apply(RunSchedule(OWN_ID, TENANT, kind, decisions, overlap, **fields))  # type: ignore[arg-type]
 
     @property
     def schedule(self) -> Schedule:

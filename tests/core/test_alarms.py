@@ -79,14 +79,29 @@ def test_deadline_of_a_cancelling_job_ends_it_as_cancelled(scene: ControlScene) 
     assert (ended.status, ended.attempts[-1].end, ended.failure_reason) == (Status.CANCELLED, AttemptEnd.CANCELLED, "")
 
 
-def test_retrying_paused_and_scheduled_jobs_expire(scene: ControlScene) -> None:
+def test_job_that_has_started_in_time_goes_on_with_its_further_attempts(scene: ControlScene) -> None:
     retrying = scene.running(options=options(expires_at_ms=SOON))
+    scene.fail(retrying, delay_ms=20)
+    scene.wait(20)
+    assert scene.ring(retrying) == Counted(0)
+    scene.complete(scene.run(retrying))
+    assert scene.status(retrying) is Status.COMPLETED
+
+
+def test_deadline_ends_a_job_between_two_attempts(scene: ControlScene) -> None:
+    retrying = scene.running(options=options(deadline_ms=SOON))
     scene.fail(retrying)
+    scene.wait(10)
+    assert scene.ring(retrying) == Counted(1)
+    assert_expired(scene.now(retrying))
+
+
+def test_paused_and_scheduled_jobs_expire(scene: ControlScene) -> None:
     paused = scene.submit(options=options(expires_at_ms=SOON), paused=True)
     scheduled = scene.submit(options=options(expires_at_ms=SOON), due_at_ms=SOON + 5)
     scene.wait(10)
-    assert scene.ring(retrying, paused, scheduled) == Counted(3)
-    for job in (retrying, paused, scheduled):
+    assert scene.ring(paused, scheduled) == Counted(2)
+    for job in (paused, scheduled):
         assert_expired(scene.now(job))
         assert (scene.now(job).pause, scene.now(job).timed) == (None, False)
 

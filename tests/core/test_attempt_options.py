@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftsched import limits
-from raftsched.core.attempts import HEARTBEAT_ERROR
+from raftsched.core.attempts import HEARTBEAT_ERROR, ONCE_TEXT
 from raftsched.core.job import AttemptEnd, DeadLetterReason, Job, JobError, Status
 from raftsched.core.operations import RejectCode
 from raftsched.core.view import Expired, OutcomeRecorded
@@ -62,13 +62,14 @@ def test_started_run_whose_worker_is_lost_ends_in_the_dead_letters(scene: Contro
     scene.lose_worker(job)
     ended = scene.now(job)
     assert (ended.status, ended.failure_reason, ended.lost_count) == (
-        Status.DEAD_LETTER, DeadLetterReason.WORKER_LOST, 1,
+        Status.DEAD_LETTER, f"{DeadLetterReason.WORKER_LOST}: {ONCE_TEXT}", 1,
     )  # fmt: skip
     assert scene.lease(job).missed == (job.id,)
 
 
 @pytest.mark.parametrize(
-    ("retryable", "reason"), [(True, DeadLetterReason.ATTEMPTS_EXHAUSTED), (False, DeadLetterReason.REJECTED)]
+    ("retryable", "reason"),
+    [(True, f"{DeadLetterReason.ATTEMPTS_EXHAUSTED}: {ONCE_TEXT}"), (False, DeadLetterReason.REJECTED)],
 )
 def test_started_run_that_fails_is_never_leased_again(scene: ControlScene, retryable: bool, reason: str) -> None:
     job = begun(scene, max_attempts=9)
@@ -81,13 +82,17 @@ def test_started_run_that_asks_to_be_called_again_is_never_leased_again(scene: C
     scene.snooze(job, 0)
     ended = scene.now(job)
     assert (ended.status, ended.attempts[-1].end) == (Status.DEAD_LETTER, AttemptEnd.SNOOZED)
+    assert ended.failure_reason == f"{DeadLetterReason.WORKER_LOST}: {ONCE_TEXT}"
+    assert ended.attempts[-1].error is not None
+    assert "not known" in ended.attempts[-1].error.message
 
 
 def test_started_run_that_takes_too_long_is_never_leased_again(scene: ControlScene) -> None:
     job = begun(scene, timeout_ms=50)
     scene.wait(50)
     scene.expire(job, AttemptEnd.TIMEOUT)
-    assert (scene.status(job), scene.now(job).failure_reason) == (Status.DEAD_LETTER, DeadLetterReason.TIMEOUT)
+    reason = f"{DeadLetterReason.TIMEOUT}: {ONCE_TEXT}"
+    assert (scene.status(job), scene.now(job).failure_reason) == (Status.DEAD_LETTER, reason)
 
 
 def test_started_run_begins_once_more_only_when_a_user_says_so(scene: ControlScene) -> None:

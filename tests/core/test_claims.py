@@ -8,7 +8,7 @@ from raftsched.core.bounds import TIME_MS_MAX
 from raftsched.core.ids import TimeMs
 from raftsched.core.job import AttemptEnd, Job, Options, Status
 from raftsched.core.operations import PurgeJobs, RejectCode
-from raftsched.core.view import PutJob, Refused, Submitted
+from raftsched.core.view import Purged, PutJob, Refused, Submitted
 from tests.core.control_scene import ControlScene, changed, options
 from tests.core.scene import START_MS, code_of, submit_operation
 
@@ -242,3 +242,31 @@ def test_submit_refuses_options_that_the_state_cannot_hold_and_names_the_field(
 
 def test_options_that_ask_for_nothing_are_not_stored(scene: ControlScene) -> None:
     assert scene.submit(options=Options()).options is None
+
+
+# -- the job stays for its key
+
+
+@pytest.mark.parametrize("actor", ["", "ann"])
+def test_job_is_kept_until_its_key_no_longer_counts(scene: ControlScene, actor: str) -> None:
+    job = scene.submit(idempotency_key="k", options=options(idempotency_until_ms=UNTIL, retention_ms=1))
+    scene.complete(scene.run(job))
+    scene.wait(2)
+    purge = PurgeJobs((job.id,), TimeMs(TIME_MS_MAX), actor)
+    assert scene.apply(purge) == Purged(0)
+    assert scene.now(job).alarm_at_ms == (scene.now(job).finished_at_ms + 1 if actor else UNTIL)
+    again = scene.apply(submit_operation(99, idempotency_key="k", options=job.options))
+    assert isinstance(again, Submitted)
+    assert (again.job.id, again.duplicate) == (job.id, True)
+    scene.wait(1_000)
+    assert scene.apply(purge) == Purged(1)
+
+
+def test_new_run_of_a_job_that_was_kept_for_its_key_is_kept_for_its_own_retention(scene: ControlScene) -> None:
+    job = scene.submit(idempotency_key="k", options=options(idempotency_until_ms=UNTIL))
+    scene.cancel(job)
+    scene.apply(PurgeJobs((job.id,), TimeMs(TIME_MS_MAX)))
+    assert scene.now(job).kept_until_ms == UNTIL
+    scene.requeue(job)
+    scene.cancel(job)
+    assert scene.now(job).alarm_at_ms == 0

@@ -103,6 +103,28 @@ def test_higher_priority_is_offered_first(ties: TiesScene) -> None:
     assert [ties.now(job).held for job in (low, high)] == [True, False]
 
 
+def test_free_place_is_offered_to_each_region_since_others_may_have_no_worker(ties: TiesScene) -> None:
+    (running,) = ties.start(ties.submit(options=KEYED))
+    regions = ("eu", "eu", "", "us", "us", "")
+    waiting = [ties.submit(options=KEYED, region=region) for region in regions]
+    ties.apply(HoldJobs(tuple(job.id for job in waiting)))
+    ties.end(running)
+    assert [ties.now(job).held for job in waiting] == [False, True, False, False, True, True]
+    ties.start(waiting[3])
+    ties.apply(HoldJobs((waiting[0].id, waiting[2].id)))
+    ties.end(waiting[3])
+    assert [ties.now(job).held for job in waiting if job.id != waiting[3].id] == [False, True, False, False, True]
+
+
+def test_raised_limit_offers_as_many_to_each_region(ties: TiesScene) -> None:
+    ties.start(ties.submit(options=KEYED))
+    waiting = [ties.submit(options=KEYED, region=region) for region in ("eu", "", "eu", "", "", "eu")]
+    ties.apply(HoldJobs(tuple(job.id for job in waiting)))
+    ties.apply(ConfigureQueue("send_email", key_concurrency_max=3))
+    ties.drain()
+    assert [ties.now(job).held for job in waiting] == [False] * 4 + [True] * 2
+
+
 def test_leases_that_end_together_offer_as_many_as_places_are_free(ties: TiesScene) -> None:
     ties.apply(ConfigureQueue("send_email", key_concurrency_max=3))
     running = ties.start(*(ties.submit(options=KEYED) for _ in range(3)))
@@ -153,41 +175,51 @@ def schedule(ties: TiesScene, overlap: Overlap = Overlap.ALLOW) -> ScheduleId:
 
 
 def run_by_hand(
-    ties: TiesScene, schedule_id: ScheduleId, *numbers: int, overlap: Overlap = Overlap.ALLOW
+    ties: TiesScene,
+    schedule_id: ScheduleId,
+    *numbers: int,
+    overlap: Overlap = Overlap.ALLOW,
+    kind: FiringKind = FiringKind.MANUAL,
 ) -> list[JobId]:
     ids = [JobId(number.to_bytes(16, "big")) for number in numbers]
     instants = range(ties.now_ms, ties.now_ms + len(ids))
     decisions = tuple(
         Decision(TimeMs(at), job_id, TimeMs(ties.now_ms)) for at, job_id in zip(instants, ids, strict=True)
     )
-    result = ties.apply(RunSchedule(schedule_id, "default", FiringKind.MANUAL, decisions, overlap))
+    result = ties.apply(RunSchedule(schedule_id, "default", kind, decisions, overlap))
     assert isinstance(result, Fired)
     assert all(line.job_id for line in result.firings)
     return ids
 
 
-def active(ties: TiesScene, schedule_id: ScheduleId) -> list[JobId]:
+def unfinished(ties: TiesScene, schedule_id: ScheduleId, kind: FiringKind) -> list[JobId]:
     found = ties.state.schedule(schedule_id)
     assert found is not None
-    return [*found.active]
+    return [*(found.backfilling if kind is FiringKind.BACKFILL else found.active)]
 
 
-def test_schedule_forgets_a_run_that_ended_and_remembers_one_that_was_requeued(ties: TiesScene) -> None:
+@pytest.mark.parametrize("kind", [FiringKind.MANUAL, FiringKind.BACKFILL])
+def test_schedule_forgets_a_run_that_ended_and_remembers_one_that_was_requeued(
+    ties: TiesScene, kind: FiringKind
+) -> None:
     known = schedule(ties)
-    a, b, c = run_by_hand(ties, known, 901, 902, 903)
+    other_kind = FiringKind.BACKFILL if kind is FiringKind.MANUAL else FiringKind.MANUAL
+    [other] = run_by_hand(ties, known, 900, kind=other_kind)
+    a, b, c = run_by_hand(ties, known, 901, 902, 903, kind=kind)
     before = ties.state.schedule(known)
     ties.end(a)
     ties.end(b, Status.DEAD_LETTER)
     ties.end(c, Status.CANCELLED)
-    assert active(ties, known) == []
+    assert unfinished(ties, known, kind) == []
     after = ties.state.schedule(known)
     assert before is not None
     assert after is not None
     assert after.revision == before.revision, "it is still what the user saved"
     ties.requeue(b)
-    assert active(ties, known) == [b]
+    assert unfinished(ties, known, kind) == [b]
     ties.end(b)
-    assert active(ties, known) == []
+    assert unfinished(ties, known, kind) == []
+    assert unfinished(ties, known, other_kind) == [other]
 
 
 def test_buffered_runs_of_a_schedule_follow_each_other_however_they_end(ties: TiesScene) -> None:
@@ -198,7 +230,7 @@ def test_buffered_runs_of_a_schedule_follow_each_other_however_they_end(ties: Ti
     assert ties.statuses(b, c) == [Status.QUEUED, Status.WAITING_DEPENDENCIES]
     ties.end(b, Status.CANCELLED)
     ties.end(c)
-    assert active(ties, known) == []
+    assert unfinished(ties, known, FiringKind.MANUAL) == []
 
 
 def test_several_ends_in_one_operation_are_written_once_for_what_they_share(ties: TiesScene) -> None:
@@ -215,7 +247,7 @@ def test_several_ends_in_one_operation_are_written_once_for_what_they_share(ties
     applied: Applied = apply(ties.state, ExpireLeases(lost), Context(TimeMs(ties.now_ms), 9_999))
     assert [type(write).__name__ for write in applied.writes].count("PutSchedule") == 1
     ties.apply(ExpireLeases(lost))
-    assert active(ties, known) == []
+    assert unfinished(ties, known, FiringKind.MANUAL) == []
 
 
 def test_alarm_that_ends_a_waiting_parent_tells_its_dependants(ties: TiesScene) -> None:

@@ -252,16 +252,16 @@ def test_requeue_by_reason_takes_dead_letters_whatever_parent_they_ended_for(sce
     child = scene.submit(depends_on=(Dependency(parent.id),), options=fails)
     scene.fail(parent, retryable=False)
     assert scene.now(child).failure_reason == f"dependency_failed: {job_id_text(parent.id)}"
-    new = changed(scene.requeue(child, reason=DeadLetterReason.DEPENDENCY_FAILED))
-    assert (new.status, new.pending_count, new.unmet_count) == (Status.QUEUED, 0, 0)
-    scene.requeue(parent)
-    assert scene.now(child) == new, "a job that a user told to run waits for nobody any more"
+    assert code_of(scene.requeue(child, reason=DeadLetterReason.TIMEOUT)) is RejectCode.STALE_DECISION
+    assert code_of(scene.requeue(child, reason=DeadLetterReason.DEPENDENCY_FAILED)) is RejectCode.DEPENDENCY_UNMET
 
 
-def test_requeue_of_what_waits_for_its_parents_only_moves_its_time(scene: ControlScene) -> None:
-    child = scene.submit(depends_on=(Dependency(scene.submit().id),), due_at_ms=scene.now_ms + 50)
-    new = changed(scene.requeue(child))
-    assert (new.status, new.due_at_ms, new.pending_count) == (Status.WAITING_DEPENDENCIES, scene.now_ms, 1)
+def test_requeue_of_what_waits_for_its_parents_is_refused_and_says_so(scene: ControlScene) -> None:
+    child = scene.submit(depends_on=(Dependency(scene.submit().id),))
+    result = scene.requeue(child)
+    assert isinstance(result, Refused)
+    assert (result.code, "1 of 1 parents" in result.message) == (RejectCode.WAITING_DEPENDENCIES, True)
+    assert scene.now(child) == child
 
 
 def test_resume_of_a_job_whose_parents_have_not_ended_waits_for_them(scene: ControlScene) -> None:

@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import pytest
 
-from raftsched.core.control_operations import PauseJob, ResumeJob
+from raftsched.core.control_operations import PauseJob, RequeueJob, ResumeJob
 from raftsched.core.ids import JobId, TimeMs, job_id_text
 from raftsched.core.invariants import check
 from raftsched.core.job import Condition, Job, OnDependencyFailure, Options, Status, Verdict
 from raftsched.core.operations import LeaseJobs, RejectCode
-from raftsched.core.view import Leased, Refused, Submitted
+from raftsched.core.view import Changed, Leased, Refused, Submitted
 from tests.core.scene import code_of, job_id
 from tests.core.ties_scene import TiesScene, needs
 
@@ -230,17 +230,66 @@ def test_requeue_does_not_take_back_what_was_met(ties: TiesScene) -> None:
     assert ties.status(mend) is Status.QUEUED
 
 
-def test_requeued_child_waits_for_nobody_whatever_its_parents_do_then(ties: TiesScene) -> None:
-    a, b, c = ties.submit(), ties.submit(), ties.submit()
-    child = ties.submit(depends_on=needs(a, b, c))
-    ties.end(a, Status.DEAD_LETTER)
-    assert ties.requeue(child).status is Status.QUEUED
-    ties.end(b, Status.DEAD_LETTER)
-    ties.requeue(a)
-    ties.end(a, Status.CANCELLED)
-    (running,) = ties.start(child)
-    ties.end(c)
-    assert ties.end(running).pending_count == 0
+def test_cancelled_chain_that_is_requeued_runs_in_its_order_again(ties: TiesScene) -> None:
+    x = ties.submit()
+    y = ties.submit(depends_on=needs(x))
+    z = ties.submit(depends_on=needs(y))
+    for job in (z, y, x):
+        ties.end(job, Status.CANCELLED)
+    for job in (x, y, z):
+        ties.requeue(job)
+    assert ties.statuses(x, y, z) == [Status.QUEUED, Status.WAITING_DEPENDENCIES, Status.WAITING_DEPENDENCIES]
+    for job in (x, y, z):
+        ties.end(job)
+
+
+@pytest.mark.parametrize("end", [Status.CANCELLED, Status.DEAD_LETTER])
+def test_requeue_is_refused_while_a_parent_has_ended_otherwise_and_names_it(ties: TiesScene, end: Status) -> None:
+    good, bad = ties.submit(), ties.submit()
+    child = ties.submit(depends_on=needs(good, bad))
+    ties.end(child, Status.CANCELLED)
+    ties.end(good)
+    ties.end(bad, end)
+    result = ties.apply(RequeueJob(child.id, "default"))
+    assert isinstance(result, Refused)
+    assert (result.code, result.job_id) == (RejectCode.DEPENDENCY_UNMET, bad.id)
+    assert job_id_text(bad.id) in result.message
+    ties.requeue(bad)
+    assert ties.requeue(child).pending_count == 1
+    ties.end(bad)
+    assert ties.status(child) is Status.QUEUED
+
+
+def test_requeued_child_waits_also_for_a_parent_that_was_met_and_runs_again(ties: TiesScene) -> None:
+    parent = ties.submit()
+    child = ties.submit(depends_on=needs(parent, on=Condition.COMPLETION))
+    ties.end(parent, Status.DEAD_LETTER)
+    ties.end(child, Status.DEAD_LETTER)
+    ties.requeue(parent)
+    assert ties.requeue(child).status is Status.WAITING_DEPENDENCIES
+    ties.end(parent)
+    assert ties.status(child) is Status.QUEUED
+
+
+def test_requeued_child_of_parents_that_all_ended_as_they_should_runs_at_its_time(ties: TiesScene) -> None:
+    parent = ties.submit()
+    child = ties.submit(depends_on=needs(parent))
+    ties.end(parent)
+    ties.end(child, Status.DEAD_LETTER)
+    ties.purge(parent)
+    later = ties.apply(RequeueJob(child.id, "default", due_at_ms=TimeMs(ties.now_ms + 50)))
+    assert isinstance(later, Changed)
+    assert (later.job.status, later.job.timed, later.job.pending_count) == (Status.SCHEDULED, True, 0)
+
+
+def test_requeued_child_keeps_the_end_of_a_parent_that_is_gone(ties: TiesScene) -> None:
+    parent = ties.submit()
+    child = ties.submit(depends_on=needs(parent))
+    ties.end(parent, Status.DEAD_LETTER)
+    ties.purge(parent)
+    result = ties.apply(RequeueJob(child.id, "default"))
+    assert isinstance(result, Refused)
+    assert (result.code, "no longer kept" in result.message) == (RejectCode.DEPENDENCY_UNMET, True)
 
 
 def test_child_that_was_cancelled_or_expired_is_not_revived(ties: TiesScene) -> None:

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from raftsched.core.explain import PARENTS_NAMED_MAX, Reason, ServingWorker, explain
+from raftsched.core.explain import PARENTS_NAMED_MAX, LeaseSigns, Reason, ServingWorker, explain
 from raftsched.core.ids import TimeMs, job_id_text
 from raftsched.core.job import Dependency, Job, JobError, Status
+from raftsched.core.operations import MarkWorkers, WorkerMark
 from raftsched.core.view import PutWorkflow
 from raftsched.core.workflow import Workflow, WorkflowId
 from tests.core.control_scene import QUEUE, ControlScene, options
@@ -54,7 +55,16 @@ def test_paused_job_says_who_paused_it_until_when_and_why(scene: ControlScene) -
     assert (reason.code, reason.details) == (
         "paused", {"since_ms": START_MS, "until_ms": START_MS + 5, "reason": "audit", "by": "ann"},
     )  # fmt: skip
-    assert "ann" in reason.text
+    assert reason.text == "ann paused it; it goes on in 0.005 s"
+
+
+def test_job_that_was_submitted_paused_says_so(scene: ControlScene) -> None:
+    job = scene.submit(paused=True)
+    assert only(scene, job).text == "it was submitted paused, until somebody resumes it"
+    scene.resume(job)
+    scene.wait(1)
+    scene.pause(job)
+    assert only(scene, job).text.startswith("it was paused")
 
 
 def test_paused_queue_says_until_when_and_why(scene: ControlScene) -> None:
@@ -81,6 +91,9 @@ def test_rate_limit_says_until_when(scene: ControlScene) -> None:
     scene.wait(400)
     reason = only(scene, job)
     assert (reason.code, reason.details["until_ms"]) == ("rate_limited", START_MS + 1_000)
+    assert reason.text == (
+        "its queue's rate is 1 per 1 s, evenly spread, and up to 1 at once after a rest; the next may start in 0.6 s"
+    )
     scene.wait(600)
     assert only(scene, job).code == "ready"
     assert scene.run(job).attempt_number == 1
@@ -109,9 +122,27 @@ def test_job_that_waits_for_parents_names_those_that_have_not_ended(scene: Contr
         {
             "pending_count": 1,
             "dependency_count": 2,
-            "parents": [{"id": job_id_text(open_one.id), "status": "queued", "condition": "success"}],
+            "parents": [
+                {"id": job_id_text(open_one.id), "name": open_one.name, "status": "queued", "condition": "success"}
+            ],
         },
     )
+    assert reason.text.endswith(f": {open_one.name} (queued)")
+
+
+def test_parents_of_a_workflow_are_named_by_their_task(scene: ControlScene) -> None:
+    parent = scene.submit(options=options(task="extract"))
+    reason = only(scene, scene.submit(depends_on=(Dependency(parent.id),)))
+    assert reason.details["parents"] == [
+        {
+            "id": job_id_text(parent.id),
+            "name": parent.name,
+            "task": "extract",
+            "status": "queued",
+            "condition": "success",
+        }
+    ]
+    assert reason.text.endswith(": extract (queued)")
 
 
 def test_job_with_many_parents_names_some_and_counts_all(scene: ControlScene) -> None:
@@ -144,8 +175,10 @@ def test_region_without_a_worker_says_so(scene: ControlScene) -> None:
     job = scene.submit(region="eu")
     reason = only(scene, job, (ServingWorker("w1", (QUEUE,), "us"),))
     assert (reason.code, reason.details) == ("no_worker", {"queue": QUEUE, "region": "eu", "worker_count": 1})
-    for region in ("eu", ""):
-        assert only(scene, job, (ServingWorker("w1", (QUEUE,), region),)).code == "ready"
+    assert only(scene, job, (ServingWorker("w1", (QUEUE,)),)).code == "no_worker", (
+        "one of no region takes none of a region"
+    )
+    assert only(scene, job, (ServingWorker("w1", (QUEUE,), "eu"),)).code == "ready"
 
 
 def test_everything_that_stands_in_the_way_is_named(scene: ControlScene) -> None:
@@ -157,20 +190,94 @@ def test_everything_that_stands_in_the_way_is_named(scene: ControlScene) -> None
     assert list(reasons_of(scene, job, ())) == ["paused", "not_due", "queue_paused", "concurrency_limit", "no_worker"]
 
 
-def test_running_and_cancelling_jobs_say_where(scene: ControlScene) -> None:
+def leased_reason(scene: ControlScene, job: Job, signs: LeaseSigns | None) -> Reason:
+    (reason,) = explain(scene.state, scene.now(job), TimeMs(scene.now_ms), workers=SERVED, signs=signs)
+    return reason
+
+
+def test_running_job_says_when_its_worker_was_heard_and_when_its_lease_ends(scene: ControlScene) -> None:
     job = scene.running()
-    assert (only(scene, job).code, only(scene, job).details["worker"]) == ("running", "w1")
+    scene.wait(4_000)
+    heard = LeaseSigns(heard_at_ms=scene.now_ms - 3_000, ends_at_ms=scene.now_ms + 7_000)
+    reason = leased_reason(scene, job, heard)
+    assert (reason.code, reason.details["worker"]) == ("running", "w1")
+    assert reason.details["worker_heard_at_ms"] == heard.heard_at_ms
+    assert reason.details["lease_ends_at_ms"] == heard.ends_at_ms
+    assert reason.text == (
+        "it is running; its worker, w1, was last heard 3 s ago; its lease ends in 7 s unless it is heard again"
+    )
+    timed = heard._replace(over_at_ms=scene.now_ms + 500)
+    assert leased_reason(scene, job, timed).text.endswith(", and in 0.5 s in any case")
+    over = heard._replace(ends_at_ms=scene.now_ms)
+    assert leased_reason(scene, job, over).text.endswith("its lease is over, and is being ended")
+
+
+def test_running_job_says_what_marks_tell_where_the_leader_is_not_asked(scene: ControlScene) -> None:
+    job = scene.running()
+    scene.wait(4_000)
+    assert leased_reason(scene, job, None).text == "it is running; its worker, w1, was last heard 4 s ago"
+    scene.apply(MarkWorkers((WorkerMark("w1", (QUEUE,), 1, TimeMs(scene.now_ms - 1_000)),), ()))
+    assert leased_reason(scene, job, None).text == "it is running; its worker, w1, was last heard 1 s ago"
+
+
+def test_cancelling_job_is_told_to_stop_only_by_a_heartbeat_after_the_cancel(scene: ControlScene) -> None:
+    job = scene.running()
+    scene.wait(5)
     scene.cancel(job)
-    assert (only(scene, job).code, only(scene, job).details["worker"]) == ("cancelling", "w1")
+    asked_ms = scene.now_ms
+    scene.wait(5)
+    ends_at_ms = scene.now_ms + 7_000
+    for heard_at_ms, is_told in ((0, False), (asked_ms, False), (asked_ms + 1, True)):
+        reason = leased_reason(scene, job, LeaseSigns(heard_at_ms, ends_at_ms))
+        assert (reason.code, reason.details["worker"]) == ("cancelling", "w1")
+        assert ("it was told to stop" in reason.text) == is_told
+        assert ("is told to stop at its next heartbeat" in reason.text) != is_told
 
 
-def test_finished_job_says_how(scene: ControlScene) -> None:
+def test_ready_job_says_when_those_that_would_take_it_were_heard(scene: ControlScene) -> None:
+    job = scene.submit()
+    scene.wait(9_000)
+    one = ServingWorker("w1", (QUEUE,), heard_at_ms=scene.now_ms - 8_000)
+    two = ServingWorker("w2", (QUEUE,), heard_at_ms=scene.now_ms - 1_000)
+    assert only(scene, job, (one,)).text.endswith("; the only one, w1, was last heard 8 s ago")
+    reason = only(scene, job, (one, two))
+    assert reason.text.endswith("; the latest of 2, w2, was last heard 1 s ago")
+    assert reason.details == {"worker_count": 2, "worker_heard_at_ms": two.heard_at_ms}
+
+
+def test_finished_job_says_how_with_its_error_and_what_to_do(scene: ControlScene) -> None:
     job = scene.running(max_attempts=1)
-    scene.fail(job)
+    scene.fail(job, error=JobError("ValueError", "boom"))
     reason = only(scene, job, ())
-    assert (reason.code, reason.details["status"], reason.details["reason"]) == (
-        "finished", Status.DEAD_LETTER.label, "attempts_exhausted",
+    assert (reason.code, reason.details["status"], reason.details["reason"], reason.details["error"]) == (
+        "finished", Status.DEAD_LETTER.label, "attempts_exhausted", "ValueError: boom",
     )  # fmt: skip
+    assert reason.text == (
+        "it has ended: dead_letter (attempts_exhausted: its attempts are used up); the latest error was"
+        " ValueError: boom. Requeue it from the dead letters (retry) to run it again, or replay it as a new job"
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
+        ("expires_at_ms", "expired: it had not started by the time at which it expires"),
+        ("deadline_ms", "expired: it had not ended by its deadline"),
+    ],
+)
+def test_expired_job_says_which_of_its_times_had_passed(scene: ControlScene, limit: str, told: str) -> None:
+    job = scene.submit(options=options(**{limit: START_MS + 5}))
+    scene.wait(5)
+    scene.ring(job)
+    assert f"({told})" in only(scene, job, ()).text
+
+
+def test_each_end_names_its_own_next_step(scene: ControlScene) -> None:
+    completed, cancelled = scene.running(), scene.submit()
+    scene.complete(completed)
+    scene.cancel(cancelled)
+    assert only(scene, completed, ()).text == ("it has ended: completed. Replay it to have it done again, as a new job")
+    assert "Retry it to run it after all" in only(scene, cancelled, ()).text
 
 
 def test_job_that_is_about_to_expire_says_so(scene: ControlScene) -> None:

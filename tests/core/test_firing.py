@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.firing import OVERLAP_LIMIT
 from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import FINISHED, Status
+from raftsched.core.job import FINISHED, Job, Status
 from raftsched.core.operations import RejectCode
 from raftsched.core.schedule import FiringKind, Overlap
 from raftsched.core.schedule_operations import Decision, FireSchedule, RunSchedule, ScheduleAction, TrimLedger
-from raftsched.core.view import Counted, Fired, Refused
+from raftsched.core.view import Counted, Fired, Refused, Result
 from tests.core.scene import START_MS
 from tests.core.schedule_scene import MINUTE, OWN_ID, TIMING, ScheduleScene
 
@@ -267,14 +269,164 @@ def test_a_backfill_goes_on_with_what_there_was_no_room_for(
     assert scene.ledger == list(second.firings)
 
 
+# -- backfills beside what is planned ---------------------------------------------------------------------------------
+
+
+def backfilled(scene: ScheduleScene) -> list[Job]:
+    """The chain of a backfill of three instants; its first run is running."""
+    past = [START_MS - k * MINUTE for k in (3, 2, 1)]
+    firings = scene.run_by_hand(*past, kind=FiringKind.BACKFILL, overlap=Overlap.BUFFER_ALL).firings
+    scene.start(scene.job_of(firings[0]))
+    return [scene.job_of(line) for line in firings if line.job_id]
+
+
+@pytest.mark.parametrize("kind", [FiringKind.PLANNED, FiringKind.MANUAL])
+@pytest.mark.parametrize("overlap", Overlap)
+def test_instants_and_triggers_take_no_notice_of_a_backfill(overlap: Overlap, kind: FiringKind) -> None:
+    """It may run for days: until it ends no instant would fire, or the first one would cancel all of it."""
+    scene = ScheduleScene()
+    scene.save(overlap=overlap)
+    chain = backfilled(scene)
+    planned = kind is FiringKind.PLANNED
+    fired = scene.fire(FIRST) if planned else scene.run_by_hand(scene.now_ms, kind=kind, overlap=overlap)
+    assert scene.job_of(fired.firings[0]).status is Status.QUEUED
+    assert [scene.now(run) for run in chain] == chain
+    assert scene.schedule.backfilling == tuple(run.id for run in chain)
+
+
+def test_a_backfill_takes_no_notice_of_other_runs() -> None:
+    scene = overlapping(Overlap.SKIP)
+    first, second, _ = backfilled(scene)
+    assert (first.status, second.status) == (Status.RUNNING, Status.WAITING_DEPENDENCIES)
+    assert scene.schedule.active == (scene.ledger[-1].job_id,)
+
+
+def test_a_later_backfill_goes_on_behind_an_earlier_one(scene: ScheduleScene) -> None:
+    chain = backfilled(scene)
+    later = scene.run_by_hand(START_MS - 9 * MINUTE, kind=FiringKind.BACKFILL, overlap=Overlap.BUFFER_ALL)
+    (following,) = scene.state.dependencies(later.firings[0].job_id)
+    assert following.parent == chain[-1].id
+
+
+def test_a_backfill_leaves_room_for_the_instants(scene: ScheduleScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SCHEDULE_ACTIVE_MAX", 2)
+    backfilled(scene)
+    assert reasons(scene) == ["", "", OVERLAP_LIMIT]
+    assert scene.fire(FIRST).firings[0].job_id
+
+
+# -- calls that come again --------------------------------------------------------------------------------------------
+
+
+def triggered(scene: ScheduleScene, instant_ms: int, key: str = "", call: bytes = b"call", **fields: object) -> Result:
+    return scene.try_by_hand(instant_ms, kind=FiringKind.MANUAL, overlap=Overlap.ALLOW, key=key, call=call, **fields)
+
+
+def run_of(result: Result) -> tuple[int, JobId]:
+    assert isinstance(result, Fired), result
+    (line,) = result.firings
+    return line.instant_ms, line.job_id
+
+
+def test_triggers_for_no_instant_in_particular_are_each_a_run_of_its_own(scene: ScheduleScene) -> None:
+    runs = [run_of(triggered(scene, FIRST, f"key {n}", any_instant=True)) for n in range(3)]
+    assert [instant_ms for instant_ms, _ in runs] == [FIRST, FIRST + 1, FIRST + 2]
+    assert len({job_id for _, job_id in runs}) == 3
+
+
+def test_a_trigger_with_the_same_key_finds_its_run_as_long_as_the_job_is_there(scene: ScheduleScene) -> None:
+    scene.now_ms = FIRST
+    first = triggered(scene, FIRST, "key", any_instant=True)
+    assert isinstance(first, Fired)
+    scene.finish(scene.job_of(first.firings[0]))
+    before = scene.schedule
+    again = triggered(scene, FIRST + MINUTE, "key", any_instant=True)
+    assert isinstance(again, Fired)
+    assert again.firings == first.firings
+    assert scene.schedule == before
+    scene.apply(TrimLedger(OWN_ID, ((TimeMs(FIRST), FiringKind.MANUAL),)))
+    assert scene.ledger == []
+    assert run_of(triggered(scene, FIRST + MINUTE, "key", any_instant=True)) == run_of(first)
+
+
+@pytest.mark.parametrize(
+    ("instant_ms", "fields", "field"),
+    [
+        (FIRST, {"key": "key", "call": b"another"}, "idempotency_key"),
+        (FIRST + 1, {"key": "key"}, "idempotency_key"),
+        (FIRST + 1, {"key": "key", "call": b"another", "any_instant": True}, "idempotency_key"),
+        (FIRST, {"key": "another", "call": b"another"}, "instant"),
+        (FIRST, {"call": b"another"}, "instant"),
+    ],
+)
+def test_a_key_or_an_instant_that_belongs_to_another_trigger_is_refused(
+    scene: ScheduleScene, instant_ms: int, fields: dict[str, Any], field: str
+) -> None:
+    triggered(scene, FIRST, "key")
+    result = triggered(scene, instant_ms, **fields)
+    assert isinstance(result, Refused)
+    assert (result.code, result.message.partition(":")[0]) == (RejectCode.IDEMPOTENCY_MISMATCH, field)
+    assert len(scene.ledger) == 1
+
+
+def test_a_trigger_for_the_instant_of_another_one_that_asks_the_same_finds_its_run(scene: ScheduleScene) -> None:
+    assert run_of(triggered(scene, FIRST, "one")) == run_of(triggered(scene, FIRST, "two"))
+
+
+def test_too_many_triggers_in_one_moment_are_refused(scene: ScheduleScene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "TRIGGERS_PER_MOMENT_MAX", 2)
+    results = [triggered(scene, FIRST, any_instant=True) for _ in range(3)]
+    assert list(map(code, results)) == [None, None, RejectCode.LIMIT_REACHED]
+
+
+def test_lines_of_backfills_say_which_call_made_them(scene: ScheduleScene) -> None:
+    by = {"kind": FiringKind.BACKFILL, "overlap": Overlap.ALLOW}
+    past = [START_MS - k * MINUTE for k in (4, 3, 2, 1)]
+    scene.run_by_hand(past[0], past[2], call=b"one", **by)  # type: ignore[arg-type]
+    both = scene.run_by_hand(*past, call=b"two", **by)  # type: ignore[arg-type]
+    assert [line.call for line in both.firings] == [b"one", b"two", b"one", b"two"]
+    assert len({line.job_id for line in both.firings}) == 4
+
+
+@pytest.mark.parametrize("fields", [{"key": "k"}, {"any_instant": True}])
+def test_only_a_single_trigger_has_a_key_or_any_instant(scene: ScheduleScene, fields: dict[str, object]) -> None:
+    for kind, instants in ((FiringKind.BACKFILL, [START_MS]), (FiringKind.MANUAL, [START_MS, FIRST])):
+        assert code(scene.try_by_hand(*instants, kind=kind, overlap=Overlap.ALLOW, **fields)) is RejectCode.INVALID
+
+
 # -- the ledger -------------------------------------------------------------------------------------------------------
 
 
-def test_trimming_removes_the_oldest_lines_only(scene: ScheduleScene) -> None:
+def test_trimming_removes_the_lines_it_names(scene: ScheduleScene) -> None:
     scene.save(overlap=Overlap.ALLOW, fingerprint=b"second")
     scene.fire(FIRST, FIRST + MINUTE, FIRST + 2 * MINUTE)
-    assert scene.apply(TrimLedger(OWN_ID, TimeMs(FIRST + 2 * MINUTE))) == Counted(2)
+    named = tuple((TimeMs(FIRST + k * MINUTE), FiringKind.PLANNED) for k in (0, 1, 7))
+    assert scene.apply(TrimLedger(OWN_ID, named)) == Counted(2)
     assert [line.instant_ms for line in scene.ledger] == [FIRST + 2 * MINUTE]
+    assert scene.apply(TrimLedger(OWN_ID, named)) == Counted(0)
+
+
+def test_trimming_leaves_what_keeps_a_call_from_repeating_until_its_time_is_over(scene: ScheduleScene) -> None:
+    """A backfill that lost the lines of its instants ran them again, up to 71 times."""
+    past = START_MS - MINUTE
+    first = scene.run_by_hand(past, kind=FiringKind.BACKFILL, overlap=Overlap.ALLOW)
+    triggered(scene, FIRST)
+    triggered(scene, FIRST + 1, any_instant=True)
+    manual = FiringKind.MANUAL
+    trim = TrimLedger(
+        OWN_ID, ((TimeMs(past), FiringKind.BACKFILL), (TimeMs(FIRST), manual), (TimeMs(FIRST + 1), manual))
+    )
+    scene.now_ms += limits.LEDGER_CALLS_KEPT_MS - 1
+    assert scene.apply(trim) == Counted(1)
+    again = scene.run_by_hand(past, kind=FiringKind.BACKFILL, overlap=Overlap.ALLOW)
+    assert again.firings == first.firings
+    scene.now_ms += 1
+    assert scene.apply(trim) == Counted(2)
+
+
+@pytest.mark.parametrize("lines", [(), ((TimeMs(-1), FiringKind.PLANNED),), ((TimeMs(1), FiringKind.PLANNED),) * 201])
+def test_trimming_that_cannot_be_is_refused(scene: ScheduleScene, lines: tuple[tuple[TimeMs, FiringKind], ...]) -> None:
+    assert code(scene.apply(TrimLedger(OWN_ID, lines))) is RejectCode.INVALID
 
 
 @pytest.mark.parametrize(

@@ -155,6 +155,10 @@ def lease_sets(**fields: Any) -> Plant:
     return lambda job: replace(job, lease=job.lease and replace(job.lease, **fields))
 
 
+def options_set(**fields: Any) -> Plant:
+    return lambda job: replace(job, options=job.options and replace(job.options, **fields))
+
+
 def attempt_sets(number: int, **fields: Any) -> Plant:
     def plant(job: Job) -> Job:
         attempts = list(job.attempts)
@@ -485,6 +489,22 @@ TIES: list[tuple[str, Callable[[Cast], object]]] = [
     (
         "a schedule's next instant is behind its last",
         lambda cast: plant_record(cast.state.schedules, last_at_ms=10**15),
+    ),
+    (
+        "a schedule knows its unfinished jobs",
+        lambda cast: cast.plant("of_schedule", options_set(is_backfill=True)),
+    ),
+    (
+        "a schedule's active jobs are its own and unfinished",
+        lambda cast: plant_record(cast.state.schedules, backfilling=(cast.jobs["of_schedule"][0].id,)),
+    ),
+    (
+        "a schedule was changed by somebody, at its revision or before",
+        lambda cast: plant_record(cast.state.schedules, changed_revision=0),
+    ),
+    (
+        "a schedule was changed by somebody, at its revision or before",
+        lambda cast: plant_record(cast.state.schedules, changed_revision=10**6),
     ),
     ("a schedule's pause has a beginning", lambda cast: plant_record(cast.state.schedules, paused_at_ms=1)),
     ("a ledger has its schedule", lambda cast: cast.state.schedules.pop(min(cast.state.schedules))),

@@ -53,6 +53,17 @@ def test_lease_leaves_running_cancelling_finished_and_unknown_jobs(scene: Scene)
     assert scene.last.writes == ()
 
 
+def test_lease_gives_a_job_of_a_region_to_workers_of_it_alone(scene: Scene) -> None:
+    eu, us, plain = (scene.submit(region=region) for region in ("eu", "us", ""))
+    jobs = (eu.id, us.id, plain.id)
+    nowhere = scene.apply(LeaseJobs("w1", TTL_MS, (eu.id, us.id)))
+    assert nowhere == Leased((), (eu.id, us.id))
+    assert scene.last.writes == ()
+    result = scene.apply(LeaseJobs("w2", TTL_MS, jobs, region="eu"))
+    assert isinstance(result, Leased)
+    assert ([grant.job.id for grant in result.grants], result.missed) == ([eu.id, plain.id], (us.id,))
+
+
 def test_lease_stops_behind_the_job_whose_payload_fills_a_reply(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LEASE_BYTES_MAX", 10)
     jobs = [scene.submit(payload=b"1234567") for _ in range(4)]
@@ -107,6 +118,7 @@ def test_lease_of_nothing_grants_nothing(scene: Scene) -> None:
         LeaseJobs("w", -1, ()),
         LeaseJobs("w", 1 << 62, ()),
         LeaseJobs("w", TTL_MS, (job_id(1),) * (limits.LEASE_CAPACITY_MAX + 1)),
+        LeaseJobs("w", TTL_MS, (), region="r" * (limits.NAME_CHARS_MAX + 1)),
     ],
 )
 def test_lease_refuses_numbers_and_names_out_of_range(scene: Scene, operation: LeaseJobs) -> None:

@@ -36,6 +36,7 @@ from tests.core.ties_scene import TiesScene, needs, workflow_id, workflow_job, w
 _T = TypeVar("_T")
 KEYS = ("", "k1", "k2")
 QUEUES = ("q1", "q2")
+REGIONS = ("", "eu")
 JOBS_MAX = 60
 
 
@@ -59,10 +60,11 @@ def looks(view: View, limit: int) -> dict[str, object]:
     def dependants(parent: JobId) -> list[Dependant]:
         return pages(lambda after, n: view.dependants(parent, after=after, limit=n), lambda row: row.child, limit)
 
-    def held_of(queue: str, key: str) -> list[JobId]:
+    def held_of(queue: str, key: str, region: str) -> list[JobId]:
         found: list[JobId] = []
-        while (one := view.first_held(queue, key, after=found[-1] if found else None)) is not None:
+        while (one := view.first_held(queue, key, region, after=found[-1] if found else None)) is not None:
             found.append(one)
+        assert not found or region in view.held_regions(queue, key, limit=len(REGIONS))
         return found
 
     def jobs_of(owner: WorkflowId) -> list[JobId]:
@@ -76,7 +78,7 @@ def looks(view: View, limit: int) -> dict[str, object]:
         "dependants": {each: dependants(each) for each in ids},
         "running": {queue: view.running_count(queue) for queue in QUEUES},
         "keys running": {place: view.key_running_count(*place) for place in places if place[1]},
-        "first held": {place: held_of(*place) for place in places if place[1]},
+        "first held": {(place, region): held_of(*place, region) for place in places if place[1] for region in REGIONS},
         "held": {queue: all_held(view, queue, limit) for queue in QUEUES},
         "idempotency": [view.job_id_for_key("default", f"i{number}") for number in range(4)],
         "unique": [view.job_id_for_unique("default", b"u%d" % number) for number in range(3)],
@@ -98,7 +100,7 @@ def all_held(view: View, queue: str, limit: int) -> list[JobId]:
         last = view.job(page[-1])
         assert last is not None
         assert last.options is not None
-        after = HeldEntry(queue, last.options.concurrency_key, last.priority, last.due_at_ms, last.id)
+        after = HeldEntry(queue, last.options.concurrency_key, last.priority, last.due_at_ms, last.id, last.region)
     return found
 
 
@@ -144,6 +146,7 @@ def random_operation(scene: OverlayScene, rng: random.Random, number: int) -> Op
                 depends_on=needs(*parents),
                 idempotency_key=rng.choice(["", "", "i0", "i1", "i2"]),
                 fingerprint=b"%d" % number,
+                region=rng.choice(REGIONS),
             )
 
 

@@ -39,8 +39,10 @@ def test_configure_leaves_a_line_that_says_what_changed(scene: ControlScene) -> 
     scene.configure(concurrency_max=5, weights=(TenantWeight("a", 3),), actor="ann")
     assert scene.audited() == AuditEntry(
         TimeMs(scene.now_ms), "ann", "queue.configure", f"queue:{QUEUE}", "",
-        "concurrency_max: 3 -> 5; weights: 0 of them -> 1 of them", scene.state.index,
+        "concurrency: 3 -> 5; weights: none -> a=3", scene.state.index,
     )  # fmt: skip
+    scene.configure(rate_count=10, rate_period_ms=500, ageing_ms=90_000, concurrency_max=0)
+    assert scene.audited().detail == "rate: none -> 10 per 0.5 s; concurrency: 5 -> none; ageing_seconds: none -> 90"
 
 
 def test_configure_of_what_is_so_already_writes_nothing(scene: ControlScene) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 
@@ -10,7 +12,7 @@ from raftsched.core.control_operations import ChoreKind, DoChore
 from raftsched.core.ids import TimeMs
 from raftsched.core.job import Options, Status
 from raftsched.core.operations import RejectCode
-from raftsched.core.schedule import ScheduleId, Timing
+from raftsched.core.schedule import FiringKind, Overlap, ScheduleId, Timing
 from raftsched.core.schedule_operations import ScheduleAction
 from raftsched.core.view import Refused, ScheduleSaved
 from tests.core.scene import START_MS
@@ -73,6 +75,58 @@ def test_a_change_can_ask_for_the_revision_it_saw(scene: ScheduleScene) -> None:
     stale = scene.try_save(fingerprint=b"third", if_revision=seen)
     assert isinstance(stale, Refused)
     assert stale.code is RejectCode.STALE_REVISION
+
+
+@pytest.mark.parametrize("fired", [True, False], ids=["fired", "undecided"])
+def test_a_save_that_comes_too_late_decides_no_instant_twice(scene: ScheduleScene, fired: bool) -> None:
+    """The first instant of its timing was still to come when it was made, and the old timing has had it by now."""
+    scene.save()
+    if fired:
+        scene.fire(FIRST)
+    scene.now_ms = FIRST + 5
+    before = scene.schedule
+    late = scene.try_save(timing=Timing(cron="*/5 * * * *"), fingerprint=b"second", next_at_ms=TimeMs(FIRST))
+    assert isinstance(late, Refused)
+    assert late.code is RejectCode.STALE_DECISION
+    assert scene.schedule == before
+    assert scene.save(timing=Timing(cron="*/5 * * * *"), fingerprint=b"second", next_at_ms=TimeMs(FIRST + 6)).changed
+
+
+def test_changed_revision_rises_with_what_somebody_does(scene: ScheduleScene) -> None:
+    later = TimeMs(START_MS + 10 * MINUTE)
+    changes: list[Callable[[], object]] = [
+        scene.save,
+        lambda: scene.save(fingerprint=b"second"),
+        lambda: scene.control(ScheduleAction.PAUSE),
+        lambda: scene.control(ScheduleAction.RESUME),
+        lambda: scene.save(fingerprint=b"second", pause_until_ms=later),
+        lambda: scene.save(fingerprint=b"third", timing=Timing(every="5m"), next_at_ms=later),
+    ]
+    for number, change in enumerate(changes, start=1):
+        change()
+        assert scene.schedule.changed_revision == scene.schedule.revision == scene.state.index == number
+
+
+def test_changed_revision_stays_where_nobody_changes_the_schedule(scene: ScheduleScene) -> None:
+    changed = scene.save(overlap=Overlap.ALLOW).schedule.changed_revision
+    (firing,) = scene.fire(FIRST).firings
+    scene.run_by_hand(FIRST + 1, kind=FiringKind.MANUAL, overlap=Overlap.ALLOW)
+    scene.run_by_hand(START_MS - MINUTE, kind=FiringKind.BACKFILL, overlap=Overlap.ALLOW)
+    scene.finish(scene.job_of(firing))
+    assert not scene.save(overlap=Overlap.ALLOW).changed
+    assert scene.schedule.changed_revision == changed
+    assert scene.schedule.revision > changed
+
+
+def test_a_pause_that_time_ends_is_a_change_only_when_it_begins(scene: ScheduleScene) -> None:
+    scene.save()
+    scene.control(ScheduleAction.PAUSE, until_ms=TimeMs(scene.now_ms + 100))
+    paused = scene.schedule
+    scene.wait(100)
+    scene.control(ScheduleAction.END_PAUSE)
+    assert not scene.schedule.paused
+    assert scene.schedule.revision > paused.revision
+    assert scene.schedule.changed_revision == paused.changed_revision
 
 
 def test_creation_only_refuses_another_schedule_of_the_name(scene: ScheduleScene) -> None:

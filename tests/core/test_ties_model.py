@@ -30,9 +30,9 @@ from raftsched.core.job import (
     Status,
     Verdict,
 )
-from raftsched.core.operations import CancelJob, LeaseJobs, SubmitJob
+from raftsched.core.operations import CancelJob, LeaseJobs, RejectCode, SubmitJob
 from raftsched.core.queue_operations import CancelWorkflow
-from raftsched.core.settling import ended_for_want
+from raftsched.core.settling import ended_for_want, verdict_of
 from raftsched.core.view import Changed, Leased, Purged, Refused, Submitted
 from raftsched.core.workflow import Workflow, WorkflowId
 from tests.core import ties_model
@@ -62,7 +62,6 @@ class Play:
         self.workflow_count = 0
         self.ends: dict[JobId, set[Status]] = {}
         """Every way in which a job has ever ended."""
-        self.waived: set[JobId] = set()
         self.verbs: list[Callable[[], None]] = [
             *[self.submit] * 4,
             *[self.run] * 6,
@@ -166,14 +165,13 @@ class Play:
         if job is None:
             return
         result = self.scene.apply(RequeueJob(job.id, "default"))
-        if isinstance(result, Refused):
-            assert not self.is_whole(job)
-            return
-        assert isinstance(result, Changed)
-        self.waived.add(job.id)
-        if self.model is not None:
-            self.model.requeue(number_of(job))
+        if isinstance(result, Refused) and result.code is RejectCode.NOT_STARTED:
+            assert not self.is_whole(job) or (ChoreKind.OPEN_WORKFLOW, owner_of(job)) in self.scene.chores()
+        elif self.model is not None:
+            assert self.model.requeue(number_of(job)) is isinstance(result, Changed)
             self.model.settle()
+        elif isinstance(result, Refused):
+            assert (result.code, self.is_wanting(job)) == (RejectCode.DEPENDENCY_UNMET, True)
 
     def pause(self) -> None:
         job = self.pick(lambda one: one.status in {Status.WAITING_DEPENDENCIES, Status.QUEUED})
@@ -185,14 +183,14 @@ class Play:
         job = self.pick(lambda one: one.status is Status.PAUSED)
         if job is not None:
             self.scene.apply(ResumeJob(job.id, "default"))
-            self.into_model(job, ties_model.READY if job.id in self.waived else ties_model.WAITING)
+            self.into_model(job, ties_model.WAITING)
 
     def purge(self) -> None:
         job = self.pick(lambda one: one.status in FINISHED)
         if job is None:
             return
         if self.scene.purge(job) == Purged(0):
-            assert self.scene.chores(), "only a job that still tells its dependants is kept"
+            assert self.is_needed(job), "a job is kept only for those that depend on it, and for its workflow"
         elif self.model is not None:
             self.model.jobs[number_of(job)].is_gone = True
 
@@ -257,12 +255,30 @@ class Play:
         return self.rng.choice(found) if found else None
 
     def is_whole(self, job: Job) -> bool:
-        owner = WorkflowId(job.options.workflow_id if job.options is not None else b"")
-        workflow = self.scene.state.workflow(owner) if owner else None
+        workflow = self.scene.state.workflow(owner_of(job)) if owner_of(job) else None
         return workflow is None or workflow.is_whole
 
+    def is_wanting(self, job: Job) -> bool:
+        """Whether a parent that is there has ended otherwise than it should, or one that is gone may have."""
+        for each in self.scene.state.dependencies(job.id):
+            parent = self.scene.state.job(each.parent)
+            if parent is None or verdict_of(parent, each.condition) is Verdict.UNMET:
+                return True
+        return False
+
+    def is_needed(self, job: Job) -> bool:
+        workflow = self.scene.state.workflow(owner_of(job)) if owner_of(job) else None
+        children = [
+            self.scene.state.job(row.child) for parent, row in self.scene.state.all_dependants() if parent == job.id
+        ]
+        return (
+            (workflow is not None and not workflow.finished_at_ms)
+            or any(child is not None and child.status not in FINISHED for child in children)
+            or any(subject == job.id for _, subject in self.scene.chores())
+        )
+
     def is_being_cancelled(self, job: Job) -> bool:
-        return (ChoreKind.CANCEL_WORKFLOW, job.options.workflow_id if job.options else b"") in self.scene.chores()
+        return (ChoreKind.CANCEL_WORKFLOW, owner_of(job)) in self.scene.chores()
 
     # -- what must hold
 
@@ -285,9 +301,6 @@ class Play:
             assert not workflow.is_whole or bool(workflow.finished_at_ms) == (workflow.unfinished_count == 0)
 
     def assert_counts_agree(self, job: Job, verdicts: Counter[Verdict]) -> None:
-        if job.id in self.waived:
-            assert (job.pending_count, job.unmet_count) == (0, 0), "who was told to run waits for nobody"
-            return
         if job.status in FINISHED and not ended_for_want(job):
             return
         assert job.unmet_count == verdicts[Verdict.UNMET]
@@ -297,8 +310,6 @@ class Play:
 
     def assert_may_start(self, job: Job) -> None:
         assert self.is_whole(job), "nothing runs before its workflow is whole"
-        if job.id in self.waived:
-            return
         for each in self.scene.state.dependencies(job.id):
             ends = self.ends.get(each.parent, set())
             met = {
@@ -339,6 +350,10 @@ class Play:
 
 def number_of(job: Job) -> int:
     return int.from_bytes(job.id, "big")
+
+
+def owner_of(job: Job) -> WorkflowId:
+    return WorkflowId(job.options.workflow_id if job.options is not None else b"")
 
 
 def number_of_workflow(workflow: Workflow) -> int:

@@ -5,11 +5,14 @@ import pytest
 from raftsched import limits
 from raftsched.core.bounds import TIME_MS_MAX
 from raftsched.core.ids import JobId, TimeMs, job_id_text
+from raftsched.core.invariants import check
 from raftsched.core.job import Worker
 from raftsched.core.operations import MarkWorkers, PurgeJobs, RejectCode, WorkerMark
 from raftsched.core.queue_operations import TrimAudit
+from raftsched.core.upkeep import KEPT_AGAIN_MS, why_kept
 from raftsched.core.view import Marked, Purged, PutAudit
 from tests.core.scene import Scene, code_of, job_id
+from tests.core.ties_scene import TiesScene, needs, workflow_job, workflow_part
 
 
 def mark(scene: Scene, name: str = "w1", *, seen_ago_ms: int = 0, queues: tuple[str, ...] = ("q",)) -> WorkerMark:
@@ -41,6 +44,55 @@ def test_purge_leaves_unfinished_and_unknown_jobs_whatever_it_is_told(scene: Sce
     ids = (waiting.id, running.id, cancelling.id, job_id(404), JobId(b""))
     assert scene.apply(PurgeJobs(ids, TimeMs(TIME_MS_MAX))) == Purged(0)
     assert len(scene.state.jobs) == 3
+
+
+def test_purge_leaves_a_parent_while_a_job_that_depends_on_it_has_not_ended() -> None:
+    ties = TiesScene()
+    fast, slow = ties.submit(), ties.submit()
+    child = ties.submit(depends_on=needs(fast, slow))
+    ties.end(fast)
+    assert ties.purge(fast) == Purged(0)
+    assert job_id_text(child.id) in why_kept(ties.state, ties.now(fast), ties.now_ms)
+    put_off = ties.now(fast)
+    assert put_off.alarm_at_ms == ties.now_ms + KEPT_AGAIN_MS
+    ties.end(slow)
+    assert ties.purge(fast, slow) == Purged(0)
+    ties.end(child)
+    assert ties.purge(fast, slow) == Purged(2)
+    assert check(ties.state) == []
+
+
+def test_purge_leaves_the_jobs_of_a_workflow_until_it_has_ended() -> None:
+    ties = TiesScene()
+    jobs = [workflow_job(number, 1) for number in (100, 101)]
+    ties.apply(workflow_part(1, jobs))
+    first, second = (each.id for each in jobs)
+    ties.end(first)
+    assert ties.purge(first) == Purged(0)
+    ties.end(second)
+    assert ties.purge(first, second) == Purged(2)
+    assert check(ties.state) == []
+
+
+def test_purge_by_hand_of_a_job_that_is_needed_leaves_it_as_it_is() -> None:
+    ties = TiesScene()
+    parent = ties.submit()
+    ties.submit(depends_on=needs(parent))
+    before = ties.end(parent)
+    assert ties.apply(PurgeJobs((parent.id,), TimeMs(TIME_MS_MAX), "ann")) == Purged(0)
+    assert ties.now(parent) == before
+
+
+def test_purge_looks_at_a_bounded_number_of_dependants(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DEPENDENCIES_MAX", 3)
+    ties = TiesScene()
+    parents = [ties.submit() for _ in range(3)]
+    children = [ties.submit(depends_on=needs(parent)) for parent in parents for _ in range(2)]
+    for job in (*parents, *children):
+        ties.end(job)
+    assert ties.purge(*parents) == Purged(2)
+    assert ties.purge(parents[-1]) == Purged(1)
+    assert check(ties.state) == []
 
 
 def test_purge_removes_a_job_named_twice_once(scene: Scene) -> None:

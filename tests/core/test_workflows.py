@@ -13,7 +13,7 @@ from raftsched.core.ids import TimeMs
 from raftsched.core.invariants import check
 from raftsched.core.job import Condition, OnDependencyFailure, Options, Status
 from raftsched.core.operations import LeaseJobs, RejectCode, SubmitJob
-from raftsched.core.view import Leased, Refused, WorkflowSaved
+from raftsched.core.view import Leased, Purged, Refused, WorkflowSaved
 from raftsched.core.workflow import STAGING_MS_MAX, Workflow
 from tests.core.scene import code_of, job_id
 from tests.core.ties_scene import TiesScene, needs, parts, saved, workflow_id, workflow_job, workflow_part
@@ -396,13 +396,11 @@ def test_workflow_goes_with_its_last_job(ties: TiesScene) -> None:
     assert ties.state.workflow_id_for_key("default", "k") is None
 
 
-def test_workflow_of_which_parts_are_to_come_outlives_its_jobs(ties: TiesScene) -> None:
-    first, second = parts(1, chain(4), 2)
+def test_jobs_of_a_workflow_of_which_parts_are_to_come_are_kept_until_it_is_dropped(ties: TiesScene) -> None:
+    first, _ = parts(1, chain(4), 2)
     ties.apply(first)
     ties.end(first.jobs[0].id, Status.CANCELLED)
-    ties.purge(first.jobs[0].id, first.jobs[1].id)
-    assert ties.workflow(1).stored_count == 2
-    assert code_of(ties.apply(second)) is RejectCode.UNKNOWN_DEPENDENCY
+    assert ties.purge(first.jobs[0].id, first.jobs[1].id) == Purged(0)
     ties.now_ms = TimeMs(ties.now_ms + STAGING_MS_MAX)
     ties.apply(RingAlarms(((AlarmKind.WORKFLOW, workflow_id(1)),)))
     assert (ChoreKind.DROP_WORKFLOW, workflow_id(1)) in ties.chores()

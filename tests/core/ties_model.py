@@ -34,7 +34,6 @@ class ModelJob:
     where: str = WAITING
     met: set[int] = field(default_factory=set)
     """Parents that ended as they should, once and for all."""
-    waits_for_nobody: bool = False
     run: int = 1
     is_gone: bool = False
     """Removed; its end still counts for those that were told."""
@@ -63,11 +62,20 @@ class TiesModel:
                 job.where = "cancelled"
         self.settle()
 
-    def requeue(self, number: int) -> None:
+    def requeue(self, number: int) -> bool:
+        """Whether the job may run again: its parents are judged anew, those that are gone by what was said before."""
         job = self.jobs[number]
-        job.where, job.waits_for_nobody = READY, True
+        met = {
+            parent
+            for parent, condition in job.parents.items()
+            if (parent in job.met if self.jobs[parent].is_gone else self._is_met(parent, condition))
+        }
+        if any(self.jobs[parent].has_ended for parent in job.parents.keys() - met):
+            return False
+        job.where, job.met = WAITING, met
         job.run += 1
         self._revive()
+        return True
 
     def settle(self) -> None:
         """Let everything follow that follows."""
@@ -80,7 +88,7 @@ class TiesModel:
 
     def _look_at(self, job: ModelJob) -> bool:
         """Bring one job up to date; whether that changed anything."""
-        if job.is_gone or job.waits_for_nobody or job.where in {"completed", "dead", "cancelled", RUNNING}:
+        if job.is_gone or job.where in {"completed", "dead", "cancelled", RUNNING}:
             return False
         before = (job.where, len(job.met))
         job.met |= {parent for parent, condition in job.parents.items() if self._is_met(parent, condition)}
@@ -102,6 +110,6 @@ class TiesModel:
         while again:
             again = False
             for job in self.jobs.values():
-                if job.where in WANTED and not job.waits_for_nobody and not job.is_gone and not self.unmet(job):
+                if job.where in WANTED and not job.is_gone and not self.unmet(job):
                     job.where, again = WAITING, True
                     job.run += 1

@@ -113,8 +113,10 @@ class TiesScene:
         return self.apply(submit_operation(self._submitted_count, **overrides))
 
     def start(self, *jobs: Job | JobId) -> list[Job]:
-        """Lease all of `jobs`, which must be ready."""
-        result = self.apply(LeaseJobs("w1", 10_000, tuple(one.id if isinstance(one, Job) else one for one in jobs)))
+        """Lease all of `jobs`, which must be ready, and of one region or none."""
+        job_ids = tuple(one.id if isinstance(one, Job) else one for one in jobs)
+        region = next((one.region for one in jobs if isinstance(one, Job) and one.region), "")
+        result = self.apply(LeaseJobs("w1", 10_000, job_ids, region=region))
         assert isinstance(result, Leased)
         assert not result.missed, "all are ready"
         return [grant.job for grant in result.grants]

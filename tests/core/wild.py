@@ -61,8 +61,8 @@ asked = st.builds(
     Options,
     expires_at_ms=times, deadline_ms=times, heartbeat_timeout_ms=numbers, at_most_once=st.booleans(),
     concurrency_key=texts, unique_key=small_bytes, unique_until_ms=times, idempotency_until_ms=times,
-    retry_on=texts_many, no_retry=texts_many, schedule_id=small_bytes, instant_ms=times, task=texts,
-    replay_of=small_bytes, retention_ms=numbers,
+    retry_on=texts_many, no_retry=texts_many, schedule_id=small_bytes, instant_ms=times,
+    is_backfill=st.booleans(), task=texts, replay_of=small_bytes, retention_ms=numbers,
 )  # fmt: skip
 sound = st.builds(
     Options,
@@ -77,7 +77,9 @@ submits = st.builds(
     idempotency_key=texts, fingerprint=small_bytes, tags=texts_many, region=texts,
     options=st.one_of(st.none(), sound, asked), depends_on=parents, paused=st.booleans(),
 )  # fmt: skip
-leases = st.builds(LeaseJobs, worker=texts, ttl_ms=numbers, job_ids=st.lists(job_ids, max_size=4).map(tuple))
+leases = st.builds(
+    LeaseJobs, worker=texts, ttl_ms=numbers, job_ids=st.lists(job_ids, max_size=4).map(tuple), region=texts
+)
 outcomes = st.builds(
     RecordOutcome,
     job_id=job_ids, run_number=numbers, token=tokens, end=st.sampled_from(AttemptEnd), completion_id=texts,
@@ -87,7 +89,7 @@ suspects = st.builds(ExpiredLease, job_id=job_ids, token=tokens, cause=st.sample
 expiries = st.builds(ExpireLeases, leases=st.lists(suspects, max_size=4).map(tuple))
 cancels = st.builds(CancelJob, job_id=job_ids, tenant=texts, force=st.booleans(), actor=texts)
 purges = st.builds(PurgeJobs, job_ids=st.lists(job_ids, max_size=4).map(tuple), finished_before_ms=times)
-marks = st.builds(WorkerMark, name=texts, queues=texts_many, capacity=numbers, seen_at_ms=times)
+marks = st.builds(WorkerMark, name=texts, queues=texts_many, capacity=numbers, seen_at_ms=times, region=texts)
 markings = st.builds(MarkWorkers, marks=st.lists(marks, max_size=3).map(tuple), forget=texts_many)
 
 ids_many = st.lists(job_ids, max_size=4).map(tuple)

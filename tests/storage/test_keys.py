@@ -24,18 +24,31 @@ _priorities = st.integers(0, 9)
 _times = (st.sampled_from([0, 1, 255, 256, 1_700_000_000_000]) | st.integers(0, 2**48)).map(TimeMs)
 _ids = st.binary(min_size=16, max_size=16).map(JobId)
 _statuses = st.sampled_from(Status)
-_waiting = st.builds(WaitingEntry, _texts, _texts, _priorities, _times, _ids)
-_held = st.builds(HeldEntry, _texts, _texts, _priorities, _times, _ids)
+_waiting = st.builds(WaitingEntry, _texts, _texts, _priorities, _times, _ids, _texts)
+_held = st.builds(HeldEntry, _texts, _texts, _priorities, _times, _ids, _texts)
 _bytes = st.binary(max_size=32) | st.sampled_from([b"", b"\0", b"\xff", b"\0\xff", b"\xff\xff"])
 _counts = st.integers(0, 2**32 - 1)
 
 
-def waiting_order(entry: WaitingEntry) -> tuple[str, str, int, int, bytes]:
-    return (entry.queue, entry.tenant, -entry.priority, entry.due_at_ms, entry.job_id)
+def waiting_order(entry: WaitingEntry) -> tuple[str, str, str, int, int, bytes]:
+    return (entry.queue, entry.region, entry.tenant, -entry.priority, entry.due_at_ms, entry.job_id)
 
 
-def held_order(entry: HeldEntry) -> tuple[str, str, int, int, bytes]:
-    return (entry.queue, entry.concurrency_key, -entry.priority, entry.due_at_ms, entry.job_id)
+def held_order(entry: HeldEntry) -> tuple[str, str, str, int, int, bytes]:
+    return (entry.queue, entry.concurrency_key, entry.region, -entry.priority, entry.due_at_ms, entry.job_id)
+
+
+def group(entry: WaitingEntry) -> bytes:
+    return keys.waiting_group(entry.queue, entry.tenant, entry.priority, entry.region)
+
+
+def waiting_key(entry: WaitingEntry) -> bytes:
+    return keys.waiting_key(group(entry), entry.due_at_ms, entry.job_id)
+
+
+def held_key(entry: HeldEntry) -> bytes:
+    region = keys.held_region(entry.queue, entry.concurrency_key, entry.region)
+    return keys.held_key(region, entry.priority, entry.due_at_ms, entry.job_id)
 
 
 def sorts_alike(tuples: list[Any], encoded: list[bytes]) -> bool:
@@ -45,42 +58,54 @@ def sorts_alike(tuples: list[Any], encoded: list[bytes]) -> bool:
 
 
 @given(st.lists(_waiting, min_size=2, max_size=8))
-def test_waiting_keys_sort_by_queue_tenant_falling_priority_due_and_id(entries: list[WaitingEntry]) -> None:
-    encoded = [keys.waiting_key(*entry) for entry in entries]
+def test_waiting_keys_sort_by_queue_region_tenant_falling_priority_due_and_id(entries: list[WaitingEntry]) -> None:
+    encoded = [waiting_key(entry) for entry in entries]
     assert sorts_alike([waiting_order(entry) for entry in entries], encoded)
 
 
 @given(_waiting)
 def test_waiting_key_is_read_back(entry: WaitingEntry) -> None:
-    key = keys.waiting_key(*entry)
+    key = waiting_key(entry)
     assert keys.read_waiting_key(key) == entry
     assert keys.waiting_due(key) == entry.due_at_ms
-    assert keys.waiting_group_of(key) == keys.waiting_group(*entry[:3])
+    assert keys.waiting_group_of(key) == group(entry)
 
 
 @given(_waiting, _waiting)
-def test_ends_of_lanes_and_queues_lie_between_them_and_all_behind(entry: WaitingEntry, other: WaitingEntry) -> None:
-    key, other_key = keys.waiting_key(*entry), keys.waiting_key(*other)
-    lane_end = keys.after_waiting_group(keys.waiting_group(*entry[:3]))
+def test_ends_of_groups_and_queues_lie_between_them_and_all_behind(entry: WaitingEntry, other: WaitingEntry) -> None:
+    key, other_key = waiting_key(entry), waiting_key(other)
+    group_end = keys.after_waiting_group(group(entry))
     queue_end = keys.after_waiting_queue(entry.queue)
-    assert key < lane_end <= queue_end
-    assert (other_key >= lane_end) == (waiting_order(other)[:3] > waiting_order(entry)[:3])
+    assert key < group_end <= queue_end
+    assert (other_key >= group_end) == (waiting_order(other)[:4] > waiting_order(entry)[:4])
     assert (other_key >= queue_end) == (other.queue > entry.queue)
 
 
+@given(_waiting, _waiting)
+def test_what_waits_of_a_region_is_in_one_piece(entry: WaitingEntry, other: WaitingEntry) -> None:
+    other_key, region = waiting_key(other), keys.waiting_region(entry.queue, entry.region)
+    is_of_it = (other.queue, other.region) == (entry.queue, entry.region)
+    assert (region <= other_key < keys.after_texts(region)) == is_of_it
+
+
 @given(st.lists(_held, min_size=2, max_size=8))
-def test_held_keys_sort_by_queue_key_falling_priority_due_and_id_and_are_read_back(entries: list[HeldEntry]) -> None:
-    encoded = [keys.held_key(*entry) for entry in entries]
+def test_held_keys_sort_by_queue_key_region_falling_priority_due_and_id_and_are_read_back(
+    entries: list[HeldEntry],
+) -> None:
+    encoded = [held_key(entry) for entry in entries]
     assert sorts_alike([held_order(entry) for entry in entries], encoded)
     assert [keys.read_held_key(key) for key in encoded] == entries
 
 
 @given(_held, _held)
-def test_what_is_held_of_a_queue_or_of_a_key_is_in_one_piece(entry: HeldEntry, other: HeldEntry) -> None:
-    other_key = keys.held_key(*other)
+def test_what_is_held_of_a_queue_a_key_or_a_region_of_it_is_in_one_piece(entry: HeldEntry, other: HeldEntry) -> None:
+    other_key = held_key(other)
     queue, group = keys.held_queue(entry.queue), keys.held_group(entry.queue, entry.concurrency_key)
     assert (queue <= other_key < keys.after_texts(queue)) == (other.queue == entry.queue)
     assert (group <= other_key < keys.after_texts(group)) == (other[:2] == entry[:2])
+    region = keys.held_region(entry.queue, entry.concurrency_key, entry.region)
+    is_of_it = held_order(other)[:3] == held_order(entry)[:3]
+    assert (region <= other_key < keys.after_texts(region)) == is_of_it
 
 
 @given(st.lists(st.tuples(_times, _ids), min_size=2, max_size=8))
@@ -88,9 +113,9 @@ def test_timer_keys_sort_by_due_and_id(entries: list[tuple[int, JobId]]) -> None
     assert sorts_alike(entries, [keys.timer_key(*entry) for entry in entries])
 
 
-@given(st.builds(TimerEntry, _times, _ids, _texts, _texts, _priorities), _statuses)
+@given(st.builds(TimerEntry, _times, _ids, _texts, _texts, _priorities, _texts), _statuses)
 def test_timer_is_read_back(entry: TimerEntry, status: Status) -> None:
-    value = keys.timer_value(status, entry.priority, entry.tenant, entry.queue)
+    value = keys.timer_value(status, entry.priority, entry.tenant, entry.queue, entry.region)
     assert keys.read_timer(keys.timer_key(entry.due_at_ms, entry.job_id), value) == entry
     assert value[0] == status
 
@@ -200,11 +225,11 @@ def test_name_keys_sort_by_name_and_are_never_empty(names: list[str]) -> None:
     assert all(encoded)
 
 
-def test_names_of_240_bytes_of_utf8_fit_in_every_key() -> None:
-    longest = "\U0001f600" * 60
+def test_names_of_160_bytes_of_utf8_fit_in_every_key() -> None:
+    longest = "\U0001f600" * 40
     built = [
-        keys.waiting_key(longest, longest, 0, 2**48, job_id(1)),
-        keys.held_key(longest, longest, 0, 2**48, job_id(1)),
+        waiting_key(WaitingEntry(longest, longest, 0, TimeMs(2**48), job_id(1), longest)),
+        held_key(HeldEntry(longest, longest, 0, TimeMs(2**48), job_id(1), longest)),
         keys.unique_key(longest, b"u" * 64),
         keys.alarm_key(AlarmKind.QUEUE, 2**48, longest.encode()),
         keys.chore_key(ChoreKind.RELEASE_HELD, longest.encode()),
@@ -218,8 +243,8 @@ def test_names_of_240_bytes_of_utf8_fit_in_every_key() -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: keys.waiting_key("\U0001f600" * 128, "t", 5, 0, job_id(1)),
-        lambda: keys.held_key("q", "\U0001f600" * 128, 5, 0, job_id(1)),
+        lambda: keys.waiting_group("\U0001f600" * 128, "t", 5, ""),
+        lambda: keys.held_key(keys.held_group("q", "\U0001f600" * 128), 5, 0, job_id(1)),
         lambda: keys.unique_key("t" * 128, b"u" * 400),
         lambda: keys.chore_key(ChoreKind.RELEASE_HELD, b"q" * 511),
         lambda: keys.dedup_key("t" * 128, "\U0001f600" * 200),
@@ -236,7 +261,7 @@ def test_a_key_over_the_limit_of_the_store_is_refused_by_name(build: Any) -> Non
 @pytest.mark.parametrize("priority", [-1, 10])
 def test_a_priority_out_of_range_is_refused(priority: int) -> None:
     with pytest.raises(InvariantBroken, match="priority"):
-        keys.waiting_key("mail", "t", priority, 0, job_id(1))
+        keys.waiting_group("mail", "t", priority, "")
 
 
 def test_a_time_before_1970_is_refused() -> None:

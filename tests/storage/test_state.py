@@ -131,7 +131,11 @@ def test_waiting_lists_one_queue_and_priority_by_due_up_to_a_time(state: State) 
         make_job(5, priority=6),
         make_job(6, queue="mail2"),
         running(make_job(7)),
+        make_job(8, region="eu"),
     )
+    assert state.waiting("mail", "default", 5, region="eu", due_until_ms=NOW_MS, limit=10) == [
+        WaitingEntry("mail", "default", 5, NOW_MS, job_id(8), "eu")
+    ]
     found = state.waiting("mail", "default", 5, due_until_ms=NOW_MS, limit=10)
     assert found == [
         WaitingEntry("mail", "default", 5, TimeMs(NOW_MS - 5), job_id(2)),
@@ -193,7 +197,7 @@ def test_finished_between_lists_the_oldest_of_all_ends_first(state: State) -> No
     assert state.finished_between((TimeMs(40), job_id(4)), 41, limit=9) == []
 
 
-def test_first_of_lanes_is_the_job_due_first_of_each_tenant_and_priority(state: State) -> None:
+def test_first_of_lanes_is_the_job_due_first_of_each_region_tenant_and_priority(state: State) -> None:
     submit(
         state,
         scheduled(1, 300, tenant="b", priority=5),
@@ -201,11 +205,14 @@ def test_first_of_lanes_is_the_job_due_first_of_each_tenant_and_priority(state: 
         scheduled(3, 400, tenant="b", priority=9),
         scheduled(4, 100, tenant="a", priority=0),
         scheduled(5, 50, tenant="a", priority=0, queue="export"),
+        scheduled(6, 500, tenant="a", priority=0, region="eu"),
+        scheduled(7, 600, tenant="a", priority=0, region="eu"),
     )
     assert state.first_of_lanes("mail") == [
         WaitingEntry("mail", "a", 0, TimeMs(100), job_id(4)),
         WaitingEntry("mail", "b", 9, TimeMs(400), job_id(3)),
         WaitingEntry("mail", "b", 5, TimeMs(200), job_id(2)),
+        WaitingEntry("mail", "a", 0, TimeMs(500), job_id(6), "eu"),
     ]
     assert state.first_of_lanes("none") == []
 

@@ -73,6 +73,7 @@ from tests.core.plain_state import PlainState
 from tests.storage.conftest import Home, make_home
 from tests.storage.jobs import NOW_MS, job_id, make_job, make_schedule, running
 
+REGIONS = ("", "eu", "us")
 _jobs = st.integers(0, 11)
 _texts = st.sampled_from([None, b"", b"1", b"22"])
 _options = st.builds(
@@ -129,7 +130,8 @@ class StateMachine(RuleBasedStateMachine):
         self, number: int, fields: dict[str, Any], where: str, payload: bytes | None, result: bytes | None
     ) -> None:
         old = self.plain.jobs.get(job_id(number))
-        new = old or make_job(number, queue=where, tenant=where[0], idempotency_key="" if number % 2 else f"k{number}")
+        region, key = REGIONS[number % 3], "" if number % 2 else f"k{number}"
+        new = old or make_job(number, queue=where, tenant=where[0], region=region, idempotency_key=key)
         options = fields["options"]
         if options is not None and number % 3:
             fields["options"] = replace(options, unique_key=b"u%d" % number)
@@ -279,7 +281,14 @@ class StateMachine(RuleBasedStateMachine):
             assert state.held_jobs(queue, limit=3) == plain.held_jobs(queue, limit=3)
             for key in ("k1", "k2"):
                 assert state.key_running_count(queue, key) == plain.key_running_count(queue, key)
-                assert state.first_held(queue, key) == plain.first_held(queue, key)
+                assert state.held_regions(queue, key, limit=2) == plain.held_regions(queue, key, limit=2)
+                for region in REGIONS:
+                    assert state.first_held(queue, key, region) == plain.first_held(queue, key, region)
+            for region in REGIONS:
+                of_it = {
+                    entry.tenant for entry in plain.all_waiting() if (entry.queue, entry.region) == (queue, region)
+                }
+                assert state.tenants_of_region(queue, region) == sorted(of_it)
 
     @invariant()
     def reads_of_the_rest_agree(self) -> None:
@@ -357,6 +366,7 @@ def _draw_submit(random: Random, first: int, now_ms: int) -> ops.Operation:
     submit = ops.SubmitJob(
         identity, "t", "n", queue, random.randrange(10), due, b"{}", 2, 900, RetryPolicy(), key, b"f",
         options=random.choice(options), depends_on=depends_on, paused=random.random() < 0.1,
+        region=random.choice(["", "", "eu", "us"]),
     )  # fmt: skip
     if random.random() < 0.9:
         return submit
@@ -385,7 +395,7 @@ def _draw_worker(random: Random, first: int, _now_ms: int) -> ops.Operation:
     end = random.choice([AttemptEnd.COMPLETED, AttemptEnd.FAILED])
     cause = random.choice([AttemptEnd.WORKER_LOST, AttemptEnd.TIMEOUT])
     choices: list[ops.Operation] = [
-        ops.LeaseJobs("w", 800, tuple(job_id(first + random.randrange(40)) for _ in range(5))),
+        ops.LeaseJobs("w", 800, tuple(job_id(first + random.randrange(40)) for _ in range(5)), "", "eu"),
         ops.LeaseJobs("w", 800, tuple(job_id(first + number) for number in range(40))),
         ops.RecordOutcome(identity, 1, token, end, "c", b"[1]" if end is AttemptEnd.COMPLETED else b""),
         ops.ExpireLeases((ops.ExpiredLease(identity, token, cause),)),

@@ -126,6 +126,38 @@ def test_held_jobs_come_by_key_falling_priority_due_and_id(state: State) -> None
     assert [entry.job_id for entry in state.waiting("mail", "default", 5, due_until_ms=NOW_MS, limit=9)] == [job_id(4)]
 
 
+def test_held_jobs_of_a_key_are_read_by_region(state: State) -> None:
+    jobs = [
+        held(make_job(1, region="us"), "a"),
+        held(make_job(2, region="eu", priority=4), "a"),
+        held(make_job(3, region="eu"), "a"),
+        held(make_job(4), "a"),
+        held(make_job(5, region="eu\0"), "b"),
+    ]
+    state.execute([PutJob(None, job) for job in jobs])
+    assert state.held_regions("mail", "a", limit=9) == ["", "eu", "us"]
+    assert state.held_regions("mail", "a", limit=2) == ["", "eu"]
+    assert state.held_regions("mail", "b", limit=9) == ["eu\0"]
+    assert state.held_regions("mail", "c", limit=9) == []
+    assert state.held_jobs("mail", limit=9) == [job_id(number) for number in (4, 3, 2, 1, 5)]
+    assert state.first_held("mail", "a") == job_id(4)
+    assert state.first_held("mail", "a", after=job_id(4)) is None
+    assert state.first_held("mail", "a", "eu") == job_id(3)
+    assert state.first_held("mail", "a", "eu", after=job_id(3)) == job_id(2)
+    assert state.first_held("mail", "a", "eu", after=job_id(2)) is None
+    assert state.first_held("mail", "b", "eu") is None
+
+
+def test_tenants_of_a_region_are_those_with_a_job_of_it_in_the_queue(state: State) -> None:
+    places = [("b", "eu"), ("a\0", "eu"), ("a", "eu"), ("a", "eu"), ("c", ""), ("d", "eu\0"), ("e", "e")]
+    jobs = [make_job(number, tenant=tenant, region=region) for number, (tenant, region) in enumerate(places)]
+    state.execute([PutJob(None, job) for job in jobs])
+    assert state.tenants_of_region("mail", "eu") == ["a", "a\0", "b"]
+    assert state.tenants_of_region("mail", "eu\0") == ["d"]
+    assert state.tenants_of_region("mail", "us") == []
+    assert state.tenants_of_region("export", "eu") == []
+
+
 def test_lanes_are_read_each_by_itself_and_their_tenants_are_known(state: State) -> None:
     jobs = [make_job(number, tenant=tenant) for number, tenant in enumerate(["b", "a", "a\0", "a"])]
     state.execute([PutJob(None, job) for job in jobs])
@@ -336,6 +368,8 @@ def test_alarms_of_each_kind_are_due_in_order_up_to_their_time(state: State) -> 
     assert state.alarms_due(AlarmKind.JOB, 6, limit=9) == due[:2]
     assert state.alarms_due(AlarmKind.JOB, 7, limit=1) == due[:1]
     assert state.alarms_due(AlarmKind.JOB, 4, limit=9) == []
+    assert state.alarms_due(AlarmKind.JOB, 7, limit=9, after_ms=4) == due
+    assert state.alarms_due(AlarmKind.JOB, 7, limit=9, after_ms=5) == due[2:]
     assert state.next_alarm(AlarmKind.JOB) == 5
     state.execute([PutJob(jobs[1], make_job(2)), RemoveJob(jobs[2])])
     assert state.next_alarm(AlarmKind.JOB) == 7

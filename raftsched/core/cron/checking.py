@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import Final
 
@@ -17,6 +18,7 @@ from raftsched.errors import Invalid
 _COUNTRY: Final = re.compile(r"[A-Z]{2}", re.ASCII)
 _SUBDIVISION: Final = re.compile(r"[\w -]{1,64}")
 _SHOWN_CHARS: Final = 60
+_WEEK_SECONDS: Final = 7 * DAY_SECONDS
 _SOME_YEAR: Final = 2027
 """Countries and their parts are known or not whatever the year."""
 
@@ -32,6 +34,7 @@ def calendar_problem(calendar: Calendar) -> str:
         or next(filter(None, (_window_problem(n, window) for n, window in enumerate(calendar.windows))), "")
         or next(filter(None, (_period_problem(n, period) for n, period in enumerate(calendar.periods))), "")
         or (_business_days_problem(calendar.business_days) if calendar.business_days else "")
+        or _emptiness_problem(calendar)
     )
 
 
@@ -92,6 +95,8 @@ def _business_days_problem(rule: BusinessDays) -> str:
     if not rule.country:
         if rule.subdivision:
             return "business_days.subdivision: needs a country"
+        if not rule.weekend:
+            return "business_days.weekend: keeps nothing from firing; leave business_days out, or name days off"
         return "business_days.weekend: leaves no day" if len(rule.weekend) == 7 else ""
     if not _COUNTRY.fullmatch(rule.country) or not _is_known(rule.country, ""):
         return f"business_days.country: {rule.country[:_SHOWN_CHARS]!a} is not known; write a code like DE or US"
@@ -102,6 +107,34 @@ def _business_days_problem(rule: BusinessDays) -> str:
         shown = rule.subdivision[:_SHOWN_CHARS]
         return f"business_days.subdivision: {shown!a} is not known in {rule.country}; there are: {some}"
     return ""
+
+
+def _emptiness_problem(calendar: Calendar) -> str:
+    """What leaves no instant at all, whatever the schedule: nothing would ever run, and nobody would be told."""
+    if calendar.only_dates and set(calendar.only_dates) <= set(calendar.skip_dates):
+        return "only_dates: leave no day, for each of them is a skip date"
+    for zone in {window.zone for window in calendar.windows}:
+        if _cover_the_week([window for window in calendar.windows if window.zone == zone]):
+            return "windows: leave no time of the week"
+    return ""
+
+
+def _cover_the_week(windows: Sequence[Window]) -> bool:
+    reach = 0
+    for begin, end in sorted(span for window in windows for span in _spans(window)):
+        if begin > reach:
+            return False
+        reach = max(reach, end)
+    return reach >= _WEEK_SECONDS
+
+
+def _spans(window: Window) -> Iterator[tuple[int, int]]:
+    """When in the week the window is open; what runs past the end of the week also stands at its beginning."""
+    length = (window.end_second - window.start_second) % DAY_SECONDS or DAY_SECONDS
+    for weekday in window.weekdays or range(7):
+        begin = weekday * DAY_SECONDS + window.start_second
+        yield begin, begin + length
+        yield max(0, begin - _WEEK_SECONDS), begin + length - _WEEK_SECONDS
 
 
 def _is_known(country: str, subdivision: str) -> bool:

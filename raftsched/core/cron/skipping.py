@@ -79,24 +79,27 @@ def _begins_on(window: Window, day: int) -> bool:
 def _day_off(rule: BusinessDays, day: date) -> str:
     if not rule.country:
         return "weekend" if day.isoweekday() % 7 in rule.weekend else ""
-    year = country_year(rule.country, rule.subdivision, day.year)
-    if year.is_working_day(day):
-        return ""
-    name = year.get(day)
-    return f"holiday in {_place(rule)}: {name}" if name else f"weekend in {_place(rule)}"
+    # A holiday on a weekend may be observed across New Year, so the neighbouring years have a say.
+    years = [country_year(rule.country, rule.subdivision, day.year + offset) for offset in (0, -1, 1)]
+    name = next((year[day] for year in years if day in year), "")
+    if years[0].is_weekend(day):
+        if any(day in year.weekend_workdays for year in years):
+            return ""
+        return f"holiday in {_place(rule)}: {name}" if name else f"weekend in {_place(rule)}"
+    return f"holiday in {_place(rule)}: {name}" if name else ""
 
 
 @lru_cache(maxsize=limits.HOLIDAY_YEARS_KEPT_MAX)
 def country_year(country: str, subdivision: str, year: int) -> holidays.HolidayBase:
-    """Return the holidays of a country around a year; raise `NotImplementedError` if it or its part is not known.
+    """Return the holidays that belong to a year of a country; raise `NotImplementedError` if it is not known, or its part.
 
-    The neighbouring years are in it too, since a holiday on a weekend may be observed across New Year. The language
-    is given, for it would come from the environment of the process.
+    One year at a time, as each takes milliseconds and is kept. The language is given, for it would come from the
+    environment of the process.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that a country's years end somewhere; what follows from it is said above
         return holidays.country_holidays(
-            country, subdiv=subdivision or None, years=(year - 1, year, year + 1), expand=False, language="en_US"
+            country, subdiv=subdivision or None, years=year, expand=False, language="en_US"
         )
 
 

@@ -1,0 +1,29 @@
+"""How times and spans are told to people, in reasons and in the audit trail: as the API writes them.
+
+Integers only: what goes into the trail is part of the state, and must be the same on every node.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_text(ms: int) -> str:
+    """Return RFC 3339 in UTC with milliseconds; "none" for 0, which stands for no time."""
+    if not ms:
+        return "none"
+    return f"{(_EPOCH + timedelta(seconds=ms // 1000)).strftime('%Y-%m-%dT%H:%M:%S')}.{ms % 1000:03d}Z"
+
+
+def seconds_text(ms: int) -> str:
+    """Return seconds, to the millisecond where there are any, as in 90 or 0.25."""
+    whole, rest = divmod(ms, 1000)
+    return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
+
+
+def span_text(ms: int) -> str:
+    """Return a span with its unit, as in 0.25 s."""
+    return f"{seconds_text(ms)} s"
