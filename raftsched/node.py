@@ -199,15 +199,15 @@ class Node:
                     ageing_ms=max(1, round(self.config.ageing_seconds * 1000)),
                 ),
             )
-            self._spawn(self._serve_term(self._leadership, self._replica.term))
+            self._leadership.start()
+            log.info("leading", term=self._replica.term)
+            self._spawn(self._watch_over(self._leadership))
         elif self._leadership is not None:
             retired, self._leadership = self._leadership, None
             self._spawn(retired.stop())
 
-    async def _serve_term(self, leadership: Leadership, term: int) -> None:
-        log.info("leading", term=term)
+    async def _watch_over(self, leadership: Leadership) -> None:
         try:
-            await leadership.start()
             await leadership.wait()
         except Exception as error:  # noqa: BLE001  # whatever it is, it ends the node, which raises it again
             if not self._fault.done():
@@ -249,8 +249,12 @@ class Node:
         member = next((member for member in self._replica.members if member.id == node_id), None)
         return _url(member.api) if member is not None and member.api else None
 
-    async def leader_change(self, seconds: float) -> None:
-        await self._replica.leader_change(seconds)
+    @property
+    def leader_change_count(self) -> int:
+        return self._replica.leader_change_count
+
+    async def leader_change(self, since: int) -> None:
+        await self._replica.leader_change(since)
 
     def fresh_state(self) -> State:
         self._replica.check_fresh()

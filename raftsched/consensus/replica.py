@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
@@ -84,7 +83,8 @@ class Replica:
     """One replica of the machine. `start`, then `run` in a task of its own, then `stop`.
 
     `on_leadership(True)` is called when this node leads and has applied everything of earlier terms, and
-    `on_leadership(False)` at once when it doesn't any more; between two terms of its own both are called.
+    `on_leadership(False)` at once when it doesn't any more; between two terms of its own both are called. Nothing else
+    runs in between, so whoever sees that this node leads can be served. What they raise leaves `run`.
     """
 
     def __init__(
@@ -132,6 +132,7 @@ class Replica:
         self._known_leader = ""
         self._known_membership: Membership | None = None
         self._known_members: tuple[Member, ...] = ()
+        self._leader_change_count = 0
         self._leader_changed = asyncio.Event()
         self._checkpoint_at = inf
         self._hand_over: asyncio.Future[bool] | None = None
@@ -212,17 +213,18 @@ class Replica:
 
     def _tell_leadership(self, term: int) -> None:
         """Tell of a change; `term` is the one that this node leads and serves, 0 for none."""
-        if term != self._led_term or self._engine.leader_id != self._known_leader:
-            self._known_leader = self._engine.leader_id
-            changed, self._leader_changed = self._leader_changed, asyncio.Event()
-            changed.set()
-        if term == self._led_term:
+        leader_id = self._engine.leader_id
+        if term == self._led_term and leader_id == self._known_leader:
             return
-        was_leading, self._led_term = bool(self._led_term), term
-        if was_leading:
+        led_term, self._led_term, self._known_leader = self._led_term, term, leader_id
+        if led_term and term != led_term:
             self._on_leadership(False)
-        if term:
+        if term and term != led_term:
             self._on_leadership(True)
+        # Last, for those who waited for it try again at once.
+        self._leader_change_count += 1
+        changed, self._leader_changed = self._leader_changed, asyncio.Event()
+        changed.set()
 
     def _checkpoint_if_due(self) -> None:
         machine = self._machine
@@ -292,11 +294,15 @@ class Replica:
             raise NotLeader
         self._engine.check_fresh()
 
-    async def leader_change(self, seconds: float) -> None:
-        """Return once this node begins or ceases to lead, or hears of another leader; after `seconds` in any case."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._leader_changed.wait()
+    @property
+    def leader_change_count(self) -> int:
+        """Rises when this node begins or ceases to lead, and when it hears of another leader, or of none."""
+        return self._leader_change_count
+
+    async def leader_change(self, since: int) -> None:
+        """Return once `leader_change_count` is no longer `since`: at once, where it has changed already."""
+        while self._leader_change_count == since:
+            await self._leader_changed.wait()
 
     def leader_age_ms(self) -> int:
         """Milliseconds since this node last heard a leader, 0 on a leader; -1 where it never did."""

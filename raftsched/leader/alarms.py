@@ -1,5 +1,5 @@
 """Rings the alarms of jobs, queues and workflows: expiries, deadlines, ends of pauses, submissions that were left. The
-alarm of a finished job is the end of its own retention: it is purged.
+alarm of a finished job is the end of its own retention, or of the time by which it had to be kept longer: it is purged.
 
 Theory of operation. The state keeps every alarm in an index by kind and time, so this service needs to know only when
 the next one is. It hears of every record that is written and looks into the index no earlier than that. What an alarm

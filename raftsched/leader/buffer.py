@@ -12,8 +12,11 @@ from typing import Final
 
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.view import WaitingEntry
-from raftsched.leader.lanes import PRIORITIES, START, Lane, ReadyQueue, Shelf
+from raftsched.leader.lanes import PRIORITIES, START, Lane, Part, ReadyQueue, Shelf, first_of
 from raftsched.leader.view import LeaderView
+
+PARTS_MAX: Final = 100
+"""Regions known of a queue. A worker can ask for any, so they must not pile up: beyond it, all are read anew."""
 
 
 class Buffer:
@@ -32,22 +35,34 @@ class Buffer:
 
     # -- what comes next ----------------------------------------------------------------------------------------------
 
-    def _first(self, queue: ReadyQueue, now_ms: int) -> Lane | None:
-        """The lane whose turn it is, which has a job in memory; None where the queue has no job."""
-        if not queue.is_known:
-            queue.is_known = True
-            for tenant in self._view.waiting_tenants(queue.name):
-                queue.add_lane(tenant, is_read=False)
-        lanes = queue.lanes
+    def _first(self, queue: ReadyQueue, region: str, now_ms: int) -> Lane | None:
+        """The lane whose turn it is, which has a job in memory; None where there is no job for a worker of `region`."""
+        own = self._front(queue, region, now_ms) if region else None
+        lane = self._front(queue, "", now_ms)
+        if own is None or (lane is not None and lane.turn_number < own.turn_number):
+            return lane
+        return own
+
+    def _front(self, queue: ReadyQueue, region: str, now_ms: int) -> Lane | None:
+        """The lane of the part whose turn it is, which has a job in memory; None where the part has no job."""
+        part = queue.parts.get(region)
+        if part is None:
+            part = self._add_part(queue, region)
+        lanes = part.lanes
         while lanes:
             lane = next(iter(lanes.values()))
             if self._first_shelf(lane, now_ms) is not None:
                 return lane
             if len(lanes) == 1:  # mostly its next job is about to arrive
-                lane.credit = 0
+                queue.stand_alone(lane.tenant)
                 return None
             queue.drop_lane(lane)
         return None
+
+    def _first_of_both(self, lane: Lane, twin: Lane, now_ms: int) -> Shelf | None:
+        """The shelf whose first job is the next of two lanes of one tenant; None where they have no job."""
+        shelves = [shelf for each in (lane, twin) if (shelf := self._first_shelf(each, now_ms)) is not None]
+        return first_of(shelves, lane.part.queue.ageing_ms) if shelves else None
 
     def _first_shelf(self, lane: Lane, now_ms: int) -> Shelf | None:
         """The shelf whose first job is the lane's next; None where the lane has no job."""
@@ -86,12 +101,14 @@ class Buffer:
         """Read behind the cut and move it; the shelf is whole where the index has no more."""
         lane, cut = shelf.lane, shelf.cut
         assert cut is not None
-        queue, limit = lane.queue, lane.queue.room // 2  # leaves room for late arrivals in front of the cut
-        after = WaitingEntry(queue.name, lane.tenant, shelf.priority, TimeMs(cut[0]), cut[1])
+        part, queue = lane.part, lane.part.queue
+        limit = queue.room // 2  # leaves room for late arrivals in front of the cut
+        after = WaitingEntry(queue.name, lane.tenant, shelf.priority, TimeMs(cut[0]), cut[1], part.region)
         entries = self._view.waiting(
             queue.name,
             lane.tenant,
             shelf.priority,
+            region=part.region,
             due_until_ms=now_ms,
             limit=limit,
             after=None if cut is START else after,
@@ -100,26 +117,42 @@ class Buffer:
         shelf.heap = [(entry.due_at_ms, entry.job_id) for entry in entries if entry.job_id not in away]
         for _, job_id in shelf.heap:
             buffered[job_id] = shelf
-        queue.size += len(shelf.heap)
+        part.size += len(shelf.heap)
         shelf.cut = (entries[-1].due_at_ms, entries[-1].job_id) if len(entries) == limit else None
+
+    def _add_part(self, queue: ReadyQueue, region: str) -> Part:
+        """A part for a region that is asked for the first time; its lanes are not read yet."""
+        if len(queue.parts) >= PARTS_MAX:
+            self._drop_all(queue)
+            queue.reset()
+        part = queue.parts[region] = Part(queue, region)
+        view = self._view
+        for tenant in view.tenants_of_region(queue.name, region) if region else view.waiting_tenants(queue.name):
+            queue.add_lane(part, tenant, is_read=False)
+        return part
 
     # -- what goes ----------------------------------------------------------------------------------------------------
 
-    def _add_lane(self, queue: ReadyQueue, tenant: str) -> Lane:
+    def _add_lane(self, part: Part, tenant: str) -> Lane:
         """A lane for a tenant whose first job arrives: there is nothing of it that would have to be read."""
+        queue = part.queue
         room = queue.room
-        added = queue.add_lane(tenant, is_read=True)
+        added = queue.add_lane(part, tenant, is_read=True)
         if queue.room < room:
-            for lane in queue.lanes.values():
-                for shelf in lane.shelves.values():
-                    if len(shelf.heap) > queue.room:
-                        self._shorten(shelf)
+            for shelf in _shelves(queue):
+                if len(shelf.heap) > queue.room:
+                    self._shorten(shelf)
         return added
+
+    def _drop_all(self, queue: ReadyQueue) -> None:
+        """Let go of all jobs in memory."""
+        for shelf in _shelves(queue):
+            self._drop(shelf, (job_id for _, job_id in shelf.heap))
 
     def _shorten(self, shelf: Shelf) -> None:
         """Leave the later part of a full shelf to the index."""
         places = sorted(shelf.heap)
-        kept_count = shelf.lane.queue.room // 2
+        kept_count = shelf.lane.part.queue.room // 2
         shelf.heap = places[:kept_count]  # sorted, so a heap
         shelf.cut = shelf.heap[-1]
         kept = {job_id for _, job_id in shelf.heap}
@@ -129,4 +162,8 @@ class Buffer:
         for job_id in job_ids:
             if self._buffered.get(job_id) is shelf:
                 del self._buffered[job_id]
-                shelf.lane.queue.size -= 1
+                shelf.lane.part.size -= 1
+
+
+def _shelves(queue: ReadyQueue) -> list[Shelf]:
+    return [shelf for part in queue.parts.values() for lane in part.lanes.values() for shelf in lane.shelves.values()]

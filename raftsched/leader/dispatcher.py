@@ -1,10 +1,11 @@
 """Workers that wait for jobs, first come, first served.
 
-Theory of operation. A worker asks for jobs of some queues. Where there are any it takes them at once: no one can be
-waiting for the same queue, since whatever arrives is handed to its waiters before anything else. Otherwise it waits.
-When jobs have arrived (`match`, once for all changes of a log entry) each queue's waiters are served in the order they
-came, each with an even share of what is there, so that a burst spreads over idle workers and still costs one lease
-operation a worker. Jobs are handed to a waiter directly, so nobody wakes up for nothing.
+Theory of operation. A worker asks for jobs of some queues. Where there are any for its region it takes them at once: no
+one can be waiting for the same ones, since whatever arrives is handed to its waiters before anything else. Otherwise it
+waits. When jobs have arrived (`match`, once for all changes of a log entry) each queue's waiters are served in the order
+they came, each with an even share of what is there, so that a burst spreads over idle workers and still costs one lease
+operation a worker. Jobs are handed to a waiter directly, so nobody wakes up for nothing. Waiters stand in a line for
+each region, and lines without a job are passed over whole.
 
 Handing over commits nothing: the waiter proposes the lease, and the log decides. Left out: this module neither
 proposes nor sleeps.
@@ -30,13 +31,23 @@ READY_QUEUES_MAX: Final = 10_000
 class Waiter:
     """A worker's request for up to `capacity` jobs. `jobs` gets the ids handed over, or [] when the time is over."""
 
-    __slots__ = ("capacity", "jobs", "queues", "timer", "worker")
+    __slots__ = ("capacity", "jobs", "number", "queues", "region", "timer", "worker")
 
-    def __init__(self, worker: str, queues: Sequence[str], capacity: int, jobs: asyncio.Future[list[JobId]]) -> None:
+    def __init__(
+        self,
+        worker: str,
+        queues: Sequence[str],
+        capacity: int,
+        jobs: asyncio.Future[list[JobId]],
+        region: str = "",
+    ) -> None:
         self.worker: Final = worker
         self.queues: Final = queues
         self.capacity: Final = capacity
         self.jobs: Final = jobs
+        self.region: Final = region
+        self.number = 0
+        """The lower, the earlier it came; set where it waits."""
         self.timer: Timer[Waiter] | None = None
 
 
@@ -45,10 +56,11 @@ class Dispatcher:
 
     def __init__(self, ready: ReadyJobs) -> None:
         self._ready: Final = ready
-        self._queues: Final[dict[str, dict[Waiter, None]]] = {}
-        """By queue, in the order they came."""
+        self._queues: Final[dict[str, dict[str, dict[Waiter, None]]]] = {}
+        """By queue and region, in the order they came; no line is empty."""
         self._waiters: Final[dict[Waiter, None]] = {}
         self._deadlines: Final[Wheel[Waiter]] = Wheel()
+        self._number = 0
         self._ready_queues_max = READY_QUEUES_MAX
 
     def __len__(self) -> int:
@@ -57,7 +69,7 @@ class Dispatcher:
 
     def waiting_count(self, queue: str) -> int:
         """Workers waiting for jobs of `queue`."""
-        return len(self._queues.get(queue, ()))
+        return sum(map(len, self._queues.get(queue, {}).values()))
 
     def waiting_workers(self) -> Iterator[str]:
         """The name of every worker that waits, once for each of its requests."""
@@ -69,16 +81,18 @@ class Dispatcher:
         Raises `Unavailable` where too many wait already, and nothing is changed then.
         """
         self._limit_queues()
-        job_ids = self._ready.take(waiter.queues, waiter.capacity, now.cluster_ms)
+        job_ids = self._ready.take(waiter.queues, waiter.region, waiter.capacity, now.cluster_ms)
         if job_ids or until_ms <= now.monotonic_ms:
             waiter.jobs.set_result(job_ids)
             return
         if len(self._waiters) >= limits.WAITING_WORKERS_MAX:
             raise Unavailable("too many workers are waiting for jobs; retry in a moment")
         self._waiters[waiter] = None
+        self._number += 1
+        waiter.number = self._number
         waiter.timer = self._deadlines.add(until_ms, waiter)
         for queue in waiter.queues:
-            self._queues.setdefault(queue, {})[waiter] = None
+            self._queues.setdefault(queue, {}).setdefault(waiter.region, {})[waiter] = None
 
     def leave(self, waiter: Waiter) -> None:
         """End the wait, if it lasts still; nothing is handed over."""
@@ -88,9 +102,11 @@ class Dispatcher:
         waiter.timer = None
         del self._waiters[waiter]
         for queue in waiter.queues:
-            waiters = self._queues[queue]
-            del waiters[waiter]
-            if not waiters:
+            lines = self._queues[queue]
+            del lines[waiter.region][waiter]
+            if not lines[waiter.region]:
+                del lines[waiter.region]
+            if not lines:
                 del self._queues[queue]
 
     def match(self, now: Now) -> None:
@@ -122,19 +138,24 @@ class Dispatcher:
             self._ready_queues_max = max(READY_QUEUES_MAX, 2 * self._ready.queue_count)
 
     def _serve(self, queue: str, now: Now) -> None:
-        while waiters := self._queues.get(queue):
-            available = self._ready.fill(queue, now.cluster_ms)
-            if not available:
+        while lines := self._queues.get(queue):
+            counts = ((self._ready.fill(queue, region, now.cluster_ms), region) for region in lines)
+            served = [(next(iter(lines[region])), count) for count, region in counts if count]
+            if not served:
                 return
-            waiter = next(iter(waiters))
+            waiter, available = min(served, key=_came)
             if waiter.jobs.done():  # its caller is gone, and about to say so
                 self.leave(waiter)
                 continue
-            share = min(waiter.capacity, -(-available // len(waiters)))
-            if job_ids := self._ready.take(waiter.queues, share, now.cluster_ms):
+            share = min(waiter.capacity, -(-available // self.waiting_count(queue)))
+            if job_ids := self._ready.take(waiter.queues, waiter.region, share, now.cluster_ms):
                 self._hand_over(waiter, job_ids)
 
     def _hand_over(self, waiter: Waiter, job_ids: list[JobId]) -> None:
         self.leave(waiter)
         if not waiter.jobs.done():
             waiter.jobs.set_result(job_ids)
+
+
+def _came(served: tuple[Waiter, int]) -> int:
+    return served[0].number

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from raftsched.core.explain import ServingWorker
+from raftsched.core.explain import LeaseSigns, ServingWorker
 from raftsched.core.ids import FencingToken, JobId
 from raftsched.core.job import LEASED, WAITING, AttemptEnd, Job, Status
 from raftsched.core.operations import Operation, RecordOutcome
@@ -131,6 +131,10 @@ class Duties:
         """The living workers that take jobs of `queue`, by name."""
         return self._marks.serving(queue, now)
 
+    def lease_signs(self, job_id: JobId, now: Now) -> LeaseSigns | None:
+        """What is known of a job's lease; None where it has none."""
+        return self._keeper.signs(job_id, now)
+
     # -- time and the log ---------------------------------------------------------------------------------------------
 
     def start(self, now: Now) -> None:
@@ -146,7 +150,7 @@ class Duties:
             if isinstance(write, PutSchedule):
                 self._firing.heard(write.new.alarm_at_ms)
             elif isinstance(write, PutFiring):
-                self._trimming.line_written(write.schedule_id)
+                self._trimming.line_written(write.schedule_id, write.firing)
             elif isinstance(write, PutQueue):
                 self._hear_queue(write)
             elif isinstance(write, PutWorkflow):
@@ -162,7 +166,7 @@ class Duties:
                 ready.leave(old.id)
             if new is None:
                 continue
-            if new.options is not None or new.pause is not None:
+            if new.options is not None or new.pause is not None or new.kept_until_ms:
                 self._hear_options(new)
             if new.status in LEASED:
                 keeper.leased(new, now)
@@ -173,7 +177,7 @@ class Duties:
                     ready.freed(new.queue)
             if new.status in WAITING and not new.held:
                 if new.due_at_ms <= cluster_ms:
-                    ready.add(new.queue, new.tenant, new.priority, new.due_at_ms, new.id)
+                    ready.add(new.queue, new.tenant, new.priority, new.due_at_ms, new.id, region=new.region)
                 else:
                     timers.add(new)
         self._wake_jobs(now)
@@ -215,7 +219,7 @@ class Duties:
 
         For the ids it gets, `lease_settled` must follow, or `leave`.
         """
-        self._marks.asked(waiter.worker, waiter.queues, waiter.capacity, now)
+        self._marks.asked(waiter.worker, waiter.queues, waiter.capacity, waiter.region, now)
         self._wake_jobs(now)
         self._dispatcher.ask(waiter, until_ms, now)
 
@@ -280,7 +284,7 @@ class Duties:
             if job is None or job.status not in WAITING or job.held:
                 continue
             if job.due_at_ms <= now.cluster_ms and self._ready.key_has_room(job):
-                self._ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id)
+                self._ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id, region=job.region)
             else:
                 self._timers.offer_again(job, now)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from raftsched import limits
-from raftsched.core.cron.every import parse_every
+from raftsched.core.cron.every import Every, parse_every
 from raftsched.core.cron.parsing import parse
 from raftsched.core.cron.recurrence import Recurrence
 from raftsched.core.cron.skipping import skip_reason
@@ -57,6 +57,12 @@ def instants_of(timing: Timing, *, from_ms: int) -> TimingInstants:
     Raises `Invalid` naming `cron`, `every` or `timezone`.
     """
     return TimingInstants(timing, _recurrence(timing, timing.start_at_ms or timing.anchor_ms or from_ms))
+
+
+def grid_period_ms(timing: Timing) -> int:
+    """Return the period of a fixed grid, 0 for a timing of another kind; raises as `instants_of` does."""
+    recurrence = _recurrence(timing, timing.start_at_ms or timing.anchor_ms)
+    return recurrence.period_ms if isinstance(recurrence, Every) else 0
 
 
 @lru_cache(_KEPT)

@@ -1,18 +1,23 @@
-"""What `ready` holds in memory of one queue: a lane for each tenant, and in it a shelf for each priority.
+"""What `ready` holds in memory of one queue: a lane for each region and tenant, and in it a shelf for each priority.
 
-Theory of operation. A *shelf* is a heap of (due time, id) and a `cut`. All jobs of its part of the index up to the cut
-that are due and not on their way are in the heap; what lies behind it is read when the heap has run empty. No cut
-(None) means that the shelf holds all there is: then fresh arrivals are put in without any read. With a cut, arrivals
-behind it are left in the index, so a backlog of millions costs nothing here. A shelf, and a lane, that is empty without
-a cut is dropped: what is not there holds all there is, namely nothing. A lane that has not been read holds nothing yet.
+Theory of operation. A queue has a *part* for each region that some worker asked for, and one for the jobs of no region,
+"". A worker draws from the latter and from that of its own region, as if they were one; so jobs of a region without
+workers are neither read nor passed over, and keep nobody back.
 
-Order within a lane: a job's priority grows by one for each `ageing_ms` that it has waited, and the highest goes first.
-So a lower priority is not starved, for it overtakes whatever arrives long enough behind it, and the order of any two
-jobs never changes while they wait: it is that of `due - priority * ageing_ms`. Equal ones go by due time, then by id,
-that is first in, first out within a priority.
+A *shelf* is a heap of (due time, id) and a `cut`. All jobs of its place in the index up to the cut that are due and not
+on their way are in the heap; what lies behind it is read when the heap has run empty. No cut (None) means that the
+shelf holds all there is: then fresh arrivals are put in without any read. With a cut, arrivals behind it are left in the
+index, so a backlog of millions costs nothing here. A shelf, and a lane, that is empty without a cut is dropped: what is
+not there holds all there is, namely nothing. A lane that has not been read holds nothing yet.
+
+Order within a tenant's lanes: a job's priority grows by one for each `ageing_ms` that it has waited, and the highest
+goes first. So a lower priority is not starved, for it overtakes whatever arrives long enough behind it, and the order of
+any two jobs never changes while they wait: it is that of `due - priority * ageing_ms`. Equal ones go by due time, then
+by id, that is first in, first out within a priority.
 
 Shares of a queue: deficit round robin (Shreedhar & Varghese 1995) with every job at a cost of one. The lane in front
-may give as many jobs as its tenant has weight, then it goes behind the others. A lane that stands alone is not counted.
+may give as many jobs as its tenant has weight, then the tenant's lanes go behind the others, whatever their region. A
+lane that stands alone is not counted. Between the fronts of two parts, the one that has waited longer is first.
 
 Room: a queue's lanes share `limits.READY_BUFFER_JOBS_MAX` for each priority, and each has at least `_ROOM_MIN`.
 """
@@ -20,6 +25,7 @@ Room: a queue's lanes share `limits.READY_BUFFER_JOBS_MAX` for each priority, an
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 from raftsched import limits
@@ -37,7 +43,7 @@ _ROOM_MIN: Final = 20
 
 
 class Shelf:
-    """Due jobs of one queue, tenant and priority."""
+    """Due jobs of one queue, region, tenant and priority."""
 
     __slots__ = ("cut", "heap", "lane", "priority")
 
@@ -49,30 +55,34 @@ class Shelf:
 
 
 class Lane:
-    """Due jobs of one queue and tenant."""
+    """Due jobs of one queue, region and tenant."""
 
-    __slots__ = ("credit", "is_read", "queue", "shelves", "tenant")
+    __slots__ = ("is_read", "part", "shelves", "tenant", "turn_number")
 
-    def __init__(self, queue: ReadyQueue, tenant: str, *, is_read: bool) -> None:
-        self.queue: Final = queue
+    def __init__(self, part: Part, tenant: str, turn_number: int, *, is_read: bool) -> None:
+        self.part: Final = part
         self.tenant: Final = tenant
         self.shelves: Final[dict[int, Shelf]] = {}
         self.is_read = is_read
-        self.credit = 0
-        """Jobs that it may still give before the others have their turn."""
+        self.turn_number = turn_number
+        """The lower, the earlier is its turn."""
 
     def first(self) -> Shelf:
         """The shelf whose first job is the next one; none may be empty, and there must be one."""
-        shelves = iter(self.shelves.values())
-        found = next(shelves)
-        if len(self.shelves) > 1:
-            ageing_ms = self.queue.ageing_ms
-            rank = _rank(found, ageing_ms)
-            for shelf in shelves:
-                other = _rank(shelf, ageing_ms)
-                if other < rank:
-                    found, rank = shelf, other
-        return found
+        return first_of(self.shelves.values(), self.part.queue.ageing_ms)
+
+
+def first_of(shelves: Iterable[Shelf], ageing_ms: int) -> Shelf:
+    """The shelf whose first job goes before those of the others; none may be empty, and there must be one."""
+    rest = iter(shelves)
+    found = next(rest)
+    rank: tuple[int, int, JobId] | None = None
+    for shelf in rest:
+        rank = rank or _rank(found, ageing_ms)
+        other = _rank(shelf, ageing_ms)
+        if other < rank:
+            found, rank = shelf, other
+    return found
 
 
 def _rank(shelf: Shelf, ageing_ms: int) -> tuple[int, int, JobId]:
@@ -80,25 +90,39 @@ def _rank(shelf: Shelf, ageing_ms: int) -> tuple[int, int, JobId]:
     return (due_at_ms - shelf.priority * ageing_ms, due_at_ms, job_id)
 
 
+class Part:
+    """What is in memory of a queue's jobs of one region."""
+
+    __slots__ = ("lanes", "queue", "region", "size")
+
+    def __init__(self, queue: ReadyQueue, region: str) -> None:
+        self.queue: Final = queue
+        self.region: Final = region
+        self.lanes: Final[OrderedDict[str, Lane]] = OrderedDict()
+        """Those that may hold jobs, by tenant, whose turn is next in front."""
+        self.size = 0
+        """Jobs in memory."""
+
+
 class ReadyQueue:
     """A queue that somebody asked for: its settings, its lanes, and how much of it is on its way."""
 
     __slots__ = (
+        "_credits",
         "_default_ageing_ms",
         "_lanes_max",
+        "_turn_number",
         "_weights",
         "ageing_ms",
         "aside_count",
         "in_flight_count",
         "is_free",
         "is_keyed",
-        "is_known",
         "is_touched",
-        "lanes",
         "name",
+        "parts",
         "room",
         "settings",
-        "size",
         "wake",
     )
 
@@ -113,20 +137,29 @@ class ReadyQueue:
         self.wake: Timer[ReadyQueue] | None = None
         """Rings when its rate allows a lease again."""
         self._weights: dict[str, int] = {}
+        self._turn_number = 0
         self.settings: Queue | None = None
         self.configure(settings)
         self.reset()
 
     def reset(self) -> None:
         """Forget all jobs, and that anything is known."""
-        self.is_known = False
-        self.lanes: OrderedDict[str, Lane] = OrderedDict()
-        """Those that may hold jobs, whose turn is next in front."""
-        self.size = 0
-        """Jobs in memory."""
+        self.parts: dict[str, Part] = {}
+        """By region; those that have been asked for."""
+        self._credits: dict[str, int] = {}
+        """Jobs that a tenant may still give before the others have their turn; one that isn't here has none."""
         self._lanes_max = 1
         self.room = limits.READY_BUFFER_JOBS_MAX
         """Jobs that a shelf may hold."""
+
+    @property
+    def size(self) -> int:
+        """Jobs in memory."""
+        return sum(part.size for part in self.parts.values())
+
+    @property
+    def lane_count(self) -> int:
+        return sum(len(part.lanes) for part in self.parts.values())
 
     def configure(self, settings: Queue | None) -> None:
         """Go by `settings` from now on; None = nobody made any."""
@@ -147,30 +180,56 @@ class ReadyQueue:
         self.is_free = not limited and not self.is_keyed
         """Nothing keeps back any of its jobs."""
 
-    def add_lane(self, tenant: str, *, is_read: bool) -> Lane:
-        """A lane for a tenant that has none, behind the others. Shelves may then hold more than their room."""
-        lane = self.lanes[tenant] = Lane(self, tenant, is_read=is_read)
-        if len(self.lanes) > self._lanes_max:
+    def add_lane(self, part: Part, tenant: str, *, is_read: bool) -> Lane:
+        """A lane for a tenant that has none in the part, behind the others. Shelves may then hold more than their room."""
+        self._turn_number += 1
+        lane = part.lanes[tenant] = Lane(part, tenant, self._turn_number, is_read=is_read)
+        if self.lane_count > self._lanes_max:
             self._share_room(2 * self._lanes_max)
         return lane
 
     def drop_lane(self, lane: Lane) -> None:
         """The lane has nothing any more."""
-        del self.lanes[lane.tenant]
-        if self._lanes_max > 1 and len(self.lanes) <= self._lanes_max // 4:
+        del lane.part.lanes[lane.tenant]
+        if not any(lane.tenant in part.lanes for part in self.parts.values()):
+            self._credits.pop(lane.tenant, None)
+        if self._lanes_max > 1 and self.lane_count <= self._lanes_max // 4:
             self._share_room(self._lanes_max // 2)
 
-    def turn(self, lane: Lane) -> int:
-        """How many jobs the lane in front may give now, which others wait behind."""
-        if lane.credit <= 0:
-            lane.credit += self._weights.get(lane.tenant, 1)
-        return lane.credit
+    def twin(self, lane: Lane, region: str) -> Lane | None:
+        """The tenant's other lane that a worker of `region` draws from."""
+        part = self.parts.get("" if lane.part.region else region)
+        return part.lanes.get(lane.tenant) if part is not None and part is not lane.part else None
 
-    def end_turn(self, lane: Lane, given_count: int) -> None:
-        """The lane in front gave so many; where that was all it may, it goes behind the others."""
-        lane.credit -= given_count
-        if lane.credit <= 0:
-            self.lanes.move_to_end(lane.tenant)
+    def turn(self, tenant: str) -> int:
+        """How many jobs the tenant whose lane is in front may give now, while others wait behind."""
+        credit = self._credits.get(tenant, 0)
+        if credit <= 0:
+            credit = self._credits[tenant] = credit + self._weights.get(tenant, 1)
+        return credit
+
+    def end_turn(self, tenant: str, given_count: int) -> None:
+        """The tenant gave so many; where that was all it may, its lanes go behind the others."""
+        credit = self._credits[tenant] = self._credits[tenant] - given_count
+        if credit > 0:
+            return
+        self._turn_number += 1
+        for part in self.parts.values():
+            lane = part.lanes.get(tenant)
+            if lane is not None:
+                lane.turn_number = self._turn_number
+                part.lanes.move_to_end(tenant)
+
+    def stand_alone(self, tenant: str) -> None:
+        """The tenant has no job, and no other waits behind it: it begins anew, unless it has a turn in another part."""
+        if len(self.parts) == 1:
+            self._credits.pop(tenant, None)
+
+    def is_shared(self, lane: Lane, twin: Lane | None, region: str) -> bool:
+        """Whether others than the tenant may have jobs for a worker of `region`."""
+        if not region:
+            return len(lane.part.lanes) > 1
+        return len(self.parts[""].lanes) + len(self.parts[region].lanes) > (1 if twin is None else 2)
 
     def _share_room(self, lane_count: int) -> None:
         self._lanes_max = lane_count

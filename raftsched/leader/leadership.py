@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Container, Sequence
 import structlog
 
 from raftsched import limits
-from raftsched.core.explain import ServingWorker
+from raftsched.core.explain import LeaseSigns, ServingWorker
 from raftsched.core.ids import FencingToken, JobId
 from raftsched.core.operations import LeaseJobs, Operation
 from raftsched.core.view import Grant, Leased, Result, Write
@@ -75,8 +75,11 @@ class Leadership:
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
-    async def start(self) -> None:
-        """Take over: read the running leases and the nearest timers, then serve. Does nothing after `stop`."""
+    def start(self) -> None:
+        """Take over: read the running leases and the nearest timers, and serve from now on.
+
+        Does nothing after `stop`. It waits for nothing, so that nobody finds a leader which does not serve yet.
+        """
         if self._retired:
             return
         self._duties.start(self._now())
@@ -120,10 +123,18 @@ class Leadership:
     # -- workers ------------------------------------------------------------------------------------------------------
 
     async def lease(
-        self, worker: str, queues: Sequence[str], capacity: int, wait_seconds: float, request_id: str = ""
+        self,
+        worker: str,
+        queues: Sequence[str],
+        capacity: int,
+        wait_seconds: float,
+        request_id: str = "",
+        *,
+        region: str = "",
     ) -> list[Grant]:
         """Lease up to `capacity` due jobs of `queues`; wait up to `wait_seconds` for the first, else return [].
 
+        Jobs of a region go only to workers of the same `region`; "" = the worker has none.
         The worker's latest request, repeated under its `request_id` because the reply was lost, gets what it got.
 
         Raises `NotLeader`, `Unavailable`, or `OutcomeUnknown`: then leases may exist that the worker never heard of,
@@ -136,11 +147,11 @@ class Leadership:
         if repeated := self._duties.repeated(worker, request_id):
             return repeated
         while True:
-            waiter = Waiter(worker, queues, capacity, asyncio.get_running_loop().create_future())
+            waiter = Waiter(worker, queues, capacity, asyncio.get_running_loop().create_future(), region)
             job_ids = await self._job_ids(waiter, until_ms)
             if not job_ids:
                 return []
-            if grants := await self._grants(worker, job_ids, request_id):
+            if grants := await self._grants(waiter, job_ids, request_id):
                 return grants
 
     def heartbeat(
@@ -163,11 +174,15 @@ class Leadership:
         self._check_serving()
         return self._duties.scale(queue, self._now())
 
-    def workers_for(self, queue: str, region: str = "") -> list[ServingWorker]:
-        """The living workers that would take jobs of `queue`, of one region or of any; what `core.explain` asks for."""
+    def workers_for(self, queue: str) -> list[ServingWorker]:
+        """The living workers that take jobs of `queue`, whatever their region; what `core.explain` asks for."""
         self._check_serving()
-        found = self._duties.workers_for(queue, self._now())
-        return [worker for worker in found if not region or worker.region in ("", region)]
+        return self._duties.workers_for(queue, self._now())
+
+    def lease_signs(self, job_id: JobId) -> LeaseSigns | None:
+        """What is known of a job's lease, None where it has none; what `core.explain` asks for."""
+        self._check_serving()
+        return self._duties.lease_signs(job_id, self._now())
 
     async def _job_ids(self, waiter: Waiter, until_ms: int) -> list[JobId]:
         self._check_serving()
@@ -181,9 +196,9 @@ class Leadership:
             self._duties.leave(waiter, self._now())
             raise
 
-    async def _grants(self, worker: str, job_ids: list[JobId], request_id: str) -> list[Grant]:
+    async def _grants(self, waiter: Waiter, job_ids: list[JobId], request_id: str) -> list[Grant]:
         """Propose the lease of `job_ids`; [] where none could be granted."""
-        operation = LeaseJobs(worker, self._settings.lease_ttl_ms, tuple(job_ids), request_id)
+        operation = LeaseJobs(waiter.worker, self._settings.lease_ttl_ms, tuple(job_ids), request_id, waiter.region)
         proposal = asyncio.ensure_future(self._propose(operation))
         result: Result | None = None
         try:
@@ -195,7 +210,7 @@ class Leadership:
             raise
         finally:
             grants = self._duties.lease_settled(job_ids, result, self._now())
-        self._duties.granted(worker, request_id, grants)
+        self._duties.granted(waiter.worker, request_id, grants)
         return grants
 
     async def _hand_back(self, proposal: asyncio.Future[Result]) -> None:

@@ -11,8 +11,9 @@ A lease ends only by a committed operation. Once its expiry is proposed, its hea
 worker has been refused never becomes valid again, also where the log keeps it: the expiry is asked for again. So a
 worker that heard "valid" keeps its job for a full term, and one that heard "not valid" can stop at once (case W17).
 
-A new leader does not know the heartbeats of its predecessor, so it gives every lease, and every handler, one full term
-from its own start. Timeouts and grace go on from the times in the record. Left out: whether this node may still answer
+A new leader does not know the heartbeats of its predecessor, so it gives every lease one full term from its own start.
+A handler speaks through its worker, who has to find the new leader first: its silence counts from the worker's first
+heartbeat on. Timeouts and grace go on from the times in the record. Left out: whether this node may still answer
 heartbeats at all (fresh contact with a quorum) is its caller's check.
 """
 
@@ -23,6 +24,7 @@ from collections.abc import Container, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from raftsched import limits
+from raftsched.core.explain import LeaseSigns
 from raftsched.core.ids import FencingToken, JobId
 from raftsched.core.job import AttemptEnd, Job, Status
 from raftsched.core.operations import ExpiredLease, ExpireLeases, Operation
@@ -58,6 +60,7 @@ class _Lease:
         "expiring",
         "handler_ms",
         "handler_silent_at_ms",
+        "heard_at_ms",
         "job_id",
         "refused",
         "silent_at_ms",
@@ -74,9 +77,12 @@ class _Lease:
         self.worker: Final = worker
         self.ttl_ms: Final = ttl_ms
         self.silent_at_ms = NEVER_MS
+        self.heard_at_ms = 0
+        """Its latest heartbeat; 0 = none since this leader took it over."""
         self.handler_ms = 0
         """Longest silence of the handler; 0 = its job doesn't ask."""
         self.handler_silent_at_ms = NEVER_MS
+        """`NEVER_MS` also while nothing can have been heard of the handler: its worker is not back yet."""
         self.timeout_at_ms = NEVER_MS
         self.cancel_by_ms = NEVER_MS
         self.expiring = False
@@ -123,6 +129,7 @@ class LeaseKeeper:
         """Take over the leases of an earlier leader, each for one full term from now."""
         for job in leased:
             lease = self._keep(job, now)
+            lease.handler_silent_at_ms = NEVER_MS
             if job.status is Status.CANCELLING:
                 # At least a term, for the worker may not have been told yet.
                 grace_ends_ms = now.monotonic_at(job.cancel_requested_at_ms + self._settings.cancel_grace_ms)
@@ -137,7 +144,7 @@ class LeaseKeeper:
                 self.ended(job.id)
             self._set_timer(self._keep(job, now))
             return
-        lease.hear_handler(now.monotonic_ms)
+        self._hear_of_handler(lease, now.monotonic_ms, is_alive=True)
         if job.status is Status.CANCELLING and lease.cancel_by_ms == NEVER_MS:
             lease.cancel_by_ms = now.monotonic_ms + self._settings.cancel_grace_ms
             if lease.timer is not None:
@@ -170,10 +177,32 @@ class LeaseKeeper:
                 answers.append(_OVER)
             else:
                 lease.silent_at_ms = now_ms + lease.ttl_ms
-                if lease.handler_ms and job_id in alive:
-                    lease.hear_handler(now_ms)
+                lease.heard_at_ms = now_ms
+                if lease.handler_ms:  # here already: most jobs don't ask
+                    self._hear_of_handler(lease, now_ms, is_alive=job_id in alive)
                 answers.append(_VALID if lease.cancel_by_ms == NEVER_MS else _CANCEL)
         return answers
+
+    def signs(self, job_id: JobId, now: Now) -> LeaseSigns | None:
+        """Return what is known of a job's lease, in cluster time; None where it has none that runs."""
+        lease = self._leases.get(job_id)
+        if lease is None:
+            return None
+        ahead_ms = now.cluster_ms - now.monotonic_ms
+        over_at_ms = min(lease.timeout_at_ms, lease.cancel_by_ms)
+        return LeaseSigns(
+            heard_at_ms=lease.heard_at_ms + ahead_ms if lease.heard_at_ms else 0,
+            ends_at_ms=min(lease.silent_at_ms, lease.handler_silent_at_ms) + ahead_ms,
+            over_at_ms=over_at_ms + ahead_ms if over_at_ms < NEVER_MS else 0,
+        )
+
+    def _hear_of_handler(self, lease: _Lease, now_ms: int, *, is_alive: bool) -> None:
+        """Note what is heard of the handler; the first word of its worker to a new leader counts as a sign, too."""
+        is_first = bool(lease.handler_ms) and lease.handler_silent_at_ms == NEVER_MS
+        if is_alive or is_first:
+            lease.hear_handler(now_ms)
+        if is_first and lease.timer is not None:
+            self._set_timer(lease)  # this deadline may come before the one that it stands for
 
     # -- what time says -----------------------------------------------------------------------------------------------
 

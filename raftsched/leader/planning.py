@@ -25,7 +25,8 @@ from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.schedule import Misfire, Schedule
 from raftsched.core.schedule_operations import Decision, FireSchedule
 
-_SLICE_MAX: Final = 1_000
+_SLICE_MAX: Final = 2_000
+"""A day's instants of every minute, and more: such a schedule is on time again after one plan, some 10 ms of work."""
 _WALK_MAX: Final = _SLICE_MAX + limits.CATCHUP_RUNS_MAX
 _UNCOUNTED_MIN: Final = 100_000
 """Instants before the catch-up window from which on nobody counts them."""

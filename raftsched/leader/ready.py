@@ -1,9 +1,9 @@
 """Ready jobs, by queue, tenant and priority, in memory only as far as they are soon needed.
 
 Theory of operation. The ready index of the state holds every waiting job; this module keeps a bounded prefix of it for
-each queue that workers ask for (`buffer`, and `lanes`, which says in which order jobs go). A queue nobody has asked for
-is not known at all, and whatever is not known is read at the first `take`; so a new leader needs no preparation, and
-forgetting is always allowed.
+each queue and region that workers ask for (`buffer`, and `lanes`, which says in which order jobs go). What nobody has
+asked for is not known at all, and whatever is not known is read at the first `take`; so a new leader needs no
+preparation, and forgetting is always allowed.
 
 Ids that are taken are *in flight* until their lease is applied (`leave`) or the proposal came to nothing (`release`).
 
@@ -58,18 +58,19 @@ class ReadyJobs(Buffer):
 
     # -- jobs come and go ---------------------------------------------------------------------------------------------
 
-    def add(self, queue: str, tenant: str, priority: int, due_at_ms: int, job_id: JobId) -> None:
+    def add(self, queue: str, tenant: str, priority: int, due_at_ms: int, job_id: JobId, *, region: str) -> None:
         """A waiting job is due: keep it, unless the index will show it when it is needed."""
         known = self._queues.get(queue)
         if known is None or job_id in self._buffered or job_id in self._away:
             return
         if not known.is_touched:
             self._touch(known)
-        if not known.is_known:
+        part = known.parts.get(region)
+        if part is None:
             return
-        lane = known.lanes.get(tenant)
+        lane = part.lanes.get(tenant)
         if lane is None:
-            lane = self._add_lane(known, tenant)
+            lane = self._add_lane(part, tenant)
         elif not lane.is_read:
             return
         shelf = lane.shelves.get(priority)
@@ -79,7 +80,7 @@ class ReadyJobs(Buffer):
         if shelf.cut is None or place <= shelf.cut:
             heappush(shelf.heap, place)
             self._buffered[job_id] = shelf
-            known.size += 1
+            part.size += 1
             if len(shelf.heap) > known.room:
                 self._shorten(shelf)
 
@@ -87,7 +88,7 @@ class ReadyJobs(Buffer):
         """A job no longer waits: it was leased, held or cancelled. Unknown ids are ignored."""
         shelf = self._buffered.pop(job_id, None)
         if shelf is not None:
-            shelf.lane.queue.size -= 1
+            shelf.lane.part.size -= 1
             return
         queue = self._away.pop(job_id, None)
         if queue is None:
@@ -159,10 +160,11 @@ class ReadyJobs(Buffer):
 
     # -- taking -------------------------------------------------------------------------------------------------------
 
-    def take(self, queues: Sequence[str], count: int, now_ms: int) -> list[JobId]:
-        """Take up to `count` jobs out of `queues`, which must be distinct; they are in flight then.
+    def take(self, queues: Sequence[str], region: str, count: int, now_ms: int) -> list[JobId]:
+        """Take up to `count` jobs for a worker of `region` out of `queues`, which must be distinct.
 
-        Each queue gives an equal share as long as it has that many; the first turn changes with every call.
+        They are in flight then. Each queue gives an equal share as long as it has that many; the first turn changes with
+        every call.
         """
         self._turn += 1
         first = self._turn % len(queues)
@@ -170,49 +172,63 @@ class ReadyJobs(Buffer):
         taken: list[JobId] = []
         while asked and len(taken) < count:
             share = -(-(count - len(taken)) // len(asked))
-            asked = [queue for queue in asked if self._take_from(queue, min(share, count - len(taken)), now_ms, taken)]
+            asked = [
+                queue
+                for queue in asked
+                if self._take_from(queue, region, min(share, count - len(taken)), now_ms, taken)
+            ]
         return taken
 
-    def fill(self, queue: str, now_ms: int) -> int:
-        """Return how many jobs of `queue` in memory may be taken, after reading if there are none; 0 = none may."""
+    def fill(self, queue: str, region: str, now_ms: int) -> int:
+        """Return how many jobs of `queue` in memory a worker of `region` may take, after reading if there are none.
+
+        0 = it may take none.
+        """
         known = self._queue(queue)
         room = NO_LIMIT if known.is_free else self._gates.room(known, now_ms)
-        return min(known.size, room) if room and self._first(known, now_ms) is not None else 0
+        if not room or self._first(known, region, now_ms) is None:
+            return 0
+        parts = known.parts
+        return min(parts[""].size + parts[region].size if region else parts[""].size, room)
 
-    def _take_from(self, queue: ReadyQueue, count: int, now_ms: int, taken: list[JobId]) -> bool:
+    def _take_from(self, queue: ReadyQueue, region: str, count: int, now_ms: int, taken: list[JobId]) -> bool:
         """Move up to `count` jobs to `taken`; False where there were fewer."""
         if queue.is_free:
-            return self._draw(queue, count, now_ms, taken)
+            return self._draw(queue, region, count, now_ms, taken)
         goal = len(taken) + count
         while room := min(goal - len(taken), self._gates.room(queue, now_ms)):
             drawn: list[JobId] = []
-            had_all = self._draw(queue, room, now_ms, drawn)
+            had_all = self._draw(queue, region, room, now_ms, drawn)
             taken += [job_id for job_id in drawn if self._may_go(queue, job_id, now_ms)] if queue.is_keyed else drawn
             if not had_all:
                 break
         return len(taken) == goal
 
-    def _draw(self, queue: ReadyQueue, count: int, now_ms: int, taken: list[JobId]) -> bool:
+    def _draw(self, queue: ReadyQueue, region: str, count: int, now_ms: int, taken: list[JobId]) -> bool:
         """Move up to `count` jobs to `taken`, whatever limits say; False where there were fewer."""
         buffered, away = self._buffered, self._away
         while count:
-            lane = self._first(queue, now_ms)
+            lane = self._first(queue, region, now_ms)
             if lane is None:
                 return False
-            shared = len(queue.lanes) > 1
-            share = left = min(count, queue.turn(lane)) if shared else count
-            while left and (shelf := self._first_shelf(lane, now_ms)) is not None:
+            twin = queue.twin(lane, region) if region else None
+            shared = queue.is_shared(lane, twin, region)
+            share = left = min(count, queue.turn(lane.tenant)) if shared else count
+            while left:
+                shelf = self._first_shelf(lane, now_ms) if twin is None else self._first_of_both(lane, twin, now_ms)
+                if shelf is None:
+                    break
                 job_id = heappop(shelf.heap)[1]
                 del buffered[job_id]
+                shelf.lane.part.size -= 1
                 away[job_id] = queue
                 taken.append(job_id)
                 left -= 1
             given = share - left
-            queue.size -= given
             queue.in_flight_count += given
             count -= given
             if shared:
-                queue.end_turn(lane, given)
+                queue.end_turn(lane.tenant, given)
         return True
 
     # -- looking at each ----------------------------------------------------------------------------------------------
@@ -226,7 +242,7 @@ class ReadyJobs(Buffer):
         options = job.options
         if options is None:
             return True
-        if is_expired(options, now_ms):
+        if is_expired(job, now_ms):
             self._set_aside(queue, job_id)  # its alarm is about to ring
             return False
         if self._keys.take_off(job, queue.settings):
@@ -291,9 +307,7 @@ class ReadyJobs(Buffer):
             if queue.is_free or not (queue.in_flight_count or queue.aside_count):
                 del self._queues[queue.name]
                 self._gates.forget(queue)
-                for lane in queue.lanes.values():
-                    for shelf in lane.shelves.values():
-                        self._drop(shelf, (job_id for _, job_id in shelf.heap))
+                self._drop_all(queue)
 
     def _queue(self, name: str) -> ReadyQueue:
         queue = self._queues.get(name)

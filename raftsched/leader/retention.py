@@ -8,7 +8,8 @@ for each retention that is shorter than its own, whatever stays is not looked at
 that by time. When a queue's retention changes, all walks begin anew, and so does a new leader's: that costs one look at
 everything that stays, in steps of `limits.PURGE_JOBS_MAX`.
 
-What could not be removed, since its dependants are yet to be told how it ended, is tried again in the next round.
+What could not be removed, since its dependants are yet to be told how it ended, is tried again in the next round. What
+is needed longer than its retention has got an alarm by the purge that was refused (`upkeep`), and is passed over, too.
 
 Left out: retention by count or bytes.
 """
@@ -87,7 +88,8 @@ class Retention:
         """The purge was applied, or nobody knows (None); what is still there is purged again."""
         assert isinstance(operation, PurgeJobs)
         if not isinstance(result, Purged) or result.count < len(operation.job_ids):
-            self._left += [job_id for job_id in operation.job_ids if self._view.job(job_id) is not None]
+            jobs = map(self._view.job, operation.job_ids)
+            self._left += [job.id for job in jobs if job is not None and not job.kept_until_ms]
 
     def next_call_ms(self, now: Now) -> int:  # noqa: ARG002
         return self._look_at_ms
@@ -120,8 +122,8 @@ class Retention:
         return job.status in FINISHED and kept_ms > 0 and job.finished_at_ms < now.cluster_ms - kept_ms
 
     def _kept_ms(self, job: Job) -> int:
-        """How long the job is kept as its queue or the cluster says; 0 = as it says itself."""
-        if job.options is not None and job.options.retention_ms:
+        """How long the job is kept as its queue or the cluster says; 0 = it has an alarm of its own."""
+        if job.kept_until_ms or (job.options is not None and job.options.retention_ms):
             return 0
         queue = self._view.queue(job.queue)
         return (queue.retention_ms if queue is not None else 0) or self._settings.retention_ms

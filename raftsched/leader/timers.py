@@ -62,7 +62,7 @@ class TimerHorizon:
         """A job waits for its time, or waits for it no longer than until it is read from the index."""
         place = (job.due_at_ms, job.id)
         if place <= self._covered:
-            self._wheel.add(job.due_at_ms, TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority))
+            self._wheel.add(job.due_at_ms, _entry(job))
             if len(self._wheel) > limits.WHEEL_TIMERS_MAX:
                 self._start_over()
 
@@ -71,15 +71,14 @@ class TimerHorizon:
         if job.due_at_ms > now.cluster_ms:
             self.add(job)
         else:
-            entry = TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority)
-            self._wheel.add(now.cluster_ms + RETRY_MS, entry)
+            self._wheel.add(now.cluster_ms + RETRY_MS, _entry(job))
 
     def step(self, now: Now) -> None:
         """Fire what is due and read what comes near."""
         self._cluster_ms = now.cluster_ms
         add = self._ready.add
         for entry in self._wheel.advance(now.cluster_ms):
-            add(entry.queue, entry.tenant, entry.priority, entry.due_at_ms, entry.job_id)
+            add(entry.queue, entry.tenant, entry.priority, entry.due_at_ms, entry.job_id, region=entry.region)
         if self._covered[0] < now.cluster_ms:
             self._start_over()
         # The second is checked last, for it is mostly true.
@@ -107,3 +106,7 @@ class TimerHorizon:
         self._wheel = Wheel()
         self._covered = (self._cluster_ms, _LAST_ID)
         self._ready.doubt()
+
+
+def _entry(job: Job) -> TimerEntry:
+    return TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority, job.region)

@@ -2,20 +2,23 @@
 
 Theory of operation. A ledger is looked at after about every `LOOK_EVERY` of its lines: each line that is written asks
 for a look with that chance. So nothing has to be counted, a new leader needs to know nothing, and a ledger is seldom
-some hundreds of lines too long. The audit trail is looked at every hour, from its old end. What is too much goes in
-bounded operations, one after another.
+some hundreds of lines too long. A look finds the latest lines, which all stay, and goes through the older ones from the
+old end, a page at a time. Those of calls by hand stay for their time, since without them a backfill that comes again
+would run its instants again; as they may be many and seldom go, they ask for a look the more seldom. The audit trail is
+looked at every hour, from its old end. What is too much goes in bounded operations, one after another.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from raftsched import limits
 from raftsched.core.ids import TimeMs
 from raftsched.core.operations import Operation
 from raftsched.core.queue_operations import TrimAudit
-from raftsched.core.schedule import ScheduleId
+from raftsched.core.schedule import Firing, ScheduleId
 from raftsched.core.schedule_operations import TrimLedger
 from raftsched.core.view import Counted, Result
 from raftsched.leader.now import NEVER_MS, Now
@@ -23,10 +26,22 @@ from raftsched.leader.view import LeaderView
 
 LOOK_EVERY: Final = 100
 """Lines of a ledger written for one look at it, which reads all that it may keep: some 20 µs a line."""
+LOOK_EVERY_CALL: Final = 10 * LOOK_EVERY
+"""The same of lines that are to stay for a time."""
 LOOKS_MAX: Final = 5
 """Ledgers looked at in one step: some milliseconds each."""
 PAUSE_MS: Final = 50
 AUDIT_EVERY_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """How far a ledger is looked through."""
+
+    end_ms: TimeMs
+    """The latest lines begin here."""
+    last: Firing | None = None
+    """The last line that was looked at."""
 
 
 class Trimming:
@@ -37,14 +52,15 @@ class Trimming:
     def __init__(self, view: LeaderView, draw: Callable[[int], int]) -> None:
         self._view: Final = view
         self._draw: Final = draw
-        self._looks: Final[dict[ScheduleId, None]] = {}
+        self._looks: Final[dict[ScheduleId, _Look | None]] = {}
         self._look_at_ms = 0
         self._audit_at_ms = 0
 
-    def line_written(self, schedule_id: ScheduleId) -> None:
+    def line_written(self, schedule_id: ScheduleId, line: Firing) -> None:
         """A line was added to the schedule's ledger."""
-        if self._draw(LOOK_EVERY) == 0:
-            self._looks[schedule_id] = None
+        stays = line.keeps_from_repeating(line.decided_at_ms)
+        if self._draw(LOOK_EVERY_CALL if stays else LOOK_EVERY) == 0:
+            self._looks.setdefault(schedule_id, None)
 
     def step(self, now: Now) -> Sequence[Operation]:
         """What is to be removed next; () where nothing is too much."""
@@ -54,32 +70,34 @@ class Trimming:
             operations += self._audit(now)
         looks = tuple(self._looks)[:LOOKS_MAX]
         for schedule_id in looks:
-            del self._looks[schedule_id]
-            operations += self._ledger(schedule_id)
+            operations += self._ledger(schedule_id, now)
         self._look_at_ms = now.monotonic_ms + PAUSE_MS
         return operations
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
         """Lines were removed, or nobody knows (None): where there may be more, look again."""
-        whole = isinstance(result, Counted) and result.count < limits.CHORE_STEPS_MAX
         if isinstance(operation, TrimAudit):
             # How many lines went it does not say; a look that finds none ends the round.
             self._audit_at_ms = now.monotonic_ms + PAUSE_MS
-        elif isinstance(operation, TrimLedger) and not whole:
+        elif isinstance(operation, TrimLedger) and not isinstance(result, Counted):
             self._looks[operation.id] = None
 
     def next_call_ms(self, now: Now) -> int:  # noqa: ARG002
         return min(self._audit_at_ms, self._look_at_ms if self._looks else NEVER_MS)
 
-    def _ledger(self, schedule_id: ScheduleId) -> Sequence[Operation]:
-        lines = self._view.newest_firings(schedule_id, limit=limits.LEDGER_LINES_KEPT + 1)
-        if len(lines) <= limits.LEDGER_LINES_KEPT:
-            return ()
-        first_kept, first_left = lines[-2], lines[-1]
+    def _ledger(self, schedule_id: ScheduleId, now: Now) -> Sequence[Operation]:
+        """Begin a look, or go on with it."""
+        look = self._looks.pop(schedule_id) or self._look_at(schedule_id)
+        lines = self._view.firings(schedule_id, after=look.last, until_ms=look.end_ms, limit=limits.CHORE_STEPS_MAX)
+        if len(lines) == limits.CHORE_STEPS_MAX:
+            self._looks[schedule_id] = replace(look, last=lines[-1])
+        old = tuple((line.instant_ms, line.kind) for line in lines if not line.keeps_from_repeating(now.cluster_ms))
+        return (TrimLedger(schedule_id, old),) if old else ()
+
+    def _look_at(self, schedule_id: ScheduleId) -> _Look:
+        lines = self._view.newest_firings(schedule_id, limit=limits.LEDGER_LINES_KEPT)
         # Lines of one instant stay together, whatever kinds they are of.
-        return (
-            (TrimLedger(schedule_id, first_kept.instant_ms),) if first_left.instant_ms < first_kept.instant_ms else ()
-        )
+        return _Look(lines[-1].instant_ms if len(lines) == limits.LEDGER_LINES_KEPT else TimeMs(0))
 
     def _audit(self, now: Now) -> Sequence[Operation]:
         before_ms = TimeMs(now.cluster_ms - limits.AUDIT_KEPT_MS)

@@ -41,10 +41,13 @@ class LeaderView(Protocol):
     def worker(self, name: str) -> Worker | None: ...
     def workers(self) -> list[Worker]: ...
     def waiting_tenants(self, queue: str) -> list[str]:
-        """Tenants that have any waiting job in the queue, due or not."""
+        """Tenants that have any waiting job in the queue, due or not, whatever its region."""
+
+    def tenants_of_region(self, queue: str, region: str) -> list[str]:
+        """Tenants that have any waiting job of this region in the queue, due or not."""
 
     def first_of_lanes(self, queue: str) -> list[WaitingEntry]:
-        """The waiting job that is due first of each tenant and priority of the queue that has any."""
+        """The waiting job that is due first of each region, tenant and priority of the queue that has any."""
 
     def waiting(
         self,
@@ -52,11 +55,12 @@ class LeaderView(Protocol):
         tenant: str,
         priority: int,
         *,
+        region: str = "",
         due_until_ms: int,
         limit: int,
         after: WaitingEntry | None = None,
     ) -> list[WaitingEntry]:
-        """The first `limit` waiting jobs of a queue, tenant and priority, by due time and id, behind `after`."""
+        """The first `limit` waiting jobs of a queue, tenant, priority and region, by due time and id, behind `after`."""
 
     def timers(self, *, until_ms: int, limit: int, after: TimerEntry | None = None) -> list[TimerEntry]:
         """The first `limit` timed jobs that are due up to `until_ms`, by due time and id, behind `after`."""
@@ -64,10 +68,15 @@ class LeaderView(Protocol):
     def next_alarm(self, kind: AlarmKind) -> int | None:
         """When the next alarm of this kind is, in cluster milliseconds; None where there is none."""
 
-    def alarms_due(self, kind: AlarmKind, now_ms: int, *, limit: int) -> list[AlarmEntry]:
-        """The first `limit` alarms of this kind up to `now_ms`."""
+    def alarms_due(self, kind: AlarmKind, now_ms: int, *, limit: int, after_ms: int = 0) -> list[AlarmEntry]:
+        """The first `limit` alarms of this kind later than `after_ms`, up to `now_ms`."""
 
     def schedule(self, schedule_id: ScheduleId) -> Schedule | None: ...
+    def firings(
+        self, schedule_id: ScheduleId, *, after: Firing | None, until_ms: int | None, limit: int
+    ) -> list[Firing]:
+        """Lines of the schedule's ledger by instant and kind, behind `after`, with instant < `until_ms`."""
+
     def newest_firings(self, schedule_id: ScheduleId, *, limit: int) -> list[Firing]:
         """The last `limit` lines of the schedule's ledger by instant and kind, newest first."""
 

@@ -29,11 +29,12 @@ _FORGET_ROUNDS: Final = 10
 
 
 class _Worker:
-    __slots__ = ("capacity", "heard_ms", "queues", "slots")
+    __slots__ = ("capacity", "heard_ms", "queues", "region", "slots")
 
-    def __init__(self, queues: tuple[str, ...], capacity: int, heard_ms: int) -> None:
+    def __init__(self, queues: tuple[str, ...], capacity: int, region: str, heard_ms: int) -> None:
         self.queues = queues
         self.capacity = capacity
+        self.region = region
         self.slots = capacity
         """The most it has asked for: what it runs at the same time."""
         self.heard_ms = heard_ms  # monotonic: setting the wall clock makes nobody old
@@ -61,13 +62,14 @@ class WorkerMarks:
     def __len__(self) -> int:
         return len(self._workers)
 
-    def asked(self, name: str, queues: Sequence[str], capacity: int, now: Now) -> None:
+    def asked(self, name: str, queues: Sequence[str], capacity: int, region: str, now: Now) -> None:
         """A worker asked for jobs. Beyond `limits.WAITING_WORKERS_MAX` names, new ones are not written down."""
         worker = self._workers.get(name)
         if worker is None:
-            self._meet(name, tuple(queues), capacity, now)
+            self._meet(name, tuple(queues), capacity, region, now)
         else:
             worker.queues, worker.capacity, worker.heard_ms = tuple(queues), capacity, now.monotonic_ms
+            worker.region = region
             worker.slots = max(worker.slots, capacity)
             self._unmarked[name] = None
 
@@ -79,7 +81,10 @@ class WorkerMarks:
             self._unmarked[name] = None
         else:
             marked = self._view.worker(name)
-            self._meet(name, marked.queues if marked else (), marked.capacity if marked else 0, now)
+            if marked is None:
+                self._meet(name, (), 0, "", now)
+            else:
+                self._meet(name, marked.queues, marked.capacity, marked.region, now)
 
     def serving(self, queue: str, now: Now) -> list[ServingWorker]:
         """The workers that take jobs of `queue` and are alive, as far as their marks and this term tell, by name."""
@@ -90,16 +95,25 @@ class WorkerMarks:
         seen_since_ms = now.cluster_ms - self._alive_ms
         marked = (worker for worker in self._view.workers() if worker.name not in self._workers)
         alive.update(w.name for w in marked if queue in w.queues and w.seen_at_ms >= seen_since_ms)
-        return [ServingWorker(name, self._queues_of(name)) for name in sorted(alive)]
+        return [self._serving(name, now) for name in sorted(alive)]
 
     def slots(self, queue: str) -> int:
         """How many jobs a typical worker of `queue` runs at the same time, by the most that each has asked for."""
         slots = sorted(worker.slots for worker in self._workers.values() if queue in worker.queues)
         return max(slots[len(slots) // 2], 1) if slots else 1
 
-    def _queues_of(self, name: str) -> tuple[str, ...]:
+    def _serving(self, name: str, now: Now) -> ServingWorker:
         worker = self._workers.get(name) or self._view.worker(name)
-        return worker.queues if worker is not None else ()
+        queues, region = (worker.queues, worker.region) if worker is not None else ((), "")
+        return ServingWorker(name, queues, region, self._heard_at_ms(name, now))
+
+    def _heard_at_ms(self, name: str, now: Now) -> int:
+        """In cluster time; 0 = never. Of one that waits, at least since its latest mark."""
+        worker = self._workers.get(name)
+        if worker is not None:
+            return now.cluster_ms - (now.monotonic_ms - worker.heard_ms)
+        marked = self._view.worker(name)
+        return marked.seen_at_ms if marked is not None else 0
 
     def step(self, now: Now) -> Sequence[Operation]:
         """The marks that are due; () where there is nothing to write down."""
@@ -126,15 +140,15 @@ class WorkerMarks:
     def next_call_ms(self, now: Now) -> int:  # noqa: ARG002
         return self._mark_at_ms if self._workers else max(self._mark_at_ms, self._forget_at_ms)
 
-    def _meet(self, name: str, queues: tuple[str, ...], capacity: int, now: Now) -> None:
+    def _meet(self, name: str, queues: tuple[str, ...], capacity: int, region: str, now: Now) -> None:
         if len(self._workers) < limits.WAITING_WORKERS_MAX:
-            self._workers[name] = _Worker(queues, capacity, now.monotonic_ms)
+            self._workers[name] = _Worker(queues, capacity, region, now.monotonic_ms)
             self._unmarked[name] = None
 
     def _mark(self, name: str, now: Now) -> WorkerMark:
         worker = self._workers[name]
         seen_at_ms = TimeMs(now.cluster_ms - (now.monotonic_ms - worker.heard_ms))
-        return WorkerMark(name, worker.queues, worker.capacity, seen_at_ms)
+        return WorkerMark(name, worker.queues, worker.capacity, seen_at_ms, worker.region)
 
     def _forgotten(self, now: Now) -> tuple[str, ...]:
         """Forget here who was not heard of for long, and return whom the log should forget, once in a while."""

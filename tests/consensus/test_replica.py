@@ -251,3 +251,18 @@ async def test_replica_changes_its_members_one_at_a_time_and_tells_why_not(tmp_p
             await one.replica.propose(b"y")
         with pytest.raises(NotLeader):
             await other.replica.change_members(lambda members: members.without(other.id))
+
+
+async def test_change_of_leader_that_has_come_already_is_not_waited_for(tmp_path: Path) -> None:
+    async with started(tmp_path, 1) as group:
+        member = group.members["n1"]
+        since = member.replica.leader_change_count
+        waiting = asyncio.create_task(member.replica.leader_change(since))
+        await group.leader()
+        await waiting
+        await member.replica.leader_change(since)
+        since = member.replica.leader_change_count
+        waiting = asyncio.create_task(member.replica.leader_change(since))
+        await member.stop()
+        await waiting
+        assert member.leaderships == [True, False]

@@ -109,6 +109,7 @@ class World:
         timeout_ms: int = 0,
         max_attempts: int = 3,
         tenant: str = "default",
+        region: str = "",
         **options: Any,
     ) -> SubmitJob:
         now_ms = self.clock.wall_ms()
@@ -123,6 +124,7 @@ class World:
             max_attempts=max_attempts,
             timeout_ms=timeout_ms,
             retry=RetryPolicy(jitter_thousandths=0),
+            region=region,
             options=Options(**options) if options else None,
         )
 
@@ -136,7 +138,7 @@ class World:
 
     def lease(self, job_id: JobId, worker: str = "w1", *, ttl_ms: int = TTL_MS) -> FencingToken:
         """Lease the job behind the leader's back; return the token."""
-        (result,) = self.apply(LeaseJobs(worker, ttl_ms, (job_id,)))
+        (result,) = self.apply(LeaseJobs(worker, ttl_ms, (job_id,), region=self.job(job_id).region))
         assert isinstance(result, Leased)
         assert result.grants, "the job could not be leased"
         return token_of(result.grants[0].job)
@@ -213,22 +215,25 @@ class Leader:
         self.world.clock.advance(until_ms - self.world.now.monotonic_ms)
         self.step()
 
-    def lease(self, *queues: str, worker: str = "w1", capacity: int = 1) -> list[Job]:
+    def lease(self, *queues: str, worker: str = "w1", capacity: int = 1, region: str = "") -> list[Job]:
         """Lease what is ready now, as a worker that does not wait."""
-        job_ids = self.take(*queues, worker=worker, capacity=capacity)
-        return self.lease_ids(job_ids, worker) if job_ids else []
+        job_ids = self.take(*queues, worker=worker, capacity=capacity, region=region)
+        return self.lease_ids(job_ids, worker, region) if job_ids else []
 
-    def take(self, *queues: str, worker: str = "w1", capacity: int = 1) -> list[JobId]:
+    def take(self, *queues: str, worker: str = "w1", capacity: int = 1, region: str = "") -> list[JobId]:
         """Take what is ready now without leasing it yet."""
-        return self.wait(*queues, worker=worker, capacity=capacity, wait_ms=0).jobs.result()
+        return self.wait(*queues, worker=worker, capacity=capacity, wait_ms=0, region=region).jobs.result()
 
-    def lease_ids(self, job_ids: list[JobId], worker: str = "w1") -> list[Job]:
-        (result,) = self.world.apply(LeaseJobs(worker, self.settings.lease_ttl_ms, tuple(job_ids)))
+    def lease_ids(self, job_ids: list[JobId], worker: str = "w1", region: str = "") -> list[Job]:
+        ttl_ms = self.settings.lease_ttl_ms
+        (result,) = self.world.apply(LeaseJobs(worker, ttl_ms, tuple(job_ids), region=region))
         return [grant.job for grant in self.duties.lease_settled(job_ids, result, self.world.now)]
 
-    def wait(self, *queues: str, worker: str = "w1", capacity: int = 1, wait_ms: int = 30_000) -> Waiter:
+    def wait(
+        self, *queues: str, worker: str = "w1", capacity: int = 1, wait_ms: int = 30_000, region: str = ""
+    ) -> Waiter:
         """Ask for jobs, as a worker that waits for `wait_ms` where there are none."""
-        waiter = Waiter(worker, queues or ("mail",), capacity, asyncio.Future(loop=self._loop))
+        waiter = Waiter(worker, queues or ("mail",), capacity, asyncio.Future(loop=self._loop), region)
         now = self.world.now
         self.duties.ask(waiter, now.monotonic_ms + wait_ms, now)
         return waiter

@@ -74,6 +74,49 @@ def test_waiter_is_left_alone_by_jobs_of_other_queues() -> None:
     assert not waiter.jobs.done()
 
 
+def test_waiters_of_a_region_get_its_jobs_and_those_of_none() -> None:
+    world = World()
+    leader = Leader(world)
+    nowhere, eu, us = (leader.wait("mail", region=region, capacity=5) for region in ("", "eu", "us"))
+    (for_us,) = world.submit(region="us")
+    assert us.jobs.result() == [for_us]
+    assert leader.duties.waiting_workers("mail") == 2
+    plain = world.submit()
+    assert nowhere.jobs.result() == plain
+    more = [world.submit_one(region="us"), world.submit_one()]
+    assert eu.jobs.result() == more[1:]
+    assert leader.duties.waiting_workers("mail") == 0
+    assert [job.id for job in leader.lease(region="us", capacity=5)] == more[:1]
+
+
+def test_waiters_of_several_regions_are_served_in_the_order_they_came() -> None:
+    world = World()
+    leader = Leader(world)
+    waiters = [leader.wait("mail", region=region) for region in ("eu", "", "us", "eu", "")]
+    for waiter in waiters:
+        job_ids = world.submit()
+        assert waiter.jobs.result() == job_ids
+
+
+def test_timed_jobs_of_a_region_go_to_it_when_their_time_comes() -> None:
+    world = World()
+    leader = Leader(world)
+    nowhere, eu = leader.wait("mail"), leader.wait("mail", region="eu")
+    job_id = world.submit_one(delay_ms=5_000, region="eu")
+    leader.run(5_000)
+    assert eu.jobs.result() == [job_id]
+    assert not nowhere.jobs.done()
+
+
+def test_waiters_of_a_region_hear_of_its_jobs_after_the_leader_doubted_what_it_knew() -> None:
+    world = World()
+    leader = Leader(world)
+    waiter = leader.wait("mail", region="eu")
+    leader.duties._ready.doubt()
+    job_id = world.submit_one(region="eu")
+    assert waiter.jobs.result() == [job_id]
+
+
 def test_wait_ends_with_nothing_when_its_time_is_over() -> None:
     world = World()
     leader = Leader(world)

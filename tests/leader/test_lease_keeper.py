@@ -450,15 +450,38 @@ def test_dead_worker_is_lost_though_its_handler_is_silent_as_long() -> None:
     assert world.job(job.id).failure_count == 0
 
 
-def test_new_leader_gives_the_handler_a_full_term() -> None:
+def test_new_leader_gives_the_handler_a_full_term_from_its_workers_first_heartbeat() -> None:
+    """Until then nothing could be heard of it: the worker had to find the new leader."""
     world = World()
     job = with_handler_timeout(world, Leader(world))
     world.clock.advance(HANDLER_MS - 1)
     second = Leader(world)
+    second.run(TTL_MS - 1)
+    assert second.heartbeat(job) == [VALID]
     second.run(HANDLER_MS - 1)
-    assert world.status(job.id) is Status.RUNNING
+    assert second.heartbeat(job) == [VALID]
     second.run(1)
     assert causes(second) == [AttemptEnd.TIMEOUT]
+
+
+def test_what_the_log_tells_of_a_handler_starts_the_count_of_a_new_leader_too() -> None:
+    world = World()
+    job = with_handler_timeout(world, Leader(world))
+    second = Leader(world)
+    world.apply(ReportProgress((Progress(job.id, job.run_number, token_of(job), b"50"),)))
+    second.run(HANDLER_MS - 1)
+    assert second.heartbeat(job) == [VALID]
+    second.run(1)
+    assert causes(second) == [AttemptEnd.TIMEOUT]
+
+
+def test_new_leader_that_never_hears_the_worker_loses_it_and_blames_no_handler() -> None:
+    world = World()
+    job = with_handler_timeout(world, Leader(world))
+    second = Leader(world)
+    second.run(TTL_MS)
+    assert causes(second) == [AttemptEnd.WORKER_LOST]
+    assert world.job(job.id).failure_count == 0
 
 
 def test_silence_does_not_hurry_a_cancelled_handler() -> None:

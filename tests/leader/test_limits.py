@@ -241,6 +241,26 @@ def test_job_whose_key_is_taken_is_held_and_those_behind_it_pass() -> None:
     assert check(world.state) == []
 
 
+def test_job_that_was_held_goes_to_its_own_region_and_keeps_no_other_back() -> None:
+    world = World()
+    leader = Leader(world)
+    leader.take()
+    first, eu = world.submit_one(concurrency_key="k"), world.submit_one(concurrency_key="k", region="eu")
+    plain = world.submit_one(concurrency_key="k")
+    (running,) = leader.lease(capacity=3)
+    assert (running.id, leader.lease(capacity=3, region="eu")) == (first, [])
+    leader.run(1)
+    assert [world.job(job_id).held for job_id in (eu, plain)] == [True, True]
+    world.complete(running)
+    (running,) = leader.lease(capacity=3)
+    assert running.id == plain
+    leader.run(1)
+    world.complete(running)
+    assert leader.lease(capacity=3) == []
+    assert [job.id for job in leader.lease(capacity=3, region="eu")] == [eu]
+    assert check(world.state) == []
+
+
 def test_new_leader_that_knows_no_keys_learns_them_by_one_lease_that_was_missed() -> None:
     world = World()
     first, *behind = world.submit(count=20, concurrency_key="k")

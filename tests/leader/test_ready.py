@@ -7,9 +7,10 @@ import pytest
 
 from raftsched import limits
 from raftsched.core.ids import JobId
-from raftsched.core.job import WAITING
+from raftsched.core.job import WAITING, Job
 from raftsched.core.queue import TenantWeight
 from raftsched.core.view import PutQueue, Write
+from raftsched.leader.buffer import PARTS_MAX
 from raftsched.leader.duties import Change
 from raftsched.leader.ready import ReadyJobs
 from tests.leader.scene import World
@@ -26,7 +27,7 @@ def ready_jobs(world: World) -> ReadyJobs:
             if old is not None and old.status in WAITING:
                 ready.leave(old.id)
             if new is not None and new.status in WAITING:
-                ready.add(new.queue, new.tenant, new.priority, new.due_at_ms, new.id)
+                add(ready, new)
 
     def hear_records(writes: Sequence[Write]) -> None:
         for write in writes:
@@ -38,13 +39,17 @@ def ready_jobs(world: World) -> ReadyJobs:
     return ready
 
 
-def take(ready: ReadyJobs, world: World, *queues: str, count: int = 1_000_000) -> list[JobId]:
-    return ready.take(queues or ("mail",), count, world.now.cluster_ms)
+def add(ready: ReadyJobs, job: Job) -> None:
+    ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id, region=job.region)
 
 
-def know(ready: ReadyJobs, world: World, *queues: str) -> None:
+def take(ready: ReadyJobs, world: World, *queues: str, count: int = 1_000_000, region: str = "") -> list[JobId]:
+    return ready.take(queues or ("mail",), region, count, world.now.cluster_ms)
+
+
+def know(ready: ReadyJobs, world: World, *queues: str, region: str = "") -> None:
     """Make the queues known, as a worker does that asks and gets nothing."""
-    assert take(ready, world, *queues) == []
+    assert take(ready, world, *queues, region=region) == []
 
 
 def test_ready_finds_what_waited_before_this_leader() -> None:
@@ -114,7 +119,7 @@ def test_ready_gives_a_released_job_again_once_it_is_added() -> None:
     assert take(ready, world) == [job.id]
     ready.release([job.id])
     assert take(ready, world) == []
-    ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id)
+    add(ready, job)
     assert take(ready, world) == [job.id]
 
 
@@ -125,7 +130,7 @@ def test_ready_takes_a_job_once_though_it_is_added_again() -> None:
     first, second = world.submit(count=2)
     assert take(ready, world, count=1) == [first]
     for job in world.job(first), world.job(second):  # one on its way, one in memory
-        ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id)
+        add(ready, job)
     assert take(ready, world) == [second]
 
 
@@ -327,25 +332,118 @@ def test_ready_keeps_hardly_a_trace_of_tenants_that_have_no_job() -> None:
         world.submit(tenant=f"t{number}")
         assert len(take(ready, world)) == 1
     assert take(ready, world) == []
-    assert len(ready._queues["mail"].lanes) <= 1
+    assert ready._queues["mail"].lane_count <= 1
     assert ready._queues["mail"].room >= limits.READY_BUFFER_JOBS_MAX // 2
+
+
+# -- regions ----------------------------------------------------------------------------------------------------------
+
+
+def test_ready_gives_a_job_of_a_region_to_workers_of_it_alone() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    eu, plain = world.submit(region="eu"), world.submit()
+    assert take(ready, world) == plain
+    assert take(ready, world, region="us") == []
+    assert take(ready, world, region="eu") == eu
+
+
+def test_ready_gives_jobs_that_arrive_by_their_region() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    know(ready, world, region="eu")
+    know(ready, world, region="us")
+    eu, plain, us = world.submit(region="eu"), world.submit(), world.submit(region="us")
+    assert take(ready, world, region="us") == [*plain, *us]
+    assert take(ready, world) == []
+    assert take(ready, world, region="eu") == eu
+
+
+def test_ready_gives_a_worker_of_a_region_both_kinds_of_jobs_in_one_order() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    know(ready, world, region="eu")
+    low, high = world.submit_one(region="eu", priority=1), world.submit_one(region="eu", priority=9)
+    middle, urgent = world.submit_one(priority=5), world.submit_one(priority=9)
+    assert take(ready, world, region="eu") == [high, urgent, middle, low]
+
+
+def test_ready_neither_reads_nor_passes_over_jobs_of_regions_without_workers() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    know(ready, world)
+    for number in range(20):
+        world.submit(region=f"r{number}", priority=9, tenant=f"t{number}", count=10)
+    plain = world.submit(priority=0)
+    assert (ready.buffered_count, ready._queues["mail"].lane_count) == (1, 1)
+    assert ready.fill("mail", "", world.now.cluster_ms) == 1
+    assert take(ready, world) == plain
+
+
+def test_ready_gives_tenants_equal_shares_whatever_the_region_of_their_jobs() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    for region in ("eu", ""):
+        world.submit(tenant="a", region=region, count=50)
+    world.submit(tenant="b", count=50)
+    world.submit(tenant="c", region="eu", count=50)
+    shares = [tenants_of(world, take(ready, world, count=30, region="eu")) for _ in range(2)]
+    assert [{tenant: share.count(tenant) for tenant in "abc"} for share in shares] == [dict.fromkeys("abc", 10)] * 2
+
+
+def test_ready_counts_the_shares_of_a_tenant_over_all_regions() -> None:
+    """A tenant's weight is used up once, not once for each region."""
+    world = World()
+    world.configure(weights=(TenantWeight("a", 3),))
+    ready = ready_jobs(world)
+    for region in ("eu", ""):
+        world.submit(tenant="a", region=region, count=50)
+    world.submit(tenant="b", count=50)
+    taken = "".join(tenants_of(world, take(ready, world, count=1, region=region)) for region in ("eu", "") * 20)
+    assert taken == "aaab" * 10
+
+
+def test_ready_counts_jobs_of_all_regions_against_the_limit_of_the_queue() -> None:
+    world = World()
+    world.configure(concurrency_max=3)
+    ready = ready_jobs(world)
+    for region in ("eu", "us", ""):
+        world.submit(region=region, count=2)
+    assert len(take(ready, world, region="eu", count=2)) == 2
+    assert len(take(ready, world, region="us")) == 1
+    assert take(ready, world) == []
+
+
+def test_ready_keeps_hardly_a_trace_of_regions_that_workers_make_up() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    eu, plain = world.submit(region="eu", count=3), world.submit(count=3)
+    assert take(ready, world, region="eu", count=2) == eu[:2]
+    for number in range(5 * PARTS_MAX):
+        assert take(ready, world, region=f"r{number}", count=1) == plain[number : number + 1]
+        assert len(ready._queues["mail"].parts) <= PARTS_MAX
+    late = world.submit(region="eu")
+    assert take(ready, world, region="eu") == [*eu[2:], *late]
+    assert ready.buffered_count == 0
 
 
 # -- any history ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("regions", [("",), ("", "eu", "us")], ids=["nowhere", "regions"])
 @pytest.mark.parametrize("tenants", ["a", "abc"])
 @pytest.mark.parametrize("seed", range(10))
-def test_ready_agrees_with_the_index_after_any_history(seed: int, tenants: str) -> None:
-    _History(seed, tenants).check(steps=100)
+def test_ready_agrees_with_the_index_after_any_history(seed: int, tenants: str, regions: tuple[str, ...]) -> None:
+    _History(seed, tenants, regions).check(steps=100)
 
 
 class _History:
     """Random events; each take is compared with a plain sort of all that waits."""
 
-    def __init__(self, seed: int, tenants: str) -> None:
+    def __init__(self, seed: int, tenants: str, regions: tuple[str, ...]) -> None:
         self.rng = random.Random(seed)
         self.tenants = tenants
+        self.regions = regions
         self.world = World(seed=seed)
         self.world.configure(ageing_ms=self.rng.choice([1, 100, 2_000, 1_000_000]))
         self.ready = ready_jobs(self.world)
@@ -356,16 +454,19 @@ class _History:
         for _ in range(steps):
             self.rng.choice(events)()
             self.world.clock.advance(self.rng.choice([0, 1, 500]))
-        rest = {tenant: self.waiting(tenant) for tenant in self.tenants}
-        taken = take(self.ready, self.world)
-        assert {tenant: self.of(tenant, taken) for tenant in self.tenants} == rest
+        for region in self.rng.sample(self.regions, len(self.regions)):
+            rest = {tenant: self.waiting(tenant, region) for tenant in self.tenants}
+            taken = take(self.ready, self.world, region=region)
+            assert {tenant: self.of(tenant, taken) for tenant in self.tenants} == rest
+            self.taken.update(taken)
         assert (self.ready.buffered_count, self.ready._queues["mail"].size) == (0, 0)
 
-    def waiting(self, tenant: str) -> list[JobId]:
-        """What waits and is not on its way, in the order of the documentation."""
+    def waiting(self, tenant: str, region: str) -> list[JobId]:
+        """What waits for workers of `region` and is not on its way, in the order of the documentation."""
         settings = self.world.state.queue("mail")
         assert settings is not None
-        entries = [entry for entry in self.world.state.all_waiting() if entry.tenant == tenant]
+        waiting = self.world.state.all_waiting()
+        entries = [entry for entry in waiting if entry.tenant == tenant and entry.region in ("", region)]
         entries.sort(
             key=lambda entry: (entry.due_at_ms - entry.priority * settings.ageing_ms, entry.due_at_ms, entry.job_id)
         )
@@ -378,12 +479,15 @@ class _History:
         overdue_ms = self.rng.choice([0, 0, -5, -500])
         count = self.rng.choice([1, 3, 400])
         tenant = self.rng.choice(self.tenants)
-        self.world.submit(priority=self.rng.randrange(10), delay_ms=overdue_ms, count=count, tenant=tenant)
+        region = self.rng.choice(self.regions)
+        self.world.submit(
+            priority=self.rng.randrange(10), delay_ms=overdue_ms, count=count, tenant=tenant, region=region
+        )
 
     def take(self) -> None:
-        count = self.rng.choice([1, 7, 300])
-        expected = {tenant: self.waiting(tenant) for tenant in self.tenants}
-        taken = take(self.ready, self.world, count=count)
+        count, region = self.rng.choice([1, 7, 300]), self.rng.choice(self.regions)
+        expected = {tenant: self.waiting(tenant, region) for tenant in self.tenants}
+        taken = take(self.ready, self.world, count=count, region=region)
         assert len(taken) == min(count, sum(map(len, expected.values())))
         shares = {tenant: self.of(tenant, taken) for tenant in self.tenants}
         for tenant, share in shares.items():
@@ -412,7 +516,7 @@ class _History:
         lost = sorted(self.taken)[:50]
         self.ready.release(lost)
         for job in map(self.world.job, lost):
-            self.ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id)
+            add(self.ready, job)
         self.taken.difference_update(lost)
 
     def forget(self) -> None:

@@ -3,13 +3,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core import upkeep
 from raftsched.core.control_operations import RequeueJob
 from raftsched.core.ids import JobId
 from raftsched.core.invariants import check
-from raftsched.core.job import Status
+from raftsched.core.job import Dependency, Status
 from raftsched.core.operations import PurgeJobs
 from raftsched.leader.settings import LeaderSettings
 from tests.leader.scene import TTL_MS, HandClock, Leader, World
@@ -209,3 +210,56 @@ def test_many_different_retentions_share_the_work() -> None:
     assert 90 <= gone <= 100
     leader.run(110_000)
     assert left(world) == set()
+
+
+# -- what is needed longer
+
+
+def pair(world: World, **options: Any) -> tuple[JobId, JobId]:
+    """A parent that is completed, and a child that waits for another, too."""
+    parent, other = world.submission(**options), world.submission("other")
+    child = replace(world.submission("other"), depends_on=(Dependency(parent.id), Dependency(other.id)))
+    world.apply(parent, other, child)
+    world.lease(parent.id)
+    world.complete(world.job(parent.id))
+    return parent.id, child.id
+
+
+@pytest.mark.parametrize("options", [{}, {"retention_ms": 1_000}])
+def test_parent_is_kept_for_its_child_and_goes_soon_after_it_has_ended(options: dict[str, int]) -> None:
+    world = World()
+    leader = Leader(world, SETTINGS)
+    parent, child = pair(world, **options)
+    leader.run(3 * upkeep.KEPT_AGAIN_MS)
+    assert parent in left(world)
+    assert len(purges(world)) <= 4, "nobody asks again and again"
+    finish(world, child)
+    leader.run(upkeep.KEPT_AGAIN_MS)
+    assert parent not in left(world)
+    assert check(world.state) == []
+
+
+def test_parents_that_are_kept_do_not_hold_up_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PURGE_JOBS_MAX", 2)
+    monkeypatch.setattr(limits, "RING_ALARMS_MAX", 2)
+    world = World()
+    leader = Leader(world, SETTINGS)
+    kept = {pair(world, retention_ms=1_000 * (number % 2))[0] for number in range(8)}
+    plain, own = world.submit_one(), world.submit_one(retention_ms=2_000)
+    finish(world, plain, own)
+    leader.run(SETTINGS.retention_ms + SETTINGS.retention_every_ms)
+    assert not {plain, own} & left(world)
+    assert kept < left(world)
+
+
+def test_job_is_kept_for_its_idempotency_key_and_goes_when_that_no_longer_counts() -> None:
+    world = World()
+    leader = Leader(world, SETTINGS)
+    until_ms = world.now.cluster_ms + 300_000
+    operation = replace(world.submission(idempotency_until_ms=until_ms), idempotency_key="k")
+    world.apply(operation)
+    finish(world, operation.id)
+    leader.run(until_ms - world.now.cluster_ms - 1)
+    assert operation.id in left(world)
+    leader.run(1_000)
+    assert operation.id not in left(world)

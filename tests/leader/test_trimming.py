@@ -11,15 +11,17 @@ from raftsched.core.queue_operations import TrimAudit
 from raftsched.core.schedule import Firing, FiringKind, ScheduleId
 from raftsched.core.schedule_operations import TrimLedger
 from raftsched.core.view import PutFiring
-from raftsched.leader.trimming import AUDIT_EVERY_MS, LOOK_EVERY, Trimming
+from raftsched.leader.trimming import AUDIT_EVERY_MS, LOOK_EVERY, LOOK_EVERY_CALL, Trimming
 from tests.leader.scene import Leader, World
 
 SCHEDULE = ScheduleId(JobId(b"s" * 16))
+PLANNED = Firing(TimeMs(0))
 
 
 def write_lines(world: World, *instants: int, kind: FiringKind = FiringKind.PLANNED) -> None:
-    world.state.execute([PutFiring(SCHEDULE, Firing(TimeMs(at_ms), kind)) for at_ms in instants])
-    world.state.advance(index=world.state.applied_index + 1, term=1, now_ms=world.now.cluster_ms)
+    now_ms = TimeMs(world.now.cluster_ms)
+    world.state.execute([PutFiring(SCHEDULE, Firing(TimeMs(at_ms), kind, decided_at_ms=now_ms)) for at_ms in instants])
+    world.state.advance(index=world.state.applied_index + 1, term=1, now_ms=now_ms)
 
 
 def ledger(world: World) -> list[int]:
@@ -30,7 +32,8 @@ def carry_out(world: World, trimming: Trimming) -> list[Operation]:
     """Let the service do all it wants to do soon."""
     done: list[Operation] = []
     world.clock.advance(100)
-    while trimming.next_call_ms(world.now) <= world.now.monotonic_ms and (operations := trimming.step(world.now)):
+    while trimming.next_call_ms(world.now) <= world.now.monotonic_ms:
+        operations = trimming.step(world.now)
         for operation in operations:
             (result,) = world.apply(operation)
             trimming.settled(operation, result, world.now)
@@ -51,7 +54,7 @@ def test_ledger_keeps_its_latest_lines_and_loses_the_others_in_bounded_steps() -
     trimming = trimming_of(world)
     excess = 2 * limits.CHORE_STEPS_MAX + 50
     write_lines(world, *range(excess + limits.LEDGER_LINES_KEPT))
-    trimming.line_written(SCHEDULE)
+    trimming.line_written(SCHEDULE, PLANNED)
     assert [type(operation) for operation in carry_out(world, trimming)] == [TrimLedger] * 3
     assert ledger(world) == list(range(excess, excess + limits.LEDGER_LINES_KEPT))
 
@@ -60,7 +63,7 @@ def test_ledger_that_is_not_too_long_is_left_alone() -> None:
     world = World()
     trimming = trimming_of(world)
     write_lines(world, *range(limits.LEDGER_LINES_KEPT))
-    trimming.line_written(SCHEDULE)
+    trimming.line_written(SCHEDULE, PLANNED)
     assert carry_out(world, trimming) == []
 
 
@@ -69,16 +72,46 @@ def test_lines_of_one_instant_stay_together() -> None:
     trimming = trimming_of(world)
     write_lines(world, *range(limits.LEDGER_LINES_KEPT))
     write_lines(world, 0, 1, kind=FiringKind.MANUAL)
-    trimming.line_written(SCHEDULE)
+    trimming.line_written(SCHEDULE, PLANNED)
     carry_out(world, trimming)
     assert ledger(world) == [1, 1, *range(2, limits.LEDGER_LINES_KEPT)]
+
+
+def test_lines_of_calls_by_hand_stay_for_their_time_and_hide_no_others() -> None:
+    world = World()
+    trimming = trimming_of(world)
+    called = range(3 * limits.CHORE_STEPS_MAX)
+    write_lines(world, *called, kind=FiringKind.BACKFILL)
+    planned = range(len(called), len(called) + 50 + limits.LEDGER_LINES_KEPT)
+    write_lines(world, *planned)
+    trimming.line_written(SCHEDULE, PLANNED)
+    (operation,) = carry_out(world, trimming)
+    assert isinstance(operation, TrimLedger)
+    assert ledger(world) == [*called, *planned[50:]]
+    world.clock.advance(limits.LEDGER_CALLS_KEPT_MS)
+    trimming.line_written(SCHEDULE, PLANNED)
+    assert len([each for each in carry_out(world, trimming) if isinstance(each, TrimLedger)]) == 3
+    assert ledger(world) == [*planned[50:]]
+
+
+def test_lines_of_calls_by_hand_ask_for_a_look_more_seldom() -> None:
+    asked: list[int] = []
+
+    def draw(count: int) -> int:
+        asked.append(count)
+        return 1
+
+    trimming = Trimming(World().state, draw)
+    for kind in FiringKind:
+        trimming.line_written(SCHEDULE, Firing(TimeMs(0), kind))
+    assert asked == [LOOK_EVERY, LOOK_EVERY, LOOK_EVERY_CALL]
 
 
 def test_look_whose_outcome_nobody_knows_is_made_again() -> None:
     world = World()
     trimming = trimming_of(world)
     write_lines(world, *range(limits.LEDGER_LINES_KEPT + 1))
-    trimming.line_written(SCHEDULE)
+    trimming.line_written(SCHEDULE, PLANNED)
     (operation,) = trimming.step(world.now)
     trimming.settled(operation, None, world.now)
     assert carry_out(world, trimming) == [operation]
@@ -91,7 +124,7 @@ def test_ledgers_stay_short_by_chance_alone() -> None:
     longest = 0
     for instant in range(4_000):
         write_lines(world, instant)
-        trimming.line_written(SCHEDULE)
+        trimming.line_written(SCHEDULE, PLANNED)
         if instant % 20 == 0:
             world.clock.advance(100)
             carry_out(world, trimming)

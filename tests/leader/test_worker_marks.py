@@ -128,7 +128,7 @@ def test_names_of_workers_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> Non
     world = World()
     marks = WorkerMarks(world.state, SETTINGS, lambda: ())
     for number in range(50):
-        marks.asked(f"w{number}", ("mail",), 1, world.now)
+        marks.asked(f"w{number}", ("mail",), 1, "", world.now)
     assert len(marks) == 5
     (operation,) = marks.step(world.now)
     assert isinstance(operation, MarkWorkers)
@@ -146,16 +146,20 @@ def test_workers_of_a_queue_are_those_that_ask_for_it_and_live() -> None:
     leader.wait("mail", worker="patient", wait_ms=60_000)
     assert [found.name for found in leader.duties.workers_for("mail", world.now)] == ["both", "patient"]
     leader.run(2 * TTL_MS)
-    assert leader.duties.workers_for("mail", world.now) == [ServingWorker("patient", ("mail",))]
+    [patient] = leader.duties.workers_for("mail", world.now)
+    assert (patient.name, patient.queues) == ("patient", ("mail",))
+    assert world.now.cluster_ms - PERIOD_MS <= patient.heard_at_ms <= world.now.cluster_ms
     assert leader.duties.workers_for("none", world.now) == []
 
 
 def test_new_leader_knows_the_workers_of_a_queue_by_their_marks() -> None:
     world = World()
     first = Leader(world, SETTINGS)
-    first.take("mail", worker="w1")
+    first.take("mail", worker="w1", region="eu")
     first.run(PERIOD_MS)
     second = Leader(world, SETTINGS)
-    assert second.duties.workers_for("mail", world.now) == [ServingWorker("w1", ("mail",))]
+    [mark] = world.state.workers()
+    heard_at_ms = mark.seen_at_ms
+    assert second.duties.workers_for("mail", world.now) == [ServingWorker("w1", ("mail",), "eu", heard_at_ms)]
     second.run(2 * TTL_MS)
     assert second.duties.workers_for("mail", world.now) == []
