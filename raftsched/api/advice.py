@@ -19,6 +19,8 @@ ADVICE: Final[Mapping[str, str]] = {
     "completed": "Replay it: a new job with the same payload and a link to this one.",
     "running": "Wait for the end of the attempt, or cancel the job.",
     "paused": "Resume it first.",
+    "waiting_dependencies": "Wait for the parents that explain names; a replay depends on nobody.",
+    "dependency_unmet": "Retry the parent that is named first; or replay this job: a clone depends on nobody.",
     "exists": "Change the one that is there, or take another name.",
     "idempotency_mismatch": "Take a new key for another request; repeat the old one only with the very same body.",
     "unique_conflict": "Read the job that is named; submit again once it is finished, or ask for it with on_conflict: return.",
@@ -28,6 +30,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "stale_decision": "Read it again: it has changed since, and the request no longer fits.",
     "stale_part": "Submit the workflow again with the same idempotency key; what was stored of it is thrown away.",
     "not_started": "Wait until its workflow is whole, or submit the workflow again.",
+    "needed": "Delete it once its key has expired, or its workflow and the jobs that depend on it have ended.",
     "limit_reached": "Remove what is no longer needed, or wait until some of it has ended.",
     # workers
     "lease_lost": "Stop the handler: the run belongs to somebody else, or has ended.",

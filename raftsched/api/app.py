@@ -38,6 +38,7 @@ from raftsched.api.routes import BASE_PATH, Answered, Handler, Route
 from raftsched.api.running import Running
 from raftsched.api.schedule_files import ScheduleFiles
 from raftsched.api.schedule_runs import ScheduleRuns
+from raftsched.api.schedule_saver import ScheduleSaver
 from raftsched.api.schedules import Schedules
 from raftsched.api.seed import Seed
 from raftsched.api.workers import Workers
@@ -87,6 +88,7 @@ def all_routes(backend: Backend, bodies: Bodies, forwarder: Forwarder, events: E
     """Return the table of all routes."""
     jobs = Jobs(backend, bodies)
     bulk = Bulk(backend, bodies)
+    saver = ScheduleSaver(backend)
     routes = (
         *jobs.routes(),
         *Controls(backend, bodies).routes(),
@@ -101,8 +103,8 @@ def all_routes(backend: Backend, bodies: Bodies, forwarder: Forwarder, events: E
         *Queues(backend).routes(),
         *QueueSettings(backend, bodies).routes(),
         *ScheduleRuns(backend, bodies).routes(),
-        *Schedules(backend, bodies).routes(),
-        *ScheduleFiles(backend, bodies).routes(),
+        *Schedules(backend, bodies, saver).routes(),
+        *ScheduleFiles(backend, bodies, saver).routes(),
         *Backfilling(backend, bodies).routes(),
         *events.routes(),
         *Audit(backend).routes(),

@@ -71,8 +71,15 @@ class Backend(Protocol):
     def leader_url(self) -> str | None:
         """Base URL of the leader's API; None while it is unknown, and on the leader itself."""
 
-    async def leader_change(self, seconds: float) -> None:
-        """Return once this node begins or ceases to lead, or hears of another leader; after `seconds` in any case."""
+    @property
+    def leader_change_count(self) -> int:
+        """Rises when this node begins or ceases to lead, and when it hears of another leader, or of none.
+
+        Where it leads, its requests are served by then.
+        """
+
+    async def leader_change(self, since: int) -> None:
+        """Return once `leader_change_count` is no longer `since`: at once, where it has changed already."""
 
     def fresh_state(self) -> StateReader:
         """The state, as new as any answer given so far; raises `NotLeader` or `Unavailable`."""

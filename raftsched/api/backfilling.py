@@ -1,9 +1,10 @@
 """Backfill: runs for past instants of a schedule, as few operations as they fit into, and the same when sent again.
 
-Each instant has one line of the ledger for all backfills, so what an earlier request has decided is left alone. A
-request that finds no room among the schedule's unfinished runs, or no more time, says how much remains, and goes on when
-it is sent again. Runs are proposed in their order: a sequential one waits for the one before, and the others have
-rising ids, by which jobs that are due at the same time are given out.
+Each instant has one line of the ledger for all backfills, so what an earlier request has decided is left alone. The line
+says which request it is of, by its idempotency key: one that is sent again after a lost reply counts what it made the
+first time as its own, and requests at the same time each count their own. A request that finds no room among the unfinished runs of the schedule's backfills, or no more time, says how much remains,
+and goes on when it is sent again. Runs are proposed in their order: a sequential one waits for the one before, and the
+others have rising ids, by which jobs that are due at the same time are given out.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from raftsched import limits
 from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
 from raftsched.api.callers import ACTOR_HEADER, actor_of
+from raftsched.api.jobs import KEY_HEADER, key_of
 from raftsched.api.parsing import Fitter, parse_query
 from raftsched.api.proposing import propose
 from raftsched.api.rendering import id_text, json_response, time_or_none, time_text
@@ -28,6 +30,7 @@ from raftsched.api.requests.schedules import BackfillRequest, TenantQuery
 from raftsched.api.routes import BASE_PATH, Answered, Route
 from raftsched.api.schedule_rendering import found_schedule
 from raftsched.api.times import moment_ms
+from raftsched.api.uniqueness import digest_of
 from raftsched.core.firing import OVERLAP_LIMIT
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.schedule import Firing, FiringKind, Overlap, Schedule
@@ -71,7 +74,8 @@ class _Item:
 class _Ledger:
     """What was decided for a schedule's instants, as far as it is still kept."""
 
-    def __init__(self) -> None:
+    def __init__(self, call: bytes) -> None:
+        self._call: Final = call
         self._planned: Final[list[Firing]] = []
         self._backfilled: Final[dict[TimeMs, Firing]] = {}
 
@@ -91,7 +95,7 @@ class _Ledger:
             item.planned = "fired" if line.job_id else "skipped"
         known = self._backfilled.get(item.instant_ms)
         if known is not None:
-            item.action, item.reason, item.job_id, item.decided = "known", known.reason, known.job_id, True
+            _settle(item, known, self._call)
         elif reason := instants.skipped_by_calendar(item.instant_ms):
             item.action, item.reason = "skip", reason
 
@@ -113,7 +117,7 @@ class Backfilling:
                 answered=Answered.BY_LEADER,
                 body=BackfillRequest,
                 query=TenantQuery,
-                headers=(ACTOR_HEADER,),
+                headers=(KEY_HEADER, ACTOR_HEADER),
                 reply=BackfillReply,
             ),
         )
@@ -123,12 +127,14 @@ class Backfilling:
         wanted, _ = self._request.read(await self._bodies.read_json(request))
         tenant = parse_query(request, TenantQuery).tenant
         schedule = found_schedule(self._backend.fresh_state(), request, tenant)
-        items = await self._planned(schedule, wanted)
+        key = key_of(request, wanted.idempotency_key)
+        call = digest_of(key) if key and not wanted.dry_run else self._backend.new_job_id()
+        items = await self._planned(schedule, wanted, call)
         if not wanted.dry_run:
-            await self._carry_out(schedule, wanted, items, actor_of(request))
-        return json_response(_reply(wanted, items, room=limits.SCHEDULE_ACTIVE_MAX - len(schedule.active)))
+            await self._carry_out(schedule, wanted, items, call, actor_of(request))
+        return json_response(_reply(wanted, items, room=limits.SCHEDULE_ACTIVE_MAX - len(schedule.backfilling)))
 
-    async def _planned(self, schedule: Schedule, wanted: BackfillRequest) -> list[_Item]:
+    async def _planned(self, schedule: Schedule, wanted: BackfillRequest, call: bytes) -> list[_Item]:
         """Every instant of the range, in the order of the runs, with what is to become of it."""
         now_ms = self._backend.now_ms()
         from_ms, to_ms = moment_ms(wanted.from_, "from", now_ms), moment_ms(wanted.to, "to", now_ms)
@@ -139,20 +145,20 @@ class Backfilling:
         items = [_Item(at_ms) async for at_ms in _between(instants, from_ms, to_ms)]
         if wanted.order == "desc":
             items.reverse()
-        ledger = await self._ledger(schedule, to_ms)
+        ledger = await self._ledger(schedule, to_ms, call)
         run_count = 0
         for number, item in enumerate(items):
             ledger.judge(item, instants)
-            if item.action == "run":
+            if item.action == "run" and not item.decided:
                 item.due_at_ms = _due_at_ms(wanted, now_ms, run_count)
                 run_count += 1
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
         return items
 
-    async def _ledger(self, schedule: Schedule, to_ms: TimeMs) -> _Ledger:
+    async def _ledger(self, schedule: Schedule, to_ms: TimeMs, call: bytes) -> _Ledger:
         """Read what was decided up to a time, a page at a time."""
-        ledger = _Ledger()
+        ledger = _Ledger(call)
         last: Firing | None = None
         while True:
             state, _ = self._backend.stale_state()
@@ -163,7 +169,9 @@ class Backfilling:
             last = lines[-1]
             await asyncio.sleep(0)
 
-    async def _carry_out(self, schedule: Schedule, wanted: BackfillRequest, items: list[_Item], actor: str) -> None:
+    async def _carry_out(
+        self, schedule: Schedule, wanted: BackfillRequest, items: list[_Item], call: bytes, actor: str
+    ) -> None:
         """Propose what is to be decided, part by part, while there is room and time."""
         clock = asyncio.get_running_loop().time
         give_up_at = clock() + _SECONDS_MAX
@@ -176,10 +184,11 @@ class Backfilling:
                 decisions,
                 _OVERLAPS[wanted.overlap],
                 actor=actor,
+                call=call,
             )
             fired = await propose(self._backend, operation, Fired)
             for item, firing in zip(part, fired.firings, strict=True):
-                _settle(item, firing)
+                _settle(item, firing, call)
             if any(not item.decided for item in part) or clock() > give_up_at:
                 return
 
@@ -213,14 +222,16 @@ def _parts(items: list[_Item]) -> Iterator[list[_Item]]:
         yield items[start : start + limits.DECISIONS_MAX]
 
 
-def _settle(item: _Item, firing: Firing) -> None:
-    """Take over what was decided; an instant without room stays to be decided."""
+def _settle(item: _Item, firing: Firing, call: bytes) -> None:
+    """Take over what was decided, by `call` or another one; an instant without room stays to be decided."""
     item.decided = firing.reason != OVERLAP_LIMIT
     if not item.decided:
         return
     item.job_id, item.reason = firing.job_id, firing.reason
-    if not firing.job_id:
-        item.action, item.due_at_ms = "skip", TimeMs(0)
+    if firing.call != call:
+        item.action, item.due_at_ms = "known", _AT_NO_TIME
+    elif not firing.job_id:
+        item.action, item.due_at_ms = "skip", _AT_NO_TIME
 
 
 def _reply(wanted: BackfillRequest, items: list[_Item], *, room: int) -> BackfillReply:
@@ -234,5 +245,8 @@ def _reply(wanted: BackfillRequest, items: list[_Item], *, room: int) -> Backfil
         skipped_count=skipped,
         known_count=sum(item.action == "known" for item in items),
         remaining_count=len(runs) - made + len(skips) - skipped,
+        next_instant=None
+        if wanted.dry_run
+        else next((time_text(each.instant_ms) for each in items if not each.decided), None),
         instants=[item.reply() for item in items],
     )

@@ -5,6 +5,10 @@ operation of its own, a few hundred at a time; so a bulk request is no transacti
 it was changed. A request ends when it has found as many jobs as it may, or after `_SECONDS_MAX`, and says where to go
 on. What is asked for twice is done once, but for a replay, which needs an idempotency key for that.
 
+A job can't run again while a parent has ended otherwise than it should, and that parent may be told to run by the same
+request. So parents are told first, whose ids are the lower ones, as far as a step goes; and who was refused for a
+parent is asked again at the end of the request.
+
 Where not one job of a step could be proposed, as when the lead is lost, the request ends there, and its cursor leads
 back to the beginning of that step.
 """
@@ -12,7 +16,7 @@ back to the beginning of that step.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -36,7 +40,8 @@ from raftsched.api.selecting import Place, Selection, next_jobs, selection_of
 from raftsched.api.walk_cursors import WalkCursor, decode_cursor, encode_cursor, walk_cursor
 from raftsched.core.ids import JobId, TimeMs, job_id_text
 from raftsched.core.job import FINISHED, Job, Status
-from raftsched.core.operations import Operation, PurgeJobs
+from raftsched.core.operations import Operation, PurgeJobs, RejectCode
+from raftsched.core.upkeep import why_kept
 from raftsched.core.view import Purged, Refused
 from raftsched.errors import Invalid, Malformed, NotFound, RaftschedError, Rejected, Unavailable
 
@@ -52,6 +57,7 @@ _STEP_JOBS: Final = 500
 _STEP_REPLAYS: Final = 50
 _SECONDS_MAX: Final = 5.0
 """Then a request ends between two steps: followers wait twice as long for the leader's answer."""
+_UNMET: Final = RejectCode.DEPENDENCY_UNMET.label
 _EXAMINED_MAX: Final = 100 * limits.SCAN_ROWS_MAX
 """Rows that one request looks at, however few of them match."""
 
@@ -103,12 +109,16 @@ class Bulk:
         selection = _selection(wanted, tools.now_ms)
         ids = tuple(job_id_at(text, f"ids[{at}]") for at, text in enumerate(wanted.ids or ()))
         request = _Request(backend, wanted, action, tools, dead_letters)
+        following: WalkCursor | IdsCursor | None
         if wanted.ids is not None:
             ids = tuple(dict.fromkeys(ids))
             digest = selection.digest("ids", wanted.action, ids)
-            return request.reply(await request.over_ids(ids, _ids_cursor(wanted, digest)))
-        cursor = walk_cursor(wanted.cursor, state, selection, selection.digest("bulk", wanted.action))
-        return request.reply(await request.over_selection(selection, cursor))
+            following = await request.over_ids(ids, _ids_cursor(wanted, digest))
+        else:
+            cursor = walk_cursor(wanted.cursor, state, selection, selection.digest("bulk", wanted.action))
+            following = await request.over_selection(selection, cursor)
+        await request.ask_again()
+        return request.reply(following)
 
 
 class IdsCursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -161,6 +171,8 @@ class _Request:
         self._failed_count = 0
         self._failed: list[BulkFailure] = []
         self._sample: list[str] = []
+        self._unmet: list[tuple[Job, RaftschedError]] = []
+        """Refused for a parent, which may have been told to run since."""
         self._end = asyncio.get_running_loop().time() + _SECONDS_MAX
 
     def reply(self, next_cursor: WalkCursor | IdsCursor | None) -> BulkReply:
@@ -219,6 +231,20 @@ class _Request:
             await asyncio.sleep(0)
         return None
 
+    async def ask_again(self) -> None:
+        """Ask for those again that were refused for a parent, for as long as that lets any of them follow."""
+        told_count = 0
+        while self._unmet and told_count < self._done_count and not self._is_over():
+            told_count = self._done_count
+            unmet, self._unmet = self._unmet, []
+            for first in range(0, len(unmet), _STEP_JOBS):
+                part = unmet[first : first + _STEP_JOBS]
+                try:
+                    self._fail_all(await self._settle([job for job, _ in part]))
+                except Unavailable:
+                    self._unmet += part
+        self._fail_all({job.id: error for job, error in self._unmet})
+
     def _step_count(self) -> int:
         """How many jobs the next step may take; replays carry payloads, so few are under way together."""
         step_max = _STEP_REPLAYS if self._action.name == "replay" else _STEP_JOBS
@@ -232,15 +258,26 @@ class _Request:
         errors = {job_id: self._refusal_of(job) for job_id, job in found}
         jobs = [job for job_id, job in found if job is not None and errors[job_id] is None]
         if jobs and not self._wanted.dry_run:
-            make = self._action.operation
-            errors |= await (self._delete(jobs) if make is None else self._propose(jobs, make))
-            self._done_count += sum(1 for job in jobs if errors[job.id] is None)
+            errors |= await self._settle(jobs)
         self._matched_count += len(found)
         room = limits.BULK_FAILURES_SHOWN_MAX
         self._sample += [job_id_text(job_id) for job_id, _ in found[: room - len(self._sample)]]
-        for job_id, error in errors.items():
-            if error is not None:
-                self._fail(job_id, error)
+        self._fail_all(errors)
+
+    async def _settle(self, jobs: list[Job]) -> dict[JobId, RaftschedError | None]:
+        """Change these jobs and count what is done; return the errors but those that may pass with their parents."""
+        make = self._action.operation
+        if make is None:
+            errors = await self._delete(jobs)
+        elif self._action.name == "retry":
+            errors = await self._retry(jobs, make)
+        else:
+            errors = await self._propose(jobs, make)
+        self._done_count += sum(1 for job in jobs if errors[job.id] is None)
+        self._unmet += [(job, error) for job in jobs if (error := errors[job.id]) is not None and error.code == _UNMET]
+        return {
+            job_id: None if error is not None and error.code == _UNMET else error for job_id, error in errors.items()
+        }
 
     def _refusal_of(self, job: Job | None) -> RaftschedError | None:
         """Why the request is not about this job."""
@@ -258,6 +295,15 @@ class _Request:
         answers = await answers_of([self._backend.propose(make(job)) for job in jobs])
         return {job.id: _error(answer) for job, answer in zip(jobs, answers, strict=True)}
 
+    async def _retry(self, jobs: list[Job], make: Callable[[Job], Operation]) -> dict[JobId, RaftschedError | None]:
+        errors = await self._propose(sorted(jobs, key=lambda job: job.id), make)
+        state, _ = self._backend.stale_state()
+        for job in jobs:
+            now = state.job(job.id)
+            if now is not None and now.run_number > job.run_number:
+                errors[job.id] = None  # a parent's new run took it along before its own turn came
+        return errors
+
     async def _delete(self, jobs: list[Job]) -> dict[JobId, RaftschedError | None]:
         left = [job for job in jobs if job.status in FINISHED]
         while left:
@@ -271,12 +317,18 @@ class _Request:
                 break
         errors: dict[JobId, RaftschedError | None] = dict.fromkeys(job.id for job in jobs)
         for job in left:
-            errors[job.id] = Rejected("stale_decision", "it runs again, or has yet to tell others how it ended")
+            needed = why_kept(state, job, self._now_ms)
+            errors[job.id] = Rejected("needed", needed) if needed else Rejected("stale_decision", "it runs again")
         for job in jobs:
             if job.status not in FINISHED:
                 told = f"the job is {job.status.label}: cancel it before it is deleted"
                 errors[job.id] = Rejected("running", told)
         return errors
+
+    def _fail_all(self, errors: Mapping[JobId, RaftschedError | None]) -> None:
+        for job_id, error in errors.items():
+            if error is not None:
+                self._fail(job_id, error)
 
     def _fail(self, job_id: JobId, error: RaftschedError) -> None:
         self._failed_count += 1

@@ -30,7 +30,7 @@ from raftsched.core.ids import TimeMs, job_id_text
 from raftsched.core.job import Job
 from raftsched.core.operations import CancelJob
 from raftsched.core.view import Cancelled, Changed, Submitted
-from raftsched.errors import Malformed
+from raftsched.errors import Invalid, Malformed
 
 MATCH_HEADER: Final = "If-Match"
 _match_etag: Final = re.compile(r'"?(?P<revision>[0-9]{1,18})"?').fullmatch
@@ -112,7 +112,10 @@ class Controls:
         return self._response((await propose(self._backend, operation, Changed)).job)
 
     async def retry_job(self, request: web.Request) -> web.Response:
-        """Run a job again that ended otherwise than completed, as a new run; or hasten one that waits for a retry."""
+        """Run a job again that ended otherwise than completed, as a new run; or hasten one that waits for a retry.
+
+        A new run waits for parents that have not ended; while one has ended otherwise than it should, it is refused.
+        """
         wanted = self._retry.read_optional(await self._bodies.read_optional_json(request))
         due_ms = due_at_ms(wanted.run_at, wanted.delay_seconds, self._backend.now_ms(), "")
         job = self._job(request)
@@ -147,7 +150,7 @@ class Controls:
 
 def pause_end_ms(wanted: PauseRequest, now_ms: int) -> TimeMs:
     """Return when a pause ends by itself, 0 = never; raises `Invalid` or `Malformed` naming the field."""
-    return end_ms(
+    until_ms = end_ms(
         wanted.until,
         wanted.for_seconds,
         name="until",
@@ -156,6 +159,9 @@ def pause_end_ms(wanted: PauseRequest, now_ms: int) -> TimeMs:
         now_ms=now_ms,
         prefix="",
     )
+    if 0 < until_ms <= now_ms:
+        raise Invalid("until: is in the past, the job would go on at once", field="until")
+    return until_ms
 
 
 def _post(

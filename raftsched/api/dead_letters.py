@@ -11,9 +11,8 @@ from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
 from raftsched.api.bulk import Bulk, DeadLetters
 from raftsched.api.callers import ACTOR_HEADER, actor_of
-from raftsched.api.listing import list_page
-from raftsched.api.parsing import Fitter
-from raftsched.api.reading import read
+from raftsched.api.listing import list_response
+from raftsched.api.parsing import Fitter, parse_query
 from raftsched.api.rendering import json_response
 from raftsched.api.replies import BulkReply, JobsPage
 from raftsched.api.requests import (
@@ -56,9 +55,8 @@ class DeadLetterBox:
 
     async def list_dead_letters(self, request: web.Request) -> web.Response:
         """List the jobs that were given up, the latest first."""
-        query, reading = read(self._backend, request, DeadLettersQuery)
-        wanted = ListQuery(status=[_STATUS], **structs.asdict(query))
-        return reading.response(list_page(reading.state, wanted, reading.now_ms))
+        query = parse_query(request, DeadLettersQuery)
+        return await list_response(self._backend, ListQuery(status=[_STATUS], **structs.asdict(query)))
 
     async def requeue_dead_letters(self, request: web.Request) -> web.Response:
         """Run dead letters again, up to 10,000 at a time."""

@@ -58,6 +58,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     instant_ms: int = 0
     job_id: bytes = b""
     """Of the job that a schedule made."""
+    kind: str = ""
+    """Where a schedule's decision came from."""
 
     @property
     def place(self) -> Place:
@@ -177,6 +179,15 @@ class EventLog:
 
 # -- from changes to events -------------------------------------------------------------------------------------------
 
+_WORKFLOW_LABELS: Final = ("submitting", "running", "cancelling", "completed", "failed", "cancelled")
+EVENT_TYPES: Final = (
+    *("job.created", "job.changed", "job.progress", "job.removed", *(f"job.{status.label}" for status in Status)),
+    *(f"schedule.{verb}" for verb in ("created", "changed", "paused", "resumed", "deleted", "fired", "skipped")),
+    *("queue.changed", "queue.paused", "queue.resumed"),
+    *("workflow.removed", *(f"workflow.{label}" for label in _WORKFLOW_LABELS)),
+)
+"""All that there are."""
+
 _STATUS_TYPES: Final = ("", *(f"job.{status.label}" for status in Status))
 """By the status's number."""
 
@@ -223,7 +234,8 @@ def record_event(
         case PutFiring(schedule_id, firing):
             kind = "schedule.fired" if firing.job_id else "schedule.skipped"
             event = _schedule_event(schedules[schedule_id], kind, revision, number, at_ms)
-            return replace(event, reason=firing.reason, instant_ms=firing.instant_ms, job_id=firing.job_id)
+            decided = {"instant_ms": firing.instant_ms, "job_id": firing.job_id, "kind": firing.kind.label}
+            return replace(event, reason=firing.reason, **decided)
         case PutSchedule(old_schedule, schedule):
             schedule_kind = _schedule_kind(old_schedule, schedule)
             return _schedule_event(schedule, schedule_kind, revision, number, at_ms) if schedule_kind else None

@@ -22,7 +22,7 @@ from msgspec import UNSET
 
 from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT, Backend
-from raftsched.api.event_log import Event, EventLog, Place
+from raftsched.api.event_log import EVENT_TYPES, Event, EventLog, Place
 from raftsched.api.parsing import job_id_at, parse_query
 from raftsched.api.rendering import encode, id_text, time_text
 from raftsched.api.replies.observing import ChangeEvent
@@ -160,8 +160,20 @@ def _last_place(request: web.Request) -> Place | None:
     return Place(int(found[1]), int(found[2]))
 
 
+def _known_types(named: list[str]) -> frozenset[str]:
+    """Return the types and nouns that were named; raises `Malformed` for one that no event has."""
+    nouns = tuple(dict.fromkeys(each.partition(".")[0] for each in EVENT_TYPES))
+    for name in named:
+        if name in EVENT_TYPES or name in nouns:
+            continue
+        noun = name.partition(".")[0]
+        known = [each for each in EVENT_TYPES if each.startswith(f"{noun}.")] if noun in nouns else nouns
+        raise Malformed(f"types: there are no events {name!r}; known are {', '.join(known)}", field="types")
+    return frozenset(named)
+
+
 def _wanted(query: EventsQuery) -> Wanted:
-    types = frozenset(query.types or ())
+    types = _known_types(query.types or [])
     tenant = query.tenant or TENANT_DEFAULT
     job_id = None if query.job is None else job_id_at(query.job, "job")
 
@@ -206,4 +218,5 @@ def event_reply(event: Event) -> ChangeEvent:
         attempt_number=event.attempt_number or UNSET,
         reason=event.reason or UNSET,
         instant=time_text(event.instant_ms) if event.instant_ms else UNSET,
+        kind=event.kind or UNSET,
     )

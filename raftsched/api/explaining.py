@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from raftsched.api.rendering import time_text
 from raftsched.api.replies import ExplainReply, ReasonReply
-from raftsched.core.explain import Detail, Reason, ServingWorker, explain
+from raftsched.core.explain import Detail, LeaseSigns, Reason, ServingWorker, explain
 from raftsched.core.ids import TimeMs, job_id_text
 from raftsched.core.job import Job
 from raftsched.storage.reader import StateReader
@@ -21,9 +21,11 @@ _HEARD_MS: Final = 60_000
 _TIMES: Final = ("_at_ms", "since_ms", "until_ms")
 
 
-def explain_reply(state: StateReader, job: Job, now_ms: int, workers: Sequence[ServingWorker]) -> ExplainReply:
-    """Return why `job` isn't running at `now_ms`; `workers` are those of its queue."""
-    reasons = explain(state, job, TimeMs(now_ms), workers=workers)
+def explain_reply(
+    state: StateReader, job: Job, now_ms: int, workers: Sequence[ServingWorker], signs: LeaseSigns | None = None
+) -> ExplainReply:
+    """Return why `job` isn't running at `now_ms`; `workers` are those of its queue, `signs` those of its lease."""
+    reasons = explain(state, job, TimeMs(now_ms), workers=workers, signs=signs)
     return ExplainReply(
         id=job_id_text(job.id),
         status=job.status_at(now_ms).label,
@@ -35,7 +37,7 @@ def explain_reply(state: StateReader, job: Job, now_ms: int, workers: Sequence[S
 def marked_workers(state: StateReader, queue: str, now_ms: int) -> list[ServingWorker]:
     """Return the workers of `queue` as their marks tell of them."""
     return [
-        ServingWorker(worker.name, worker.queues)
+        ServingWorker(worker.name, worker.queues, worker.region, worker.seen_at_ms)
         for worker in state.workers()
         if queue in worker.queues and worker.seen_at_ms > now_ms - _HEARD_MS
     ]

@@ -16,7 +16,7 @@ from msgspec import inspect
 from raftsched.api.requests import PATTERN_RULES
 from raftsched.errors import Malformed
 
-_PLACE: Final = re.compile(r" - at `\$(?P<path>.*)`$", re.DOTALL)
+_PLACE: Final = re.compile(r" - at (?P<key>`key` in )?`\$(?P<path>.*)`$", re.DOTALL)
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(?P<name>.*)`", re.DOTALL)
 _REGEX: Final = "Expected `str` matching regex "
@@ -45,6 +45,8 @@ def explain(error: msgspec.ValidationError, struct: type, *, at: str = "") -> Ma
         return _malformed(at, field, _unknown_field(unknown["name"], expected))
     if missing := _MISSING.fullmatch(text):
         return _malformed(at, _join(path, missing["name"]), "this field is required")
+    if place and place["key"]:  # one of the names in an object that takes any
+        return _malformed(at, path, f"of each name in it: {_told(text, None)}")
     return _malformed(at, path, _TIME_HINT if path.rpartition(".")[2] in _TIMES else _told(text, expected))
 
 

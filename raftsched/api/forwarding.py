@@ -5,19 +5,25 @@ whole before the first byte is passed on, so a leader that dies in between never
 bounded by what the leader accepts and sends. A long poll is passed on like any other request: when the worker goes
 away, this node hangs up on the leader, which then drops the wait.
 
-What became of a request that got no reply: without a connection the leader has not seen it (`unavailable`); later it
-may have taken effect (`outcome_unknown`), unless it only reads. `Raftsched-Forwarded` stops loops: a request is passed
-on once.
+What became of a request that got no reply: before its first byte left, the leader has not seen it (`unavailable`);
+later it may have taken effect (`outcome_unknown`), unless it only reads. `Raftsched-Forwarded` stops loops: a request
+is passed on once.
 
 While no leader is known or reachable, which is how an election looks from here, a request waits a little for the next
-one, as long as nothing of it can have happened: so the loss of a node is a pause, not an error.
+one, as long as nothing of it can have happened: so the loss of a node is a pause, not an error. It waits for any change
+since before it was tried, so that none is missed that came while it failed. A node that was just elected lets wait what
+is passed on to it, too: others hear of it before it may serve.
+
+A leader that is frozen or cut off keeps its connections and says nothing. Once another one is known, nobody waits for
+its reply any longer: what it was not sent, and what only reads, goes to the new leader.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Final
+from types import SimpleNamespace
+from typing import Any, Final
 
 import aiohttp
 from aiohttp import web
@@ -33,6 +39,8 @@ FORWARDED_HEADER: Final = "Raftsched-Forwarded"
 _CONNECT_SECONDS: Final = 2.0
 _SILENCE_SECONDS: Final = 10.0
 """How long a leader may be silent: far longer than any commit takes, and than an election when it is dead."""
+_LAST_WORD_SECONDS: Final = 0.5
+"""How long a change waits for the reply of a leader that has a successor: one that lives answers within a moment."""
 _REQUEST_HEADERS: Final = (
     "Content-Type",
     "Content-Encoding",
@@ -58,8 +66,29 @@ _NEVER_CONNECTED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeo
 _BROKEN: Final = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
 
 
-class _Unreachable(Unavailable):
-    """No connection to the leader could be made, so it has seen nothing of the request."""
+class _Unanswered(Unavailable):
+    """The leader gave no answer, and another one can be asked: the request was never sent, or it only reads."""
+
+
+class _Forward:
+    """A request under way to the leader at `url`; `patience` ends the wait for its reply."""
+
+    def __init__(self, url: str, patience: asyncio.Timeout, *, only_reads: bool) -> None:
+        self.url: Final = url
+        self.is_harmless = True
+        """Whether nothing can have happened yet."""
+        self._patience: Final = patience
+        self._only_reads: Final = only_reads
+
+    def sent(self) -> None:
+        """From now on, the leader may have seen it."""
+        self.is_harmless = self._only_reads
+
+    def end(self) -> None:
+        """Somebody else leads now."""
+        if self._patience.when() is None:
+            seconds = 0.0 if self.is_harmless else _LAST_WORD_SECONDS
+            self._patience.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 class Forwarder:
@@ -70,15 +99,23 @@ class Forwarder:
         self._bodies = bodies
         self._election_seconds = election_seconds
         self._session: aiohttp.ClientSession | None = None
+        self._under_way: set[_Forward] = set()
 
     async def run(self, app: web.Application) -> AsyncIterator[None]:
         """Hold the connections for as long as `app` runs; one of its `cleanup_ctx`."""
         del app
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0)
         jar = aiohttp.DummyCookieJar()
-        async with aiohttp.ClientSession(connector=connector, cookie_jar=jar, auto_decompress=False) as session:
+        traces = aiohttp.TraceConfig()
+        traces.on_request_headers_sent.append(_on_sent)
+        async with aiohttp.ClientSession(
+            connector=connector, cookie_jar=jar, auto_decompress=False, trace_configs=[traces]
+        ) as session:
             self._session = session
+            watch = asyncio.create_task(self._end_outdated(), name="forwards")
             yield
+            watch.cancel()
+            await asyncio.wait((watch,))
             self._session = None
 
     def at_leader(self, route: Route) -> Handler:
@@ -94,33 +131,42 @@ class Forwarder:
                 return await answer_here(request)
             give_up_at = asyncio.get_running_loop().time() + self._election_seconds
             while True:
+                seen = self._backend.leader_change_count
                 try:
                     return await self._answer(request, answer_here, wait_seconds)
                 except Unavailable as error:
-                    if not self._is_election(error) or not await self._leader_change(request, give_up_at):
+                    if not self._is_election(error) or not await self._leader_change(request, seen, give_up_at):
                         raise
 
         return answer
 
     async def _answer(self, request: web.Request, answer_here: Handler, wait_seconds: float) -> web.StreamResponse:
         leader_url = self.leader_elsewhere(request)
+        if leader_url is not None:
+            await self._bodies.read(request)
+            leader_url = self.leader_elsewhere(request)  # which may have changed while the body arrived
         if leader_url is None:
             return await answer_here(request)
         return await self.forward(request, leader_url, wait_seconds=wait_seconds)
 
     def _is_election(self, error: Unavailable) -> bool:
         """Whether `error` says that nothing happened, and nobody leads or can be reached for now."""
-        if isinstance(error, NotLeader | _Unreachable):
+        if isinstance(error, NotLeader | _Unanswered):
             return True
         # A node that was just elected is there within a moment; one that leads and is overloaded is not waited for.
         return type(error) is Unavailable and not self._backend.is_leading
 
-    async def _leader_change(self, request: web.Request, give_up_at: float) -> bool:
-        """Wait for news of a leader; False where there was no time left, or the request was passed on already."""
-        left = give_up_at - asyncio.get_running_loop().time()
-        if left <= 0 or FORWARDED_HEADER in request.headers:
+    async def _leader_change(self, request: web.Request, seen: int, give_up_at: float) -> bool:
+        """Wait for news of a leader; False where none came in time, or the request must be passed on a second time."""
+        if give_up_at <= asyncio.get_running_loop().time():
             return False
-        await self._backend.leader_change(left)
+        if FORWARDED_HEADER in request.headers and self._backend.leader_url() is not None:
+            return False
+        try:
+            async with asyncio.timeout_at(give_up_at):
+                await self._backend.leader_change(seen)
+        except TimeoutError:
+            return False
         return True
 
     def leader_elsewhere(self, request: web.Request) -> str | None:
@@ -136,30 +182,55 @@ class Forwarder:
     async def forward(self, request: web.Request, leader_url: str, *, wait_seconds: float) -> web.Response:
         """Return the leader's reply.
 
-        Raises `Unavailable`, or `OutcomeUnknown` where the leader may have acted: it hung up, or it was silent for
-        `wait_seconds`.
+        Raises `Unavailable`, or `OutcomeUnknown` where the leader may have acted: it hung up, was silent for
+        `wait_seconds`, or said nothing although another one leads.
         """
         if self._session is None:
             raise Unavailable("this node is stopping")
         body = await self._bodies.read(request)
         headers = {name: request.headers[name] for name in _REQUEST_HEADERS if name in request.headers}
         headers[FORWARDED_HEADER] = "1"
+        patience = asyncio.timeout(None)
+        forward = _Forward(leader_url, patience, only_reads=request.method == "GET")
+        self._under_way.add(forward)
         try:
-            async with self._session.request(
-                request.method,
-                URL(leader_url + request.rel_url.raw_path_qs, encoded=True),
-                data=body or None,
-                headers=headers,
-                timeout=aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=wait_seconds),
-                allow_redirects=False,
-            ) as reply:
+            async with (
+                patience,
+                self._session.request(
+                    request.method,
+                    URL(leader_url + request.rel_url.raw_path_qs, encoded=True),
+                    data=body or None,
+                    headers=headers,
+                    timeout=aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=wait_seconds),
+                    allow_redirects=False,
+                    trace_request_ctx=forward,
+                ) as reply,
+            ):
                 return _passed_on(reply, await reply.read())
         except _NEVER_CONNECTED as error:
-            raise _Unreachable("the leader can't be reached; retry in a moment") from error
+            raise _Unanswered("the leader can't be reached; retry in a moment") from error
         except _BROKEN as error:
-            if request.method == "GET":
-                raise Unavailable("the leader gave no answer; retry in a moment") from error
+            if forward.is_harmless:
+                raise _Unanswered("the leader gave no answer; retry in a moment") from error
             raise OutcomeUnknown("the leader gave no answer; it may have acted on the request") from error
+        finally:
+            self._under_way.discard(forward)
+
+    async def _end_outdated(self) -> None:
+        """End the waits for leaders that have a successor, whenever there is one."""
+        backend = self._backend
+        while True:
+            seen = backend.leader_change_count
+            leader_url = backend.api_url if backend.is_leading else backend.leader_url()
+            if leader_url is not None:
+                for forward in self._under_way:
+                    if forward.url != leader_url:
+                        forward.end()
+            await backend.leader_change(seen)
+
+
+async def _on_sent(_session: aiohttp.ClientSession, context: SimpleNamespace, _sent: Any) -> None:
+    context.trace_request_ctx.sent()
 
 
 def _passed_on(reply: aiohttp.ClientResponse, body: bytes) -> web.Response:

@@ -50,11 +50,13 @@ class JobRecords:
         """Say why a job isn't running."""
         _, reading = read(self._backend, request, ReadQuery)
         job = reading.job(request)
+        signs = None
         if reading.age_ms is None:
-            workers = self._backend.leadership().workers_for(job.queue, job.region)
+            leadership = self._backend.leadership()
+            workers, signs = leadership.workers_for(job.queue), leadership.lease_signs(job.id)
         else:
             workers = marked_workers(reading.state, job.queue, reading.now_ms)
-        return reading.response(explain_reply(reading.state, job, reading.now_ms, workers))
+        return reading.response(explain_reply(reading.state, job, reading.now_ms, workers, signs))
 
     async def get_logs(self, request: web.Request) -> web.Response:
         """Read an attempt's log from a cursor on, waiting up to `wait_seconds` for lines where more may come."""

@@ -14,8 +14,8 @@ from aiohttp import web
 
 from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
-from raftsched.api.listing import list_page
-from raftsched.api.parsing import Fitter
+from raftsched.api.listing import list_response
+from raftsched.api.parsing import Fitter, parse_query
 from raftsched.api.problems import problem_of
 from raftsched.api.proposing import Answer, answers_of, granted
 from raftsched.api.reading import etag, full_job_reply, job_response, read
@@ -130,8 +130,7 @@ class Jobs:
 
     async def list_jobs(self, request: web.Request) -> web.Response:
         """List jobs in a stable order: a walk along the cursors sees each job that is there all the time once."""
-        query, reading = read(self._backend, request, ListQuery)
-        return reading.response(list_page(reading.state, query, reading.now_ms))
+        return await list_response(self._backend, parse_query(request, ListQuery))
 
     async def get_job(self, request: web.Request) -> web.Response:
         """Read a job."""

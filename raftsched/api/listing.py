@@ -1,58 +1,100 @@
 """GET /jobs: pages over a stable order, whatever is added or removed meanwhile.
 
 A page ends when it is full, when its payloads and results have grown to `limits.PAGE_BYTES_MAX`, or when
-`limits.SCAN_ROWS_MAX` jobs were examined, so no request holds the loop for long; so a page can come back short, or
-empty, and still have a next cursor. How the jobs are walked over stands in `selecting`.
+`limits.PAGE_ROWS_MAX` jobs were examined: where few of very many jobs match, a page can come back short, or empty, and
+still have a next cursor. They are examined in steps of `limits.SCAN_ROWS_MAX`, between which the loop goes on, so no
+request holds it for long. How the jobs are walked over stands in `selecting`.
 """
 
 from __future__ import annotations
 
+import asyncio
+
+from aiohttp import web
+
 from raftsched import limits
+from raftsched.api.backend import Backend
+from raftsched.api.reading import REVISION_HEADER, Reading, open_reading
 from raftsched.api.rendering import job_reply
 from raftsched.api.replies import JobReply, JobsPage
 from raftsched.api.requests import ListQuery
-from raftsched.api.selecting import Place, next_jobs, selection_of
-from raftsched.api.walk_cursors import encode_cursor, walk_cursor
+from raftsched.api.selecting import Place, Selection, next_jobs, selection_of
+from raftsched.api.walk_cursors import WalkCursor, encode_cursor, walk_cursor
 from raftsched.core.job import Job
-from raftsched.storage.reader import StateReader
 
 
-def list_page(state: StateReader, query: ListQuery, now_ms: int) -> JobsPage:
-    """Return the page that `query` asks for; raises `Malformed` for a cursor that is not of this list."""
-    selection = selection_of(query, now_ms)
-    cursor = walk_cursor(query.cursor, state, selection, selection.digest(query.order))
-    page = _Page(state, query.limit, now_ms)
-    place: Place | None = cursor.place
-    examined_count = 0
-    while place is not None and page.has_room and examined_count < limits.SCAN_ROWS_MAX:
-        wanted_count = limits.SCAN_ROWS_MAX if selection.looks_at_records else page.jobs_left
+async def list_response(backend: Backend, query: ListQuery) -> web.Response:
+    """Return the page that `query` asks for; raises `Malformed` for a cursor that is not of this list.
+
+    Its revision is the one at which it was begun: what it shows is at least as new. Where the node leads no more, it
+    raises as `open_reading` does.
+    """
+    reading = open_reading(backend, query)
+    revision = reading.state.applied_index
+    selection = selection_of(query, reading.now_ms)
+    cursor = walk_cursor(query.cursor, reading.state, selection, selection.digest(query.order))
+    walk = _Walk(query, selection, cursor)
+    walk.step(reading)
+    while walk.goes_on:
+        await asyncio.sleep(0)
+        reading = open_reading(backend, query)  # a state is good until the next `await`
+        walk.step(reading)
+    response = reading.response(walk.page())
+    response.headers[REVISION_HEADER] = str(revision)
+    return response
+
+
+class _Walk:
+    """The walk over what may be on one page, step by step."""
+
+    def __init__(self, query: ListQuery, selection: Selection, cursor: WalkCursor) -> None:
+        self._selection = selection
+        self._cursor = cursor
+        self._descending = query.order == "desc"
+        self._page = _Page(query.limit)
+        self._place: Place | None = cursor.place
+        self._examined_count = 0
+
+    @property
+    def goes_on(self) -> bool:
+        return self._place is not None and self._page.has_room and self._examined_count < limits.PAGE_ROWS_MAX
+
+    def step(self, reading: Reading) -> None:
+        """Examine what comes next, at most `limits.SCAN_ROWS_MAX` rows."""
+        place = self._place
+        assert place is not None
+        wanted_count = limits.SCAN_ROWS_MAX if self._selection.looks_at_records else self._page.jobs_left
         step = next_jobs(
-            state,
-            selection,
+            reading.state,
+            self._selection,
             place,
-            newest=cursor.newest,
-            now_ms=now_ms,
+            newest=self._cursor.newest,
+            now_ms=reading.now_ms,
             limit=wanted_count,
-            descending=query.order == "desc",
+            descending=self._descending,
         )
         following = step.following
         for position, (behind, job) in enumerate(step.jobs):
-            page.add(job)
-            if not page.has_room:
+            self._page.add(reading, job)
+            if not self._page.has_room:
                 following = behind if position + 1 < len(step.jobs) else following
                 break
         in_next_part = following is not None and following.part > place.part
-        examined_count += len(step.jobs) if in_next_part else wanted_count
-        place = following
-    return JobsPage(jobs=page.jobs, next_cursor=None if place is None else encode_cursor(cursor.at(place)))
+        self._examined_count += len(step.jobs) if in_next_part else wanted_count
+        self._place = following
+
+    def page(self) -> JobsPage:
+        """Return what was found, and where the next page begins."""
+        place = self._place
+        return JobsPage(
+            jobs=self._page.jobs, next_cursor=None if place is None else encode_cursor(self._cursor.at(place))
+        )
 
 
 class _Page:
     """Jobs with their texts, until there is no room for another."""
 
-    def __init__(self, state: StateReader, jobs_max: int, now_ms: int) -> None:
-        self._state = state
-        self._now_ms = now_ms
+    def __init__(self, jobs_max: int) -> None:
         self._bytes_left = limits.PAGE_BYTES_MAX
         self.jobs_left = jobs_max
         self.jobs: list[JobReply] = []
@@ -61,10 +103,10 @@ class _Page:
     def has_room(self) -> bool:
         return self.jobs_left > 0 and self._bytes_left > 0
 
-    def add(self, job: Job) -> None:
-        state = self._state
+    def add(self, reading: Reading, job: Job) -> None:
+        state = reading.state
         payload, result = state.payload(job.id), state.result(job.id)
         shown = state.dependencies(job.id)[: limits.DEPENDENCIES_SHOWN_MAX] if job.dependency_count else ()
-        self.jobs.append(job_reply(job, payload, result, self._now_ms, shown))
+        self.jobs.append(job_reply(job, payload, result, reading.now_ms, shown))
         self.jobs_left -= 1
         self._bytes_left -= len(payload) + len(result)

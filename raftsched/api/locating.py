@@ -7,10 +7,12 @@ once more with a marker in the place of each flaw, and the path to the first one
 from __future__ import annotations
 
 import json
+import re
 from math import isinf
 from typing import Any, Final
 
 _KEY_CHARS_MAX: Final = 60
+_NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 _FLAW: Final = object()
 """Stands for a constant or a number that JSON doesn't have."""
 
@@ -45,7 +47,7 @@ def _find(value: Any) -> str | None:
 
 
 def _is_text(value: str) -> bool:
-    return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
+    return _NO_TEXT.search(value) is None
 
 
 def _shown(key: str) -> str:

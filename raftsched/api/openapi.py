@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ _STATUS_TEXTS: Final = {200: "Done.", 201: "Stored."}
 
 def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
     """Return the document for `routes`."""
-    schemas = _schemas(routes)
+    schemas = _schemas(frozenset(kind for route in routes for kind in (route.body, route.query, route.reply) if kind))
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
@@ -50,9 +51,9 @@ def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
     }
 
 
-def _schemas(routes: Sequence[Route]) -> dict[str, Any]:
-    """Return the schema of every struct, by its name."""
-    structs = {kind for route in routes for kind in (route.body, route.query, route.reply) if kind is not None}
+@cache
+def _schemas(structs: frozenset[type]) -> dict[str, Any]:
+    """Return the schema of every struct, by its name: read only, and made once, since it takes a tenth of a second."""
     ordered = sorted({*structs, *_PARTS}, key=lambda kind: kind.__name__)
     _, schemas = msgspec.json.schema_components(ordered, ref_template=_REF)
     return schemas

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from typing import Final
-
 from aiohttp import web
 
 from raftsched.api.rendering import time_or_none, time_text
 from raftsched.api.replies import PauseReply
 from raftsched.api.replies.queues import QueueSettingsReply, RateReply
-from raftsched.api.requests import NAME_PATTERN
+from raftsched.api.requests.common import is_name
 from raftsched.core.queue import Queue
 from raftsched.errors import NotFound
-
-_match_name: Final = re.compile(NAME_PATTERN).match
 
 
 def named_queue(request: web.Request) -> str:
     """Return the queue that the path names; raises `NotFound` for a text that is no queue's name."""
     name = request.match_info["name"]
-    if not _match_name(name):
+    if not is_name(name):
         raise NotFound("there is no such queue: this is not a queue's name")
     return name
 

@@ -74,7 +74,10 @@ class QueueSettings:
     async def pause_queue(self, request: web.Request) -> web.Response:
         """Give out no more jobs of a queue until a time, or until it is resumed; what runs goes on."""
         wanted = self._pause.read_optional(await self._bodies.read_optional_json(request))
-        until_ms = pause_end_ms(wanted, self._backend.now_ms())
+        now_ms = self._backend.now_ms()
+        until_ms = pause_end_ms(wanted, now_ms)
+        if wanted.until is not None and until_ms <= now_ms:
+            raise Invalid("until: this time has passed; it must be yet to come", field="until")
         return await self._save(
             PauseQueue(
                 named_queue(request), True, until_ms=until_ms, reason=wanted.reason or "", actor=actor_of(request)

@@ -71,7 +71,7 @@ def job_reply(
         instant=time_or_none(options.instant_ms),
         workflow_id=id_text(options.workflow_id),
         task=options.task or None,
-        run_at=due,
+        run_at=due if not job.asked_at_ms else time_text(job.asked_at_ms),
         next_run_at=due if waiting else None,
         expires_at=time_or_none(options.expires_at_ms),
         deadline=time_or_none(options.deadline_ms),
@@ -162,6 +162,7 @@ def worker_reply(worker: Worker) -> WorkerReply:
         name=worker.name,
         queues=worker.queues,
         capacity=worker.capacity,
+        region=worker.region or None,
         first_seen_at=time_or_none(worker.first_seen_at_ms),
         seen_at=time_or_none(worker.seen_at_ms),
     )
@@ -235,9 +236,10 @@ def _queued_at(job: Job, now_ms: int) -> str | None:
 
 
 def _execution_time_ms(job: Job) -> int | None:
-    if not job.finished_at_ms or not job.started_at_ms:
+    if not job.finished_at_ms or not job.attempt_number or not job.attempts:
         return None
-    return job.finished_at_ms - job.started_at_ms
+    last = job.attempts[-1]
+    return last.ended_at_ms - last.started_at_ms
 
 
 def _latest_error(job: Job) -> ErrorReply | None:

@@ -72,6 +72,7 @@ def _options(job: Job) -> Options:
         idempotency_until_ms=TimeMs(0),
         schedule_id=b"",
         instant_ms=TimeMs(0),
+        is_backfill=False,
         workflow_id=b"",
         task="",
         replay_of=job.id,

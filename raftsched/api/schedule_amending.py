@@ -17,6 +17,8 @@ from raftsched.api.replies.schedules import ChangeReply
 
 _WHEN: Final = frozenset({"cron", "every", "at"})
 _REPLACED_WHOLE: Final = frozenset({"payload"})
+_OTHER_SPELLING: Final = {"max_retries": "max_attempts"}
+"""A change in one spelling takes the place of what stands there in the other."""
 _NULL: Final = msgspec.Raw(b"null")
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -32,6 +34,7 @@ def amended(document: dict[str, Any], patch: bytes) -> bytes:
 def _merged(text: bytes | msgspec.Raw, changes: dict[str, msgspec.Raw]) -> bytes:
     fields = _decode(text)
     for name, change in changes.items():
+        fields.pop(_OTHER_SPELLING.get(name, ""), None)
         if change == _NULL:
             fields.pop(name, None)
         elif name in _REPLACED_WHOLE or not _is_object(change):

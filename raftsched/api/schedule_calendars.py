@@ -20,6 +20,7 @@ _CLOCK: Final = re.compile(r"(\d\d):(\d\d)(?::(\d\d))?", re.ASCII)
 _WEEKDAYS: Final = get_args(WeekdayName)
 _DAY_SECONDS: Final = 86_400
 _NUMBERED: Final = re.compile(r"(windows|periods)\[(\d+)\]")
+_ALL: Final = re.compile(r"^(windows|periods):")
 _ZONE: Final = re.compile(r"^(blackouts\[\d+\]\.)?zone:")
 
 
@@ -36,7 +37,7 @@ def calendar_of(wanted: CalendarRequest | None, *, at: str = "calendar") -> Cale
         only_dates=tuple(sorted(set(wanted.only_dates or ()))),
         windows=tuple(_window(each, f"{at}.blackouts[{number}]") for number, each in windows),
         periods=tuple(_period(each, f"{at}.blackouts[{number}]") for number, each in periods),
-        business_days=_business_days(wanted.business_days),
+        business_days=_business_days(wanted.business_days, f"{at}.business_days"),
     )
     if problem := calendar_problem(calendar):
         places = {"windows": [number for number, _ in windows], "periods": [number for number, _ in periods]}
@@ -64,7 +65,7 @@ def calendar_document(calendar: Calendar | None) -> dict[str, Any] | None:
 def _as_written(problem: str, places: dict[str, list[int]]) -> str:
     """Return a problem of the stored form in the words of the written one."""
     problem = _NUMBERED.sub(lambda found: f"blackouts[{places[found[1]][int(found[2])]}]", problem)
-    return _ZONE.sub(r"\1timezone:", problem)
+    return _ZONE.sub(r"\1timezone:", _ALL.sub("blackouts:", problem))
 
 
 # -- blackouts --------------------------------------------------------------------------------------------------------
@@ -142,8 +143,10 @@ def _period_document(period: Period) -> dict[str, Any]:
 # -- business days ----------------------------------------------------------------------------------------------------
 
 
-def _business_days(wanted: bool | BusinessDaysRequest | None) -> BusinessDays | None:
+def _business_days(wanted: bool | BusinessDaysRequest | None, at: str) -> BusinessDays | None:
     if isinstance(wanted, BusinessDaysRequest):
+        if wanted.country and wanted.weekend is not None:
+            raise Invalid(f"{at}.weekend: a country brings its own; give one of the two", field=f"{at}.weekend")
         return BusinessDays(
             wanted.country or "",
             wanted.subdivision or "",

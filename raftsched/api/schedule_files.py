@@ -7,8 +7,9 @@ then saved by an operation of its own: a file that is cut short by a fault is se
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 from aiohttp import web
@@ -20,35 +21,47 @@ from raftsched.api.bodies import Bodies
 from raftsched.api.callers import ACTOR_HEADER, actor_of
 from raftsched.api.parsing import Fitter
 from raftsched.api.proposing import answers_of, granted
-from raftsched.api.rendering import json_response
-from raftsched.api.replies.schedules import ApplyReply, ChangedReply
+from raftsched.api.rendering import json_response, time_text
+from raftsched.api.replies.schedules import ApplyReply, ChangedReply, ChangeReply
 from raftsched.api.requests.schedules import ApplyRequest, ScheduleRequest
 from raftsched.api.routes import BASE_PATH, Answered, Route
 from raftsched.api.schedule_amending import changes_between
-from raftsched.api.schedule_saving import Asked, named_schedule, save_operation, schedule_document
-from raftsched.core.operations import Operation, RejectCode
-from raftsched.core.schedule import Schedule, ScheduleId
+from raftsched.api.schedule_saver import MOVED, Condition, ScheduleSaver
+from raftsched.api.schedule_saving import named_schedule, save_operation, schedule_document
+from raftsched.core.ids import TimeMs
+from raftsched.core.operations import RejectCode
+from raftsched.core.schedule import Schedule
 from raftsched.core.schedule_operations import ControlSchedule, SaveSchedule, ScheduleAction
 from raftsched.core.view import Refused, ScheduleSaved
 from raftsched.errors import Invalid
+from raftsched.storage.reader import StateReader
 
 _SLICE: Final = 20
 """Schedules read before other work gets its turn: some milliseconds."""
+
+
+class _Save(NamedTuple):
+    """A schedule of the file that is new or another one."""
+
+    wanted: ScheduleRequest
+    at: str
+    operation: SaveSchedule
 
 
 @dataclass(slots=True)
 class _Plan:
     """What a file changes."""
 
-    created: list[SaveSchedule] = field(default_factory=list)
-    changed: list[tuple[SaveSchedule, ChangedReply]] = field(default_factory=list)
+    saves: list[_Save] = field(default_factory=list)
+    created: list[str] = field(default_factory=list)
+    changed: list[ChangedReply] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
     pruned: list[Schedule] = field(default_factory=list)
 
     def reply(self, *, dry_run: bool) -> ApplyReply:
         return ApplyReply(
-            created=[operation.name for operation in self.created],
-            changed=[told for _, told in self.changed],
+            created=self.created,
+            changed=self.changed,
             unchanged=self.unchanged,
             pruned=[schedule.name for schedule in self.pruned],
             dry_run=dry_run,
@@ -58,9 +71,10 @@ class _Plan:
 class ScheduleFiles:
     """The route of files."""
 
-    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+    def __init__(self, backend: Backend, bodies: Bodies, saver: ScheduleSaver) -> None:
         self._backend = backend
         self._bodies = bodies
+        self._saver = saver
         self._file = Fitter(ApplyRequest)
         self._schedule = Fitter(ScheduleRequest)
 
@@ -110,21 +124,19 @@ class ScheduleFiles:
             raise Invalid(f"{at}.name: {schedule.name!a} stands in the file twice", field=f"{at}.name")
         return replace(schedule, tenant=tenant)
 
-    def _compare(self, schedule: ScheduleRequest, actor: str, plan: _Plan, at: str) -> None:
-        backend = self._backend
-        state = backend.fresh_state()
-        asked = Asked(new_id=ScheduleId(backend.new_job_id()), now_ms=backend.now_ms(), actor=actor)
-        operation = save_operation(state, schedule, asked, at=at)
-        known = named_schedule(state, operation.tenant, operation.name)
+    def _compare(self, wanted: ScheduleRequest, actor: str, plan: _Plan, at: str) -> None:
+        state = self._backend.fresh_state()
+        known = named_schedule(state, wanted.tenant or TENANT_DEFAULT, wanted.name)
+        operation = save_operation(state, wanted, self._saver.asked(actor, known), at=at)
         if known is None:
-            plan.created.append(operation)
-        elif known.fingerprint == operation.fingerprint:
-            plan.unchanged.append(known.name)
+            plan.created.append(operation.name)
         else:
-            before = schedule_document(known, state.payload(known.id))
-            after = schedule_document(operation, operation.payload)
-            changes = list(changes_between(before, after))
-            plan.changed.append((operation, ChangedReply(name=known.name, changes=changes)))
+            changes = list(_changes(state, known, operation))
+            if not changes:
+                plan.unchanged.append(known.name)
+                return
+            plan.changed.append(ChangedReply(name=known.name, changes=changes))
+        plan.saves.append(_Save(wanted, at, operation))
 
     async def _others(self, tenant: str, names: set[str]) -> list[Schedule]:
         """Return the schedules of the tenant that are not among `names`; raises `Invalid` for far too many."""
@@ -145,13 +157,45 @@ class ScheduleFiles:
 
     async def _carry_out(self, plan: _Plan, actor: str) -> None:
         """Propose all changes at once; raises the first fault, behind which some may be done."""
-        saves: list[Operation] = [*plan.created, *(operation for operation, _ in plan.changed)]
-        deletes: list[Operation] = [
-            ControlSchedule(schedule.id, schedule.tenant, ScheduleAction.DELETE, actor=actor)
+        propose = self._backend.propose
+        saved = [propose(save.operation) for save in plan.saves]
+        deleted = [
+            propose(ControlSchedule(schedule.id, schedule.tenant, ScheduleAction.DELETE, actor=actor))
             for schedule in plan.pruned
         ]
-        propose = self._backend.propose
-        for answer in await answers_of([propose(operation) for operation in (*saves, *deletes)]):
+        answers = await answers_of([*saved, *deleted])
+        for answer in answers[len(saved) :]:
             gone = isinstance(answer, Refused) and answer.code is RejectCode.NOT_FOUND
             if not gone:
                 granted(answer, ScheduleSaved)
+        for save, answer in zip(plan.saves, answers, strict=False):
+            if isinstance(answer, Refused) and answer.code in MOVED:
+                await self._save_anew(save, actor)
+            else:
+                granted(answer, ScheduleSaved)
+
+    async def _save_anew(self, save: _Save, actor: str) -> None:
+        """Save what ran or was changed since it was read."""
+        tenant, wanted = save.operation.tenant, save.wanted
+        await self._saver.save(
+            lambda state: (named_schedule(state, tenant, wanted.name), wanted),
+            subject=(tenant, wanted.name),
+            condition=Condition(),
+            actor=actor,
+            at=save.at,
+        )
+
+
+def _changes(state: StateReader, known: Schedule, operation: SaveSchedule) -> Iterator[ChangeReply]:
+    """What `operation` changes of `known`, a pause that comes with it included."""
+    if known.fingerprint != operation.fingerprint:
+        before = schedule_document(known, state.payload(known.id))
+        yield from changes_between(before, schedule_document(operation, operation.payload))
+    paused_until_ms = known.pause_until_ms if known.paused else 0
+    if operation.pause_until_ms and operation.pause_until_ms != paused_until_ms:
+        before, after = {"pause_until": _time(paused_until_ms)}, {"pause_until": _time(operation.pause_until_ms)}
+        yield from changes_between(before, after)
+
+
+def _time(at_ms: int) -> str | None:
+    return time_text(TimeMs(at_ms)) if at_ms else None

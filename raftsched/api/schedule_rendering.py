@@ -8,9 +8,11 @@ import msgspec
 from aiohttp import web
 
 from raftsched.api.backend import TENANT_DEFAULT
+from raftsched.api.reading import etag
 from raftsched.api.rendering import encode, id_text, json_response, time_or_none, time_text
 from raftsched.api.replies import PauseReply
 from raftsched.api.replies.schedules import FiringReply, ScheduleReply, SkippedInstant
+from raftsched.api.requests.common import is_name
 from raftsched.api.schedule_saving import named_schedule, schedule_document
 from raftsched.core.ids import job_id_text, parse_job_id
 from raftsched.core.schedule import Firing, FiringKind, Schedule, ScheduleId
@@ -23,8 +25,8 @@ _NULL: Final = msgspec.Raw(b"null")
 def found_schedule(state: StateReader, request: web.Request, tenant: str | None) -> Schedule:
     """Return the schedule that the path names, by its id or by its name within the tenant; raises `NotFound`."""
     text = request.match_info["id"]
-    found = _by_id(state, text) or named_schedule(state, tenant or TENANT_DEFAULT, text)
-    if found is None:
+    found = _by_id(state, text) or (is_name(text) and named_schedule(state, tenant or TENANT_DEFAULT, text))
+    if not found:
         raise NotFound("there is no such schedule")
     return found
 
@@ -37,9 +39,13 @@ def _by_id(state: StateReader, text: str) -> Schedule | None:
 
 
 def schedule_response(schedule: Schedule, payload: bytes, *, status: int = 200) -> web.Response:
-    """Return the schedule, with its revision as its ETag."""
-    response = json_response(schedule_reply(schedule, payload), status=status)
-    response.headers["ETag"] = f'"{schedule.revision}"'
+    """Return the schedule, with its ETag."""
+    return tagged(json_response(schedule_reply(schedule, payload), status=status), schedule)
+
+
+def tagged(response: web.Response, schedule: Schedule) -> web.Response:
+    """Return the response with the schedule's ETag, which stays as it is when the schedule runs."""
+    response.headers["ETag"] = etag(schedule.changed_revision)
     return response
 
 
@@ -56,8 +62,10 @@ def schedule_reply(schedule: Schedule, payload: bytes) -> ScheduleReply:
         fired_count=schedule.fired_count,
         skipped_count=schedule.skipped_count,
         active=[job_id_text(job_id) for job_id in schedule.active],
+        backfilling=[job_id_text(job_id) for job_id in schedule.backfilling],
         generation=schedule.generation,
         revision=schedule.revision,
+        changed_revision=schedule.changed_revision,
         created_at=time_text(schedule.created_at_ms),
         updated_at=time_text(schedule.updated_at_ms),
         **document,

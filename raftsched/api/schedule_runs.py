@@ -6,9 +6,6 @@ fires is decided by the leader's, and shown by the ledger.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
-
 from aiohttp import web
 from msgspec import UNSET
 
@@ -17,6 +14,7 @@ from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
 from raftsched.api.callers import ACTOR_HEADER, actor_of
 from raftsched.api.cursors import read_cursor, write_cursor
+from raftsched.api.jobs import KEY_HEADER, key_of
 from raftsched.api.parsing import Fitter, parse_query
 from raftsched.api.proposing import propose
 from raftsched.api.reading import read
@@ -26,19 +24,15 @@ from raftsched.api.requests.schedules import FiringsQuery, NextQuery, PreviewReq
 from raftsched.api.routes import BASE_PATH, Answered, Route
 from raftsched.api.schedule_rendering import firing_reply, found_schedule, job_id_text_of, skipped_replies
 from raftsched.api.schedule_timing import Outlook, timing_of
-from raftsched.api.submission import json_bytes
+from raftsched.api.submission import fingerprint_of, json_bytes
 from raftsched.api.times import any_moment_ms, moment_ms
-from raftsched.core.firing import OVERLAP_LIMIT
+from raftsched.api.uniqueness import digest_of
 from raftsched.core.ids import TimeMs
 from raftsched.core.schedule import Firing, FiringKind, Overlap, Schedule
 from raftsched.core.schedule_operations import Decision, RunSchedule
 from raftsched.core.view import Fired
-from raftsched.errors import Unavailable
 from raftsched.leader.instants import instants_of
 from raftsched.storage.reader import StateReader
-
-_TRIGGERS_MAX: Final = 50
-"""Runs by hand within the same milliseconds: each is for an instant of its own."""
 
 
 class ScheduleRuns:
@@ -85,7 +79,7 @@ class ScheduleRuns:
                 body=TriggerRequest,
                 body_required=False,
                 query=TenantQuery,
-                headers=(ACTOR_HEADER,),
+                headers=(KEY_HEADER, ACTOR_HEADER),
                 reply=FiringReply,
                 statuses=(201, 200),
             ),
@@ -98,7 +92,7 @@ class ScheduleRuns:
         wanted, _ = self._preview.read(await self._bodies.read_json(request))
         after_ms = self._backend.now_ms() if wanted.after is None else any_moment_ms(wanted.after, "after")
         instants = instants_of(timing_of(wanted), from_ms=after_ms)
-        outlook = Outlook(instants, first_ms=instants.next_after(after_ms), count=wanted.count)
+        outlook = await Outlook.of(instants, first_ms=instants.next_after(after_ms), count=wanted.count)
         return json_response(
             PreviewReply(
                 firings=list(map(time_text, outlook.fires_ms)),
@@ -112,7 +106,7 @@ class ScheduleRuns:
         query, reading = read(self._backend, request, NextQuery)
         schedule = found_schedule(reading.state, request, query.tenant)
         instants = instants_of(schedule.timing, from_ms=schedule.created_at_ms)
-        outlook = Outlook(instants, first_ms=schedule.next_at_ms or None, count=_count(schedule, query.count))
+        outlook = await Outlook.of(instants, first_ms=schedule.next_at_ms or None, count=_count(schedule, query.count))
         return reading.response(
             NextReply(
                 id=job_id_text_of(schedule),
@@ -134,42 +128,34 @@ class ScheduleRuns:
 
     async def trigger_schedule(self, request: web.Request) -> web.Response:
         """Run a schedule now, beside its instants: 201 with the run, 200 where it is skipped, or known already."""
-        wanted = self._trigger.read_optional(await self._bodies.read_optional_json(request))
+        wanted, document = self._trigger.read(await self._bodies.read_optional_json(request) or b"{}")
         tenant = parse_query(request, TenantQuery).tenant
+        schedule = found_schedule(self._backend.fresh_state(), request, tenant)
+        key = key_of(request, wanted.idempotency_key)
         now_ms = self._backend.now_ms()
-        payload = None
-        if wanted.payload is not UNSET:
-            payload = json_bytes(wanted.payload, limits.PAYLOAD_BYTES_MAX, "payload")
-        for at_ms in _instants_by_hand(wanted, now_ms):
-            state = self._backend.fresh_state()
-            schedule = found_schedule(state, request, tenant)
-            known = state.firing(schedule.id, at_ms, FiringKind.MANUAL)
-            if known is None or known.reason == OVERLAP_LIMIT:
-                decision = Decision(at_ms, self._backend.new_job_id(), TimeMs(now_ms))
-                operation = RunSchedule(
-                    schedule.id,
-                    schedule.tenant,
-                    FiringKind.MANUAL,
-                    (decision,),
-                    schedule.overlap if wanted.overlap is None else Overlap[wanted.overlap.upper()],
-                    payload=payload,
-                    actor=actor_of(request),
-                )
-                known = (await propose(self._backend, operation, Fired)).firings[0]
-                if known.job_id in (b"", decision.job_id):
-                    return json_response(firing_reply(known), status=201 if known.job_id else 200)
-            if wanted.instant is not None:
-                return json_response(firing_reply(known))
-        raise Unavailable("too many runs by hand at once; retry in a moment")
+        at_ms = TimeMs(now_ms) if wanted.instant is None else moment_ms(wanted.instant, "instant", now_ms)
+        decision = Decision(at_ms, self._backend.new_job_id(), TimeMs(now_ms))
+        operation = RunSchedule(
+            schedule.id,
+            schedule.tenant,
+            FiringKind.MANUAL,
+            (decision,),
+            schedule.overlap if wanted.overlap is None else Overlap[wanted.overlap.upper()],
+            payload=None
+            if wanted.payload is UNSET
+            else json_bytes(wanted.payload, limits.PAYLOAD_BYTES_MAX, "payload"),
+            actor=actor_of(request),
+            call=fingerprint_of(document | {"instant": wanted.instant is not None}),
+            key=_job_key(schedule, key),
+            any_instant=wanted.instant is None,
+        )
+        (firing,) = (await propose(self._backend, operation, Fired)).firings
+        return json_response(firing_reply(firing), status=201 if firing.job_id == decision.job_id else 200)
 
 
-def _instants_by_hand(wanted: TriggerRequest, now_ms: int) -> Iterator[TimeMs]:
-    """What a run by hand may be for: the instant that is asked for, or the first from now on that is free."""
-    if wanted.instant is not None:
-        yield moment_ms(wanted.instant, "instant", now_ms)
-        return
-    for offset_ms in range(_TRIGGERS_MAX):
-        yield TimeMs(now_ms + offset_ms)
+def _job_key(schedule: Schedule, key: str) -> str:
+    """The idempotency key of a trigger's job: apart from those of jobs, and of other schedules' triggers."""
+    return f"trigger:{schedule.id.hex()}:{digest_of(key).hex()}" if key else ""
 
 
 def _count(schedule: Schedule, asked: int) -> int:

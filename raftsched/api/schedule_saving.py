@@ -24,16 +24,18 @@ from raftsched.api.schedule_calendars import calendar_document
 from raftsched.api.schedule_timing import anchored, first_instant, passed_count, timing_of
 from raftsched.api.submission import json_bytes, max_attempts_of, policy_of, priority_number, tags_of
 from raftsched.api.times import milliseconds, moment_ms, span_ms
-from raftsched.core.ids import TimeMs
+from raftsched.core.ids import TimeMs, parse_job_id
 from raftsched.core.job import Backoff, OnDependencyFailure, Options, RetryPolicy
 from raftsched.core.options import tidy
 from raftsched.core.schedule import Misfire, Overlap, Schedule, ScheduleId, Template, Timing
 from raftsched.core.schedule_operations import SaveSchedule
+from raftsched.errors import Invalid
 from raftsched.storage.reader import StateReader
 
 _POLICY_DEFAULT: Final = RetryPolicy()
 _OPTIONS_DEFAULT: Final = Options()
 _FINGERPRINT_BYTES: Final = 16
+_DAY_MS: Final = 86_400_000
 
 
 class Asked(NamedTuple):
@@ -54,6 +56,7 @@ def save_operation(state: StateReader, wanted: ScheduleRequest, asked: Asked, *,
     prefix = f"{at}." if at else ""
     tenant = wanted.tenant or TENANT_DEFAULT
     known = named_schedule(state, tenant, wanted.name)
+    _check(wanted, asked.now_ms, prefix)
     timing = timing_of(wanted, prefix=prefix)
     template, payload = _template(wanted.job, f"{prefix}job.")
     operation = SaveSchedule(
@@ -79,6 +82,27 @@ def save_operation(state: StateReader, wanted: ScheduleRequest, asked: Asked, *,
         next_at_ms=first_instant(operation.timing, known, now_ms=asked.now_ms, prefix=prefix),
         fingerprint=_fingerprint(operation, timing),
     )
+
+
+def _check(wanted: ScheduleRequest, now_ms: int, prefix: str) -> None:
+    """Raise `Invalid` or `Malformed` for what no schedule may be."""
+    if _looks_like_id(wanted.name):
+        told = "must not look like an id, for a path takes either"
+        raise Invalid(f"{prefix}name: {told}", field=f"{prefix}name")
+    if wanted.at is not None:
+        moment_ms(wanted.at, f"{prefix}at", now_ms)
+    only_dates = wanted.calendar and wanted.calendar.only_dates
+    if only_dates and max(only_dates) < time_text(TimeMs(now_ms - _DAY_MS))[: len("2027-12-24")]:
+        field = f"{prefix}calendar.only_dates"
+        raise Invalid(f"{field}: have all passed, so nothing would ever run", field=field)
+
+
+def _looks_like_id(name: str) -> bool:
+    try:
+        parse_job_id(name)
+    except Invalid:
+        return False
+    return True
 
 
 def named_schedule(state: StateReader, tenant: str, name: str) -> Schedule | None:

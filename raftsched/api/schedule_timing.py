@@ -6,7 +6,10 @@ it is when the schedule is saved again.
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -19,15 +22,18 @@ from raftsched.core.cron.zones import zone
 from raftsched.core.ids import TimeMs
 from raftsched.core.schedule import Schedule, Timing
 from raftsched.errors import Invalid
-from raftsched.leader.instants import TimingInstants, instants_of
+from raftsched.leader.instants import TimingInstants, grid_period_ms, instants_of
+
+_TURN_INSTANTS: Final = 4
+"""Instants that are looked at in one turn of the event loop; each may need up to three years of holidays, some ms each."""
 
 
 def timing_of(wanted: TimingBody, *, prefix: str = "") -> Timing:
     """Return the timing that is stored, without an anchor; raises `Invalid` naming the field behind `prefix`."""
     kinds = [name for name in ("cron", "every", "at") if getattr(wanted, name) is not None]
     if len(kinds) != 1:
-        field = f"{prefix}{kinds[1] if kinds else 'cron'}"
-        raise Invalid(f"{field}: give exactly one of cron, every and at", field=field)
+        path = f"{prefix}{kinds[1] if kinds else 'cron'}"
+        raise Invalid(f"{path}: give exactly one of cron, every and at", field=path)
     timing = Timing(
         cron=wanted.cron or "",
         every=wanted.every or "",
@@ -64,11 +70,16 @@ def _check(wanted: TimingBody, timing: Timing, prefix: str) -> None:
 
 
 def anchored(timing: Timing, known: Schedule | None, now_ms: int) -> Timing:
-    """Return the timing with the anchor of its grid: that of `known` where nothing else differs, else `now_ms`."""
-    if known is not None and replace(timing, anchor_ms=known.timing.anchor_ms) == known.timing:
-        return known.timing
-    has_grid = timing.every or timing.cron.lstrip().lower().startswith("@every")
-    return replace(timing, anchor_ms=TimeMs(now_ms)) if has_grid and not timing.start_at_ms else timing
+    """Return the timing with the anchor of its grid: that of `known` where its grid has this period, else `now_ms`.
+
+    So an edit of anything else does not put off what is due next.
+    """
+    period_ms = grid_period_ms(timing)
+    if not period_ms or timing.start_at_ms:
+        return timing
+    anchor_ms = known.timing.anchor_ms if known is not None else TimeMs(0)
+    is_same = known is not None and anchor_ms and grid_period_ms(known.timing) == period_ms
+    return replace(timing, anchor_ms=anchor_ms if is_same else TimeMs(now_ms))
 
 
 def first_instant(timing: Timing, known: Schedule | None, *, now_ms: int, prefix: str = "") -> TimeMs:
@@ -78,10 +89,21 @@ def first_instant(timing: Timing, known: Schedule | None, *, now_ms: int, prefix
     """
     found = instants_of(timing, from_ms=now_ms).next_after(now_ms)
     if found is None and (known is None or known.timing != timing):
-        field = "at" if timing.at_ms else "end_at" if timing.end_at_ms else "cron"
-        told = "has passed" if timing.at_ms else "is before the next instant"
-        raise Invalid(f"{prefix}{field}: {told}, so nothing would ever run", field=f"{prefix}{field}")
+        path, told = _at_fault(timing, now_ms)
+        raise Invalid(f"{prefix}{path}: {told}, so nothing would ever run", field=f"{prefix}{path}")
     return TimeMs(found or 0)
+
+
+def _at_fault(timing: Timing, now_ms: int) -> tuple[str, str]:
+    """Return which field leaves no instant after now, and how."""
+    if timing.at_ms > now_ms:
+        late = 0 < timing.end_at_ms < timing.at_ms
+        return ("end_at", "is before `at`") if late else ("start_at", "is later than `at`")
+    if timing.at_ms:
+        return "at", "has passed"
+    if timing.end_at_ms:
+        return "end_at", "is before the next instant"
+    return ("start_at", "no instant follows it") if timing.start_at_ms else ("cron", "has no instant to come")
 
 
 def passed_count(known: Schedule | None, now_ms: int) -> int:
@@ -102,22 +124,34 @@ def passed_count(known: Schedule | None, now_ms: int) -> int:
     return count
 
 
+@dataclass(slots=True)
 class Outlook:
     """Instants to come: which fire, and which the calendar skips and why; at most so many are looked at."""
 
-    def __init__(self, instants: TimingInstants, *, first_ms: int | None, count: int) -> None:
-        self.fires_ms: list[int] = []
-        self.skipped: list[tuple[int, str]] = []
-        self.is_whole = True
-        """False: so many were skipped that not all were looked at."""
+    fires_ms: list[int] = field(default_factory=list)
+    skipped: list[tuple[int, str]] = field(default_factory=list)
+    is_whole: bool = True
+    """False: so many were skipped that not all were looked at."""
+
+    @classmethod
+    async def of(cls, instants: TimingInstants, *, first_ms: int | None, count: int) -> Outlook:
+        """Look at the instants from `first_ms` until `count` fire, and give way to others again and again.
+
+        For a thousand instants may lie in thousands of years, each with holidays of its own: seconds of work, which
+        would cost a leader its lead.
+        """
+        outlook = cls()
         at_ms = first_ms
-        for _ in range(limits.INSTANTS_EXAMINED_MAX):
-            if at_ms is None or len(self.fires_ms) == count:
-                return
+        for number in range(limits.INSTANTS_EXAMINED_MAX):
+            if at_ms is None or len(outlook.fires_ms) == count:
+                return outlook
             reason = instants.skipped_by_calendar(at_ms)
             if not reason:
-                self.fires_ms.append(at_ms)
-            elif len(self.skipped) < limits.PREVIEW_INSTANTS_MAX:
-                self.skipped.append((at_ms, reason))
+                outlook.fires_ms.append(at_ms)
+            elif len(outlook.skipped) < limits.PREVIEW_INSTANTS_MAX:
+                outlook.skipped.append((at_ms, reason))
             at_ms = instants.next_after(at_ms)
-        self.is_whole = at_ms is None or len(self.fires_ms) == count
+            if number % _TURN_INSTANTS == 0:
+                await asyncio.sleep(0)
+        outlook.is_whole = at_ms is None or len(outlook.fires_ms) == count
+        return outlook

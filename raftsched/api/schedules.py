@@ -1,9 +1,10 @@
 """Schedules: save, list, read, amend, control, delete, and apply a file of them.
 
 A schedule is known by its name within its tenant. Saving it again changes nothing, so an application may do it at every
-start; `If-None-Match: *` asks to create only, `If-Match` to change only what was read. Reading never moves anything.
+start; `If-None-Match: *` asks to create only, `If-Match` to change only what nobody changed since it was read. Reading
+never moves anything.
 
-The path takes an id or a name. The leader's zone data decide: it finds the next instant, and the log carries it.
+The path takes an id or a name.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from raftsched.api.bodies import Bodies
 from raftsched.api.callers import ACTOR_HEADER, actor_of
 from raftsched.api.cursors import read_cursor, write_cursor
 from raftsched.api.parsing import Fitter, parse_query
-from raftsched.api.proposing import granted, propose
+from raftsched.api.proposing import propose
 from raftsched.api.reading import read
 from raftsched.api.rendering import json_response
 from raftsched.api.replies.schedules import DeletedReply, ScheduleReply, SchedulesPage
@@ -33,30 +34,35 @@ from raftsched.api.requests.schedules import (
 )
 from raftsched.api.routes import BASE_PATH, Answered, Route
 from raftsched.api.schedule_amending import amended
-from raftsched.api.schedule_rendering import found_schedule, job_id_text_of, schedule_reply, schedule_response
-from raftsched.api.schedule_saving import Asked, save_operation, schedule_document
+from raftsched.api.schedule_rendering import (
+    found_schedule,
+    job_id_text_of,
+    schedule_reply,
+    schedule_response,
+    tagged,
+)
+from raftsched.api.schedule_saver import Condition, Found, ScheduleSaver
+from raftsched.api.schedule_saving import named_schedule, schedule_document
 from raftsched.api.times import end_ms
 from raftsched.core.ids import TimeMs
-from raftsched.core.operations import RejectCode
-from raftsched.core.schedule import Schedule, ScheduleId
-from raftsched.core.schedule_operations import ControlSchedule, SaveSchedule, ScheduleAction
-from raftsched.core.view import Refused, ScheduleSaved
+from raftsched.core.schedule import Schedule
+from raftsched.core.schedule_operations import ControlSchedule, ScheduleAction
+from raftsched.core.view import ScheduleSaved
 from raftsched.errors import Malformed
 from raftsched.storage.reader import StateReader
 
 IF_MATCH: Final = "If-Match"
 IF_NONE_MATCH: Final = "If-None-Match"
-_REVISION: Final = re.compile(r'(?:W/)?"?([0-9]{1,18})"?', re.ASCII)
-_AMENDMENTS_MAX: Final = 10
-"""Times that an amendment is made anew because the schedule fired in between: one that fires each second is hit once."""
+_REVISION: Final = re.compile(r'(?:W/)?"?([1-9][0-9]{0,17})"?', re.ASCII)
 
 
 class Schedules:
     """The routes of schedules themselves; `schedule_runs` has those of their instants, `schedule_files` of files."""
 
-    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+    def __init__(self, backend: Backend, bodies: Bodies, saver: ScheduleSaver) -> None:
         self._backend = backend
         self._bodies = bodies
+        self._saver = saver
         self._schedule = Fitter(ScheduleRequest)
         self._patch: Fitter[object] = Fitter(SchedulePatch)
         self._pause = Fitter(PauseRequest)
@@ -137,8 +143,13 @@ class Schedules:
     async def save_schedule(self, request: web.Request) -> web.Response:
         """Create a schedule (201), or change the one of this name (200); sent again it changes nothing."""
         wanted, _ = self._schedule.read(await self._bodies.read_json(request))
-        operation = save_operation(self._backend.fresh_state(), wanted, self._asked(request))
-        saved = await propose(self._backend, operation, ScheduleSaved)
+        tenant = wanted.tenant or TENANT_DEFAULT
+        saved = await self._saver.save(
+            lambda state: (named_schedule(state, tenant, wanted.name), wanted),
+            subject=(tenant, wanted.name),
+            condition=_condition(request),
+            actor=actor_of(request),
+        )
         response = self._response(saved.schedule, status=201 if saved.created else 200)
         response.headers["Location"] = f"{BASE_PATH}/schedules/{job_id_text_of(saved.schedule)}"
         return response
@@ -148,37 +159,18 @@ class Schedules:
         body = await self._bodies.read_json(request)
         self._patch.read(body)
         tenant = parse_query(request, TenantQuery).tenant
-        asked = self._asked(request)
-        for _ in range(_AMENDMENTS_MAX):
-            operation = self._amendment(found_schedule(self._backend.fresh_state(), request, tenant), body, asked)
-            result = await self._backend.propose(operation)
-            moved = isinstance(result, Refused) and result.code is RejectCode.STALE_REVISION
-            if not moved or asked.if_revision:
-                break
-        return self._response(granted(result, ScheduleSaved).schedule)
 
-    def _amendment(self, known: Schedule, patch: bytes, asked: Asked) -> SaveSchedule:
-        """Return the operation that saves `known` with the patch, if it still is as it was read."""
-        state, _ = self._backend.stale_state()
-        document = schedule_document(known, state.payload(known.id))
-        wanted = self._schedule.fit(amended(document, patch))
-        asked = asked._replace(if_revision=asked.if_revision or known.revision, create_only=False)
-        return save_operation(state, wanted, asked)
+        def find(state: StateReader) -> Found:
+            known = found_schedule(state, request, tenant)
+            return known, self._schedule.fit(amended(schedule_document(known, state.payload(known.id)), body))
 
-    def _asked(self, request: web.Request) -> Asked:
-        if_match, if_none_match = request.headers.get(IF_MATCH), request.headers.get(IF_NONE_MATCH)
-        if if_none_match not in (None, "*"):
-            raise Malformed(f"{IF_NONE_MATCH}: expected *, which asks to create only", field=IF_NONE_MATCH)
-        found = None if if_match is None else _REVISION.fullmatch(if_match)
-        if if_match is not None and (found is None or if_none_match is not None):
-            raise Malformed(f"{IF_MATCH}: expected the revision that was read, alone", field=IF_MATCH)
-        return Asked(
-            new_id=ScheduleId(self._backend.new_job_id()),
-            now_ms=self._backend.now_ms(),
+        saved = await self._saver.save(
+            find,
+            subject=(tenant or TENANT_DEFAULT, request.match_info["id"]),
+            condition=_condition(request)._replace(create_only=False),
             actor=actor_of(request),
-            if_revision=int(found[1]) if found else 0,
-            create_only=if_none_match is not None,
         )
+        return self._response(saved.schedule)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -191,9 +183,7 @@ class Schedules:
         """Read a schedule."""
         query, reading = read(self._backend, request, ScheduleQuery)
         schedule = found_schedule(reading.state, request, query.tenant)
-        response = reading.response(schedule_reply(schedule, reading.state.payload(schedule.id)))
-        response.headers["ETag"] = f'"{schedule.revision}"'
-        return response
+        return tagged(reading.response(schedule_reply(schedule, reading.state.payload(schedule.id))), schedule)
 
     # -- control ------------------------------------------------------------------------------------------------------
 
@@ -231,6 +221,17 @@ class Schedules:
         """The reply to what was just applied, so that the state of this node has the payload."""
         state, _ = self._backend.stale_state()
         return schedule_response(schedule, state.payload(schedule.id), status=status)
+
+
+def _condition(request: web.Request) -> Condition:
+    """Read `If-Match` and `If-None-Match`; raises `Malformed` for what is no such condition."""
+    if_match, if_none_match = request.headers.get(IF_MATCH), request.headers.get(IF_NONE_MATCH)
+    if if_none_match not in (None, "*"):
+        raise Malformed(f"{IF_NONE_MATCH}: expected *, which asks to create only", field=IF_NONE_MATCH)
+    found = None if if_match is None else _REVISION.fullmatch(if_match)
+    if if_match is not None and (found is None or if_none_match is not None):
+        raise Malformed(f"{IF_MATCH}: expected the revision that was read, alone", field=IF_MATCH)
+    return Condition(since=int(found[1]) if found else 0, create_only=if_none_match is not None)
 
 
 def pause_end_ms(wanted: PauseRequest, now_ms: int) -> TimeMs:

@@ -8,7 +8,6 @@ and is refused by its members.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -20,7 +19,7 @@ from raftsched.api.backend import TENANT_DEFAULT
 from raftsched.api.job_options import options_of
 from raftsched.api.parsing import Fitter, job_id_at
 from raftsched.api.requests import TaskDependencyRequest, TaskRequest, WorkflowRequest
-from raftsched.api.requests.common import NAME_PATTERN, NAME_RULE
+from raftsched.api.requests.common import NAME_RULE, is_name
 from raftsched.api.submission import body_operation
 from raftsched.api.times import due_at_ms
 from raftsched.core.dag import find_cycle
@@ -35,7 +34,6 @@ PART_BYTES_MAX: Final = 900 * 1024
 _JOB_BYTES: Final = 512
 _TURN_JOBS: Final = 500
 _DEPENDENCY_BYTES: Final = 24
-_is_name = re.compile(NAME_PATTERN).match
 _fit = Fitter(TaskRequest).fit
 
 
@@ -90,7 +88,7 @@ async def plan_workflow(
 async def _tasks(wanted: WorkflowRequest) -> dict[str, TaskRequest]:
     tasks: dict[str, TaskRequest] = {}
     for name, raw in wanted.jobs.items():
-        if not _is_name(name):
+        if not is_name(name):
             raise Malformed(f"jobs: a task name must be {NAME_RULE}", field=f"jobs.{name[: limits.NAME_CHARS_MAX]}")
         tasks[name] = _fit(raw, at=f"jobs.{name}")
         await _give_way(len(tasks))

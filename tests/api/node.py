@@ -60,8 +60,11 @@ class SimulatedNode:
         self.ready = (True, "")
         self.age_ms = 0
         self.handed_over = 0
-        self.elected = asyncio.Event()
+        self.leader_change_count = 0
         self.asked_for_change = asyncio.Event()
+        """Set once a request waits for a leader, too: the forwarder itself does from its start."""
+        self._leader_changed = asyncio.Event()
+        self._waiting_count = 0
         self.takes_over = True
         self.members = Membership.of([Member(node_id, "127.0.0.1:8401", "127.0.0.1:8400")])
         self.faults: list[InvariantBroken] = []
@@ -89,7 +92,7 @@ class SimulatedNode:
                 new_job_id=self.new_job_id,
                 settings=LeaderSettings(),
             )
-            await self._leadership.start()
+            self._leadership.start()
 
     async def stop(self) -> None:
         if self._leadership is not None:
@@ -98,17 +101,24 @@ class SimulatedNode:
     def leader_url(self) -> str | None:
         return self.leader.api_url if self.leader else None
 
-    async def leader_change(self, seconds: float) -> None:
+    async def leader_change(self, since: int) -> None:
         """Wait for `elect`."""
-        self.asked_for_change.set()
-        async with asyncio.timeout(seconds):
-            await self.elected.wait()
+        self._waiting_count += 1
+        if self._waiting_count > 1:
+            self.asked_for_change.set()
+        try:
+            while self.leader_change_count == since:
+                await self._leader_changed.wait()
+        finally:
+            self._waiting_count -= 1
 
     def elect(self, leader: SimulatedNode | None = None) -> None:
         """Make `leader`, or this node, the leader."""
         self.leader = leader
         self.is_leading = leader is None
-        self.elected.set()
+        self.leader_change_count += 1
+        changed, self._leader_changed = self._leader_changed, asyncio.Event()
+        changed.set()
 
     def fresh_state(self) -> State:
         self._check_leading()

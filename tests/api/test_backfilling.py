@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from raftsched import limits
 from raftsched.api import backfilling
+from raftsched.core.ids import TimeMs, parse_job_id
+from raftsched.core.schedule import Firing, ScheduleId
 from raftsched.core.schedule_operations import RunSchedule
 from raftsched.errors import OutcomeUnknown
+from raftsched.leader.now import Now
+from raftsched.leader.trimming import Trimming
 from tests.api.node import START_MS, Answer, Api
 from tests.api.schedules import at, decided, saved
 
@@ -112,6 +117,57 @@ def _parent(done: dict[str, Any], number: int) -> Any:
     return {"job": done["instants"][number]["job_id"], "condition": "completion"}
 
 
+async def test_trimming_the_ledger_lets_no_instant_run_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LEDGER_LINES_KEPT", 2)
+    schedule = await saved(api, cron="@daily")
+    await _backfill(api, overlap="allow")
+    for _ in range(2):
+        _trim(api, schedule)
+        again = (await _backfill(api, overlap="allow")).json
+        assert (again["run_count"], again["known_count"]) == (0, 5)
+    api.node.clock.now_ms += limits.LEDGER_CALLS_KEPT_MS
+    _trim(api, schedule)
+    later = (await _backfill(api, overlap="allow", dry_run=True)).json
+    assert (later["run_count"], later["known_count"]) == (3, 2)
+
+
+def _trim(api: Api, schedule: dict[str, Any]) -> None:
+    """Let the leader trim the schedule's ledger, as it does after many lines."""
+    state = api.node.state
+    trimming = Trimming(state, lambda _: 0)
+    now = Now.of(api.node.clock, state.cluster_time_ms)
+    trimming.line_written(ScheduleId(parse_job_id(schedule["id"])), Firing(TimeMs(0)))
+    for operation in trimming.step(now):
+        api.node.apply(operation)
+
+
+async def test_requests_count_what_they_made_themselves(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DECISIONS_MAX", 2)
+    await saved(api, cron="@daily", calendar={"skip_dates": ["2030-03-02"]})
+    told = [answer.json for answer in await asyncio.gather(*(_backfill(api, overlap="allow") for _ in range(6)))]
+    assert (sum(each["run_count"] for each in told), sum(each["skipped_count"] for each in told)) == (4, 1)
+    assert all(each["run_count"] + each["skipped_count"] + each["known_count"] == 5 for each in told)
+    made = {item["job_id"] for each in told for item in each["instants"]} - {None}
+    assert len(made) == len((await api.get("jobs", name="build_report")).json["jobs"]) == 4
+
+
+async def test_a_request_that_lost_its_reply_counts_what_it_made_the_first_time(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "DECISIONS_MAX", 2)
+    await saved(api, cron="@daily", calendar={"skip_dates": ["2030-03-02"]})
+    proposed = api.node.proposed
+    api.node.proposal_error = lambda _: OutcomeUnknown("who knows") if len(proposed) > 2 else None
+    assert (await _backfill(api, idempotency_key="one")).code == "outcome_unknown"
+    api.node.proposal_error = lambda _: None
+    told = (await _backfill(api, idempotency_key="one", dry_run=True)).json
+    assert (told["run_count"], told["known_count"]) == (1, 4)
+    done = (await _backfill(api, idempotency_key="one")).json
+    assert (done["run_count"], done["skipped_count"], done["known_count"]) == (4, 1, 0)
+    other = (await _backfill(api, idempotency_key="two")).json
+    assert (other["run_count"], other["skipped_count"], other["known_count"]) == (0, 0, 5)
+
+
 async def test_without_room_it_says_what_remains_and_goes_on_later(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SCHEDULE_ACTIVE_MAX", 3)
     await saved(api, cron="@daily")
@@ -131,6 +187,17 @@ async def test_a_backfill_that_takes_long_says_what_remains(api: Api, monkeypatc
     await saved(api, cron="@daily")
     remaining = [(await _backfill(api)).json["remaining_count"] for _ in range(3)]
     assert remaining == [3, 1, 0]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+async def test_what_remains_begins_at_the_next_instant(api: Api, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+    monkeypatch.setattr(limits, "SCHEDULE_ACTIVE_MAX", 3)
+    await saved(api, cron="@daily")
+    assert (await _backfill(api, order=order, dry_run=True)).json["next_instant"] is None
+    done = (await _backfill(api, order=order, overlap="allow")).json
+    assert done["next_instant"] == done["instants"][3]["instant"] == DAYS[3 if order == "asc" else 1]
+    monkeypatch.undo()
+    assert (await _backfill(api, order=order, overlap="allow")).json["next_instant"] is None
 
 
 async def test_a_backfill_that_is_cut_off_goes_on_when_sent_again(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

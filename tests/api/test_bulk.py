@@ -327,3 +327,64 @@ async def test_bulk_tells_of_outcomes_that_nobody_knows(api: Api) -> None:
     assert (reply["matched"], reply["done"], reply["failed_count"]) == (2, 0, 2)
     assert reply["failed"][0]["code"] == "outcome_unknown"
     assert reply["failed"][0]["retryable"] is True
+
+
+# -- jobs that depend on others
+
+
+async def _chain(api: Api) -> tuple[str, list[str]]:
+    """A workflow x -> y -> z."""
+    body = {"name": "w", "jobs": {"x": {"name": "x"}, "y": {"name": "x", "depends_on": ["x"]}}}
+    body["jobs"]["z"] = {"name": "x", "depends_on": ["y"]}  # type: ignore[index]
+    workflow = (await api.post("workflows", body)).json
+    return workflow["id"], [workflow["jobs"][task] for task in "xyz"]
+
+
+async def test_bulk_retry_of_a_cancelled_workflow_runs_it_in_its_order_again(api: Api) -> None:
+    workflow, chain = await _chain(api)
+    await api.ask("DELETE", f"workflows/{workflow}")
+    reply = (await _bulk(api, "retry", filter={"workflow": workflow, "status": "cancelled"})).json
+    assert (reply["matched"], reply["done"], reply["failed"]) == (3, 3, [])
+    statuses = await _statuses(api)
+    assert [statuses[job] for job in chain] == ["queued", "waiting_dependencies", "waiting_dependencies"]
+    for _ in chain:
+        await _end(api, 1, status="completed")
+    assert (await api.get(f"workflows/{workflow}")).json["status"] == "completed"
+
+
+@pytest.mark.parametrize("step", [500, 1])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+async def test_bulk_retry_of_ids_is_right_in_whatever_order(
+    api: Api, monkeypatch: pytest.MonkeyPatch, order: tuple[int, ...], step: int
+) -> None:
+    monkeypatch.setattr(bulk, "_STEP_JOBS", step)
+    workflow, chain = await _chain(api)
+    await api.ask("DELETE", f"workflows/{workflow}")
+    reply = (await _bulk(api, "retry", ids=[chain[place] for place in order])).json
+    assert (reply["matched"], reply["done"], reply["failed"]) == (3, 3, [])
+    statuses = await _statuses(api)
+    assert [statuses[job] for job in chain] == ["queued", "waiting_dependencies", "waiting_dependencies"]
+
+
+async def test_bulk_retry_without_the_parent_is_refused_and_names_it(api: Api) -> None:
+    workflow, (x, y, z) = await _chain(api)
+    await api.ask("DELETE", f"workflows/{workflow}")
+    reply = (await _bulk(api, "retry", ids=[z, y])).json
+    assert (reply["matched"], reply["done"], reply["failed_count"]) == (2, 0, 2)
+    told = {failure["id"]: (failure["code"], failure["detail"]) for failure in reply["failed"]}
+    assert {code for code, _ in told.values()} == {"dependency_unmet"}
+    assert (x in told[y][1], y in told[z][1]) == (True, True)
+
+
+async def test_bulk_delete_leaves_what_is_still_needed_and_says_why(api: Api) -> None:
+    parent = await api.submit(name="x")
+    child = await api.submit(name="y", depends_on=[parent["id"]], delay_seconds=60)
+    await _end(api, 1, status="completed")
+    keyed = await api.submit(name="x", idempotency_key="k", idempotency_ttl_seconds=60)
+    await _end(api, 1, status="completed")
+    reply = (await _bulk(api, "delete", ids=[parent["id"], keyed["id"]])).json
+    told = {failure["id"]: (failure["code"], failure["detail"]) for failure in reply["failed"]}
+    assert told[keyed["id"]] == ("needed", "its idempotency key still counts")
+    assert (told[parent["id"]][0], child["id"] in told[parent["id"]][1]) == ("needed", True)
+    await api.ask("DELETE", f"jobs/{child['id']}")
+    assert (await _bulk(api, "delete", ids=[parent["id"]])).json["done"] == 1

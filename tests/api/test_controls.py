@@ -202,6 +202,8 @@ async def test_pause_needs_no_body(api: Api) -> None:
     [
         ({"untill": "2030-03-18T00:00:00Z"}, 400, "untill"),
         ({"until": "x"}, 400, "until"),
+        ({"until": "2030-03-17T17:46:40Z"}, 422, "until"),
+        ({"until": "2029-01-01T00:00:00Z"}, 422, "until"),
         ({"until": "2030-03-18T00:00:00Z", "for_seconds": 1}, 422, "until"),
         ({"reason": "y" * 501}, 400, "reason"),
         ({"reason": "é" * 251}, 422, "reason"),
@@ -248,6 +250,39 @@ async def test_retry_may_wait(api: Api) -> None:
     later = (await api.post(f"jobs/{job['id']}/retry", {"delay_seconds": 60})).json
     assert (later["status"], later["run_at"]) == ("scheduled", "2030-03-17T17:47:40.000Z")
     assert (await api.post(f"jobs/{job['id']}/retry", {"delay": 60})).json["field"] == "delay"
+
+
+async def test_run_at_stays_what_was_asked_for_until_another_time_is(api: Api) -> None:
+    job = await api.submit(run_at="2030-03-17T17:46:39.000Z", max_attempts=2, retry_policy={"jitter": 0})
+    [lease] = await api.lease()
+    run = {"run_id": lease["run_id"], "fencing_token": lease["fencing_token"]}
+    await api.report(run | {"status": "snoozed", "snooze_seconds": 10})
+    snoozed = (await api.get(f"jobs/{job['id']}")).json
+    assert (snoozed["run_at"], snoozed["next_run_at"]) == (job["run_at"], "2030-03-17T17:46:50.000Z")
+    hastened = (await api.ask("POST", f"jobs/{job['id']}/retry")).json
+    assert (hastened["run_at"], hastened["next_run_at"]) == (job["run_at"], "2030-03-17T17:46:40.000Z")
+    await _end(api, job["id"], "cancelled")
+    again = (await api.ask("POST", f"jobs/{job['id']}/retry")).json
+    assert (again["run_at"], again["next_run_at"]) == (job["run_at"], "2030-03-17T17:46:40.000Z")
+    moved = (await _patch(api, job["id"], {"run_at": "2030-03-18T00:00:00.000Z"})).json
+    assert (moved["run_at"], moved["next_run_at"]) == ("2030-03-18T00:00:00.000Z",) * 2
+
+
+async def test_retry_of_a_job_that_waits_for_its_parents_is_409_and_says_why(api: Api) -> None:
+    parent = await api.submit()
+    child = await api.submit(depends_on=[parent["id"]])
+    answer = await api.ask("POST", f"jobs/{child['id']}/retry")
+    assert (answer.status, answer.code) == (409, "waiting_dependencies")
+    assert "1 of 1 parents" in answer.json["detail"]
+
+
+async def test_retry_without_a_parent_is_409_and_names_it(api: Api) -> None:
+    parent = await api.submit()
+    child = await api.submit(depends_on=[parent["id"]])
+    await api.ask("DELETE", f"jobs/{parent['id']}")
+    answer = await api.ask("POST", f"jobs/{child['id']}/retry")
+    assert (answer.status, answer.code, answer.json["job_id"]) == (409, "dependency_unmet", parent["id"])
+    assert "Retry the parent" in answer.json["advice"]
 
 
 @pytest.mark.parametrize(("end", "code"), [("completed", "completed"), ("running", "running")])

@@ -52,6 +52,12 @@ async def test_dead_letters_refuse_unknown_parameters(api: Api) -> None:
     assert (answer.status, answer.json["field"]) == (400, "status")
 
 
+async def test_list_by_a_reason_that_there_is_not_names_those_that_there_are(api: Api) -> None:
+    answer = await api.get("dead-letters", reason="foo")
+    assert (answer.status, answer.json["field"]) == (400, "reason")
+    assert "attempts_exhausted" in answer.json["detail"]
+
+
 async def test_requeue_by_reason_runs_them_again(api: Api, follower: Api) -> None:
     first, other = await _dead(api, "a"), await _dead(api, "a", retryable=False)
     reply = (await follower.post("dead-letters/requeue", {"reason": "attempts_exhausted"})).json
@@ -122,3 +128,17 @@ async def test_dead_letters_are_changed_only_where_they_are_named(
     answer = await api.post(f"dead-letters/{action}", document)
     assert (answer.status, answer.json["field"]) == (status, field), answer.body
     assert await _ids(api) == before
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+async def test_requeue_of_a_parent_and_those_that_ended_for_it_runs_the_parent_first(
+    api: Api, *, is_reversed: bool
+) -> None:
+    parent = await api.submit(name="x", max_attempts=1)
+    child = await api.submit(name="x", depends_on=[parent["id"]], on_dependency_failure="fail")
+    [lease] = await api.lease("x")
+    await api.report({"run_id": lease["run_id"], "fencing_token": lease["fencing_token"], "status": "failed"})
+    ids = [parent["id"], child["id"]]
+    reply = (await api.post("dead-letters/requeue", {"ids": ids[::-1] if is_reversed else ids})).json
+    assert (reply["matched"], reply["done"], reply["failed"]) == (2, 2, [])
+    assert [(await api.get(f"jobs/{job}")).json["status"] for job in ids] == ["queued", "waiting_dependencies"]

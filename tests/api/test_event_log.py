@@ -9,11 +9,22 @@ from dataclasses import dataclass
 import pytest
 from msgspec.structs import replace
 
-from raftsched.api.event_log import Event, EventLog, Place
+from raftsched.api.event_log import EVENT_TYPES, Event, EventLog, Place, record_event
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Job, RetryPolicy, Status
 from raftsched.core.queue import Queue
-from raftsched.core.view import PutQueue
+from raftsched.core.schedule import Firing
+from raftsched.core.view import (
+    PutFiring,
+    PutQueue,
+    PutSchedule,
+    PutWorkflow,
+    RemoveSchedule,
+    RemoveWorkflow,
+    Write,
+)
+from raftsched.core.workflow import Workflow, WorkflowId
+from tests.core.schedule_scene import ScheduleScene
 
 
 @dataclass
@@ -151,6 +162,40 @@ def test_the_type_says_what_became_of_a_job() -> None:
             (queued, None),
         ]
     ) == ["job.created", "job.running", "job.progress", "job.changed", "job.dead_letter", "job.removed"]
+
+
+def test_every_type_that_is_given_out_is_known() -> None:
+    """A reader that asks for another one is told so, so none may be missing."""
+    job = _job(1)
+    others = [
+        (_job(1, Status.RUNNING if status is Status.QUEUED else Status.QUEUED), _job(1, status)) for status in Status
+    ]
+    given = set(
+        _types([*others, (None, job), (job, replace(job, priority=9)), (job, replace(job, progress=b"1")), (job, None)])
+    )
+    schedule = ScheduleScene().save().schedule
+    firing = Firing(TimeMs(1))
+    queue = Queue("q")
+    empty = Workflow(WorkflowId(b"w" * 16), "default", "w", 2)
+    whole = replace(empty, stored_count=2)
+    workflows = [
+        empty, replace(whole, unfinished_count=1), replace(whole, unfinished_count=1, cancel_requested_at_ms=TimeMs(1)),
+        whole, replace(whole, failed_count=1), replace(whole, cancelled_count=1),
+    ]  # fmt: skip
+    records: list[Write] = [
+        *(PutSchedule(None, schedule), RemoveSchedule(schedule), PutFiring(schedule.id, firing)),
+        *(PutSchedule(schedule, replace(schedule, paused=True)), PutSchedule(replace(schedule, paused=True), schedule)),
+        *(PutSchedule(schedule, replace(schedule, fingerprint=b"x")),),
+        PutFiring(schedule.id, replace(firing, job_id=JobId(b"j" * 16))),
+        *(PutQueue(None, replace(queue, revision=1)), PutQueue(queue, replace(queue, paused=True, revision=1))),
+        PutQueue(replace(queue, paused=True), replace(queue, revision=1)),
+        *(PutWorkflow(None, workflow) for workflow in workflows),
+        RemoveWorkflow(whole),
+    ]
+    events = [record_event(record, {schedule.id: schedule}, 1, 1, 1) for record in records]
+    assert None not in events
+    given |= {event.type for event in events if event is not None}
+    assert given == set(EVENT_TYPES)
 
 
 async def test_arrivals_wake_whoever_waits() -> None:

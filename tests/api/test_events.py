@@ -103,7 +103,7 @@ async def test_schedules_queues_and_workflows_have_events(api: Api) -> None:
         ]
         fired = events[3]
         assert (fired["schedule_id"], fired["name"], fired["job_id"]) == (schedule["id"], "report", run["job_id"])
-        assert fired["instant"] == run["instant"]
+        assert (fired["instant"], fired["kind"]) == (run["instant"], "manual")
 
 
 async def test_filters_leave_out_the_others(api: Api) -> None:
@@ -123,6 +123,15 @@ async def test_filters_leave_out_the_others(api: Api) -> None:
         assert (await by_job.event())["type"] == "job.cancelled"
         assert (await by_type.event())["job_id"] == first["id"]
         assert (await by_tenant.event())["tenant"] == "acme"
+
+
+@pytest.mark.parametrize(
+    ("types", "known"), [("zzz", "job, schedule, queue, workflow"), ("queue,queue.broken", "queue.paused")]
+)
+async def test_types_that_there_are_not_are_refused_and_the_known_ones_named(api: Api, types: str, known: str) -> None:
+    answer = await api.get("events", types=types)
+    assert (answer.status, answer.json["field"]) == (400, "types")
+    assert known in answer.json["detail"]
 
 
 async def test_a_reader_that_comes_back_goes_on_at_any_node(api: Api, follower: Api) -> None:

@@ -1,20 +1,23 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 
 from raftsched import limits
-from raftsched.errors import Unavailable
+from raftsched.api import forwarding
+from raftsched.core.operations import Operation
+from raftsched.errors import NotLeader, RaftschedError, Unavailable
 from tests.api.node import Api, SimulatedNode, serving
 
 Speak = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @asynccontextmanager
-async def _follower_of(speak: Speak) -> AsyncIterator[Api]:
+async def _follower_of(speak: Speak, *, election_seconds: float = 0.0) -> AsyncIterator[Api]:
     """A follower whose leader is a socket that does what `speak` does."""
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -26,7 +29,8 @@ async def _follower_of(speak: Speak) -> AsyncIterator[Api]:
     server = await asyncio.start_server(converse, "127.0.0.1", 0)
     leader = SimulatedNode()
     leader.api_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    async with server, serving(SimulatedNode("n2", leader=leader)) as follower:
+    node = SimulatedNode("n2", leader=leader)
+    async with server, serving(node, election_seconds=election_seconds) as follower:
         yield follower
 
 
@@ -157,6 +161,129 @@ async def test_request_whose_outcome_is_unknown_is_not_sent_again() -> None:
             answer = await node.post("jobs", {"name": "x"})
             assert (answer.status, answer.code) == (503, "outcome_unknown")
             assert not node.node.asked_for_change.is_set()
+
+
+async def test_request_passed_on_to_a_node_that_was_just_elected_waits_until_it_serves(follower: Api) -> None:
+    elected = SimulatedNode()
+    elected.is_leading = False
+    async with serving(elected, election_seconds=60.0):
+        follower.node.elect(elected)
+        waiting = asyncio.ensure_future(follower.post("jobs", {"name": "x"}))
+        await elected.asked_for_change.wait()
+        elected.elect()
+        assert (await waiting).status == 201
+    assert len(elected.proposed) == 1
+
+
+async def test_request_that_fails_while_the_next_leader_comes_is_tried_again_at_once(api: Api) -> None:
+    leaderless = SimulatedNode("n2")
+
+    def elect(_: Operation) -> RaftschedError:
+        leaderless.elect(api.node)
+        return NotLeader()
+
+    leaderless.proposal_error = elect
+    async with serving(leaderless, election_seconds=60.0) as node:
+        assert (await node.post("jobs", {"name": "x"})).status == 201
+
+
+# -- leaders that say nothing -----------------------------------------------------------------------------------------
+
+
+class Frozen:
+    """A leader whose connections stay open and which says nothing, unless `wakes` is set."""
+
+    def __init__(self) -> None:
+        self.has_request = asyncio.Event()
+        self.wakes = asyncio.Event()
+
+    async def speak(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        self.has_request.set()
+        waking = asyncio.ensure_future(self.wakes.wait())
+        await asyncio.wait({waking, asyncio.ensure_future(reader.read())}, return_when=asyncio.FIRST_COMPLETED)
+        if waking.done():
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+            await writer.drain()
+        waking.cancel()
+
+
+async def test_change_that_a_frozen_leader_was_sent_is_unknown_once_another_one_leads(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forwarding, "_LAST_WORD_SECONDS", 0.0)
+    frozen = Frozen()
+    async with _follower_of(frozen.speak) as follower:
+        waiting = asyncio.ensure_future(follower.post("jobs", {"name": "x"}))
+        await frozen.has_request.wait()
+        follower.node.elect(api.node)
+        answer = await waiting
+    assert (answer.status, answer.code) == (503, "outcome_unknown")
+    assert api.node.proposed == []
+
+
+async def test_leader_may_still_answer_what_it_was_sent_when_another_one_leads(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that hands over does; some of what it was sent is done."""
+    monkeypatch.setattr(forwarding, "_LAST_WORD_SECONDS", 60.0)
+    slow = Frozen()
+    async with _follower_of(slow.speak) as follower:
+        waiting = asyncio.ensure_future(follower.post("jobs", {"name": "x"}))
+        await slow.has_request.wait()
+        follower.node.elect(api.node)
+        slow.wakes.set()
+        assert (await waiting).status == 200
+
+
+async def test_leader_that_is_only_doubted_is_waited_for() -> None:
+    slow = Frozen()
+    async with _follower_of(slow.speak) as follower:
+        waiting = asyncio.ensure_future(follower.post("jobs", {"name": "x"}))
+        await slow.has_request.wait()
+        leader = follower.node.leader
+        follower.node.elect()
+        follower.node.is_leading = False  # nobody is known
+        assert (await follower.get("jobs", consistency="stale")).status == 200  # and the forwarder has heard of it
+        follower.node.elect(leader)
+        slow.wakes.set()
+        assert (await waiting).status == 200
+
+
+@pytest.mark.parametrize("is_elected_itself", [True, False])
+async def test_read_that_a_frozen_leader_was_sent_is_answered_once_another_one_leads(
+    api: Api, *, is_elected_itself: bool
+) -> None:
+    frozen = Frozen()
+    async with _follower_of(frozen.speak, election_seconds=60.0) as follower:
+        waiting = asyncio.ensure_future(follower.get("jobs"))
+        await frozen.has_request.wait()
+        follower.node.elect(None if is_elected_itself else api.node)
+        assert (await waiting).status == 200
+
+
+async def test_request_that_a_leader_cut_off_was_never_sent_goes_to_the_next_one(api: Api) -> None:
+    class Follower(SimulatedNode):
+        forwards = asyncio.Semaphore(0)
+
+        def leader_url(self) -> str | None:
+            self.forwards.release()
+            return super().leader_url()
+
+    leader = SimulatedNode()
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as server, socket.socket() as first:
+        first.connect(server.getsockname())  # who fills the queue, so that nobody else gets a connection
+        leader.api_url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        async with serving(Follower("n2", leader=leader), election_seconds=60.0) as follower:
+            node = follower.node
+            assert isinstance(node, Follower)
+            await node.forwards.acquire()  # the forwarder's own look at its start
+            waiting = asyncio.ensure_future(follower.post("jobs", {"name": "x"}))
+            await node.forwards.acquire()
+            await node.forwards.acquire()  # the body has come, and the connection is tried
+            node.elect(api.node)
+            assert (await waiting).status == 201
+    assert len(api.node.proposed) == 1
 
 
 async def test_overloaded_leader_is_not_waited_for(api: Api) -> None:

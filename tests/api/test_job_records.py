@@ -252,7 +252,9 @@ async def test_explain_names_what_stands_in_the_way(api: Api) -> None:
     job = await api.submit(queue="q2", delay_seconds=60, depends_on=[parent["id"]])
     assert [reason["code"] for reason in await _reasons(api, job)] == ["waits_for_parents", "not_due", "no_worker"]
     waits, not_due, _ = await _reasons(api, job)
-    assert waits["details"]["parents"] == [{"id": parent["id"], "status": "queued", "condition": "success"}]
+    assert waits["details"]["parents"] == [
+        {"id": parent["id"], "name": "send_email", "status": "queued", "condition": "success"}
+    ]
     assert not_due["details"] == {"due_at": "2030-03-17T17:47:40.000Z", "in_seconds": 60.0}
 
 
@@ -261,6 +263,40 @@ async def test_explain_knows_the_workers_that_ask(api: Api) -> None:
     assert [reason["code"] for reason in await _reasons(api, job)] == ["paused", "no_worker"]
     await api.lease("q1")
     assert [reason["code"] for reason in await _reasons(api, job)] == ["paused"]
+
+
+async def test_explain_says_that_no_worker_is_in_the_region(api: Api, follower: Api) -> None:
+    job = await api.submit(queue="q1", region="eu")
+    await api.lease("q1", worker="nowhere")
+    await api.lease("q1", worker="abroad", region="us")
+    [reason] = await _reasons(follower, job)
+    assert (reason["code"], reason["details"]) == ("no_worker", {"queue": "q1", "region": "eu", "worker_count": 2})
+    await api.lease("other", worker="late", region="eu")
+    assert [reason["code"] for reason in await _reasons(api, job)] == ["no_worker"]
+    [lease] = await api.lease("q1", worker="here", region="eu")
+    assert lease["job_id"] == job["id"]
+
+
+async def test_explain_of_a_running_job_says_what_is_known_of_its_worker(api: Api, follower: Api) -> None:
+    job = await api.submit()
+    [lease] = await api.lease()
+    api.node.clock.now_ms += 4_000
+    heard = {"run_id": lease["run_id"], "fencing_token": lease["fencing_token"]}
+    await api.post("leases/heartbeat", {"worker": "w1", "leases": [heard]})
+    api.node.clock.now_ms += 3_000
+    [running] = await _reasons(api, job)
+    assert running["details"]["worker_heard_at"] == "2030-03-17T17:46:44.000Z"
+    assert running["details"]["lease_ends_at"] == "2030-03-17T17:46:54.000Z"
+    assert "last heard 3 s ago; its lease ends in 7 s" in running["text"]
+    await api.ask("DELETE", f"jobs/{job['id']}")
+    [cancelling] = await _reasons(api, job)
+    assert "is told to stop at its next heartbeat" in cancelling["text"]
+    assert cancelling["text"].endswith("and in 30 s in any case")
+    api.node.clock.now_ms += 1
+    await api.post("leases/heartbeat", {"worker": "w1", "leases": [heard]})
+    assert "it was told to stop" in (await _reasons(api, job))[0]["text"]
+    [stale] = await _reasons(follower, job, consistency="stale")
+    assert "lease_ends_at" not in stale["details"]
 
 
 async def test_explain_names_the_limits_of_the_queue(api: Api) -> None:

@@ -387,6 +387,16 @@ async def test_stale_get_is_answered_anyway_with_its_age(api: Api) -> None:
     assert answer.headers["Raftsched-Age-Ms"] == "1234"
 
 
+async def test_execution_time_is_that_of_the_last_attempt_without_the_wait_after_it(api: Api) -> None:
+    job = await api.submit(deadline_in_seconds=3600, retry_policy={"base_seconds": 60})
+    [lease] = await api.lease()
+    api.node.clock.now_ms += 250
+    await api.report({**_of(lease), "status": "failed"})
+    api.node.clock.now_ms += 5_000
+    await api.ask("DELETE", f"jobs/{job['id']}")
+    assert (await api.get(f"jobs/{job['id']}")).json["execution_time_ms"] == 250
+
+
 async def test_get_follows_a_job_to_its_result(api: Api) -> None:
     job = await api.submit(payload={"n": 1})
     [lease] = await api.lease()

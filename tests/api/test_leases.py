@@ -54,6 +54,22 @@ async def test_lease_gives_no_more_than_the_capacity(api: Api) -> None:
     assert len(await api.lease(capacity=2)) == 1
 
 
+async def test_lease_goes_by_the_region_of_the_worker(api: Api, follower: Api) -> None:
+    eu, plain = await api.submit(region="eu"), await api.submit()
+    late = await api.submit(region="us")
+    assert [lease["job_id"] for lease in await api.lease(region="ap", capacity=1)] == [plain["id"]]
+    assert await api.lease() == []
+    assert await api.lease(region=None) == []
+    assert [lease["job_id"] for lease in await follower.lease(region="eu")] == [eu["id"]]
+    assert [lease["job_id"] for lease in await api.lease(region="us")] == [late["id"]]
+
+
+@pytest.mark.parametrize("region", ["", "a b", 7])
+async def test_lease_refuses_what_is_no_name_of_a_region(api: Api, region: object) -> None:
+    answer = await api.post("leases", {"worker": "w1", "queues": ["x"], "region": region})
+    assert (answer.status, answer.json["field"]) == (400, "region")
+
+
 async def test_lease_goes_by_priority(api: Api) -> None:
     low, high = await api.submit(priority="low"), await api.submit(priority="high")
     assert [lease["job_id"] for lease in await api.lease()] == [high["id"], low["id"]]

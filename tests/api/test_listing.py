@@ -7,7 +7,10 @@ import msgspec
 import pytest
 
 from raftsched import limits
-from raftsched.api.requests import JobRequest
+from raftsched.api import listing
+from raftsched.api.backend import Backend
+from raftsched.api.reading import REVISION_HEADER, Reading, open_reading
+from raftsched.api.requests import JobRequest, ReadQuery
 from raftsched.api.submission import submit_operation
 from raftsched.core.ids import JobId, TimeMs, job_id_text, parse_job_id
 from raftsched.core.job import Options
@@ -153,6 +156,7 @@ async def test_list_filters_by_tenant_reason_and_time(api: Api) -> None:
 
 async def test_list_by_time_does_not_look_at_all_the_jobs_before(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
+    monkeypatch.setattr(limits, "PAGE_ROWS_MAX", 10)
     await _submit_many(api, 100)
     api.node.clock.now_ms += 3_600_000
     ids = await _submit_many(api, 2)
@@ -193,12 +197,44 @@ async def test_list_page_ends_where_its_texts_grow_too_large(api: Api, monkeypat
 
 
 async def test_list_examines_a_bounded_number_of_jobs_a_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
+    monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 5)
+    monkeypatch.setattr(limits, "PAGE_ROWS_MAX", 10)
     await _submit_many(api, 25)
     [wanted] = await _submit_many(api, 1, name="rare")
     pages = await _walk(api, name="rare")
     assert [len(page) for page in pages] == [0, 0, 1]
     assert pages[-1][0]["id"] == wanted
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+@pytest.mark.parametrize("filters", [{}, {"status": "queued"}, {"status": "paused,queued,completed"}])
+async def test_list_of_few_among_many_is_one_page(
+    api: Api, monkeypatch: pytest.MonkeyPatch, order: str, filters: dict[str, str]
+) -> None:
+    monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
+    await _submit_many(api, 25, queue="a")
+    wanted = await _submit_many(api, 3, queue="b")
+    await _submit_many(api, 25, queue="c")
+    pages = await _walk(api, queue="b", order=order, **filters)
+    assert [[job["id"] for job in page] for page in pages] == [wanted if order == "asc" else wanted[::-1]]
+
+
+async def test_list_lets_others_go_on_between_its_steps(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
+    await _submit_many(api, 30)
+    [rare] = await _submit_many(api, 1, name="rare")
+    steps: list[Reading] = []
+
+    def opened(backend: Backend, query: ReadQuery) -> Reading:
+        steps.append(open_reading(backend, query))
+        if len(steps) == 2:
+            _remove(api, [rare])
+        return steps[-1]
+
+    monkeypatch.setattr(listing, "open_reading", opened)
+    answer = await api.get("jobs", name="rare")
+    assert answer.json == {"jobs": [], "next_cursor": None}
+    assert int(answer.headers[REVISION_HEADER]) < api.node.state.applied_index, "the revision at which it was begun"
 
 
 @pytest.mark.parametrize(("query", "added"), [({}, 5), ({"status": "queued"}, 1), ({"queue": "x"}, 5)])

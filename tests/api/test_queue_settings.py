@@ -76,6 +76,14 @@ async def test_a_paused_queue_gives_out_nothing_until_it_is_resumed(api: Api) ->
     assert (await api.ask("POST", "queues/mail/pause")).json["pause"]["until"] is None
 
 
+@pytest.mark.parametrize("until_ms", [START_MS - 1, START_MS])
+async def test_a_pause_until_a_time_that_has_passed_is_refused(api: Api, until_ms: int) -> None:
+    refused = await api.post("queues/mail/pause", {"until": at(until_ms)})
+    assert (refused.status, refused.json["field"]) == (422, "until")
+    assert (await api.get("queues/mail")).json["settings"]["pause"] is None
+    assert (await api.post("queues/mail/pause", {"until": at(START_MS + 1)})).status == 200
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
@@ -85,6 +93,7 @@ async def test_a_paused_queue_gives_out_nothing_until_it_is_resumed(api: Api) ->
         ({"rate": {"per_seconds": 1}}, "rate.count"),
         ({"rate": 5}, "rate"),
         ({"weights": {"a": 0}}, "weights[...]"),
+        ({"weights": {"a b": 1}}, "weights"),
         ({"retention_seconds": 0}, "retention_seconds"),
     ],
 )

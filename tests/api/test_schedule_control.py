@@ -1,16 +1,20 @@
-"""Schedules over HTTP: amending, pausing, deleting, and that reading moves nothing."""
+"""Schedules over HTTP: amending, conditions, pausing, deleting, and that reading moves nothing."""
 
 from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import pytest
 
 from raftsched.core.ids import TimeMs, parse_job_id
 from raftsched.core.operations import Operation
 from raftsched.core.schedule import FiringKind, Overlap, ScheduleId
-from raftsched.core.schedule_operations import Decision, RunSchedule, SaveSchedule
+from raftsched.core.schedule_operations import ControlSchedule, Decision, RunSchedule, SaveSchedule, ScheduleAction
 from raftsched.errors import RaftschedError
-from tests.api.node import START_MS, Api
-from tests.api.schedules import at, patch, saved
-
-MINUTE = 60_000
+from tests.api.node import START_MS, Answer, Api
+from tests.api.schedules import MINUTE, REPORT, at, decided, patch, saved
 
 # -- amending ---------------------------------------------------------------------------------------------------------
 
@@ -57,6 +61,20 @@ async def test_one_way_to_say_when_takes_the_place_of_another(api: Api) -> None:
     assert (changed["cron"], changed["every"], changed["generation"]) == (None, "2h", 2)
 
 
+async def test_either_spelling_of_attempts_takes_the_place_of_the_other(api: Api) -> None:
+    await saved(api, job={"name": "x", "max_attempts": 9})
+    assert (await patch(api, "report", {"job": {"max_retries": 5}})).json["job"]["max_attempts"] == 6
+
+
+async def test_a_schedule_has_ended_once_fewer_firings_are_asked_for_than_there_were(api: Api) -> None:
+    schedule = await saved(api, every="1m")
+    decided(api, schedule, START_MS + MINUTE)
+    decided(api, schedule, START_MS + 2 * MINUTE)
+    ended = (await patch(api, "report", {"max_firings": 1})).json
+    assert (ended["status"], ended["next_at"]) == ("ended", None)
+    assert (await patch(api, "report", {"max_firings": 3})).json["next_at"] == at(START_MS + 3 * MINUTE)
+
+
 async def test_an_empty_patch_changes_nothing(api: Api) -> None:
     schedule = await saved(api, every="10s")
     assert (await patch(api, "report", {})).json == schedule
@@ -78,30 +96,161 @@ async def test_patch_refuses_what_it_does_not_know(api: Api) -> None:
     assert (await patch(api, "other", {})).code == "not_found"
 
 
-async def test_patch_survives_a_firing_in_between_and_respects_if_match(api: Api) -> None:
-    schedule = await saved(api, cron="@daily")
-    await api.post("schedules/report/trigger", {})  # a new revision
-    stale = await patch(api, "report", {"overlap": "allow"}, If_Match=str(schedule["revision"]))
-    assert (stale.status, stale.code) == (412, "stale_revision")
-    assert (await patch(api, "report", {"overlap": "allow"})).json["overlap"] == "allow"
+# -- conditions, and what happens in between --------------------------------------------------------------------------
 
 
-async def test_an_amendment_is_made_anew_where_the_schedule_fires_in_between(api: Api) -> None:
-    await saved(api, cron="@daily", overlap="allow")
-    fired: list[Operation] = []
+class Change(Protocol):
+    async def __call__(self, api: Api, key: str, changes: dict[str, Any], **headers: str) -> Answer: ...
 
-    def fire_first(operation: Operation) -> RaftschedError | None:
-        if isinstance(operation, SaveSchedule) and len(fired) < 2:
-            fired.append(operation)
-            by_hand = Decision(TimeMs(len(fired)), api.node.new_job_id(), TimeMs(1))
-            schedule_id = api.node.state.schedule_id_for_name("default", "report")
-            assert schedule_id is not None
-            api.node.apply(RunSchedule(schedule_id, "default", FiringKind.MANUAL, (by_hand,), Overlap.ALLOW))
+
+async def _save(api: Api, key: str, changes: dict[str, Any], **headers: str) -> Answer:
+    return await api.post("schedules", REPORT | {"name": key, "cron": "@daily"} | changes, **headers)
+
+
+each_way = pytest.mark.parametrize("change", [patch, _save], ids=["patch", "save"])
+
+
+def _id(api: Api) -> ScheduleId:
+    schedule_id = api.node.state.schedule_id_for_name("default", "report")
+    assert schedule_id is not None
+    return schedule_id
+
+
+def _run(api: Api) -> None:
+    """Let the schedule run, as at one of its instants."""
+    decision = Decision(TimeMs(api.node.state.applied_index), api.node.new_job_id(), TimeMs(1))
+    api.node.apply(RunSchedule(_id(api), "default", FiringKind.MANUAL, (decision,), Overlap.ALLOW))
+
+
+def _between(api: Api, *happens: Callable[[Api], object]) -> None:
+    """Let one thing after the other happen between reading a schedule and saving it."""
+    ahead = list(happens)
+
+    def happen(operation: Operation) -> RaftschedError | None:
+        if isinstance(operation, SaveSchedule) and ahead:
+            ahead.pop(0)(api)
         return None
 
-    api.node.proposal_error = fire_first
-    changed = (await patch(api, "report", {"overlap": "skip"})).json
-    assert (changed["overlap"], len(changed["active"]), len(fired)) == ("skip", 2, 2)
+    api.node.proposal_error = happen
+
+
+def _control(action: ScheduleAction) -> Callable[[Api], object]:
+    return lambda api: api.node.apply(ControlSchedule(_id(api), "default", action))
+
+
+@each_way
+async def test_if_match_holds_while_the_schedule_only_runs(api: Api, change: Change) -> None:
+    schedule = await saved(api, cron="@daily")
+    etag = f'"{schedule["changed_revision"]}"'
+    for _ in range(3):
+        _run(api)
+    read = await api.get("schedules/report")
+    assert read.headers["ETag"] == etag
+    assert read.json["revision"] > read.json["changed_revision"] == schedule["revision"]
+    changed = await change(api, "report", {"overlap": "allow"}, If_Match=etag)
+    assert (changed.status, changed.json["overlap"]) == (200, "allow")
+    assert changed.headers["ETag"] == f'"{changed.json["revision"]}"'
+    again = await change(api, "report", {"overlap": "skip"}, If_Match=etag)
+    assert (again.status, again.code) == (412, "stale_revision")
+
+
+@each_way
+async def test_the_revision_that_was_read_is_as_good_as_its_etag(api: Api, change: Change) -> None:
+    await saved(api, cron="@daily")
+    _run(api)
+    revision = (await api.get("schedules/report")).json["revision"]
+    _run(api)
+    assert (await change(api, "report", {"overlap": "allow"}, If_Match=f'"{revision}"')).status == 200
+    for unknown in (revision, revision + 9):  # from before the change, and of no state that there was
+        assert (await change(api, "report", {"overlap": "skip"}, If_Match=f'"{unknown}"')).code == "stale_revision"
+
+
+@each_way
+@pytest.mark.parametrize("made", ["saved", "paused", "resumed"])
+async def test_if_match_fails_once_somebody_has_changed_the_schedule(api: Api, change: Change, made: str) -> None:
+    await saved(api, cron="@daily")
+    if made == "resumed":
+        await api.ask("POST", "schedules/report/pause")
+    etag = (await api.get("schedules/report")).headers["ETag"]
+    if made == "saved":
+        await saved(api, cron="@daily", misfire="skip")
+    else:
+        await api.ask("POST", f"schedules/report/{'resume' if made == 'resumed' else 'pause'}")
+    _run(api)
+    stale = await change(api, "report", {"overlap": "allow"}, If_Match=etag)
+    assert (stale.status, stale.code) == (412, "stale_revision")
+    assert (await api.get("schedules/report")).json["overlap"] == "skip"
+
+
+@each_way
+@pytest.mark.parametrize("conditional", [True, False])
+async def test_a_change_is_made_anew_where_the_schedule_runs_in_between(
+    api: Api, change: Change, conditional: bool
+) -> None:
+    await saved(api, cron="@daily")
+    condition = {"If_Match": (await api.get("schedules/report")).headers["ETag"]} if conditional else {}
+    _between(api, _run, _run)
+    changed = (await change(api, "report", {"overlap": "allow"}, **condition)).json
+    assert (changed["overlap"], len(changed["active"])) == ("allow", 2)
+
+
+async def test_of_many_who_change_a_schedule_at_once_each_succeeds(api: Api) -> None:
+    await saved(api, cron="@daily")
+    tags = [f"t{number}" for number in range(40)]
+    answers = await asyncio.gather(*(patch(api, "report", {"job": {"tags": [tag]}}) for tag in tags))
+    assert [answer.json["job"]["tags"] for answer in answers] == [[tag] for tag in tags]
+
+
+@each_way
+async def test_if_match_fails_where_somebody_changes_the_schedule_in_between(api: Api, change: Change) -> None:
+    etag = f'"{(await saved(api, cron="@daily"))["changed_revision"]}"'
+    _between(api, _run, _control(ScheduleAction.PAUSE))
+    stale = await change(api, "report", {"overlap": "allow"}, If_Match=etag)
+    assert (stale.status, stale.code) == (412, "stale_revision")
+    _between(api, _control(ScheduleAction.RESUME))
+    assert (await change(api, "report", {"overlap": "allow"})).json["overlap"] == "allow"
+
+
+@each_way
+async def test_if_match_of_a_schedule_that_is_deleted_in_between_finds_none(api: Api, change: Change) -> None:
+    etag = f'"{(await saved(api, cron="@daily"))["changed_revision"]}"'
+    _between(api, _control(ScheduleAction.DELETE))
+    assert (await change(api, "report", {"overlap": "allow"}, If_Match=etag)).code == "not_found"
+
+
+async def test_a_schedule_that_is_deleted_while_it_is_saved_comes_anew(api: Api) -> None:
+    first = await saved(api, cron="@daily")
+    _between(api, _control(ScheduleAction.DELETE))
+    answer = await _save(api, "report", {"overlap": "allow"})
+    assert (answer.status, answer.json["overlap"]) == (201, "allow")
+    assert answer.json["id"] != first["id"]
+
+
+@each_way
+async def test_a_schedule_that_never_rests_is_left_as_it_is(api: Api, change: Change) -> None:
+    await saved(api, cron="@daily")
+    _between(api, *[_run] * 99)
+    answer = await change(api, "report", {"overlap": "allow"})
+    assert (answer.status, answer.code, answer.json["retryable"]) == (503, "unavailable", True)
+    assert (await api.get("schedules/report")).json["overlap"] == "skip"
+
+
+@each_way
+async def test_a_new_timing_leaves_an_instant_to_the_old_one_that_fires_in_between(api: Api, change: Change) -> None:
+    schedule = await saved(api, cron="* * * * *")
+    shared_ms = START_MS + 20_000  # 17:47
+    _between(api, lambda api: decided(api, schedule, shared_ms))
+    changed = (await change(api, "report", {"cron": "47 * * * *"})).json
+    assert (changed["last_at"], changed["next_at"]) == (at(shared_ms), at(shared_ms + 60 * MINUTE))
+    firings = (await api.get("schedules/report/firings")).json["firings"]
+    assert [(line["instant"], line["generation"], line["fired"]) for line in firings] == [(at(shared_ms), 1, True)]
+
+
+@pytest.mark.parametrize("nonsense", ["0", '"00"', "latest", '"1", "2"', ""])
+async def test_if_match_refuses_what_is_no_revision(api: Api, nonsense: str) -> None:
+    await saved(api, cron="@daily")
+    answer = await patch(api, "report", {"overlap": "allow"}, If_Match=nonsense)
+    assert (answer.status, answer.json["field"]) == (400, "If-Match")
 
 
 async def test_a_follower_passes_conditions_and_marks_on(api: Api, follower: Api) -> None:
@@ -156,3 +305,10 @@ async def test_case_d05_reading_moves_nothing(api: Api, follower: Api) -> None:
             await asked.post("schedules/preview", {"every": "10m"})
     assert len(api.node.proposed) == 1
     assert state.schedule(ScheduleId(parse_job_id(schedule["id"]))) == before
+
+
+async def test_the_audit_trail_says_which_fields_changed(api: Api) -> None:
+    await saved(api, cron="@daily")
+    await patch(api, "report", {"cron": "@hourly", "overlap": "allow", "job": {"payload": {"n": 2}}})
+    [entry] = (await api.get("audit", action="schedule.change")).json["entries"]
+    assert entry["detail"] == "cron: @daily -> @hourly; overlap: skip -> allow; job.payload"

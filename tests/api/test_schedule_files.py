@@ -8,8 +8,10 @@ import msgspec
 import pytest
 
 from raftsched import limits
-from tests.api.node import Answer, Api
-from tests.api.schedules import REPORT, saved
+from raftsched.core.operations import Operation
+from raftsched.core.schedule_operations import SaveSchedule
+from tests.api.node import START_MS, Answer, Api
+from tests.api.schedules import MINUTE, REPORT, at, decided, saved
 
 
 def _schedule(name: str, **fields: Any) -> dict[str, Any]:
@@ -61,6 +63,33 @@ async def test_a_file_says_what_it_creates_changes_and_prunes(api: Api) -> None:
         ["new", "same", "other"],
         [],
     )
+
+
+async def test_a_pause_is_a_change_of_its_own(api: Api) -> None:
+    await saved(api, name="same")
+    until = at(START_MS + MINUTE)
+    told = [{"name": "same", "changes": [{"field": "pause_until", "before": None, "after": until}]}]
+    for dry_run in (True, False):
+        answer = (await _apply(api, _schedule("same", pause_until=until), dry_run=dry_run)).json
+        assert (answer["changed"], answer["unchanged"]) == (told, [])
+    assert (await api.get("schedules/same")).json["pause"]["until"] == until
+    assert (await _apply(api, _schedule("same", pause_until=until))).json["unchanged"] == ["same"]
+
+
+async def test_a_schedule_that_runs_while_a_file_is_applied_is_saved_anew(api: Api) -> None:
+    await saved(api, name="report", every="1m")
+    ran: list[Operation] = []
+
+    def run(operation: Operation) -> None:
+        if isinstance(operation, SaveSchedule) and not ran:
+            ran.append(operation)
+            decided(api, schedule, START_MS + MINUTE)
+
+    schedule = (await api.get("schedules/report")).json
+    api.node.proposal_error = run
+    answer = await _apply(api, REPORT | {"name": "report", "every": "1m", "overlap": "allow"})
+    assert (answer.status, len(ran)) == (200, 1)
+    assert (await api.get("schedules/report")).json["overlap"] == "allow"
 
 
 async def test_without_prune_nothing_is_deleted(api: Api) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import Any
 
@@ -13,6 +14,7 @@ from tests.api.schedules import at, decided, saved
 from tests.cases.cron import Question, questions
 
 MINUTE = 60_000
+START = at(START_MS)
 
 
 # -- previews ---------------------------------------------------------------------------------------------------------
@@ -65,6 +67,19 @@ async def test_a_preview_looks_at_a_bounded_number_of_instants(api: Api, monkeyp
     calendar = {"only_dates": ["2036-01-01"]}
     answer = (await api.post("schedules/preview", {"cron": "* * * * *", "calendar": calendar})).json
     assert (answer["firings"], answer["complete"], len(answer["skipped"])) == ([], False, 100)
+
+
+async def test_a_preview_over_thousands_of_years_of_holidays_gives_way_to_others(api: Api) -> None:
+    """In one go it took seconds, and the leader that was asked lost its lead."""
+    asked = {"cron": "0 0 29 2 *", "calendar": {"business_days": {"country": "BD"}}, "count": 100}
+    preview = asyncio.create_task(api.post("schedules/preview", asked))
+    turns = 0
+    while not preview.done():
+        await asyncio.sleep(0)
+        turns += 1
+    answer = (await preview).json
+    assert len(answer["firings"]) == 100
+    assert turns > len(answer["firings"] + answer["skipped"]) / 4
 
 
 async def test_a_preview_keeps_to_start_and_end_and_to_one_time(api: Api) -> None:
@@ -193,6 +208,54 @@ async def test_triggers_of_one_moment_are_runs_of_their_own(api: Api) -> None:
     runs = [(await api.post("schedules/report/trigger", {})).json for _ in range(5)]
     assert len({run["job_id"] for run in runs}) == 5
     assert [run["instant"] for run in runs] == [at(START_MS + k) for k in range(5)]
+
+
+async def test_triggers_at_once_are_as_many_runs_with_their_own_payloads(api: Api) -> None:
+    await saved(api, overlap="allow")
+    asked = [{"payload": {"customer": n}, "idempotency_key": f"order {n}"} for n in range(60)]
+    runs = [run.json for run in await asyncio.gather(*(api.post("schedules/report/trigger", each) for each in asked))]
+    assert len({run["instant"] for run in runs}) == 60
+    jobs = [(await api.get(f"jobs/{run['job_id']}")).json for run in runs]
+    assert [job["payload"]["customer"] for job in jobs] == [*range(60)]
+
+
+async def test_a_trigger_with_the_same_key_finds_its_run(api: Api) -> None:
+    await saved(api, overlap="allow")
+    asked = {"payload": {"amount": 1, "to": "ann"}}
+    first = await api.post("schedules/report/trigger", asked, Idempotency_Key="one")
+    api.node.clock.now_ms += MINUTE
+    turned = {"payload": {"to": "ann", "amount": 1}, "idempotency_key": "one"}
+    again = await api.post("schedules/report/trigger", turned)
+    assert (first.status, again.status, again.json) == (201, 200, first.json)
+    for other in ({"payload": {"amount": 2}}, {}, asked | {"overlap": "skip"}, asked | {"instant": START}):
+        refused = await api.post("schedules/report/trigger", other, Idempotency_Key="one")
+        assert (refused.status, refused.code, refused.json["field"]) == (
+            422,
+            "idempotency_mismatch",
+            "idempotency_key",
+        )
+    assert (await api.post("jobs", {"name": "x"}, Idempotency_Key="one")).status == 201
+    await saved(api, name="other", overlap="allow")
+    assert (await api.post("schedules/other/trigger", asked, Idempotency_Key="one")).status == 201
+
+
+async def test_a_trigger_that_made_no_run_is_judged_again_under_its_key(api: Api) -> None:
+    await saved(api)
+    run = (await api.post("schedules/report/trigger", {})).json
+    asked = {"idempotency_key": "one"}
+    assert (await api.post("schedules/report/trigger", asked)).json["reason"] == "overlap"
+    await api.ask("DELETE", f"jobs/{run['job_id']}")
+    assert (await api.post("schedules/report/trigger", asked)).status == 201
+
+
+async def test_an_instant_that_has_a_run_by_hand_is_refused_to_one_that_asks_for_something_else(api: Api) -> None:
+    await saved(api, overlap="allow")
+    first = await api.post("schedules/report/trigger", {"instant": START, "payload": {"amount": 1}})
+    for other in ({"payload": {"amount": 2}}, {"payload": {"amount": 1}, "overlap": "skip"}):
+        refused = await api.post("schedules/report/trigger", {"instant": START} | other)
+        assert (refused.status, refused.code, refused.json["field"]) == (422, "idempotency_mismatch", "instant")
+    [line] = (await api.get("schedules/report/firings")).json["firings"]
+    assert line == first.json
 
 
 async def test_a_trigger_for_an_instant_can_be_sent_again(api: Api) -> None:

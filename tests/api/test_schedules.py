@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import datetime
 from typing import Any
 
@@ -10,13 +9,12 @@ import msgspec
 import pytest
 
 from raftsched import limits
+from raftsched.core import cron
 from raftsched.core.operations import Operation
 from tests.api.cases import case
 from tests.api.node import START_MS, Answer, Api
-from tests.api.schedules import REPORT, at, saved
-
-MINUTE = 60_000
-
+from tests.api.schedules import MINUTE, REPORT, at, patch, saved
+from tests.steps import counted_steps
 
 # -- saving -----------------------------------------------------------------------------------------------------------
 
@@ -53,8 +51,10 @@ async def test_post_schedules_stores_what_was_sent_and_spells_out_the_defaults(a
         "fired_count": 0,
         "skipped_count": 0,
         "active": [],
+        "backfilling": [],
         "generation": 1,
         "revision": 1,
+        "changed_revision": 1,
         "created_at": at(START_MS),
         "updated_at": at(START_MS),
     }
@@ -188,6 +188,25 @@ async def test_a_grid_keeps_its_beginning_when_other_fields_change(api: Api) -> 
     assert instants == [at(START_MS + k * 10 * MINUTE) for k in (1, 2, 3)]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"jitter_seconds": 1},
+        {"calendar": {"skip_dates": ["2040-01-01"]}},
+        {"max_firings": 5},
+        {"timezone": "Asia/Tokyo"},
+        {"every": "600s"},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+async def test_an_edit_of_anything_but_its_period_leaves_a_grid_where_it_is(api: Api, change: dict[str, Any]) -> None:
+    """Where it began anew with each edit, one that was edited often enough never fired."""
+    first = await saved(api, every="10m")
+    api.node.clock.now_ms += 3 * MINUTE
+    assert (await patch(api, "report", change)).json["next_at"] == first["next_at"]
+    assert (await patch(api, "report", {"every": "9m"})).json["next_at"] == at(START_MS + 12 * MINUTE)
+
+
 @pytest.mark.parametrize("when", [{"every": "10m"}, {"cron": "@every 10m"}])
 async def test_a_grid_is_one_grid_although_saving_takes_time(api: Api, when: dict[str, str]) -> None:
     def take_time(_: Operation) -> None:
@@ -210,6 +229,8 @@ async def test_if_none_match_creates_only(api: Api) -> None:
     first = await api.post("schedules", REPORT | {"cron": "@daily"}, **create_only)
     assert first.status == 201
     assert (await api.post("schedules", REPORT | {"cron": "@daily"}, **create_only)).status == 200
+    paused = REPORT | {"cron": "@daily", "pause_until": at(START_MS + MINUTE)}
+    assert (await api.post("schedules", paused, **create_only)).json["status"] == "active"
     other = await api.post("schedules", REPORT | {"cron": "@hourly"}, **create_only)
     assert (other.status, other.code) == (409, "exists")
     wrong = await api.post("schedules", REPORT | {"cron": "@hourly"}, If_None_Match='"1"')
@@ -247,6 +268,10 @@ _REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"cron": ""}, 422, "cron"),
     ({"cron": "0 0 31 2 *"}, 422, "cron"),
     ({"cron": "@every 10 parsecs"}, 422, "cron"),
+    ({"at": "2031-01-01T00:00:00Z", "end_at": "2030-12-31T00:00:00Z"}, 422, "end_at"),
+    ({"at": "9000-01-01T00:00:00Z"}, 400, "at"),
+    ({"cron": "@daily", "start_at": "9999-12-31T23:00:00Z"}, 422, "start_at"),
+    ({"cron": "@daily", "name": "6f1e7c5e-0b1f-4c5e-9d53-0a3d3a1c9b11"}, 422, "name"),
     ({"every": "90"}, 422, "every"),
     ({"every": ""}, 422, "every"),
     ({"every": "10ms"}, 422, "every"),
@@ -277,6 +302,28 @@ _REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ),
     ({"cron": "@daily", "calendar": {"skip_dates": ["24.12.2030"]}}, 422, "calendar.skip_dates"),
     ({"cron": "@daily", "calendar": {"timezone": "Nowhere"}}, 422, "calendar.timezone"),
+    ({"cron": "@daily", "calendar": {"only_dates": ["2030-03-01"]}}, 422, "calendar.only_dates"),
+    (
+        {"cron": "@daily", "calendar": {"only_dates": ["2031-01-01"], "skip_dates": ["2031-01-01"]}},
+        422,
+        "calendar.only_dates",
+    ),
+    (
+        {"cron": "@daily", "calendar": {"blackouts": [{"start": "00:00", "end": "24:00"}]}},
+        422,
+        "calendar.blackouts",
+    ),
+    (
+        {"cron": "@daily", "calendar": {"blackouts": [{"start": "00:00", "end": "00:01"}] * 101}},
+        422,
+        "calendar.blackouts",
+    ),
+    (
+        {"cron": "@daily", "calendar": {"business_days": {"country": "DE", "weekend": ["fri"]}}},
+        422,
+        "calendar.business_days.weekend",
+    ),
+    ({"cron": "@daily", "calendar": {"business_days": {"weekend": []}}}, 422, "calendar.business_days.weekend"),
     ({"cron": "@daily", "calendar": {"business_days": {"country": "XX"}}}, 422, "calendar.business_days.country"),
     ({"cron": "@daily", "calendar": {"blackouts": [{}]}}, 422, "calendar.blackouts[0].from"),
     ({"cron": "@daily", "calendar": {"blackouts": [{"start": "09:00"}]}}, 422, "calendar.blackouts[0].end"),
@@ -320,12 +367,17 @@ async def test_what_cannot_be_a_schedule_is_refused_and_the_field_is_named(
 
 
 async def test_a_huge_expression_is_refused_unread(api: Api) -> None:
-    body = msgspec.json.encode(REPORT | {"cron": ",".join("0" * 200_000) + " * * * *"})
-    began = time.process_time()
-    answer = await api.post("schedules", body)
-    assert time.process_time() - began < 0.1  # both ends of the connection; the parser itself takes no time
-    assert (answer.status, answer.json["field"]) == (422, "cron")
-    assert len(answer.body) < 1_000
+    """Case C38: it takes no more steps of `core.cron` than one that is a character too long."""
+    counts: list[int] = []
+    for text in ("?" * (limits.CRON_CHARS_MAX + 1), ",".join("0" * 200_000) + " * * * *"):
+        body = msgspec.json.encode(REPORT | {"cron": text})
+        await api.post("schedules", body)
+        with counted_steps(cron) as steps:
+            answer = await api.post("schedules", body)
+        assert (answer.status, answer.json["field"]) == (422, "cron")
+        assert len(answer.body) < 1_000
+        counts.append(steps.count)
+    assert counts[0] == counts[1] > 0
 
 
 async def test_a_payload_that_is_too_large_is_refused(api: Api) -> None:

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import msgspec
 import pytest
 
+import raftsched
 from raftsched.api.parsing import Fitter
 from raftsched.api.requests import BatchRequest, JobRequest
 from raftsched.api.scanning import scan
@@ -14,9 +14,11 @@ from raftsched.core.ids import JobId
 from raftsched.core.job import Backoff, RetryPolicy
 from raftsched.core.operations import SubmitJob
 from raftsched.core.retry import policy_problem
+from tests.steps import steps_of
 
 _ID = JobId(bytes(16))
 _fit = Fitter(JobRequest).fit
+_batches = Fitter(BatchRequest)
 
 
 def _operation(now_ms: int = 1_000_000, **fields: Any) -> SubmitJob:
@@ -77,26 +79,31 @@ def test_fingerprint_takes_integers_of_any_size() -> None:
     assert fingerprint_of({"payload": 10**400}) != fingerprint_of({"payload": 10**400 + 1})
 
 
-def test_submission_of_a_batch_costs_little() -> None:
-    """The contract is 15 µs a job on an idle machine; this allows for a busy one."""
-    job = {"name": "send_email", "queue": "mail", "payload": {"to": "someone@example.org", "text": "x" * 160}}
-    jobs = [job | {"idempotency_key": f"key-{n:020}"} for n in range(500)]
-    body = msgspec.json.encode({"jobs": jobs})
-    batches = Fitter(BatchRequest)
+def test_submission_of_a_batch_takes_few_steps_a_job() -> None:
+    """The contract is 15 µs a job on an idle machine, which `tests.bench.refusals` measures; that leaves no more steps."""
 
-    def run() -> list[SubmitJob]:
-        batch, document = batches.read(body)
-        return [
-            submit_operation(_fit(raw), job_id=_ID, now_ms=1, key="k", fingerprint=fingerprint_of(part))
-            for raw, part in zip(batch.jobs, document["jobs"], strict=True)
-        ]
+    def steps_for(count: int) -> int:
+        body = _batch(count)
+        return steps_of(lambda: _submitted(body), raftsched)
 
-    assert len(run()) == 500
-    assert min(_cpu_seconds(run) for _ in range(5)) / 500 < 40e-6
+    assert (steps_for(500) - steps_for(50)) / 450 < 120
+
+
+def test_submission_of_a_batch_keeps_its_jobs_in_order() -> None:
+    body = _batch(500)
+    assert len(_submitted(body)) == 500
     assert scan(body)["jobs"][499]["idempotency_key"] == f"key-{499:020}"
 
 
-def _cpu_seconds(run: Any) -> float:
-    began = time.process_time()
-    run()
-    return time.process_time() - began
+def _batch(count: int) -> bytes:
+    job = {"name": "send_email", "queue": "mail", "payload": {"to": "someone@example.org", "text": "x" * 160}}
+    return msgspec.json.encode({"jobs": [job | {"idempotency_key": f"key-{n:020}"} for n in range(count)]})
+
+
+def _submitted(body: bytes) -> list[SubmitJob]:
+    """The operations of a batch, made as the API makes them."""
+    batch, document = _batches.read(body)
+    return [
+        submit_operation(_fit(raw), job_id=_ID, now_ms=1, key="k", fingerprint=fingerprint_of(part))
+        for raw, part in zip(batch.jobs, document["jobs"], strict=True)
+    ]

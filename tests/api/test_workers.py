@@ -6,7 +6,8 @@ from tests.api.node import START_MS, Api
 
 
 async def test_workers_are_listed_by_name(api: Api, follower: Api) -> None:
-    marks = tuple(WorkerMark(name, ("a", "b"), 4, TimeMs(START_MS)) for name in ("w2", "w1"))
+    regions = {"w2": "eu", "w1": ""}
+    marks = tuple(WorkerMark(name, ("a", "b"), 4, TimeMs(START_MS), region) for name, region in regions.items())
     api.node.apply(MarkWorkers(marks))
     seen = {
         "queues": ["a", "b"],
@@ -14,7 +15,7 @@ async def test_workers_are_listed_by_name(api: Api, follower: Api) -> None:
         "first_seen_at": "2030-03-17T17:46:40.000Z",
         "seen_at": "2030-03-17T17:46:40.000Z",
     }
-    expected = {"workers": [{"name": "w1"} | seen, {"name": "w2"} | seen]}
+    expected = {"workers": [{"name": "w1", "region": None} | seen, {"name": "w2", "region": "eu"} | seen]}
     assert (await api.get("workers")).json == expected
     assert (await follower.get("workers")).json == expected
     assert (await follower.get("workers", consistency="stale")).json == expected

@@ -65,9 +65,9 @@ class JobReply(Reply, frozen=True):
     task: str | None
     """Its name within its workflow."""
     run_at: Time
-    """When it is due, or was due before its latest attempt."""
+    """The time that was asked for; retries and snoozes leave it as it is."""
     next_run_at: Time | None
-    """When it is due, while it waits."""
+    """When it runs next, while it waits."""
     expires_at: Time | None
     deadline: Time | None
     timeout_seconds: float | None

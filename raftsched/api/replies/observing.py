@@ -46,3 +46,5 @@ class ChangeEvent(Reply, frozen=True):
     reason: str | UnsetType = UNSET
     """Why it failed, or was skipped."""
     instant: Time | UnsetType = UNSET
+    kind: str | UnsetType = UNSET
+    """`planned`, `manual` or `backfill`: what a schedule fired for, or was skipped for."""

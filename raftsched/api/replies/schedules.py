@@ -52,11 +52,16 @@ class ScheduleReply(Reply, frozen=True):
     fired_count: int
     skipped_count: int
     active: list[str]
-    """Jobs it made that are not finished, oldest first."""
+    """Jobs that its instants and triggers made and that are not finished, oldest first."""
+    backfilling: list[str]
+    """The like of backfills; an instant takes no notice of these."""
     generation: int
     """Rises with each change of the timing."""
     revision: int
     """Log index of its latest change; decisions change it, too."""
+    changed_revision: int
+    """Log index of its latest change by somebody: when it was saved, paused or resumed, not when it ran. Also its ETag,
+    for `If-Match`."""
     created_at: Time
     updated_at: Time
 
@@ -155,7 +160,7 @@ class FiringReply(Reply, frozen=True):
 
 
 class FiringsPage(Reply, frozen=True):
-    """Lines of a ledger by instant."""
+    """Lines of a ledger by instant: the latest 1,000, and those of backfills and of triggers for an instant for 30 days."""
 
     firings: list[FiringReply]
     next_cursor: str | None
@@ -166,8 +171,9 @@ class BackfillItem(Reply, frozen=True):
 
     instant: Time
     action: Literal["run", "skip", "known"]
-    """`known`: an earlier backfill has decided it."""
+    """`known`: another backfill has decided it."""
     run_at: Time | None
+    """Null also where an earlier attempt of this request made it."""
     job_id: str | None
     reason: str | None
     planned: Literal["fired", "skipped"] | None
@@ -179,9 +185,13 @@ class BackfillReply(Reply, frozen=True):
 
     dry_run: bool
     run_count: int
-    """Runs that this request made, or would make."""
+    """Runs that this request made, or would make; with its earlier attempts, if they had the same idempotency key."""
     skipped_count: int
+    """The like of instants that were skipped."""
     known_count: int
+    """Instants that another backfill has decided."""
     remaining_count: int
     """Instants for which there was no room or no time: send the request again, once some of its runs have ended."""
+    next_instant: Time | None
+    """The first that remains, in the order of the runs: nothing before it does; null in a dry run."""
     instants: list[BackfillItem]

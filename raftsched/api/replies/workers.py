@@ -104,6 +104,7 @@ class WorkerReply(Reply, frozen=True):
     name: str
     queues: tuple[str, ...]
     capacity: int
+    region: str | None
     first_seen_at: Time | None
     seen_at: Time | None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Final, Literal
 
@@ -13,6 +14,8 @@ from raftsched import limits
 NAME_RULE: Final = f"1 to {limits.NAME_CHARS_MAX} letters, digits and _ . : @ -, the first a letter or digit"
 NAME_PATTERN: Final = rf"^[A-Za-z0-9][A-Za-z0-9_.:@-]{{0,{limits.NAME_CHARS_MAX - 1}}}$(?!\n)"
 """`$` alone would let a line feed pass at the end."""
+is_name: Final = re.compile(NAME_PATTERN).match
+"""Whether a text of a path may name anything: what is longer than a key of the store must not get there."""
 KEY_RULE: Final = f"1 to {limits.IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters"
 KEY_PATTERN: Final = rf"^[ -~]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}$(?!\n)"
 COMPLETION_ID_RULE: Final = f"1 to {limits.COMPLETION_ID_CHARS_MAX} printable ASCII characters"

@@ -81,7 +81,8 @@ class JobBody(Request, frozen=True):
     deadline_in_seconds: SpanSeconds | None = None
     """Not finished so long after it was due, it ends as `expired`, whatever it does."""
     retention_seconds: SpanSeconds | None = None
-    """How long it is kept once finished; by default as its queue or the cluster says."""
+    """How long it is kept once finished; by default as its queue or the cluster says. It is kept longer while the time of
+    its idempotency key lasts, its workflow has not ended, or a job that depends on it has not."""
 
 
 class TimedJobBody(JobBody, frozen=True):
@@ -128,7 +129,7 @@ class JobRequest(TimedJobBody, frozen=True):
     idempotency_key: IdempotencyKey | None = None
     """The same key and job a second time finds the first; for single jobs the Idempotency-Key header does the same."""
     idempotency_ttl_seconds: SpanSeconds | None = None
-    """How long the key counts; by default as long as the job is there."""
+    """How long the key counts, and the job is kept for it; by default as long as the job is there."""
 
 
 class BatchRequest(Request, frozen=True):

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from raftsched import limits
-from raftsched.api.requests.common import Cursor, IdText, Moment, Name, Request, StatusName, Tag
+from raftsched.api.requests.common import Cursor, DeadLetterReasonName, IdText, Moment, Name, Request, StatusName, Tag
 
 PageLimit = Annotated[int, Meta(ge=1, le=limits.PAGE_JOBS_MAX)]
 ReasonText = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS_MAX)]
@@ -38,9 +38,10 @@ class ListQuery(ReadQuery, frozen=True):
     """Submitted at or after then."""
     created_before: Moment | None = None
     limit: PageLimit = 100
-    """Most jobs on the page; there may be fewer on it although `next_cursor` leads to more."""
+    """Most jobs on the page; there may be fewer on it although `next_cursor` leads to more, where few of many match."""
     order: Literal["asc", "desc"] = "asc"
-    """By submission; with `status`, by what that status is kept in order of: when it was finished, or when it is due."""
+    """`asc`: the oldest first; `desc`: the latest first. By submission; with `status`, by what that status is kept in
+    order of: when it was finished, or when it is due."""
     cursor: Cursor | None = None
     """`next_cursor` of the page before."""
 
@@ -48,7 +49,7 @@ class ListQuery(ReadQuery, frozen=True):
 class DeadLettersQuery(ReadQuery, frozen=True):
     """Which dead letters, and which page of them."""
 
-    reason: ReasonText | None = None
+    reason: DeadLetterReasonName | None = None
     queue: Name | None = None
     name: Name | None = None
     tag: Tag | None = None

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from raftsched import limits
-from raftsched.api.requests.common import Cursor, DelaySeconds, Moment, Name, Request
+from raftsched.api.requests.common import Cursor, DelaySeconds, IdempotencyKey, Moment, Name, Request
 from raftsched.api.requests.jobs import JobBody
 from raftsched.api.requests.queries import PageLimit, ReadQuery
 
@@ -99,7 +99,10 @@ class ScheduleRequest(TimingBody, frozen=True, kw_only=True):
     overlap: OverlapName = "skip"
     """What happens at an instant at which an earlier run is not finished."""
     misfire: Literal["run_once", "skip", "run_all"] = "run_once"
-    """What happens to instants that passed undecided, in an outage or a pause: the latest fires, none, or all."""
+    """What happens to instants that passed undecided, in an outage or a pause: the latest fires, none, or all.
+
+    What is at most 30 seconds late, as after the loss of a leader, is not missed, and fires.
+    """
     catchup_window_seconds: DelaySeconds | None = None
     """Missed instants older than this are skipped; a day by default."""
     max_firings: Annotated[int, Meta(ge=1, le=(1 << 48) - 1)] | None = None
@@ -166,11 +169,18 @@ class TriggerRequest(Request, frozen=True):
     overlap: OverlapName | None = None
     """Default: the schedule's, so the run may be skipped; `allow` runs it beside whatever runs."""
     instant: Moment | None = None
-    """What it is a run for; now by default. The same a second time finds the first run, so that it can be sent again."""
+    """What it is a run for; now by default. The same a second time finds the first run, for 30 days, and is refused with
+    another payload or overlap."""
+    idempotency_key: IdempotencyKey | None = None
+    """The same key and trigger a second time finds the run of the first while its job is there, and is refused if it asks
+    for something else; one that was skipped has made none. The Idempotency-Key header does the same."""
 
 
 class BackfillRequest(Request, frozen=True):
-    """Runs for past instants, whatever was decided for them at their time; sent again, it goes on where it stands."""
+    """Runs for past instants, whatever was decided for them at their time; sent again, it goes on where it stands.
+
+    What backfills have decided for an instant is known for 30 days.
+    """
 
     from_: Moment = msgspec.field(name="from")
     to: Moment
@@ -183,6 +193,9 @@ class BackfillRequest(Request, frozen=True):
     """Spreads the runs: so many come due in a minute."""
     dry_run: bool = False
     """Only say what would happen."""
+    idempotency_key: IdempotencyKey | None = None
+    """What it made when it was sent before with the same key counts as made by it, instead of known, which changes no run.
+    The Idempotency-Key header does the same."""
 
 
 # -- queries ----------------------------------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ class LeaseRequest(Request, frozen=True):
     wait_seconds: Annotated[float, Meta(ge=0, le=limits.LEASE_WAIT_SECONDS_MAX)] = 0.0
     request_id: Annotated[str, Meta(max_length=limits.REQUEST_ID_CHARS_MAX)] = ""
     """The worker's own name for this request: repeated because the reply was lost, it gets the same leases."""
+    region: Name | None = None
+    """Where the worker is: it takes jobs of this region and those of none; without one, only those of none."""
 
 
 class HeldLease(Request, frozen=True):
