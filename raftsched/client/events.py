@@ -46,6 +46,8 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
     attempt_number: int | None = None
     reason: str | None = None
     instant: datetime | None = None
+    kind: str | None = None
+    """`planned`, `manual` or `backfill`: what a schedule fired for, or was skipped for."""
 
 
 _decode = msgspec.json.Decoder(Event).decode

@@ -42,10 +42,15 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     fired_count: int = 0
     skipped_count: int = 0
     active: list[str] = []
-    """Jobs it made that are not finished, oldest first."""
+    """Jobs that its instants and triggers made and that are not finished, oldest first."""
+    backfilling: list[str] = []
+    """The like of backfills; an instant takes no notice of these."""
     generation: int = 0
     """Rises with each change of the timing."""
     revision: int = 0
+    """Rises with each change, and each time it runs."""
+    changed_revision: int = 0
+    """Rises when somebody saves, pauses or resumes it."""
     created_at: datetime | None = None
     updated_at: datetime | None = None
 
@@ -93,7 +98,7 @@ class BackfillItem(msgspec.Struct, frozen=True, kw_only=True):
 
     instant: datetime
     action: str = ""
-    """`run`, `skip`, or `known`: an earlier backfill has decided it."""
+    """`run`, `skip`, or `known`: another backfill has decided it."""
     run_at: datetime | None = None
     job_id: str | None = None
     reason: str | None = None
@@ -106,10 +111,14 @@ class Backfill(msgspec.Struct, frozen=True, kw_only=True):
 
     dry_run: bool = False
     run_count: int = 0
+    """Runs that this call made, or would make."""
     skipped_count: int = 0
     known_count: int = 0
+    """Instants that another backfill has decided."""
     remaining_count: int = 0
     """Instants for which there was no room or no time: ask again, once some of its runs have ended."""
+    next_instant: datetime | None = None
+    """The first that remains, in the order of the runs: nothing before it does; None in a dry run."""
     instants: list[BackfillItem] = []
 
 

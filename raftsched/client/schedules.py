@@ -8,15 +8,17 @@ is no such schedule, `Invalid` naming the field, `Rejected` where it is not lega
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, TypedDict, Unpack
+from datetime import timedelta
+from typing import Any, Final, Literal, TypedDict, Unpack
 
 from msgspec import UNSET, UnsetType
 
-from raftsched.client.calls import IF_MATCH, IF_NONE_MATCH, Calls, given, part
+from raftsched.client.calls import IF_MATCH, IF_NONE_MATCH, KEY_HEADER, Calls, given, part
 from raftsched.client.schedule_records import Applied, Backfill, Firing, Outlook, ScheduleInfo
 from raftsched.client.specs import JobSpec, Moment, job_text
+from raftsched.core.cron.every import period_text
 
+_MILLISECOND: Final = timedelta(milliseconds=1)
 Overlap = Literal["skip", "buffer_one", "buffer_all", "allow", "cancel_previous", "terminate_previous"]
 
 
@@ -25,8 +27,8 @@ class TimingOptions(TypedDict, total=False):
 
     cron: str | None
     """Five fields, or six with the seconds first; `@daily` and the like; `@every 90s`."""
-    every: str | None
-    """A fixed grid, such as `90s` or `1h30m`, from `start_at` on."""
+    every: str | timedelta | None
+    """A fixed grid, such as `90s` or `1h30m`, or a `timedelta`, from `start_at` on."""
     at: Moment | None
     """Once."""
     timezone: str | None
@@ -69,7 +71,6 @@ class Schedules:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._latest_trigger = datetime.min.replace(tzinfo=UTC)
 
     # -- saving -------------------------------------------------------------------------------------------------------
 
@@ -85,10 +86,14 @@ class Schedules:
         """Create the schedule `name`, or make the one of this name so, and return it; what is left out is the default.
 
         Each firing submits `job`, which has no times of its own. `create_only` refuses to change one that is there;
-        `if_revision` to change one that changed since that was read.
+        `if_revision` to change one that somebody changed since that was read; that it ran in between does not count.
         """
+        if create_only and if_revision is not None:
+            raise ValueError("create_only wants that there is none, if_revision that there is one: give one of them")
+        if not isinstance(job, JobSpec | Mapping):
+            raise TypeError(f'job: expected a JobSpec or a mapping like {{"name": "report"}}, not {type(job).__name__}')
         headers = {IF_NONE_MATCH: "*"} if create_only else _if_match(if_revision)
-        document = given(**options) | {"name": name, "job": job_text(job)}
+        document = _with_period(given(**options)) | {"name": name, "job": job_text(job)}
         return await self._calls.call(
             ScheduleInfo, "POST", "/schedules", document, headers=headers, idempotent=not headers
         )
@@ -96,7 +101,10 @@ class Schedules:
     async def update(
         self, name: str, *, if_revision: int | None = None, **changes: Unpack[ScheduleChanges]
     ) -> ScheduleInfo:
-        """Change some of a schedule; a run that is under way goes on as it was."""
+        """Change some of a schedule; a run that is under way goes on as it was.
+
+        With `if_revision`, only if nobody changed it since that was read; raises `Rejected` with code `stale_revision`.
+        """
         tenant, document = _split(changes)
         headers = _if_match(if_revision)
         return await self._calls.call(
@@ -154,7 +162,10 @@ class Schedules:
         tenant: str | None = None,
         page_size: int = 100,
     ) -> AsyncIterator[Firing]:
-        """Yield what was decided for each instant, the latest first; `fired`: only runs, or only what was skipped."""
+        """Yield what was decided for each instant, the latest first; `fired`: only runs, or only what was skipped.
+
+        The cluster keeps the latest 1,000, and those of backfills and of triggers for an instant for 30 days.
+        """
         query = given(kind=kind, fired=fired, order=order, tenant=tenant, limit=page_size)
         return self._calls.each(Firing, f"{_path(name)}/firings", "firings", query)
 
@@ -162,7 +173,7 @@ class Schedules:
         self, *, after: Moment | None = None, count: int = 10, **timing: Unpack[TimingOptions]
     ) -> Outlook:
         """Show the next instants of a timing; nothing is stored."""
-        document = given(after=after, count=count, **timing)
+        document = _with_period(given(after=after, count=count, **timing))
         return await self._calls.call(Outlook, "POST", "/schedules/preview", document)
 
     # -- control ------------------------------------------------------------------------------------------------------
@@ -194,18 +205,24 @@ class Schedules:
         *,
         payload: Any = UNSET,
         overlap: Overlap | None = None,
-        instant: datetime | None = None,
+        instant: Moment | None = None,
         tenant: str | None = None,
+        idempotency_key: str | None = None,
     ) -> Firing:
         """Run it by hand, beside its instants; `Firing.job_id` is the run, `Firing.reason` why there is none.
 
-        By default it obeys the schedule's overlap policy; `allow` runs it beside whatever runs. `instant` is what it is
-        a run for, now by default; the same instant a second time finds the first run, so a retry makes no second one.
+        By default it obeys the schedule's overlap policy; `allow` runs it beside whatever runs. Each call is a run of its
+        own, however often it has to be sent, unless it gives the `idempotency_key` of an earlier one, or its `instant`,
+        which is what it is a run for: it finds that one's run then, and raises `Rejected` with code
+        `idempotency_mismatch` if it asks for something else. An instant is known for 30 days, a key as long as its job.
         """
-        document = given(overlap=overlap) | {"instant": _milliseconds(instant or self._fresh_instant())}
+        document = given(overlap=overlap, instant=instant)
         if not isinstance(payload, UnsetType):
             document["payload"] = payload
-        return await self._calls.call(Firing, "POST", f"{_path(name)}/trigger", document, query=given(tenant=tenant))
+        path = f"{_path(name)}/trigger"
+        return await self._calls.call(
+            Firing, "POST", path, document, query=given(tenant=tenant), headers=self._key_header(idempotency_key)
+        )
 
     async def backfill(
         self,
@@ -218,20 +235,23 @@ class Schedules:
         per_minute: int | None = None,
         dry_run: bool = False,
         tenant: str | None = None,
+        idempotency_key: str | None = None,
     ) -> Backfill:
         """Make runs for the instants from `start` up to, not including, `end`, whatever was decided for them then.
 
-        Sent again it goes on where it stands: an instant has one run at most.
+        Sent again it goes on where it stands: an instant has one run at most, as long as that is known, which is 30 days.
+        Where instants remain, one that begins at `Backfill.next_instant` needs not to rely on that. What calls with the
+        same `idempotency_key` have made, by default this one's attempts, counts as made; what others have, as known.
         """
         document = {"from": start, "to": end, "dry_run": dry_run}
         document |= given(overlap=overlap, order=order, per_minute=per_minute)
-        return await self._calls.call(Backfill, "POST", f"{_path(name)}/backfill", document, query=given(tenant=tenant))
+        path = f"{_path(name)}/backfill"
+        return await self._calls.call(
+            Backfill, "POST", path, document, query=given(tenant=tenant), headers=self._key_header(idempotency_key)
+        )
 
-    def _fresh_instant(self) -> datetime:
-        """Now, in whole milliseconds, and later than any instant before: two runs by hand are two."""
-        now = datetime.fromtimestamp(self._calls.connection.clock.wall_ms() / 1000, UTC)
-        self._latest_trigger = max(now, self._latest_trigger + timedelta(milliseconds=1))
-        return self._latest_trigger
+    def _key_header(self, key: str | None) -> dict[str, str]:
+        return {KEY_HEADER: key or self._calls.keys.next()}
 
 
 def _path(name: str) -> str:
@@ -242,11 +262,17 @@ def _if_match(revision: int | None) -> dict[str, str]:
     return {} if revision is None else {IF_MATCH: f'"{revision}"'}
 
 
-def _milliseconds(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds")
+def _with_period(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields, with a period as the cluster writes it."""
+    every = fields.get("every")
+    if not isinstance(every, timedelta):
+        return fields
+    if every <= timedelta(0) or every % _MILLISECOND:
+        raise ValueError("every: must be a number of whole milliseconds, and more than none")
+    return fields | {"every": period_text(every // _MILLISECOND)}
 
 
 def _split(changes: ScheduleChanges) -> tuple[dict[str, Any], dict[str, Any]]:
     """The tenant, which names the schedule, and what to change of it."""
-    document: dict[str, Any] = dict(changes)
+    document = _with_period(dict(changes))
     return given(tenant=document.pop("tenant", None)), document

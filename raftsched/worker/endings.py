@@ -1,7 +1,8 @@
 """How a handler's call ended, as the cluster hears it.
 
 An `Ending` knows nothing of leases: it is made in whichever thread or process the handler ran. It always fits what
-the API takes: texts are bounded and valid, and a result without a JSON form is a failure that no retry would mend.
+the API takes: texts are bounded and valid, and a result without a JSON form, or a delay beyond what the API takes, is a
+failure that no retry would mend. Whatever a handler returns or raises has an ending: the functions here don't raise.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class RetryRules(msgspec.Struct, frozen=True):
 
 ALWAYS = RetryRules()
 _NO_RESULT = Ending(COMPLETED)
+_DELAY_SECONDS_MAX = limits.DELAY_MS_MAX / 1000
 
 
 def full_name(kind: type[BaseException]) -> str:
@@ -80,6 +82,8 @@ def completed(value: Any) -> Ending:
         text = encode_document(value, field="result")
     except Invalid as error:
         return failed("ResultNotJson", str(error), retryable=False)
+    except BaseException as error:  # noqa: BLE001  # raised by an attribute or an iterator of the user's
+        return failed("ResultNotJson", f"result: reading it raised {_named(error)}", retryable=False)
     if len(text) > limits.RESULT_BYTES_MAX:
         message = f"the result has {len(text)} bytes of JSON, more than {limits.RESULT_BYTES_MAX}"
         return failed("ResultTooLarge", message, retryable=False)
@@ -103,12 +107,31 @@ def snoozed(seconds: float) -> Ending:
 
 def raised(error: BaseException, rules: RetryRules = ALWAYS) -> Ending:
     """The handler raised `error`: a verdict, or a failure that is final where `rules` say so."""
+    try:
+        return _verdict(error) or _failure(error, rules)
+    except BaseException as broken:  # noqa: BLE001  # as for a verdict whose class lost its fields
+        return failed(type(error).__qualname__, f"what it says can't be read: {type(broken).__qualname__}")
+
+
+def _verdict(error: BaseException) -> Ending | None:
+    """What the handler decided, or None where `error` is no verdict."""
     if isinstance(error, Snooze):
-        return snoozed(error.seconds)
+        return _too_long("Snooze", error.seconds) or snoozed(error.seconds)
     if isinstance(error, Retry):
-        return failed("Retry", str(error), delay=error.after_seconds)
+        return _too_long("Retry", error.after_seconds) or failed("Retry", str(error), delay=error.after_seconds)
     if isinstance(error, GiveUp):
         return failed("GiveUp", str(error), retryable=False)
+    return None
+
+
+def _too_long(verdict: str, seconds: float | None) -> Ending | None:
+    if seconds is None or seconds <= _DELAY_SECONDS_MAX:
+        return None
+    message = f"{verdict}: a delay of {seconds:.0f} s, more than {_DELAY_SECONDS_MAX:.0f}"
+    return failed("DelayTooLong", message, retryable=False)
+
+
+def _failure(error: BaseException, rules: RetryRules) -> Ending:
     trace = "".join(traceback.format_exception(error))
     return failed(type(error).__qualname__, _message(error), trace=trace, retryable=rules.allow(error))
 
@@ -117,7 +140,7 @@ def ending_of(function: Callable[..., Any], arguments: tuple[Any, ...], rules: R
     """Call a plain handler and return how it ended."""
     try:
         value = function(*arguments)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a handler raises is its ending
+    except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its ending
         return raised(error, rules)
     return completed(value)
 
@@ -125,8 +148,12 @@ def ending_of(function: Callable[..., Any], arguments: tuple[Any, ...], rules: R
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception as broken:  # noqa: BLE001  # an exception of the user's whose own text can't be made
+    except BaseException as broken:  # noqa: BLE001  # an exception of the user's whose own text can't be made
         return f"its message can't be made: {type(broken).__qualname__}"
+
+
+def _named(error: BaseException) -> str:
+    return f"{type(error).__qualname__}: {_message(error)}"
 
 
 def valid_text(text: str) -> str:

@@ -11,6 +11,10 @@ task, its slot goes to the next run. Everything here belongs to the worker's eve
 
 Handlers are plain tasks owned by the table of runs, not children of a task group: leaving a group waits for all its
 tasks, and a hung one would never let the worker end.
+
+Heartbeats renew what stands in the table of runs, so whatever goes wrong with a run, it must leave that table. What a
+handler does can't go wrong: its call returns an `Ending`. Every step of a run here is `_contained`: a fault of our own
+in it takes the run out of slots and table, its lease runs out, and the cluster counts a lost worker.
 """
 
 from __future__ import annotations
@@ -19,7 +23,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import partial, wraps
+from typing import Concatenate, ParamSpec
 
 import structlog
 
@@ -36,10 +41,28 @@ from raftsched.worker.telling import Desk, Telling
 from raftsched.worker.threads import ThreadPool
 
 _log = structlog.get_logger(__name__)
+_P = ParamSpec("_P")
 _AVERAGE_SHARE = 0.05
 """Weight of the latest run in the average duration."""
 _DURATION_SECONDS_MAX = 1.0
 """A longer run counts as this, so that one of hours isn't remembered for thousands of short ones."""
+
+
+def _contained(
+    step: Callable[Concatenate[Executor, Run, _P], None],
+) -> Callable[Concatenate[Executor, Run, _P], None]:
+    """Make a fault of our own in a step of a run cost that run alone, and no slot."""
+
+    @wraps(step)
+    def contained(executor: Executor, run: Run, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        try:
+            step(executor, run, *args, **kwargs)
+        except BaseException as fault:
+            executor._abandon(run, fault)  # noqa: SLF001  # of the class below
+            if not isinstance(fault, Exception):
+                raise
+
+    return contained
 
 
 class Executor:
@@ -144,6 +167,7 @@ class Executor:
             seconds = self._settings.prefetched_seconds_max
             self._give_back_timer = asyncio.get_running_loop().call_later(seconds, self._give_back_stale, waiting[-1])
 
+    @_contained
     def _start(self, run: Run) -> None:
         now = self._monotonic()
         handler = run.handler
@@ -151,7 +175,7 @@ class Executor:
             self._settle(run, snoozed(0))  # it never began, so another worker may have it at once
         elif run.stop is not None:
             self._settle(run, outcome(run, snoozed(0)))
-        elif handler is None and not run.grant.starts_at_most_once:
+        elif handler is None and not (run.grant.starts_at_most_once and run.grant.is_last_attempt):
             self._settle(run, unknown_job(run))
         else:
             run.started_at = now
@@ -163,6 +187,7 @@ class Executor:
             else:
                 self._call(run)
 
+    @_contained
     def _start_answered(self, run: Run, starting: asyncio.Task[bool]) -> None:
         """Begin `run`, whose start had to be committed first, or hand it back: its handler has not begun."""
         run.task = None
@@ -193,7 +218,7 @@ class Executor:
         def report_back() -> None:
             try:
                 ending = call()
-            except Exception as error:  # noqa: BLE001  # as when no process can be started: no slot may be lost by it
+            except BaseException as error:  # noqa: BLE001  # as when no process can be started: no slot may be lost by it
                 ending = raised(error)
             with suppress(RuntimeError):  # the worker is gone; this was a hung handler
                 loop.call_soon_threadsafe(self._thread_ended, run, ending)
@@ -202,10 +227,12 @@ class Executor:
 
     # -- from the handler's end to the outcome ------------------------------------------------------------------------
 
+    @_contained
     def _task_ended(self, run: Run, task: asyncio.Task[Ending]) -> None:
         # Cancelled here means: before its first step.
         self._ended(run, snoozed(0) if task.cancelled() else task.result())
 
+    @_contained
     def _thread_ended(self, run: Run, ending: Ending) -> None:
         self._threads.released()
         self._processes.released(run)
@@ -225,6 +252,7 @@ class Executor:
         self._settle(run, outcome(run, ending))
         self._slot_freed()
 
+    @_contained
     def _settle(self, run: Run, ending: Ending | None) -> None:
         """End `run`: report `ending`, or None where the cluster ends it by itself."""
         run.is_ended = True
@@ -235,6 +263,23 @@ class Executor:
         else:
             self._reporter.report(run, ending)
 
+    def _abandon(self, run: Run, fault: BaseException) -> None:
+        """Care no more for `run`, come what may: nobody renews its lease, and the cluster gives it to another worker."""
+        _log.error("run_abandoned", name=run.grant.name, run_id=run.grant.run_id, exc_info=fault)
+        run.is_ended = True
+        self._runs.pop(run.grant.fencing_token, None)
+        self._running.discard(run)
+        self._hung.discard(run)
+        with suppress(ValueError):  # it waits no more
+            self._waiting.remove(run)
+        asyncio.get_running_loop().call_soon(self._slot_freed)  # by itself: the next run may bring the same fault
+        run.context.cancelled.set()  # its handler may still be at work
+        if run.task is not None:
+            run.task.cancel()
+        self._processes.kill(run)
+        if run.telling is not None:
+            run.telling.close()
+
     def _slot_freed(self) -> None:
         if self._waiting:
             self._fill()
@@ -244,6 +289,7 @@ class Executor:
 
     # -- stopping -----------------------------------------------------------------------------------------------------
 
+    @_contained
     def stop(self, run: Run) -> None:
         """Stop a run that was condemned: cancel its task, kill its process; a thread sees `ctx.cancelled`."""
         if run.is_ended:
@@ -261,10 +307,12 @@ class Executor:
     def _stop_after(self, seconds: float, run: Run, reason: StopReason) -> None:
         run.timers.append(asyncio.get_running_loop().call_later(seconds, self._condemn, run, reason))
 
+    @_contained
     def _condemn(self, run: Run, reason: StopReason) -> None:
         if note(run, reason):
             self.stop(run)
 
+    @_contained
     def _leave_behind(self, run: Run) -> None:
         """The handler did not stop: its slot goes to another run."""
         if run.is_ended:

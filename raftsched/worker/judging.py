@@ -14,6 +14,9 @@ from raftsched.worker.registry import Handler
 from raftsched.worker.runs import SILENT, Run, StopReason
 
 _log = structlog.get_logger(__name__)
+_UNKNOWN_JOB_SECONDS = 15.0
+"""After the first attempt on a worker without a handler, doubling: three attempts outlast the start of a new worker."""
+_UNKNOWN_JOB_SECONDS_MAX = 300.0
 
 
 def note(run: Run, reason: StopReason) -> bool:
@@ -25,13 +28,16 @@ def note(run: Run, reason: StopReason) -> bool:
 
 
 async def awaited(handler: Handler, run: Run) -> Ending:
-    """Run an async handler; it ends in an `Ending` whatever it raises, or its task could end the whole worker."""
+    """Run an async handler; it ends in an `Ending` whatever it raises, or its task could end the whole worker.
+
+    That includes what would end a program: on a worker's event loop it ends this attempt.
+    """
     try:
         with captured(run.context.log if handler.captures_stdout else None):
             value = await handler.function(*_arguments(handler, run))
     except asyncio.CancelledError:
         return failed("CancelledError", "the handler, or something that it called, cancelled its task")
-    except (Exception, SystemExit) as error:  # noqa: BLE001  # whatever a handler raises is its ending
+    except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its ending
         return raised(error, handler.rules)
     return completed(value)
 
@@ -43,8 +49,17 @@ def called(handler: Handler, run: Run) -> Ending:
 
 
 def unknown_job(run: Run) -> Ending:
-    """No handler has the name of the job."""
-    return failed("UnknownJob", f"this worker has no handler for {run.grant.name!r}", retryable=False)
+    """No handler has the name of the job: a failed attempt, so that while a release rolls out a newer worker may have it.
+
+    The delay is the worker's own: the job's policy and lists of error types are about its handler, which never began.
+    A run that begins at most once is handed back for as long as it has attempts, for to fail it would have to begin.
+    """
+    grant = run.grant
+    _log.warning("unknown_job", name=grant.name, run_id=grant.run_id)
+    delay = min(_UNKNOWN_JOB_SECONDS * 2.0 ** min(grant.attempt_number - 1, 30), _UNKNOWN_JOB_SECONDS_MAX)
+    if grant.starts_at_most_once and not grant.is_last_attempt:
+        return snoozed(delay)
+    return failed("UnknownJob", f"this worker has no handler for {grant.name!r}", delay=delay)
 
 
 def outcome(run: Run, ending: Ending) -> Ending | None:

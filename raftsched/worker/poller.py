@@ -15,7 +15,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 import msgspec
-import structlog
 
 from raftsched import limits
 from raftsched.client.connection import Connection
@@ -23,10 +22,10 @@ from raftsched.client.keys import KeyFactory
 from raftsched.client.retries import Failure, Retries
 from raftsched.errors import OutcomeUnknown
 from raftsched.worker.executor import Executor
+from raftsched.worker.outages import Outage
 from raftsched.worker.runs import Grant
 from raftsched.worker.settings import WorkerSettings
 
-_log = structlog.get_logger(__name__)
 _WAIT_SHARE = 1 / 4
 """A request for jobs waits at most this share of a lease."""
 _MORE_THAN_EVER = 2 * limits.LEASE_CAPACITY_MAX
@@ -34,12 +33,13 @@ _FIRST_WAIT_SECONDS = 1.0
 """Until a first lease has told how long leases are."""
 
 
-class _Ask(msgspec.Struct):
+class _Ask(msgspec.Struct, omit_defaults=True):
     worker: str
     queues: Sequence[str]
     capacity: int
     wait_seconds: float
     request_id: str
+    region: str | None = None
 
 
 class _Leases(msgspec.Struct):
@@ -61,6 +61,7 @@ class Poller:
         *,
         worker: str,
         queues: Sequence[str],
+        region: str | None,
         on_leased: Callable[[float, float], None],
     ) -> None:
         self._connection = connection
@@ -68,6 +69,7 @@ class Poller:
         self._settings = settings
         self._worker = worker
         self._queues = queues
+        self._region = region
         self._on_leased = on_leased
         self._wait_seconds = min(settings.wait_seconds, _FIRST_WAIT_SECONDS)
         self._enough = max(1, settings.concurrency // 2)
@@ -75,6 +77,7 @@ class Poller:
         self._has_room = asyncio.Event()
         self._is_finishing = False
         self._retries = Retries(settings.client, connection.randomness)
+        self._outage = Outage(connection.clock)
         self._keys = KeyFactory(connection.clock, connection.randomness)
         self._request: tuple[str, float] | None = None
         """Id and start of a request whose reply hasn't come yet."""
@@ -121,7 +124,7 @@ class Poller:
         if self._request is None:
             self._request = (self._keys.next(), self._connection.clock.monotonic())
         request_id, asked_at = self._request
-        ask = _Ask(self._worker, self._queues, capacity, self._wait_seconds, request_id)
+        ask = _Ask(self._worker, self._queues, capacity, self._wait_seconds, request_id, self._region)
         reply = await self._connection.attempt(
             "POST",
             "/leases",
@@ -132,6 +135,7 @@ class Poller:
         if isinstance(answer, Failure):
             await self._failed(answer)
             return
+        self._outage.answered()
         self._retries = Retries(self._settings.client, self._connection.randomness)
         self._request = None
         if answer:
@@ -143,7 +147,7 @@ class Poller:
     async def _failed(self, failure: Failure) -> None:
         if not failure.error.retryable:
             raise failure.error
-        _log.info("lease_failed", reason=str(failure.error))
+        self._outage.failed(str(failure.error))
         pause = self._retries.next_pause(failure.retry_after_seconds)
         await self._until_room(_MORE_THAN_EVER, pause)  # only `finish` ends this pause early
 

@@ -3,7 +3,8 @@
 Each outcome has a completion id of its own, the same in every repetition, so that a reply lost on the way is answered
 again rather than refused. What the handler said before its end goes before it. There is no deadline: the work is done, and its record is worth waiting for through any
 election; the run's lease is kept by heartbeats meanwhile. What the cluster refuses (the lease was lost, the job was
-cancelled) is logged and never sent again.
+cancelled) is logged and never sent again. What it can't take (JSON too deep, a limit of an older release) is reported as
+a failure that says so: without an outcome the job would wait out its lease, and then do the same again.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from raftsched.client.problems import Problem, problem_error
 from raftsched.client.settings import ClientSettings
 from raftsched.errors import Invalid, RaftschedError, Unavailable
 from raftsched.worker.endings import COMPLETED, Ending, ErrorText, failed
-from raftsched.worker.runs import Run, RunTable
+from raftsched.worker.runs import Grant, Run, RunTable
 from raftsched.worker.shipping import LogShipper
 from raftsched.worker.telling import Telling
 
@@ -62,12 +63,16 @@ _decode = msgspec.json.Decoder(_Answers).decode
 
 
 class _Report(BatchItem):
-    __slots__ = ("_ended", "ending", "run")
+    __slots__ = ("_ended", "ending", "is_substitute", "run")
 
-    def __init__(self, body: bytes, run: Run, ending: Ending, ended: Callable[[_Report, object], None]) -> None:
+    def __init__(
+        self, body: bytes, run: Run, ending: Ending, ended: Callable[[_Report, object], None], *, is_substitute: bool
+    ) -> None:
         super().__init__(body)
         self.run = run
         self.ending = ending
+        self.is_substitute = is_substitute
+        """It stands for a report that the cluster could not take."""
         self._ended = ended
 
     def deliver(self, answer: object | RaftschedError) -> None:
@@ -114,8 +119,16 @@ class Reporter:
         finally:  # cancelled or not: what comes of the outcome is said there
             self._send(run, ending)
 
-    def _send(self, run: Run, ending: Ending) -> None:
-        grant = run.grant
+    def _send(self, run: Run, ending: Ending, *, is_substitute: bool = False) -> None:
+        """Send; a fault of our own here must not leave a run whose lease is renewed and whose outcome never comes."""
+        try:
+            body = self._encoded(run.grant, ending)
+            self._gatherer.add(_Report(body, run, ending, self._settled, is_substitute=is_substitute))
+        except BaseException:
+            self._runs.pop(run.grant.fencing_token, None)
+            raise
+
+    def _encoded(self, grant: Grant, ending: Ending) -> bytes:
         outcome = _Outcome(
             grant.run_id,
             grant.fencing_token,
@@ -127,7 +140,7 @@ class Reporter:
             ending.retry_after_seconds,
             ending.snooze_seconds,
         )
-        self._gatherer.add(_Report(_encode(outcome), run, ending, self._settled))
+        return _encode(outcome)
 
     async def wait_idle(self) -> None:
         """Return once every outcome has its answer."""
@@ -148,9 +161,10 @@ class Reporter:
         grant = report.run.grant
         if isinstance(answer, RaftschedError):
             _log.warning("outcome_refused", code=answer.code, run_id=grant.run_id, name=grant.name, reason=str(answer))
-            if isinstance(answer, Invalid) and report.ending.status == COMPLETED:
-                # JSON that the API doesn't take, as too deep: no other attempt would do better.
-                self.report(report.run, failed("ResultRefused", str(answer), retryable=False))
+            if isinstance(answer, Invalid) and not report.is_substitute:
+                # No other attempt would do better.
+                kind = "ResultRefused" if report.ending.status == COMPLETED else "OutcomeRefused"
+                self._send(report.run, failed(kind, str(answer), retryable=False), is_substitute=True)
                 return
         self._runs.pop(grant.fencing_token, None)
 

@@ -56,6 +56,11 @@ class Grant(msgspec.Struct, frozen=True):
         """Its start must be committed before its handler begins."""
         return self.start == AT_MOST_ONCE
 
+    @property
+    def is_last_attempt(self) -> bool:
+        """Its number reaches the failures that the job may have, or these were not told."""
+        return self.attempt_number >= self.max_attempts
+
 
 class StopReason(Enum):
     """Why a run must stop; the value is what logs say."""

@@ -46,6 +46,7 @@ class Service:
         *,
         worker: str,
         queues: Sequence[str],
+        region: str | None,
         registry: Registry,
         settings: WorkerSettings,
         connect: Callable[[], Connection],
@@ -93,6 +94,7 @@ class Service:
             settings,
             worker=worker,
             queues=queues,
+            region=region,
             on_leased=self._heartbeats.leased,
         )
 
@@ -107,7 +109,8 @@ class Service:
 
     async def run(self) -> None:
         """Work until `drain`, or until the cluster refuses this worker, whose error is raised then."""
-        _log.info("worker_started", worker=self._worker, queues=list(self._queues))
+        urls = list(self._connection.nodes.known)
+        _log.info("worker_started", worker=self._worker, queues=list(self._queues), urls=urls)
         self._heartbeats.start()
         try:
             with routed(wanted=self._stdout_wanted):

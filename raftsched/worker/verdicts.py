@@ -12,27 +12,41 @@ class Verdict(Exception):
 class Retry(Verdict):
     """The attempt failed; try again `after` seconds (None: as the job's retry policy says).
 
-    It uses an attempt, as every failure does.
+    It uses an attempt, as every failure does. Raises `TypeError` for a delay in the place of the message.
     """
 
     def __init__(self, message: str = "", *, after: float | timedelta | None = None) -> None:
+        _refuse_delay(message, f"Retry takes a message; the delay is named: Retry(after={message!r})")
         super().__init__(message or "the handler asked for another attempt")
         self.after_seconds = None if after is None else _seconds(after)
 
 
 class GiveUp(Verdict):
-    """No attempt will succeed: the job goes to the dead letters at once, with `reason`."""
+    """No attempt will succeed: the job goes to the dead letters at once, with `reason`.
+
+    Raises `TypeError` for a delay in the place of the reason.
+    """
 
     def __init__(self, reason: str = "") -> None:
+        _refuse_delay(reason, f"GiveUp takes a reason and is final; to try again later: Retry(after={reason!r})")
         super().__init__(reason or "the handler gave up")
 
 
 class Snooze(Verdict):
-    """Not now: run it again after `seconds`, without using an attempt."""
+    """Not now: run it again after `seconds`, without using an attempt.
+
+    As with `Retry`, a delay of more than ten years is a failure that no other attempt follows.
+    """
 
     def __init__(self, seconds: float | timedelta) -> None:
         self.seconds = _seconds(seconds)
         super().__init__(f"snoozed for {self.seconds} s")
+
+
+def _refuse_delay(message: object, advice: str) -> None:
+    """`Snooze` takes its delay first: a delay in the place of a message would silently be no delay at all."""
+    if isinstance(message, int | float | timedelta):
+        raise TypeError(advice)
 
 
 def _seconds(span: float | timedelta) -> float:

@@ -52,7 +52,8 @@ class Worker:
     Register handlers with `job`, then call `run` (a whole process) or await `serve` (part of one).
 
     `queues` are the queues to take jobs from; None = those of the registered handlers. `concurrency` handlers run at
-    the same time. `name` is what people see; each worker adds a random ending, so that one which is restarted, or
+    the same time. With a `region` it takes the jobs of this region and those of none, without one only the latter.
+    `name` is what people see; each worker adds a random ending, so that one which is restarted, or
     runs twice, is told apart. After a SIGTERM running handlers have `drain_seconds`. More can be set by `settings`.
     """
 
@@ -61,6 +62,7 @@ class Worker:
         *urls: str,
         queues: Sequence[str] | None = None,
         concurrency: int | None = None,
+        region: str | None = None,
         name: str | None = None,
         token: str | None = None,
         tls: ssl.SSLContext | None = None,
@@ -72,15 +74,41 @@ class Worker:
         chosen = {option: value for option, value in chosen.items() if value is not None}
         self.settings = replace(settings or WorkerSettings(), **chosen)
         self.name = _instance_name(name)
-        self._urls = urls or (URL_DEFAULT,)
+        self._urls = urls
         self._queues = queues
+        self._region = region if region is None else _checked_region(region)
         self._token = token
         self._tls = tls
         self._clock = clock or SystemClock()
         self._registry = Registry()
-        self._new_nodes()  # a wrong address is an error here, not when the worker starts
+        self._nodes_at(urls)  # a wrong address is an error here, not when the worker starts
         self._is_drain_asked = False
         self._serving: tuple[asyncio.AbstractEventLoop, Service] | None = None
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses that it was told; none where it goes by the default."""
+        return self._urls
+
+    def connect_to(self, *urls: str) -> None:
+        """Serve the cluster that `urls` belong to, whatever it was told before; call it before `run`.
+
+        Raises `Invalid` for a wrong address, which changes nothing.
+        """
+        self._nodes_at(urls)
+        self._urls = urls
+
+    @property
+    def region(self) -> str | None:
+        """The region that it was told."""
+        return self._region
+
+    def move_to(self, region: str) -> None:
+        """Work in `region`, whatever it was told before; call it before `run`.
+
+        Raises `Invalid` for a wrong name, which changes nothing.
+        """
+        self._region = _checked_region(region)
 
     def job(
         self,
@@ -97,9 +125,10 @@ class Worker:
         """Register the decorated function as the handler of the jobs called `name`.
 
         It takes `(ctx, payload)` or `(payload)`; what it returns is the job's result and must have a JSON form. It can
-        raise `Retry`, `GiveUp` or `Snooze`; any other exception is a failure, retried by the job's policy. An async
-        function runs on the event loop, a plain one in a thread, or with `process=True` in a process of its own, where
-        it can be killed and can't hold up anything else; such a function stands at the top of its module.
+        raise `Retry`, `GiveUp` or `Snooze`; whatever else it raises, `SystemExit` and its like included, is a failure,
+        retried by the job's policy. An async function runs on the event loop, a plain one in a thread, or with
+        `process=True` in a process of its own, where it can be killed and can't hold up anything else; such a function
+        stands at the top of its module.
 
         `queue` is where such jobs wait, if not in the queue called like them. `max_attempts`: a failure of an attempt
         with this number or a later one is final, whatever the job allows; snoozed and lost attempts are counted too.
@@ -157,6 +186,7 @@ class Worker:
         service = Service(
             worker=self.name,
             queues=self._checked_queues(),
+            region=self._region,
             registry=self._registry,
             settings=self.settings,
             connect=self._connect,
@@ -186,10 +216,11 @@ class Worker:
         return queues
 
     def _connect(self) -> Connection:
-        return Connection(self._new_nodes(), self.settings.client, token=self._token, tls=self._tls, clock=self._clock)
+        nodes = self._nodes_at(self._urls)
+        return Connection(nodes, self.settings.client, token=self._token, tls=self._tls, clock=self._clock)
 
-    def _new_nodes(self) -> Nodes:
-        return Nodes(self._urls, avoid_seconds=self.settings.client.avoid_seconds)
+    def _nodes_at(self, urls: Sequence[str]) -> Nodes:
+        return Nodes(urls or (URL_DEFAULT,), avoid_seconds=self.settings.client.avoid_seconds)
 
     @contextmanager
     def _signals_handled(self) -> Iterator[None]:
@@ -223,6 +254,14 @@ def _instance_name(name: str | None) -> str:
             f"name: {name!r} has other characters than letters, digits and _ . : @ -, or too many", field="name"
         )
     return full
+
+
+def _checked_region(region: str) -> str:
+    if not _NAME.fullmatch(region) or len(region) > limits.NAME_CHARS_MAX:
+        raise Invalid(
+            f"region: {region!r} has other characters than letters, digits and _ . : @ -, or too many", field="region"
+        )
+    return region
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

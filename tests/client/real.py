@@ -43,7 +43,7 @@ class RealNode(SimulatedNode):
             new_job_id=self.new_job_id,
             settings=LeaderSettings(lease_ttl_ms=self._lease_ms, cancel_grace_ms=60_000),
         )
-        await self._leadership.start()
+        self._leadership.start()
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
@@ -60,6 +61,22 @@ async def test_schedule_is_created_or_changed_only_as_was_asked(client: Client) 
     assert caught.value.code == "stale_revision"
     without = await client.schedules.update("s", jitter_seconds=None, job={"priority": 9})
     assert (without.jitter_seconds, without.job["priority"], without.job["name"]) == (None, 9, "a")
+
+
+async def test_schedule_that_ran_since_it_was_read_is_changed_unless_somebody_changed_it(client: Client) -> None:
+    await client.schedules.save("s", {"name": "a"}, every="1h", overlap="allow")
+    await client.schedules.trigger("s")
+    read = await client.schedules.get("s")
+    await client.schedules.trigger("s")
+    changed = await client.schedules.update("s", if_revision=read.revision, misfire="skip")
+    assert changed.changed_revision == changed.revision > read.revision > read.changed_revision
+    await client.schedules.trigger("s")
+    again = await client.schedules.update("s", if_revision=changed.changed_revision, misfire="run_all")
+    assert (again.misfire, len(again.active), again.backfilling) == ("run_all", 3, [])
+    await client.schedules.pause("s")
+    with pytest.raises(Rejected) as caught:
+        await client.schedules.update("s", if_revision=again.revision, misfire="skip")
+    assert caught.value.code == "stale_revision"
 
 
 @pytest.mark.parametrize(
@@ -155,6 +172,50 @@ async def test_deleted_schedule_is_gone(client: Client) -> None:
     await client.schedules.delete("s")
     with pytest.raises(NotFound):
         await client.schedules.get("s")
+
+
+async def test_callers_share_a_run_only_if_they_give_the_same_key_or_instant(node: RealNode) -> None:
+    clock = StillClock()
+    async with (
+        Client(node.api_url, settings=QUICK, clock=clock) as one,
+        Client(node.api_url, settings=QUICK, clock=clock) as two,
+    ):
+        await one.schedules.save("s", {"name": "a"}, every="1h", overlap="allow")
+        calls = [client.schedules.trigger("s", payload={"n": n}) for n in range(20) for client in (one, two)]
+        assert len({firing.job_id for firing in await asyncio.gather(*calls)}) == 40
+        for same in ({"idempotency_key": "order 17"}, {"instant": "2026-03-01T00:00:00Z"}):
+            first = await one.schedules.trigger("s", payload=1, **same)  # type: ignore[arg-type]  # a test's own words
+            assert await two.schedules.trigger("s", payload=1, **same) == first  # type: ignore[arg-type]  # as above
+            with pytest.raises(Rejected) as caught:
+                await two.schedules.trigger("s", payload=2, **same)  # type: ignore[arg-type]  # as above
+            assert (caught.value.code, caught.value.field) == ("idempotency_mismatch", next(iter(same)))
+
+
+async def test_backfill_whose_replies_were_lost_says_what_it_made(node: RealNode, client: Client) -> None:
+    start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=5)
+    await client.schedules.save("s", {"name": "a"}, cron="0 * * * *")
+    lost_replies(node, 2)
+    made = await client.schedules.backfill("s", start, start + timedelta(hours=3), overlap="allow")
+    assert (made.run_count, made.known_count, made.next_instant) == (3, 0, None)
+    assert len([job async for job in client.list(name="a")]) == 3
+
+
+async def test_period_may_be_a_timedelta(client: Client) -> None:
+    saved = await client.schedules.save("s", {"name": "a"}, every=timedelta(minutes=90))
+    assert saved.every == "1h30m"
+    assert (await client.schedules.update("s", every=timedelta(milliseconds=2_500))).every == "2s500ms"
+    assert len((await client.schedules.preview(every=timedelta(hours=1), count=2)).firings) == 2
+    for wrong in (timedelta(0), timedelta(hours=-1), timedelta(seconds=1, microseconds=1)):
+        with pytest.raises(ValueError, match="every"):
+            await client.schedules.save("s", {"name": "a"}, every=wrong)
+
+
+async def test_what_cannot_be_meant_is_refused_before_it_is_sent(node: RealNode, client: Client) -> None:
+    with pytest.raises(ValueError, match="create_only"):
+        await client.schedules.save("s", {"name": "a"}, every="1h", create_only=True, if_revision=1)
+    with pytest.raises(TypeError, match="job"):
+        await client.schedules.save("s", "report", every="1h")  # type: ignore[arg-type]  # that is the test
+    assert node.proposed == []
 
 
 async def test_two_runs_by_hand_in_the_same_millisecond_are_two(node: RealNode) -> None:

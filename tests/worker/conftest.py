@@ -18,6 +18,19 @@ SETTINGS = WorkerSettings(
 Serving = Callable[[Worker], AbstractAsyncContextManager[None]]
 
 
+class SetClock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return int(self.now * 1000)
+
+
 @pytest.fixture
 async def cluster() -> AsyncIterator[Cluster]:
     """A cluster of one node."""

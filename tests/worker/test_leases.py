@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import itertools
 import threading
 import time
 from dataclasses import replace
@@ -13,7 +15,7 @@ import pytest
 from raftsched.worker import Context
 from raftsched.worker.runs import Grant, Run, StopReason, lease_end
 from tests.client.cluster import WAIT_SECONDS, Cluster, Fault, running_cluster
-from tests.worker.conftest import SETTINGS, serving, worker_of
+from tests.worker.conftest import SETTINGS, SetClock, serving, worker_of
 
 BEATS = "/leases/heartbeat"
 SHORT_SECONDS = 0.6
@@ -215,24 +217,23 @@ async def test_handler_is_stopped_when_its_lease_is_lost_and_nothing_is_reported
 async def test_handler_is_stopped_before_its_lease_ends_when_no_heartbeat_gets_through(logs: list[Any]) -> None:
     """Case W13: by the worker's own clock, without a word from the cluster."""
     async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
-        worker = worker_of(cluster)
-        stopped_at: list[float] = []
+        clock = SetClock()
+        worker = worker_of(cluster, clock=clock)
+        stopped = asyncio.Event()
         cluster.faults[BEATS].extend([Fault.HANGS] * 1000)
 
         @worker.job("a")
         async def wait(payload: object) -> None:
             cluster.is_paused = True
+            clock.now += 0.95 * SHORT_SECONDS  # and no more: by this clock the lease never ends
             try:
                 await asyncio.Event().wait()
             finally:
-                stopped_at.append(time.monotonic())
+                stopped.set()
 
-        async with serving(worker):
-            await cluster.until(lambda: cluster.bodies("/leases"))
-            asked_before = time.monotonic()
-            job = await cluster.add_job("a")
-            await cluster.until(lambda: len(cluster.bodies("/leases")) >= 2 and stopped_at)
-        assert stopped_at[0] < asked_before + SHORT_SECONDS
+        job = await cluster.add_job("a")
+        async with serving(worker), asyncio.timeout(WAIT_SECONDS):
+            await stopped.wait()
         assert (job.status, cluster.outcomes, cluster.refused) == ("running", [], [])
         assert events(logs, "run_stopped", "reason") == ["lease_over"]
 
@@ -400,3 +401,56 @@ async def test_slot_of_a_handler_that_ignores_the_order_to_stop_is_used_again(
         go_thread.set()
     assert job.result == "fine"
     assert events(logs, "handler_hung", "hung_count") == [1, 2, 3]
+
+
+# -- faults of our own ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+@pytest.mark.parametrize("place", ["executor.outcome", "reporter._Outcome"])
+async def test_fault_of_our_own_costs_no_slot_and_keeps_no_lease(
+    is_async: bool, place: str, logs: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
+        worker = worker_of(cluster, settings=replace(SETTINGS, concurrency=1))
+        go = asyncio.Event()
+
+        async def end(payload: object) -> None: ...
+
+        def end_in_thread(payload: object) -> None: ...
+
+        worker.job("doomed")(end if is_async else end_in_thread)
+
+        @worker.job("good")
+        async def good(payload: object) -> str:
+            await go.wait()
+            return "fine"
+
+        doomed = await cluster.add_job("doomed")
+        async with serving(worker):
+            _plant_one_fault(monkeypatch, f"raftsched.worker.{place}")
+            await cluster.until(lambda: doomed.token)
+            job = await cluster.add_job("good")
+            await cluster.until(lambda: job.token)
+            beats_before = len(cluster.bodies(BEATS))
+            await cluster.until(lambda: len(cluster.bodies(BEATS)) >= beats_before + 4)
+            go.set()
+            await cluster.finished(job)
+        held = [[lease["fencing_token"] for lease in beat["leases"]] for beat in cluster.bodies(BEATS)[-3:]]
+        assert held == [[job.token]] * 3
+        assert (job.result, doomed.status, cluster.refused) == ("fine", "running", [])
+        assert events(logs, "run_abandoned", "name") == ["doomed"]
+
+
+def _plant_one_fault(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    """Let the next use of a function of the worker's raise; those after it are as ever."""
+    module_name, _, name = place.rpartition(".")
+    whole = getattr(importlib.import_module(module_name), name)
+    uses = itertools.count()
+
+    def faulty(*args: Any) -> Any:
+        if next(uses) == 0:
+            raise AssertionError("planted")
+        return whole(*args)
+
+    monkeypatch.setattr(place, faulty)

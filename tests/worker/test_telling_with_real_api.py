@@ -170,7 +170,7 @@ async def test_dead_letters_are_requeued_by_their_reason(client: Client, worker:
 
 
 async def test_purged_dead_letter_is_gone(client: Client, worker: Worker) -> None:
-    job = await client.submit("unknown", queue="default")
+    job = await client.submit("unknown", queue="default", max_attempts=1)
     async with serving(worker):
         with pytest.raises(JobFailed):
             await job.wait(timeout=WAIT_SECONDS)

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from raftsched.worker import Retry, Snooze
+from raftsched.worker import GiveUp, Retry, Snooze
 
 
 def test_delays_are_seconds_or_spans() -> None:
@@ -20,3 +20,10 @@ def test_delay_that_no_clock_can_wait_for_is_refused_where_it_is_written(delay: 
         Snooze(delay)
     with pytest.raises(ValueError, match="a delay is"):
         Retry(after=delay)
+
+
+@pytest.mark.parametrize("delay", [30, 0.5, timedelta(minutes=1)])
+def test_delay_in_the_place_of_a_message_is_refused_with_its_right_name(delay: float | timedelta) -> None:
+    for verdict in (Retry, GiveUp):
+        with pytest.raises(TypeError, match="after="):
+            verdict(delay)  # type: ignore[arg-type]  # what is refused

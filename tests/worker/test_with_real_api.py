@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from raftsched.client import Client, JobCancelled, JobFailed
+from raftsched.errors import Invalid
 from raftsched.worker import Context, GiveUp, Retry, Snooze, Worker
 from tests.client.cluster import QUICK, WAIT_SECONDS
 from tests.client.real import RealNode, real_node
@@ -46,6 +47,41 @@ async def test_job_is_run_and_its_result_is_recorded(client: Client, worker: Wor
         job = await client.submit("sum", {"a": 1, "b": 2}, queue="default")
         assert await job.wait(timeout=WAIT_SECONDS) == [3, f"{job.id}.1", 1]
     assert (await job.get()).status == "completed"
+
+
+async def test_jobs_of_a_region_are_run_by_its_workers_alone(client: Client, node: RealNode) -> None:
+    workers = {
+        region: Worker(node.api_url, settings=SETTINGS, queues=["default"], region=region)
+        for region in ("eu", "us", None)
+    }
+    ran: dict[str | None, list[str]] = {region: [] for region in workers}
+    for region, worker in workers.items():
+
+        @worker.job("note")
+        async def note(payload: str, region: str | None = region) -> None:
+            ran[region].append(payload)
+
+    async with serving(workers[None]), serving(workers["eu"]):
+        jobs = [await client.submit("note", "eu", queue="default", region="eu") for _ in range(10)]
+        late = await client.submit("note", "us", queue="default", region="us")
+        await client.submit("note", "any", queue="default")
+        for job in jobs:
+            await job.wait(timeout=WAIT_SECONDS)
+        async with serving(workers["us"]):
+            await late.wait(timeout=WAIT_SECONDS)
+    assert [job for job in ran["eu"] if job != "any"] == ["eu"] * 10
+    assert [job for job in ran["us"] if job != "any"] == ["us"]
+    assert set(ran[None]) <= {"any"}
+
+
+@pytest.mark.parametrize("region", ["", "a b", "r" * 129])
+def test_worker_refuses_what_is_no_name_of_a_region(region: str) -> None:
+    with pytest.raises(Invalid, match="region"):
+        Worker(region=region)
+    worker = Worker(region="eu")
+    with pytest.raises(Invalid, match="region"):
+        worker.move_to(region)
+    assert worker.region == "eu"
 
 
 async def test_failed_attempt_is_retried_after_the_handlers_own_delay(client: Client, worker: Worker) -> None:
@@ -164,3 +200,43 @@ async def test_many_jobs_each_run_once(client: Client, worker: Worker) -> None:
             assert not isinstance(job, Exception)
             await job.wait(timeout=WAIT_SECONDS)
     assert sorted(ran) == list(range(500))
+
+
+async def test_job_that_no_handler_knows_ends_in_the_dead_letters_with_that_reason(
+    client: Client, worker: Worker
+) -> None:
+    async with serving(worker):
+        with pytest.raises(JobFailed, match="no handler") as caught:
+            await ended(client, "surprise", max_attempts=1)
+    job = caught.value.job
+    assert (job.failure_reason, job.error and job.error.type) == ("attempts_exhausted", "UnknownJob")
+
+
+@pytest.mark.parametrize("options", [{"start": "at_most_once"}, {"retry_on": ["ValueError"]}])
+async def test_job_that_no_handler_knows_waits_for_a_worker_that_does(
+    client: Client, node: RealNode, worker: Worker, options: dict[str, Any]
+) -> None:
+    newer = Worker(node.api_url, settings=SETTINGS, queues=["default"])
+
+    @newer.job("pay")
+    async def pay(ctx: Context, payload: object) -> int:
+        return ctx.attempt_number
+
+    job = await client.submit("pay", queue="default", max_attempts=2, **options)
+    async with serving(worker), asyncio.timeout(WAIT_SECONDS):
+        async for _ in client.events(job=job.id, types=["job.scheduled", "job.retrying"], last_event_id="1-0"):
+            break
+    await job.reschedule(delay_seconds=0)
+    async with serving(newer):
+        assert await job.wait(timeout=WAIT_SECONDS) == 2
+
+
+async def test_delay_that_is_too_long_for_the_api_is_a_failure_that_says_so(client: Client, worker: Worker) -> None:
+    @worker.job("later")
+    async def later(payload: object) -> None:
+        raise Snooze(20 * 366 * 86_400)
+
+    async with serving(worker):
+        with pytest.raises(JobFailed, match="Snooze: a delay of") as caught:
+            await ended(client, "later")
+    assert (caught.value.job.failure_reason, caught.value.job.attempt_number) == ("rejected", 1)

@@ -98,6 +98,10 @@ async def test_threads_are_used_again(cluster: Cluster) -> None:
         (ValueError("bad \udc80"), {"status": "failed", "kind": "ValueError"}),
         (ValueError("a\0b"), {"status": "failed", "kind": "ValueError"}),
         (SystemExit(3), {"status": "failed", "kind": "SystemExit"}),
+        (BaseException("x"), {"status": "failed", "kind": "BaseException"}),
+        (GeneratorExit(), {"status": "failed", "kind": "GeneratorExit"}),
+        (KeyboardInterrupt(), {"status": "failed", "kind": "KeyboardInterrupt"}),
+        (asyncio.CancelledError(), {"status": "failed", "kind": "CancelledError"}),
     ],
 )
 async def test_what_a_handler_raises_becomes_its_outcome(
@@ -153,14 +157,28 @@ async def test_result_without_a_json_form_fails_for_good(cluster: Cluster) -> No
     assert job.error["type"] == "ResultNotJson"
 
 
-async def test_unknown_job_name_fails_for_good_and_is_named(cluster: Cluster) -> None:
+async def test_unknown_job_name_is_a_failure_to_be_tried_again_later_and_later(cluster: Cluster) -> None:
     worker = worker_of(cluster, queues=["default"])
-    job = await cluster.add_job("surprise", queue="default")
+    await cluster.add_job("surprise", queue="default")
     async with serving(worker):
+        await cluster.until(lambda: len(cluster.outcomes) >= 10)
+    told = cluster.outcomes[:10]
+    assert {outcome["error"]["type"] for outcome in told} == {"UnknownJob"}
+    assert "'surprise'" in told[0]["error"]["message"]
+    assert all(outcome.get("retryable", True) for outcome in told)
+    delays = [outcome["retry_after_seconds"] for outcome in told]
+    assert delays == [15, 30, 60, 120, 240, *[300] * 5]
+
+
+async def test_unknown_job_is_run_by_a_worker_that_knows_it(cluster: Cluster) -> None:
+    older, newer = (worker_of(cluster, queues=["default"]) for _ in range(2))
+    newer.job("surprise")(_nothing)
+    job = await cluster.add_job("surprise", queue="default")
+    async with serving(older):
+        await cluster.until(lambda: cluster.outcomes)
+    async with serving(newer):
         await cluster.finished(job)
-    assert job.status == "dead_letter"
-    assert job.error is not None
-    assert "'surprise'" in job.error["message"]
+    assert job.status == "completed"
 
 
 async def test_failure_of_the_handlers_last_attempt_is_final(cluster: Cluster) -> None:
@@ -260,6 +278,32 @@ async def test_result_that_the_cluster_cannot_take_fails_the_job_for_good(cluste
         await cluster.finished(job)
     assert job.status == "dead_letter"
     assert job.error == {"type": "ResultRefused", "message": "result: too deep", "trace": ""}
+
+
+async def test_verdict_that_the_cluster_cannot_take_fails_the_job_for_good(cluster: Cluster) -> None:
+    worker = worker_of(cluster)
+
+    @worker.job("a")
+    async def snooze(payload: object) -> None:
+        raise Snooze(1)
+
+    cluster.item_problems.append({"code": "malformed", "detail": "outcomes[0].snooze_seconds: too long"})
+    job = await cluster.add_job("a")
+    async with serving(worker):
+        await cluster.finished(job)
+    assert job.status == "dead_letter"
+    assert job.error == {"type": "OutcomeRefused", "message": "snooze_seconds: too long", "trace": ""}
+
+
+async def test_refusal_of_what_stands_for_a_refused_outcome_ends_it(cluster: Cluster, logs: list[Any]) -> None:
+    worker = worker_of(cluster)
+    worker.job("a")(_nothing)
+    cluster.item_problems.extend([{"code": "malformed", "detail": "no"}] * 3)
+    await cluster.add_job("a")
+    async with serving(worker):
+        await cluster.until(lambda: len(cluster.item_problems) == 1)
+    assert [event["code"] for event in logs if event["event"] == "outcome_refused"] == ["malformed"] * 2
+    assert (len(cluster.item_problems), cluster.outcomes) == (1, [])
 
 
 async def test_only_the_outcomes_that_were_not_taken_go_again(cluster: Cluster) -> None:
