@@ -8,24 +8,24 @@ import click
 
 from raftsched.cli.options import limit_option, order_option, tenant_option
 from raftsched.cli.output import json_option, print_json, print_table
-from raftsched.cli.session import Session, with_session
+from raftsched.cli.session import Session, with_plain_session
 from raftsched.cli.times import when
 
 
 @click.command("audit")
-@click.option("--by", help="Who did it.")
+@click.option("--actor", "who", help="What this one did.")
 @click.option("--action", help="As schedule.pause, or schedule alone for all that is done to schedules.")
 @click.option("--subject", help="As queue:mail, or queue alone.")
 @tenant_option
 @order_option
 @limit_option
-@with_session
+@with_plain_session
 @json_option
 def audit_command(
-    session: Session, limit: int, by: str | None, order: str | None, *, as_json: bool, **filters: Any
+    session: Session, limit: int, who: str | None, order: str | None, *, as_json: bool, **filters: Any
 ) -> None:
     """Show who did what to what, the latest first."""
-    lines = list(session.items("/audit", "entries", limit=limit, actor=by, order=order or "desc", **filters))
+    lines = list(session.items("/audit", "entries", limit=limit, actor=who, order=order or "desc", **filters))
     if as_json:
         print_json(lines)
         return
@@ -33,4 +33,5 @@ def audit_command(
     rows = [
         (line["at"], when(line["at"]), line["actor"], line["action"], line["subject"], line["detail"]) for line in lines
     ]
-    print_table(columns, rows, optional=("away",))
+    if_none = "nobody did anything that is so; without filters, `raftsched audit` shows all"
+    print_table(columns, rows, optional=("away",), folded=("detail",), if_none=if_none)

@@ -8,13 +8,13 @@ from typing import Any, Final, TypeVar
 import click
 
 from raftsched.cli.bulk import Verb, asked_of, run_bulk
-from raftsched.cli.jobs import print_jobs
 from raftsched.cli.options import dry_run_option, limit_option, options, order_option, tenant_option
-from raftsched.cli.output import json_option
-from raftsched.cli.session import Session, with_session
-from raftsched.cli.times import MOMENT
+from raftsched.cli.output import json_option, print_json, print_table
+from raftsched.cli.session import Session, with_plain_session, with_session
+from raftsched.cli.times import MOMENT, when
 
 _REASONS: Final = ("attempts_exhausted", "timeout", "worker_lost", "rejected", "expired", "dependency_failed")
+_COLUMNS: Final = ("id", "name", "queue", "attempt", "ended", "reason", "error")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 filters = options(
@@ -43,12 +43,16 @@ def dead_letter_command() -> None:
 @filters
 @order_option
 @limit_option
-@with_session
+@with_plain_session
 @json_option
 def list_dead_letters(session: Session, limit: int, order: str | None, *, as_json: bool, **chosen: Any) -> None:
     """List the jobs that were given up, the latest first."""
-    found = session.items("/dead-letters", "jobs", limit=limit, order=order or "desc", **chosen)
-    print_jobs(list(found), as_json=as_json)
+    found = list(session.items("/dead-letters", "jobs", limit=limit, order=order or "desc", **chosen))
+    if as_json:
+        print_json(found)
+        return
+    if_none = "no job was given up that is so; without filters, `raftsched dead-letter list` shows all"
+    print_table(_COLUMNS, map(_row, found), optional=("attempt", "queue", "name", "ended"), if_none=if_none)
 
 
 @dead_letter_command.command("requeue")
@@ -67,6 +71,18 @@ def requeue(session: Session, **chosen: Any) -> None:
 def purge(session: Session, **chosen: Any) -> None:
     """Remove dead letters for good."""
     _change(session, Verb("purge", "purged", "dead letter"), chosen)
+
+
+def _row(job: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (
+        job["id"],
+        job["name"],
+        job["queue"],
+        job["attempt_number"],
+        when(job["completed_at"]),
+        job["failure_reason"],
+        (job.get("error") or {}).get("type"),
+    )
 
 
 def _change(session: Session, verb: Verb, chosen: Mapping[str, Any]) -> None:

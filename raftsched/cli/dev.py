@@ -1,13 +1,13 @@
-"""`raftsched dev`: a local cluster to develop against, in the foreground until Ctrl-C."""
+"""`raftsched dev`: a local cluster to develop against, in the foreground until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
-import signal
 import tempfile
 from pathlib import Path
 
 import click
 
+from raftsched.cli.children import stops_its_children
 from raftsched.cli.local_cluster import LocalCluster
 from raftsched.cli.output import console, reports_errors
 
@@ -17,9 +17,9 @@ from raftsched.cli.output import console, reports_errors
 @click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Kept; default: a temporary one.")
 @click.option("--base-port", type=click.IntRange(1024, 65_000), default=8400, show_default=True)
 @reports_errors
+@stops_its_children
 def dev_command(node_count: int, data_dir: Path | None, base_port: int) -> None:
     """Run a cluster on loopback: APIs on 8400, 8410, 8420; cluster.json in its data directory says where."""
-    signal.signal(signal.SIGTERM, lambda *_: _interrupt())
     with tempfile.TemporaryDirectory(prefix="raftsched-dev-") as temporary:
         directory = data_dir or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
@@ -34,10 +34,6 @@ def dev_command(node_count: int, data_dir: Path | None, base_port: int) -> None:
                 _run_until_interrupted(cluster)
         except KeyboardInterrupt:
             console.print("stopped")
-
-
-def _interrupt() -> None:
-    raise KeyboardInterrupt
 
 
 def _run_until_interrupted(cluster: LocalCluster) -> None:

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from raftsched.cli.options import tenant_option
 from raftsched.cli.output import json_option, print_json_line, say, status_text
-from raftsched.cli.session import Session, with_session
+from raftsched.cli.session import Session, with_plain_session
 from raftsched.client.events import RESET
 
-_SHOWN_BESIDE: Final = ("name", "queue", "worker", "attempt_number", "reason", "instant")
+_SHOWN_BESIDE: Final = ("name", "queue", "worker", "attempt_number", "reason", "instant", "kind")
 _SUBJECTS: Final = ("job_id", "schedule_id", "workflow_id")
 
 
@@ -27,7 +27,7 @@ _SUBJECTS: Final = ("job_id", "schedule_id", "workflow_id")
 @tenant_option
 @click.option("--after", metavar="ID", help="Go on behind the event with this id, as --json shows it.")
 @click.option("--count", type=click.IntRange(min=1), help="End after so many; by default at Ctrl-C.")
-@with_session
+@with_plain_session
 @json_option
 def events_command(
     session: Session, types: Sequence[str], after: str | None, count: int | None, *, as_json: bool, **filters: Any

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import click
 import msgspec
+from rich.text import Text
 
 from raftsched.cli.options import filter_fields, filter_options, limit_option, order_option
 from raftsched.cli.output import json_option, print_fields, print_json, print_table, say, status_text
-from raftsched.cli.session import Session, part, with_session
+from raftsched.cli.session import Session, part, with_plain_session
 from raftsched.cli.times import when
 
 _COLUMNS: Final = ("id", "name", "queue", "status", "priority", "attempt", "due", "submitted", "failure")
@@ -49,12 +50,16 @@ def job_row(job: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def print_jobs(jobs: list[dict[str, Any]], *, as_json: bool) -> None:
-    print_json(jobs) if as_json else print_table(_COLUMNS, map(job_row, jobs), optional=_OPTIONAL)
+    if as_json:
+        print_json(jobs)
+        return
+    if_none = "no job is so; without filters, `raftsched list` shows all, and `raftsched submit NAME` makes one"
+    print_table(_COLUMNS, map(job_row, jobs), optional=_OPTIONAL, if_none=if_none)
 
 
 @click.command("get")
 @click.argument("job_id")
-@with_session
+@with_plain_session
 @json_option
 def get_command(session: Session, job_id: str, *, as_json: bool) -> None:
     """Show a job."""
@@ -65,7 +70,7 @@ def get_command(session: Session, job_id: str, *, as_json: bool) -> None:
 @filter_options()
 @order_option
 @limit_option
-@with_session
+@with_plain_session
 @json_option
 def list_command(session: Session, limit: int, order: str | None, *, as_json: bool, **filters: Any) -> None:
     """List jobs, the latest first."""
@@ -75,7 +80,7 @@ def list_command(session: Session, limit: int, order: str | None, *, as_json: bo
 
 @click.command("explain")
 @click.argument("job_id")
-@with_session
+@with_plain_session
 @json_option
 def explain_command(session: Session, job_id: str, *, as_json: bool) -> None:
     """Say why a job isn't running. What must happen first stands in front."""
@@ -84,14 +89,15 @@ def explain_command(session: Session, job_id: str, *, as_json: bool) -> None:
         print_json(answer)
         return
     say(status_text(answer["status"]))
-    rows = [(reason["code"], reason["text"], _details(reason.get("details") or {})) for reason in answer["reasons"]]
-    if rows:
-        print_table(("why", "what it means", "details"), rows)
+    for reason in answer["reasons"]:
+        say(Text.assemble("\n", (reason["code"], "bold"), f": {reason['text']}"))
+        for line in _details(reason.get("details") or {}):
+            say(Text(f"  {line}", style="dim"))
 
 
 @click.command("history")
 @click.argument("job_id")
-@with_session
+@with_plain_session
 @json_option
 def history_command(session: Session, job_id: str, *, as_json: bool) -> None:
     """Show what happened to a job: attempts, and who did what."""
@@ -102,14 +108,22 @@ def history_command(session: Session, job_id: str, *, as_json: bool) -> None:
     columns = ("at", "event", "run", "attempt", "worker", "who", "detail")
     fields = ("event", "run_number", "attempt_number", "worker", "actor", "detail")
     rows = [(event["at"], *(event.get(field) for field in fields)) for event in answer["events"]]
-    print_table(columns, rows, optional=("run", "who", "worker"), title=f"{job_id} is {answer['status']}")
+    print_table(columns, rows, optional=("run", "worker"), folded=("detail",), title=f"{job_id} is {answer['status']}")
     if answer["truncated"]:
         say("What happened before is no longer kept.")
 
 
-def _details(details: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}: {_shown(value)}" for name, value in details.items())
+def _details(details: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of what stands behind a reason; each of several things has its own."""
+    for name, value in details.items():
+        if isinstance(value, list):
+            yield f"{name}:"
+            yield from (f"  {_shown(each)}" for each in value)
+        else:
+            yield f"{name}: {_shown(value)}"
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return "  ".join(f"{name} {_shown(each)}" for name, each in value.items())
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

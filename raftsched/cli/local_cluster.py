@@ -1,12 +1,14 @@
 """A cluster of real node processes on this machine's loopback, for `dev`, `demo`, `bench` and the acceptance tests.
 
 Each node is a process of its own with its own data directory and log file; `cluster.json` in the common directory says
-where they are. Nothing here talks to a node other than by its HTTP API and by signals.
+where they are. Nothing here talks to a node other than by its HTTP API and by signals. The nodes stop when this process
+is gone.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -15,12 +17,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from itertools import islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import msgspec
 
+from raftsched.cli.children import UNTIL_STDIN_ENDS, lifeline
 from raftsched.errors import Unavailable
 
 _T = TypeVar("_T")
@@ -28,6 +32,8 @@ HOST = "127.0.0.1"
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 10.0
 _POLL_SECONDS = 0.02
+_PORTS = range(15_000, 32_000)
+"""Below 32,768, where Linux begins with outgoing connections: one of them could take a port before its node listens."""
 
 
 class LocalNode:
@@ -60,12 +66,12 @@ class LocalNode:
         environment = os.environ | {"RAFTSCHED_NODE_ID": self.id, "RAFTSCHED_DATA_DIR": str(self.data_directory)}
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(  # noqa: S603  # our own module, by our own interpreter
-                [sys.executable, "-m", "raftsched", "node", "--config", str(config)],
+                [sys.executable, "-m", "raftsched", "node", "--config", str(config), UNTIL_STDIN_ENDS],
                 env=environment,
-                stdin=subprocess.DEVNULL,
+                stdin=lifeline(),
                 stdout=log,
                 stderr=log,
-                start_new_session=True,
+                process_group=0,  # Ctrl-C is ours alone; and without us the kernel ends a paused node, which reads nothing
             )
 
     def signal(self, number: signal.Signals) -> None:
@@ -240,15 +246,18 @@ def _ports(node_count: int, base_port: int | None) -> list[tuple[int, int]]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listened on a moment ago."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports that nobody had a moment ago; drawn by the system's chance, since tests in other processes draw as well."""
+    drawn = random.SystemRandom().sample(_PORTS, len(_PORTS))
+    return list(islice(filter(_is_free, drawn), count))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
 
 
 def _toml(nodes: list[LocalNode], settings: Mapping[str, Any]) -> str:

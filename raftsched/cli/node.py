@@ -12,6 +12,7 @@ import uvloop
 
 from raftsched import config as settings
 from raftsched import logs
+from raftsched.cli.children import until_stdin_ends_option
 from raftsched.cli.output import reports_errors
 from raftsched.errors import RaftschedError
 
@@ -24,6 +25,7 @@ EXIT_FAULT = 70
 @click.option(
     "--config", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Settings in TOML."
 )
+@until_stdin_ends_option
 @reports_errors
 def node_command(path: Path | None) -> None:
     """Run one node; every setting can also be given as RAFTSCHED_… in the environment."""

@@ -64,7 +64,7 @@ job_options = options(
     ),
     click.option("--retention", "retention_seconds", type=SPAN, help="How long it is kept once it has ended."),
     click.option("--tag", "tags", multiple=True, help="Repeatable."),
-    click.option("--region", help="Only workers of this region take it."),
+    click.option("--region", help="Only workers of this region take it; without it all do."),
 )
 
 

@@ -6,6 +6,7 @@ so that a pipe gets nothing else. Texts that come from the cluster are never rea
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
@@ -28,7 +29,10 @@ _PIPE_WIDTH = 1_000
 console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
 progress_console = Console(stderr=True, highlight=False)
 _MIN_WIDTHS = {"id": 36, "status": 9}
-"""What must not be cut off on a narrow terminal."""
+_ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ID_CELL_CHARS_MAX: Final = 64
+"""A longer cell is a text in which an id occurs."""
+_FOLDED_WIDTH_MIN: Final = 16
 _COLUMN_GAP: Final = 3
 _STYLES: Final = {
     "completed": "green",
@@ -90,22 +94,30 @@ def print_table(
     *,
     title: str | None = None,
     optional: Sequence[str] = (),
+    folded: Sequence[str] = (),
+    if_none: str = "",
 ) -> None:
-    """Print rows under their column names; numbers align right.
+    """Print rows under their column names; numbers align right. Where there are none, say so, and `if_none`.
 
-    On a terminal that is too narrow, `optional` columns are left out, the first ones first, and named below the table.
+    On a terminal that is too narrow, `optional` columns are left out, the first ones first, and named below the table;
+    `folded` columns go on in the next line; others are cut off, but for ids, which never are, since they are copied.
     """
     cells = [[_cell(cell) for cell in row] for row in rows]
-    left_out = _not_fitting(columns, cells, optional) if console.is_terminal else []
+    if not cells:
+        _print_none(title, if_none)
+        return
+    left_out = _not_fitting(columns, cells, optional, folded) if console.is_terminal else []
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
     shown = [number for number, column in enumerate(columns) if column not in left_out]
-    for number in shown:
+    widths = _widths([(columns[number], [row[number] for row in cells]) for number in shown])
+    for number, width in zip(shown, widths, strict=True):
         is_numeric = bool(cells) and all(_is_number(row[number].plain) for row in cells)
         table.add_column(
             Text(columns[number]),
             justify="right" if is_numeric else "left",
-            no_wrap=True,
-            min_width=_MIN_WIDTHS.get(columns[number]),
+            no_wrap=columns[number] not in folded,
+            overflow="fold" if columns[number] in folded else "ellipsis",
+            width=width,
         )
     for row in cells:
         table.add_row(*(row[number] for number in shown))
@@ -114,12 +126,42 @@ def print_table(
         console.print(Text(f"  no room for {', '.join(left_out)}; --json has all", style="dim"))
 
 
-def _not_fitting(columns: Sequence[str], cells: Sequence[Sequence[Text]], optional: Sequence[str]) -> list[str]:
+def _print_none(title: str | None, if_none: str) -> None:
+    if title:
+        console.print(Text(title, style="bold"), soft_wrap=True)
+    console.print(Text(f"none: {if_none}" if if_none else "none", style="dim"), soft_wrap=True)
+
+
+def _min_width(column: str, cells: Sequence[Text]) -> int:
+    """What a column needs so that no id in it is cut off."""
+    ids = [cell.cell_len for cell in cells if cell.cell_len <= _ID_CELL_CHARS_MAX and _ID.search(cell.plain)]
+    return max([_MIN_WIDTHS.get(column, 0), *ids])
+
+
+def _widths(columns: Sequence[tuple[str, Sequence[Text]]]) -> list[int]:
+    """Return the width of each column: the widest ones give way where all are too wide, but for ids."""
+    widths = [
+        max([len(column), _min_width(column, cells), *(cell.cell_len for cell in cells)]) for column, cells in columns
+    ]
+    floors = [max(1, _min_width(column, cells)) for column, cells in columns]
+    excess = sum(width + _COLUMN_GAP for width in widths) + 1 - console.width
+    for _ in range(excess):
+        wide = [number for number, width in enumerate(widths) if width > floors[number]]
+        if not wide:
+            break
+        widths[max(wide, key=lambda number: widths[number])] -= 1
+    return widths
+
+
+def _not_fitting(
+    columns: Sequence[str], cells: Sequence[Sequence[Text]], optional: Sequence[str], folded: Sequence[str]
+) -> list[str]:
     """Return the columns to leave out, so that the others fit as far as they can."""
-    widths = {
-        column: max([len(column), _MIN_WIDTHS.get(column, 0), *(row[number].cell_len for row in cells)])
-        for number, column in enumerate(columns)
-    }
+    widths = {}
+    for number, column in enumerate(columns):
+        column_cells = [row[number] for row in cells]
+        width = max([len(column), _min_width(column, column_cells), *(cell.cell_len for cell in column_cells)])
+        widths[column] = min(width, _FOLDED_WIDTH_MIN) if column in folded else width
     left_out: list[str] = []
     for column in optional:
         if sum(width + _COLUMN_GAP for width in widths.values()) < console.width:
@@ -141,6 +183,11 @@ def print_fields(fields: Mapping[str, Any]) -> None:
 def say(text: str | Text) -> None:
     """Print one line of plain text."""
     console.print(text, markup=False, soft_wrap=True)
+
+
+def tell(text: str) -> None:
+    """Tell somebody who waits one thing, on standard error."""
+    progress_console.print(Text(f"raftsched: {text}", style="dim"), soft_wrap=True)
 
 
 def status_text(status: str) -> Text:

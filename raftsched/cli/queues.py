@@ -11,7 +11,7 @@ from rich.text import Text
 
 from raftsched.cli.options import given, pause_options
 from raftsched.cli.output import json_option, print_fields, print_json, print_table, say, status_text
-from raftsched.cli.session import Session, part, with_session
+from raftsched.cli.session import Session, part, with_plain_session, with_session
 from raftsched.cli.times import rounded, span_seconds
 
 _STATUSES: Final = (
@@ -26,6 +26,7 @@ _STATUSES: Final = (
     "cancelled",
     "skipped",
 )
+_ALL_STATUSES: Final = (*_STATUSES[:4], "cancelling", *_STATUSES[4:])
 _HEADINGS: Final = {"waiting_dependencies": "dependent", "dead_letter": "dead"}
 _OPTIONAL: Final = (
     "skipped",
@@ -51,7 +52,7 @@ def queue_command() -> None:
 
 
 @click.command("list")
-@with_session
+@with_plain_session
 @json_option
 def list_queues(session: Session, *, as_json: bool) -> None:
     """Show how many jobs each queue holds, by status."""
@@ -60,7 +61,8 @@ def list_queues(session: Session, *, as_json: bool) -> None:
         print_json(queues)
         return
     columns = ("queue", "", *(_HEADINGS.get(status, status) for status in _STATUSES), "oldest waits", "workers waiting")
-    print_table(columns, map(_row, queues), optional=_OPTIONAL)
+    if_none = "no queue has jobs or settings; `raftsched submit NAME` makes a job, in the queue NAME"
+    print_table(columns, map(_row, queues), optional=_OPTIONAL, if_none=if_none)
 
 
 queue_command.add_command(list_queues)
@@ -70,7 +72,7 @@ queues_command = list_queues
 
 @queue_command.command("get")
 @click.argument("name")
-@with_session
+@with_plain_session
 @json_option
 def get(session: Session, name: str, *, as_json: bool) -> None:
     """Show a queue: its jobs by status, and its settings."""
@@ -133,7 +135,7 @@ def resume(session: Session, name: str, *, as_json: bool) -> None:
 
 @queue_command.command("scale")
 @click.argument("name")
-@with_session
+@with_plain_session
 @json_option
 def scale(session: Session, name: str, *, as_json: bool) -> None:
     """Show how many workers a queue should have, and why. Autoscalers read it with --json."""
@@ -161,8 +163,21 @@ def _print_queue(queue: Mapping[str, Any], *, as_json: bool) -> None:
         print_json(queue)
         return
     settings = queue["settings"]
-    counts = {name: value for name, value in queue.items() if name != "settings" and value not in (0, True)}
-    print_fields({**counts, **settings})
+    counts = {status: queue[status] for status in _ALL_STATUSES}
+    if not any(counts.values()) and settings["revision"] is None and not queue["waiting_workers"]:
+        say(f"Nothing is known of {queue['name']}: no jobs, no settings, no worker that waits.")
+        say("Any name is a queue; `raftsched queue list` shows those that are in use.")
+        return
+    print_table(("status", "jobs"), list(counts.items()), title=f"{queue['name']}, of the tenant {queue['tenant']}")
+    oldest_ms = queue["oldest_wait_ms"]
+    beside = {
+        "counts": ""
+        if queue["exact"]
+        else "roughly: of many whose time came lately, some still count as scheduled or retrying",
+        "oldest waits": rounded(oldest_ms / 1000) if oldest_ms else "",
+        "workers waiting": queue["waiting_workers"],
+    }
+    print_fields({**beside, **settings})
 
 
 def _print_settings(settings: Mapping[str, Any], *, as_json: bool) -> None:

@@ -24,7 +24,7 @@ from raftsched.client.events import Event, event_stream
 from raftsched.client.keys import KeyFactory
 from raftsched.client.nodes import Nodes
 
-__all__ = ["Session", "part", "with_session"]
+__all__ = ["Session", "part", "with_plain_session", "with_session"]
 
 SETTINGS: Final = ClientSettings()
 PAGE_SIZE_MAX: Final = 1_000
@@ -138,12 +138,16 @@ class Session:
 
 def with_session(command: Callable[..., _R]) -> Callable[..., _R]:
     """Give a command its `session` in place of --url and --actor; its errors become one line, and Ctrl-C a quiet end."""
+    return actor_option(with_plain_session(command))
 
-    @actor_option
+
+def with_plain_session(command: Callable[..., _R]) -> Callable[..., _R]:
+    """As `with_session`, but without --actor: for commands that leave no trace of who gave them."""
+
     @url_option
     @reports_errors
     @wraps(command)
-    def wrapped(*args: Any, urls: Sequence[str], actor: str | None, **kwargs: Any) -> _R:
+    def wrapped(*args: Any, urls: Sequence[str], actor: str | None = None, **kwargs: Any) -> _R:
         try:
             with Session(urls, actor=actor) as session:
                 return command(*args, session=session, **kwargs)

@@ -19,8 +19,9 @@ from raftsched.cli.output import (
     json_option,
     print_json,
     progress_console,
+    tell,
 )
-from raftsched.cli.session import Session, with_session
+from raftsched.cli.session import Session, with_plain_session
 from raftsched.cli.tail import wait_for_end
 from raftsched.cli.times import MOMENT, SPAN
 from raftsched.client import Client
@@ -73,8 +74,8 @@ dependency_options = options(
 @tenant_option
 @click.option("--idempotency-key", help="The same key and job a second time finds the first.")
 @click.option("--idempotency-ttl", "idempotency_ttl_seconds", type=SPAN, help="How long the key counts.")
-@click.option("--wait", is_flag=True, help="Wait until the job has ended, and print its result.")
-@with_session
+@click.option("--wait", is_flag=True, help="Wait until the job has ended, and print its result; with --json, the job.")
+@with_plain_session
 @json_option
 def submit_command(
     session: Session,
@@ -88,7 +89,8 @@ def submit_command(
 ) -> None:
     """Submit the job NAME with PAYLOAD, or a file of jobs.
 
-    PAYLOAD is JSON, or - for JSON from standard input.
+    PAYLOAD is JSON, or - for JSON from standard input. Who submits a job is not recorded; give it a tag, or say it in
+    the payload.
     """
     if (path is None) == (name is None):
         raise click.UsageError("give either NAME [PAYLOAD] or --file")
@@ -100,11 +102,22 @@ def submit_command(
     document = {"name": name, **payload_field(payload), **_fields(fields)}
     key = document.pop("idempotency_key", None)
     job = session.post("/jobs", document, headers=session.key_header(key))
-    if wait:
-        job = wait_for_end(session, job["id"])
-    print_job(job, as_json=as_json)
-    if wait:
-        exit_for(job["status"])
+    if not wait:
+        print_job(job, as_json=as_json)
+        return
+    job = wait_for_end(session, job["id"])
+    _print_end(job, as_json=as_json)
+    exit_for(job["status"])
+
+
+def _print_end(job: Mapping[str, Any], *, as_json: bool) -> None:
+    """Print the result alone, so that a pipe gets nothing else; of a job that has none, how it ended."""
+    if as_json or job["status"] == "completed":
+        print_json(job if as_json else job["result"])
+        return
+    error = job.get("error")
+    why = ", ".join(filter(None, (job["failure_reason"], error and f"{error['type']}: {error['message']}")))
+    tell(f"{job['id']} ended: {job['status']}" + (f" ({why})" if why else ""))
 
 
 def _fields(fields: Mapping[str, Any]) -> dict[str, Any]:

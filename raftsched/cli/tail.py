@@ -17,12 +17,14 @@ from rich.text import Text
 
 from raftsched.cli.endings import EXIT_HELP, exit_for, is_finished
 from raftsched.cli.jobs import job_path
-from raftsched.cli.output import json_option, print_json, print_json_line, progress_console, say, status_text
-from raftsched.cli.session import Session, with_session
+from raftsched.cli.output import json_option, print_json, print_json_line, progress_console, say, status_text, tell
+from raftsched.cli.session import Session, with_plain_session
 
 _WAIT_SECONDS: Final = 1.0
 _PAUSE_SECONDS_MIN: Final = 0.1
 _PAUSE_SECONDS_MAX: Final = 2.0
+EXPLAIN_SECONDS: Final = 3.0
+"""How often somebody who waits is told why, where that has changed."""
 _BESIDE: Final = ("failure_reason", "worker", "attempt_number")
 
 
@@ -56,7 +58,7 @@ class Log:
 
 @click.command("tail", epilog=EXIT_HELP)
 @click.argument("job_id")
-@with_session
+@with_plain_session
 @json_option
 def tail_command(session: Session, job_id: str, *, as_json: bool) -> None:
     """Follow a job live, until it has ended: status, progress and log.
@@ -76,7 +78,7 @@ def tail_command(session: Session, job_id: str, *, as_json: bool) -> None:
 @click.option("--run", type=click.IntRange(min=1), help="Number of the run; default: the latest. With --attempt.")
 @click.option("--attempt", type=click.IntRange(min=1), help="Number of the attempt; default: the latest.")
 @click.option("-f", "--follow", is_flag=True, help="Go on until no more lines can come.")
-@with_session
+@with_plain_session
 @json_option
 def logs_command(
     session: Session, job_id: str, run: int | None, attempt: int | None, *, follow: bool, as_json: bool
@@ -97,16 +99,34 @@ def logs_command(
 
 
 def wait_for_end(session: Session, job_id: str) -> dict[str, Any]:
-    """Return the job once it has ended, however it did; a terminal shows meanwhile what it does."""
+    """Return the job once it has ended, however it did.
+
+    Says on standard error at once which one it is, and after a while, and whenever that changes, what it waits for.
+    """
+    tell(f"waiting for {job_id}")
     pause = _PAUSE_SECONDS_MIN
+    explain_at = time.monotonic() + EXPLAIN_SECONDS
+    told: tuple[str, ...] = ()
     with progress_console.status(f"waiting for {job_id}") as shown:
         while True:
             job = session.get(job_path(job_id))
             if is_finished(job["status"]):
                 return job
             shown.update(f"{job_id} is {job['status']}")
+            if time.monotonic() >= explain_at:
+                told = _explained(session, job_id, told)
+                explain_at = time.monotonic() + EXPLAIN_SECONDS
             time.sleep(pause)
             pause = min(pause * 1.5, _PAUSE_SECONDS_MAX)
+
+
+def _explained(session: Session, job_id: str, told: tuple[str, ...]) -> tuple[str, ...]:
+    """Say why the job has not ended, unless it is what was `told` before; return what is told now."""
+    answer = session.get(job_path(job_id, "explain"))
+    codes = tuple(reason["code"] for reason in answer["reasons"])
+    if codes != told:
+        tell(f"it is {answer['status']}: " + "; ".join(reason["text"] for reason in answer["reasons"]))
+    return codes
 
 
 # -- following --------------------------------------------------------------------------------------------------------
@@ -132,12 +152,20 @@ def _events(session: Session, job_id: str) -> Iterator[dict[str, Any]]:
 
 
 def _news(job: Mapping[str, Any], seen: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield what is otherwise than in `seen`, and note it there."""
+    """Yield what is otherwise than in `seen`, and note it there; what a job said before its end comes before it."""
+    news = (*_new_status(job, seen), *_new_progress(job, seen))
+    yield from reversed(news) if is_finished(job["status"]) else news
+
+
+def _new_status(job: Mapping[str, Any], seen: dict[str, Any]) -> Iterator[dict[str, Any]]:
     state = (job["status"], job["attempt_number"])
     if seen.get("state") != state:
         seen["state"] = state
         beside = {name: job[name] for name in _BESIDE if job.get(name)}
         yield {"event": "status", "id": job["id"], "at": job["updated_at"], "status": job["status"], **beside}
+
+
+def _new_progress(job: Mapping[str, Any], seen: dict[str, Any]) -> Iterator[dict[str, Any]]:
     progress = job.get("progress")
     if progress is not None and seen.get("progress") != progress:
         seen["progress"] = progress

@@ -7,8 +7,10 @@ import os
 import sys
 
 import click
+from click.core import ParameterSource
 
 from raftsched import logs
+from raftsched.cli.children import until_stdin_ends_option
 from raftsched.cli.output import reports_errors
 from raftsched.errors import Invalid
 from raftsched.worker import Worker
@@ -16,12 +18,37 @@ from raftsched.worker import Worker
 
 @click.command("worker")
 @click.option("--app", required=True, help="Where the worker is: package.module:variable.")
+@click.option(
+    "--url",
+    "urls",
+    multiple=True,
+    envvar="RAFTSCHED_URL",
+    help="API of a node, in place of those in the app; may be given several times. RAFTSCHED_URL (spaces between) counts"
+    " where the app names none.",
+)
+@click.option(
+    "--region",
+    envvar="RAFTSCHED_REGION",
+    help="Take jobs of this region, and those of none, in place of what the app says. RAFTSCHED_REGION counts where the"
+    " app names none.",
+)
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
+@until_stdin_ends_option
+@click.pass_context
 @reports_errors
-def worker_command(app: str, log_level: str) -> None:
+def worker_command(context: click.Context, app: str, urls: tuple[str, ...], region: str | None, log_level: str) -> None:
     """Run a worker until SIGTERM, which lets running jobs finish first; a second signal ends it at once."""
     logs.configure(level=log_level, form="console" if sys.stderr.isatty() else "json")
-    _find(app).run()
+    worker = _find(app)
+    if urls and (_is_told_here(context, "urls") or not worker.urls):
+        worker.connect_to(*urls)
+    if region and (_is_told_here(context, "region") or worker.region is None):
+        worker.move_to(region)
+    worker.run()
+
+
+def _is_told_here(context: click.Context, option: str) -> bool:
+    return context.get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
 def _find(app: str) -> Worker:

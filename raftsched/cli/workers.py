@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from raftsched.cli.output import json_option, print_json, print_table
-from raftsched.cli.session import Session, with_session
+from raftsched.cli.session import Session, with_plain_session
 from raftsched.cli.times import when
 
 
 @click.command("workers")
-@with_session
+@with_plain_session
 @json_option
 def workers_command(session: Session, *, as_json: bool) -> None:
     """Show the workers that were heard of lately."""

@@ -13,8 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from raftsched.cli.files import read_document
 from raftsched.cli.options import FILE, limit_option, order_option, tenant_option
-from raftsched.cli.output import json_option, print_json, print_table, progress_console, say, status_text
-from raftsched.cli.session import Session, part, with_session
+from raftsched.cli.output import json_option, print_json, print_table, progress_console, say, status_text, tell
+from raftsched.cli.session import Session, part, with_plain_session, with_session
 from raftsched.cli.times import when
 from raftsched.errors import Invalid, Malformed, Rejected
 
@@ -61,6 +61,8 @@ def submit(session: Session, path: Path, idempotency_key: str | None, *, wait: b
         workflow = {**_waited(session, workflow), "jobs": workflow["jobs"]}
     if as_json:
         print_json(workflow)
+    elif wait:
+        _print_graph(_graph(session, workflow["id"]))
     else:
         say(f"{workflow['id']}  {workflow['name']}  {workflow['status']}")
         print_table(("task", "job"), list(workflow["jobs"].items()))
@@ -76,7 +78,7 @@ def submit(session: Session, path: Path, idempotency_key: str | None, *, wait: b
 @tenant_option
 @order_option
 @limit_option
-@with_session
+@with_plain_session
 @json_option
 def list_workflows(session: Session, limit: int, order: str | None, *, as_json: bool, **filters: Any) -> None:
     """List workflows, the latest first."""
@@ -95,12 +97,14 @@ def list_workflows(session: Session, limit: int, order: str | None, *, as_json: 
         )
         for each in found
     ]
-    print_table(columns, rows, optional=("skipped", "cancelled", "submitted", "unfinished", "failed"))
+    optional = ("skipped", "cancelled", "submitted", "unfinished", "failed", "completed")
+    if_none = "no workflow is so; `raftsched workflow submit -f FILE` makes one"
+    print_table(columns, rows, optional=optional, if_none=if_none)
 
 
 @workflow_command.command("get")
 @click.argument("workflow_id", metavar="ID")
-@with_session
+@with_plain_session
 @json_option
 def get(session: Session, workflow_id: str, *, as_json: bool) -> None:
     """Show a workflow with its jobs, and what each waits for."""
@@ -108,6 +112,11 @@ def get(session: Session, workflow_id: str, *, as_json: bool) -> None:
     if as_json:
         print_json(graph)
         return
+    _print_graph(graph)
+
+
+def _print_graph(graph: Mapping[str, Any]) -> None:
+    """Print a workflow: each task with its status, and what it comes after."""
     tasks = {node["id"]: node["task"] for node in graph["nodes"]}
     parents: defaultdict[str, list[str]] = defaultdict(list)
     for edge in graph["edges"]:
@@ -128,7 +137,7 @@ def get(session: Session, workflow_id: str, *, as_json: bool) -> None:
         ("task", "status", "job", "after", "id", "failure"),
         rows,
         title=_title(graph),
-        optional=("failure", "job", "id"),
+        optional=("failure", "job", "after"),
     )
 
 
@@ -164,6 +173,7 @@ def _graph(session: Session, workflow_id: str) -> dict[str, Any]:
 
 def _waited(session: Session, workflow: Mapping[str, Any]) -> dict[str, Any]:
     """Return the workflow once it has ended, with a bar on a terminal meanwhile."""
+    tell(f"waiting for {workflow['id']}")
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     quiet = not progress_console.is_terminal
     pause = _PAUSE_SECONDS_MIN

@@ -52,7 +52,7 @@ class Cli:
         ran = await asyncio.to_thread(CliRunner().invoke, main, arguments, input=given, env=environment)
         if ran.exception is not None and not isinstance(ran.exception, SystemExit):
             raise ran.exception
-        assert "Traceback" not in ran.output
+        assert "Traceback" not in ran.output, ran.output
         return Ran(ran.exit_code, ran.stdout, ran.stderr)
 
     async def ok(self, *arguments: str, given: str | None = None) -> Ran:

@@ -6,13 +6,16 @@ from tests.cli.test_control import failed, statuses
 
 
 async def test_list_shows_why_jobs_were_given_up(api: Api, cli: Cli) -> None:
+    assert (await cli.ok("dead-letter", "list")).stdout.startswith("none: ")
     job = await failed(api)
     assert [each["id"] for each in await cli.json("dead-letter", "list", "--reason", "attempts_exhausted")] == [
         job["id"]
     ]
     assert await cli.json("dead-letter", "list", "--reason", "timeout") == []
-    [row] = (await cli.ok("dead-letter", "list", "--queue", "a")).rows
-    assert (row[0], row[3], row[-1]) == (job["id"], "dead_letter", "attempts_exhausted")
+    shown = await cli.ok("dead-letter", "list", "--queue", "a")
+    [row] = shown.rows
+    assert (row[0], row[-2], row[-1]) == (job["id"], "attempts_exhausted", "Broke")
+    assert "ended" in shown.stdout
     assert "queue" in await cli.refused("dead-letter", "list", "--queue", "a b")
 
 

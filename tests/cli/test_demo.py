@@ -7,13 +7,14 @@ from pathlib import Path
 import pytest
 
 from raftsched.cli.demo.board import finished_count
-from raftsched.cli.demo.command import conclude
+from raftsched.cli.demo.command import broke_off, conclude, first_of
 from raftsched.cli.demo.evidence import Evidence
 from raftsched.cli.demo.graph import Graph
 from raftsched.cli.demo.ledger import Ledger, Span, Superseded
 from raftsched.cli.demo.plan import HASH_COUNT_MIN, KINDS, Planned, library_files, plan
 from raftsched.cli.demo.report import Report, compare, judge
 from raftsched.client import JobInfo, JobSpec
+from raftsched.errors import Unavailable
 
 
 @pytest.fixture
@@ -95,6 +96,17 @@ def test_verdict_fails_the_command_and_says_why(capsys: pytest.CaptureFixture[st
         with pytest.raises(SystemExit, match="1"):
             conclude(report)
         assert why in capsys.readouterr().out
+
+
+def test_what_broke_a_demo_off_is_told_in_one_line_with_its_logs_and_a_way_out(tmp_path: Path) -> None:
+    failed = Unavailable("nobody leads:\n waited 30 s")
+    inner = ExceptionGroup("unhandled errors in a TaskGroup", [failed, ValueError()])
+    assert first_of(ExceptionGroup("unhandled errors in a TaskGroup", [inner, ValueError()])) is failed
+    assert first_of(failed) is failed
+    line = broke_off(failed, tmp_path)
+    assert line.startswith("raftsched: the demo broke off: nobody leads: waited 30 s [unavailable] ")
+    assert f"in {tmp_path}, " in line
+    assert line.endswith("run the demo again.")
 
 
 def _nothing() -> Report:

@@ -62,8 +62,23 @@ async def test_explain_says_why_a_job_waits(cli: Cli) -> None:
     assert "paused" in [reason["code"] for reason in answer["reasons"]]
     shown = (await cli.ok("explain", job["id"])).stdout
     assert shown.startswith("paused\n")
-    assert "resumes it" in shown
+    assert "paused: it was submitted paused, until somebody resumes it\n  since: " in shown
     assert "[not_found]" in await cli.refused("explain", ABSENT)
+
+
+async def test_explain_names_the_parents_that_a_job_waits_for(cli: Cli) -> None:
+    parent = await cli.json("submit", "extract", "--delay", "1h")
+    child = await cli.json("submit", "load", "--depends-on", parent["id"])
+    shown = (await cli.ok("explain", child["id"])).stdout
+    assert "have not ended: extract (scheduled)\n" in shown
+    assert f"  parents:\n    id {parent['id']}  name extract  status scheduled" in shown
+
+
+async def test_list_of_nothing_says_what_to_do(cli: Cli) -> None:
+    assert (await cli.ok("list")).stdout.startswith("none: ")
+    assert await cli.json("list") == []
+    for command in (("queues",), ("audit",), ("workflow", "list")):
+        assert (await cli.ok(*command)).stdout.startswith("none: ")
 
 
 async def test_history_says_who_did_what_to_a_job(cli: Cli) -> None:

@@ -37,6 +37,36 @@ def test_narrow_terminal_leaves_out_what_is_optional_and_says_so(monkeypatch: py
         assert ("no room for queue" in captured.get()) == (width < 80)
 
 
+def on_terminal(monkeypatch: pytest.MonkeyPatch, width: int) -> Console:
+    narrow = Console(width=width, force_terminal=True, color_system=None, highlight=False)
+    monkeypatch.setattr(output, "console", narrow)
+    return narrow
+
+
+@pytest.mark.parametrize("prefix", ["", "job:"])
+def test_ids_are_never_cut_off_whatever_their_column_is_called(monkeypatch: pytest.MonkeyPatch, prefix: str) -> None:
+    job_id = prefix + "01980000-0000-7000-8000-00000000abcd"
+    narrow = on_terminal(monkeypatch, 80)
+    with narrow.capture() as captured:
+        print_table(("task", "job", "status", "text"), [("t" * 40, job_id, "queued", "x" * 40)])
+    assert job_id in captured.get()
+
+
+def test_folded_texts_are_whole_on_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow = on_terminal(monkeypatch, 60)
+    detail = " ".join(f"word{number}" for number in range(30))
+    with narrow.capture() as captured:
+        print_table(("id", "detail"), [("7" * 36, detail)], folded=("detail",))
+    words = captured.get().split()
+    assert [word for word in words if word.startswith("word")] == detail.split()
+
+
+def test_table_of_nothing_says_so_and_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("name", "count"), [], if_none="see --help")
+    print_table(("name",), [], title="what there is")
+    assert capsys.readouterr().out == "none: see --help\nwhat there is\nnone\n"
+
+
 def test_status_has_its_colour_on_a_terminal_only(capsys: pytest.CaptureFixture[str]) -> None:
     assert status_text("dead_letter").style == "red"
     assert not console.is_terminal

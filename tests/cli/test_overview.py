@@ -20,9 +20,18 @@ async def test_audit_says_who_did_what(cli: Cli) -> None:
     await cli.ok("queue", "resume", "mail", "--actor", "grace")
     lines = await cli.json("audit", "--subject", "queue:mail")
     assert [(line["actor"], line["action"]) for line in lines] == [("grace", "queue.resume"), (USER, "queue.pause")]
-    assert [line["actor"] for line in await cli.json("audit", "--by", "grace")] == ["grace"]
+    assert [line["actor"] for line in await cli.json("audit", "--actor", "grace")] == ["grace"]
+    assert await cli.json("audit", "--actor", "carol") == []
     assert USER in (await cli.ok("audit", "--action", "queue.pause")).rows[0]
     assert "action" in await cli.refused("audit", "--action", "x" * 100)
+
+
+async def test_commands_that_leave_no_trace_take_no_actor(cli: Cli) -> None:
+    for command in ("get", "list", "explain", "history", "tail", "logs", "events", "workers", "queues", "submit"):
+        assert "--actor" not in (await cli.ok(command, "--help")).stdout, command
+    for words in ("queue pause", "workflow submit", "dead-letter requeue", "cancel"):
+        assert "--actor" in (await cli.ok(*words.split(), "--help")).stdout, words
+    assert "is not recorded" in " ".join((await cli.ok("submit", "--help")).stdout.split())
 
 
 async def test_events_are_shown_as_they_happen(api: Api, cli: Cli) -> None:

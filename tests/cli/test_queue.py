@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.api.node import Api
 from tests.cli.commands import Cli
 
 
@@ -59,12 +60,34 @@ async def test_pause_and_resume_say_how_the_queue_stands(cli: Cli) -> None:
         assert "[not_found]" in await cli.refused("queue", command, "a b")
 
 
+async def test_pause_until_a_time_that_has_passed_is_refused(cli: Cli) -> None:
+    assert "until" in await cli.refused("queue", "pause", "mail", "--until", "2020-01-01")
+    assert (await cli.json("queue", "get", "mail"))["settings"]["pause"] is None
+
+
 async def test_scale_shows_numbers_for_autoscalers(cli: Cli) -> None:
     await cli.ok("submit", "a")
     numbers = await cli.json("queue", "scale", "a")
     assert (numbers["queue"], numbers["ready"], numbers["running"]) == ("a", 1, 0)
     assert "wanted_workers" in (await cli.ok("queue", "scale", "a")).stdout
     assert "[not_found]" in await cli.refused("queue", "scale", "a b")
+
+
+async def test_get_shows_the_jobs_by_status(api: Api, cli: Cli) -> None:
+    for _ in range(2):
+        await cli.ok("submit", "mail", "1")
+    await cli.ok("submit", "mail", "--paused")
+    await api.lease("mail", capacity=1)
+    shown = await cli.ok("queue", "get", "mail")
+    counts = dict(row for row in shown.rows if len(row) == 2)
+    assert (counts["queued"], counts["running"], counts["paused"], counts["completed"]) == ("1", "1", "1", "0")
+    assert "mail" in shown.stdout
+
+
+async def test_get_of_a_queue_that_nobody_uses_says_so(cli: Cli) -> None:
+    assert (await cli.ok("queue", "get", "mial")).stdout.startswith("Nothing is known of mial: no jobs")
+    await cli.ok("queue", "set", "mial", "--concurrency", "1")
+    assert "concurrency  1" in (await cli.ok("queue", "get", "mial")).stdout
 
 
 async def test_get_of_what_is_no_queue_is_refused(cli: Cli) -> None:

@@ -1,9 +1,19 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from raftsched import limits
+from raftsched.api import backfilling
+from raftsched.cli.schedule import runs
+from raftsched.cli.schedule.instants import local_text
+from raftsched.core.ids import parse_job_id
+from raftsched.core.operations import Operation
+from raftsched.core.schedule import ScheduleId
+from raftsched.core.view import RemoveFirings
+from raftsched.errors import Invalid, RaftschedError
 from tests.api.node import Api
 from tests.cli.commands import USER, Cli
 
@@ -113,6 +123,15 @@ async def test_trigger_for_the_same_instant_finds_the_first_run(cli: Cli) -> Non
     assert (await cli.json(*command))["job_id"] == (await cli.json(*command))["job_id"]
 
 
+async def test_trigger_with_the_same_key_finds_the_first_run(cli: Cli) -> None:
+    await saved(cli, "--overlap", "allow")
+    command = ("schedule", "trigger", "nightly", "--payload", "1")
+    assert (await cli.json(*command))["job_id"] != (await cli.json(*command))["job_id"]
+    keyed = (*command, "--idempotency-key", "one")
+    assert (await cli.json(*keyed))["job_id"] == (await cli.json(*keyed))["job_id"]
+    assert "[idempotency_mismatch]" in await cli.refused(*keyed, "--overlap", "allow")
+
+
 async def test_backfill_makes_runs_for_the_past_after_a_look(cli: Cli) -> None:
     await saved(cli, "--start-at", "2020-01-01")
     command = ("schedule", "backfill", "nightly", "--from", "2020-01-01", "--to", "2020-01-04")
@@ -122,7 +141,56 @@ async def test_backfill_makes_runs_for_the_past_after_a_look(cli: Cli) -> None:
     assert (await cli.ok(*command, "--overlap", "allow")).stdout == "3 runs made, 0 instants skipped\n"
     assert [job["schedule_id"] is not None for job in await cli.json("list")] == [True] * 3
     assert (await cli.json(*command))["run_count"] == 0
+    assert "3 were backfilled before" in (await cli.ok(*command)).stdout
     assert "to: " in await cli.refused("schedule", "backfill", "nightly", "--from", "2020-01-04", "--to", "2020-01-01")
+
+
+@pytest.mark.parametrize("order", [(), ("--latest-first",)])
+async def test_backfill_of_many_parts_decides_no_instant_twice_even_if_the_cluster_forgets(
+    api: Api, cli: Cli, monkeypatch: pytest.MonkeyPatch, order: tuple[str, ...]
+) -> None:
+    """Trimming the ledger made it run its instants again and again."""
+    monkeypatch.setattr(limits, "DECISIONS_MAX", 2)
+    monkeypatch.setattr(backfilling, "_SECONDS_MAX", -1.0)
+    schedule = await saved(cli, "--start-at", "2020-01-01")
+    schedule_id = ScheduleId(parse_job_id(schedule["id"]))
+
+    def forget(operation: Operation) -> RaftschedError | None:
+        state = api.node.state
+        lines = tuple(state.firings(schedule_id, after=None, until_ms=None, limit=1_000))
+        state.execute([RemoveFirings(schedule_id, lines)])
+        return Invalid("it goes on and on") if len(api.node.proposed) > 9 else None
+
+    api.node.proposal_error = forget
+    command = ("schedule", "backfill", "nightly", "--from", "2020-01-01", "--to", "2020-01-08", "--overlap", "allow")
+    done = await cli.json(*command, *order)
+    assert (done["run_count"], done["skipped_count"], done["known_count"], done["remaining_count"]) == (7, 0, 0, 0)
+    days = [f"2020-01-0{day}T03:00:00.000Z" for day in range(1, 8)]
+    assert [item["instant"] for item in done["instants"]] == (days[::-1] if order else days)
+    jobs = await cli.json("list")
+    assert {item["job_id"] for item in done["instants"]} == {job["id"] for job in jobs}
+    assert len(jobs) == 7
+
+
+async def test_backfill_without_room_goes_on_as_runs_end_and_gives_up_when_none_does(
+    api: Api, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SCHEDULE_ACTIVE_MAX", 2)
+    monkeypatch.setattr(runs, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(runs, "_PATIENCE_SECONDS", 0.0)
+    await saved(cli, "--start-at", "2020-01-01")
+    command = ("schedule", "backfill", "nightly", "--from", "2020-01-01", "--to", "2020-01-06", "--overlap", "allow")
+    told = (await cli.ok(*command)).stdout
+    assert "2 runs made, 0 instants skipped\n3 instants remain: there is no room" in told
+    monkeypatch.setattr(runs, "_PATIENCE_SECONDS", 60.0)
+    started = asyncio.create_task(cli.json(*command))
+    for _ in range(3):
+        while not (leases := await api.lease("build_report", capacity=2)):
+            await asyncio.sleep(0)
+        for lease in leases:
+            done = {"run_id": lease["run_id"], "fencing_token": lease["fencing_token"], "status": "completed"}
+            await api.report(done)
+    assert ((await started)["run_count"], len(await cli.json("list"))) == (3, 5)
 
 
 async def test_next_and_preview_show_instants_by_the_clock_of_the_zone(cli: Cli) -> None:
@@ -153,5 +221,11 @@ async def test_preview_shows_what_the_calendar_skips(cli: Cli) -> None:
 async def test_what_is_done_to_schedules_is_in_the_audit_trail(cli: Cli) -> None:
     await saved(cli)
     await cli.ok("schedule", "pause", "nightly")
-    lines = await cli.json("audit", "--by", USER, "--action", "schedule")
+    lines = await cli.json("audit", "--actor", USER, "--action", "schedule")
     assert lines[0]["subject"] == "schedule:nightly"
+
+
+def test_local_times_go_by_the_zone_data_of_the_cluster_not_by_those_of_the_system() -> None:
+    """Releases of the zone data differ about this day, so a system's own showed another hour."""
+    assert local_text("2027-03-12T04:00:00Z", "America/Havana") == "Fri 2027-03-12 00:00:00 -0400"
+    assert local_text("2027-03-12T04:00:00Z", "Nowhere/Land") == ""

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from raftsched.cli import tail
+from raftsched.core.explain import LeaseSigns
+from raftsched.core.ids import JobId
 from tests.api.node import Api
 from tests.cli.commands import Cli, written
 
@@ -73,6 +77,42 @@ async def test_submit_with_wait_ends_as_the_job_does(api: Api, cli: Cli) -> None
         "submit", "a", "--idempotency-key", job["idempotency_key"], "--delay", "1h", "--wait", "--json"
     )
     assert (waited.exit_code, waited.json["status"]) == (4, "cancelled")
+
+
+async def test_submit_with_wait_prints_the_result_alone_and_names_the_job_meanwhile(api: Api, cli: Cli) -> None:
+    waiting = asyncio.create_task(cli.run("submit", "a", "1", "--wait"))
+    [lease] = await api.lease("a", wait_seconds=10)
+    held = {"run_id": lease["run_id"], "fencing_token": lease["fencing_token"]}
+    await api.report(held | {"status": "completed", "result": {"sent": True}})
+    ran = await waiting
+    assert (ran.exit_code, ran.stdout) == (0, '{"sent":true}\n')
+    assert ran.stderr == f"raftsched: waiting for {lease['job_id']}\n"
+
+
+async def test_submit_with_wait_says_why_it_waits_and_how_it_ended(
+    api: Api, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tail, "EXPLAIN_SECONDS", 0.0)
+    job = await cli.json("submit", "a", "--paused")
+    again = ("submit", "a", "--paused", "--idempotency-key", job["idempotency_key"])
+    explained = asyncio.Event()
+    leadership = api.node.leadership()
+    lease_signs = leadership.lease_signs
+
+    def asked_for_signs(job_id: JobId) -> LeaseSigns | None:
+        explained.set()
+        return lease_signs(job_id)
+
+    monkeypatch.setattr(leadership, "lease_signs", asked_for_signs)
+    waiting = asyncio.create_task(cli.run(*again, "--wait"))
+    await explained.wait()
+    await api.ask("DELETE", f"jobs/{job['id']}")
+    ran = await waiting
+    assert (ran.exit_code, ran.stdout) == (4, "")
+    waits, why, end = ran.stderr.splitlines()
+    assert waits == f"raftsched: waiting for {job['id']}"
+    assert why.startswith("raftsched: it is paused: it was submitted paused, until somebody resumes it; no worker")
+    assert end == f"raftsched: {job['id']} ended: cancelled"
 
 
 @pytest.mark.parametrize(

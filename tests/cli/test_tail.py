@@ -50,6 +50,15 @@ async def test_tail_follows_status_progress_and_lines_until_the_end(api: Api, cl
     assert [event["progress"] for event in events if event["event"] == "progress"] == [{"done": 1}]
 
 
+async def test_tail_ends_with_the_status_and_not_with_the_progress_before_it(api: Api, cli: Cli) -> None:
+    job, lease = await leased(api)
+    said = {"fencing_token": lease["fencing_token"], "progress": {"done": 1}}
+    assert (await api.post(f"runs/{lease['run_id']}/progress", said)).status == 200
+    await end(api, lease)
+    events = (await cli.ok("tail", job["id"], "--json")).json_lines
+    assert [event["event"] for event in events] == ["progress", "status"]
+
+
 async def test_tail_prints_the_lines_as_they_are(api: Api, cli: Cli) -> None:
     job, lease = await leased(api)
     await write(api, lease, "[red]not markup[/red]")
@@ -118,4 +127,4 @@ async def test_submit_with_wait_sees_the_job_through(api: Api, cli: Cli) -> None
     await end(api, lease, result={"sent": True})
     ran = await waiting
     assert (ran.exit_code, ran.json["status"], ran.json["result"]) == (0, "completed", {"sent": True})
-    assert ran.stderr == ""
+    assert ran.stderr == f"raftsched: waiting for {lease['job_id']}\n"

@@ -61,6 +61,21 @@ async def test_submit_with_wait_ends_as_the_workflow_does(api: Api, cli: Cli, pa
     assert (ran.exit_code, ran.json["status"], ran.json["skipped_count"]) == (0, "completed", 1)
 
 
+async def test_submit_with_wait_shows_how_each_task_ended(api: Api, cli: Cli, path: str) -> None:
+    waiting = asyncio.create_task(cli.run("workflow", "submit", "-f", path, "--wait"))
+    [lease] = await api.lease("q", wait_seconds=10)
+    workflow_id = (await api.get(f"jobs/{lease['job_id']}")).json["workflow_id"]
+    await api.ask("DELETE", f"workflows/{workflow_id}")
+    held = {"run_id": lease["run_id"], "fencing_token": lease["fencing_token"]}
+    await api.report(held | {"status": "completed"})
+    ran = await waiting
+    assert ran.exit_code == 4
+    assert ran.stderr == f"raftsched: waiting for {workflow_id}\n"
+    assert [row[:2] for row in ran.rows] == [
+        ["extract", "cancelled"], ["transform", "cancelled"], ["alarm", "cancelled"],
+    ]  # fmt: skip
+
+
 async def test_cancel_ends_what_has_not_ended(cli: Cli, path: str) -> None:
     workflow = await cli.json("workflow", "submit", "-f", path)
     assert (await cli.json("workflow", "cancel", workflow["id"]))["status"] in ("cancelling", "cancelled")

@@ -14,11 +14,14 @@ from pathlib import Path
 
 import click
 
+from raftsched.cli.bench import PAYLOAD, QUEUE
 from raftsched.cli.bench.failover import Failover, measure
 from raftsched.cli.bench.load import Load, Measurement
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.children import UNTIL_STDIN_ENDS, lifeline, stops_its_children
+from raftsched.cli.local_cluster import START_SECONDS_MAX, LocalCluster
 from raftsched.cli.output import json_option, print_json, print_table, progress_console, reports_errors
 from raftsched.client import Client
+from raftsched.errors import Unavailable
 
 TARGET_JOBS_PER_SECOND = 1_667
 """100,000 a minute."""
@@ -61,6 +64,7 @@ _ROWS: tuple[tuple[str, Callable[[Measurement], float]], ...] = (
 @click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), help="On the disk to measure.")
 @json_option
 @reports_errors
+@stops_its_children
 def bench_command(
     *,
     seconds: float,
@@ -87,11 +91,12 @@ def bench_command(
 
 @contextmanager
 def _workers(cluster: LocalCluster, count: int) -> Iterator[list[int]]:
-    command = [sys.executable, "-m", "raftsched", "worker", "--app", "raftsched.cli.bench.worker:worker"]
+    app = ["--app", "raftsched.cli.bench.worker:worker", "--log-level", "warning", UNTIL_STDIN_ENDS]
+    command = [sys.executable, "-m", "raftsched", "worker", *app]
     environment = os.environ | {"RAFTSCHED_URL": " ".join(cluster.urls)}
     with (cluster.directory / "worker.log").open("ab") as log:
         workers = [
-            subprocess.Popen([*command, "--log-level", "warning"], env=environment, stdout=log, stderr=log)  # noqa: S603
+            subprocess.Popen(command, env=environment, stdin=lifeline(), stdout=log, stderr=log)  # noqa: S603
             for _ in range(count)
         ]
     try:
@@ -107,9 +112,19 @@ async def _load(
 ) -> tuple[Measurement, Measurement]:
     nodes = [node.process.pid for node in cluster.nodes if node.process]
     async with Client(*cluster.urls) as client:
+        await _wait_for_workers(client)
         load = Load(client, {"nodes": nodes, "workers": workers, "client": [os.getpid()]})
         progress_console.print(f"{rate:,.0f} jobs/s for {seconds:.0f} s, then flat out for {seconds:.0f} s")
         return await load.at_rate(rate, seconds), await load.flat_out(window, seconds)
+
+
+async def _wait_for_workers(client: Client) -> None:
+    """Return once they work, so that their start is not measured."""
+    job = await client.submit("noop", PAYLOAD, queue=QUEUE)
+    try:
+        await job.wait(START_SECONDS_MAX)
+    except TimeoutError:
+        raise Unavailable(f"no worker has done a job within {START_SECONDS_MAX:.0f} s") from None
 
 
 def _failover(cluster: LocalCluster, kills: int) -> Failover:

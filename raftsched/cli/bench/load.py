@@ -19,7 +19,7 @@ from raftsched.errors import RaftschedError
 
 _TICK_SECONDS = 0.01
 _SAMPLE_JOBS = 2_000
-_WARM_UP_SECONDS = 2.0
+WARM_UP_SECONDS = 2.0
 _DRAIN_SECONDS_MAX = 30.0
 
 
@@ -80,8 +80,8 @@ class Load:
         return await self._measure(fill, seconds)
 
     async def _measure(self, drive: Callable[[float], Awaitable[None]], seconds: float) -> Measurement:
-        warm = asyncio.create_task(_call(drive, time.monotonic() + _WARM_UP_SECONDS + seconds))
-        await asyncio.sleep(_WARM_UP_SECONDS)
+        warm = asyncio.create_task(_call(drive, time.monotonic() + WARM_UP_SECONDS + seconds))
+        await asyncio.sleep(WARM_UP_SECONDS)
         self._commit_seconds.clear()
         start_jobs, start_cpu, start = await self._completed(), cpu_by_role(self._pids), time.monotonic()
         first_id = len(self._ids)

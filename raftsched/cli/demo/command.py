@@ -5,31 +5,60 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
 
+from raftsched.cli.children import stops_its_children
 from raftsched.cli.demo.report import Report
 from raftsched.cli.demo.run import run_demo
 from raftsched.cli.output import console, print_table, reports_errors
+from raftsched.errors import RaftschedError
 
 _FAULTS_SHOWN = 20
 
 
 @click.command("demo")
 @reports_errors
+@stops_its_children
 def demo_command() -> None:
     """Three nodes, two workers, over 1,500 real jobs of every kind, and the leader killed half-way.
 
     Exits 0 only if every job ended as it must, nothing was lost or recorded twice, every instant of a schedule was
     decided once, every job of the workflow ran once and after its parents, and every limit held.
     """
-    with tempfile.TemporaryDirectory(prefix="raftsched-demo-", ignore_cleanup_errors=True) as directory:
-        report = asyncio.run(run_demo(Path(directory)))
+    directory = Path(tempfile.mkdtemp(prefix="raftsched-demo-"))
+    with ExitStack() as afterwards:
+        afterwards.callback(shutil.rmtree, directory, ignore_errors=True)
+        try:
+            report = asyncio.run(run_demo(directory))
+        except Exception as error:
+            afterwards.pop_all()  # so that the logs are kept
+            first = first_of(error)
+            if not isinstance(first, RaftschedError):
+                error.add_note(f"logs and data of this run are kept in {directory}")
+                raise
+            click.echo(broke_off(first, directory), err=True)
+            raise SystemExit(1) from None
         if not report.is_right:
-            kept = shutil.copytree(directory, f"{directory}-failed")
-            console.print(f"logs and data of this run are kept in {kept}", soft_wrap=True)
+            afterwards.pop_all()
+            console.print(f"logs and data of this run are kept in {directory}", soft_wrap=True)
     conclude(report)
+
+
+def first_of(error: Exception) -> Exception:
+    """Return what failed first, out of the groups in which task groups raise it."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def broke_off(error: RaftschedError, directory: Path) -> str:
+    """Return in one line which call failed, its code, where the logs are, and what to do next."""
+    told = " ".join(str(error).split())
+    advice = f"See n*/node.log and workers.log in {directory}, which is kept; then run the demo again."
+    return f"raftsched: the demo broke off: {told} [{error.code}] {advice}"
 
 
 def conclude(report: Report) -> None:

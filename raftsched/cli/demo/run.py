@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from raftsched.cli.children import UNTIL_STDIN_ENDS, lifeline
 from raftsched.cli.demo.board import Board, finished_count
 from raftsched.cli.demo.evidence import Evidence, Timetable
 from raftsched.cli.demo.ledger import Ledger
@@ -62,10 +63,14 @@ def _introduce(cluster: LocalCluster, leader: LocalNode) -> None:
 
 @contextmanager
 def _workers(cluster: LocalCluster, ledger: Path) -> Iterator[None]:
-    command = [sys.executable, "-m", "raftsched", "worker", "--app", "raftsched.cli.demo.jobs:worker"]
+    app = ["--app", "raftsched.cli.demo.jobs:worker", UNTIL_STDIN_ENDS]
+    command = [sys.executable, "-m", "raftsched", "worker", *app]
     environment = os.environ | {"RAFTSCHED_URL": " ".join(cluster.urls), "RAFTSCHED_DEMO_LEDGER": str(ledger)}
     with (cluster.directory / "workers.log").open("ab") as log:
-        workers = [subprocess.Popen(command, env=environment, stdout=log, stderr=log) for _ in range(WORKER_COUNT)]  # noqa: S603
+        workers = [
+            subprocess.Popen(command, env=environment, stdin=lifeline(), stdout=log, stderr=log)  # noqa: S603
+            for _ in range(WORKER_COUNT)
+        ]
     try:
         yield
     finally:
@@ -115,8 +120,8 @@ class _Demo:
             watching.cancel()
             await asyncio.wait([watching])
             self.seconds = time.monotonic() - began
-            with suppress(RaftschedError):
-                self._board.show(await self._client.queues())
+        with suppress(RaftschedError):
+            self._board.show(await self._client.queues())
 
     async def _watch(self) -> None:
         while True:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rich.text import Text
 
 from raftsched.cli.output import print_table, say
 from raftsched.cli.times import read_time, when
+from raftsched.core.cron.zones import zone
+from raftsched.errors import Invalid
 
 _CLOCK: Final = "%a %Y-%m-%d %H:%M:%S %z"
 
 
 def local_text(instant: str | None, timezone: str) -> str:
-    """Return the time by the clock of `timezone`; "" where it is not known here."""
+    """Return the time by the clock of `timezone`, by the zone data that the cluster has; "" where it is not known."""
     moment = read_time(instant)
     try:
-        return "" if moment is None else moment.astimezone(ZoneInfo(timezone)).strftime(_CLOCK)
-    except (ZoneInfoNotFoundError, ValueError):
+        return "" if moment is None else moment.astimezone(zone(timezone).info).strftime(_CLOCK)
+    except Invalid:
         return ""
 
 

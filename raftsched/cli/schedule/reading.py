@@ -100,7 +100,7 @@ def _row(schedule: Mapping[str, Any]) -> tuple[Any, ...]:
         when(schedule["last_at"]),
         schedule["fired_count"],
         schedule["skipped_count"],
-        len(schedule["active"]),
+        len(schedule["active"]) + len(schedule["backfilling"]),
     )
 
 

@@ -1,0 +1,73 @@
+"""The processes that a command starts end when it ends, however that comes about.
+
+On SIGTERM, as on Ctrl-C, the command leaves its contexts, which stop what they started. Where it can't, as after SIGKILL,
+the lifeline does: a pipe whose writing end the command holds and whose reading end is the standard input of its children.
+The kernel closes it with the command's last breath, and the children stop as on SIGTERM. Unlike Linux's PR_SET_PDEATHSIG
+this depends neither on the thread that started a child nor on the child being quick to ask for it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from functools import cache, wraps
+from types import FrameType
+from typing import Final, ParamSpec, TypeVar
+
+import click
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+UNTIL_STDIN_ENDS: Final = "--until-stdin-ends"
+_READ_BYTES: Final = 4096
+
+
+@cache
+def lifeline() -> int:
+    """Return what children have as their standard input; it ends when this process does, and not before."""
+    reading, _writing = os.pipe()
+    return reading
+
+
+def _watch_stdin(_context: click.Context, _option: click.Parameter, is_wanted: bool) -> None:
+    if is_wanted:
+        threading.Thread(target=_stop_when_stdin_ends, name="lifeline", daemon=True).start()
+
+
+def _stop_when_stdin_ends() -> None:
+    while os.read(0, _READ_BYTES):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+until_stdin_ends_option = click.option(
+    UNTIL_STDIN_ENDS,
+    is_flag=True,
+    expose_value=False,
+    callback=_watch_stdin,
+    help="Stop as on SIGTERM, too, when standard input ends: with the process that holds its other end.",
+)
+
+
+def stops_its_children(command: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Make SIGTERM leave the command's contexts, as Ctrl-C does; exit code 143 then, and 130 after Ctrl-C, as in shells."""
+
+    @wraps(command)
+    def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        ended_by = signal.SIGINT
+
+        def interrupt(_number: int, frame: FrameType | None) -> None:
+            nonlocal ended_by
+            ended_by = signal.SIGTERM
+            on_ctrl_c = signal.getsignal(signal.SIGINT)  # asyncio has its own; the shell's background ignores it
+            (on_ctrl_c if callable(on_ctrl_c) else signal.default_int_handler)(signal.SIGINT, frame)
+
+        signal.signal(signal.SIGTERM, interrupt)
+        try:
+            return command(*args, **kwargs)
+        except KeyboardInterrupt:
+            raise SystemExit(128 + ended_by) from None
+
+    return wrapped
