@@ -129,6 +129,7 @@ PROPERTIES: Final = (
 
 FEATURES: Final = (
     Property(firings.instants_decided_once_in_order, "I14", _events(Decided)),
+    Property(firings.instants_by_hand_decided_once, "I14", firings.by_hand_count),
     Property(firings.instants_never_early, "I14", _events(Decided)),
     Property(firings.ledger_equals_jobs, "I14", firings.fired_count),
     Property(firings.nothing_fires_while_paused, "I14", _events(ScheduleChanged)),
@@ -160,14 +161,13 @@ def check_all(history: History) -> Report:
     """Check every property. Costs about a third of a millisecond an operation; unchanged: the history."""
     began = time.perf_counter()
     violations = {each.name: found for each in (*PROPERTIES, *FEATURES) if (found := each.check(history))}
-    matched = {operation.call.op for match in history.matches for operation in match.unknown}
     return Report(
         violations=violations,
         evidence={each.name: each.evidence(history) for each in (*PROPERTIES, *FEATURES)},
         operations=_operation_counts(history),
         faults=Counter(event.fault for event in history.of(Nemesis) if event.phase != "stop"),
         unknown_count=sum(operation.is_unknown for operation in history.operations),
-        settled_count=len(matched),
+        settled_count=len(history.settled),
         seconds=time.perf_counter() - began,
     )
 

@@ -1,7 +1,7 @@
 """Properties of jobs that depend on others, and of workflows.
 
 Theory of operation. Along the log each dependency is judged at once, whenever its parent ends or begins anew: met for
-good, not met, or open. The server may judge later, by steps; so what it does must fit this judgement at the moment that
+good, not met, or open. A job that a user tells to run again is judged anew by all its parents. The server may judge later, by steps; so what it does must fit this judgement at the moment that
 it does it, and within a bound all of it must be done.
 """
 
@@ -30,8 +30,6 @@ class _Child:
     wanted: dict[str, str]
     """Parent -> condition."""
     verdicts: dict[str, _Verdict]
-    is_free: bool = False
-    """A user told it to run: it waits for nobody any more."""
     stage: str = ""
     judged_at: int = 0
     """When its last verdict changed, or it did itself."""
@@ -61,12 +59,20 @@ class _Family:
                 self._judge(change.job, parent, self.stages.get(parent, ""), change.t)
         child = self.children.get(change.job)
         if child is not None:
-            child.is_free = child.is_free or change.f == "requeue"
+            if change.f == "requeue":
+                self._judge_anew(child)
             child.stage, child.judged_at = stage, max(child.judged_at, change.t)
-        if stage != PURGED:
+        if stage == PURGED:
+            self.stages.pop(change.job, None)
+        else:
             self.stages[change.job] = stage
             for name in self.dependants.get(change.job, ()):
                 self._judge(name, change.job, stage, change.t)
+
+    def _judge_anew(self, child: _Child) -> None:
+        """A user told it to run: its parents count as they stand; those that are gone, as they ended."""
+        for parent in child.verdicts.keys() & self.stages.keys():
+            child.verdicts[parent] = _verdict(self.stages[parent], child.wanted[parent])
 
     def _judge(self, name: str, parent: str, stage: str, t: int) -> None:
         child = self.children[name]
@@ -96,7 +102,7 @@ def nothing_starts_before_its_parents(history: History) -> list[Violation]:
     violations = []
     for change, family in _walk(history):
         child = family.children.get(change.job)
-        if child is None or child.is_free or change.f not in ("release", "lease"):
+        if child is None or change.f not in ("release", "lease"):
             continue
         if waits_for := child.waits_for():
             what = f"{change.f} of job {change.job} at index {change.index}, which waits for {', '.join(waits_for)}"
@@ -132,7 +138,7 @@ def nobody_waits_in_vain(history: History) -> list[Violation]:
     limit = history.end - history.setup.chore_bound_ms * 1_000
     violations = []
     for name, child in family.children.items():
-        if child.is_free or name in staged or max(child.judged_at, healed) > limit:
+        if name in staged or max(child.judged_at, healed) > limit:
             continue
         waits = child.stage == "waiting_dependencies" and _Verdict.OPEN not in child.verdicts.values()
         if waits or (child.stage in UNLEASED and child.lacks()):

@@ -111,10 +111,10 @@ def _altered(history: History) -> Iterator[Violation]:
     """Submits whose job in the log is not the one that was asked for."""
     for match in history.matches:
         change = match.change
-        askers = [operation.call for operation in (*match.answered, *match.unknown)]
-        if change.f != "submit" or not askers:
+        if change.f != "submit":
             continue
-        if not any(_is_wanted(change, call) for call in askers):
+        askers = [operation.call for operation in (*match.answered, *match.unknown)]
+        if askers and not any(_is_wanted(change, call) for call in askers):
             yield Violation(f"job {change.job} at index {change.index} is not as it was submitted", change.t)
 
 

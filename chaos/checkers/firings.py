@@ -16,6 +16,8 @@ from chaos.checkers.report import Violation
 from chaos.checkers.views import History
 
 _PLANNED = "planned"
+_BACKFILL = "backfill"
+_BY_HAND = ("manual", _BACKFILL)
 
 
 @dataclass(slots=True)
@@ -106,6 +108,22 @@ def _line_problem(line: Decided, grid: _Grid | None) -> str:
     return f"it fires more than {most} times" if line.job and 0 < most <= grid.fired_count else ""
 
 
+def instants_by_hand_decided_once(history: History) -> list[Violation]:
+    """No backfill decides an instant that one has decided, nor does a trigger, but for want of room (I14, G8)."""
+    decided: set[tuple[str, str, int]] = set()
+    violations = []
+    for line in history.log_of(Decided):
+        assert isinstance(line, Decided)
+        if line.kind not in _BY_HAND or line.reason == "overlap_limit":
+            continue
+        place = (line.schedule, line.kind, line.instant_ms)
+        if place in decided:
+            what = f"instant {line.instant_ms} of schedule {line.schedule} is decided twice by {line.kind} runs"
+            violations.append(Violation(what, line.t))
+        decided.add(place)
+    return violations
+
+
 def instants_never_early(history: History) -> list[Violation]:
     """No instant is decided before the cluster's time has reached it, and no run of it is due before it (I14, G8)."""
     due_of = {change.job: change.due_ms for change in history.changes if change.f == "submit" and change.schedule}
@@ -165,7 +183,7 @@ def nothing_fires_while_paused(history: History) -> list[Violation]:
 
 @dataclass(slots=True)
 class _Runs:
-    """The runs of one schedule that are not finished, along the log."""
+    """The runs of one schedule that are not finished, along the log; those of backfills stand in nobody's way."""
 
     overlap: str = ""
     unfinished: dict[str, str] = field(default_factory=dict)
@@ -176,12 +194,13 @@ def overlap_is_as_it_says(history: History) -> list[Violation]:
     """A run joins unfinished ones only as the schedule's policy allows, and is skipped only for their sake (I14, G9)."""
     runs: dict[str, _Runs] = {}
     owner: dict[str, str] = {}
+    backfilled = {line.job for line in history.of(Decided) if line.kind == _BACKFILL}
     violations = []
     for event in history.log_of(Change, Decided, ScheduleChanged):
         if isinstance(event, ScheduleChanged):
             runs.setdefault(event.schedule, _Runs()).overlap = event.overlap
         elif isinstance(event, Change):
-            if event.schedule:
+            if event.schedule and event.job not in backfilled:
                 owner[event.job] = event.schedule
             _follow(runs, owner.get(event.job, ""), event)
         elif isinstance(event, Decided) and event.kind == _PLANNED:
@@ -246,6 +265,10 @@ def schedules_go_on(history: History) -> list[Violation]:
 
 def _is_over(grid: _Grid) -> bool:
     return grid.settings.paused or 0 < grid.settings.max_firings <= grid.fired_count
+
+
+def by_hand_count(history: History) -> int:
+    return sum(1 for line in history.of(Decided) if line.kind in _BY_HAND)
 
 
 def fired_count(history: History) -> int:

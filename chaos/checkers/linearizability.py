@@ -24,7 +24,7 @@ from typing import NamedTuple
 from chaos.checkers.log import move_of
 from chaos.checkers.model import JobState, Move, after, explains, happens, stage_of
 from chaos.checkers.report import Violation
-from chaos.checkers.views import NEVER, History, Match, Operation
+from chaos.checkers.views import NEVER, History, Operation
 
 _NO_VERDICT = frozenset({"submit", "lease", "heartbeat"})
 """Operations whose refusals prove nothing about a job."""
@@ -78,7 +78,7 @@ def steps_by_job(history: History) -> dict[str, list[Step]]:
         if change.f in ("touch", "amend"):
             continue  # to the model, nothing happened
         if match.is_internal or not match.answered or match.unknown:
-            start = previous.get(change.job, 0) if match.is_internal or not match.unknown else _first_unknown(match)
+            start = previous.get(change.job, 0) if match.is_internal or not match.unknown else match.unknown[0].start
             name = f"{change.f} {change.outcome}".rstrip() + f" of index {change.index}"
             move = move_of(change, history)
             end = history.first_shown(change.index)
@@ -86,10 +86,6 @@ def steps_by_job(history: History) -> dict[str, list[Step]]:
             steps[change.job].append(Step(start, max(start, end), move, rule, name=name))
         previous[change.job] = max(change.t, 0)
     return steps
-
-
-def _first_unknown(match: Match) -> int:
-    return min(operation.start for operation in match.unknown)
 
 
 def _moves(operation: Operation) -> Iterator[tuple[str, Move]]:

@@ -7,13 +7,14 @@ unknown operation without an effect did nothing, whatever its client fears.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
-from typing import TypeVar, cast
+from operator import attrgetter
+from typing import Final, TypeVar, cast, overload
 
 from chaos.checkers.history import (
     AnyEvent,
@@ -39,6 +40,7 @@ ENDS_LEASE = frozenset({"outcome", "expire", "lapse", "abort"})
 NEW_RUN = frozenset({"requeue", "revive"})
 NEVER = 1 << 62
 """The end of an operation that nobody saw end."""
+_start: Final = attrgetter("start")
 
 Replay = Callable[[Sequence[Applied]], Iterable[str]]
 """Given the whole log from its first entry on, the digest of the state after each entry; a pure function."""
@@ -96,15 +98,40 @@ class Answer:
     reply: Reply
 
 
+class Earliest(Sequence[Operation]):
+    """The first `count` of `operations`, not copied: many changes share the calls of one worker."""
+
+    __slots__ = ("_count", "_operations")
+
+    def __init__(self, operations: Sequence[Operation], count: int) -> None:
+        self._operations = operations
+        self._count = count
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, at: int) -> Operation: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[Operation]: ...
+    def __getitem__(self, at: int | slice) -> Operation | Sequence[Operation]:
+        if isinstance(at, slice):
+            return self._operations[: self._count][at]
+        return self._operations[range(self._count)[at]]
+
+
 @dataclass(slots=True)
 class Match:
-    """The operations that may have caused a change of the log: all that asked for just this, before it was applied."""
+    """The operations that may have caused a change of the log: all that asked for just this, before it was applied.
+
+    Each kind is in the order of its starts.
+    """
 
     change: Change
-    answered: list[Operation] = field(default_factory=list)
+    answered: Sequence[Operation] = ()
     """They know of it: ok, or refused as cancelled where the report closed a cancelled lease."""
-    unknown: list[Operation] = field(default_factory=list)
-    refused: list[Operation] = field(default_factory=list)
+    unknown: Sequence[Operation] = ()
+    refused: Sequence[Operation] = ()
     is_handed_back: bool = False
     """The leader asked for the end of this lease."""
 
@@ -117,7 +144,7 @@ class Match:
     @property
     def first_start(self) -> int:
         """The earliest moment at which it can have been asked for."""
-        return min((operation.start for operation in (*self.answered, *self.unknown)), default=0)
+        return min((operations[0].start for operations in (self.answered, self.unknown) if operations), default=0)
 
 
 class History:
@@ -276,6 +303,19 @@ class History:
         return list(_matches(self))
 
     @cached_property
+    def settled(self) -> set[int]:
+        """The unknown operations, by their numbers, that may have caused what is in the log."""
+        settled: set[int] = set()
+        of_worker: dict[str, Sequence[Operation]] = {}
+        for match in self.matches:
+            if match.change.f != "lease":
+                settled.update(operation.call.op for operation in match.unknown)
+            elif len(match.unknown) > len(of_worker.get(match.change.worker, ())):
+                of_worker[match.change.worker] = match.unknown  # it holds all that were fewer
+        settled.update(operation.call.op for operations in of_worker.values() for operation in operations)
+        return settled
+
+    @cached_property
     def effects_of(self) -> dict[int, list[Effect]]:
         """Token -> what was done under it."""
         effects: dict[int, list[Effect]] = defaultdict(list)
@@ -292,33 +332,74 @@ def _operation(call: Invoke, reply: Reply | None) -> Operation:
 # -- who asked for it -------------------------------------------------------------------------------------------------
 
 
+class _Kinds:
+    """Operations by what became of them, added in the order of their starts."""
+
+    def __init__(self) -> None:
+        self.answered: list[Operation] = []
+        self.unknown: list[Operation] = []
+        self.refused: list[Operation] = []
+
+    def add(self, operation: Operation, *, closes: bool = False) -> None:
+        """`closes`: its refusal tells that it was heard."""
+        if operation.is_ok or closes:
+            self.answered.append(operation)
+        elif operation.is_unknown:
+            self.unknown.append(operation)
+        else:
+            self.refused.append(operation)
+
+
 def _matches(history: History) -> Iterator[Match]:
-    askers: dict[tuple[object, ...], list[Operation]] = defaultdict(list)
-    for operation in history.operations:
-        for wish in _wishes(operation):
-            askers[wish].append(operation)
+    askers, leases = _askers(history)
     handed_back = {("outcome", event.job, event.token, "snoozed", "") for event in history.of(HandedBack)}
     granted = {grant.token: answer.operation for answer, grant in history.grants}
     for change in history.changes:
-        match = Match(change, is_handed_back=_wish_behind(change) in handed_back)
+        wish = _wish_behind(change)
         owner = granted.get(change.token) if change.f == "lease" else None
-        wishers = askers.get(_wish_behind(change), []) if not change.cause else []
-        for operation in [owner] if owner is not None else wishers:
-            if change.t < 0 or operation.start <= change.t:
-                _sort_in(match, operation)
+        if owner is not None:
+            match = _match(change, [owner])
+        elif change.cause:
+            match = Match(change)
+        elif change.f == "lease":
+            match = _match_of_lease(change, leases.get(change.worker, _Kinds()))
+        else:
+            match = _match(change, askers.get(wish, ()))
+        match.is_handed_back = wish in handed_back
         yield match
 
 
-def _sort_in(match: Match, operation: Operation) -> None:
-    if match.change.f == "submit" and operation.is_ok and operation.job != match.change.job:
-        return  # the key's earlier job, purged since
-    closes = match.change.f == "outcome" and match.change.status == "cancelled" and operation.error == "cancelled"
-    if operation.is_ok or closes:
-        match.answered.append(operation)
-    elif operation.is_unknown:
-        match.unknown.append(operation)
-    else:
-        match.refused.append(operation)
+def _askers(history: History) -> tuple[dict[tuple[object, ...], list[Operation]], dict[str, _Kinds]]:
+    """Return who asks for what, and the lease calls of each worker, which may be many and ask for the same."""
+    askers: dict[tuple[object, ...], list[Operation]] = defaultdict(list)
+    leases: dict[str, _Kinds] = defaultdict(_Kinds)
+    for operation in sorted(history.operations, key=_start):
+        if operation.call.f == "lease":
+            leases[operation.call.worker].add(operation)
+        for wish in _wishes(operation):
+            askers[wish].append(operation)
+    return askers, leases
+
+
+def _match(change: Change, wishers: Iterable[Operation]) -> Match:
+    kinds = _Kinds()
+    for operation in wishers:
+        if 0 <= change.t < operation.start:
+            continue
+        if change.f == "submit" and operation.is_ok and operation.job != change.job:
+            continue  # the key's earlier job, purged since
+        closes = change.f == "outcome" and change.status == "cancelled" and operation.error == "cancelled"
+        kinds.add(operation, closes=closes)
+    return Match(change, kinds.answered, kinds.unknown, kinds.refused)
+
+
+def _match_of_lease(change: Change, calls: _Kinds) -> Match:
+    """As `_match`, without a look at each of the worker's calls."""
+    until = change.t if change.t >= 0 else NEVER
+    answered, unknown, refused = (
+        Earliest(kind, bisect_right(kind, until, key=_start)) for kind in (calls.answered, calls.unknown, calls.refused)
+    )
+    return Match(change, answered, unknown, refused)
 
 
 def _wishes(operation: Operation) -> Iterator[tuple[object, ...]]:
@@ -331,8 +412,6 @@ def _wishes(operation: Operation) -> Iterator[tuple[object, ...]]:
             yield ("op", call.op)
             if operation.is_ok:
                 yield ("job", operation.job)
-        case "lease":
-            yield ("lease", call.worker)
         case "outcome":
             yield ("outcome", call.job, call.token, call.outcome, call.completion_id)
         case "cancel":

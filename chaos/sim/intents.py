@@ -130,8 +130,8 @@ def _passed_count(known: Schedule | None, now_ms: int) -> int:
     return count
 
 
-def by_hand(node: SimulatedNode, schedule: Schedule, kind: FiringKind, overlap: Overlap) -> RunSchedule:
-    """One run now, or runs for the latest instants that have passed."""
+def by_hand(node: SimulatedNode, schedule: Schedule, kind: FiringKind, overlap: Overlap, call: bytes) -> RunSchedule:
+    """One run now, or runs for the latest instants that have passed; `call` is the same where it is sent again."""
     now_ms = node.now_ms()
     moments = [now_ms]
     if kind is FiringKind.BACKFILL:
@@ -142,7 +142,18 @@ def by_hand(node: SimulatedNode, schedule: Schedule, kind: FiringKind, overlap: 
             moments.append(following)
             following = instants.next_after(following)
     decisions = tuple(Decision(TimeMs(at_ms), node.new_job_id(), TimeMs(now_ms)) for at_ms in moments)
-    return RunSchedule(schedule.id, schedule.tenant, kind, decisions, overlap, actor="simulator")
+    is_trigger = kind is FiringKind.MANUAL
+    return RunSchedule(
+        schedule.id,
+        schedule.tenant,
+        kind,
+        decisions,
+        overlap,
+        actor="simulator",
+        call=call,
+        key=f"trigger:{schedule.id.hex()}:{call.hex()}" if is_trigger else "",
+        any_instant=is_trigger,
+    )
 
 
 # -- workflows --------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """One seed's world: a cluster, its clients, what befalls them, and the verdict.
 
-    faults      for `FAULT_SECONDS` anything may happen, and only safety is demanded
+    faults      for `FAULT_SECONDS`, or as long as is asked for, anything may happen, and only safety is demanded
     heal        the network is whole, every node that can start runs, clocks are kept
                 a change of the members that is under way comes to its end
     liveness    within `Setup.operation_bound_ms` each node's clients can submit, lease and complete a job
@@ -367,32 +367,33 @@ def run_seed(
     seed: int,
     *,
     node_count: int,
+    fault_seconds: float = FAULT_SECONDS,
     trace: Trace | None = None,
     alter: Callable[[Rates], Rates] = _unaltered,
 ) -> Outcome:
     """Run one seed from birth to verdict; `alter` changes what it drew for itself."""
     world = World(seed, node_count, trace=trace, alter=alter)
     try:
-        return run_world(world)
+        return run_world(world, fault_seconds=fault_seconds)
     finally:
         world.close()
         del world
         gc.collect()
 
 
-def run_world(world: World) -> Outcome:
+def run_world(world: World, *, fault_seconds: float = FAULT_SECONDS) -> Outcome:
     """Run a world, which is of no more use then."""
-    workload = begin(world)
-    world.run(FAULT_SECONDS)
+    workload = begin(world, fault_seconds=fault_seconds)
+    world.run(fault_seconds)
     return conclude(world, workload)
 
 
-def begin(world: World) -> Workload:
-    """Start all nodes and all that use or befall them; for `FAULT_SECONDS` anything may happen."""
+def begin(world: World, *, fault_seconds: float = FAULT_SECONDS) -> Workload:
+    """Start all nodes and all that use or befall them; for `fault_seconds` anything may happen."""
     world.start()
     workload = Workload(world)
-    Faults(world, seconds=FAULT_SECONDS)
-    world.upgrades.begin(seconds=FAULT_SECONDS)
+    Faults(world, seconds=fault_seconds)
+    world.upgrades.begin(seconds=fault_seconds)
     return workload
 
 

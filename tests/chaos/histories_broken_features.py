@@ -82,6 +82,12 @@ def a_new_timing_passes_over_an_instant(history: History) -> Events:
     return edit(history, (saved, {"next_ms": saved.next_ms + 2 * saved.period_ms}))
 
 
+@breaks("instants_by_hand_decided_once")
+def a_backfill_decides_an_instant_again(history: History) -> Events:
+    line = first(history.of(Decided), lambda line: line.kind == "backfill" and line.job)
+    return inserted(history, line, replace(line, position=line.position + 1_000))
+
+
 @breaks("instants_never_early")
 def an_instant_is_decided_before_its_time(history: History) -> Events:
     line = first(_planned(history))
@@ -128,6 +134,16 @@ def a_run_is_skipped_for_the_sake_of_none(history: History) -> Events:
     line = first(_planned(history), lambda line: line.job and _settings(history, line).overlap == "skip")
     skipped = edit(history, (line, {"job": "", "reason": "overlap"}))
     return [event for event in skipped if not (isinstance(event, Change) and event.job == line.job)]
+
+
+@breaks("overlap_is_as_it_says")
+def a_run_is_skipped_for_the_sake_of_a_backfill(history: History) -> Events:
+    """A backfill, as the ledger says now, made the run that stands in the way."""
+    run, _ = first(
+        _followed(history),
+        lambda pair: pair[0].job and pair[1].reason == "overlap" and _settings(history, pair[1]).overlap == "skip",
+    )
+    return edit(history, (run, {"kind": "backfill"}))
 
 
 @breaks("overlap_is_as_it_says")

@@ -1,8 +1,7 @@
-"""The checkers on good histories, and what stands around them: files, reports, speed. Mutations are next door."""
+"""The checkers on good histories, and what stands around them: files, reports, cost. Mutations are next door."""
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -10,11 +9,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from chaos import checkers
 from chaos.checkers import (
     FEATURES,
     PROPERTIES,
     BadHistory,
     History,
+    Property,
     append_event,
     check_all,
     read_history,
@@ -23,6 +24,7 @@ from chaos.checkers import (
 from chaos.checkers.history import AnyEvent, Change, Granted, HandedBack, Healed, Invoke, Nemesis, Reply, Setup, Started
 from chaos.checkers.linearizability import linearizable
 from tests.chaos.histories import NODES, good_history, replay
+from tests.steps import steps_of
 
 SEEDS = 200
 
@@ -154,17 +156,23 @@ def test_checkers_judge_any_history_without_an_error() -> None:
     assert flagged == 40
 
 
-# -- speed ------------------------------------------------------------------------------------------------------------
+# -- cost -------------------------------------------------------------------------------------------------------------
 
 
-def test_checking_ten_thousand_operations_is_quick() -> None:
-    history = History(good_history(5_002, jobs=2_600, workers=6), replay=replay)
-    assert len(history.operations) > 10_000
-    assert len(history.changes_of) >= 2_000
-    began = time.process_time()
-    report = check_all(history)
-    assert time.process_time() - began < 5.0
-    assert report.is_clean, str(report)
+def test_checking_takes_the_same_steps_for_each_operation_of_a_long_history() -> None:
+    short, long = (History(good_history(5_002, jobs=jobs, workers=6), replay=replay) for jobs in (60, 600))
+    growth = len(long.operations) / len(short.operations)
+    assert growth > 9
+    for each in (*PROPERTIES, *FEATURES):
+        few, many = (_steps_of_check(each, history) for history in (short, long))
+        assert many < growth * few * 1.6 + 100, each.name
+
+
+def _steps_of_check(each: Property, history: History) -> int:
+    def check() -> None:
+        assert each.check(history) == [], each.name
+
+    return steps_of(check, checkers)
 
 
 def test_search_copes_with_one_busy_job() -> None:

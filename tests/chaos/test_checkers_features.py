@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-
 import pytest
-import structlog
 
 from chaos.checkers import FEATURES, PROPERTIES, check_all
 from chaos.checkers.queue_limits import held_jobs_get_their_turn
@@ -15,19 +11,12 @@ from tests.chaos.histories_broken import Mutation, NoPlace
 from tests.chaos.histories_broken_features import FEATURE_MUTATIONS, an_offer, with_others_held
 from tests.chaos.histories_features import good_feature_history
 
-SEEDS = range(1, 7)
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.configure(**before)
+SEEDS = range(7, 13)
+"""The first two show all that the tests look for."""
 
 
 def test_good_histories_exercise_every_checker_of_features() -> None:
-    reports = [check_all(good_feature_history(seed)) for seed in (1, 2, 3)]
+    reports = [check_all(good_feature_history(seed)) for seed in SEEDS[:2]]
     assert all(report.is_clean for report in reports)
     names = [each.name for each in FEATURES]
     assert [name for name in names if not any(report.evidence[name] for report in reports)] == []
@@ -49,7 +38,7 @@ def test_mutated_history_is_flagged_by_name(mutation: Mutation) -> None:
 
 def test_held_jobs_are_none_too_many_while_one_of_their_key_is_offered() -> None:
     """So it is the forgotten offer, and nothing else of that mutation, that is flagged."""
-    history = good_feature_history(1)
+    history = good_feature_history(SEEDS[0])
     events = with_others_held(history, an_offer(history))
     assert held_jobs_get_their_turn(History(events)) == []
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Iterator
 
 import pytest
-import structlog
 
 from chaos.sim.planted import BUGS, NOT_REACHED, Bug, Schedule, planted, run_schedule
 from chaos.sim.scoring import hunt
 from raftsched.consensus.journal import Journal
 
 QUICK = ("gives_tokens_again", "commits_alone", "lets_counters_drift")
-SEEDS = range(1, 21)
+SEEDS = range(19, 39)
+"""In the world of the first one little is done, so it takes little time."""
 DIRECTED = [bug for bug in BUGS if bug.schedule is not None]
 SCHEDULES = list({bug.schedule.name: bug.schedule for bug in BUGS if bug.schedule is not None}.values())
 SCHEDULE_SEEDS = (1, 2)
@@ -28,14 +26,6 @@ SOURCES = (
     "early expiry after election",
 )
 """All that RELIABILITY.md and PYSYNCOBJ.md name, and a simulator must be able to find."""
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    yield
-    structlog.configure(**before)
 
 
 def bug_of(name: str) -> Bug:

@@ -54,19 +54,22 @@ def test_a_run_is_the_same_every_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("plant", "count"),
+    ("plant", "count", "first"),
     [
-        (answers_before_the_sync, 3),
-        (commits_before_the_sync, 1),
-        (pieces_of_snapshots_commit, 3),
-        (reads_without_contact, 3),
-        (calls_unknown_outcomes_failures, 3),
-        (votes_twice, 3),
-        (applies_before_matching, 3),
+        (answers_before_the_sync, 3, 1),
+        (commits_before_the_sync, 1, 1),
+        (pieces_of_snapshots_commit, 3, 14),
+        (reads_without_contact, 3, 1),
+        (calls_unknown_outcomes_failures, 3, 10),
+        (votes_twice, 3, 1),
+        (applies_before_matching, 3, 1),
     ],
 )
-def test_a_planted_fault_is_found_within_a_few_seeds(plant: Plant, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_planted_fault_is_found_within_a_few_seeds(
+    plant: Plant, count: int, first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From 1 on, where that one finds it soon; all are found within the first 15."""
     plant(monkeypatch)
     with pytest.raises(Violation):
-        for seed in range(1, 30):
+        for seed in range(first, first + 29):
             run_seed(seed, count=count)

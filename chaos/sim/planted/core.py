@@ -103,8 +103,8 @@ def grants_before_due(patch: Any) -> None:
     patch.setattr(StateReader, "waiting", waiting)
     admits = lease_module._may_have  # noqa: SLF001  # what is patched
 
-    def may_have(view: View, job: Job, gates: Any, now_ms: TimeMs) -> bool:
-        return admits(view, job, gates, TimeMs(now_ms + 2_000))
+    def may_have(view: View, job: Job, region: str, gates: Any, now_ms: TimeMs) -> bool:
+        return admits(view, job, region, gates, TimeMs(now_ms + 2_000))
 
     patch.setattr(lease_module, "_may_have", may_have)
 
