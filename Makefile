@@ -10,17 +10,20 @@ help:
 	@echo "make test    all tests, those with real processes included"
 	@echo "make lint    ruff, mypy and the import contracts"
 	@echo "make sim     simulated clusters under faults: SEEDS=200 START=1 NODES=3"
-	@echo "make drills  what the tests of real processes do, often and in the large: half an hour or less"
+	@echo "make drills  what the tests of real processes do, often and in the large: about 40 minutes"
 	@echo "make bench   throughput, CPU per job, and time to a new leader"
 
 demo: $(READY)
 	$(BIN)/raftsched demo
 
+# In as many processes as there are cores, but few enough that the clusters of the acceptance tests have room.
+PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadgroup
+
 test: $(READY)
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-fast: $(READY)
-	$(BIN)/python -m pytest -m "not acceptance"
+	$(PYTEST) -m "not acceptance"
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -44,6 +47,8 @@ drills: $(READY)
 	$(BIN)/python -m tests.drills.outage
 	$(BIN)/python -m tests.drills.workflow --jobs 10000
 	$(BIN)/python -m tests.drills.cancel_races --rounds 1000
+	$(BIN)/python -m tests.drills.catch_up
+	$(BIN)/python -m tests.drills.ageing
 
 # `python3 -m venv` needs ensurepip, which Debian ships apart; pip itself can install into another environment.
 $(READY): pyproject.toml

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from raftsched.cli.children import UNTIL_STDIN_ENDS, lifeline
 from raftsched.cli.local_cluster import LocalCluster
 from raftsched.client import BlockingClient
 
@@ -23,10 +24,14 @@ StartCluster = Callable[..., LocalCluster]
 StartWorker = Callable[..., "subprocess.Popen[bytes]"]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is an acceptance test; those that share a cluster stay together where tests run in many processes."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.acceptance)
+            if "cluster" in getattr(item, "fixturenames", ()):
+                item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 def run_cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -36,7 +41,7 @@ def run_cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
 
@@ -76,7 +81,7 @@ def _checked_cluster(directory: Path, node_count: int, settings: Mapping[str, An
 
 
 def _assert_replicas_agree(cluster: LocalCluster) -> None:
-    """Once the dust has settled, every node by itself answers the same for every job."""
+    """Once the dust has settled, every node by itself answers the same for every job; one that can't answer yet will."""
     running = [node for node in cluster.nodes if node.is_running]
 
     def listing(index: int) -> list[Any]:
@@ -90,25 +95,31 @@ def _assert_replicas_agree(cluster: LocalCluster) -> None:
             cursor = f"&cursor={page['next_cursor']}"
 
     def agree() -> bool:
-        first = listing(0)
-        return all(listing(index) == first for index in range(1, len(running)))
+        try:
+            first = listing(0)
+            return all(listing(index) == first for index in range(1, len(running)))
+        except OSError:
+            return False
 
     cluster.wait_until(agree, what="all nodes to agree about every job")
 
 
 @pytest.fixture
 def start_worker(tmp_path: Path) -> Iterator[StartWorker]:
-    """Start worker processes that run `tests.acceptance.handlers`; killed after the test."""
+    """Start worker processes that run `tests.acceptance.handlers`; killed after the test, and gone when it is killed."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(cluster: LocalCluster, **environment: str) -> subprocess.Popen[bytes]:
+        app = ["--app", "tests.acceptance.handlers:worker", UNTIL_STDIN_ENDS]
         log = (tmp_path / f"worker{len(started)}.log").open("ab")
         process = subprocess.Popen(
-            [sys.executable, "-m", "raftsched", "worker", "--app", "tests.acceptance.handlers:worker"],
+            [sys.executable, "-m", "raftsched", "worker", *app],
             env=os.environ | {"RAFTSCHED_URL": " ".join(cluster.urls), "TEST_DIRECTORY": str(tmp_path)} | environment,
             cwd=Path(__file__).parents[2],
+            stdin=lifeline(),
             stdout=log,
             stderr=log,
+            process_group=0,  # as nodes have: without us the kernel ends a paused worker, which reads nothing
         )
         log.close()
         started.append(process)

@@ -53,6 +53,14 @@ def block(payload: dict[str, float]) -> str:
     return "done"
 
 
+@worker.job("place")
+async def place(payload: str) -> str:
+    """Write down in which region it ran."""
+    here = worker.region or "nowhere"
+    _say("places", f"{payload} {here}")
+    return here
+
+
 @worker.job("mark")
 async def mark(ctx: Context, payload: str) -> str:
     """Write down that it ran."""

@@ -4,32 +4,72 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from raftsched.cli.demo import checks
 from raftsched.cli.demo.evidence import Evidence
 from raftsched.cli.demo.plan import KINDS
+from raftsched.cli.demo.run import WORKER_COUNT
+from raftsched.cli.local_cluster import LocalCluster
+from tests.acceptance.http import call
+from tests.acceptance.processes import has_ended
 
 SECONDS_MAX = 240
 """Some 15 on a machine that does nothing else."""
+NODE_COUNT = 3
+pytestmark = pytest.mark.timeout(SECONDS_MAX + 60)
 
 
-def test_the_demo_verifies_jobs_of_every_kind_and_leaves_nothing_behind(tmp_path: Path) -> None:
+@contextmanager
+def running_demo(directory: Path) -> Iterator[subprocess.Popen[str]]:
+    """Start a demo in a process group of its own, whose files are in `directory`; it is killed in the end."""
     demo = subprocess.Popen(
         [sys.executable, "-m", "raftsched", "demo"],
-        env=os.environ | {"TMPDIR": str(tmp_path)},
+        env=os.environ | {"TMPDIR": str(directory)},
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    text, _ = demo.communicate(timeout=SECONDS_MAX)
-    assert demo.returncode == 0, text
+    with demo:
+        try:
+            yield demo
+        finally:
+            demo.kill()
+
+
+def told(demo: subprocess.Popen[str], word: str) -> list[str]:
+    """Read what the demo says, up to the line with `word`."""
+    assert demo.stdout is not None
+    lines = []
+    for line in demo.stdout:
+        lines.append(line)
+        if word in line:
+            return lines
+    raise AssertionError(f"{word!r} is not in {lines}")
+
+
+def started(demo: subprocess.Popen[str]) -> list[int]:
+    """The processes that the demo has started, once all of them run."""
+    told(demo, "will fire at")
+    children = [child.pid for child in psutil.Process(demo.pid).children(recursive=True)]
+    assert len(children) == NODE_COUNT + WORKER_COUNT
+    return children
+
+
+def test_the_demo_verifies_jobs_of_every_kind_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    with running_demo(tmp_path) as demo:
+        text, errors = demo.communicate(timeout=SECONDS_MAX)
+    assert (demo.returncode, errors) == (0, ""), text
     assert "all is right" in text
     lines = [line.split() for line in text.splitlines()]
     assert {line[0] for line in lines if line} >= KINDS.keys()
@@ -43,7 +83,42 @@ def test_the_demo_verifies_jobs_of_every_kind_and_leaves_nothing_behind(tmp_path
     with pytest.raises(ProcessLookupError):
         os.killpg(demo.pid, 0)  # its workers are of its group; the nodes have groups of their own
     ports = [int(port) for port in re.findall(r"http://127\.0\.0\.1:(\d+)", text)]
-    assert len(ports) == 3
+    assert len(ports) == NODE_COUNT
     for port in ports:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_the_demo_takes_everything_down_on_sigterm(tmp_path: Path) -> None:
+    with running_demo(tmp_path) as demo:
+        children = started(demo)
+        demo.send_signal(signal.SIGTERM)
+        _, errors = demo.communicate(timeout=SECONDS_MAX)
+    assert (demo.returncode, errors) == (128 + signal.SIGTERM, "")
+    assert not any(map(psutil.pid_exists, children))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nodes_and_workers_end_with_a_demo_that_is_killed(tmp_path: Path) -> None:
+    with running_demo(tmp_path) as demo:
+        children = started(demo)
+        demo.kill()
+    waiting = LocalCluster(tmp_path / "unused", node_count=1)
+    waiting.wait_until(lambda: all(map(has_ended, children)), what="its processes to end", seconds=SECONDS_MAX)
+
+
+def test_a_call_that_fails_is_told_in_one_line_and_the_logs_are_kept(tmp_path: Path) -> None:
+    with running_demo(tmp_path) as demo:
+        [base, *_] = re.findall(r"http://127\.0\.0\.1:\d+", "".join(told(demo, "will fire at")))
+        status, _ = call(f"{base}/api/v1", "DELETE", "/schedules/every")
+        assert status == 200  # and the demo asks for it half-way
+        _, errors = demo.communicate(timeout=SECONDS_MAX)
+    assert demo.returncode == 1
+    [line] = errors.splitlines()
+    assert line.startswith("raftsched: the demo broke off: ")
+    assert "[not_found]" in line
+    assert line.endswith("then run the demo again.")
+    [kept] = tmp_path.iterdir()
+    assert f" in {kept}, " in line
+    assert len(list(kept.glob("n*/node.log"))) == NODE_COUNT
+    assert (kept / "workers.log").exists()

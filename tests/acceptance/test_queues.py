@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from raftsched.cli.local_cluster import LocalCluster
+from tests.acceptance.conftest import StartWorker
 from tests.acceptance.http import ask, call, job_of, lease, reasons_of, report, submit
 
 SETTINGS = {"lease_seconds": 15.0}
@@ -54,6 +56,35 @@ def test_a_rate_lets_a_burst_pass_and_then_so_many_a_second(cluster: LocalCluste
     started = [seconds(job_of(base, job["id"])["started_at"]) for job in jobs]
     for number, at in enumerate(started):
         assert number + 1 <= burst + rate * (at - started[0]) + 0.01
+
+
+def test_jobs_of_a_region_are_run_by_its_workers_alone_and_keep_nobody_back(
+    cluster: LocalCluster, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    base, other, _ = cluster.urls
+    for region in ("eu", "us", ""):
+        start_worker(cluster, TEST_QUEUES="placed", **({"RAFTSCHED_REGION": region} if region else {}))
+    nobody = submit(other, name="place", queue="placed", payload="ap", region="ap", priority=HIGH)
+    jobs = [
+        submit(base, name="place", queue="placed", payload=region or "any", region=region, priority=LOW)
+        for region in ("eu", "us", None) * 8
+    ]
+
+    def are_done() -> bool:
+        return all(job_of(base, job["id"])["status"] == "completed" for job in jobs)
+
+    cluster.wait_until(are_done, what="the jobs of regions that have a worker")
+    ran = [line.split() for line in (tmp_path / "places").read_text(encoding="utf-8").splitlines()]
+    assert len(ran) == len(jobs)
+    assert {(wanted, here) for wanted, here in ran if wanted != "any"} == {("eu", "eu"), ("us", "us")}
+
+    def knows_all() -> bool:
+        details = reasons_of(other, nobody["id"])["no_worker"]
+        return (details["region"], details["worker_count"]) == ("ap", 3)
+
+    cluster.wait_until(knows_all, what="explain to know three workers, none of them in the region")
+    start_worker(cluster, TEST_QUEUES="placed", RAFTSCHED_REGION="ap")
+    cluster.wait_until(lambda: job_of(other, nobody["id"])["status"] == "completed", what="its region's worker")
 
 
 def test_a_queue_and_a_concurrency_key_let_so_many_run(cluster: LocalCluster) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 from raftsched.cli.local_cluster import LocalCluster
 from tests.acceptance.conftest import run_cli
-from tests.acceptance.http import all_pages, ask, lease, report
-from tests.drills.ledger import decided_up_to, faults, first_instant, ledger, ms
+from tests.acceptance.http import all_pages, ask, call, lease, report
+from tests.drills.ledger import decided_up_to, faults, first_instant, ledger, ms, save_grid
 
 SETTINGS = {"lease_seconds": 15.0}
 """A lease that a test holds by hand outlasts some commands."""
@@ -146,6 +146,31 @@ def test_a_changed_schedule_makes_up_nothing_of_its_new_past(cluster: LocalClust
         expected = past.replace(second=0, microsecond=0) + timedelta(days=1)
         assert ms(saved["next_at"]) == ms(expected.isoformat())
     assert cli(cluster, "schedule", "firings", "moved") == []
+
+
+def test_of_two_who_change_what_they_read_one_is_refused_and_firings_refuse_nobody(cluster: LocalCluster) -> None:
+    base = cluster.nodes[0].api
+    start_s = first_instant(1)
+    save_grid(base, "edited", period_seconds=1, start_s=start_s, job={"name": "edited"})
+    read = ask(base, "GET", "/schedules/edited")
+
+    def change(**changes: str) -> tuple[int, Any]:
+        condition = f'"{read["changed_revision"]}"'
+        return call(base, "PATCH", "/api/v1/schedules/edited", changes, If_Match=condition)
+
+    decided_up_to(cluster, base, ["edited"], (start_s + 2) * 1000, seconds=30)
+    status, first = change(misfire="run_all")
+    assert (status, first["misfire"], first["generation"]) == (200, "run_all", 1)
+    assert first["fired_count"] >= 3
+    status, second = change(misfire="skip")
+    assert (status, second["code"]) == (412, "stale_revision")
+    read = ask(base, "GET", "/schedules/edited")
+    assert read["misfire"] == "run_all"
+    decided_up_to(cluster, base, ["edited"], ms(read["last_at"]) + 2_000, seconds=30)
+    assert change(misfire="skip")[0] == 200
+    ask(base, "POST", "/schedules/edited/pause")
+    assert change(misfire="run_once")[0] == 412
+    assert list(faults(base, "edited", ledger(base, "edited", 1), start_s=start_s, period_seconds=1)) == []
 
 
 def test_changed_paused_and_deleted_schedules_stop_firing(cluster: LocalCluster) -> None:

@@ -52,8 +52,19 @@ def ledger(base: str, name: str, period_seconds: int) -> list[Line]:
     return lines
 
 
-def faults(base: str, name: str, lines: Sequence[Line], *, start_s: int, period_seconds: int) -> Iterator[str]:
-    """Yield instants that are missing or stand there twice, and jobs that don't fit what was decided."""
+def faults(
+    base: str,
+    name: str,
+    lines: Sequence[Line],
+    *,
+    start_s: int,
+    period_seconds: int,
+    made: Sequence[Any] | None = None,
+) -> Iterator[str]:
+    """Yield instants that are missing or stand there twice, and jobs that don't fit what was decided.
+
+    `made` are the schedule's jobs, where they were read before.
+    """
     counts = Counter(line.instant_ms for line in lines)
     last = max(counts, default=start_s * 1000)
     grid = range(start_s * 1000, last + 1, period_seconds * 1000)
@@ -61,7 +72,8 @@ def faults(base: str, name: str, lines: Sequence[Line], *, start_s: int, period_
     yield from (f"{name}: {instant} is no instant of the grid" for instant in counts if instant not in grid)
     decided = Counter((line.job_id, line.instant_ms) for line in lines if line.job_id)
     schedule = ask(base, "GET", f"/schedules/{name}")
-    made = all_pages(base, f"/jobs?schedule={schedule['id']}&limit=1000", "jobs")
+    if made is None:
+        made = all_pages(base, f"/jobs?schedule={schedule['id']}&limit=1000", "jobs")
     stored = Counter((job["id"], ms(job["instant"])) for job in made)
     if stored != decided:
         yield f"{name}: {len(stored)} jobs are there, {len(decided)} were decided: {(stored - decided) + (decided - stored)}"

@@ -1,4 +1,4 @@
-"""Processes of drills; none is left when a drill ends, also by SIGTERM."""
+"""Processes of drills; none is left when a drill ends, also by SIGTERM or SIGKILL."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from raftsched.cli.children import UNTIL_STDIN_ENDS, lifeline
 from raftsched.cli.local_cluster import LocalCluster
 
 _ROOT = Path(__file__).parents[2]
@@ -35,11 +36,14 @@ def started_worker(cluster: LocalCluster, directory: Path, *queues: str) -> subp
         "TEST_DIRECTORY": str(directory),
         "TEST_QUEUES": " ".join(queues),
     }
+    app = ["--app", "tests.acceptance.handlers:worker", UNTIL_STDIN_ENDS]
     with (directory / f"worker{len(list(directory.glob('worker*.log')))}.log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-m", "raftsched", "worker", "--app", "tests.acceptance.handlers:worker"],
+            [sys.executable, "-m", "raftsched", "worker", *app],
             env=os.environ | settings,
             cwd=_ROOT,
+            stdin=lifeline(),
             stdout=log,
             stderr=log,
+            process_group=0,  # Ctrl-C is ours alone; and without us the kernel ends a paused worker, which reads nothing
         )
