@@ -100,7 +100,7 @@ def test_the_ten_line_worker_the_client_and_the_command_work_together(
         command = re.search(r"`raftsched (submit .*?)`", README)
         assert command is not None
         submitted = run_cli(*shlex.split(command[1]), RAFTSCHED_URL=base)
-        assert "completed" in submitted.stdout
+        assert (submitted.returncode, submitted.stdout) == (0, '{"sent":true}\n'), submitted.stderr
         assert log.read_text().count("to a@example.org attempt 1") == 2
     finally:
         worker.terminate()

@@ -11,15 +11,19 @@ from tests.chaos.histories_broken import Mutation, NoPlace
 from tests.chaos.histories_broken_features import FEATURE_MUTATIONS, an_offer, with_others_held
 from tests.chaos.histories_features import good_feature_history
 
-SEEDS = range(7, 13)
-"""The first two show all that the tests look for."""
+SEEDS = (10, 8, 9, 3, 12, 16)
+"""In the order in which they are tried: the first worlds are small, and show most of what is looked for."""
 
 
 def test_good_histories_exercise_every_checker_of_features() -> None:
-    reports = [check_all(good_feature_history(seed)) for seed in SEEDS[:2]]
-    assert all(report.is_clean for report in reports)
-    names = [each.name for each in FEATURES]
-    assert [name for name in names if not any(report.evidence[name] for report in reports)] == []
+    idle = {each.name for each in FEATURES}
+    for seed in SEEDS:
+        report = check_all(good_feature_history(seed))
+        assert report.is_clean
+        idle = {name for name in idle if not report.evidence[name]}
+        if not idle:
+            return
+    pytest.fail(f"{len(SEEDS)} histories have nothing to say to {idle}")
 
 
 @pytest.mark.parametrize("mutation", FEATURE_MUTATIONS, ids=lambda mutation: mutation.name)
