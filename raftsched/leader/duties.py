@@ -164,6 +164,7 @@ class Duties:
         for old, new in changes:
             if old is not None and old.status in WAITING:
                 ready.leave(old.id)
+                timers.moved(old)
             if new is None:
                 continue
             if new.options is not None or new.pause is not None or new.kept_until_ms:

@@ -17,7 +17,7 @@ from typing import Final
 
 from raftsched import limits
 from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import Job
+from raftsched.core.job import WAITING, Job
 from raftsched.core.view import TimerEntry
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.ready import ReadyJobs
@@ -46,6 +46,8 @@ class TimerHorizon:
         self._wheel: Wheel[TimerEntry] = Wheel()
         self._covered: tuple[int, JobId] = (0, JobId(b""))
         """Every timed job up to this place is in the wheel, or due."""
+        self._moved: Final[set[JobId]] = set()
+        """Jobs whose timer in the wheel may say what is no longer so: they changed before they were due."""
         self._cluster_ms = 0
 
     def __len__(self) -> int:
@@ -73,11 +75,23 @@ class TimerHorizon:
         else:
             self._wheel.add(now.cluster_ms + RETRY_MS, _entry(job))
 
+    def moved(self, job: Job) -> None:
+        """A job that waited for its time, as `job`, is another one now: its timer is held against the state first.
+
+        For one that fired as it was would keep the job in a queue which it has left, and out of the one where it is.
+        """
+        if job.due_at_ms > self._cluster_ms and (job.due_at_ms, job.id) <= self._covered:
+            self._moved.add(job.id)
+            if len(self._moved) > limits.WHEEL_TIMERS_MAX:
+                self._start_over()
+
     def step(self, now: Now) -> None:
         """Fire what is due and read what comes near."""
         self._cluster_ms = now.cluster_ms
         add = self._ready.add
         for entry in self._wheel.advance(now.cluster_ms):
+            if entry.job_id in self._moved and not self._still_is(entry):
+                continue
             add(entry.queue, entry.tenant, entry.priority, entry.due_at_ms, entry.job_id, region=entry.region)
         if self._covered[0] < now.cluster_ms:
             self._start_over()
@@ -104,8 +118,13 @@ class TimerHorizon:
     def _start_over(self) -> None:
         """Go on from the present with an empty wheel; what it held is in one of the two indexes."""
         self._wheel = Wheel()
+        self._moved.clear()
         self._covered = (self._cluster_ms, _LAST_ID)
         self._ready.doubt()
+
+    def _still_is(self, entry: TimerEntry) -> bool:
+        job = self._view.job(entry.job_id)
+        return job is not None and job.status in WAITING and not job.held and _entry(job) == entry
 
 
 def _entry(job: Job) -> TimerEntry:

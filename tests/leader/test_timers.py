@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from raftsched import limits
+from raftsched.core.control_operations import AmendJob
 from raftsched.core.ids import JobId
 from raftsched.core.job import AttemptEnd
 from raftsched.leader import timers
@@ -144,6 +145,18 @@ def test_cancelled_timer_gives_no_job() -> None:
     world.cancel(cancelled)
     leader.run(1_000)
     assert [job.id for job in leader.lease(capacity=9)] == [kept]
+
+
+def test_job_that_left_its_queue_before_it_was_due_is_found_in_the_new_one() -> None:
+    """Seed 179: the timer of the old place put it back into the queue that it had left, and nobody else got it."""
+    world = World()
+    leader = Leader(world)
+    leader.lease("mail", "other")
+    job_id = world.submit_one(delay_ms=300)
+    due_at_ms = world.job(job_id).due_at_ms + 400
+    world.apply(AmendJob(job_id, "default", due_at_ms=due_at_ms, queue="other"))
+    leader.run(700)
+    assert [job.id for job in leader.lease("other")] == [job_id]
 
 
 def test_retry_waits_for_its_backoff_and_comes_back() -> None:
