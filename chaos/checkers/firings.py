@@ -83,6 +83,10 @@ def instants_decided_once_in_order(history: History) -> list[Violation]:
     return violations
 
 
+_AHEAD_MS_MAX = 500
+"""How far a leader's clock may be ahead of what a majority's clocks bear out (G8)."""
+
+
 def _grid_problem(event: ScheduleChanged, grid: _Grid | None) -> str:
     is_new = grid is None or event.generation != grid.settings.generation
     if not event.period_ms or not is_new or not event.next_ms:
@@ -90,7 +94,8 @@ def _grid_problem(event: ScheduleChanged, grid: _Grid | None) -> str:
     if (event.next_ms - event.anchor_ms) % event.period_ms or event.next_ms < event.anchor_ms:
         return f"instant {event.next_ms} is not of the grid from {event.anchor_ms}"
     # A grid begins when its leader read the clock, which may be a little ahead of the stamp (seed 140).
-    if event.next_ms > max(event.now_ms, event.anchor_ms) + event.period_ms and event.next_ms > event.anchor_ms:
+    began_ms = max(event.now_ms, min(event.anchor_ms, event.now_ms + _AHEAD_MS_MAX))
+    if event.next_ms > began_ms + event.period_ms and event.next_ms > event.anchor_ms:
         return f"it begins at {event.next_ms}, and passes over instants from {event.now_ms} on"
     return ""
 
