@@ -1,6 +1,17 @@
-"""`python -m raftsched` is the command line."""
+"""The command line, as `raftsched` and as `python -m raftsched`."""
 
-from raftsched.cli.main import main
+from __future__ import annotations
+
+
+def run() -> None:
+    """Run the command line; ends the program. Ctrl-C ends it quietly even while it is being loaded."""
+    try:
+        from raftsched.cli.main import main
+
+        main()
+    except KeyboardInterrupt:
+        raise SystemExit(128 + 2) from None
+
 
 if __name__ == "__main__":
-    main()
+    run()

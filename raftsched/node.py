@@ -32,8 +32,9 @@ from raftsched.consensus.replica import Replica, ReplicaSettings
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.consensus.transport import Transport
 from raftsched.core.ids import JobId, JobIdFactory, TimeMs
-from raftsched.core.operations import CODEC_VERSION, Operation, SubmitJob, SubmitWorkflow
-from raftsched.core.view import Result, Write
+from raftsched.core.operations import CODEC_VERSION, Operation, SubmitJob, SubmitJobAs, SubmitWorkflow
+from raftsched.core.results import Result
+from raftsched.core.writes import Write
 from raftsched.disk import SystemDisk
 from raftsched.errors import InvariantBroken, NotLeader, StorageFull, Unavailable
 from raftsched.free_space import FreeSpace
@@ -274,7 +275,7 @@ class Node:
         return self._leadership
 
     def propose(self, operation: Operation) -> asyncio.Future[Result]:
-        if isinstance(operation, SubmitJob | SubmitWorkflow):
+        if isinstance(operation, SubmitJob | SubmitJobAs | SubmitWorkflow):
             try:
                 self._free_space.check()
             except StorageFull as error:

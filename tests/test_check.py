@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
+from click.testing import CliRunner
 
 from raftsched.check import check_directory
+from raftsched.cli.check import check_command
 from raftsched.consensus.journal import Journal
 from raftsched.consensus.machine import ReplicatedState
 from raftsched.core.ids import JobId, TimeMs
@@ -64,6 +67,16 @@ def test_a_directory_in_use_is_refused(directory: Path) -> None:
     with pytest.raises(WrongDirectory, match="in use"):
         check_directory(directory)
     claim.release()
+
+
+def test_texts_with_brackets_are_printed_as_they_stand(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = directory.rename(directory.with_name("data[red]"))
+    report = msgspec.structs.replace(check_directory(named), violations=("job x: tags ['[bold]']",))
+    monkeypatch.setattr("raftsched.check.check_directory", lambda _: report)
+    told = CliRunner().invoke(check_command, [str(named)])
+    assert told.exit_code == 1
+    assert "data[red]: 1 jobs" in told.output.replace("\n", "")
+    assert "job x: tags ['[bold]']" in told.output
 
 
 def _delete_all(directory: Path, table: Table) -> None:

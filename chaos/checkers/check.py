@@ -23,6 +23,7 @@ from chaos.checkers import (
     log,
     outcomes,
     queue_limits,
+    regions,
     revisions,
     singles,
     states,
@@ -146,6 +147,8 @@ FEATURES: Final = (
     Property(queue_limits.paused_queues_give_nothing, "D36", queue_limits.limited_count),
     Property(queue_limits.rate_is_kept, "D39", queue_limits.limited_count),
     Property(queue_limits.held_jobs_get_their_turn, "D38", queue_limits.held_count),
+    Property(regions.jobs_keep_their_region, "DESIGN 8", regions.region_count),
+    Property(regions.leases_stay_in_their_region, "DESIGN 8", regions.region_count),
     Property(singles.begins_at_most_once, "I11", singles.once_count),
     Property(singles.one_unfinished_job_per_unique_key, "D21", singles.unique_count),
     Property(singles.unique_refusals_have_a_cause, "D21", singles.unique_count),
@@ -153,6 +156,7 @@ FEATURES: Final = (
     Property(liveness.chores_end, "L1", _events(ChoreChanged)),
     Property(liveness.alarms_ring, "L1", _events(FinalState)),
     Property(liveness.ready_jobs_are_given, "L1", liveness.lease_count),
+    Property(liveness.nobody_is_passed_over, "L1", liveness.lease_count),
 )
 """Of schedules, of jobs that hang together, and of limits; histories without any have nothing to say to these."""
 

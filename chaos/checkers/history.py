@@ -96,6 +96,8 @@ class Invoke(Event, frozen=True, tag_field="event", tag="invoke"):
     """Who leases, beats or reports: its name, the same in all three."""
     queues: tuple[str, ...] = ()
     """Of a lease: what it is asked of; () = the harness does not say."""
+    region: str = ""
+    """Of a submit: the job's; of a lease: the worker's."""
     key: str = ""
     """Idempotency key."""
     body: str = ""
@@ -327,6 +329,12 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     """Of a submit: (parent, condition)."""
     on_failure: str = ""
     """Of a submit that depends on others: skip or fail."""
+    region: str = ""
+    """The job's after it."""
+    worker_region: str = ""
+    """Of a lease: the worker's, as the log was told."""
+    priority: int = 0
+    """After it."""
 
 
 class Decided(Event, frozen=True, tag_field="event", tag="decided"):
@@ -372,6 +380,8 @@ class ScheduleChanged(Event, frozen=True, tag_field="event", tag="schedule"):
     max_firings: int = 0
     end_ms: int = 0
     jitter_ms: int = 0
+    region: str = ""
+    """Of its jobs."""
 
 
 class QueueChanged(Event, frozen=True, tag_field="event", tag="queue"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from itertools import zip_longest
+from typing import NamedTuple
 
 from chaos.checkers.history import Change, ChoreChanged, Healed, Members, QueueChanged
 from chaos.checkers.report import Violation
@@ -119,42 +120,94 @@ def alarms_ring(history: History) -> list[Violation]:
 def ready_jobs_are_given(history: History) -> list[Violation]:
     """After the heal, no worker waits in vain while a job that nothing keeps back waits in a queue that it asks for.
 
-    (L1.) Said of jobs without a concurrency key in queues about whose limits nobody has said anything.
+    (L1.) Said of jobs without a concurrency key in queues about whose limits nobody has said anything, of the worker's
+    region or of none.
     """
     healed = _healed_at(history)
     if healed < 0:
         return []
-    spans = _ready_spans(history)
+    waits = _waits(history)
     violations = []
     for answer in history.answers("lease"):
         start, end = answer.operation.start, answer.operation.end
         if answer.reply.grants or start < healed or end - start < _WAIT_US_MIN:
             continue
+        region = answer.call.region
         for queue in answer.call.queues:
-            left = [job for began, over, job in spans.get(queue, ()) if began < start and end < over]
-            if left:
-                violations.append(Violation(f"{answer.operation} gets nothing of {queue}, where {left[0]} waits", end))
+            for wait in waits.get(queue, ()):
+                if wait.start < start and end < wait.end and wait.job.region in ("", region):
+                    what = f"{answer.operation} gets nothing of {queue}, where {wait.job.job} waits"
+                    violations.append(Violation(what, end))
+                    break
+    return violations
+
+
+def nobody_is_passed_over(history: History) -> list[Violation]:
+    """After the heal, no job waits for longer than a moment while workers that may have it get jobs from behind it.
+
+    (L1.) Behind it are those of its queue, tenant and priority that are due later, whatever their region. Said of the
+    same jobs as `ready_jobs_are_given`.
+    """
+    healed = _healed_at(history)
+    if healed < 0:
+        return []
+    violations = []
+    for waits in _waits(history).values():
+        leases: dict[tuple[str, int], list[_Wait]] = defaultdict(list)
+        for wait in sorted(waits, key=lambda wait: wait.end):
+            if wait.lease is not None and wait.end >= healed:
+                leases[wait.job.tenant, wait.job.priority].append(wait)
+        for wait in waits:
+            if wait.end - healed > _MOMENT_US:
+                given = leases.get((wait.job.tenant, wait.job.priority), ())
+                times = [each.end for each in given if _passes_over(each, wait, healed)]
+                if times and times[-1] - times[0] > _MOMENT_US:
+                    what = (
+                        f"{len(times)} jobs of {wait.job.queue} pass over {wait.job.job} in {times[-1] - times[0]} µs"
+                    )
+                    violations.append(Violation(what, times[-1]))
     return violations
 
 
 _WAIT_US_MIN = 300_000
+_MOMENT_US = 1_500_000
+"""A job that was picked for a worker who can't have it after all is offered again well within this."""
 _WAITS = ("queued", "scheduled", "retrying")
 
 
-def _ready_spans(history: History) -> dict[str, list[tuple[int, int, str]]]:
-    """For each queue without settings: from when to when, and which job, waited there and was due."""
+class _Wait(NamedTuple):
+    """A job was due, and waited from `start` to `end`."""
+
+    start: int
+    end: int
+    job: Change
+    """The job as it waited."""
+    lease: Change | None
+    """What ended the wait, where that was a lease."""
+
+
+def _passes_over(given: _Wait, wait: _Wait, healed: int) -> bool:
+    """Whether a worker got one job after the heal who could have had another, which waited and was due before it."""
+    if given.job.due_ms <= wait.job.due_ms or not max(wait.start, healed) <= given.end < wait.end:
+        return False
+    return given.lease is not None and wait.job.region in ("", given.lease.worker_region)
+
+
+def _waits(history: History) -> dict[str, list[_Wait]]:
+    """Of each queue without settings: who waited there, and was due."""
     limited = {event.queue for event in history.of(QueueChanged)}
     times = [(change.now_ms, change.t) for change in history.changes]
-    spans: dict[str, list[tuple[int, int, str]]] = defaultdict(list)
-    for job, changes in history.changes_of.items():
+    waits: dict[str, list[_Wait]] = defaultdict(list)
+    for changes in history.changes_of.values():
         for change, following in zip_longest(changes, changes[1:]):
             is_plain = change.queue and change.queue not in limited and not change.concurrency_key
             if is_plain and change.status in _WAITS and not change.held:
                 position = bisect_left(times, (change.due_ms, 0))
                 due_at = times[position][1] if position < len(times) else NEVER
-                over = NEVER if following is None else following.t
-                spans[change.queue].append((max(change.t, due_at), over, job))
-    return spans
+                end = NEVER if following is None else following.t
+                lease = following if following is not None and following.f == "lease" else None
+                waits[change.queue].append(_Wait(max(change.t, due_at), end, change, lease))
+    return waits
 
 
 def lease_count(history: History) -> int:

@@ -143,7 +143,10 @@ def limited_count(history: History) -> int:
 
 
 def held_jobs_get_their_turn(history: History) -> list[Violation]:
-    """Wherever a key has a place free and jobs of it are held, one of them is offered, or is about to be (D38, L1)."""
+    """Wherever a key has a place free and jobs of it are held, one of each region is offered, or is about to be.
+
+    (D38, L1.)
+    """
     queues = _Queues()
     waiting: dict[Place, dict[str, Change]] = defaultdict(dict)
     where: dict[str, Place] = {}
@@ -162,11 +165,13 @@ def held_jobs_get_their_turn(history: History) -> list[Violation]:
             if isinstance(event, Change):
                 touched |= _follow(event, waiting, where)
         for place in touched:
-            held = [job for job, change in waiting[place].items() if change.held]
-            is_offered = len(held) < len(waiting[place])
-            has_place = queues.running[place] < queues.key_max(place[0])
-            if held and has_place and not is_offered and place[0] not in offering:
-                what = f"{len(held)} jobs of key {place[1]} are held after index {index}, and nobody keeps them back"
+            if queues.running[place] >= queues.key_max(place[0]) or place[0] in offering:
+                continue
+            held = [change.region for change in waiting[place].values() if change.held]
+            offered = {change.region for change in waiting[place].values() if not change.held}
+            if left := [region for region in held if region not in offered]:
+                whose = f"key {place[1]}" + (f" and region {left[0]}" if left[0] else "")
+                what = f"{len(left)} jobs of {whose} are held after index {index}, and nobody keeps them back"
                 violations.append(Violation(what, events[-1].t))
     return violations
 

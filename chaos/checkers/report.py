@@ -32,7 +32,7 @@ class Property:
 
     check: Check
     source: str
-    """Of RELIABILITY.md: an invariant (I1…, L1) or a guarantee (G1…)."""
+    """Of RELIABILITY.md: an invariant (I1…, L1) or a guarantee (G1…); where that says nothing, a case or DESIGN.md."""
     evidence: Callable[[History], int]
     """How many things of the history it speaks about; 0 = nothing was proven."""
 

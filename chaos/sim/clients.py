@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 from chaos.sim.callers import PATIENCE_SECONDS, Caller, Refusal, Unknown, or_refuse, propose
 from chaos.sim.log_changes import OP_TAG, job_name
 from chaos.sim.node import SimulatedNode
+from raftsched.api.callers import signed
+from raftsched.core.bounds import ANONYMOUS
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Backoff, RetryPolicy
 from raftsched.core.operations import CancelJob, SubmitJob
-from raftsched.core.view import Cancelled, Result, Submitted
+from raftsched.core.results import Cancelled, Result, Submitted
 from raftsched.errors import NotFound
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ _SHORT_PATIENCE_SECONDS = 0.3
 class Submission:
     """What a client wants to run; its tries are equal, so they all carry the number of the first."""
 
+    actor = ANONYMOUS
+    """Who submits."""
+
     def __init__(self, world: World, op: int, key: str) -> None:
         random = world.random
         self.op = op
@@ -38,6 +43,7 @@ class Submission:
         self.priority = random.choice((0, 5, 5, 9))
         self.payload = b'{"n":%d}' % op
         self.body = blake2b(b"%d" % op, digest_size=8).digest()
+        self.region = world.rates.features.job_region(random)
 
     def operation(self, node: SimulatedNode) -> SubmitJob:
         now_ms = node.now_ms()
@@ -55,6 +61,7 @@ class Submission:
             idempotency_key=self.key,
             fingerprint=self.body,
             tags=(f"{OP_TAG}{self.op}",),
+            region=self.region,
         )
 
     @property
@@ -66,6 +73,7 @@ class Submission:
             "due_ms": -1 if self.delay_ms else 0,
             "max_attempts": self.max_attempts,
             "timeout_ms": self.timeout_ms,
+            "region": self.region,
         }
 
 
@@ -122,7 +130,7 @@ class Client:
 
     async def _try(self, submission: Submission, op: int, *, seconds: float = PATIENCE_SECONDS) -> JobId:
         async def handler(node: SimulatedNode) -> tuple[Result, int]:
-            return await propose(node, submission.operation(node))
+            return await propose(node, signed(submission.operation(node), submission.actor))
 
         def answer(found: tuple[Result, int]) -> dict[str, Any]:
             result = or_refuse(found[0])

@@ -30,6 +30,8 @@ _UNIQUE = ("u1", "u2", "u3")
 class SpecialSubmission(Submission):
     """A job with options: it depends on others, is unique, begins at most once, must start or end in time."""
 
+    actor = "ops"
+
     def __init__(self, workload: Workload, op: int, key: str) -> None:
         super().__init__(workload.world, op, key)
         random = workload.world.random

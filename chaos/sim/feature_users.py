@@ -26,9 +26,9 @@ from chaos.sim.node import SimulatedNode
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.operations import Operation
 from raftsched.core.queue_operations import CancelWorkflow, PauseQueue
+from raftsched.core.results import Fired, Refused, Result, ScheduleSaved, WorkflowSaved
 from raftsched.core.schedule import FiringKind, Overlap, ScheduleId
 from raftsched.core.schedule_operations import ControlSchedule, ScheduleAction
-from raftsched.core.view import Fired, Refused, Result, ScheduleSaved, WorkflowSaved
 from raftsched.core.workflow import WorkflowId
 from raftsched.errors import NotFound
 
@@ -196,7 +196,7 @@ class WorkflowUser(FeatureUser):
 
     async def _submit(self) -> None:
         self._count += 1
-        intent = WorkflowIntent.draw(self._random, f"{self._name}-{self._count}")
+        intent = WorkflowIntent.draw(self._random, f"{self._name}-{self._count}", self._world.rates.features)
         for _ in range(3):
             try:
                 await self._submit_once(intent)

@@ -1,12 +1,12 @@
 """Which of the things that hang together a seed's users do: schedules, workflows, limits of queues, control of jobs.
 
-Drawn apart from all else, so that a seed's faults and plain jobs don't depend on them; in a part of the seeds there are
-none at all, and those are the runs that they always were.
+And whether jobs and workers have regions. Drawn apart from all else, so that a seed's faults and plain jobs don't depend
+on them; in a part of the seeds there are none at all, and those are the runs that they always were.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 GREEN, AMBER = "green", "amber"
@@ -15,6 +15,8 @@ FEATURE_QUEUES = (GREEN, AMBER)
 _SHARE = 0.6
 _CATCHUP_MS = 6_000
 """Where wall clocks are far off, cluster time may jump by thousands of instants; no more are made up than of this."""
+_REGIONS_SHARE = 0.3
+_REGIONS = ("north", "south", "west")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +32,46 @@ class Features:
     catchup_ms: int = _CATCHUP_MS
     job_options: float = 0.0
     """Part of a controller's submits whose jobs have options."""
+    regions: tuple[str, ...] = ()
+    """Of jobs and of workers, beside none; () = nobody knows of any."""
+    late_region: str = ""
+    """The one of them that has no worker until all is healed."""
 
     @property
     def is_on(self) -> bool:
+        """Whether there are other jobs than plain ones; those may have regions, too."""
         return bool(self.schedule_count or self.workflow_users or self.tuners or self.controllers)
+
+    def job_region(self, random: Random) -> str:
+        """A region for a job, or none; no coin is thrown where there are no regions."""
+        return random.choice(("", *self.regions)) if self.regions else ""
+
+    def worker_region(self, random: Random) -> str:
+        """The same for a worker, before all is healed."""
+        served = self.served_regions
+        return random.choice(("", *served)) if served else ""
+
+    @property
+    def served_regions(self) -> tuple[str, ...]:
+        """Those that have a worker of their own from the start."""
+        return tuple(region for region in self.regions if region != self.late_region)
 
 
 NO_FEATURES = Features()
 
 
 def draw_features(seed: int) -> Features:
+    return _with_regions(_draw_users(seed), Random(f"regions of {seed}"))
+
+
+def _with_regions(features: Features, random: Random) -> Features:
+    if random.random() >= _REGIONS_SHARE:
+        return features
+    regions = _REGIONS[: random.choice((2, 3))]
+    return replace(features, regions=regions, late_region=random.choice(("", regions[-1])))
+
+
+def _draw_users(seed: int) -> Features:
     random = Random(f"features of {seed}")
     if random.random() >= _SHARE:
         return NO_FEATURES

@@ -75,6 +75,7 @@ class ScheduleIntent:
                 expires_after_ms=random.choice((0, 0, 3_000)),
                 deadline_after_ms=random.choice((0, 0, 6_000)),
                 options=options_of(Options(concurrency_key=key)),
+                region=features.job_region(random),
             ),
         )
 
@@ -170,6 +171,7 @@ class Task:
     max_attempts: int
     delay_ms: int
     concurrency_key: str
+    region: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,7 @@ class WorkflowIntent:
     part_size: int
 
     @classmethod
-    def draw(cls, random: Random, key: str) -> WorkflowIntent:
+    def draw(cls, random: Random, key: str, features: Features) -> WorkflowIntent:
         count = random.choice((3, 4, 6, 10, 30))
         tasks = []
         for number in range(count):
@@ -195,6 +197,7 @@ class WorkflowIntent:
                     max_attempts=random.choice((1, 1, 2)),
                     delay_ms=random.choice((0, 0, 0, 0, 600)),
                     concurrency_key=random.choice(("", "", "k1", "k2")),
+                    region=features.job_region(random),
                 )
             )
         return cls(key, tuple(tasks), part_size=random.choice((count, count, -(-count // 2))))
@@ -240,6 +243,7 @@ class WorkflowIntent:
                 on_dependency_failure=task.policy,
             ),
             depends_on=tuple(Dependency(ids[parent], condition) for parent, condition in task.parents),
+            region=task.region,
         )
 
 

@@ -30,11 +30,13 @@ from raftsched.core.operations import (
     Operation,
     RecordOutcome,
     SubmitJob,
+    SubmitJobAs,
     SubmitWorkflow,
 )
 from raftsched.core.queue_operations import CancelWorkflow
+from raftsched.core.results import Applied
 from raftsched.core.schedule_operations import FireSchedule, RunSchedule
-from raftsched.core.view import Applied, PutDependencies, PutJob, RemoveJob
+from raftsched.core.writes import PutDependencies, PutJob, RemoveJob
 
 OP_TAG = "op:"
 """A submit's tag that carries the number of its operation."""
@@ -82,6 +84,8 @@ def _changed(operation: Operation, write: PutJob, parents: dict[JobId, tuple[Dep
         "held": new.held,
         "unique": options.unique_key.hex() if not options.unique_until_ms else "",
         "tenant": new.tenant,
+        "region": new.region,
+        "priority": new.priority,
     }
     if old is None:
         return fields | _submitted(operation, new, options, parents.get(new.id, ()))
@@ -89,9 +93,13 @@ def _changed(operation: Operation, write: PutJob, parents: dict[JobId, tuple[Dep
 
 
 def _submitted(operation: Operation, new: Job, options: Options, depends_on: tuple[Dependency, ...]) -> dict[str, Any]:
-    cause = (
-        "" if isinstance(operation, SubmitJob) else "workflow" if isinstance(operation, SubmitWorkflow) else "schedule"
-    )
+    match operation:
+        case SubmitJob() | SubmitJobAs():
+            cause = ""
+        case SubmitWorkflow():
+            cause = "workflow"
+        case _:
+            cause = "schedule"
     return {
         "f": "submit",
         "cause": cause,
@@ -114,7 +122,14 @@ def _done(operation: Operation, old: Job, new: Job) -> dict[str, Any]:
     """What happened to a job that was there: by the operation itself where it was about this job, else by its cause."""
     if old.lease is None and new.lease is not None:
         lease = new.lease
-        return {"f": "lease", "token": lease.token, "worker": lease.worker, "ttl_ms": lease.ttl_ms}
+        region = operation.region if isinstance(operation, LeaseJobs) else ""
+        return {
+            "f": "lease",
+            "token": lease.token,
+            "worker": lease.worker,
+            "ttl_ms": lease.ttl_ms,
+            "worker_region": region,
+        }
     if old.lease is not None and new.lease is None:
         return _freed(operation, old, new)
     if getattr(operation, "job_id", None) == new.id and (f := _asked(operation, old, new)):

@@ -12,7 +12,8 @@ from raftsched.core.queue import Queue
 from raftsched.core.queue_operations import CancelWorkflow
 from raftsched.core.schedule import Firing, Schedule, ScheduleId
 from raftsched.core.schedule_operations import FireSchedule, RunSchedule
-from raftsched.core.view import (
+from raftsched.core.workflow import Workflow
+from raftsched.core.writes import (
     PutChore,
     PutFiring,
     PutQueue,
@@ -23,7 +24,6 @@ from raftsched.core.view import (
     RemoveWorkflow,
     Write,
 )
-from raftsched.core.workflow import Workflow
 
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000}
 
@@ -66,11 +66,15 @@ def _decided(operation: Operation, schedule_id: ScheduleId, firing: Firing) -> d
 
 def _settings(schedule: Schedule) -> tuple[object, ...]:
     """What a user, or the end of a pause, changes of a schedule; firing moves the rest."""
-    return (schedule.generation, schedule.paused, schedule.overlap, schedule.timing, schedule.pause_until_ms)
+    return (*_saved(schedule), schedule.paused, schedule.pause_until_ms)
+
+
+def _saved(schedule: Schedule) -> tuple[object, ...]:
+    return (schedule.generation, schedule.overlap, schedule.timing, schedule.template.region)
 
 
 def _verb(old: Schedule | None, new: Schedule) -> str:
-    if old is None or (old.generation, old.overlap, old.timing) != (new.generation, new.overlap, new.timing):
+    if old is None or _saved(old) != _saved(new):
         return "save"
     return "pause" if new.paused else "resume"
 
@@ -89,6 +93,7 @@ def _schedule(schedule: Schedule, f: str) -> dict[str, Any]:
         "max_firings": timing.max_firings,
         "end_ms": timing.end_at_ms,
         "jitter_ms": timing.jitter_ms,
+        "region": schedule.template.region,
     }
 
 

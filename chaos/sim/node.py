@@ -22,7 +22,7 @@ from raftsched.consensus.machine import ReplicatedState
 from raftsched.consensus.membership import Membership, recorded_membership
 from raftsched.consensus.replica import ReplicaSettings
 from raftsched.core.operations import Operation, RecordOutcome
-from raftsched.core.view import Result
+from raftsched.core.results import Result
 from raftsched.errors import StorageFull
 from raftsched.node import Node
 from raftsched.ports import Randomness, Wake

@@ -21,7 +21,7 @@ from raftsched.consensus.journal import Journal
 from raftsched.consensus.machine import ReplicatedState
 from raftsched.consensus.segments import segment_number
 from raftsched.core.operations import CODEC_VERSION, Operation
-from raftsched.core.view import Applied, Context, Result
+from raftsched.core.results import Applied, Context, Result
 from raftsched.ports import Randomness
 from raftsched.storage.memory_store import MemoryStore
 from raftsched.storage.state import State

@@ -14,7 +14,7 @@ from raftsched.core import invariants
 from raftsched.core.apply import apply
 from raftsched.core.ids import TimeMs
 from raftsched.core.operations import decode_batch
-from raftsched.core.view import Context
+from raftsched.core.results import Context
 from raftsched.storage.memory_store import MemoryStore
 from raftsched.storage.state import State
 

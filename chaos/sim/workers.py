@@ -16,7 +16,7 @@ from raftsched.core.control_operations import AppendLog, Progress, ReportProgres
 from raftsched.core.ids import FencingToken, JobId
 from raftsched.core.job import AttemptEnd
 from raftsched.core.operations import Operation, RecordOutcome
-from raftsched.core.view import Grant, OutcomeRecorded, Result
+from raftsched.core.results import Grant, OutcomeRecorded, Result
 
 if TYPE_CHECKING:
     from chaos.sim.workload import Workload
@@ -45,19 +45,27 @@ class Receiver:
 
 
 class WorkerProcess:
-    """Leases jobs, keeps them by heartbeats, does them, reports; sometimes it stalls past its lease, or dies."""
+    """Leases jobs, keeps them by heartbeats, does them, reports; sometimes it stalls past its lease, or dies.
 
-    def __init__(self, workload: Workload, name: str) -> None:
+    It stays in `region` where it is told one; else each of its lives may be in another.
+    """
+
+    def __init__(self, workload: Workload, name: str, *, region: str = "") -> None:
         self._workload = workload
         self._world = workload.world
         self._number = 0
         self._base = name
         self._caller = Caller(workload.world, name)
         self._beats = Caller(workload.world, f"{name}-beat")
+        self._home = region
+        self._region = self._next_region()
 
     @property
     def _name(self) -> str:
         return f"{self._base}-{self._number}"
+
+    def _next_region(self) -> str:
+        return self._home or self._world.rates.features.worker_region(self._world.random)
 
     async def live(self) -> None:
         while not self._workload.is_over:
@@ -71,18 +79,18 @@ class WorkerProcess:
                     break
 
     async def _lease(self) -> list[Grant]:
-        random, worker = self._world.random, self._name
+        random, worker, region = self._world.random, self._name, self._region
         queues = random.choice(_ASKED_OF_ALL if self._world.rates.features.is_on else _ASKED)
         capacity = random.choice((1, 1, 2, 4))
 
         async def handler(node: SimulatedNode) -> tuple[list[Grant], int]:
-            grants = await node.leadership().lease(worker, queues, capacity, _WAIT_SECONDS)
+            grants = await node.leadership().lease(worker, queues, capacity, _WAIT_SECONDS, region=region)
             return grants, node.state.applied_index
 
         def answer(found: tuple[list[Grant], int]) -> dict[str, Any]:
             return {"grants": tuple(granted_of(grant) for grant in found[0]), "applied": found[1]}
 
-        grants, _ = await self._caller.ask("lease", handler, answer, worker=worker, queues=queues)
+        grants, _ = await self._caller.ask("lease", handler, answer, worker=worker, queues=queues, region=region)
         for grant in grants:
             self._workload.met(grant.job.id)
         return grants
@@ -140,6 +148,7 @@ class WorkerProcess:
             await sleep(0.2 * random.random())
             world.recorder.effect("end", grant, worker)
             self._number += 1
+            self._region = self._next_region()
             return False
         if not is_calm and random.random() < rates.worker_stall:
             await sleep(rates.lease * (1 + random.random()))

@@ -38,8 +38,10 @@ class Workload:
         rates = world.rates
         for number in range(rates.client_count):
             self._begin(Client(self, f"c{number}"), number)
-        for number in range(rates.worker_count):
-            self._begin(WorkerProcess(self, f"w{number}"), number)
+        homes = rates.features.served_regions
+        for number in range(max(rates.worker_count, len(homes) + 1) if homes else rates.worker_count):
+            region = homes[number] if number < len(homes) else ""
+            self._begin(WorkerProcess(self, f"w{number}", region=region), number)
         self._begin_features()
         for number, node in enumerate(world.ids):
             self._begin(Prober(self, f"p{number}", node), number)
@@ -65,8 +67,11 @@ class Workload:
         self.world.loop.create_task(user.live())
 
     def calm_down(self) -> None:
-        """Nobody stalls or dies from now on."""
+        """Nobody stalls or dies from now on, and each region has a worker."""
         self.is_calm = True
+        late_region = self.world.rates.features.late_region
+        if late_region:
+            self._begin(WorkerProcess(self, "late", region=late_region), 0)
 
     def stop(self) -> None:
         self.is_over = True

@@ -51,6 +51,8 @@ FAULT_SECONDS = 16.0
 CALM_SECONDS = 9.0
 CALM_SECONDS_MIN = 2.5
 """With the least of the quiet phase, no run is shorter than 20 seconds."""
+REGIONS_CALM_SECONDS_MIN = 5.0
+"""Where a region has no worker until then, and its jobs have their turn between those of others."""
 QUIET_SECONDS = 3.0
 CHANGE_SECONDS = 10.0
 OPERATION_BOUND_MS = 10_000
@@ -283,7 +285,7 @@ class World:
     def recover(self, seconds: float) -> None:
         """Run until all that is demanded after the heal was seen, and a moment in any case; at most `seconds`."""
         limit = self.timeline.now + seconds
-        self.run(CALM_SECONDS_MIN)
+        self.run(REGIONS_CALM_SECONDS_MIN if self.rates.features.regions else CALM_SECONDS_MIN)
         while self.timeline.now < limit and not self._has_recovered():
             self.run(0.05)
 

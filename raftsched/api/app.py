@@ -17,6 +17,7 @@ from raftsched.api.audit import Audit
 from raftsched.api.backend import Backend
 from raftsched.api.backfilling import Backfilling
 from raftsched.api.bodies import Bodies
+from raftsched.api.bodiless import refusing_bodies
 from raftsched.api.bulk import Bulk
 from raftsched.api.cluster import Cluster
 from raftsched.api.controls import Controls
@@ -41,6 +42,7 @@ from raftsched.api.schedule_runs import ScheduleRuns
 from raftsched.api.schedule_saver import ScheduleSaver
 from raftsched.api.schedules import Schedules
 from raftsched.api.seed import Seed
+from raftsched.api.serving import SERVER, Runner
 from raftsched.api.workers import Workers
 from raftsched.api.workflows import Workflows
 from raftsched.errors import InvariantBroken, RaftschedError
@@ -62,7 +64,9 @@ def create_app(backend: Backend, *, election_seconds: float = ELECTION_SECONDS) 
     app = web.Application(middlewares=[_answer_every_request(backend, bodies)])
     events = Events(backend)
     for route in all_routes(backend, bodies, forwarder, events):
-        app.router.add_route(route.method, route.path, forwarder.at_leader(route), name=route.name)
+        handler = forwarder.at_leader(refusing_bodies(route, bodies))
+        for method in route.methods:
+            app.router.add_route(method, route.path, handler, name=route.name)
     app.cleanup_ctx.append(forwarder.run)
     app.on_shutdown.append(events.close)
     app.on_response_prepare.append(_headers_of_every_reply(backend))
@@ -71,12 +75,10 @@ def create_app(backend: Backend, *, election_seconds: float = ELECTION_SECONDS) 
 
 def create_runner(app: web.Application, *, stop_seconds: float = 2.0) -> web.AppRunner:
     """Return the runner for `app`; when it is cleaned up, requests under way have `stop_seconds` to end."""
-    return web.AppRunner(
+    return Runner(
         app,
         access_log=None,
         auto_decompress=False,
-        handle_signals=False,
-        handler_cancellation=True,
         logger=_http_log,
         keepalive_timeout=_KEEPALIVE_SECONDS,
         lingering_time=_LINGER_SECONDS,
@@ -177,7 +179,7 @@ def _headers_of_every_reply(backend: Backend) -> Any:
         leader = backend.api_url if backend.is_leading else backend.leader_url()
         if leader and LEADER_HEADER not in headers:
             headers[LEADER_HEADER] = leader
-        headers["Server"] = "raftsched"
+        headers["Server"] = SERVER
         headers["Cache-Control"] = "no-store"
 
     return add_headers

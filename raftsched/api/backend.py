@@ -13,7 +13,7 @@ import msgspec
 from raftsched.api.event_log import EventLog
 from raftsched.core.ids import JobId
 from raftsched.core.operations import Operation
-from raftsched.core.view import Result
+from raftsched.core.results import Result
 from raftsched.errors import InvariantBroken
 from raftsched.leader.leadership import Leadership
 from raftsched.storage.reader import StateReader

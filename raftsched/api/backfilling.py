@@ -33,9 +33,9 @@ from raftsched.api.times import moment_ms
 from raftsched.api.uniqueness import digest_of
 from raftsched.core.firing import OVERLAP_LIMIT
 from raftsched.core.ids import JobId, TimeMs
+from raftsched.core.results import Fired
 from raftsched.core.schedule import Firing, FiringKind, Overlap, Schedule
 from raftsched.core.schedule_operations import Decision, RunSchedule
-from raftsched.core.view import Fired
 from raftsched.errors import Invalid
 from raftsched.leader.instants import TimingInstants, instants_of
 
@@ -146,15 +146,24 @@ class Backfilling:
         if wanted.order == "desc":
             items.reverse()
         ledger = await self._ledger(schedule, to_ms, call)
+        first_ms = self._first_due_ms(schedule, wanted, now_ms)
         run_count = 0
         for number, item in enumerate(items):
             ledger.judge(item, instants)
             if item.action == "run" and not item.decided:
-                item.due_at_ms = _due_at_ms(wanted, now_ms, run_count)
+                item.due_at_ms = _due_at_ms(wanted, first_ms, run_count)
                 run_count += 1
             if number % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
         return items
+
+    def _first_due_ms(self, schedule: Schedule, wanted: BackfillRequest, now_ms: int) -> int:
+        """When the first run is due: one that is spread comes behind those that an earlier part of it has spread."""
+        if not (wanted.per_minute and schedule.backfilling):
+            return now_ms
+        state, _ = self._backend.stale_state()
+        last = state.job(schedule.backfilling[-1])
+        return now_ms if last is None else max(now_ms, last.run_at_ms + 60_000 // wanted.per_minute)
 
     async def _ledger(self, schedule: Schedule, to_ms: TimeMs, call: bytes) -> _Ledger:
         """Read what was decided up to a time, a page at a time."""
@@ -212,9 +221,9 @@ async def _between(instants: TimingInstants, from_ms: int, to_ms: int) -> AsyncI
         at_ms = instants.next_after(at_ms)
 
 
-def _due_at_ms(wanted: BackfillRequest, now_ms: int, run_count: int) -> TimeMs:
+def _due_at_ms(wanted: BackfillRequest, first_ms: int, run_count: int) -> TimeMs:
     """When the run is due that has `run_count` others before it."""
-    return TimeMs(now_ms + (run_count * 60_000 // wanted.per_minute if wanted.per_minute else 0))
+    return TimeMs(first_ms + (run_count * 60_000 // wanted.per_minute if wanted.per_minute else 0))
 
 
 def _parts(items: list[_Item]) -> Iterator[list[_Item]]:

@@ -41,8 +41,8 @@ from raftsched.api.walk_cursors import WalkCursor, decode_cursor, encode_cursor,
 from raftsched.core.ids import JobId, TimeMs, job_id_text
 from raftsched.core.job import FINISHED, Job, Status
 from raftsched.core.operations import Operation, PurgeJobs, RejectCode
+from raftsched.core.results import Purged, Refused
 from raftsched.core.upkeep import why_kept
-from raftsched.core.view import Purged, Refused
 from raftsched.errors import Invalid, Malformed, NotFound, RaftschedError, Rejected, Unavailable
 
 

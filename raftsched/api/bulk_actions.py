@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from raftsched.api.callers import signed
 from raftsched.api.controls import pause_end_ms
 from raftsched.api.replaying import Changes, replay_operation
 from raftsched.api.requests import BulkRequest, PauseRequest
@@ -115,7 +116,7 @@ def _replay(job: Job, due_ms: TimeMs, tools: Tools) -> Operation:
     if tools.key:
         digest = hashlib.blake2b(tools.key.encode() + job.id, digest_size=16).hexdigest()
         key = fingerprint = f"replay-{digest}"
-    return replay_operation(
+    operation = replay_operation(
         job,
         tools.payload(job.id),
         Changes(due_ms),
@@ -123,3 +124,4 @@ def _replay(job: Job, due_ms: TimeMs, tools: Tools) -> Operation:
         key=key,
         fingerprint=fingerprint.encode(),
     )
+    return signed(operation, tools.actor)

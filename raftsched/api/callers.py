@@ -10,10 +10,11 @@ from typing import Final
 from aiohttp import web
 
 from raftsched import limits
+from raftsched.core.bounds import ANONYMOUS
+from raftsched.core.operations import SubmitJob, SubmitJobAs
 from raftsched.errors import Malformed
 
 ACTOR_HEADER: Final = "X-Actor"
-ANONYMOUS: Final = "anonymous"
 
 
 def actor_of(request: web.Request) -> str:
@@ -26,3 +27,8 @@ def actor_of(request: web.Request) -> str:
         rule = f"1 to {limits.ACTOR_CHARS_MAX} bytes of printable text, once"
         raise Malformed(f"{ACTOR_HEADER}: expected {rule}", field=ACTOR_HEADER)
     return actor
+
+
+def signed(operation: SubmitJob, actor: str) -> SubmitJob | SubmitJobAs:
+    """Return the submission with the name of who submits; as it is where nobody gave one."""
+    return operation if actor == ANONYMOUS else SubmitJobAs(actor, operation)

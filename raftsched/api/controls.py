@@ -14,7 +14,7 @@ from aiohttp import web
 from raftsched.api.amending import amendment
 from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
-from raftsched.api.callers import ACTOR_HEADER, actor_of
+from raftsched.api.callers import ACTOR_HEADER, actor_of, signed
 from raftsched.api.jobs import KEY_HEADER, key_of, submitted_response
 from raftsched.api.parsing import Fitter, job_id_in_path, parse_query
 from raftsched.api.proposing import propose
@@ -29,7 +29,7 @@ from raftsched.core.control_operations import PauseJob, RequeueJob, ResumeJob
 from raftsched.core.ids import TimeMs, job_id_text
 from raftsched.core.job import Job
 from raftsched.core.operations import CancelJob
-from raftsched.core.view import Cancelled, Changed, Submitted
+from raftsched.core.results import Cancelled, Changed, Submitted
 from raftsched.errors import Invalid, Malformed
 
 MATCH_HEADER: Final = "If-Match"
@@ -126,7 +126,7 @@ class Controls:
         """Submit a clone of a job, with a link to it; 201 with the new job, 200 where its idempotency key was used."""
         wanted, document = self._replay.read(await self._bodies.read_optional_json(request) or b"{}")
         changes = changes_of(wanted, self._backend.now_ms())
-        actor_of(request)
+        actor = actor_of(request)
         job, key = self._job(request), key_of(request, None)
         operation = replay_operation(
             job,
@@ -136,7 +136,7 @@ class Controls:
             key=key,
             fingerprint=fingerprint_of({"replay_of": job_id_text(job.id), "changes": document}) if key else b"",
         )
-        submitted = await propose(self._backend, operation, Submitted)
+        submitted = await propose(self._backend, signed(operation, actor), Submitted)
         response = submitted_response(self._backend, submitted)
         response.headers["Location"] = f"{BASE_PATH}/jobs/{job_id_text(submitted.job.id)}"
         return response

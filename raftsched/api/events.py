@@ -27,10 +27,9 @@ from raftsched.api.parsing import job_id_at, parse_query
 from raftsched.api.rendering import encode, id_text, time_text
 from raftsched.api.replies.observing import ChangeEvent
 from raftsched.api.requests.observing import EventsQuery
-from raftsched.api.routes import BASE_PATH, Answered, Route
+from raftsched.api.routes import BASE_PATH, STREAM_TYPE, Answered, Route
 from raftsched.errors import Malformed, Unavailable
 
-CONTENT_TYPE: Final = "text/event-stream"
 LAST_ID: Final = "Last-Event-ID"
 HEARTBEAT_SECONDS: Final = 15.0
 _STALLED_SECONDS: Final = 30.0
@@ -63,7 +62,7 @@ class Events:
                 query=EventsQuery,
                 headers=(LAST_ID,),
                 reply=ChangeEvent,
-                reply_type=CONTENT_TYPE,
+                reply_type=STREAM_TYPE,
             ),
         )
 
@@ -80,7 +79,7 @@ class Events:
             raise Unavailable(f"this node serves {limits.EVENT_STREAMS_MAX} streams of events already; ask another")
         self._stream_count += 1
         try:
-            response = web.StreamResponse(headers={"Content-Type": CONTENT_TYPE, "X-Accel-Buffering": "no"})
+            response = web.StreamResponse(headers={"Content-Type": STREAM_TYPE, "X-Accel-Buffering": "no"})
             await response.prepare(request)
             try:
                 await self._serve(response, wanted, place)

@@ -72,6 +72,8 @@ def _told(text: str, expected: inspect.Type | None) -> str:
 
 def _unknown_field(name: str, expected: inspect.Type | None) -> str:
     known = [field.encode_name for field in expected.fields] if isinstance(expected, inspect.StructType) else []
+    if not known:
+        return "there is no such field; this takes none"
     return f"there is no such field{_nearest(name, known)}; known are {', '.join(known)}"
 
 

@@ -191,13 +191,15 @@ class Forwarder:
         headers = {name: request.headers[name] for name in _REQUEST_HEADERS if name in request.headers}
         headers[FORWARDED_HEADER] = "1"
         patience = asyncio.timeout(None)
-        forward = _Forward(leader_url, patience, only_reads=request.method == "GET")
+        # The reply to a HEAD is that to a GET, and left out of it here: so its length is told.
+        method = "GET" if request.method == "HEAD" else request.method
+        forward = _Forward(leader_url, patience, only_reads=method == "GET")
         self._under_way.add(forward)
         try:
             async with (
                 patience,
                 self._session.request(
-                    request.method,
+                    method,
                     URL(leader_url + request.rel_url.raw_path_qs, encoded=True),
                     data=body or None,
                     headers=headers,

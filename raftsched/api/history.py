@@ -12,7 +12,7 @@ from raftsched import limits
 from raftsched.api.rendering import error_reply, time_or_none, time_text
 from raftsched.api.replies import AttemptReply, EventReply, HistoryReply, RunReply, RunsReply
 from raftsched.core.ids import FencingToken, TimeMs, job_id_text, run_id_text
-from raftsched.core.job import Attempt, Job
+from raftsched.core.job import CREATED, Attempt, Job
 from raftsched.storage.reader import StateReader
 
 
@@ -106,8 +106,10 @@ def _order(event: _Event) -> tuple[int, int]:
 
 
 def _events(job: Job) -> list[_Event]:
-    events = [_Event(job.created_at_ms, _CREATED, "created")]
-    events += [_Event(note.at_ms, _NOTED, note.action, note.actor, note.detail) for note in job.notes]
+    events = [] if job.notes and job.notes[0].action == CREATED else [_Event(job.created_at_ms, _CREATED, CREATED)]
+    for note in job.notes:
+        rank = _CREATED if note.action == CREATED else _NOTED
+        events.append(_Event(note.at_ms, rank, note.action, note.actor, note.detail))
     for each in _tries(job):
         events.append(_Event(each.started_at_ms, _STARTED, "attempt_started", attempt=each))
         if each.ended is not None:

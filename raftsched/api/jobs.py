@@ -14,6 +14,7 @@ from aiohttp import web
 
 from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
+from raftsched.api.callers import ACTOR_HEADER, actor_of, signed
 from raftsched.api.listing import list_response
 from raftsched.api.parsing import Fitter, parse_query
 from raftsched.api.problems import problem_of
@@ -27,7 +28,7 @@ from raftsched.api.submission import fingerprint_of, submit_operation
 from raftsched.core.ids import JobId, job_id_text
 from raftsched.core.job import Job
 from raftsched.core.operations import RejectCode, SubmitJob
-from raftsched.core.view import Refused, Submitted
+from raftsched.core.results import Refused, Submitted
 from raftsched.errors import Invalid, Malformed, RaftschedError, Rejected, Unavailable
 
 KEY_HEADER: Final = "Idempotency-Key"
@@ -54,7 +55,7 @@ class Jobs:
                 handler=self.submit_job,
                 answered=leader,
                 body=JobRequest,
-                headers=(KEY_HEADER,),
+                headers=(KEY_HEADER, ACTOR_HEADER),
                 reply=JobReply,
                 statuses=(201, 200),
             ),
@@ -64,6 +65,7 @@ class Jobs:
                 handler=self.submit_batch,
                 answered=leader,
                 body=BatchRequest,
+                headers=(ACTOR_HEADER,),
                 reply=BatchReply,
             ),
             Route(
@@ -96,16 +98,17 @@ class Jobs:
         """Submit a job; 201 with the new job, 200 with the one that is there for the same purpose."""
         wanted, document = self._job.read(await self._bodies.read_json(request))
         key = key_of(request, wanted.idempotency_key)
-        submitted = await self.submit(wanted, key=key, fingerprint=fingerprint_of(document) if key else b"")
+        fingerprint = fingerprint_of(document) if key else b""
+        submitted = await self.submit(wanted, key=key, fingerprint=fingerprint, actor=actor_of(request))
         response = submitted_response(self._backend, submitted)
         response.headers["Location"] = f"{BASE_PATH}/jobs/{job_id_text(submitted.job.id)}"
         return response
 
-    async def submit(self, wanted: JobRequest, *, key: str, fingerprint: bytes) -> Submitted:
+    async def submit(self, wanted: JobRequest, *, key: str, fingerprint: bytes, actor: str) -> Submitted:
         """Store `wanted`; a job that it must not stand beside is its result, or raises `Rejected`, as it asks for."""
         operation = self._operation(wanted, key=key, fingerprint=fingerprint)
         for _ in range(_CONFLICTS_MAX):
-            result = await self._backend.propose(operation)
+            result = await self._backend.propose(signed(operation, actor))
             holder = self._holder(result)
             if holder is not None and returns_holder(wanted):
                 return Submitted(holder, duplicate=True)
@@ -120,8 +123,8 @@ class Jobs:
             self._prepared(raw, part, f"jobs[{position}]")
             for position, (raw, part) in enumerate(zip(batch.jobs, document["jobs"], strict=True))
         ]
-        propose = self._backend.propose
-        futures = [propose(each.operation) for each in prepared if isinstance(each, _Prepared)]
+        propose, actor = self._backend.propose, actor_of(request)
+        futures = [propose(signed(each.operation, actor)) for each in prepared if isinstance(each, _Prepared)]
         answers = iter(await answers_of(futures))
         items = [
             self._item(each, next(answers)) if isinstance(each, _Prepared) else _refused_item(each) for each in prepared

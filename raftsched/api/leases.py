@@ -24,7 +24,7 @@ from raftsched.api.routes import BASE_PATH, Answered, Route
 from raftsched.api.running import progress_text
 from raftsched.core.control_operations import Progress, ReportProgress
 from raftsched.core.ids import FencingToken, JobId
-from raftsched.core.view import Result
+from raftsched.core.results import Result
 
 _Run = tuple[JobId, int, FencingToken]
 

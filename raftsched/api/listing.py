@@ -14,7 +14,7 @@ from aiohttp import web
 
 from raftsched import limits
 from raftsched.api.backend import Backend
-from raftsched.api.reading import REVISION_HEADER, Reading, open_reading
+from raftsched.api.reading import Reading, open_reading
 from raftsched.api.rendering import job_reply
 from raftsched.api.replies import JobReply, JobsPage
 from raftsched.api.requests import ListQuery
@@ -30,7 +30,7 @@ async def list_response(backend: Backend, query: ListQuery) -> web.Response:
     raises as `open_reading` does.
     """
     reading = open_reading(backend, query)
-    revision = reading.state.applied_index
+    revision = reading.revision
     selection = selection_of(query, reading.now_ms)
     cursor = walk_cursor(query.cursor, reading.state, selection, selection.digest(query.order))
     walk = _Walk(query, selection, cursor)
@@ -39,9 +39,7 @@ async def list_response(backend: Backend, query: ListQuery) -> web.Response:
         await asyncio.sleep(0)
         reading = open_reading(backend, query)  # a state is good until the next `await`
         walk.step(reading)
-    response = reading.response(walk.page())
-    response.headers[REVISION_HEADER] = str(revision)
-    return response
+    return reading._replace(revision=revision).response(walk.page())
 
 
 class _Walk:

@@ -27,7 +27,7 @@ from raftsched.api.times import milliseconds
 from raftsched.core.ids import FencingToken
 from raftsched.core.job import AttemptEnd, JobError
 from raftsched.core.operations import RecordOutcome
-from raftsched.core.view import OutcomeRecorded, Refused
+from raftsched.core.results import OutcomeRecorded, Refused
 from raftsched.errors import Invalid, InvariantBroken, RaftschedError, Rejected
 
 _ENDS: Final = {

@@ -15,7 +15,7 @@ from aiohttp import web
 from raftsched.api.advice import ADVICE
 from raftsched.core.ids import job_id_text
 from raftsched.core.operations import RejectCode
-from raftsched.core.view import Refused
+from raftsched.core.results import Refused
 from raftsched.errors import Invalid, NotFound, RaftschedError, Rejected
 
 CONTENT_TYPE: Final = "application/problem+json"
@@ -29,6 +29,11 @@ _REFUSAL_STATUS: Final = {
     RejectCode.STALE_REVISION: 412,
 }
 """What isn't here is 409: the state is in the way, and may change."""
+_HTTP_ADVICE: Final = {
+    400: "Send an HTTP/1.1 request with a request line and headers of at most 8 KiB each.",
+    404: "See /api/v1/openapi.json for the paths that there are.",
+}
+"""No field or id is at fault here, so the advice of the code would lead astray."""
 _FIELD: Final = re.compile(r"(?P<field>[a-z_]+(?:\.[a-z_]+)*)(?: bytes)?: ")
 """Where the state machine names a field, its sentence begins with it."""
 
@@ -81,7 +86,8 @@ def problem_response(problem: Problem) -> web.Response:
 def http_problem(status: int, detail: str) -> Problem:
     """Return the problem for an error of HTTP itself: no such route, a method that the route lacks."""
     codes = {404: "not_found", 405: "method_not_allowed", 413: "too_large", 417: "expectation_failed"}
-    return _problem(status, codes.get(status, "malformed" if status < 500 else "internal_error"), detail)
+    problem = _problem(status, codes.get(status, "malformed" if status < 500 else "internal_error"), detail)
+    return msgspec.structs.replace(problem, advice=_HTTP_ADVICE.get(status, problem.advice))
 
 
 def refusal(refused: Refused, *, at: str = "") -> RaftschedError:

@@ -9,7 +9,7 @@ from typing import TypeGuard, TypeVar
 from raftsched.api.backend import Backend
 from raftsched.api.problems import refusal
 from raftsched.core.operations import Operation
-from raftsched.core.view import Refused, Result
+from raftsched.core.results import Refused, Result
 from raftsched.errors import InvariantBroken, OutcomeUnknown, RaftschedError, Unavailable
 
 Answer = Result | RaftschedError

@@ -21,7 +21,7 @@ from raftsched.api.schedules import pause_end_ms
 from raftsched.api.times import span_ms
 from raftsched.core.queue import TenantWeight
 from raftsched.core.queue_operations import ConfigureQueue, PauseQueue
-from raftsched.core.view import QueueSaved
+from raftsched.core.results import QueueSaved
 from raftsched.errors import Invalid, Rejected
 
 

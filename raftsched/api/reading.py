@@ -35,11 +35,13 @@ class Reading(NamedTuple):
     now_ms: int
     age_ms: int | None
     """None where the state is as new as any answer so far."""
+    revision: int
+    """What the state reflected when it was opened: what is shown is at least as new."""
 
     def response(self, reply: msgspec.Struct) -> web.Response:
         """Return the HTTP reply, which says how new it is."""
         response = json_response(reply)
-        response.headers[REVISION_HEADER] = str(self.state.applied_index)
+        response.headers[REVISION_HEADER] = str(self.revision)
         if self.age_ms is not None:
             response.headers[AGE_HEADER] = str(self.age_ms)
         return response
@@ -78,10 +80,9 @@ def etag(revision: int) -> str:
 
 def open_reading(backend: Backend, query: ReadQuery) -> Reading:
     """Return the state to answer `query` from; raises `NotLeader` or `Unavailable` unless a stale one will do."""
-    if query.consistency == "stale":
-        state, age_ms = backend.stale_state()
-        return Reading(state, backend.now_ms(), age_ms)
-    return Reading(backend.fresh_state(), backend.now_ms(), None)
+    is_stale = query.consistency == "stale"
+    state, age_ms = backend.stale_state() if is_stale else (backend.fresh_state(), None)
+    return Reading(state, backend.now_ms(), age_ms, state.applied_index)
 
 
 def read(backend: Backend, request: web.Request, kind: type[Q]) -> tuple[Q, Reading]:

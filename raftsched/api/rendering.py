@@ -35,7 +35,7 @@ from raftsched.core.job import (
     Status,
     Worker,
 )
-from raftsched.core.view import Grant
+from raftsched.core.results import Grant
 from raftsched.errors import InvariantBroken
 
 encode: Final = msgspec.json.Encoder().encode

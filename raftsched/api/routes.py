@@ -14,6 +14,7 @@ from aiohttp import web
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BASE_PATH: Final = "/api/v1"
+STREAM_TYPE: Final = "text/event-stream"
 
 
 class Answered(Enum):
@@ -45,6 +46,11 @@ class Route:
     """Whether it is a long poll, or long work, silent for up to `limits.LEASE_WAIT_SECONDS_MAX`."""
     headers: tuple[str, ...] = ()
     """Request headers with a meaning of their own."""
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """What it answers to: a GET to HEAD as well, as load balancers ask, but for a stream, which has no end."""
+        return ("GET", "HEAD") if self.method == "GET" and self.reply_type != STREAM_TYPE else (self.method,)
 
     @property
     def name(self) -> str:

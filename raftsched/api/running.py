@@ -21,7 +21,7 @@ from raftsched.api.requests import LogRequest, ProgressRequest, StartRequest
 from raftsched.api.routes import BASE_PATH, Answered, Route
 from raftsched.core.control_operations import AppendLog, Progress, ReportProgress, StartRun
 from raftsched.core.ids import FencingToken, JobId, parse_run_id
-from raftsched.core.view import Changed, Counted, Logged
+from raftsched.core.results import Changed, Counted, Logged
 from raftsched.errors import Invalid, NotFound, Rejected, TooLarge
 
 

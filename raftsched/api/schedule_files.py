@@ -30,9 +30,9 @@ from raftsched.api.schedule_saver import MOVED, Condition, ScheduleSaver
 from raftsched.api.schedule_saving import named_schedule, save_operation, schedule_document
 from raftsched.core.ids import TimeMs
 from raftsched.core.operations import RejectCode
+from raftsched.core.results import Refused, ScheduleSaved
 from raftsched.core.schedule import Schedule
 from raftsched.core.schedule_operations import ControlSchedule, SaveSchedule, ScheduleAction
-from raftsched.core.view import Refused, ScheduleSaved
 from raftsched.errors import Invalid
 from raftsched.storage.reader import StateReader
 

@@ -14,7 +14,7 @@ from raftsched.api.replies import PauseReply
 from raftsched.api.replies.schedules import FiringReply, ScheduleReply, SkippedInstant
 from raftsched.api.requests.common import is_name
 from raftsched.api.schedule_saving import named_schedule, schedule_document
-from raftsched.core.ids import job_id_text, parse_job_id
+from raftsched.core.ids import TimeMs, job_id_text, parse_job_id
 from raftsched.core.schedule import Firing, FiringKind, Schedule, ScheduleId
 from raftsched.errors import Invalid, NotFound
 from raftsched.storage.reader import StateReader
@@ -38,9 +38,9 @@ def _by_id(state: StateReader, text: str) -> Schedule | None:
         return None
 
 
-def schedule_response(schedule: Schedule, payload: bytes, *, status: int = 200) -> web.Response:
-    """Return the schedule, with its ETag."""
-    return tagged(json_response(schedule_reply(schedule, payload), status=status), schedule)
+def schedule_response(schedule: Schedule, payload: bytes, fires_ms: TimeMs, *, status: int = 200) -> web.Response:
+    """Return the schedule, with its ETag; `fires_ms` is when it fires next, 0 = never, as far as is known."""
+    return tagged(json_response(schedule_reply(schedule, payload, fires_ms), status=status), schedule)
 
 
 def tagged(response: web.Response, schedule: Schedule) -> web.Response:
@@ -49,7 +49,7 @@ def tagged(response: web.Response, schedule: Schedule) -> web.Response:
     return response
 
 
-def schedule_reply(schedule: Schedule, payload: bytes) -> ScheduleReply:
+def schedule_reply(schedule: Schedule, payload: bytes, fires_ms: TimeMs) -> ScheduleReply:
     document: dict[str, Any] = schedule_document(schedule, payload, with_nulls=True)
     document["calendar"] = msgspec.Raw(encode(document["calendar"]))
     document["job"] = msgspec.Raw(encode(document["job"]))
@@ -57,7 +57,7 @@ def schedule_reply(schedule: Schedule, payload: bytes) -> ScheduleReply:
         id=job_id_text_of(schedule),
         status=_status(schedule),
         pause=_pause(schedule),
-        next_at=time_or_none(schedule.next_at_ms),
+        next_at=time_or_none(fires_ms),
         last_at=time_or_none(schedule.last_at_ms),
         fired_count=schedule.fired_count,
         skipped_count=schedule.skipped_count,

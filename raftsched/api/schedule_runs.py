@@ -28,9 +28,9 @@ from raftsched.api.submission import fingerprint_of, json_bytes
 from raftsched.api.times import any_moment_ms, moment_ms
 from raftsched.api.uniqueness import digest_of
 from raftsched.core.ids import TimeMs
+from raftsched.core.results import Fired
 from raftsched.core.schedule import Firing, FiringKind, Overlap, Schedule
 from raftsched.core.schedule_operations import Decision, RunSchedule
-from raftsched.core.view import Fired
 from raftsched.leader.instants import instants_of
 from raftsched.storage.reader import StateReader
 

@@ -18,8 +18,8 @@ from raftsched.api.proposing import granted
 from raftsched.api.requests.schedules import ScheduleRequest
 from raftsched.api.schedule_saving import Asked, save_operation
 from raftsched.core.operations import RejectCode
+from raftsched.core.results import Refused, ScheduleSaved
 from raftsched.core.schedule import Schedule, ScheduleId
-from raftsched.core.view import Refused, ScheduleSaved
 from raftsched.errors import NotFound, Unavailable
 from raftsched.storage.reader import StateReader
 

@@ -132,19 +132,27 @@ class Outlook:
     skipped: list[tuple[int, str]] = field(default_factory=list)
     is_whole: bool = True
     """False: so many were skipped that not all were looked at."""
+    looked_at_count: int = 0
+    last_ms: int = 0
+    """The last that was looked at."""
 
     @classmethod
-    async def of(cls, instants: TimingInstants, *, first_ms: int | None, count: int) -> Outlook:
+    async def of(
+        cls, instants: TimingInstants, *, first_ms: int | None, count: int, most: int | None = None
+    ) -> Outlook:
         """Look at the instants from `first_ms` until `count` fire, and give way to others again and again.
+
+        At most `most` are looked at, by default `limits.INSTANTS_EXAMINED_MAX`.
 
         For a thousand instants may lie in thousands of years, each with holidays of its own: seconds of work, which
         would cost a leader its lead.
         """
         outlook = cls()
         at_ms = first_ms
-        for number in range(limits.INSTANTS_EXAMINED_MAX):
+        for number in range(limits.INSTANTS_EXAMINED_MAX if most is None else most):
             if at_ms is None or len(outlook.fires_ms) == count:
                 return outlook
+            outlook.looked_at_count, outlook.last_ms = number + 1, at_ms
             reason = instants.skipped_by_calendar(at_ms)
             if not reason:
                 outlook.fires_ms.append(at_ms)

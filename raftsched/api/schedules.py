@@ -10,7 +10,7 @@ The path takes an id or a name.
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
@@ -34,6 +34,7 @@ from raftsched.api.requests.schedules import (
 )
 from raftsched.api.routes import BASE_PATH, Answered, Route
 from raftsched.api.schedule_amending import amended
+from raftsched.api.schedule_foresight import Foresight, Room
 from raftsched.api.schedule_rendering import (
     found_schedule,
     job_id_text_of,
@@ -45,14 +46,15 @@ from raftsched.api.schedule_saver import Condition, Found, ScheduleSaver
 from raftsched.api.schedule_saving import named_schedule, schedule_document
 from raftsched.api.times import end_ms
 from raftsched.core.ids import TimeMs
+from raftsched.core.results import ScheduleSaved
 from raftsched.core.schedule import Schedule
 from raftsched.core.schedule_operations import ControlSchedule, ScheduleAction
-from raftsched.core.view import ScheduleSaved
-from raftsched.errors import Malformed
+from raftsched.errors import Invalid, Malformed
 from raftsched.storage.reader import StateReader
 
 IF_MATCH: Final = "If-Match"
 IF_NONE_MATCH: Final = "If-None-Match"
+_NEVER: Final = TimeMs(0)
 _REVISION: Final = re.compile(r'(?:W/)?"?([1-9][0-9]{0,17})"?', re.ASCII)
 
 
@@ -63,8 +65,9 @@ class Schedules:
         self._backend = backend
         self._bodies = bodies
         self._saver = saver
+        self._foresight = Foresight()
         self._schedule = Fitter(ScheduleRequest)
-        self._patch: Fitter[object] = Fitter(SchedulePatch)
+        self._patch: Fitter[Any] = Fitter(SchedulePatch)
         self._pause = Fitter(PauseRequest)
 
     def routes(self) -> tuple[Route, ...]:
@@ -150,14 +153,14 @@ class Schedules:
             condition=_condition(request),
             actor=actor_of(request),
         )
-        response = self._response(saved.schedule, status=201 if saved.created else 200)
+        response = await self._response(saved.schedule, status=201 if saved.created else 200)
         response.headers["Location"] = f"{BASE_PATH}/schedules/{job_id_text_of(saved.schedule)}"
         return response
 
     async def amend_schedule(self, request: web.Request) -> web.Response:
         """Change some of a schedule (JSON Merge Patch); what is left out stays, and a run that is under way, too."""
         body = await self._bodies.read_json(request)
-        self._patch.read(body)
+        _check_pause(self._patch.read(body)[0])
         tenant = parse_query(request, TenantQuery).tenant
 
         def find(state: StateReader) -> Found:
@@ -170,20 +173,35 @@ class Schedules:
             condition=_condition(request)._replace(create_only=False),
             actor=actor_of(request),
         )
-        return self._response(saved.schedule)
+        return await self._response(saved.schedule)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def list_schedules(self, request: web.Request) -> web.Response:
         """List schedules by name."""
         query, reading = read(self._backend, request, SchedulesQuery)
-        return reading.response(_page(reading.state, query))
+        return reading.response(await self._page(_rows(reading.state, query)))
+
+    async def _page(self, rows: _Rows) -> SchedulesPage:
+        """Return the page; it ends early where calendars make looking ahead long."""
+        room = Room()
+        found: list[ScheduleReply] = []
+        next_key = rows.next_key
+        for position, (_, schedule, payload) in enumerate(rows.rows):
+            fires_ms = await self._foresight.next_firing_ms(schedule, room)
+            if fires_ms is None:
+                next_key = rows.rows[position - 1].key
+                break
+            found.append(schedule_reply(schedule, payload, fires_ms))
+        return SchedulesPage(schedules=found, next_cursor=write_cursor(next_key, *rows.filters))
 
     async def get_schedule(self, request: web.Request) -> web.Response:
         """Read a schedule."""
         query, reading = read(self._backend, request, ScheduleQuery)
         schedule = found_schedule(reading.state, request, query.tenant)
-        return tagged(reading.response(schedule_reply(schedule, reading.state.payload(schedule.id))), schedule)
+        payload = reading.state.payload(schedule.id)
+        fires_ms = await self._foresight.next_firing_ms(schedule, Room())
+        return tagged(reading.response(schedule_reply(schedule, payload, fires_ms or _NEVER)), schedule)
 
     # -- control ------------------------------------------------------------------------------------------------------
 
@@ -205,7 +223,7 @@ class Schedules:
     async def _control(
         self, request: web.Request, action: ScheduleAction, *, until_ms: int = 0, reason: str = ""
     ) -> web.Response:
-        return self._response(await self._controlled(request, action, until_ms=until_ms, reason=reason))
+        return await self._response(await self._controlled(request, action, until_ms=until_ms, reason=reason))
 
     async def _controlled(
         self, request: web.Request, action: ScheduleAction, *, until_ms: int = 0, reason: str = ""
@@ -217,10 +235,12 @@ class Schedules:
         )
         return (await propose(self._backend, operation, ScheduleSaved)).schedule
 
-    def _response(self, schedule: Schedule, *, status: int = 200) -> web.Response:
+    async def _response(self, schedule: Schedule, *, status: int = 200) -> web.Response:
         """The reply to what was just applied, so that the state of this node has the payload."""
         state, _ = self._backend.stale_state()
-        return schedule_response(schedule, state.payload(schedule.id), status=status)
+        payload = state.payload(schedule.id)
+        fires_ms = await self._foresight.next_firing_ms(schedule, Room())
+        return schedule_response(schedule, payload, fires_ms or _NEVER, status=status)
 
 
 def _condition(request: web.Request) -> Condition:
@@ -232,6 +252,13 @@ def _condition(request: web.Request) -> Condition:
     if if_match is not None and (found is None or if_none_match is not None):
         raise Malformed(f"{IF_MATCH}: expected the revision that was read, alone", field=IF_MATCH)
     return Condition(since=int(found[1]) if found else 0, create_only=if_none_match is not None)
+
+
+def _check_pause(patch: Any) -> None:
+    """Raise `Invalid` for a patch with `pause_until: null`, which could mean no pause as well as one without an end."""
+    if patch.pause_until is None:
+        told = "null takes no pause away; POST .../resume ends it, and POST .../pause makes it one without an end"
+        raise Invalid(f"pause_until: {told}", field="pause_until")
 
 
 def pause_end_ms(wanted: PauseRequest, now_ms: int) -> TimeMs:
@@ -247,7 +274,22 @@ def pause_end_ms(wanted: PauseRequest, now_ms: int) -> TimeMs:
     )
 
 
-def _page(state: StateReader, query: SchedulesQuery) -> SchedulesPage:
+class _Row(NamedTuple):
+    key: bytes
+    """Behind it the next page begins."""
+    schedule: Schedule
+    payload: bytes
+
+
+class _Rows(NamedTuple):
+    """What a page may hold, read at one moment."""
+
+    rows: list[_Row]
+    next_key: bytes
+    filters: tuple[Any, ...]
+
+
+def _rows(state: StateReader, query: SchedulesQuery) -> _Rows:
     tenant = query.tenant or TENANT_DEFAULT
     filters = ("schedules", tenant, query.queue, query.paused, query.order)
     filtered = query.queue is not None or query.paused is not None
@@ -257,7 +299,7 @@ def _page(state: StateReader, query: SchedulesQuery) -> SchedulesPage:
         limit=limits.SCAN_ROWS_MAX if filtered else query.limit,
         descending=query.order == "desc",
     )
-    found: list[ScheduleReply] = []
+    rows: list[_Row] = []
     room = limits.PAGE_BYTES_MAX
     next_key = page.next_cursor
     for position, (key, schedule_id) in enumerate(page.items):
@@ -265,12 +307,12 @@ def _page(state: StateReader, query: SchedulesQuery) -> SchedulesPage:
         if schedule is None or not _matches(schedule, query):
             continue
         payload = state.payload(schedule_id)
-        found.append(schedule_reply(schedule, payload))
+        rows.append(_Row(key, schedule, payload))
         room -= len(payload)
-        if len(found) == query.limit or room <= 0:
+        if len(rows) == query.limit or room <= 0:
             next_key = key if position + 1 < len(page.items) else next_key
             break
-    return SchedulesPage(schedules=found, next_cursor=write_cursor(next_key, *filters))
+    return _Rows(rows, next_key, filters)
 
 
 def _matches(schedule: Schedule, query: SchedulesQuery) -> bool:

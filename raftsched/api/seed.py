@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from aiohttp import web
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
+from raftsched.api.callers import ACTOR_HEADER, actor_of
 from raftsched.api.jobs import KEY_HEADER, Jobs, key_of
 from raftsched.api.parsing import Fitter
+from raftsched.api.reading import etag, full_job_reply, read
 from raftsched.api.rendering import json_response
 from raftsched.api.replies import JobReply, SeedReply
 from raftsched.api.requests import JobRequest, ReadQuery, SeedRequest
@@ -34,7 +37,7 @@ class Seed:
                 handler=self.submit_task,
                 answered=Answered.BY_LEADER,
                 body=SeedRequest,
-                headers=(KEY_HEADER,),
+                headers=(KEY_HEADER, ACTOR_HEADER),
                 reply=SeedReply,
                 statuses=(201, 200),
             ),
@@ -61,7 +64,8 @@ class Seed:
             max_retries=asked.max_retries,
         )
         key = key_of(request, asked.idempotency_key)
-        submitted = await self._jobs.submit(wanted, key=key, fingerprint=fingerprint_of(document) if key else b"")
+        fingerprint = fingerprint_of(document) if key else b""
+        submitted = await self._jobs.submit(wanted, key=key, fingerprint=fingerprint, actor=actor_of(request))
         job = submitted.job
         reply = SeedReply(
             id=job_id_text(job.id),
@@ -75,5 +79,10 @@ class Seed:
         return response
 
     async def get_task(self, request: web.Request) -> web.Response:
-        """Read a job, as `GET /api/v1/jobs/{id}` does."""
-        return await self._jobs.get_job(request)
+        """Read a job, as `GET /api/v1/jobs/{id}` does; `task` is its name, as older clients call it."""
+        _, reading = read(self._backend, request, ReadQuery)
+        job = reading.job(request)
+        reply = full_job_reply(reading.state, job, reading.now_ms)
+        response = reading.response(replace(reply, task=job.name))
+        response.headers["ETag"] = etag(job.revision)
+        return response

@@ -1,7 +1,7 @@
 """Which jobs a list or a bulk request is about, and the walk over them in a stable order.
 
 Theory of operation. A walk goes through one or more parts, each an index that is read on from a key: all jobs by id, or
-those of each status that was asked for, or those of a workflow. What else was asked for is looked at in the records. So
+those of each status that was asked for, or those of a workflow or a schedule. What else was asked for is looked at in the records. So
 each step is bounded by the rows that it examines, and whoever walks decides how many steps a request may take.
 
 Jobs submitted after the walk began are left out (`newest`), so a walk ends however fast new ones come (by status: unless
@@ -16,12 +16,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from raftsched import limits
 from raftsched.api.parsing import job_id_at
 from raftsched.api.requests import JobFilter, ListQuery
 from raftsched.api.times import moment_ms
-from raftsched.core.ids import JobId
 from raftsched.core.job import Job, Options, Status
+from raftsched.core.schedule import ScheduleId
 from raftsched.core.workflow import WorkflowId
 from raftsched.storage.reader import StateReader
 
@@ -117,7 +116,8 @@ def newest_id(state: StateReader) -> bytes:
 
 def part_count(selection: Selection) -> int:
     """Return how many parts a walk over `selection` has."""
-    return 1 if selection.workflow_id or selection.by_age else max(1, len(selection.statuses))
+    is_one = selection.workflow_id or selection.schedule_id or selection.by_age
+    return 1 if is_one else max(1, len(selection.statuses))
 
 
 def next_jobs(
@@ -131,12 +131,18 @@ def next_jobs(
     descending: bool = False,
 ) -> Step:
     """Return what matches among the next `limit` rows at `place`, and where the walk goes on."""
-    if selection.workflow_id:
-        rows, more = _of_workflow(state, selection, place.after, limit, now_ms, descending=descending)
+    if selection.workflow_id or selection.schedule_id:
+        rows, more = _of_owner(state, selection, place.after, limit, descending=descending)
+        rows = _of_statuses(rows, selection, now_ms)
     elif selection.statuses and not selection.by_age:
         status = selection.statuses[place.part]
         page = state.list_jobs_by_status(
-            status, now_ms=now_ms, after=place.after or None, limit=limit, descending=descending
+            status,
+            now_ms=now_ms,
+            queue=selection.queue,
+            after=place.after or None,
+            limit=limit,
+            descending=descending,
         )
         rows, more = page.items, page.next_cursor
     else:
@@ -168,19 +174,17 @@ def _id_floor(ms: int) -> bytes:
     return (max(ms, 0) << _TIME_BITS_BELOW).to_bytes(ID_BYTES, "big") if ms > 0 else b""
 
 
-def _of_workflow(
-    state: StateReader, selection: Selection, after: bytes, limit: int, now_ms: int, *, descending: bool
+def _of_owner(
+    state: StateReader, selection: Selection, after: bytes, limit: int, *, descending: bool
 ) -> tuple[list[tuple[bytes, Job]], bytes]:
-    """The next jobs of a workflow by id; in descending order all are read, since there are few."""
-    workflow_id = WorkflowId(selection.workflow_id)
-    if descending:
-        ids = state.workflow_jobs(workflow_id, after=None, limit=limits.WORKFLOW_JOBS_MAX)
-        ids = [job_id for job_id in reversed(ids) if not after or job_id < after][:limit]
+    """The next jobs of a workflow, or of a schedule, by id."""
+    if selection.workflow_id:
+        workflow_id = WorkflowId(selection.workflow_id)
+        page = state.list_workflow_jobs(workflow_id, after=after, limit=limit, descending=descending)
     else:
-        ids = state.workflow_jobs(workflow_id, after=JobId(after) if after else None, limit=limit)
-    found = [(job_id, job) for job_id in ids if (job := state.job(job_id)) is not None]
-    rows = _of_statuses([(bytes(job_id), job) for job_id, job in found], selection, now_ms)
-    return rows, ids[-1] if len(ids) == limit else b""
+        schedule_id = ScheduleId(selection.schedule_id)
+        page = state.list_schedule_jobs(schedule_id, after=after, limit=limit, descending=descending)
+    return page.items, page.next_cursor
 
 
 def _of_statuses(rows: list[tuple[bytes, Job]], selection: Selection, now_ms: int) -> list[tuple[bytes, Job]]:

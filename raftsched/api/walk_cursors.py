@@ -17,7 +17,7 @@ from raftsched.api.selecting import ID_BYTES, Place, Selection, newest_id, part_
 from raftsched.errors import Malformed
 from raftsched.storage.reader import StateReader
 
-_VERSION: Final = 2
+_VERSION: Final = 3
 _C = TypeVar("_C", bound=msgspec.Struct)
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -32,7 +32,7 @@ class WalkCursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     """Id of the newest job when the walk began."""
     part: int
     after: bytes
-    """Key of the last job examined; b"" = from the beginning of the part."""
+    """Key of the last row examined; b"" = from the beginning of the part."""
 
     @property
     def place(self) -> Place:
@@ -65,7 +65,7 @@ def walk_cursor(text: str | None, state: StateReader, selection: Selection, dige
         len(cursor.newest) != ID_BYTES
         or len(cursor.after) > limits.KEY_BYTES_MAX
         or not 0 <= cursor.part < part_count(selection)
-        or (selection.workflow_id and len(cursor.after) not in (0, ID_BYTES))
+        or ((selection.workflow_id or selection.schedule_id) and len(cursor.after) not in (0, 2 * ID_BYTES))
     ):
         raise_foreign()
     return cursor

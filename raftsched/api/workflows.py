@@ -30,7 +30,7 @@ from raftsched.api.workflow_graph import graph_page, workflow_fields, workflows_
 from raftsched.api.workflow_plan import Plan, plan_workflow
 from raftsched.core.ids import JobId, job_id_text
 from raftsched.core.queue_operations import CancelWorkflow
-from raftsched.core.view import Refused, WorkflowSaved
+from raftsched.core.results import Refused, WorkflowSaved
 from raftsched.core.workflow import Workflow, WorkflowId
 from raftsched.errors import NotFound, Rejected, Unavailable
 from raftsched.storage.reader import StateReader

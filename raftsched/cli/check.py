@@ -26,10 +26,11 @@ def check_command(directory: Path, *, as_json: bool) -> None:
     else:
         console.print(
             f"{directory}: {report.job_count:,} jobs at index {report.applied_index:,}, "
-            f"journal {report.journal_first:,} to {report.journal_last:,}, term {report.term}"
+            f"journal {report.journal_first:,} to {report.journal_last:,}, term {report.term}",
+            markup=False,
         )
-        for violation in report.violations:
-            console.print(f"[red]{violation}[/red]")
+        for violation in report.violations:  # texts from the state, brackets and all
+            console.print(str(violation), style="red", markup=False)
         console.print("[green]all invariants hold[/green]" if not report.violations else "[red]not sound[/red]")
     if report.violations:
         raise SystemExit(1)

@@ -176,7 +176,7 @@ def reschedule_command(session: Session, *, run_at: str | None, delay_seconds: f
 @click.argument("job_id", metavar="ID")
 @when_options
 @click.option("--priority", help="0 to 9, or low, normal, high; higher first.")
-@click.option("--queue")
+@click.option("--queue", help="Move it to this queue.")
 @click.option("--payload", help="JSON; - for JSON from standard input.")
 @click.option("--max-attempts", type=int, help="Failures that end in the dead letters.")
 @click.option("--timeout", "timeout_seconds", type=SPAN, help="Longest run time of an attempt.")

@@ -18,10 +18,15 @@ _COLUMNS: Final = ("id", "name", "queue", "attempt", "ended", "reason", "error")
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 filters = options(
-    click.option("--reason", type=click.Choice(_REASONS), help="Why they were given up."),
-    click.option("--queue"),
-    click.option("--name"),
-    click.option("--tag"),
+    click.option(
+        "--reason",
+        type=click.Choice(_REASONS),
+        metavar="REASON",
+        help=f"Why they were given up: {', '.join(_REASONS)}.",
+    ),
+    click.option("--queue", help="Jobs of this queue."),
+    click.option("--name", help="Jobs of this name."),
+    click.option("--tag", help="Jobs with this tag."),
     tenant_option,
 )
 targets = options(

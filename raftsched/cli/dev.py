@@ -13,9 +13,11 @@ from raftsched.cli.output import console, reports_errors
 
 
 @click.command("dev")
-@click.option("--nodes", "node_count", type=click.IntRange(1, 5), default=3, show_default=True)
+@click.option("--nodes", "node_count", type=click.IntRange(1, 5), default=3, show_default=True, help="So many nodes.")
 @click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Kept; default: a temporary one.")
-@click.option("--base-port", type=click.IntRange(1024, 65_000), default=8400, show_default=True)
+@click.option(
+    "--base-port", type=click.IntRange(1024, 65_000), default=8400, show_default=True, help="The first node's API port."
+)
 @reports_errors
 @stops_its_children
 def dev_command(node_count: int, data_dir: Path | None, base_port: int) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import click
@@ -10,12 +11,16 @@ import msgspec
 from rich.text import Text
 
 from raftsched.cli.options import tenant_option
-from raftsched.cli.output import json_option, print_json_line, say, status_text
+from raftsched.cli.output import json_option, print_json_line, say, status_text, visible
 from raftsched.cli.session import Session, with_plain_session
-from raftsched.client.events import RESET
+from raftsched.cli.times import rfc3339
+from raftsched.client.events import RESET, Event
+from raftsched.errors import Invalid
 
 _SHOWN_BESIDE: Final = ("name", "queue", "worker", "attempt_number", "reason", "instant", "kind")
 _SUBJECTS: Final = ("job_id", "schedule_id", "workflow_id")
+_PLACE_HEADER: Final = "Last-Event-ID"
+"""As the API calls --after."""
 
 
 @click.command("events")
@@ -36,11 +41,25 @@ def events_command(
 
     With --json: JSON lines.
     """
-    for shown, event in enumerate(session.events(after=after, types=types, **filters), start=1):
-        fields = {name: value for name, value in msgspec.to_builtins(event).items() if value is not None}
+    for shown, event in enumerate(_heard(session, after=after, types=types, **filters), start=1):
+        fields = {name: _written(value) for name, value in msgspec.structs.asdict(event).items() if value is not None}
         print_json_line(fields) if as_json else _show(fields)
         if shown == count:
             return
+
+
+def _heard(session: Session, **asked: Any) -> Iterator[Event]:
+    try:
+        yield from session.events(**asked)
+    except Invalid as error:
+        if error.field != _PLACE_HEADER:
+            raise
+        raise type(error)(str(error).replace(_PLACE_HEADER, "--after"), field="--after") from None
+
+
+def _written(value: Any) -> Any:
+    """A field as the API writes it."""
+    return rfc3339(value) if isinstance(value, datetime) else value
 
 
 def _show(event: Mapping[str, Any]) -> None:
@@ -52,4 +71,4 @@ def _show(event: Mapping[str, Any]) -> None:
     subject = next((event[name] for name in _SUBJECTS if name in event), "")
     clock = event["at"][11:23]
     coloured = Text(f"{kind:24}", style=status_text(kind.partition(".")[2]).style)
-    say(Text(f"{clock}  ", style="dim") + coloured + Text(f"{subject:36}  {beside}"))
+    say(Text(f"{clock}  ", style="dim") + coloured + Text(visible(f"{subject:36}  {beside}")))

@@ -10,7 +10,7 @@ import msgspec
 from rich.text import Text
 
 from raftsched.cli.options import filter_fields, filter_options, limit_option, order_option
-from raftsched.cli.output import json_option, print_fields, print_json, print_table, say, status_text
+from raftsched.cli.output import json_option, print_fields, print_json, print_table, say, status_text, visible
 from raftsched.cli.session import Session, part, with_plain_session
 from raftsched.cli.times import when
 
@@ -90,9 +90,9 @@ def explain_command(session: Session, job_id: str, *, as_json: bool) -> None:
         return
     say(status_text(answer["status"]))
     for reason in answer["reasons"]:
-        say(Text.assemble("\n", (reason["code"], "bold"), f": {reason['text']}"))
+        say(Text.assemble("\n", (reason["code"], "bold"), f": {visible(reason['text'])}"))
         for line in _details(reason.get("details") or {}):
-            say(Text(f"  {line}", style="dim"))
+            say(Text(f"  {visible(line)}", style="dim"))
 
 
 @click.command("history")

@@ -6,11 +6,16 @@ not load a node's code.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 import click
+
+from raftsched.cli.endings import EXIT_INTERRUPTED
 
 _SECTIONS: Final = {
     "Jobs": {
@@ -59,8 +64,41 @@ _SECTIONS: Final = {
 _MODULES: Final = {name: module for section in _SECTIONS.values() for name, module in section.items()}
 
 
+@contextmanager
+def _quiet_on_interrupt() -> Iterator[None]:
+    """End at Ctrl-C as shells expect it, whether a command runs or is still being loaded.
+
+    It must stand inside `click.Command.main`, too, which otherwise says "Aborted!" and exits with 1.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise SystemExit(EXIT_INTERRUPTED) from None
+
+
 class _LazyGroup(click.Group):
     """Loads a command when it is called, and all of them for the help text, where they stand in sections."""
+
+    def main(self, *args: Any, **settings: Any) -> Any:
+        """Run the command line; ends the program. See `click.Command.main`."""
+        with _quiet_on_interrupt():
+            try:
+                return super().main(*args, **settings)
+            except OSError:
+                from raftsched.cli.output import writing
+
+                with writing():  # where click's own output, such as the help, is what failed, this fails, too
+                    sys.stdout.write("\n")
+                    sys.stdout.flush()
+                raise
+
+    def make_context(self, *args: Any, **settings: Any) -> click.Context:
+        with _quiet_on_interrupt():
+            return super().make_context(*args, **settings)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _quiet_on_interrupt():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         return list(_MODULES)

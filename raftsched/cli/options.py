@@ -99,9 +99,9 @@ def filter_options(*, reason: bool = True) -> Callable[[Command], Command]:
     reasons = click.option("--reason", help="Why they failed, as attempts_exhausted, timeout, worker_lost.")
     return options(
         statuses,
-        click.option("--queue"),
-        click.option("--name"),
-        click.option("--tag"),
+        click.option("--queue", help="Jobs of this queue."),
+        click.option("--name", help="Jobs of this name."),
+        click.option("--tag", help="Jobs with this tag."),
         tenant_option,
         click.option("--schedule", metavar="ID", help="Runs of this schedule."),
         click.option("--workflow", metavar="ID", help="Jobs of this workflow."),

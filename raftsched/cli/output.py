@@ -1,21 +1,25 @@
 """What commands print: tables that a person likes to read, or JSON for machines; errors in one line with a way out.
 
 Colours and indentation are for terminals only. Results go to standard output; progress and errors to standard error,
-so that a pipe gets nothing else. Texts that come from the cluster are never read as markup.
+so that a pipe gets nothing else. Texts that come from the cluster are never read as markup, and never steer a terminal:
+their control characters are shown, not sent.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
 import click
 import msgspec
 from rich import box
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -26,8 +30,52 @@ from raftsched.errors import RaftschedError
 _PIPE_WIDTH = 1_000
 """Columns where nobody looks at a terminal: wide enough that nothing is cut off."""
 
-console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
-progress_console = Console(stderr=True, highlight=False)
+_CONTROLS: Final = [code for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if chr(code) not in "\n\t"]
+"""C0, DEL and C1: by these a text could recolour, retitle or rewrite the terminal of whoever reads it."""
+_VISIBLE: Final = {code: f"\\x{code:02x}" for code in _CONTROLS}
+_VISIBLE_IN_JSON: Final = {code: f"\\u{code:04x}" for code in _CONTROLS}
+
+
+def visible(text: str) -> str:
+    r"""Return `text` with its control characters, other than line ends and tabs, as escapes like `\x1b`."""
+    return text if text.isprintable() else text.translate(_VISIBLE)
+
+
+@contextmanager
+def writing() -> Iterator[None]:
+    """End the program where standard output can't be written: with one line, or quietly where its reader has gone.
+
+    The exit code is 1 for both: Python's documentation asks for it on EPIPE (signal, "Note on SIGPIPE"), and click and
+    rich do so too. What is still in the buffer is dropped, since the interpreter would fail to write it once more.
+    """
+    try:
+        yield
+    except OSError as error:
+        with suppress(OSError):  # a stream that is no file
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            click.echo(f"raftsched: can't write to standard output: {error.strerror}", err=True)
+        raise SystemExit(1) from None
+
+
+class TextConsole(Console):
+    """A console that shows the control characters of texts; its own styles and cursor moves are no part of them."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=visible(segment.text))
+
+
+class _OutputConsole(TextConsole):
+    """Standard output."""
+
+    def print(self, *objects: Any, **settings: Any) -> None:
+        with writing():
+            super().print(*objects, **settings)
+
+
+console = _OutputConsole(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
+progress_console = TextConsole(stderr=True, highlight=False)
 _MIN_WIDTHS = {"id": 36, "status": 9}
 _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ID_CELL_CHARS_MAX: Final = 64
@@ -79,13 +127,24 @@ def print_json(value: Any) -> None:
     data = msgspec.json.encode(value)
     if sys.stdout.isatty():
         data = msgspec.json.format(data, indent=2)
-    sys.stdout.write(data.decode() + "\n")
+    write(_escaped(data) + "\n")
 
 
 def print_json_line(value: Any) -> None:
     """Print one line of a stream of JSON lines, at once."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
-    sys.stdout.flush()
+    write(_escaped(msgspec.json.encode(value)) + "\n")
+
+
+def write(text: str) -> None:
+    """Write a text as it is, at once."""
+    with writing():
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
+def _escaped(document: bytes) -> str:
+    """JSON whose texts hold no control characters: those above 0x7E are allowed in it, and steer some terminals."""
+    return document.decode().translate(_VISIBLE_IN_JSON)
 
 
 def print_table(
@@ -107,7 +166,8 @@ def print_table(
         _print_none(title, if_none)
         return
     left_out = _not_fitting(columns, cells, optional, folded) if console.is_terminal else []
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    heading = None if title is None else Text(visible(title), style="bold")
+    table = Table(title=heading, box=box.SIMPLE_HEAD, title_justify="left")
     shown = [number for number, column in enumerate(columns) if column not in left_out]
     widths = _widths([(columns[number], [row[number] for row in cells]) for number in shown])
     for number, width in zip(shown, widths, strict=True):
@@ -128,7 +188,7 @@ def print_table(
 
 def _print_none(title: str | None, if_none: str) -> None:
     if title:
-        console.print(Text(title, style="bold"), soft_wrap=True)
+        console.print(Text(visible(title), style="bold"), soft_wrap=True)
     console.print(Text(f"none: {if_none}" if if_none else "none", style="dim"), soft_wrap=True)
 
 
@@ -182,17 +242,17 @@ def print_fields(fields: Mapping[str, Any]) -> None:
 
 def say(text: str | Text) -> None:
     """Print one line of plain text."""
-    console.print(text, markup=False, soft_wrap=True)
+    console.print(text if isinstance(text, Text) else visible(text), markup=False, soft_wrap=True)
 
 
 def tell(text: str) -> None:
     """Tell somebody who waits one thing, on standard error."""
-    progress_console.print(Text(f"raftsched: {text}", style="dim"), soft_wrap=True)
+    progress_console.print(Text(f"raftsched: {visible(text)}", style="dim"), soft_wrap=True)
 
 
 def status_text(status: str) -> Text:
     """Return a status in its colour."""
-    return Text(status, style=_STYLES.get(status, ""))
+    return Text(visible(status), style=_STYLES.get(status, ""))
 
 
 def reports_errors(command: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -211,7 +271,7 @@ def reports_errors(command: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def error_line(error: RaftschedError) -> str:
     """Return what is wrong, its code, and what to do next, in one line."""
-    told = " ".join(str(error).split())
+    told = visible(" ".join(str(error).split()))
     next_step = _NEXT_STEPS.get(error.code, "")
     return f"raftsched: {told} [{error.code}]" + (f" {next_step}" if next_step else "")
 
@@ -221,7 +281,7 @@ def _field(name: str, value: Any) -> Text:
         return Text(msgspec.json.encode(value).decode())
     if name == "status":
         return status_text(value)
-    return with_distance(value) if read_time(value) else Text(value)
+    return with_distance(value) if read_time(value) else Text(visible(value))
 
 
 def _cell(cell: Any) -> Text:
@@ -231,7 +291,7 @@ def _cell(cell: Any) -> Text:
         return Text()
     if isinstance(cell, float):
         return Text(f"{cell:,.2f}")
-    return Text(f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell))
+    return Text(f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else visible(str(cell)))
 
 
 def _is_number(text: str) -> bool:

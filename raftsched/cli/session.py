@@ -30,8 +30,6 @@ SETTINGS: Final = ClientSettings()
 PAGE_SIZE_MAX: Final = 1_000
 _SILENCE_SECONDS: Final = 2.0
 """After this, somebody who waits is told that the cluster is still being asked."""
-EXIT_INTERRUPTED: Final = 128 + 2
-"""As shells say that SIGINT ended something."""
 _R = TypeVar("_R")
 _T = TypeVar("_T")
 
@@ -137,7 +135,7 @@ class Session:
 
 
 def with_session(command: Callable[..., _R]) -> Callable[..., _R]:
-    """Give a command its `session` in place of --url and --actor; its errors become one line, and Ctrl-C a quiet end."""
+    """Give a command its `session` in place of --url and --actor; its errors become one line."""
     return actor_option(with_plain_session(command))
 
 
@@ -148,11 +146,8 @@ def with_plain_session(command: Callable[..., _R]) -> Callable[..., _R]:
     @reports_errors
     @wraps(command)
     def wrapped(*args: Any, urls: Sequence[str], actor: str | None = None, **kwargs: Any) -> _R:
-        try:
-            with Session(urls, actor=actor) as session:
-                return command(*args, session=session, **kwargs)
-        except KeyboardInterrupt:
-            raise SystemExit(EXIT_INTERRUPTED) from None
+        with Session(urls, actor=actor) as session:
+            return command(*args, session=session, **kwargs)
 
     return wrapped
 

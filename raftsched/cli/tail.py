@@ -6,7 +6,6 @@ so what happens shows within about a second, and a job that waits for hours cost
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
@@ -17,7 +16,17 @@ from rich.text import Text
 
 from raftsched.cli.endings import EXIT_HELP, exit_for, is_finished
 from raftsched.cli.jobs import job_path
-from raftsched.cli.output import json_option, print_json, print_json_line, progress_console, say, status_text, tell
+from raftsched.cli.output import (
+    json_option,
+    print_json,
+    print_json_line,
+    progress_console,
+    say,
+    status_text,
+    tell,
+    visible,
+    write,
+)
 from raftsched.cli.session import Session, with_plain_session
 
 _WAIT_SECONDS: Final = 1.0
@@ -95,7 +104,7 @@ def logs_command(
         print_json([part._asdict() for part in parts])
         return
     for part in parts:
-        print_json_line(part._asdict()) if as_json else _write(part.text)
+        print_json_line(part._asdict()) if as_json else write(part.text)
 
 
 def wait_for_end(session: Session, job_id: str) -> dict[str, Any]:
@@ -175,12 +184,12 @@ def _new_progress(job: Mapping[str, Any], seen: dict[str, Any]) -> Iterator[dict
 def _show(event: Mapping[str, Any]) -> None:
     """Print an event for people: what is written by the job as it is, the rest with a mark."""
     if event["event"] == "log":
-        _write(event["text"])
+        write(event["text"])
     elif event["event"] == "progress":
         say(Text(f"── progress {msgspec.json.encode(event['progress']).decode()}", style="dim"))
     else:
         beside = ", ".join(f"{name.removesuffix('_number')} {event[name]}" for name in _BESIDE if name in event)
-        say(Text("── ", style="dim") + status_text(event["status"]) + Text(f"  {beside}", style="dim"))
+        say(Text("── ", style="dim") + status_text(event["status"]) + Text(visible(f"  {beside}"), style="dim"))
 
 
 def _stored(log: Log) -> Iterator[Part]:
@@ -199,8 +208,3 @@ def _followed(log: Log) -> Iterator[Part]:
             yield part
         elif not log.is_over:
             time.sleep(_PAUSE_SECONDS_MIN)
-
-
-def _write(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()

@@ -11,6 +11,9 @@ from typing import Any, Final
 import click
 from rich.text import Text
 
+from raftsched.core.cron.zones import zone
+from raftsched.errors import Invalid
+
 _UNITS: Final = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0, "w": 604_800.0}
 _SPAN: Final = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhdw]))+", re.ASCII)
@@ -20,6 +23,7 @@ _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _LONG_AGO: Final = timedelta(days=60)
 """Further away, a date says more than a number of days."""
 _NOW: Final = timedelta(seconds=1)
+_HOW_TO_WRITE: Final = "write one like 2027-03-14T07:00:00Z, 2027-03-14 (midnight UTC), now, +2h or -1d"
 
 
 def utc_now() -> datetime:
@@ -100,6 +104,7 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
     """A time on the command line; its value is RFC 3339 text in UTC."""
 
     name = "time"
+    _told = _HOW_TO_WRITE
 
     def __init__(self, clock: Callable[[], datetime] = utc_now) -> None:
         self._clock = clock
@@ -108,8 +113,7 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
         text = value.strip()
         moment = self._read(text)
         if moment is None:
-            told = "write one like 2027-03-14T07:00:00Z, 2027-03-14 (midnight UTC), now, +2h or -1d"
-            self.fail(f"{value!r} is no time with its offset; {told}", param, ctx)
+            self.fail(f"{value!r} is no time with its offset; {self._told}", param, ctx)
         return rfc3339(moment)
 
     def _read(self, text: str) -> datetime | None:
@@ -123,6 +127,49 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
         return read_time(text)
 
 
+class WallMoment(Moment):
+    """A time of a command with `--timezone`, which must be eager: one without its offset is meant by that zone's clock."""
+
+    _told = f"{_HOW_TO_WRITE}, or give --timezone, by whose clock it is meant then"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        timezone = ctx.params.get("timezone") if ctx is not None else None
+        wall = _read_wall(value.strip())
+        if not isinstance(timezone, str) or wall is None:
+            return super().convert(value, param, ctx)
+        try:
+            return rfc3339(at_wall_time(wall, timezone))
+        except Invalid as error:
+            self.fail(str(error), param, ctx)
+
+
+def at_wall_time(wall: datetime, timezone: str) -> datetime:
+    """Return the instant at which the clock of `timezone` shows `wall`, which has no zone of its own.
+
+    Raises `Invalid` where it never does, or twice, as clocks are changed: which one was meant is not guessed.
+    """
+    clock = zone(timezone).info
+    try:
+        first, second = (wall.replace(tzinfo=clock, fold=fold).astimezone(UTC) for fold in (0, 1))
+    except OverflowError:
+        raise Invalid(f"{wall} is too far away", field="timezone") from None
+    if first == second:
+        return first
+    # By the offset before the change and by the one behind it; the order says whether clocks went back or forward.
+    shown = [moment.astimezone(clock).isoformat() for moment in sorted((first, second))]
+    how = "is shown twice" if first < second else "is leapt over"
+    raise Invalid(f"{wall} {how} by the clock of {timezone}; write {shown[0]} or {shown[1]}", field="timezone")
+
+
+def _read_wall(text: str) -> datetime | None:
+    """Return the time that `text` is, if it is one without an offset."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo is None else None
+
+
 def _moved(moment: datetime, seconds: float) -> datetime | None:
     try:
         return moment + timedelta(seconds=seconds)
@@ -132,3 +179,4 @@ def _moved(moment: datetime, seconds: float) -> datetime | None:
 
 SPAN: Final = Span()
 MOMENT: Final = Moment()
+WALL_MOMENT: Final = WallMoment()

@@ -32,7 +32,12 @@ from raftsched.worker import Worker
     help="Take jobs of this region, and those of none, in place of what the app says. RAFTSCHED_REGION counts where the"
     " app names none.",
 )
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info")
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    help="Least level that is logged.",
+)
 @until_stdin_ends_option
 @click.pass_context
 @reports_errors

@@ -71,9 +71,12 @@ def submit(session: Session, path: Path, idempotency_key: str | None, *, wait: b
 
 
 @workflow_command.command("list")
-@click.option("--name")
+@click.option("--name", help="Workflows of this name.")
 @click.option(
-    "--status", type=click.Choice(["submitting", "running", "cancelling", "completed", "failed", "cancelled"])
+    "--status",
+    type=click.Choice(["submitting", "running", "cancelling", "completed", "failed", "cancelled"]),
+    metavar="STATUS",
+    help="As running, completed, failed.",
 )
 @tenant_option
 @order_option
@@ -174,7 +177,7 @@ def _graph(session: Session, workflow_id: str) -> dict[str, Any]:
 def _waited(session: Session, workflow: Mapping[str, Any]) -> dict[str, Any]:
     """Return the workflow once it has ended, with a bar on a terminal meanwhile."""
     tell(f"waiting for {workflow['id']}")
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     quiet = not progress_console.is_terminal
     pause = _PAUSE_SECONDS_MIN
     with Progress(*columns, console=progress_console, transient=True, disable=quiet) as progress:

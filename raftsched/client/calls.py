@@ -14,9 +14,9 @@ from urllib.parse import quote
 import msgspec
 
 from raftsched.client.connection import Connection
-from raftsched.client.documents import encode_document
+from raftsched.client.documents import encode_fields
 from raftsched.client.keys import KeyFactory
-from raftsched.errors import OutcomeUnknown
+from raftsched.errors import Invalid, OutcomeUnknown
 
 T = TypeVar("T")
 KEY_HEADER = "Idempotency-Key"
@@ -36,7 +36,7 @@ class Calls:
         kind: type[T],
         method: str,
         path: str,
-        document: object = None,
+        document: msgspec.Struct | Mapping[str, Any] | None = None,
         *,
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
@@ -47,7 +47,7 @@ class Calls:
         body = await self.connection.call(
             method,
             path,
-            None if method == "GET" else b"{}" if document is None else encode_document(document, field="request"),
+            None if method == "GET" else encode_fields(document or {}, whole="request"),
             query=query_of(query or {}),
             headers=headers,
             idempotent=idempotent,
@@ -96,6 +96,11 @@ def _query_text(value: Any) -> str:
     return str(value)
 
 
-def part(name: str) -> str:
-    """Return a name as a part of a path."""
-    return quote(name, safe="")
+def part(name: object, *, field: str = "id") -> str:
+    """Return a name as a part of a path; raises `Invalid` naming `field` for what is no text, or an empty one."""
+    if not isinstance(name, str) or not name:
+        raise Invalid(f"{field}: expected a text that is not empty, not {name!r}", field=field)
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{field}: is not Unicode text: {error}", field=field) from None

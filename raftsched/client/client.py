@@ -18,13 +18,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
-from urllib.parse import quote
 
 import msgspec
 
 from raftsched.client.audit import AuditEntry
 from raftsched.client.bulk import Action, ActionFields, Bulk, DeadLetters, JobFilter
-from raftsched.client.calls import Calls, given
+from raftsched.client.calls import Calls, given, part
 from raftsched.client.connection import Connection
 from raftsched.client.events import Event, event_stream
 from raftsched.client.jobs import Job
@@ -65,7 +64,7 @@ class ListFilters(TypedDict, total=False):
 class Client:
     """A client of the cluster that `urls` belong to; any of its nodes will do, several survive the loss of one.
 
-    Use it as `async with Client(url) as client`, within one event loop. Opening does no I/O. `token` is the bearer
+    Use it as `async with Client(url) as client`, within one event loop; in another one it raises `RuntimeError`. Opening does no I/O. `token` is the bearer
     token of the API; `actor` the name that goes into histories and the audit trail; `tls` an ssl context for https addresses with a private authority.
     """
 
@@ -106,6 +105,7 @@ class Client:
         return BlockingClient(*urls, token=token, actor=actor, tls=tls, settings=settings)
 
     async def __aenter__(self) -> Self:
+        self._connection.bind()
         return self
 
     async def __aexit__(
@@ -299,7 +299,7 @@ class Client:
 
     async def remove_member(self, node_id: str) -> Sequence[dict[str, Any]]:
         """Remove a node from the cluster for good, and return the nodes that are left."""
-        return _nodes(await self._connection.call("DELETE", f"/cluster/members/{quote(node_id, safe='')}"))
+        return _nodes(await self._connection.call("DELETE", f"/cluster/members/{part(node_id, field='node_id')}"))
 
     async def _read_list(self, path: str, key: str) -> Sequence[dict[str, Any]]:
         body = await self._connection.call("GET", path)

@@ -52,7 +52,7 @@ _decode_cluster = msgspec.json.Decoder(_Cluster).decode
 
 
 class Connection:
-    """Requests to the cluster over kept-alive connections; belongs to the event loop that first uses it."""
+    """Requests to the cluster over kept-alive connections; belongs to the event loop that first opens or uses it."""
 
     def __init__(
         self,
@@ -75,13 +75,26 @@ class Connection:
             self._headers["Authorization"] = f"Bearer {token}"
         if actor is not None:
             self._headers["X-Actor"] = _checked_actor(actor)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._session: aiohttp.ClientSession | None = None
         self._learning: asyncio.Task[None] | None = None
         self._learned_from = ""
         self._is_closed = False
 
+    def bind(self) -> None:
+        """Belong to the running event loop; raises `RuntimeError` where it belongs to another one, unless closed."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop and not self._is_closed:
+            raise RuntimeError(
+                "this client belongs to another event loop: open a Client in each loop,"
+                " or use Client.blocking(), which every thread may call"
+            )
+
     async def close(self) -> None:
         """Close the connections; a request after it raises `Unavailable`. Closing twice is fine."""
+        self.bind()
         self._is_closed = True
         if self._learning is not None:
             self._learning.cancel()
@@ -182,6 +195,7 @@ class Connection:
         async with reply:
             if reply.status == HTTPStatus.OK:
                 self.nodes.answered(base)
+                self._learn(reply.headers.get(_LEADER))
                 yield self._lines(base, reply)
             else:
                 yield await self._refused(base, reply)
@@ -222,13 +236,13 @@ class Connection:
                 self.nodes.pass_over(base, now)
         if leader:
             self.nodes.follow(leader, now)
-            if leader != self._learned_from:
-                self._learn(leader)
+            self._learn(leader)
         return content if failure is None else failure
 
     def _opened(self) -> aiohttp.ClientSession:
         if self._is_closed:
             raise Unavailable("this client is closed")
+        self.bind()
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True)
             jar = aiohttp.DummyCookieJar()
@@ -239,8 +253,10 @@ class Connection:
         total = total_seconds or self.settings.request_timeout_seconds
         return aiohttp.ClientTimeout(total=total, sock_connect=min(total, self.settings.connect_timeout_seconds))
 
-    def _learn(self, leader: str) -> None:
+    def _learn(self, leader: str | None) -> None:
         """Read the list of nodes beside the work, once for each leader: when it dies, the others are known."""
+        if not leader or leader == self._learned_from:
+            return
         self._learned_from = leader
         if self._learning is None or self._learning.done():
             self._learning = asyncio.get_running_loop().create_task(self._read_cluster())

@@ -28,6 +28,17 @@ def encode_document(value: object, *, field: str) -> bytes:
     return text
 
 
+def encode_fields(document: msgspec.Struct | Mapping[str, object], *, whole: str) -> bytes:
+    """Return `document` as JSON text; raises `Invalid` naming the first of its fields that has none, else `whole`."""
+    try:
+        return encode_document(document, field=whole)
+    except Invalid:
+        fields = document if isinstance(document, Mapping) else msgspec.structs.asdict(document)
+        for name, value in fields.items():
+            encode_document(value, field=name)
+        raise
+
+
 def _has_non_finite(value: object) -> bool:
     """Whether any float below `value` is NaN or infinite; `value` is known to have no cycles."""
     if isinstance(value, float):

@@ -45,6 +45,12 @@ class JobUnfinished(RaftschedError):
         self.job = job
 
 
+def waited_in_vain(what: str, timeout_seconds: float | None, status: str | None) -> TimeoutError:
+    """Return the error for a wait that ended first: what was waited for, how long, and its status where one was read."""
+    told = f"it is {status}" if status else "its status could not be read in that time"
+    return TimeoutError(f"{what} was not finished within {timeout_seconds} seconds: {told}")
+
+
 class WorkflowNotCompleted(RaftschedError):
     """The workflow is finished, and not all its jobs are completed; `workflow` is how it ended."""
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any, TypedDict, Unpack
 
 from raftsched.client.calls import IF_MATCH, KEY_HEADER, Calls, given, part
-from raftsched.client.errors import JobCancelled, JobFailed, JobUnfinished
+from raftsched.client.errors import JobCancelled, JobFailed, JobUnfinished, waited_in_vain
 from raftsched.client.records import Explanation, History, JobInfo, LogLine, LogPart, Runs
 from raftsched.client.specs import Moment, Priority
 
@@ -47,7 +47,7 @@ class Job:
 
     def __init__(self, calls: Calls, job_id: str, *, duplicate: bool = False) -> None:
         self._calls = calls
-        self._path = f"/jobs/{part(job_id)}"
+        self._path = f"/jobs/{part(job_id, field='job_id')}"
         self.id = job_id
         self.duplicate = duplicate
         """True where an earlier submit with the same idempotency key, or a unique job, was found."""
@@ -68,10 +68,14 @@ class Job:
         on then. It polls: at once, then ever less often, down to every 2 seconds.
         """
         pause = _POLL_SECONDS_MIN
-        async with asyncio.timeout(timeout):
-            while not (job := await self.get()).is_finished:
-                await asyncio.sleep(pause * (0.75 + 0.5 * self._calls.connection.randomness.random()))
-                pause = min(pause * 1.5, _POLL_SECONDS_MAX)
+        job: JobInfo | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                while not (job := await self.get()).is_finished:
+                    await asyncio.sleep(pause * (0.75 + 0.5 * self._calls.connection.randomness.random()))
+                    pause = min(pause * 1.5, _POLL_SECONDS_MAX)
+        except TimeoutError:
+            raise waited_in_vain(f"job {self.id}", timeout, job.status if job else None) from None
         return result_of(job)
 
     async def result(self) -> Any:

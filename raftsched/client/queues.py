@@ -96,7 +96,7 @@ class Queue:
 
     def __init__(self, calls: Calls, name: str) -> None:
         self._calls = calls
-        self._path = f"/queues/{part(name)}"
+        self._path = f"/queues/{part(name, field='name')}"
         self.name = name
 
     def __repr__(self) -> str:

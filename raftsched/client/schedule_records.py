@@ -36,7 +36,8 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What each firing submits."""
     pause: PauseInfo | None = None
     next_at: datetime | None = None
-    """The first instant that is not decided; in the past while a pause lasts, or an outage."""
+    """When it fires next: the first undecided instant that the calendar lets fire; in the past while a pause lasts, or an
+    outage. None: none is to come, or the calendar skips thousands before it; `next` says which."""
     last_at: datetime | None = None
     """The last instant that was decided."""
     fired_count: int = 0
@@ -116,7 +117,7 @@ class Backfill(msgspec.Struct, frozen=True, kw_only=True):
     known_count: int = 0
     """Instants that another backfill has decided."""
     remaining_count: int = 0
-    """Instants for which there was no room or no time: ask again, once some of its runs have ended."""
+    """Instants for which there was no room: ask again, once some of its runs have ended."""
     next_instant: datetime | None = None
     """The first that remains, in the order of the runs: nothing before it does; None in a dry run."""
     instants: list[BackfillItem] = []

@@ -7,12 +7,15 @@ is no such schedule, `Invalid` naming the field, `Rejected` where it is not lega
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Final, Literal, TypedDict, Unpack
 
+import msgspec
 from msgspec import UNSET, UnsetType
 
+from raftsched.client.backfilling import PATIENCE_SECONDS, PAUSE_SECONDS, BackfillWalk
 from raftsched.client.calls import IF_MATCH, IF_NONE_MATCH, KEY_HEADER, Calls, given, part
 from raftsched.client.schedule_records import Applied, Backfill, Firing, Outlook, ScheduleInfo
 from raftsched.client.specs import JobSpec, Moment, job_text
@@ -236,26 +239,39 @@ class Schedules:
         dry_run: bool = False,
         tenant: str | None = None,
         idempotency_key: str | None = None,
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> Backfill:
         """Make runs for the instants from `start` up to, not including, `end`, whatever was decided for them then.
 
-        Sent again it goes on where it stands: an instant has one run at most, as long as that is known, which is 30 days.
-        Where instants remain, one that begins at `Backfill.next_instant` needs not to rely on that. What calls with the
-        same `idempotency_key` have made, by default this one's attempts, counts as made; what others have, as known.
+        It goes on to the end, by as many requests as that takes. At most 1,000 of its runs are unfinished at once: it
+        waits for some to end, and gives up once for `patience_seconds` none has; `Backfill.remaining_count` says what
+        is left then. The same call again goes on there: an instant has one run at most, as long as that is known, which
+        is 30 days. What calls with the same `idempotency_key` have made, by default this one's requests, counts as made;
+        what others have, as known.
         """
         document = {"from": start, "to": end, "dry_run": dry_run}
         document |= given(overlap=overlap, order=order, per_minute=per_minute)
-        path = f"{_path(name)}/backfill"
-        return await self._calls.call(
-            Backfill, "POST", path, document, query=given(tenant=tenant), headers=self._key_header(idempotency_key)
-        )
+        path, query, headers = f"{_path(name)}/backfill", given(tenant=tenant), self._key_header(idempotency_key)
+        walk = BackfillWalk(document)
+        clock = asyncio.get_running_loop().time
+        give_up_at = clock() + patience_seconds
+        while True:
+            gone_on = walk.take(
+                await self._calls.call(dict[str, Any], "POST", path, walk.asked, query=query, headers=headers)
+            )
+            if walk.is_done or (not gone_on and clock() >= give_up_at):
+                return msgspec.convert(walk.total(), Backfill)
+            if gone_on:
+                give_up_at = clock() + patience_seconds
+            else:
+                await asyncio.sleep(PAUSE_SECONDS)
 
     def _key_header(self, key: str | None) -> dict[str, str]:
         return {KEY_HEADER: key or self._calls.keys.next()}
 
 
 def _path(name: str) -> str:
-    return f"/schedules/{part(name)}"
+    return f"/schedules/{part(name, field='name')}"
 
 
 def _if_match(revision: int | None) -> dict[str, str]:

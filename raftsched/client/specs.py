@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
-from raftsched.client.documents import encode_document
+from raftsched.client.documents import encode_document, encode_fields
 from raftsched.errors import Invalid
 
 Priority = int | Literal["low", "normal", "high"]
@@ -152,8 +152,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def encoded(self, idempotency_key: str | None = None) -> bytes:
         """Return the job as JSON text, with `idempotency_key` if it has none of its own; raises `Invalid`."""
-        key = self.idempotency_key or idempotency_key
-        head = encode_document(msgspec.structs.replace(self, payload=None, idempotency_key=key), field="job")
+        key = idempotency_key if self.idempotency_key is None else self.idempotency_key
+        head = encode_fields(msgspec.structs.replace(self, payload=None, idempotency_key=key), whole="job")
         if self.payload is None:
             return head
         return b'%b,"payload":%b}' % (head[:-1], encode_document(self.payload, field="payload"))

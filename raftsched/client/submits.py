@@ -71,6 +71,7 @@ class Submitter:
 
     def submit(self, body: bytes) -> asyncio.Future[Accepted]:
         """Return the future answer to the job `body`, which must carry its idempotency key."""
+        self._connection.bind()
         future: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         deadline = self._connection.clock.monotonic() + self._connection.settings.retry_seconds
         self._gatherer.add(_Submit(body, deadline, future))
@@ -82,10 +83,12 @@ class Submitter:
         return self._gatherer.is_full
 
     async def wait_for_room(self) -> None:
+        self._connection.bind()
         await self._gatherer.wait_for_room()
 
     async def close(self) -> None:
         """End what is under way: `Unavailable` where it was never sent, else `OutcomeUnknown`."""
+        self._connection.bind()
         await self._gatherer.close()
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal, Unpack
 import msgspec
 
 from raftsched.client.calls import Calls, given, part
-from raftsched.client.errors import WorkflowNotCompleted
+from raftsched.client.errors import WorkflowNotCompleted, waited_in_vain
 from raftsched.client.jobs import Job
 from raftsched.client.records import JobInfo
 from raftsched.client.specs import Condition, Dependency, JobOptions, JobSpec
@@ -112,7 +112,7 @@ class WorkflowRun:
         self, calls: Calls, workflow_id: str, jobs: Mapping[str, str] | None = None, *, duplicate: bool = False
     ) -> None:
         self._calls = calls
-        self._path = f"/workflows/{part(workflow_id)}"
+        self._path = f"/workflows/{part(workflow_id, field='workflow_id')}"
         self.id = workflow_id
         self.jobs = {task: Job(calls, job_id) for task, job_id in (jobs or {}).items()}
         """By task name; empty for a handle that was made of an id, which `graph` tells more of."""
@@ -145,10 +145,14 @@ class WorkflowRun:
         ever less often, down to every 2 seconds.
         """
         pause = _POLL_SECONDS_MIN
-        async with asyncio.timeout(timeout):
-            while not (workflow := await self.get()).is_finished:
-                await asyncio.sleep(pause * (0.75 + 0.5 * self._calls.connection.randomness.random()))
-                pause = min(pause * 1.5, _POLL_SECONDS_MAX)
+        workflow: WorkflowInfo | None = None
+        try:
+            async with asyncio.timeout(timeout):
+                while not (workflow := await self.get()).is_finished:
+                    await asyncio.sleep(pause * (0.75 + 0.5 * self._calls.connection.randomness.random()))
+                    pause = min(pause * 1.5, _POLL_SECONDS_MAX)
+        except TimeoutError:
+            raise waited_in_vain(f"workflow {self.id}", timeout, workflow.status if workflow else None) from None
         if workflow.status != "completed":
             raise WorkflowNotCompleted(workflow)
         return workflow

@@ -23,7 +23,8 @@ from raftsched.core.operations import (
     decode_batch,
     require_readable,
 )
-from raftsched.core.view import Applied, Context, PutFence, PutJob, RemoveJob, Result, Write
+from raftsched.core.results import Applied, Context, Result
+from raftsched.core.writes import PutFence, PutJob, RemoveJob, Write
 from raftsched.storage import directory as storage
 
 Change = tuple[Job | None, Job | None]

@@ -19,10 +19,11 @@ from raftsched.core.operations import (
     Operation,
     RecordOutcome,
     SubmitJob,
+    SubmitJobAs,
     encode_batch,
     since_version,
 )
-from raftsched.core.view import Result
+from raftsched.core.results import Result
 from raftsched.errors import Unavailable, UpgradeInProgress
 
 _OPERATION_BYTES = 256
@@ -127,6 +128,8 @@ def _fail(taken: list[_Waiting], error: BaseException) -> None:
 
 
 def _size(operation: Operation) -> int:
+    if isinstance(operation, SubmitJobAs):
+        operation = operation.job
     if isinstance(operation, SubmitJob):
         return _OPERATION_BYTES + len(operation.payload)
     if isinstance(operation, RecordOutcome):

@@ -10,7 +10,8 @@ from raftsched.core import bucket
 from raftsched.core.control_operations import ChoreKind
 from raftsched.core.job import Job, Options
 from raftsched.core.queue import Queue
-from raftsched.core.view import PutQueue, View
+from raftsched.core.view import View
+from raftsched.core.writes import PutQueue
 
 
 def key_concurrency_max(queue: Queue | None) -> int:

@@ -20,9 +20,11 @@ from raftsched.core.control_operations import AlarmKind, ChoreKind, RingAlarms
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import FINISHED, LEASED, DeadLetterReason, Job
 from raftsched.core.queues import unpaused
+from raftsched.core.results import Applied, Context, Counted
 from raftsched.core.transitions import Event
-from raftsched.core.view import Applied, Context, Counted, PutChore, PutJob, PutQueue, PutWorkflow, View, Write
+from raftsched.core.view import View
 from raftsched.core.workflow import WorkflowId
+from raftsched.core.writes import PutChore, PutJob, PutQueue, PutWorkflow, Write
 
 
 def ring_alarms(view: View, operation: RingAlarms, context: Context) -> Applied:

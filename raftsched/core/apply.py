@@ -49,22 +49,25 @@ from raftsched.core.operations import (
     PurgeJobs,
     RecordOutcome,
     SubmitJob,
+    SubmitJobAs,
     SubmitWorkflow,
 )
 from raftsched.core.queue_operations import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
 from raftsched.core.queues import configure_queue, pause_queue
+from raftsched.core.results import Applied, Context
 from raftsched.core.running import append_log, report_progress, start_run
 from raftsched.core.schedule_operations import ControlSchedule, FireSchedule, RunSchedule, SaveSchedule, TrimLedger
 from raftsched.core.schedules import control_schedule, save_schedule
-from raftsched.core.submit import submit_job
+from raftsched.core.submit import submit_job, submit_job_as
 from raftsched.core.upkeep import mark_workers, purge_jobs, trim_audit
-from raftsched.core.view import Applied, Context, View
+from raftsched.core.view import View
 from raftsched.core.workflows import cancel_workflow, submit_workflow
 
 Handler = Callable[[View, Any, Context], Applied]
 
 HANDLERS: Final[Mapping[type, Handler]] = {
     SubmitJob: submit_job,
+    SubmitJobAs: submit_job_as,
     SubmitWorkflow: submit_workflow,
     LeaseJobs: lease_jobs,
     RecordOutcome: record_outcome,

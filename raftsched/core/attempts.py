@@ -29,9 +29,11 @@ from raftsched.core.changes import change, find_job, invalid, refused
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Attempt, AttemptEnd, DeadLetterReason, Job, JobError, Lease, Options, Status
 from raftsched.core.operations import ExpiredLease, ExpireLeases, RecordOutcome, RejectCode
+from raftsched.core.results import Applied, Context, Expired, OutcomeRecorded, Refused
 from raftsched.core.retry import JITTER_MAX, backoff_ms, lost_delay_ms
 from raftsched.core.transitions import Event
-from raftsched.core.view import Applied, Context, Expired, OutcomeRecorded, PutJob, Refused, View
+from raftsched.core.view import View
+from raftsched.core.writes import PutJob
 from raftsched.errors import InvariantBroken
 
 REPORTED: Final = frozenset({AttemptEnd.COMPLETED, AttemptEnd.FAILED, AttemptEnd.SNOOZED})

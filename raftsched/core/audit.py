@@ -12,9 +12,11 @@ import msgspec
 
 from raftsched.core.job import Job, Options
 from raftsched.core.queue import Queue
+from raftsched.core.results import Context
 from raftsched.core.schedule import Schedule
 from raftsched.core.texts import seconds_text, span_text, time_text
-from raftsched.core.view import AuditEntry, Context, PutAudit
+from raftsched.core.view import AuditEntry
+from raftsched.core.writes import PutAudit
 
 _VALUE_CHARS_MAX: Final = 200
 _NONE: Final = "none"

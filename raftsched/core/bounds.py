@@ -16,6 +16,8 @@ from raftsched.core.job import JobError
 
 JOB_ID_BYTES: Final = 16
 PRIORITY_MAX: Final = 9
+ANONYMOUS: Final = "anonymous"
+"""The actor who did not say who he is."""
 TIME_MS_MAX: Final = (1 << 48) - 1
 """The year 10889: what the time part of a job id can hold. How far ahead a user may plan is the API's question."""
 

@@ -12,8 +12,10 @@ from raftsched.core.bounds import actor_problem
 from raftsched.core.changes import change, invalid, job_audited, noted, own_job, refused
 from raftsched.core.job import FINISHED, LEASED, Job, Status
 from raftsched.core.operations import CancelJob, RejectCode
+from raftsched.core.results import Applied, Cancelled, Context
 from raftsched.core.transitions import Event, next_status, refusal
-from raftsched.core.view import Applied, Cancelled, Context, PutJob, View
+from raftsched.core.view import View
+from raftsched.core.writes import PutJob
 
 
 def cancel_job(view: View, operation: CancelJob, context: Context) -> Applied:

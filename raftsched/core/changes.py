@@ -17,8 +17,10 @@ from raftsched.core.ids import JobId, job_id_text
 from raftsched.core.invariants import assert_change
 from raftsched.core.job import Job, Note
 from raftsched.core.operations import RejectCode
+from raftsched.core.results import Applied, Context, Refused
 from raftsched.core.transitions import Event, next_status, refusal
-from raftsched.core.view import Applied, Context, PutAudit, Refused, View
+from raftsched.core.view import View
+from raftsched.core.writes import PutAudit
 from raftsched.errors import InvariantBroken
 
 

@@ -25,22 +25,12 @@ from raftsched.core.consequences import Consequences
 from raftsched.core.control_operations import ChoreKind, DoChore
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import FINISHED, Job
+from raftsched.core.results import Applied, Context, Counted
 from raftsched.core.schedule import ScheduleId
 from raftsched.core.settling import opened
-from raftsched.core.view import (
-    Applied,
-    Context,
-    Counted,
-    HeldEntry,
-    PutChore,
-    PutJob,
-    RemoveChore,
-    RemoveFirings,
-    RemoveJob,
-    RemoveWorkflow,
-    View,
-)
+from raftsched.core.view import HeldEntry, View
 from raftsched.core.workflow import WorkflowId
+from raftsched.core.writes import PutChore, PutJob, RemoveChore, RemoveFirings, RemoveJob, RemoveWorkflow
 
 _TELLING: Final = (ChoreKind.SETTLE_DEPENDANTS, ChoreKind.REVIVE_DEPENDANTS)
 

@@ -14,7 +14,9 @@ from raftsched.core.changes import touch
 from raftsched.core.ids import JobId
 from raftsched.core.job import FINISHED, Job
 from raftsched.core.operations import RejectCode
-from raftsched.core.view import Applied, Context, PutJob, Refused, View
+from raftsched.core.results import Applied, Context, Refused
+from raftsched.core.view import View
+from raftsched.core.writes import PutJob
 from raftsched.errors import InvariantBroken
 
 

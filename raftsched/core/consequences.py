@@ -35,25 +35,13 @@ from raftsched.core.control_operations import ChoreKind
 from raftsched.core.ids import JobId
 from raftsched.core.job import FINISHED, LEASED, WAITING, Job, Verdict
 from raftsched.core.overlay import Overlay
+from raftsched.core.results import Applied, Context, Result, WorkflowSaved
 from raftsched.core.schedule import ScheduleId
 from raftsched.core.settling import may_have_dependants, told, verdict_of
-from raftsched.core.view import (
-    Applied,
-    Context,
-    Dependant,
-    PutChore,
-    PutDependant,
-    PutJob,
-    PutSchedule,
-    PutWorkflow,
-    RemoveChore,
-    Result,
-    View,
-    WorkflowSaved,
-    Write,
-)
+from raftsched.core.view import Dependant, View
 from raftsched.core.workflow import WorkflowId
 from raftsched.core.workflow_counts import Tally
+from raftsched.core.writes import PutChore, PutDependant, PutJob, PutSchedule, PutWorkflow, RemoveChore, Write
 
 _TELLING: Final = (ChoreKind.SETTLE_DEPENDANTS, ChoreKind.REVIVE_DEPENDANTS)
 

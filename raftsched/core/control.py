@@ -12,7 +12,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from raftsched import limits
+from raftsched.core.audit import job_changes
 from raftsched.core.bounds import (
     PRIORITY_MAX,
     TIME_MS_MAX,
@@ -31,13 +34,15 @@ from raftsched.core.claims import (
 )
 from raftsched.core.control_operations import AmendJob, ChoreKind, PauseJob, RequeueJob, ResumeJob
 from raftsched.core.ids import TimeMs, job_id_text
-from raftsched.core.job import LEASED, WAITING, Job, Options, Pause, Status, Verdict
+from raftsched.core.job import LEASED, WAITING, Job, Pause, Status, Verdict
 from raftsched.core.operations import RejectCode
 from raftsched.core.options import of_new_run, with_times
+from raftsched.core.results import Applied, Changed, Context, Refused
 from raftsched.core.settling import JudgedEdge, judged_anew
 from raftsched.core.transitions import Event, next_status, refusal
-from raftsched.core.view import Applied, Changed, Context, PutDependant, PutJob, Refused, View
+from raftsched.core.view import View
 from raftsched.core.workflow import WorkflowId
+from raftsched.core.writes import PutDependant, PutJob
 
 # -- pause and resume -------------------------------------------------------------------------------------------------
 
@@ -104,12 +109,12 @@ def amend_job(view: View, operation: AmendJob, context: Context) -> Applied:
     if 0 <= operation.max_attempts <= job.failure_count:
         return invalid(f"max_attempts: must be more than the {job.failure_count} failures that the job has had")
     fields = _amended_fields(job, operation, context)
-    details = [f"{name}: {_shown(getattr(job, name))} -> {_shown(value)}" for name, value in fields.items()]
+    told = [job_changes(job, replace(job, **fields))] if fields else []
     if operation.payload is not None and operation.payload != view.payload(job.id):
-        details.append("payload")
-    if not details:
+        told.append("payload")
+    if not told:
         return Applied(Changed(job))
-    detail = "; ".join(details)
+    detail = "; ".join(told)
     notes = noted(job, context, _amendment_name(fields), actor=operation.actor, detail=detail)
     if "due_at_ms" in fields:
         fields["asked_at_ms"] = TimeMs(0)
@@ -157,13 +162,6 @@ def _amendment_name(fields: dict[str, Any]) -> str:
     if "due_at_ms" in fields:
         return "rescheduled"
     return "reprioritised" if list(fields) == ["priority"] else "amended"
-
-
-def _shown(value: object) -> str:
-    """A value as the trail shows it; what may be long, or says little to people, is only named."""
-    if isinstance(value, Options):
-        return f"expires_at_ms {value.expires_at_ms}, deadline_ms {value.deadline_ms}"
-    return f"{len(value)} of them" if isinstance(value, tuple) else str(value)
 
 
 def _amendment_problem(operation: AmendJob) -> str:
@@ -287,7 +285,7 @@ def _hastened(job: Job, operation: RequeueJob, context: Context) -> Applied:
     due_at_ms = _wanted_due_at_ms(job, operation.due_at_ms, context)
     if due_at_ms == job.due_at_ms:
         return Applied(Changed(job))
-    detail = f"due_at_ms: {job.due_at_ms} -> {due_at_ms}"
+    detail = job_changes(job, replace(job, due_at_ms=TimeMs(due_at_ms)))
     notes = noted(job, context, "rescheduled", actor=operation.actor, detail=detail)
     fields = {"due_at_ms": TimeMs(due_at_ms), "asked_at_ms": _still_asked(job, operation), "notes": notes}
     new = _amended(job, context, fields)

@@ -22,20 +22,11 @@ from raftsched.core.invariants import assert_change
 from raftsched.core.job import WAITING, Job, Status, Verdict
 from raftsched.core.operations import RejectCode, SubmitJob
 from raftsched.core.overlay import Overlay
+from raftsched.core.results import Applied, Context, Refused, Submitted
 from raftsched.core.settling import ended, may_have_dependants, verdict_of
 from raftsched.core.transitions import Event, next_status
-from raftsched.core.view import (
-    Applied,
-    Context,
-    Dependant,
-    PutDependant,
-    PutDependencies,
-    PutJob,
-    Refused,
-    Submitted,
-    View,
-    Write,
-)
+from raftsched.core.view import Dependant, View
+from raftsched.core.writes import PutDependant, PutDependencies, PutJob, Write
 
 _WAITING: Final = next_status(None, Event.SUBMIT_WAITING) or Status.WAITING_DEPENDENCIES
 

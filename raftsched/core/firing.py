@@ -29,22 +29,13 @@ from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import FINISHED, Condition, Dependency, Job
 from raftsched.core.operations import CancelJob, RejectCode
 from raftsched.core.overlay import Overlay
+from raftsched.core.results import Applied, Context, Counted, Fired, Refused, Submitted
 from raftsched.core.schedule import Firing, FiringKind, Overlap, Schedule
 from raftsched.core.schedule_operations import Decision, FireSchedule, RunSchedule, TrimLedger
 from raftsched.core.schedules import audited_schedule, find_schedule, job_of
 from raftsched.core.submit import submit_job
-from raftsched.core.view import (
-    Applied,
-    Context,
-    Counted,
-    Fired,
-    PutFiring,
-    PutSchedule,
-    Refused,
-    RemoveFirings,
-    Submitted,
-    View,
-)
+from raftsched.core.view import View
+from raftsched.core.writes import PutFiring, PutSchedule, RemoveFirings
 
 OVERLAP_LIMIT: Final = "overlap_limit"
 """Why an instant is skipped for which there was no room among the unfinished runs."""
@@ -197,7 +188,8 @@ class _Round:
         self._by_hand = by_hand
         self._context = context
         self._is_backfill = kind is FiringKind.BACKFILL
-        self._active = self._unfinished(schedule.backfilling if self._is_backfill else schedule.active)
+        # None of these is finished: a run leaves them in the operation that ends it, so nobody need look.
+        self._active = schedule.backfilling if self._is_backfill else schedule.active
 
     def known(self, instant_ms: TimeMs) -> Firing | None:
         """The line of an instant that needs no decision; one that found no room does."""
@@ -255,7 +247,9 @@ class _Round:
         if self._by_hand is not None and self._by_hand.key:
             submit = replace(submit, idempotency_key=self._by_hand.key, fingerprint=self._by_hand.call)
         depends_on = tuple(Dependency(parent, Condition.COMPLETION) for parent in waits_for)
-        result, writes = submit_job(self.overlay, replace(submit, depends_on=depends_on), self._context)
+        actor = self._by_hand.actor if self._by_hand is not None else ""
+        submit = replace(submit, depends_on=depends_on)
+        result, writes = submit_job(self.overlay, submit, self._context, actor=actor)
         if isinstance(result, Refused):
             return result.code.label
         assert isinstance(result, Submitted)

@@ -78,6 +78,10 @@ def _workflow_job_entry(job: Job) -> tuple[bytes, JobId] | None:
     return (job.options.workflow_id, job.id) if job.options is not None and job.options.workflow_id else None
 
 
+def _schedule_job_entry(job: Job) -> tuple[bytes, JobId] | None:
+    return (job.options.schedule_id, job.id) if job.options is not None and job.options.schedule_id else None
+
+
 def _job_alarm(job: Job) -> AlarmEntry | None:
     if job.options is None and job.pause is None and not job.kept_until_ms:
         return None
@@ -168,6 +172,12 @@ JOB_INDEXES: Final = (
         "jobs of workflows",
         lambda view: view.all_workflow_jobs(),
         _workflow_job_entry,
+        lambda entry: entry[1],
+    ),
+    Index(
+        "jobs of schedules",
+        lambda view: view.all_schedule_jobs(),
+        _schedule_job_entry,
         lambda entry: entry[1],
     ),
     Index(

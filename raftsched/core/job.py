@@ -8,6 +8,7 @@ milliseconds of cluster time, 0 where there is none. Records are frozen; a trans
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
 
 import msgspec
 
@@ -168,12 +169,17 @@ class Pause(msgspec.Struct, frozen=True, array_like=True):
     reason: str = ""
 
 
+CREATED: Final = "created"
+"""The note of who submitted a job, where he said so: its history begins with it, so it is kept."""
+
+
 class Note(msgspec.Struct, frozen=True, array_like=True):
     """A line of a job's history that no attempt tells: what a user, a parent or the clock did to it."""
 
     at_ms: TimeMs
     action: str
-    """`paused`, `resumed`, `rescheduled`, `reprioritised`, `requeued`, `cancel_requested`, `expired`, `released`, …"""
+    """`created`, `paused`, `resumed`, `rescheduled`, `reprioritised`, `requeued`, `cancel_requested`, `expired`,
+    `released`, …"""
     actor: str = ""
     detail: str = ""
     revision: int = 0
@@ -285,7 +291,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     progress: bytes = b""
     """JSON text that the running, or the latest, attempt reported last."""
     notes: tuple[Note, ...] = ()
-    """The latest, oldest first, at most `limits.NOTES_KEPT_MAX`."""
+    """The latest, oldest first, at most `limits.NOTES_KEPT_MAX`, behind that of its creation."""
     unmet_count: int = 0
     """Parents that ended otherwise than they should; 0 unless the job ended, too."""
     asked_at_ms: TimeMs = TimeMs(0)
@@ -310,7 +316,9 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
 
     def with_note(self, note: Note) -> tuple[Note, ...]:
         """The kept notes after one more."""
-        return (*self.notes, note)[-limits.NOTES_KEPT_MAX :]
+        created = self.notes[:1] if self.notes and self.notes[0].action == CREATED else ()
+        others = (*self.notes[len(created) :], note)
+        return (*created, *others[len(created) - limits.NOTES_KEPT_MAX :])
 
     @property
     def alarm_at_ms(self) -> int:

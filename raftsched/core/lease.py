@@ -22,8 +22,10 @@ from raftsched.core.control_operations import HoldJobs
 from raftsched.core.ids import FencingToken, JobId, TimeMs
 from raftsched.core.job import WAITING, Job, Lease
 from raftsched.core.operations import LeaseJobs
+from raftsched.core.results import Applied, Context, Counted, Grant, Leased
 from raftsched.core.transitions import Event, next_status
-from raftsched.core.view import Applied, Context, Counted, Grant, Leased, PutFence, PutJob, View, Write
+from raftsched.core.view import View
+from raftsched.core.writes import PutFence, PutJob, Write
 
 _LEASE: Final = Event.LEASE  # a member of an enumeration costs a look-up, and each job leased asks twice
 

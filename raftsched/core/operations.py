@@ -77,6 +77,16 @@ class SubmitJob(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """It is stored `paused`, for a user to resume."""
 
 
+class SubmitJobAs(msgspec.Struct, frozen=True, array_like=True, tag=28):
+    """`SubmitJob` by somebody who said who he is: the job's history begins with him.
+
+    Apart from it, so that jobs for which nobody does, which are most, carry nothing for it.
+    """
+
+    actor: str
+    job: SubmitJob
+
+
 class SubmitWorkflow(msgspec.Struct, frozen=True, array_like=True, tag=27):
     """Store a workflow, or the next part of one that is too large for one entry of the log.
 
@@ -198,6 +208,7 @@ class MarkWorkers(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 Operation = (
     SubmitJob
+    | SubmitJobAs
     | SubmitWorkflow
     | LeaseJobs
     | RecordOutcome
@@ -228,6 +239,7 @@ Operation = (
 
 _SINCE: Final[Mapping[type[Operation], int]] = {
     SubmitJob: 1,
+    SubmitJobAs: 1,
     LeaseJobs: 1,
     RecordOutcome: 1,
     ExpireLeases: 1,

@@ -15,10 +15,9 @@ from raftsched.core.ids import FencingToken, JobId, TimeMs
 from raftsched.core.job import FINISHED, LEASED, Dependency, Job, Worker
 from raftsched.core.queue import Queue
 from raftsched.core.schedule import Firing, FiringKind, Schedule, ScheduleId
-from raftsched.core.view import (
-    Dependant,
-    HeldEntry,
-    LogSize,
+from raftsched.core.view import Dependant, HeldEntry, LogSize, View
+from raftsched.core.workflow import Workflow, WorkflowId
+from raftsched.core.writes import (
     PutAudit,
     PutChore,
     PutDependant,
@@ -38,10 +37,8 @@ from raftsched.core.view import (
     RemoveSchedule,
     RemoveWorker,
     RemoveWorkflow,
-    View,
     Write,
 )
-from raftsched.core.workflow import Workflow, WorkflowId
 
 _T = TypeVar("_T")
 

@@ -22,7 +22,9 @@ from raftsched.core.ids import TimeMs
 from raftsched.core.operations import RejectCode
 from raftsched.core.queue import Queue, TenantWeight
 from raftsched.core.queue_operations import ConfigureQueue, PauseQueue
-from raftsched.core.view import Applied, Context, PutChore, PutQueue, QueueSaved, View, Write
+from raftsched.core.results import Applied, Context, QueueSaved
+from raftsched.core.view import View
+from raftsched.core.writes import PutChore, PutQueue, Write
 
 WEIGHT_MAX = 1_000
 _NUMBERS = ("rate_count", "rate_period_ms", "concurrency_max", "key_concurrency_max", "ageing_ms", "retention_ms")

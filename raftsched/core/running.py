@@ -15,7 +15,9 @@ from raftsched.core.control_operations import AppendLog, ReportProgress, StartRu
 from raftsched.core.ids import FencingToken, JobId
 from raftsched.core.job import AttemptEnd, Job, Lease, Status
 from raftsched.core.operations import RejectCode
-from raftsched.core.view import Applied, Changed, Context, Counted, Logged, PutJob, PutLog, View
+from raftsched.core.results import Applied, Changed, Context, Counted, Logged
+from raftsched.core.view import View
+from raftsched.core.writes import PutJob, PutLog
 
 _SEQUENCE_MAX = (1 << 53) - 1
 """The largest whole number that every reader of JSON keeps exact."""

@@ -30,20 +30,12 @@ from raftsched.core.control_operations import ChoreKind
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Options
 from raftsched.core.operations import RejectCode, SubmitJob
+from raftsched.core.results import Applied, Context, ScheduleSaved
 from raftsched.core.schedule import Firing, Schedule, ScheduleId, Template, Timing
 from raftsched.core.schedule_operations import ControlSchedule, SaveSchedule, ScheduleAction
 from raftsched.core.submit import submit_problem
-from raftsched.core.view import (
-    Applied,
-    Context,
-    PutChore,
-    PutFiring,
-    PutSchedule,
-    RemoveSchedule,
-    ScheduleSaved,
-    View,
-    Write,
-)
+from raftsched.core.view import View
+from raftsched.core.writes import PutChore, PutFiring, PutSchedule, RemoveSchedule, Write
 from raftsched.errors import InvariantBroken
 
 _TEXT_BYTES_MAX: Final = 1_000

@@ -21,8 +21,9 @@ from raftsched.core.changes import change, noted, touch
 from raftsched.core.ids import JobId, TimeMs, job_id_text
 from raftsched.core.job import FINISHED, Condition, DeadLetterReason, Job, OnDependencyFailure, Status, Verdict
 from raftsched.core.options import of_new_run
+from raftsched.core.results import Context
 from raftsched.core.transitions import Event, next_status
-from raftsched.core.view import Context, Dependant, View
+from raftsched.core.view import Dependant, View
 from raftsched.core.workflow import WorkflowId
 from raftsched.errors import InvariantBroken
 

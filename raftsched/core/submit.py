@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from raftsched import limits
 from raftsched.core.bounds import (
+    ANONYMOUS,
     JOB_ID_BYTES,
     PRIORITY_MAX,
     TIME_MS_MAX,
+    actor_problem,
     key_problem,
     name_problem,
     range_problem,
@@ -32,16 +34,23 @@ from raftsched.core.claims import (
 from raftsched.core.dependencies import with_dependencies
 from raftsched.core.ids import TimeMs
 from raftsched.core.invariants import assert_change
-from raftsched.core.job import Job, Pause
-from raftsched.core.operations import RejectCode, SubmitJob
+from raftsched.core.job import CREATED, Job, Note, Pause
+from raftsched.core.operations import RejectCode, SubmitJob, SubmitJobAs
 from raftsched.core.options import options_problem, tidy
+from raftsched.core.results import Applied, Context, Submitted
 from raftsched.core.retry import policy_problem
 from raftsched.core.transitions import Event, next_status
-from raftsched.core.view import Applied, Context, PutJob, Submitted, View
+from raftsched.core.view import View
+from raftsched.core.writes import PutJob
 from raftsched.errors import InvariantBroken
 
 
-def submit_job(view: View, operation: SubmitJob, context: Context) -> Applied:
+def submit_job_as(view: View, operation: SubmitJobAs, context: Context) -> Applied:
+    problem = actor_problem(operation.actor)
+    return invalid(problem) if problem else submit_job(view, operation.job, context, actor=operation.actor)
+
+
+def submit_job(view: View, operation: SubmitJob, context: Context, *, actor: str = "") -> Applied:
     options = operation.options
     problem = submit_problem(operation)
     if not problem and options is not None and options.workflow_id:
@@ -60,7 +69,7 @@ def submit_job(view: View, operation: SubmitJob, context: Context) -> Applied:
         unique_holder = holder_of_unique_key(view, operation.tenant, options.unique_key)
         if unique_holder is not None and holds_unique_key(unique_holder, context.now_ms):
             return unique_conflict(unique_holder)
-    job = new_job(operation, context)
+    job = new_job(operation, context, actor=actor)
     applied = Applied(Submitted(job, duplicate=False), (PutJob(None, job, payload=operation.payload or None),))
     if key_holder is not None or unique_holder is not None:
         lapsed = take_overs(context, idempotency=key_holder, unique=unique_holder)
@@ -82,8 +91,11 @@ def _repeat(known: Job, operation: SubmitJob, mismatch: RejectCode) -> Applied:
     return refused(mismatch, "id: belongs to another job")
 
 
-def new_job(operation: SubmitJob, context: Context) -> Job:
-    """Return the record that a new job has if it depends on nothing; one that its user is to resume is paused."""
+def new_job(operation: SubmitJob, context: Context, *, actor: str = "") -> Job:
+    """Return the record that a new job has if it depends on nothing; one that its user is to resume is paused.
+
+    It notes who submitted it, unless nobody said so: most jobs carry nothing for it.
+    """
     now_ms = context.now_ms
     due_at_ms = operation.due_at_ms or now_ms
     later = due_at_ms > now_ms and not operation.paused
@@ -114,6 +126,7 @@ def new_job(operation: SubmitJob, context: Context) -> Job:
         timed=later,
         options=tidy(operation.options) if operation.options is not None else None,
         pause=Pause(now_ms) if operation.paused else None,
+        notes=() if actor in ("", ANONYMOUS) else (Note(now_ms, CREATED, actor, revision=context.index),),
     )
     assert_change(None, job)
     return job

@@ -1,7 +1,7 @@
 """What the leader does for the cluster's own sake: retention (PurgeJobs, TrimAudit) and marks of workers (MarkWorkers).
 
 All check again what the leader saw. A purge removes finished jobs only, whatever it was asked for, and none that is
-still needed: for its idempotency key, by its workflow, or by a job that depends on it and may read its result. Where
+still needed: for a key of it that counts until its time, by its workflow, or by a job that depends on it and may read its result. Where
 retention asked for it, such a job gets an alarm, upon which it is purged or put off again; so nobody has to remember it,
 and no walk over the finished jobs meets it twice. A mark never takes a worker back in time, and a worker that is marked and forgotten
 by the same operation stays.
@@ -16,20 +16,18 @@ from raftsched import limits
 from raftsched.core.bounds import TIME_MS_MAX, actor_problem, is_name, name_problem, range_problem
 from raftsched.core.changes import find_job, invalid, job_audited, touch
 from raftsched.core.chores import is_telling
-from raftsched.core.claims import holds_idempotency_key
+from raftsched.core.claims import holds_idempotency_key, holds_unique_key
 from raftsched.core.control_operations import ChoreKind
 from raftsched.core.ids import JobId, TimeMs, job_id_text
 from raftsched.core.job import FINISHED, Job, Worker
 from raftsched.core.operations import MarkWorkers, PurgeJobs, WorkerMark
 from raftsched.core.overlay import Overlay
 from raftsched.core.queue_operations import TrimAudit
+from raftsched.core.results import Applied, Context, Counted, Marked, Purged
 from raftsched.core.settling import may_have_dependants
-from raftsched.core.view import (
-    Applied,
-    Context,
-    Counted,
-    Marked,
-    Purged,
+from raftsched.core.view import View
+from raftsched.core.workflow import WorkflowId
+from raftsched.core.writes import (
     PutJob,
     PutWorker,
     RemoveAudit,
@@ -37,10 +35,8 @@ from raftsched.core.view import (
     RemoveJob,
     RemoveWorker,
     RemoveWorkflow,
-    View,
     Write,
 )
-from raftsched.core.workflow import WorkflowId
 
 _WORKFLOW_CHORES: Final = (ChoreKind.OPEN_WORKFLOW, ChoreKind.CANCEL_WORKFLOW, ChoreKind.DROP_WORKFLOW)
 _INDEX_MAX: Final = (1 << 63) - 1
@@ -104,6 +100,8 @@ def _parted(view: View, jobs: list[Job], context: Context) -> tuple[list[Job], l
 def _need_of(view: View, job: Job, now_ms: int) -> _Need:
     if job.options is not None and job.options.idempotency_until_ms and holds_idempotency_key(job, now_ms):
         return _Need("its idempotency key still counts")
+    if job.options is not None and job.options.unique_until_ms and holds_unique_key(job, now_ms):
+        return _Need("its unique key still counts")
     if not may_have_dependants(job):
         return _Need("")
     workflow_id = WorkflowId(job.options.workflow_id) if job.options is not None else WorkflowId(b"")
@@ -129,10 +127,21 @@ def _need_of_dependants(view: View, job: Job) -> _Need:
 
 
 def _put_off(job: Job, context: Context) -> PutJob:
-    """Look at the job again when its key counts no more, or after a while."""
-    key_until_ms = job.options.idempotency_until_ms if job.options is not None and job.idempotency_key else 0
-    again_at_ms = key_until_ms if key_until_ms > context.now_ms else context.now_ms + KEPT_AGAIN_MS
-    return PutJob(job, touch(job, context, kept_until_ms=TimeMs(again_at_ms)))
+    """Look at the job again when none of its keys counts any more, or after a while."""
+    again_at_ms = _keys_until_ms(job)
+    if again_at_ms <= context.now_ms:
+        again_at_ms = TimeMs(context.now_ms + KEPT_AGAIN_MS)
+    return PutJob(job, touch(job, context, kept_until_ms=again_at_ms))
+
+
+def _keys_until_ms(job: Job) -> TimeMs:
+    """Until when keys of the job count that have a time; 0 where it has none."""
+    options = job.options
+    if options is None:
+        return TimeMs(0)
+    idempotency_until_ms = options.idempotency_until_ms if job.idempotency_key else TimeMs(0)
+    unique_until_ms = options.unique_until_ms if options.unique_key else TimeMs(0)
+    return max(idempotency_until_ms, unique_until_ms)
 
 
 def _within_bounds(jobs: list[Job]) -> list[Job]:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from raftsched.core.ids import TimeMs
 from raftsched.core.job import FINISHED, Job, Status
-from raftsched.core.view import Context
+from raftsched.core.results import Context
 from raftsched.core.workflow import Workflow
 
 _COUNTS: Final = {

@@ -29,19 +29,11 @@ from raftsched.core.ids import JobId, TimeMs, job_id_text
 from raftsched.core.job import Job
 from raftsched.core.operations import RejectCode, SubmitJob, SubmitWorkflow
 from raftsched.core.queue_operations import CancelWorkflow
+from raftsched.core.results import Applied, Context, Refused, WorkflowSaved
 from raftsched.core.submit import new_job, submit_problem
-from raftsched.core.view import (
-    Applied,
-    Context,
-    PutAudit,
-    PutChore,
-    PutWorkflow,
-    Refused,
-    View,
-    WorkflowSaved,
-    Write,
-)
+from raftsched.core.view import View
 from raftsched.core.workflow import Workflow
+from raftsched.core.writes import PutAudit, PutChore, PutWorkflow, Write
 
 # -- submission -------------------------------------------------------------------------------------------------------
 
@@ -135,7 +127,7 @@ def _store(
 
 def _store_jobs(view: View, consequences: Consequences, operation: SubmitWorkflow, context: Context) -> Refused | None:
     """Put the part's jobs with what they depend on; return why they can't be stored."""
-    jobs = {each.id: new_job(each, context) for each in operation.jobs}
+    jobs = {each.id: new_job(each, context, actor=operation.actor) for each in operation.jobs}
 
     def find(job_id: JobId) -> Job | None:
         return jobs.get(job_id) or view.job(job_id)

@@ -18,7 +18,8 @@ from raftsched.core.control_operations import AlarmKind, RingAlarms
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import FINISHED, Job
 from raftsched.core.operations import Operation, PurgeJobs
-from raftsched.core.view import AlarmEntry, Counted, Purged, Result
+from raftsched.core.results import Counted, Purged, Result
+from raftsched.core.view import AlarmEntry
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.view import LeaderView
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from raftsched.core.control_operations import ChoreKind, DoChore
 from raftsched.core.operations import Operation
-from raftsched.core.view import Result
+from raftsched.core.results import Result
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.view import LeaderView
 

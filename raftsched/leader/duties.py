@@ -18,7 +18,8 @@ from raftsched.core.explain import LeaseSigns, ServingWorker
 from raftsched.core.ids import FencingToken, JobId
 from raftsched.core.job import LEASED, WAITING, AttemptEnd, Job, Status
 from raftsched.core.operations import Operation, RecordOutcome
-from raftsched.core.view import Grant, Leased, PutChore, PutFiring, PutQueue, PutSchedule, PutWorkflow, Result, Write
+from raftsched.core.results import Grant, Leased, Result
+from raftsched.core.writes import PutChore, PutFiring, PutQueue, PutSchedule, PutWorkflow, Write
 from raftsched.errors import RaftschedError
 from raftsched.leader.alarms import Alarms
 from raftsched.leader.chores import Chores

@@ -26,9 +26,10 @@ from raftsched import limits
 from raftsched.core.control_operations import AlarmKind
 from raftsched.core.ids import TimeMs
 from raftsched.core.operations import Operation
+from raftsched.core.results import Refused, Result
 from raftsched.core.schedule import Schedule, ScheduleId
 from raftsched.core.schedule_operations import ControlSchedule, FireSchedule, ScheduleAction
-from raftsched.core.view import AlarmEntry, Refused, Result
+from raftsched.core.view import AlarmEntry
 from raftsched.errors import Invalid
 from raftsched.leader.alarms import RETRY_MS, NextAlarm
 from raftsched.leader.instants import instants_of

@@ -14,7 +14,7 @@ from raftsched import limits
 from raftsched.core.control_operations import HoldJobs
 from raftsched.core.ids import JobId
 from raftsched.core.operations import Operation
-from raftsched.core.view import Result
+from raftsched.core.results import Result
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.ready import ReadyJobs
 

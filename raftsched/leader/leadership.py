@@ -24,7 +24,8 @@ from raftsched import limits
 from raftsched.core.explain import LeaseSigns, ServingWorker
 from raftsched.core.ids import FencingToken, JobId
 from raftsched.core.operations import LeaseJobs, Operation
-from raftsched.core.view import Grant, Leased, Result, Write
+from raftsched.core.results import Grant, Leased, Result
+from raftsched.core.writes import Write
 from raftsched.errors import NotLeader, Unavailable
 from raftsched.leader.depths import QueueDepth, QueueScale, queue_depths
 from raftsched.leader.dispatcher import Waiter

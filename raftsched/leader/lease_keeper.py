@@ -28,8 +28,8 @@ from raftsched.core.explain import LeaseSigns
 from raftsched.core.ids import FencingToken, JobId
 from raftsched.core.job import AttemptEnd, Job, Status
 from raftsched.core.operations import ExpiredLease, ExpireLeases, Operation
+from raftsched.core.results import Expired, Result
 from raftsched.core.retry import JITTER_MAX
-from raftsched.core.view import Expired, Result
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.settings import LeaderSettings
 from raftsched.leader.wheel import Timer, Wheel

@@ -24,7 +24,7 @@ from raftsched import limits
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import FINISHED, Job
 from raftsched.core.operations import Operation, PurgeJobs
-from raftsched.core.view import Purged, Result
+from raftsched.core.results import Purged, Result
 from raftsched.leader.now import Now
 from raftsched.leader.settings import LeaderSettings
 from raftsched.leader.view import FinishedPlace, LeaderView

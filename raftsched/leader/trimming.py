@@ -18,9 +18,9 @@ from raftsched import limits
 from raftsched.core.ids import TimeMs
 from raftsched.core.operations import Operation
 from raftsched.core.queue_operations import TrimAudit
+from raftsched.core.results import Counted, Result
 from raftsched.core.schedule import Firing, ScheduleId
 from raftsched.core.schedule_operations import TrimLedger
-from raftsched.core.view import Counted, Result
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.view import LeaderView
 

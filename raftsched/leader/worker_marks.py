@@ -17,7 +17,7 @@ from raftsched import limits
 from raftsched.core.explain import ServingWorker
 from raftsched.core.ids import TimeMs
 from raftsched.core.operations import MarkWorkers, Operation, WorkerMark
-from raftsched.core.view import Result
+from raftsched.core.results import Result
 from raftsched.leader.now import Now
 from raftsched.leader.settings import LeaderSettings
 from raftsched.leader.view import LeaderView

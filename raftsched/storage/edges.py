@@ -13,7 +13,8 @@ import msgspec
 
 from raftsched.core.ids import JobId
 from raftsched.core.job import Condition, Dependency, Verdict
-from raftsched.core.view import Dependant, PutDependant, PutDependencies
+from raftsched.core.view import Dependant
+from raftsched.core.writes import PutDependant, PutDependencies
 from raftsched.errors import InvariantBroken
 from raftsched.storage import keys
 from raftsched.storage.store import Store, Table, all_rows

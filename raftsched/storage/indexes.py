@@ -79,6 +79,8 @@ def _tie_entries(job: Job) -> Entries:
             entries.append((Table.UNIQUE, keys.unique_key(job.tenant, job.options.unique_key), job.id))
         if job.options.workflow_id:
             entries.append((Table.WORKFLOW_JOBS, keys.pair_key(job.options.workflow_id, job.id), b""))
+        if job.options.schedule_id:
+            entries.append((Table.SCHEDULE_JOBS, keys.pair_key(job.options.schedule_id, job.id), b""))
     return (*entries, *_alarm_entries(AlarmKind.JOB, job.alarm_at_ms, job.id))
 
 

@@ -14,7 +14,8 @@ import msgspec
 
 from raftsched import limits
 from raftsched.core.ids import JobId
-from raftsched.core.view import LogSize, PutLog
+from raftsched.core.view import LogSize
+from raftsched.core.writes import PutLog
 from raftsched.errors import InvariantBroken
 from raftsched.storage import keys
 from raftsched.storage.store import Store, Table, all_rows

@@ -12,7 +12,8 @@ import msgspec
 from raftsched.core.job import encode_worker
 from raftsched.core.queue import Queue, encode_queue
 from raftsched.core.schedule import encode_firing, encode_schedule
-from raftsched.core.view import (
+from raftsched.core.workflow import encode_workflow
+from raftsched.core.writes import (
     PutAudit,
     PutChore,
     PutDependant,
@@ -31,7 +32,6 @@ from raftsched.core.view import (
     RemoveWorkflow,
     Write,
 )
-from raftsched.core.workflow import encode_workflow
 from raftsched.errors import InvariantBroken
 from raftsched.storage import edges, keys, logs
 from raftsched.storage.indexes import Entries, queue_entries, schedule_entries, workflow_entries

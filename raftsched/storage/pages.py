@@ -54,19 +54,34 @@ class _Rows(NamedTuple):
     next_cursor: bytes
 
 
+class _Span(NamedTuple):
+    """Keys with start <= key < stop."""
+
+    start: bytes = b""
+    stop: bytes | None = None
+
+
+_ALL = _Span()
+
+
 def page_by_status(
     store: Store,
     load: Callable[[JobId], Job],
     status: Status,
     *,
     now_ms: int,
+    queue: str = "",
     after: bytes,
     limit: int,
     descending: bool,
 ) -> JobPage:
-    """Return the next jobs that users see as `status` at `now_ms`; raises `Invalid` for an impossible cursor."""
+    """Return the next jobs that users see as `status` at `now_ms`; raises `Invalid` for an impossible cursor.
+
+    Where the index is kept by queue, no other rows than those of `queue` are examined; "" = all queues. Jobs of other
+    queues may be among those of any other index.
+    """
     check_cursor(after)
-    found = _index_rows(store, status, now_ms=now_ms, after=after, limit=limit, descending=descending)
+    found = _index_rows(store, status, now_ms=now_ms, queue=queue, after=after, limit=limit, descending=descending)
     items: list[tuple[bytes, Job]] = []
     for key, _ in found.rows:
         if len(items) == limit:
@@ -97,17 +112,46 @@ def page_of_range(
     return Page([(key, read(key, value)) for key, value in found.rows], found.next_cursor)
 
 
+def page_of_owner(
+    store: Store,
+    load: Callable[[JobId], Job],
+    table: Table,
+    owner: bytes,
+    *,
+    after: bytes,
+    limit: int,
+    descending: bool,
+) -> JobPage:
+    """Return the next jobs of `owner`, a workflow or a schedule whose jobs `table` has, by id, that is by age.
+
+    Raises `Invalid` for an impossible cursor.
+    """
+    return page_of_range(
+        store,
+        table,
+        lambda key, _: load(keys.job_id_at_end(key)),
+        start=owner,
+        stop=keys.after_id(owner),
+        after=after,
+        limit=limit,
+        descending=descending,
+    )
+
+
 def check_cursor(cursor: bytes) -> None:
     """A cursor may come from anyone; this is all it takes for it to be harmless."""
     if len(cursor) > limits.KEY_BYTES_MAX:
         raise Invalid("cursor: not one that this server gave out", field="cursor")
 
 
-def _index_rows(store: Store, status: Status, *, now_ms: int, after: bytes, limit: int, descending: bool) -> _Rows:
+def _index_rows(
+    store: Store, status: Status, *, now_ms: int, queue: str, after: bytes, limit: int, descending: bool
+) -> _Rows:
     """The index rows of `status`, and perhaps of the status that shares its index."""
     if status is Status.QUEUED:
         read_queued = _queued_backward if descending else _queued_forward
-        return read_queued(store, now_ms, after, limit)
+        within = _Span(keys.text(queue), keys.after_waiting_queue(queue)) if queue else _ALL
+        return read_queued(store, now_ms, within, after, limit)
     if status in WAITING:
         start = keys.time(TimeMs(now_ms + 1))
         found = _range_rows(
@@ -137,44 +181,44 @@ def _range_rows(
     return _Rows(rows, rows[-1][0] if rows and len(rows) == limit else b"")
 
 
-def _queued_forward(store: Store, now_ms: int, after: bytes, limit: int) -> _Rows:
+def _queued_forward(store: Store, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
     """Waiting jobs that are due, then held ones; the cursors of these begin with `_HELD_CURSOR`."""
     if after.startswith(_HELD_CURSOR):
-        return _held_rows(store, after, limit, descending=False)
-    ready = _ready_forward(store, now_ms, after, limit)
+        return _held_rows(store, within, after, limit, descending=False)
+    ready = _ready_forward(store, now_ms, within, after, limit)
     if ready.next_cursor:
         return ready
-    held = _held_rows(store, b"", limit - len(ready.rows), descending=False)
+    held = _held_rows(store, within, b"", limit - len(ready.rows), descending=False)
     return _Rows(ready.rows + held.rows, held.next_cursor)
 
 
-def _queued_backward(store: Store, now_ms: int, after: bytes, limit: int) -> _Rows:
+def _queued_backward(store: Store, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
     """As `_queued_forward`, from the last held job back."""
     if after and not after.startswith(_HELD_CURSOR):
-        return _ready_backward(store, now_ms, after, limit)
-    held = _held_rows(store, after, limit, descending=True)
+        return _ready_backward(store, now_ms, within, after, limit)
+    held = _held_rows(store, within, after, limit, descending=True)
     if held.next_cursor:
         return held
-    ready = _ready_backward(store, now_ms, b"", limit - len(held.rows))
+    ready = _ready_backward(store, now_ms, within, b"", limit - len(held.rows))
     return _Rows(held.rows + ready.rows, ready.next_cursor)
 
 
-def _held_rows(store: Store, after: bytes, limit: int, *, descending: bool) -> _Rows:
+def _held_rows(store: Store, within: _Span, after: bytes, limit: int, *, descending: bool) -> _Rows:
     """Held jobs, each under its key with `_HELD_CURSOR` before it."""
     cursor = after.removeprefix(_HELD_CURSOR)
     if after and not cursor:  # the cursor before all held jobs
-        return _Rows([], b"") if descending else _held_rows(store, b"", limit, descending=False)
-    found = _range_rows(store, Table.HELD, b"", None, after=cursor, limit=limit, descending=descending)
+        return _Rows([], b"") if descending else _held_rows(store, within, b"", limit, descending=False)
+    found = _range_rows(store, Table.HELD, *within, after=cursor, limit=limit, descending=descending)
     rows = [(_HELD_CURSOR + key, value) for key, value in found.rows]
     return _Rows(rows, _HELD_CURSOR + found.next_cursor if found.next_cursor else b"")
 
 
-def _ready_forward(store: Store, now_ms: int, after: bytes, limit: int) -> _Rows:
+def _ready_forward(store: Store, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
     """Waiting entries that are due, skipping from group to group what isn't."""
     rows: list[Row] = []
-    start = keys.after(after) if after else b""
+    start = max(within.start, keys.after(after)) if after else within.start
     for _ in range(limits.SCAN_ROWS_MAX):
-        head = store.scan(Table.WAITING, start, None, limit=1)
+        head = store.scan(Table.WAITING, start, within.stop, limit=1)
         if not head:
             return _Rows(rows, b"")
         group = keys.waiting_group_of(head[0][0])
@@ -185,12 +229,14 @@ def _ready_forward(store: Store, now_ms: int, after: bytes, limit: int) -> _Rows
     return _Rows(rows, rows[-1][0] if len(rows) >= limit > 0 else start)
 
 
-def _ready_backward(store: Store, now_ms: int, after: bytes, limit: int) -> _Rows:
+def _ready_backward(store: Store, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
     """As `_ready_forward`, from the last queue and its lowest priority up."""
     rows: list[Row] = []
-    stop = after or None
+    stop = within.stop
+    if after:
+        stop = after if stop is None else min(stop, after)
     for _ in range(limits.SCAN_ROWS_MAX):
-        head = store.scan(Table.WAITING, b"", stop, limit=1, reverse=True)
+        head = store.scan(Table.WAITING, within.start, stop, limit=1, reverse=True)
         if not head:
             return _Rows(rows, b"")
         group = keys.waiting_group_of(head[0][0])

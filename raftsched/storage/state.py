@@ -21,7 +21,7 @@ from pathlib import Path
 from raftsched import limits
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Job, encode_job
-from raftsched.core.view import PutFence, PutJob, RemoveJob, Write
+from raftsched.core.writes import PutFence, PutJob, RemoveJob, Write
 from raftsched.errors import InvariantBroken
 from raftsched.storage import edges, keys, logs
 from raftsched.storage.indexes import Entries, difference, holds_claim, index_entries

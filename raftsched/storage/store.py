@@ -88,6 +88,8 @@ class Table(IntEnum):
     """job id, run, attempt → how much there is in `LOGS`."""
     AUDIT = 27
     """log index, number within it → line."""
+    SCHEDULE_JOBS = 28
+    """schedule id, job id → nothing."""
 
 
 Row = tuple[bytes, bytes]

@@ -76,6 +76,11 @@ class Walks:
             workflow_id, job_id = keys.read_pair_key(key)
             yield WorkflowId(workflow_id), job_id
 
+    def all_schedule_jobs(self) -> Iterator[tuple[ScheduleId, JobId]]:
+        for key, _ in all_rows(self._store, Table.SCHEDULE_JOBS):
+            schedule_id, job_id = keys.read_pair_key(key)
+            yield ScheduleId(schedule_id), job_id
+
     # -- other records ------------------------------------------------------------------------------------------------
 
     def all_alarms(self) -> Iterator[AlarmEntry]:

@@ -50,18 +50,20 @@ _MUTE = Mute()
 class Cancelled:
     """Whether the attempt should stop; true for good once it is. Every method is safe from any thread."""
 
-    __slots__ = ("_event", "_is_set")
+    __slots__ = ("_event", "_is_set", "was_seen")
 
     def __init__(self) -> None:
         self._is_set = False
+        self.was_seen = False
+        """The handler has looked, and was told to stop: it may have left its work half done."""
         self._event: threading.Event | None = None
 
     def __bool__(self) -> bool:
-        return self._is_set
+        return self._seen(is_set=self._is_set)
 
     def is_set(self) -> bool:
         """Whether to stop."""
-        return self._is_set
+        return self._seen(is_set=self._is_set)
 
     def set(self) -> None:
         """Ask the handler to stop."""
@@ -79,7 +81,12 @@ class Cancelled:
                 self._event = threading.Event()
         if self._is_set:  # set before there was an event
             self._event.set()
-        return self._event.wait(timeout)
+        return self._seen(is_set=self._event.wait(timeout))
+
+    def _seen(self, *, is_set: bool) -> bool:
+        if is_set:
+            self.was_seen = True
+        return is_set
 
 
 class Context:
@@ -139,7 +146,8 @@ class Context:
         """The job that this one is a clone of."""
         self.cancelled = Cancelled()
         """True once the handler should stop: the job is cancelled, its time is up, the lease is lost, or the worker
-        stops. What the handler returns or does after that doesn't count."""
+        stops. What a handler returns that has seen it true doesn't count; where the worker stops, another one runs the
+        attempt anew. An async handler is cancelled as well; one that catches that and returns has finished."""
         self._voice = voice
         self._logger: logging.Logger | None = None
 
@@ -162,13 +170,13 @@ class Context:
         """Give a sign of life, for jobs with `heartbeat_timeout_seconds`; returns at once, and may be called often."""
         self._voice.beat()
 
-    def log(self, text: str) -> None:
-        """Write a line, or several, to the log of this attempt; returns at once.
+    def log(self, text: object) -> None:
+        """Write a line, or several, to the log of this attempt, as `print` would write it; returns at once.
 
         Lines leave about once a second, and before the attempt's outcome. The log of an attempt ends at 1 MiB. While
         the cluster can't be reached, a bounded part is kept, and a line says how much was left out.
         """
-        self._voice.log(text)
+        self._voice.log(str(text))
 
     @property
     def logger(self) -> logging.Logger:

@@ -7,8 +7,9 @@ failure that no retry would mend. Whatever a handler returns or raises has an en
 
 from __future__ import annotations
 
+import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -81,6 +82,8 @@ def completed(value: Any) -> Ending:
     try:
         text = encode_document(value, field="result")
     except Invalid as error:
+        if inspect.iscoroutine(value):
+            return _unawaited(value)
         return failed("ResultNotJson", str(error), retryable=False)
     except BaseException as error:  # noqa: BLE001  # raised by an attribute or an iterator of the user's
         return failed("ResultNotJson", f"result: reading it raised {_named(error)}", retryable=False)
@@ -88,6 +91,14 @@ def completed(value: Any) -> Ending:
         message = f"the result has {len(text)} bytes of JSON, more than {limits.RESULT_BYTES_MAX}"
         return failed("ResultTooLarge", message, retryable=False)
     return Ending(COMPLETED, msgspec.Raw(text))
+
+
+def _unawaited(coroutine: Coroutine[Any, Any, Any]) -> Ending:
+    """The handler is a plain function around an async one, as a decorator makes it: nothing of the latter has run."""
+    if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+        coroutine.close()  # or there would be a warning about it, too
+    message = "the handler returned a coroutine that nobody awaits: make it, or what decorates it, an async function"
+    return failed("ResultNotAwaited", message, retryable=False)
 
 
 def failed(kind: str, message: str, *, trace: str = "", retryable: bool = True, delay: float | None = None) -> Ending:

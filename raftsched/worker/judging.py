@@ -65,7 +65,7 @@ def unknown_job(run: Run) -> Ending:
 def outcome(run: Run, ending: Ending) -> Ending | None:
     """What to report for a handler that came to `ending`: why the run had to stop goes before what it returned."""
     stop = run.stop
-    if stop is None or (stop is StopReason.DRAINED and ending.status == COMPLETED):
+    if stop is None or (stop is StopReason.DRAINED and _has_finished(run, ending)):
         return _limited(run, ending)
     if stop in SILENT:
         return None
@@ -74,6 +74,11 @@ def outcome(run: Run, ending: Ending) -> Ending | None:
     if stop is StopReason.HANDLER_TIMEOUT:
         return _limited(run, failed("Timeout", "the handler took longer than its timeout_seconds"))
     return snoozed(0)
+
+
+def _has_finished(run: Run, ending: Ending) -> bool:
+    """Whether the handler came to its end by itself: one that saw `ctx.cancelled` may have returned half way."""
+    return ending.status == COMPLETED and not run.context.cancelled.was_seen
 
 
 def _arguments(handler: Handler, run: Run) -> tuple[Any, ...]:

@@ -166,6 +166,11 @@ class _Child:
         except (EOFError, OSError):
             self._process.join()
             return failed("ProcessDied", f"the handler's process ended with exit code {self._process.exitcode}")
+        except BaseException:
+            # Its handler may still be at work, and would take the next call for an answer.
+            self._process.kill()
+            self._process.join()
+            raise
 
     def kill(self) -> None:
         self._process.kill()
@@ -220,11 +225,11 @@ def _serve(pipe: Pipe) -> None:
             data = pipe.recv_bytes()
         except EOFError:
             return
-        voice = _PipeVoice(pipe)
-        voice.say(_Said(_ending(_decode_call(data), voice)))
+        voice = PipeVoice(pipe)
+        voice.end(_ending(_decode_call(data), voice))
 
 
-class _PipeVoice:
+class PipeVoice:
     """Says everything to the worker, over the pipe; safe from any thread of the child."""
 
     def __init__(self, pipe: Pipe) -> None:
@@ -232,6 +237,14 @@ class _PipeVoice:
         self._lock = threading.Lock()
         self._asking = threading.Lock()
         self._is_over = False
+
+    def end(self, ending: Ending) -> None:
+        """Say how the handler ended; nothing that is said or asked later counts, as by a thread that it left behind.
+
+        What is still asked is answered first: behind the ending, the next that comes over the pipe is a call.
+        """
+        with self._asking:
+            self.say(_Said(ending))
 
     def say(self, said: _Said) -> None:
         with self._lock:
@@ -250,6 +263,8 @@ class _PipeVoice:
 
     def result_of(self, parent: str) -> Any:
         with self._asking:
+            if self._is_over:
+                raise Unavailable("the attempt is over")
             self.say(_Said(asked=valid_text(parent)))
             answered = _decode_answered(self._pipe.recv_bytes())
         if not answered.code:

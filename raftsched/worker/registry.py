@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
@@ -13,6 +14,8 @@ from raftsched.errors import Invalid
 from raftsched.worker.endings import ALWAYS, RetryRules, full_name
 
 F = TypeVar("F", bound=Callable[..., Any])
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]*")
+_TIMEOUT_SECONDS_MAX = limits.TIMEOUT_MS_MAX / 1000
 
 
 class HandlerKind(Enum):
@@ -69,7 +72,7 @@ class Registry:
         process: bool = False,
     ) -> Callable[[F], F]:
         """Return the decorator that registers a function under `name` and leaves it as it is; see `Worker.job`."""
-        _check_options(name, max_attempts, timeout_seconds)
+        _check_options(name, queue, max_attempts, timeout_seconds)
         rules = _rules(retry_on, no_retry)
 
         def register(function: F) -> F:
@@ -80,7 +83,7 @@ class Registry:
                 function=function,
                 kind=_kind(function, process=process),
                 takes_context=_takes_context(function),
-                queue=queue or name,
+                queue=name if queue is None else queue,
                 max_attempts=max_attempts,
                 timeout_seconds=timeout_seconds,
                 rules=rules,
@@ -91,27 +94,46 @@ class Registry:
         return register
 
 
-def _check_options(name: str, max_attempts: int | None, timeout_seconds: float | None) -> None:
+def checked_name(name: Any, *, field: str) -> str:
+    """Return a name that the API takes for jobs, queues and regions; raises `Invalid` for any other."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > limits.NAME_CHARS_MAX:
+        rule = f"1 to {limits.NAME_CHARS_MAX} letters, digits and _ . : @ -, the first a letter or digit"
+        raise Invalid(f"{field}: {rule}, not {name!r}", field=field)
+    return name
+
+
+def _check_options(name: Any, queue: Any, max_attempts: Any, timeout_seconds: Any) -> None:
     if callable(name):
         raise Invalid("name: the handler needs its job's name: write @worker.job('name')", field="name")
-    if not 0 < len(name) <= limits.NAME_CHARS_MAX:
-        raise Invalid(f"name: 1 to {limits.NAME_CHARS_MAX} characters, not {len(name)}", field="name")
-    if max_attempts is not None and not 1 <= max_attempts <= limits.ATTEMPTS_MAX:
-        raise Invalid(f"max_attempts: 1 to {limits.ATTEMPTS_MAX}, not {max_attempts}", field="max_attempts")
-    if timeout_seconds is not None and not timeout_seconds > 0:
-        raise Invalid(f"timeout_seconds: more than 0, not {timeout_seconds}", field="timeout_seconds")
+    checked_name(name, field="name")
+    if queue is not None:
+        checked_name(queue, field="queue")
+    if max_attempts is not None and not (type(max_attempts) is int and 1 <= max_attempts <= limits.ATTEMPTS_MAX):
+        text = f"max_attempts: a whole number, 1 to {limits.ATTEMPTS_MAX}, not {max_attempts!r}"
+        raise Invalid(text, field="max_attempts")
+    if timeout_seconds is not None and not (
+        isinstance(timeout_seconds, int | float) and 0 < timeout_seconds <= _TIMEOUT_SECONDS_MAX
+    ):
+        text = f"timeout_seconds: more than 0, at most {_TIMEOUT_SECONDS_MAX:.0f}, not {timeout_seconds!r}"
+        raise Invalid(text, field="timeout_seconds")
 
 
-def _rules(retry_on: Sequence[Any] | None, no_retry: Sequence[Any]) -> RetryRules:
-    for field, kinds in (("retry_on", retry_on or ()), ("no_retry", no_retry)):
-        if not all(isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds):
-            raise Invalid(f"{field}: classes of exceptions, not {kinds!r}", field=field)
+def _rules(retry_on: Any, no_retry: Any) -> RetryRules:
+    for field, kinds in (("retry_on", () if retry_on is None else retry_on), ("no_retry", no_retry)):
+        if not isinstance(kinds, Iterable) or not all(
+            isinstance(kind, type) and issubclass(kind, BaseException) for kind in kinds
+        ):
+            raise Invalid(f"{field}: a list of classes of exceptions, not {kinds!r}", field=field)
     allowed = None if retry_on is None else tuple(map(full_name, retry_on))
     return RetryRules(allowed, tuple(map(full_name, no_retry)))
 
 
 def _kind(function: Callable[..., Any], *, process: bool) -> HandlerKind:
     call = getattr(function, "__call__", function)  # noqa: B004  # its code may be in the method, as for an instance
+    if any(inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each) for each in (function, call)):
+        raise Invalid(
+            "handler: it yields, and a call of it would run nothing; it must return its result", field="handler"
+        )
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
         if process:
             raise Invalid("process: a handler in a process is a plain function, not an async one", field="process")
@@ -125,9 +147,16 @@ def _kind(function: Callable[..., Any], *, process: bool) -> HandlerKind:
 
 def _takes_context(function: Callable[..., Any]) -> bool:
     """Whether to call it with (ctx, payload), or with (payload)."""
+    try:
+        signature = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError) as error:
+        raise Invalid(f"handler: {error}", field="handler") from None
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = [each for each in inspect.signature(function).parameters.values() if each.kind in kinds]
+    parameters = [each for each in signature if each.kind in kinds]
     required = [each for each in parameters if each.default is inspect.Parameter.empty]
-    if not parameters or len(required) > 2:
+    wants_keyword = any(
+        each.kind is inspect.Parameter.KEYWORD_ONLY and each.default is inspect.Parameter.empty for each in signature
+    )
+    if not parameters or len(required) > 2 or wants_keyword:
         raise Invalid("handler: it takes (ctx, payload) or (payload)", field="handler")
     return len(required) == 2 or (len(parameters) > 1 and parameters[0].name in ("ctx", "context"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from raftsched import limits
@@ -43,8 +44,11 @@ class WorkerSettings:
     client: ClientSettings = field(default_factory=ClientSettings)
 
     def __post_init__(self) -> None:
-        """Refuse a concurrency that no request could ask for."""
-        if not 1 <= self.concurrency <= limits.LEASE_CAPACITY_MAX // 2:
-            raise Invalid(
-                f"concurrency: 1 to {limits.LEASE_CAPACITY_MAX // 2}, not {self.concurrency}", field="concurrency"
-            )
+        """Refuse a concurrency that no request could ask for, and times that would fail when they are needed."""
+        most = limits.LEASE_CAPACITY_MAX // 2
+        if type(self.concurrency) is not int or not 1 <= self.concurrency <= most:
+            raise Invalid(f"concurrency: a whole number, 1 to {most}, not {self.concurrency!r}", field="concurrency")
+        for option in ("drain_seconds", "stop_grace_seconds"):
+            seconds = getattr(self, option)
+            if not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+                raise Invalid(f"{option}: a number of seconds, 0 or more, not {seconds!r}", field=option)

@@ -36,13 +36,12 @@ from raftsched.client.nodes import Nodes
 from raftsched.errors import Invalid
 from raftsched.ports import Clock
 from raftsched.system import SystemClock
-from raftsched.worker.registry import F, Registry
+from raftsched.worker.registry import F, Registry, checked_name
 from raftsched.worker.service import Service
 from raftsched.worker.settings import WorkerSettings
 
 _log = structlog.get_logger(__name__)
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]*")
 _SUFFIX_BYTES = 3
 
 
@@ -75,8 +74,8 @@ class Worker:
         self.settings = replace(settings or WorkerSettings(), **chosen)
         self.name = _instance_name(name)
         self._urls = urls
-        self._queues = queues
-        self._region = region if region is None else _checked_region(region)
+        self._queues = queues if queues is None else _checked_queues(queues)
+        self._region = region if region is None else checked_name(region, field="region")
         self._token = token
         self._tls = tls
         self._clock = clock or SystemClock()
@@ -108,7 +107,7 @@ class Worker:
 
         Raises `Invalid` for a wrong name, which changes nothing.
         """
-        self._region = _checked_region(region)
+        self._region = checked_name(region, field="region")
 
     def job(
         self,
@@ -248,20 +247,15 @@ class Worker:
 def _instance_name(name: str | None) -> str:
     """Return the name of this instance; raises `Invalid` for one that the API would refuse."""
     stem = name if name is not None else re.sub(r"[^A-Za-z0-9_.:@-]", "-", f"w{socket.gethostname()}-{os.getpid()}")
-    full = f"{stem}-{secrets.token_hex(_SUFFIX_BYTES)}"
-    if not _NAME.fullmatch(full) or len(full) > limits.NAME_CHARS_MAX:
-        raise Invalid(
-            f"name: {name!r} has other characters than letters, digits and _ . : @ -, or too many", field="name"
-        )
-    return full
+    checked_name(stem, field="name")
+    return checked_name(f"{stem}-{secrets.token_hex(_SUFFIX_BYTES)}", field="name")
 
 
-def _checked_region(region: str) -> str:
-    if not _NAME.fullmatch(region) or len(region) > limits.NAME_CHARS_MAX:
-        raise Invalid(
-            f"region: {region!r} has other characters than letters, digits and _ . : @ -, or too many", field="region"
-        )
-    return region
+def _checked_queues(queues: Sequence[str]) -> Sequence[str]:
+    """Refuse what is no list of names; a single text would be taken for a queue in each of its characters."""
+    if isinstance(queues, str):
+        raise Invalid(f"queues: a list of names, not a text: write [{queues!r}]", field="queues")
+    return [checked_name(queue, field="queues") for queue in queues]
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

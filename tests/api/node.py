@@ -26,7 +26,8 @@ from raftsched.core.apply import apply
 from raftsched.core.ids import JobId, JobIdFactory, TimeMs
 from raftsched.core.job import Job
 from raftsched.core.operations import Operation
-from raftsched.core.view import Context, PutFence, PutJob, RemoveJob, Result
+from raftsched.core.results import Context, Result
+from raftsched.core.writes import PutFence, PutJob, RemoveJob
 from raftsched.errors import InvariantBroken, NotLeader, RaftschedError
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from raftsched.storage.memory_store import MemoryStore

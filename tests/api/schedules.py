@@ -8,9 +8,9 @@ import msgspec
 
 from raftsched.api.rendering import time_text
 from raftsched.core.ids import TimeMs, parse_job_id
+from raftsched.core.results import Fired
 from raftsched.core.schedule import ScheduleId
 from raftsched.core.schedule_operations import Decision, FireSchedule
-from raftsched.core.view import Fired
 from tests.api.node import Answer, Api
 
 REPORT: Final[dict[str, Any]] = {"name": "report", "job": {"name": "build_report", "payload": {"n": 1}}}

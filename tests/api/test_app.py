@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
 import pytest
 
 from raftsched.errors import InvariantBroken
-from tests.api.node import Api
+from tests.api.node import Answer, Api
 
 
 async def test_every_reply_names_revision_and_leader(api: Api, follower: Api) -> None:
@@ -34,7 +35,71 @@ async def test_unknown_routes_are_problems_too(api: Api, method: str, path: str,
 
 
 async def test_method_that_a_route_lacks_is_answered_with_those_it_has(api: Api) -> None:
-    assert (await api.ask("PUT", "/api/v1/jobs")).headers["Allow"] == "GET,POST"
+    assert (await api.ask("PUT", "/api/v1/jobs")).headers["Allow"] == "GET,HEAD,POST"
+    assert (await api.ask("HEAD", "events")).headers["Allow"] == "GET"
+
+
+async def test_unknown_path_is_answered_with_where_the_paths_stand(api: Api) -> None:
+    advice = (await api.get("nothing")).json["advice"]
+    assert "/api/v1/openapi.json" in advice
+    assert (await api.get("jobs/nobody")).json["advice"] != advice
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/health", 200),
+        ("/healthz", 200),
+        ("/readyz", 503),
+        ("/api/v1/openapi.json", 200),
+        ("/api/v1/jobs", 200),
+        ("/api/v1/jobs?limit=x", 400),
+        ("/api/v1/jobs/nobody", 404),
+        ("/api/v1/queues", 200),
+        ("/api/v1/cluster", 200),
+    ],
+)
+async def test_head_is_answered_as_get_without_the_body(api: Api, follower: Api, path: str, status: int) -> None:
+    await api.submit()
+    for served in (api, follower):
+        served.node.ready = (False, "no leader is known")
+        shown = await served.ask("GET", path)
+        head = await served.ask("HEAD", path)
+        assert (head.status, head.body) == (status, b"")
+        assert _lasting(head) == _lasting(shown)
+        assert head.headers["Content-Length"] == str(len(shown.body))
+
+
+def _lasting(answer: Answer) -> dict[str, str]:
+    """The headers, but for the time."""
+    return {name: value for name, value in answer.headers.items() if name != "Date"}
+
+
+async def test_connection_is_kept_alive_after_a_head(api: Api) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.port)
+    for _ in range(2):
+        writer.write(b"HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+    writer.close()
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "detail"),
+    [
+        (b"GET /healthz HTTP/1.1\r\nHost: x\r\nAuthorization: %b\r\n\r\n" % (b"secret" * 2_000), "8190 bytes"),
+        (b"G<T /secret HTTP/1.1\r\nHost: x\r\n\r\n", "method"),
+        (b"secret\r\n\r\n", ""),
+    ],
+)
+async def test_what_is_not_http_is_a_problem_that_keeps_it_secret(api: Api, request_bytes: bytes, detail: str) -> None:
+    head, _, body = (await api.raw(request_bytes)).partition(b"\r\n\r\n")
+    assert b" 400 " in head.partition(b"\r\n")[0]
+    assert b"\r\nContent-Type: application/problem+json\r\n" in head
+    assert b"\r\nServer: raftsched" in head
+    problem = msgspec.json.decode(body)
+    assert (problem["code"], problem["status"]) == ("malformed", 400)
+    assert detail in problem["detail"]
+    assert b"secret" not in body
 
 
 async def test_fault_of_ours_is_500_without_its_inside(api: Api) -> None:

@@ -90,6 +90,16 @@ async def test_a_cap_spreads_the_runs(api: Api) -> None:
     assert (job["run_at"], job["expires_at"]) == (at(START_MS + 60_000), at(START_MS + 120_000))
 
 
+async def test_a_cap_spreads_the_runs_of_all_parts(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backfilling, "_SECONDS_MAX", -1.0)
+    monkeypatch.setattr(limits, "DECISIONS_MAX", 2)
+    await saved(api, cron="@daily")
+    for _ in range(3):
+        await _backfill(api, overlap="allow", per_minute=2)
+    jobs = (await api.get("jobs")).json["jobs"]
+    assert sorted(job["run_at"] for job in jobs) == [at(START_MS + k * 30_000) for k in range(5)]
+
+
 async def test_sent_again_it_finds_what_it_has_made(api: Api) -> None:
     await saved(api, cron="@daily")
     first = (await _backfill(api)).json

@@ -110,3 +110,46 @@ async def test_bodies_held_at_once_are_bounded(monkeypatch: pytest.MonkeyPatch) 
             assert (answer.status, answer.code, answer.headers["Retry-After"]) == (503, "unavailable", "1")
             assert (await api.post("jobs", b'{"name":"x"}' + b" " * 88)).status == 201
     assert held.held_bytes == 0
+
+
+_BODILESS = [
+    ("POST", "jobs/{job}/resume"),
+    ("DELETE", "jobs/{job}"),
+    ("POST", "queues/x/resume"),
+    ("POST", "schedules/report/resume"),
+    ("DELETE", "schedules/report"),
+    ("DELETE", "workflows/{job}"),
+    ("POST", "cluster/transfer"),
+    ("DELETE", "cluster/members/n9"),
+]
+_JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(("method", "path"), _BODILESS)
+async def test_a_request_that_takes_no_body_refuses_one_by_its_fields(
+    api: Api, follower: Api, method: str, path: str
+) -> None:
+    job = await api.submit()
+    path = path.format(job=job["id"])
+    for asked in (api, follower):
+        answer = await asked.ask(method, path, data=b'{"force": true}', headers=_JSON)
+        assert (answer.status, answer.code, answer.json["field"]) == (400, "malformed", "force")
+    assert (await api.ask(method, path, data=b"x", headers=_JSON)).code == "malformed"
+    assert (await api.ask(method, path, data=b"{}", headers={"Content-Type": "text/plain"})).status == 415
+    assert len(api.node.proposed) == 1  # the submit
+
+
+@pytest.mark.parametrize("body", [b"", b"{}"])
+async def test_a_request_that_takes_no_body_takes_an_empty_one(api: Api, body: bytes) -> None:
+    job = await api.submit()
+    assert (await api.ask("POST", f"jobs/{job['id']}/resume", data=body, headers=_JSON)).status == 200
+    assert (await api.ask("DELETE", f"jobs/{job['id']}", data=body, headers=_JSON)).json["status"] == "cancelled"
+
+
+async def test_every_route_that_changes_something_and_takes_no_body_is_tried_here(api: Api) -> None:
+    paths = (await api.get("openapi.json")).json["paths"]
+    known = {
+        (method.upper(), path) for path, item in paths.items() for method in item if "requestBody" not in item[method]
+    }
+    changing = {(method, path) for method, path in known if method in {"POST", "PUT", "PATCH", "DELETE"}}
+    assert len(changing) == len(_BODILESS), changing

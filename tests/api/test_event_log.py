@@ -14,16 +14,8 @@ from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Job, RetryPolicy, Status
 from raftsched.core.queue import Queue
 from raftsched.core.schedule import Firing
-from raftsched.core.view import (
-    PutFiring,
-    PutQueue,
-    PutSchedule,
-    PutWorkflow,
-    RemoveSchedule,
-    RemoveWorkflow,
-    Write,
-)
 from raftsched.core.workflow import Workflow, WorkflowId
+from raftsched.core.writes import PutFiring, PutQueue, PutSchedule, PutWorkflow, RemoveSchedule, RemoveWorkflow, Write
 from tests.core.schedule_scene import ScheduleScene
 
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import pytest
 
+from raftsched import limits
 from raftsched.core.queue_operations import ConfigureQueue, PauseQueue
-from tests.api.node import Api
+from tests.api.node import START_MS, Api
+from tests.api.schedules import at
 
 NOBODY = "01900000-0000-7000-8000-000000000000"
 
@@ -126,6 +128,51 @@ async def test_history_tells_what_happened_in_order(api: Api) -> None:
     started = history["events"][3]
     assert (started["run_number"], started["attempt_number"], started["worker"]) == (1, 1, "w1")
     assert (history["status"], history["truncated"]) == ("dead_letter", False)
+
+
+async def test_history_begins_with_who_made_the_job_whichever_way(api: Api) -> None:
+    when = {"cron": "0 * * * *", "overlap": "allow", "job": {"name": "a"}}
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("jobs", {"name": "a"}),
+        ("jobs/batch", {"jobs": [{"name": "a"}]}),
+        ("/submit", {"task": "a"}),
+        ("workflows", {"name": "w", "jobs": {"t": {"name": "a"}}}),
+        ("schedules/s/trigger", {}),
+        ("schedules/s/backfill", {"from": at(START_MS - 7_200_000), "to": at(START_MS)}),
+    ]
+    await api.post("schedules", {"name": "s", **when}, X_Actor="eve")
+    seen: set[str] = set()
+    for path, document in asked:
+        for actor in ("ann", None):
+            answer = await api.post(path, document, **({"X-Actor": actor} if actor else {}))
+            assert answer.status in (200, 201), answer.body
+            found = {job["id"] for job in (await api.get("jobs")).json["jobs"]} - seen
+            assert [(await _created(api, job_id))["actor"] for job_id in found] == [actor] * len(found), path
+            assert found or path.endswith("backfill"), path
+            seen |= found
+    job_id = min(seen)
+    await api.ask("DELETE", f"jobs/{job_id}")
+    for path, document in ((f"jobs/{job_id}/replay", {}), ("jobs/bulk", {"action": "replay", "ids": [job_id]})):
+        assert (await api.post(path, document, X_Actor="bob")).status in (200, 201)
+        (clone,) = {job["id"] for job in (await api.get("jobs")).json["jobs"]} - seen
+        assert (await _created(api, clone))["actor"] == "bob"
+        seen.add(clone)
+
+
+async def test_history_keeps_who_made_the_job_and_shows_it_once(api: Api) -> None:
+    job = (await api.post("jobs", {"name": "send_email"}, X_Actor="ann")).json
+    for number in range(limits.NOTES_KEPT_MAX):
+        await api.post(f"jobs/{job['id']}/pause", {"reason": str(number)}, X_Actor="bob")
+    history = (await api.get(f"jobs/{job['id']}/history")).json
+    assert [event["event"] for event in history["events"]] == ["created", *["paused"] * (limits.NOTES_KEPT_MAX - 1)]
+    assert (history["events"][0]["actor"], history["truncated"]) == ("ann", True)
+    assert history["events"][1]["detail"] == "1"
+
+
+async def _created(api: Api, job_id: str) -> Any:
+    event = (await api.get(f"jobs/{job_id}/history")).json["events"][0]
+    assert event["event"] == "created"
+    return event
 
 
 # -- logs -------------------------------------------------------------------------------------------------------------

@@ -79,6 +79,7 @@ async def test_list_takes_100_jobs_a_page_by_default(api: Api) -> None:
         ({"workflow": "x"}, "workflow"),
         ({"created_after": "yesterday"}, "created_after"),
         ({"reason": ""}, "reason"),
+        ({"reason": "attempts_exhausted,timeout"}, "reason"),
         ({"cursor": "x"}, "cursor"),
         ({"cursor": "gA=="}, "cursor"),
         ({"cursor": "\x00"}, "cursor"),
@@ -93,6 +94,12 @@ async def test_list_refuses_wrong_parameters_by_name(api: Api, query: dict[str, 
 
 async def test_list_of_a_misspelt_status_says_what_was_meant(api: Api) -> None:
     assert "did you mean running?" in (await api.get("jobs", status="runing")).json["detail"]
+
+
+async def test_list_by_a_reason_that_there_is_not_names_those_that_there_are(api: Api) -> None:
+    answer = await api.get("jobs", reason="timeuot", status="dead_letter")
+    assert (answer.status, answer.json["field"]) == (400, "reason")
+    assert "did you mean timeout?" in answer.json["detail"]
 
 
 async def test_list_refuses_the_cursor_of_another_list(api: Api) -> None:

@@ -7,7 +7,7 @@ from raftsched.api.advice import ADVICE
 from raftsched.api.problems import problem_of, refusal
 from raftsched.core.ids import JobId
 from raftsched.core.operations import RejectCode
-from raftsched.core.view import Refused
+from raftsched.core.results import Refused
 from raftsched.errors import Invalid, NotFound, RaftschedError, Rejected
 
 

@@ -13,7 +13,7 @@ from raftsched.core import cron
 from raftsched.core.operations import Operation
 from tests.api.cases import case
 from tests.api.node import START_MS, Answer, Api
-from tests.api.schedules import MINUTE, REPORT, at, patch, saved
+from tests.api.schedules import MINUTE, REPORT, at, decided, patch, saved
 from tests.steps import counted_steps
 
 # -- saving -----------------------------------------------------------------------------------------------------------
@@ -259,6 +259,17 @@ async def test_pause_until_pauses_from_the_start_and_is_no_part_of_what_makes_it
     assert (past["status"], past["pause"]) == ("active", None)
 
 
+async def test_a_patch_with_pause_until_null_says_how_a_pause_is_ended(api: Api) -> None:
+    until = at(START_MS + 60 * MINUTE)
+    schedule = await saved(api, cron="* * * * *", pause_until=until)
+    refused = await patch(api, "report", {"pause_until": None})
+    assert (refused.status, refused.code, refused.json["field"]) == (422, "invalid", "pause_until")
+    assert "/resume" in refused.json["detail"]
+    assert (await api.get("schedules/report")).json == schedule
+    later = await patch(api, "report", {"pause_until": at(START_MS + 90 * MINUTE)})
+    assert later.json["pause"]["until"] == at(START_MS + 90 * MINUTE)
+
+
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 _REFUSED: list[tuple[dict[str, Any], int, str]] = [
@@ -415,6 +426,68 @@ async def _walked(api: Api, **query: Any) -> list[str]:
         if page["next_cursor"] is None:
             return names
         cursor = {"cursor": page["next_cursor"]}
+
+
+# -- when they fire next ----------------------------------------------------------------------------------------------
+
+
+async def test_the_next_instant_shown_is_the_first_that_the_calendar_lets_fire(api: Api, follower: Api) -> None:
+    calendar = {"skip_dates": ["2030-03-19"], "business_days": True}
+    shown = await saved(api, cron="0 9 * * sat,sun,mon,tue,wed", calendar=calendar)
+    assert shown["next_at"] == "2030-03-18T09:00:00.000Z"
+    api.node.clock.now_ms = _ms("2030-03-18T09:00:00Z")
+    decided(api, shown, api.node.clock.now_ms, step_ms=24 * 60 * MINUTE)
+    for asked in (api, follower):
+        assert (await asked.get("schedules/report")).json["next_at"] == "2030-03-20T09:00:00.000Z"
+        assert (await asked.get("schedules")).json["schedules"][0]["next_at"] == "2030-03-20T09:00:00.000Z"
+        assert (await asked.get("schedules/report/next")).json["firings"][0] == "2030-03-20T09:00:00.000Z"
+    paused = await api.ask("POST", "schedules/report/pause")
+    assert paused.json["next_at"] == "2030-03-20T09:00:00.000Z"
+    changed = await patch(api, "report", {"calendar": None})
+    assert changed.json["next_at"] == "2030-03-19T09:00:00.000Z"
+
+
+async def test_a_calendar_that_leaves_nothing_shows_no_next_instant(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "INSTANTS_EXAMINED_MAX", 50)
+    never = {"only_dates": ["2036-01-01"]}
+    shown = await saved(api, every="1m", calendar=never)
+    assert (shown["status"], shown["next_at"]) == ("active", None)
+    assert (await saved(api, name="no", cron="@daily", end_at="2030-03-30T00:00:00Z", calendar=never))[
+        "next_at"
+    ] is None
+    # What was looked through holds up to where it ended; then it is looked on.
+    first_ms = START_MS + MINUTE
+    decided(api, shown, first_ms, reason="closed", count=50)
+    with counted_steps(cron) as steps:
+        assert (await api.get("schedules/report")).json["next_at"] is None
+    assert steps.count > 0
+
+
+async def test_what_was_found_is_not_looked_for_again(api: Api) -> None:
+    shown = await saved(api, cron="* * * * *", calendar={"blackouts": [{"start": "17:40", "end": "20:00"}]})
+    assert shown["next_at"] == "2030-03-17T20:00:00.000Z"
+    decided(api, shown, START_MS // MINUTE * MINUTE + MINUTE, reason="blackout", count=30)
+    with counted_steps(cron) as steps:
+        assert (await api.get("schedules")).json["schedules"][0]["next_at"] == "2030-03-17T20:00:00.000Z"
+    assert steps.count == 0
+
+
+async def test_a_page_ends_early_where_calendars_make_looking_ahead_long(
+    api: Api, follower: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "INSTANTS_EXAMINED_MAX", 60)
+    closed = {"blackouts": [{"start": "17:40", "end": "18:30"}]}  # 44 instants are looked at
+    for name in ("a", "b", "c", "d"):
+        await saved(api, name=name, cron="* * * * *", calendar=None if name == "c" else closed)
+    pages: list[list[str]] = []
+    cursor: dict[str, str] = {}
+    while not pages or cursor:
+        page = (await follower.get("schedules", consistency="stale", **cursor)).json
+        cursor = {"cursor": page["next_cursor"]} if page["next_cursor"] else {}
+        pages.append([f"{each['name']} {each['next_at'][11:16]}" for each in page["schedules"]])
+    assert pages == [["a 18:30"], ["b 18:30", "c 17:47"], ["d 18:30"]]
+    whole = (await follower.get("schedules", consistency="stale")).json
+    assert (len(whole["schedules"]), whole["next_cursor"]) == (4, None)
 
 
 def _ms(text: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 from msgspec.structs import replace
@@ -25,6 +25,7 @@ from chaos.checkers.views import ENDS_LEASE
 from tests.chaos.histories_broken import Events, Mutation, Mutator, NoPlace, edit, first, inserted, without
 
 FEATURE_MUTATIONS: list[Mutation] = []
+_WAITS = ("queued", "scheduled", "retrying")
 
 
 def breaks(*properties: str) -> Callable[[Mutator], Mutator]:
@@ -300,13 +301,13 @@ def an_offer(history: History) -> Change:
 
 
 def with_others_held(history: History, offer: Change) -> Events:
-    """The same, but that of the key's waiting jobs the offered one is the only one that isn't held, within its entry."""
+    """The same, but that of the key's waiting jobs in the region the offered one alone isn't held, within its entry."""
     latest = {each.job: each for each in history.changes if each.index <= offer.index and each is not offer}
     others = [
         each
         for each in latest.values()
         if (each.queue, each.concurrency_key) == (offer.queue, offer.concurrency_key)
-        and (each.job != offer.job and each.status in ("queued", "scheduled", "retrying"))
+        and (each.job != offer.job and each.region == offer.region and each.status in _WAITS)
     ]
     following = first(history.changes, lambda change: change.index > offer.index)
     then: dict[str, Any] = {"f": "touch", "index": offer.index, "position": 1_000, "now_ms": offer.now_ms}
@@ -314,6 +315,58 @@ def with_others_held(history: History, offer: Change) -> Events:
     later: dict[str, Any] = then | {"index": following.index, "position": -1, "now_ms": following.now_ms}
     freed = [replace(each, **later) for each in others]
     return inserted(history, following, *held, *freed)
+
+
+@breaks("held_jobs_get_their_turn")
+def a_held_job_waits_for_the_worker_of_another_region(history: History) -> Events:
+    offer = an_offer(history)
+    events = with_others_held(history, offer)
+    first(events, lambda event: isinstance(event, Change) and event.index == offer.index and event.held)
+    return [replace(event, region="elsewhere") if event is offer else event for event in events]
+
+
+# -- regions ----------------------------------------------------------------------------------------------------------
+
+
+def _lease_of_a_region(history: History) -> Change:
+    return first(history.changes, lambda change: change.f == "lease" and change.region)
+
+
+@breaks("jobs_keep_their_region")
+def a_job_loses_its_region_with_its_lease(history: History) -> Events:
+    ended = first(history.changes, lambda change: change.f in ENDS_LEASE and change.region and change.status in _WAITS)
+    return edit(history, (ended, {"region": ""}))
+
+
+@breaks("jobs_keep_their_region")
+def a_job_never_gets_the_region_that_was_asked_for(history: History) -> Events:
+    made = first(history.changes, lambda change: change.f == "submit" and change.op and change.region)
+    return edit(history, *((change, {"region": ""}) for change in history.changes_of[made.job]))
+
+
+@breaks("jobs_keep_their_region")
+def a_schedule_makes_a_job_of_another_region(history: History) -> Events:
+    line = first(_planned(history), lambda line: line.job)
+    return edit(history, (_settings(history, line), {"region": "elsewhere"}))
+
+
+@breaks("leases_stay_in_their_region")
+def the_log_leases_a_job_to_a_worker_without_region(history: History) -> Events:
+    return edit(history, (_lease_of_a_region(history), {"worker_region": ""}))
+
+
+@breaks("leases_stay_in_their_region")
+def a_worker_hears_of_a_job_of_another_region(history: History) -> Events:
+    """The log believes that the worker is where it is not."""
+    granted = {change.token for change in history.changes if change.f == "lease" and change.region}
+    answer, _ = first(history.grants, lambda grant: grant[1].token in granted)
+    return edit(history, (answer.call, {"region": "elsewhere"}))
+
+
+@breaks("leases_stay_in_their_region")
+def a_job_that_lost_its_region_goes_to_any_worker(history: History) -> Events:
+    lease = _lease_of_a_region(history)
+    return edit(history, (lease, {"region": "", "worker_region": ""}))
 
 
 # -- what there is one of ---------------------------------------------------------------------------------------------
@@ -424,15 +477,46 @@ def an_alarm_never_rings(history: History) -> Events:
 
 @breaks("ready_jobs_are_given")
 def a_worker_waits_beside_a_ready_job(history: History) -> Events:
+    return a_worker_waits_beside(history, "")
+
+
+def a_worker_waits_beside(history: History, region: str) -> Events:
+    """After the heal a worker, in the north, gets nothing for a while, and a job of a region waits, called "left"."""
     healed = history.of(Healed)[-1].t
     late = first(
         history.answers("lease"),
         lambda answer: answer.operation.end - 400_000 > healed and "red" in answer.call.queues,
     )
     made = first(history.changes, lambda change: change.f == "submit" and change.queue == "red")
-    waiting = replace(made, job="left", position=-1, due_ms=1, status="queued")
+    waiting = replace(made, job="left", position=-1, due_ms=1, status="queued", region=region)
     fields: dict[int, dict[str, Any]] = {
-        id(late.call): {"t": late.operation.end - 400_000},
+        id(late.call): {"t": late.operation.end - 400_000, "region": "north"},
         id(late.reply): {"grants": ()},
     }
     return [replace(event, **fields.get(id(event), {})) for event in inserted(history, made, waiting)]
+
+
+@breaks("nobody_is_passed_over")
+def a_job_is_passed_over_for_those_without_region(history: History) -> Events:
+    """It waits from the first submit on, and after the heal the workers of its region go on getting the others."""
+    return passed_over(history)
+
+
+def passed_over(history: History, region: str = "") -> Events:
+    """The same, but the job's region may be another one than that of these workers."""
+    healed = history.of(Healed)[-1].t
+    leases = [change for change in history.changes if change.f == "lease" and change.t > healed]
+    early, _ = first(
+        (one, other)
+        for one, other in product(leases, leases)
+        if one.queue in ("red", "blue") and one.worker_region and not one.region and not other.region
+        if _line(one) == _line(other) and other.t - one.t > 2_000_000
+    )
+    made = first(history.changes, lambda change: change.f == "submit")
+    where = {"queue": early.queue, "priority": early.priority, "region": region or early.worker_region}
+    left = replace(made, job="left", position=-1, op=0, status="queued", due_ms=1, concurrency_key="", **where)
+    return inserted(history, made, left)
+
+
+def _line(lease: Change) -> tuple[str, str, int, str]:
+    return (lease.queue, lease.tenant, lease.priority, lease.worker_region)

@@ -14,7 +14,16 @@ from chaos.sim.features import Features
 from chaos.sim.rates import Rates
 from chaos.sim.world import World, begin, conclude
 
-ALL = Features(schedule_count=4, workflow_users=2, tuners=1, controllers=3, think=0.15, job_options=0.9)
+ALL = Features(
+    schedule_count=4,
+    workflow_users=2,
+    tuners=1,
+    controllers=3,
+    think=0.15,
+    job_options=0.9,
+    regions=("north", "south"),
+    late_region="south",
+)
 _SECONDS = 10.0
 """Enough for users to do all of it; each test reads the whole history, so it must not be long."""
 

@@ -5,10 +5,17 @@ from __future__ import annotations
 import pytest
 
 from chaos.checkers import FEATURES, PROPERTIES, check_all
+from chaos.checkers.liveness import nobody_is_passed_over, ready_jobs_are_given
 from chaos.checkers.queue_limits import held_jobs_get_their_turn
 from chaos.checkers.views import History
 from tests.chaos.histories_broken import Mutation, NoPlace
-from tests.chaos.histories_broken_features import FEATURE_MUTATIONS, an_offer, with_others_held
+from tests.chaos.histories_broken_features import (
+    FEATURE_MUTATIONS,
+    a_worker_waits_beside,
+    an_offer,
+    passed_over,
+    with_others_held,
+)
 from tests.chaos.histories_features import good_feature_history
 
 SEEDS = (10, 8, 9, 3, 12, 16)
@@ -45,6 +52,22 @@ def test_held_jobs_are_none_too_many_while_one_of_their_key_is_offered() -> None
     history = good_feature_history(SEEDS[0])
     events = with_others_held(history, an_offer(history))
     assert held_jobs_get_their_turn(History(events)) == []
+
+
+def test_a_worker_may_wait_beside_a_job_of_another_region_and_beside_no_other() -> None:
+    history = good_feature_history(SEEDS[0])
+    told = {
+        region: ready_jobs_are_given(History(a_worker_waits_beside(history, region)))
+        for region in ("", "north", "south")
+    }
+    beside = {region for region, violations in told.items() if any("left" in str(each) for each in violations)}
+    assert beside == {"", "north"}
+
+
+def test_a_job_is_not_passed_over_by_workers_of_another_region() -> None:
+    history = good_feature_history(SEEDS[1])
+    assert nobody_is_passed_over(History(passed_over(history)))
+    assert nobody_is_passed_over(History(passed_over(history, "elsewhere"))) == []
 
 
 def test_mutations_trigger_every_property_of_features() -> None:

@@ -85,7 +85,7 @@ async def test_history_says_who_did_what_to_a_job(cli: Cli) -> None:
     job = await cli.json("submit", "a", "--delay", "1h")
     await cli.ok("pause", job["id"], "--reason", "wait for the bank")
     events = (await cli.json("history", job["id"]))["events"]
-    assert [(event["event"], event["actor"]) for event in events] == [("created", None), ("paused", USER)]
+    assert [(event["event"], event["actor"]) for event in events] == [("created", USER), ("paused", USER)]
     shown = (await cli.ok("history", job["id"])).stdout
     assert USER in shown
     assert "wait for the bank" in shown

@@ -103,3 +103,14 @@ def test_submit_has_an_option_for_every_field_of_a_job() -> None:
     options = {str(parameter.name) for parameter in submit_command.params}
     assert set(JobSpec.__struct_fields__) - said_otherwise <= options
     assert "at_most_once" in JOB_OPTIONS
+
+
+def _options(command: click.Command) -> list[click.Option]:
+    return [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=NAMES)
+async def test_every_option_has_a_help_text_and_no_line_of_the_help_is_over_80(path: tuple[str, ...]) -> None:
+    assert [each.opts[0] for each in _options(COMMANDS[path]) if not each.help] == []
+    lines = (await Cli(NOWHERE).ok(*path, "--help")).stdout.splitlines()
+    assert [line for line in lines if len(line) > 80] == []

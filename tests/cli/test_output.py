@@ -1,10 +1,23 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 from rich.console import Console
+from rich.text import Text
 
 from raftsched.cli import output
-from raftsched.cli.output import console, error_line, print_fields, print_table, say, status_text
+from raftsched.cli.output import (
+    TextConsole,
+    console,
+    error_line,
+    print_fields,
+    print_json,
+    print_json_line,
+    print_table,
+    say,
+    status_text,
+    tell,
+)
 from raftsched.errors import Invalid, NotFound, OutcomeUnknown, Rejected
 
 
@@ -80,3 +93,45 @@ def test_error_is_one_line_with_its_code_and_what_to_do() -> None:
     assert "It may have happened" in error_line(OutcomeUnknown("no reply"))
     assert error_line(Rejected("running", "it runs")).endswith("or cancel the job.")
     assert error_line(Rejected("of_a_version_to_come", "no")) == "raftsched: no [of_a_version_to_come]"
+
+
+def test_controls_of_texts_are_shown_and_not_sent(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("na\x1bme", "text"), [("\x1b[31mred", "a\rb\x9bc\x7f")], title="\x1b]0;title\x07")
+    print_fields({"reason": "\x1b[2J", "status": "\x1b[5m"})
+    say("\x1b[1A\x08")
+    say(Text("\x1b[31m"))
+    console.print("\x1b[32m")
+    tell("\x1b[33m")
+    captured = capsys.readouterr()
+    shown = captured.out + captured.err
+    assert [char for char in shown if not char.isprintable() and char != "\n"] == []
+    for text in (r"\x1b[31mred", r"a\x0db\x9bc\x7f", r"\x1b]0;title\x07", r"\x1b[2J", r"\x1b[5m", r"\x1b[1A\x08"):
+        assert text in shown
+    assert r"\x1b" in error_line(Invalid("name: \x1b[31m is bad", field="name"))
+
+
+def test_lines_and_tabs_of_texts_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    say("one\n\ttwo")
+    assert capsys.readouterr().out.expandtabs(8) == "one\n        two\n"
+
+
+def test_table_with_controls_stays_in_its_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("name", "queue"), [("\x1b[31ma", "mail"), ("b", "mail")])
+    *_, first, second = [line for line in capsys.readouterr().out.splitlines() if line.strip()]
+    assert first.index("mail") == second.index("mail")
+
+
+def test_own_styles_reach_the_terminal_beside_controls_that_do_not() -> None:
+    terminal = TextConsole(force_terminal=True, color_system="standard", width=80)
+    with terminal.capture() as captured:
+        terminal.print(Text.assemble(("failed", "red"), " \x1b[32m"))
+    assert captured.get() == "\x1b[31mfailed\x1b[0m \\x1b[32m\n"
+
+
+def test_json_holds_no_controls(capsys: pytest.CaptureFixture[str]) -> None:
+    document = {"name": "\x1b\x9b31m\x7f é"}
+    print_json(document)
+    print_json_line(document)
+    lines = capsys.readouterr().out.splitlines()
+    assert [msgspec.json.decode(line) for line in lines] == [document, document]
+    assert all(line.isprintable() for line in lines)

@@ -88,3 +88,25 @@ async def test_cluster_is_shown_and_changed(cli: Cli) -> None:
     assert (await cli.ok("cluster", "transfer")).stdout == "handed over\n"
     assert await cli.json("cluster", "transfer")
     assert "id: " in await cli.refused("cluster", "add", "n/4", *where)
+
+
+async def test_events_name_the_option_that_is_wrong(cli: Cli) -> None:
+    refused = await cli.refused("events", "--after", "zzz")
+    assert "--after: not an id" in refused
+    assert "Last-Event-ID" not in refused
+
+
+async def test_times_of_events_are_written_as_all_other_times(api: Api, cli: Cli) -> None:
+    start = f"{api.node.state.applied_index + 1}-0"
+    job = await api.submit(delay_seconds=60)
+    [created] = (await cli.ok("events", "--after", start, "--type", "job", "--count", "1", "--json")).json_lines
+    assert created["at"] == job["created_at"]
+
+
+async def test_reason_of_a_pause_can_not_steer_the_terminal(api: Api, cli: Cli) -> None:
+    job = await api.submit(name="a", queue="mail")
+    await cli.ok("queue", "pause", "mail", "--reason", "\x1b[31mmoving\r\x9b")
+    for words in (("explain", job["id"]), ("audit",), ("queue", "get", "mail"), ("history", job["id"])):
+        shown = (await cli.ok(*words)).stdout
+        assert [char for char in shown if not char.isprintable() and char != "\n"] == []
+    assert r"\x1b[31mmoving\x0d\x9b" in (await cli.ok("explain", job["id"])).stdout

@@ -12,7 +12,7 @@ from raftsched.cli.schedule.instants import local_text
 from raftsched.core.ids import parse_job_id
 from raftsched.core.operations import Operation
 from raftsched.core.schedule import ScheduleId
-from raftsched.core.view import RemoveFirings
+from raftsched.core.writes import RemoveFirings
 from raftsched.errors import Invalid, RaftschedError
 from tests.api.node import Api
 from tests.cli.commands import USER, Cli
@@ -66,6 +66,31 @@ async def test_create_again_changes_the_schedule_unless_it_must_be_new(cli: Cli)
 )
 async def test_create_says_in_one_line_what_is_wrong(cli: Cli, options: tuple[str, ...], told: str) -> None:
     assert told in await cli.refused("schedule", "create", "n", "a", *options)
+
+
+async def test_times_beside_a_timezone_are_meant_by_its_clock_wherever_it_stands(cli: Cli) -> None:
+    berlin = ("--timezone", "Europe/Berlin")
+    for options in (("--at", "2031-01-01 09:00", *berlin), (*berlin, "--at", "2031-01-01T09:00")):
+        assert (await cli.json("schedule", "create", "once", "a", *options))["at"] == "2031-01-01T08:00:00.000Z"
+    start = await saved(cli, "--start-at", "2031-01-01", "--end-at", "2031-07-01T00:00:00Z", *berlin)
+    assert (start["start_at"], start["end_at"]) == ("2030-12-31T23:00:00.000Z", "2031-07-01T00:00:00.000Z")
+    assert (await saved(cli, "--start-at", "2031-01-01"))["start_at"] == "2031-01-01T00:00:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (("--at", "2031-01-01 09:00"), "--timezone"),
+        (("--at", "2031-03-30 02:30", "--timezone", "Europe/Berlin"), "leapt over"),
+        (("--at", "2031-10-26 02:30", "--timezone", "Europe/Berlin"), "twice"),
+        (("--at", "2031-01-01 09:00", "--timezone", "Europe/Atlantis"), "timezone"),
+        (("--at", "soon", "--timezone", "Europe/Berlin"), "2027-03-14T07:00:00Z"),
+    ],
+)
+async def test_a_time_that_could_be_meant_otherwise_is_a_misuse(cli: Cli, options: tuple[str, ...], told: str) -> None:
+    said = await cli.misused("schedule", "create", "once", "a", *options)
+    assert told in said
+    assert await cli.json("schedule", "list") == []
 
 
 async def test_list_and_get_show_what_there_is(cli: Cli) -> None:

@@ -5,7 +5,19 @@ from datetime import UTC, datetime, timedelta, timezone
 import click
 import pytest
 
-from raftsched.cli.times import MOMENT, SPAN, Moment, read_time, relative, rfc3339, rounded, span_seconds, when
+from raftsched.cli.times import (
+    MOMENT,
+    SPAN,
+    Moment,
+    at_wall_time,
+    read_time,
+    relative,
+    rfc3339,
+    rounded,
+    span_seconds,
+    when,
+)
+from raftsched.errors import Invalid
 
 NOW = datetime(2027, 3, 14, 12, 0, tzinfo=UTC)
 
@@ -85,6 +97,34 @@ def test_moment_reads_what_people_write(text: str, moment: datetime) -> None:
 def test_moment_refuses_what_is_no_time(text: str) -> None:
     with pytest.raises(click.BadParameter, match="2027-03-14T07:00:00Z"):
         MOMENT.convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("wall", "timezone", "moment"),
+    [
+        ("2027-01-01", "Europe/Berlin", "2026-12-31T23:00:00.000Z"),
+        ("2027-07-01T09:00:00", "Europe/Berlin", "2027-07-01T07:00:00.000Z"),
+        ("2027-03-28T03:00:00", "Europe/Berlin", "2027-03-28T01:00:00.000Z"),
+        ("2027-10-31T03:00:00", "Europe/Berlin", "2027-10-31T02:00:00.000Z"),
+        ("2027-01-01T09:00:00.250", "Asia/Kolkata", "2027-01-01T03:30:00.250Z"),
+    ],
+)
+def test_a_wall_time_is_the_instant_at_which_the_clock_shows_it(wall: str, timezone: str, moment: str) -> None:
+    assert rfc3339(at_wall_time(datetime.fromisoformat(wall), timezone)) == moment
+
+
+@pytest.mark.parametrize(
+    ("wall", "timezone", "told"),
+    [
+        ("2027-03-28T02:30:00", "Europe/Berlin", "leapt over.*write 2027-03-28T01:30:00.01:00 or 2027-03-28T03:30:00.02:00"),
+        ("2027-10-31T02:30:00", "Europe/Berlin", "shown twice.*write 2027-10-31T02:30:00.02:00 or 2027-10-31T02:30:00.01:00"),
+        ("2027-01-01T00:00:00", "Europe/Atlantis", "timezone"),
+        ("9999-12-31T23:59:59", "America/New_York", "too far away"),
+    ],
+)  # fmt: skip
+def test_a_wall_time_that_is_no_one_instant_is_refused_with_what_to_write(wall: str, timezone: str, told: str) -> None:
+    with pytest.raises(Invalid, match=told):
+        at_wall_time(datetime.fromisoformat(wall), timezone)
 
 
 def test_times_are_written_in_utc_with_milliseconds() -> None:

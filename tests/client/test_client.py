@@ -222,8 +222,79 @@ async def test_wait_raises_what_else_became_of_the_job(cluster: Cluster, client:
 
 async def test_wait_gives_up_after_its_timeout(client: Client) -> None:
     job = await client.submit("slow")
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError) as caught:
+        await job.wait(timeout=0.5)
+    assert str(caught.value) == f"job {job.id} was not finished within 0.5 seconds: it is queued"
+
+
+async def test_wait_that_hears_nothing_says_so(cluster: Cluster, client: Client) -> None:
+    job = await client.submit("slow")
+    cluster.faults[f"/jobs/{job.id}"].append(Fault.HANGS)
+    with pytest.raises(TimeoutError, match=r"within 0\.01 seconds: its status could not be read"):
         await job.wait(timeout=0.01)
+
+
+async def test_client_is_refused_in_another_loop_than_its_own(cluster: Cluster, client: Client) -> None:
+    async def list_jobs() -> None:
+        async for _ in client.list():
+            pass
+
+    for call in (
+        client.submit("there"),
+        client.submit_many([JobSpec(name="there")]),
+        client.get("j1"),
+        list_jobs(),
+        client.close(),
+    ):
+        with pytest.raises(RuntimeError, match="open a Client in each loop"):
+            await asyncio.to_thread(asyncio.run, call)
+    await client.submit("here")
+    assert [job.document["name"] for job in cluster.jobs.values()] == ["here"]
+
+
+async def test_closed_client_is_closed_in_every_loop(client: Client) -> None:
+    await client.close()
+    await asyncio.to_thread(asyncio.run, client.close())
+    with pytest.raises(Unavailable):
+        await asyncio.to_thread(asyncio.run, client.get("j1"))
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"name": "\ud800"}, "name"),
+        ({"name": "a", "delay_seconds": float("nan")}, "delay_seconds"),
+        ({"name": "a", "tags": ["\ud800"]}, "tags"),
+        ({"name": "a", "retry_policy": {"base_seconds": float("inf")}}, "retry_policy"),
+        ({"name": "a", "payload": float("nan")}, "payload"),
+    ],
+)
+async def test_submit_names_the_field_that_has_no_json_form(client: Client, options: Any, field: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        await client.submit(**options)
+    assert caught.value.field == field
+    assert str(caught.value).startswith(f"{field}: ")
+
+
+async def test_change_names_the_field_that_has_no_json_form(client: Client) -> None:
+    with pytest.raises(Invalid) as caught:
+        await client.job("j1").update(delay_seconds=float("nan"))
+    assert caught.value.field == "delay_seconds"
+
+
+@pytest.mark.parametrize("wrong", [None, 7, "", "\ud800"])
+async def test_what_is_no_id_is_refused_by_name(client: Client, wrong: Any) -> None:
+    for call, field in (
+        (lambda: client.get(wrong), "job_id"),
+        (lambda: client.queue(wrong).get(), "name"),
+        (lambda: client.schedules.get(wrong), "name"),
+        (lambda: client.workflows.run(wrong).get(), "workflow_id"),
+        (lambda: client.remove_member(wrong), "node_id"),
+    ):
+        with pytest.raises(Invalid) as caught:
+            await call()
+        assert caught.value.field == field
+        assert str(caught.value).startswith(f"{field}: ")
 
 
 async def test_get_of_an_unknown_job_raises_not_found(client: Client) -> None:

@@ -49,17 +49,27 @@ class Script:
         self.url = ""
         self.streams: list[bytes] = []
         self.asked: list[dict[str, Any]] = []
-        self.stays_open = asyncio.Event()
+        self.cluster: list[str] = []
+        """The addresses of the nodes, itself among them, that it tells of; it does not break a stream off before."""
+        self.has_told = asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append({"place": request.headers.get("Last-Event-ID")} | dict(request.query))
         if not self.streams:
             return web.json_response({"status": 503, "code": "unavailable", "detail": "no"}, status=503)
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        leader = {"Raftsched-Leader": self.url} if self.cluster else {}
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **leader})
         await response.prepare(request)
         await response.write(self.streams.pop(0))
+        if self.cluster:
+            await self.has_told.wait()
         if request.transport is not None:
             request.transport.close()
+        return response
+
+    async def tell(self, _: web.Request) -> web.Response:
+        response = web.json_response({"nodes": [{"api": url} for url in self.cluster]})
+        self.has_told.set()
         return response
 
 
@@ -70,6 +80,7 @@ async def scripts() -> AsyncIterator[list[Script]]:
         script = Script()
         app = web.Application()
         app.router.add_get("/api/v1/events", script.answer)
+        app.router.add_get("/api/v1/cluster", script.tell)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -96,6 +107,17 @@ async def test_broken_stream_goes_on_at_the_next_node_behind_what_was_seen(scrip
     places = [asked["place"] for script in (two, one) for asked in script.asked if asked["place"]]
     assert "7-2" in places
     assert "9-0" in places
+
+
+async def test_stream_whose_node_dies_goes_on_at_one_that_it_learned_of(scripts: list[Script]) -> None:
+    """Somebody who only listens, and was told one address, hears of the others all the same."""
+    one, two = scripts
+    one.cluster = [one.url, two.url]
+    one.streams = [message("7-1", "a")]
+    two.streams = [message("7-2", "b")]
+    async with Client(one.url, settings=QUICK) as client:
+        events = await first(client.events(), 2)
+    assert [event.id for event in events] == ["7-1", "7-2"]
 
 
 async def test_lost_place_is_told_as_an_event(scripts: list[Script]) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Literal
 
 import pytest
 
-from raftsched.client import Client, JobSpec
+from raftsched import limits
+from raftsched.api import backfilling
+from raftsched.client import Client, JobSpec, schedules
 from raftsched.errors import Invalid, NotFound, Rejected
 from tests.api.node import StillClock
 from tests.client.cluster import QUICK
@@ -141,6 +144,48 @@ async def test_backfill_is_tried_dry_then_made_once(client: Client) -> None:
     assert (made.run_count, again.run_count, again.known_count) == (3, 0, 3)
     assert [item.instant for item in made.instants] == [start + timedelta(hours=n) for n in range(3)]
     assert len([job async for job in client.list(name="a")]) == 3
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+async def test_backfill_goes_on_to_the_end_of_its_range(
+    node: RealNode, client: Client, monkeypatch: pytest.MonkeyPatch, order: Literal["asc", "desc"]
+) -> None:
+    monkeypatch.setattr(limits, "DECISIONS_MAX", 2)
+    monkeypatch.setattr(backfilling, "_SECONDS_MAX", -1.0)  # each request makes one part
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    await client.schedules.save("s", {"name": "a"}, cron="@daily")
+    known = await client.schedules.backfill("s", start, start + timedelta(days=1), overlap="allow")
+    lost_replies(node, 1)
+    end = start + timedelta(days=6)
+    made = await client.schedules.backfill("s", start, end, overlap="allow", order=order)
+    assert (made.run_count, made.known_count, made.remaining_count, made.next_instant) == (5, 1, 0, None)
+    instants = [item.instant for item in made.instants]
+    assert sorted(instants, reverse=order == "desc") == instants == list(dict.fromkeys(instants))
+    jobs = {job.id async for job in client.list(name="a")}
+    assert jobs == {item.job_id for item in made.instants} >= {item.job_id for item in known.instants}
+    assert len(jobs) == 6
+
+
+async def test_backfill_waits_for_room_as_long_as_its_caller_has_patience(
+    node: RealNode, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SCHEDULE_ACTIVE_MAX", 2)
+    monkeypatch.setattr(schedules, "PAUSE_SECONDS", 0.0)
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    end = start + timedelta(days=5)
+    await client.schedules.save("s", {"name": "a"}, cron="@daily")
+    dry = await client.schedules.backfill("s", start, end, dry_run=True)
+    assert (dry.run_count, dry.remaining_count, len(dry.instants)) == (2, 3, 5)
+    part = await client.schedules.backfill("s", start, end, overlap="allow", patience_seconds=0)
+    assert (part.run_count, part.remaining_count, part.next_instant) == (2, 3, start + timedelta(days=2))
+    rest = asyncio.create_task(client.schedules.backfill("s", start, end, overlap="allow", patience_seconds=60))
+    cancelled: set[str] = set()
+    while not rest.done():
+        for job in [job async for job in client.list(name="a", status="queued")]:
+            await client.job(job.id).cancel()
+            cancelled.add(job.id)
+    assert ((await rest).run_count, (await rest).known_count, (await rest).remaining_count) == (3, 2, 0)
+    assert len(cancelled | {job.id async for job in client.list(name="a")}) == 5
 
 
 async def test_preview_stores_nothing(client: Client) -> None:

@@ -124,3 +124,13 @@ async def test_overviews_read_back(client: Client) -> None:
     assert await client.workers() == []
     assert (await client.cluster())["leader"] == "n1"
     await client.transfer_leadership()
+
+
+async def test_empty_idempotency_key_is_refused_rather_than_replaced(client: Client, node: RealNode) -> None:
+    """Whoever gives a key that came out empty must not be left without one."""
+    with pytest.raises(Invalid) as caught:
+        await client.submit("pay", idempotency_key="")
+    (refused,) = await client.submit_many([{"name": "pay", "idempotency_key": ""}])
+    assert isinstance(refused, Invalid)
+    assert [str(error.field).rpartition(".")[2] for error in (caught.value, refused)] == ["idempotency_key"] * 2
+    assert not node.state.list_jobs(limit=1)

@@ -14,7 +14,7 @@ from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.invariants import check
 from raftsched.core.job import Status
 from raftsched.core.operations import CancelJob, Operation, encode_batch
-from raftsched.core.view import Cancelled, Context, Result
+from raftsched.core.results import Cancelled, Context, Result
 from tests.core.scene import START_MS, job_id, submit_operation
 from tests.core.ties_scene import needs
 

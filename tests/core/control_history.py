@@ -61,8 +61,9 @@ from raftsched.core.operations import (
 )
 from raftsched.core.options import options_problem
 from raftsched.core.queue_operations import ConfigureQueue, PauseQueue
+from raftsched.core.results import Context, Counted, Logged, Refused, Result
 from raftsched.core.upkeep import KEPT_AGAIN_MS
-from raftsched.core.view import Context, Counted, Logged, PutJob, PutQueue, Refused, Result
+from raftsched.core.writes import PutJob, PutQueue
 from raftsched.storage.memory_store import MemoryStore
 from raftsched.storage.state import State
 from tests.core.control_scene import assert_limits_hold, is_grant, options, told_alike

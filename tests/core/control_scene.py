@@ -30,7 +30,9 @@ from raftsched.core.job import FINISHED, LEASED, Job, Note, Options
 from raftsched.core.operations import CancelJob, Operation, RejectCode
 from raftsched.core.queue import Queue
 from raftsched.core.queue_operations import ConfigureQueue, PauseQueue
-from raftsched.core.view import AuditableView, AuditEntry, Changed, PutAudit, PutJob, QueueSaved, Refused, Result, Write
+from raftsched.core.results import Changed, QueueSaved, Refused, Result
+from raftsched.core.view import AuditableView, AuditEntry
+from raftsched.core.writes import PutAudit, PutJob, Write
 from tests.core.scene import Scene, token_of
 
 QUEUE = "send_email"

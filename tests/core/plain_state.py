@@ -14,16 +14,20 @@ from raftsched.core.ids import FencingToken, JobId, TimeMs
 from raftsched.core.job import FINISHED, LEASED, PARKED, WAITING, Dependency, Job, Status, Verdict, Worker
 from raftsched.core.operations import Operation
 from raftsched.core.queue import Queue
+from raftsched.core.results import Applied, Context
 from raftsched.core.schedule import Firing, FiringKind, Schedule, ScheduleId
 from raftsched.core.view import (
     AlarmEntry,
-    Applied,
     AuditEntry,
-    Context,
     CounterKey,
     Dependant,
     HeldEntry,
     LogSize,
+    TimerEntry,
+    WaitingEntry,
+)
+from raftsched.core.workflow import Workflow, WorkflowId
+from raftsched.core.writes import (
     PutAudit,
     PutChore,
     PutDependant,
@@ -43,11 +47,8 @@ from raftsched.core.view import (
     RemoveSchedule,
     RemoveWorker,
     RemoveWorkflow,
-    TimerEntry,
-    WaitingEntry,
     Write,
 )
-from raftsched.core.workflow import Workflow, WorkflowId
 
 LogName = tuple[JobId, int, int]
 
@@ -258,6 +259,10 @@ class PlainState(PlainReads):
     def all_workflow_jobs(self) -> Iterator[tuple[WorkflowId, JobId]]:
         options = ((job.id, job.options) for job in self.jobs.values() if job.options is not None)
         return ((WorkflowId(one.workflow_id), job_id) for job_id, one in options if one.workflow_id)
+
+    def all_schedule_jobs(self) -> Iterator[tuple[ScheduleId, JobId]]:
+        options = ((job.id, job.options) for job in self.jobs.values() if job.options is not None)
+        return iter(sorted((ScheduleId(one.schedule_id), job_id) for job_id, one in options if one.schedule_id))
 
     def all_schedules(self) -> Iterator[Schedule]:
         return iter(self.schedules.values())

@@ -19,7 +19,7 @@ from raftsched.core.operations import (
     RejectCode,
     SubmitJob,
 )
-from raftsched.core.view import Applied, Leased, Refused, Result, Submitted
+from raftsched.core.results import Applied, Leased, Refused, Result, Submitted
 from tests.core.plain_state import PlainState
 
 START_MS = 1_700_000_000_000

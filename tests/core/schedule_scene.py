@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import AttemptEnd, Job, RetryPolicy
 from raftsched.core.operations import LeaseJobs, RecordOutcome
+from raftsched.core.results import Fired, Leased, Result, ScheduleSaved
 from raftsched.core.schedule import Firing, FiringKind, Misfire, Overlap, Schedule, ScheduleId, Template, Timing
 from raftsched.core.schedule_operations import (
     ControlSchedule,
@@ -16,7 +17,6 @@ from raftsched.core.schedule_operations import (
     SaveSchedule,
     ScheduleAction,
 )
-from raftsched.core.view import Fired, Leased, Result, ScheduleSaved
 from tests.core.scene import PLAIN_RETRY, START_MS, TTL_MS, Scene, job_id
 
 MINUTE = 60_000

@@ -9,7 +9,8 @@ from raftsched.core.control_operations import ChoreKind, DoChore, HoldJobs
 from raftsched.core.ids import TimeMs
 from raftsched.core.job import AttemptEnd, Job, Status
 from raftsched.core.operations import LeaseJobs, RejectCode
-from raftsched.core.view import Counted, Leased, PutQueue
+from raftsched.core.results import Counted, Leased
+from raftsched.core.writes import PutQueue
 from tests.core.control_scene import QUEUE, ControlScene, changed, options
 from tests.core.scene import TTL_MS, code_of, job_id, token_of
 

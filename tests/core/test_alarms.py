@@ -8,8 +8,9 @@ from raftsched.core.control_operations import AlarmKind, ChoreKind, RingAlarms
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import AttemptEnd, DeadLetterReason, Job, Status
 from raftsched.core.operations import RejectCode
-from raftsched.core.view import Counted, PutChore, PutWorkflow
+from raftsched.core.results import Counted
 from raftsched.core.workflow import STAGING_MS_MAX, Workflow, WorkflowId
+from raftsched.core.writes import PutChore, PutWorkflow
 from tests.core.control_scene import QUEUE, ControlScene, last_note, options
 from tests.core.scene import START_MS, code_of, job_id, submit_operation
 

@@ -9,7 +9,8 @@ from raftsched.core.apply import apply
 from raftsched.core.invariants import check
 from raftsched.core.job import Job, Status
 from raftsched.core.operations import Operation, RejectCode
-from raftsched.core.view import Context, PutJob, Refused
+from raftsched.core.results import Context, Refused
+from raftsched.core.writes import PutJob
 from tests.core.plain_state import PlainState
 from tests.core.scene import START_MS, Scene
 from tests.core.wild import operations

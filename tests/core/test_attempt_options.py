@@ -8,7 +8,7 @@ from raftsched import limits
 from raftsched.core.attempts import HEARTBEAT_ERROR, ONCE_TEXT
 from raftsched.core.job import AttemptEnd, DeadLetterReason, Job, JobError, Status
 from raftsched.core.operations import RejectCode
-from raftsched.core.view import Expired, OutcomeRecorded
+from raftsched.core.results import Expired, OutcomeRecorded
 from tests.core.control_scene import ControlScene, changed, options
 from tests.core.scene import TTL_MS, code_of
 

@@ -6,7 +6,7 @@ from raftsched import limits
 from raftsched.core.ids import FencingToken, JobId
 from raftsched.core.job import AttemptEnd, DeadLetterReason, Job, JobError, RetryPolicy, Status
 from raftsched.core.operations import ExpiredLease, ExpireLeases, RecordOutcome, RejectCode
-from raftsched.core.view import Expired, OutcomeRecorded
+from raftsched.core.results import Expired, OutcomeRecorded
 from tests.core.scene import TTL_MS, Scene, code_of, job_id, token_of
 
 BOOM = JobError("ValueError", "boom", "trace")

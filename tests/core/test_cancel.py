@@ -5,7 +5,7 @@ import pytest
 from raftsched.core.ids import JobId
 from raftsched.core.job import AttemptEnd, Job, Status
 from raftsched.core.operations import CancelJob, RejectCode
-from raftsched.core.view import Cancelled, Leased, Refused
+from raftsched.core.results import Cancelled, Leased, Refused
 from tests.core.control_scene import ControlScene, last_note
 from tests.core.scene import Scene, code_of, job_id, token_of
 

@@ -13,8 +13,9 @@ from raftsched.core.ids import TimeMs
 from raftsched.core.invariants import check
 from raftsched.core.job import Condition, Job, Status, Verdict
 from raftsched.core.operations import PurgeJobs, RejectCode
+from raftsched.core.results import Counted, Purged
 from raftsched.core.schedule import Firing, ScheduleId
-from raftsched.core.view import Counted, Purged, PutChore, PutFiring
+from raftsched.core.writes import PutChore, PutFiring
 from tests.core.scene import code_of, job_id
 from tests.core.ties_scene import TiesScene, count_of, needs, parts, workflow_id, workflow_job
 

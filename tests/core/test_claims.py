@@ -8,7 +8,8 @@ from raftsched.core.bounds import TIME_MS_MAX
 from raftsched.core.ids import TimeMs
 from raftsched.core.job import AttemptEnd, Job, Options, Status
 from raftsched.core.operations import PurgeJobs, RejectCode
-from raftsched.core.view import Purged, PutJob, Refused, Submitted
+from raftsched.core.results import Purged, Refused, Submitted
+from raftsched.core.writes import PutJob
 from tests.core.control_scene import ControlScene, changed, options
 from tests.core.scene import START_MS, code_of, submit_operation
 
@@ -259,6 +260,24 @@ def test_job_is_kept_until_its_key_no_longer_counts(scene: ControlScene, actor: 
     assert isinstance(again, Submitted)
     assert (again.job.id, again.duplicate) == (job.id, True)
     scene.wait(1_000)
+    assert scene.apply(purge) == Purged(1)
+
+
+@pytest.mark.parametrize("actor", ["", "ann"])
+def test_job_is_kept_until_it_is_no_longer_unique(scene: ControlScene, actor: str) -> None:
+    """A key that counts for longer than jobs are kept: the same payment is not made again in between."""
+    wanted = options(unique_key=b"u", unique_until_ms=UNTIL, idempotency_until_ms=TimeMs(UNTIL - 100), retention_ms=1)
+    job = scene.submit(idempotency_key="k", options=wanted)
+    scene.complete(scene.run(job))
+    scene.wait(2)
+    purge = PurgeJobs((job.id,), TimeMs(TIME_MS_MAX), actor)
+    assert scene.apply(purge) == Purged(0)
+    assert actor or scene.now(job).alarm_at_ms == UNTIL, "looked at again when the last of its keys counts no more"
+    scene.wait(UNTIL - scene.now_ms - 1)
+    assert scene.apply(purge) == Purged(0)
+    again = scene.apply(submit_operation(99, options=options(unique_key=b"u")))
+    assert code_of(again) is RejectCode.UNIQUE_CONFLICT
+    scene.wait(1)
     assert scene.apply(purge) == Purged(1)
 
 

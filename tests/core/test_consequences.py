@@ -17,9 +17,9 @@ from raftsched.core.invariants import check
 from raftsched.core.job import LEASED, WAITING, AttemptEnd, Job, Options, RetryPolicy, Status
 from raftsched.core.operations import CancelJob, ExpiredLease, ExpireLeases, LeaseJobs, Operation, RecordOutcome
 from raftsched.core.queue_operations import ConfigureQueue
+from raftsched.core.results import Applied, Context, Fired, Submitted
 from raftsched.core.schedule import FiringKind, Misfire, Overlap, ScheduleId, Template, Timing
 from raftsched.core.schedule_operations import Decision, RunSchedule, SaveSchedule
-from raftsched.core.view import Applied, Context, Fired, Submitted
 from tests.core.scene import submit_operation, token_of
 from tests.core.ties_scene import TiesScene, needs
 

@@ -8,7 +8,10 @@ from raftsched.core.control_operations import AmendJob, PauseJob, RequeueJob, Re
 from raftsched.core.ids import JobId, TimeMs, job_id_text
 from raftsched.core.job import DeadLetterReason, Dependency, Job, JobError, OnDependencyFailure, Pause, Status
 from raftsched.core.operations import Operation, RejectCode
-from raftsched.core.view import AuditEntry, Changed, PutJob, Refused
+from raftsched.core.results import Changed, Refused
+from raftsched.core.texts import time_text
+from raftsched.core.view import AuditEntry
+from raftsched.core.writes import PutJob
 from tests.core.control_scene import ControlScene, changed, last_note, options
 from tests.core.scene import START_MS, code_of, job_id
 
@@ -123,8 +126,8 @@ def test_amend_changes_every_field_that_it_names_and_no_other(scene: ControlScen
     assert (new.due_at_ms, new.status, new.retry, new.idempotency_key) == (job.due_at_ms, job.status, job.retry, "")
     assert last_note(new).action == "amended"
     assert scene.audited().detail == (
-        "priority: 5 -> 9; queue: send_email -> other; max_attempts: 3 -> 7; timeout_ms: 0 -> 5; "
-        f"tags: 0 of them -> 1 of them; options: None -> expires_at_ms {START_MS + 5}, deadline_ms {START_MS + 6}; "
+        "priority: 5 -> 9; queue: send_email -> other; max_attempts: 3 -> 7; timeout_seconds: none -> 0.005; "
+        f"tags: none -> x; expires_at: none -> {time_text(START_MS + 5)}; deadline: none -> {time_text(START_MS + 6)}; "
         "payload"
     )
 
@@ -150,6 +153,7 @@ def test_amend_to_now_makes_a_later_job_due_and_a_due_one_keeps_its_place(scene:
     scene.wait(5)
     new = changed(scene.amend(later, due_at_ms=0))
     assert (new.status, new.due_at_ms, new.timed) == (Status.QUEUED, scene.now_ms, False)
+    assert last_note(new).detail == f"run_at: {time_text(later.due_at_ms)} -> {time_text(scene.now_ms)}"
     assert scene.amend(due, due_at_ms=0) == Changed(due)
 
 
@@ -225,9 +229,11 @@ def test_requeue_for_later_waits_for_its_time(scene: ControlScene) -> None:
 def test_requeue_makes_a_job_that_waits_for_its_next_attempt_due_now(scene: ControlScene) -> None:
     job = scene.running()
     scene.fail(job, delay_ms=A_DAY_MS)
+    next_ms = scene.now(job).due_at_ms
     new = changed(scene.requeue(job))
     assert (new.status, new.due_at_ms, new.run_number, new.failure_count) == (Status.QUEUED, scene.now_ms, 1, 1)
     assert last_note(new).action == "rescheduled"
+    assert last_note(new).detail == f"run_at: {time_text(next_ms)} -> {time_text(scene.now_ms)}"
     assert scene.requeue(job) == Changed(new)
     assert scene.last.writes == ()
 

@@ -12,7 +12,7 @@ from raftsched.core.ids import JobId, TimeMs, job_id_text
 from raftsched.core.invariants import check
 from raftsched.core.job import Condition, Job, OnDependencyFailure, Options, Status, Verdict
 from raftsched.core.operations import LeaseJobs, RejectCode
-from raftsched.core.view import Changed, Leased, Refused, Submitted
+from raftsched.core.results import Changed, Leased, Refused, Submitted
 from tests.core.scene import code_of, job_id
 from tests.core.ties_scene import TiesScene, needs
 

@@ -7,8 +7,8 @@ from raftsched.core.explain import PARENTS_NAMED_MAX, LeaseSigns, Reason, Servin
 from raftsched.core.ids import TimeMs, job_id_text
 from raftsched.core.job import Dependency, Job, JobError, Status
 from raftsched.core.operations import MarkWorkers, WorkerMark
-from raftsched.core.view import PutWorkflow
 from raftsched.core.workflow import Workflow, WorkflowId
+from raftsched.core.writes import PutWorkflow
 from tests.core.control_scene import QUEUE, ControlScene, options
 from tests.core.scene import START_MS
 

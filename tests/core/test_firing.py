@@ -12,9 +12,9 @@ from raftsched.core.firing import OVERLAP_LIMIT
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import FINISHED, Job, Status
 from raftsched.core.operations import RejectCode
+from raftsched.core.results import Counted, Fired, Refused, Result
 from raftsched.core.schedule import FiringKind, Overlap
 from raftsched.core.schedule_operations import Decision, FireSchedule, RunSchedule, ScheduleAction, TrimLedger
-from raftsched.core.view import Counted, Fired, Refused, Result
 from tests.core.scene import START_MS
 from tests.core.schedule_scene import MINUTE, OWN_ID, TIMING, ScheduleScene
 

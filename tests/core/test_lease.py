@@ -6,7 +6,8 @@ from raftsched import limits
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import AttemptEnd, Lease, Status
 from raftsched.core.operations import LeaseJobs, RejectCode
-from raftsched.core.view import Leased, PutFence
+from raftsched.core.results import Leased
+from raftsched.core.writes import PutFence
 from tests.core.scene import TTL_MS, Scene, code_of, job_id, token_of
 
 

@@ -28,17 +28,8 @@ from raftsched.core.operations import (
     RejectCode,
     SubmitJob,
 )
-from raftsched.core.view import (
-    Cancelled,
-    Expired,
-    Leased,
-    OutcomeRecorded,
-    Purged,
-    PutJob,
-    Refused,
-    Result,
-    Submitted,
-)
+from raftsched.core.results import Cancelled, Expired, Leased, OutcomeRecorded, Purged, Refused, Result, Submitted
+from raftsched.core.writes import PutJob
 from tests.core.model import Answer, Model, Record
 from tests.core.plain_state import PlainState
 from tests.core.scene import START_MS, job_id

@@ -16,19 +16,9 @@ from raftsched.core.job import FINISHED, WAITING, Options, Status
 from raftsched.core.operations import CancelJob, Operation
 from raftsched.core.overlay import Overlay
 from raftsched.core.schedule import Firing, FiringKind, ScheduleId
-from raftsched.core.view import (
-    Dependant,
-    HeldEntry,
-    LogSize,
-    PutFiring,
-    PutJob,
-    PutLog,
-    RemoveFirings,
-    RemoveJob,
-    View,
-    Write,
-)
+from raftsched.core.view import Dependant, HeldEntry, LogSize, View
 from raftsched.core.workflow import WorkflowId
+from raftsched.core.writes import PutFiring, PutJob, PutLog, RemoveFirings, RemoveJob, Write
 from raftsched.storage.state import State
 from tests.core.scene import job_id, submit_operation
 from tests.core.ties_scene import TiesScene, needs, workflow_id, workflow_job, workflow_part

@@ -9,7 +9,9 @@ from raftsched.core.ids import TimeMs
 from raftsched.core.operations import Operation, RejectCode
 from raftsched.core.queue import Queue, TenantWeight
 from raftsched.core.queue_operations import ConfigureQueue, PauseQueue
-from raftsched.core.view import AuditEntry, PutChore, QueueSaved, Refused
+from raftsched.core.results import QueueSaved, Refused
+from raftsched.core.view import AuditEntry
+from raftsched.core.writes import PutChore
 from tests.core.control_scene import QUEUE, ControlScene, options, saved
 from tests.core.scene import START_MS, code_of
 

@@ -8,7 +8,8 @@ from raftsched.core.control_operations import AppendLog, ChoreKind, Progress, Re
 from raftsched.core.ids import FencingToken
 from raftsched.core.job import AttemptEnd, Job, Status
 from raftsched.core.operations import RejectCode
-from raftsched.core.view import Changed, Counted, Logged, PutChore, PutJob, Refused
+from raftsched.core.results import Changed, Counted, Logged, Refused
+from raftsched.core.writes import PutChore, PutJob
 from tests.core.control_scene import ControlScene, changed, options
 from tests.core.scene import code_of, job_id, token_of
 

@@ -12,9 +12,9 @@ from raftsched.core.control_operations import ChoreKind, DoChore
 from raftsched.core.ids import TimeMs
 from raftsched.core.job import Options, Status
 from raftsched.core.operations import RejectCode
+from raftsched.core.results import Refused, ScheduleSaved
 from raftsched.core.schedule import FiringKind, Overlap, ScheduleId, Timing
 from raftsched.core.schedule_operations import ScheduleAction
-from raftsched.core.view import Refused, ScheduleSaved
 from tests.core.scene import START_MS
 from tests.core.schedule_scene import MINUTE, OWN_ID, TEMPLATE, TIMING, ScheduleScene
 

@@ -34,8 +34,9 @@ from raftsched.core.operations import (
     PurgeJobs,
     RecordOutcome,
 )
+from raftsched.core.results import Refused
 from raftsched.core.transitions import TRANSITIONS
-from raftsched.core.view import PutJob, Refused
+from raftsched.core.writes import PutJob
 from tests.core.control_scene import ControlScene, options
 from tests.core.scene import START_MS, TTL_MS, submit_operation
 

@@ -3,11 +3,12 @@ from __future__ import annotations
 import pytest
 
 from raftsched import limits
-from raftsched.core.bounds import TIME_MS_MAX
+from raftsched.core.bounds import ANONYMOUS, TIME_MS_MAX
 from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import Backoff, RetryPolicy, Status
-from raftsched.core.operations import PurgeJobs, RejectCode
-from raftsched.core.view import PutJob, Refused, Submitted
+from raftsched.core.job import CREATED, Backoff, Job, RetryPolicy, Status, encode_job
+from raftsched.core.operations import PurgeJobs, RejectCode, SubmitJobAs
+from raftsched.core.results import Refused, Submitted
+from raftsched.core.writes import PutJob
 from raftsched.errors import InvariantBroken
 from tests.core.scene import Scene, code_of, job_id, submit_operation
 
@@ -16,6 +17,22 @@ def test_submit_without_a_time_queues_the_job_at_once(scene: Scene) -> None:
     job = scene.submit()
     assert (job.status, job.due_at_ms, job.timed) == (Status.QUEUED, scene.now_ms, False)
     assert (job.created_at_ms, job.updated_at_ms, job.revision) == (scene.now_ms, scene.now_ms, scene.state.index)
+
+
+def test_submit_by_somebody_notes_who_and_by_nobody_costs_nothing(scene: Scene) -> None:
+    plain = scene.submit()
+    jobs: list[Job] = []
+    for number, actor in enumerate(("ann", "", ANONYMOUS), start=2):
+        result = scene.apply(SubmitJobAs(actor, submit_operation(number)))
+        assert isinstance(result, Submitted)
+        jobs.append(result.job)
+    assert [[(note.action, note.actor) for note in job.notes] for job in jobs] == [[(CREATED, "ann")], [], []]
+    assert [len(encode_job(job)) for job in jobs[1:]] == [len(encode_job(plain))] * 2
+
+
+def test_submit_by_somebody_whose_name_is_too_long_is_refused(scene: Scene) -> None:
+    result = scene.apply(SubmitJobAs("x" * (limits.ACTOR_CHARS_MAX + 1), submit_operation(1)))
+    assert code_of(result) is RejectCode.INVALID
 
 
 def test_submit_for_later_schedules_the_job_with_a_timer(scene: Scene) -> None:

@@ -32,8 +32,8 @@ from raftsched.core.job import (
 )
 from raftsched.core.operations import CancelJob, LeaseJobs, RejectCode, SubmitJob
 from raftsched.core.queue_operations import CancelWorkflow
+from raftsched.core.results import Changed, Leased, Purged, Refused, Submitted
 from raftsched.core.settling import ended_for_want, verdict_of
-from raftsched.core.view import Changed, Leased, Purged, Refused, Submitted
 from raftsched.core.workflow import Workflow, WorkflowId
 from tests.core import ties_model
 from tests.core.scene import job_id, submit_operation

@@ -9,8 +9,9 @@ from raftsched.core.invariants import check
 from raftsched.core.job import Worker
 from raftsched.core.operations import MarkWorkers, PurgeJobs, RejectCode, WorkerMark
 from raftsched.core.queue_operations import TrimAudit
+from raftsched.core.results import Marked, Purged
 from raftsched.core.upkeep import KEPT_AGAIN_MS, why_kept
-from raftsched.core.view import Marked, Purged, PutAudit
+from raftsched.core.writes import PutAudit
 from tests.core.scene import Scene, code_of, job_id
 from tests.core.ties_scene import TiesScene, needs, workflow_job, workflow_part
 

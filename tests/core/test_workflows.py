@@ -13,7 +13,7 @@ from raftsched.core.ids import TimeMs
 from raftsched.core.invariants import check
 from raftsched.core.job import Condition, OnDependencyFailure, Options, Status
 from raftsched.core.operations import LeaseJobs, RejectCode, SubmitJob
-from raftsched.core.view import Leased, Purged, Refused, WorkflowSaved
+from raftsched.core.results import Leased, Purged, Refused, WorkflowSaved
 from raftsched.core.workflow import STAGING_MS_MAX, Workflow
 from tests.core.scene import code_of, job_id
 from tests.core.ties_scene import TiesScene, needs, parts, saved, workflow_id, workflow_job, workflow_part

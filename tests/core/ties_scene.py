@@ -32,20 +32,9 @@ from raftsched.core.operations import (
     SubmitWorkflow,
 )
 from raftsched.core.queue_operations import CancelWorkflow
-from raftsched.core.view import (
-    Changed,
-    Context,
-    Counted,
-    Leased,
-    PutJob,
-    Refused,
-    RemoveJob,
-    Result,
-    Submitted,
-    WorkflowSaved,
-    Write,
-)
+from raftsched.core.results import Changed, Context, Counted, Leased, Refused, Result, Submitted, WorkflowSaved
 from raftsched.core.workflow import Workflow, WorkflowId
+from raftsched.core.writes import PutJob, RemoveJob, Write
 from raftsched.storage.memory_store import MemoryStore
 from raftsched.storage.state import State
 from tests.core.scene import START_MS, submit_operation, token_of

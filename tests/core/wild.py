@@ -32,6 +32,7 @@ from raftsched.core.operations import (
     PurgeJobs,
     RecordOutcome,
     SubmitJob,
+    SubmitJobAs,
     SubmitWorkflow,
     WorkerMark,
 )
@@ -77,6 +78,7 @@ submits = st.builds(
     idempotency_key=texts, fingerprint=small_bytes, tags=texts_many, region=texts,
     options=st.one_of(st.none(), sound, asked), depends_on=parents, paused=st.booleans(),
 )  # fmt: skip
+signed = st.builds(SubmitJobAs, actor=texts, job=submits)
 leases = st.builds(
     LeaseJobs, worker=texts, ttl_ms=numbers, job_ids=st.lists(job_ids, max_size=4).map(tuple), region=texts
 )
@@ -157,7 +159,7 @@ sound_requeues = st.builds(RequeueJob, job_id=known_ids, tenant=st.just("a"))
 sound_cancels = st.builds(CancelJob, job_id=known_ids, tenant=st.just("a"), force=st.booleans())
 
 operations: st.SearchStrategy[Operation] = st.one_of(
-    submits, leases, outcomes, expiries, cancels, purges, markings,
+    submits, signed, leases, outcomes, expiries, cancels, purges, markings,
     pauses, resumes, amendments, requeues, starts, progress, logs, holds, rings, settings, queue_pauses,
     chores, workflows, workflow_cancels, trims, children, sound_workflows, sound_requeues, sound_cancels,
 )  # fmt: skip

@@ -22,7 +22,8 @@ from raftsched.core.operations import (
     SubmitJob,
 )
 from raftsched.core.queue_operations import ConfigureQueue, PauseQueue
-from raftsched.core.view import Context, Leased, PutFence, PutJob, QueueSaved, RemoveJob, Result, Submitted, Write
+from raftsched.core.results import Context, Leased, QueueSaved, Result, Submitted
+from raftsched.core.writes import PutFence, PutJob, RemoveJob, Write
 from raftsched.leader.dispatcher import Waiter
 from raftsched.leader.duties import Change, Duties, Order
 from raftsched.leader.lease_keeper import HeartbeatAnswer

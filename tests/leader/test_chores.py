@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from raftsched.core.control_operations import ChoreKind, DoChore
-from raftsched.core.view import PutChore, RemoveChore
+from raftsched.core.writes import PutChore, RemoveChore
 from raftsched.leader.chores import PARALLEL_MAX, Chores
 from raftsched.leader.now import NEVER_MS
 from tests.leader.scene import World

@@ -12,7 +12,7 @@ from raftsched.core.job import RetryPolicy
 from raftsched.core.operations import Operation
 from raftsched.core.schedule import Misfire, Overlap, Schedule, ScheduleId, Template, Timing
 from raftsched.core.schedule_operations import FireSchedule
-from raftsched.core.view import PutSchedule
+from raftsched.core.writes import PutSchedule
 from raftsched.leader.firing import COST_PER_STEP, REST_MS_MAX, Firing
 from raftsched.leader.planning import Draws
 from tests.leader.scene import START_MS, World

@@ -11,7 +11,7 @@ from raftsched.core.control_operations import HoldJobs
 from raftsched.core.invariants import check
 from raftsched.core.job import FINISHED, AttemptEnd, Status
 from raftsched.core.operations import ExpireLeases, LeaseJobs, MarkWorkers, Operation, RecordOutcome
-from raftsched.core.view import Grant, OutcomeRecorded, Result
+from raftsched.core.results import Grant, OutcomeRecorded, Result
 from raftsched.errors import InvariantBroken, NotLeader, OutcomeUnknown, Unavailable
 from raftsched.leader.latest_requests import LatestRequests
 from raftsched.leader.leadership import LeaderSettings, Leadership

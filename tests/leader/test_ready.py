@@ -9,7 +9,7 @@ from raftsched import limits
 from raftsched.core.ids import JobId
 from raftsched.core.job import WAITING, Job
 from raftsched.core.queue import TenantWeight
-from raftsched.core.view import PutQueue, Write
+from raftsched.core.writes import PutQueue, Write
 from raftsched.leader.buffer import PARTS_MAX
 from raftsched.leader.duties import Change
 from raftsched.leader.ready import ReadyJobs

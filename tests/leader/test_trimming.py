@@ -10,7 +10,7 @@ from raftsched.core.operations import Operation
 from raftsched.core.queue_operations import TrimAudit
 from raftsched.core.schedule import Firing, FiringKind, ScheduleId
 from raftsched.core.schedule_operations import TrimLedger
-from raftsched.core.view import PutFiring
+from raftsched.core.writes import PutFiring
 from raftsched.leader.trimming import AUDIT_EVERY_MS, LOOK_EVERY, LOOK_EVERY_CALL, Trimming
 from tests.leader.scene import Leader, World
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from raftsched.core.ids import FencingToken
-from raftsched.core.view import PutFence, PutJob
+from raftsched.core.writes import PutFence, PutJob
 from raftsched.errors import InvariantBroken
 from raftsched.storage.directory import inspect_copy, open_readonly, open_state, replace_state_file, verify_file
 from raftsched.storage.lmdb_store import open_store

@@ -73,6 +73,10 @@ def test_a_held_job_is_in_the_held_index_in_place_of_the_ready_one() -> None:
 def test_ties_have_entries_of_their_own() -> None:
     tied = make_job(1, options=Options(unique_key=b"u", workflow_id=b"w" * 16, deadline_ms=TimeMs(9)))
     assert tables(tied) == [Table.WAITING, Table.UNIQUE, Table.WORKFLOW_JOBS, Table.ALARMS]
+    assert tables(finished(make_job(1, options=Options(schedule_id=b"s" * 16)))) == [
+        Table.FINISHED,
+        Table.SCHEDULE_JOBS,
+    ]
     assert tables(make_job(1, options=Options(expires_at_ms=TimeMs(9)))) == [Table.WAITING, Table.ALARMS]
     assert tables(paused(make_job(1))) == [Table.PARKED]
     assert tables(paused(make_job(1), until_ms=9)) == [Table.PARKED, Table.ALARMS]

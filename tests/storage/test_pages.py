@@ -9,8 +9,9 @@ import pytest
 
 from raftsched import limits
 from raftsched.core.ids import JobId
-from raftsched.core.job import Job, Status
-from raftsched.core.view import PutJob, RemoveJob
+from raftsched.core.job import Job, Options, Status
+from raftsched.core.schedule import ScheduleId
+from raftsched.core.writes import PutJob, RemoveJob
 from raftsched.errors import Invalid
 from raftsched.storage.pages import page_by_status
 from raftsched.storage.state import State
@@ -187,6 +188,43 @@ def test_a_list_by_status_reads_no_record_of_a_job_outside_it(state: State, stor
         loaded.clear()
         page_by_status(store, load, status, now_ms=NOW_MS, after=b"", limit=1_000, descending=False)
         assert loaded == [job.id for job in jobs[status]], status.label
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_the_queued_jobs_of_one_queue_are_found_among_any_number_of_others(
+    state: State, monkeypatch: pytest.MonkeyPatch, *, descending: bool
+) -> None:
+    """No row of another queue is examined, held or not."""
+    monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
+    submit(state, *(make_job(number, queue=f"q{number % 2}") for number in range(100)))
+    submit(state, *(held(make_job(number, queue="q3"), f"k{number}") for number in range(100, 150)))
+    mine = [make_job(200, queue="q"), held(make_job(201, queue="q"), "k"), make_job(202, queue="q", priority=9)]
+    submit(state, *mine)
+    page = state.list_jobs_by_status(Status.QUEUED, now_ms=NOW_MS, queue="q", limit=9, descending=descending)
+    assert not page.next_cursor
+    expected = [mine[2], mine[0], mine[1]]
+    assert [job for _, job in page.items] == (expected[::-1] if descending else expected)
+    first = state.list_jobs_by_status(Status.QUEUED, now_ms=NOW_MS, queue="q", limit=2, descending=descending)
+    rest = state.list_jobs_by_status(
+        Status.QUEUED, now_ms=NOW_MS, queue="q", after=first.next_cursor, limit=9, descending=descending
+    )
+    assert first.items + rest.items == page.items
+
+
+def test_the_jobs_of_a_schedule_are_found_among_any_number_of_others(state: State) -> None:
+    mine, other = ScheduleId(b"s" * 16), ScheduleId(b"t" * 16)
+    submit(state, *(make_job(number) for number in range(30)))
+    runs = [finished(make_job(number, options=Options(schedule_id=mine))) for number in range(30, 37)]
+    submit(state, *runs, make_job(37, options=Options(schedule_id=other)))
+    first = state.list_schedule_jobs(mine, limit=4)
+    state.execute([RemoveJob(runs[3])])
+    rest = state.list_schedule_jobs(mine, after=first.next_cursor, limit=4)
+    assert [job for _, job in first.items + rest.items] == runs
+    assert [job.id for _, job in state.list_schedule_jobs(mine, limit=2, descending=True).items] == [
+        job_id(36),
+        job_id(35),
+    ]
+    assert state.list_schedule_jobs(ScheduleId(b"r" * 16), limit=9).items == []
 
 
 @pytest.mark.parametrize("cursor", [b"\xff", b"\0", b"\xff" * 511, b"\0" * 511, b"ready\0", b"\xffq1", b"\xff\xff"])

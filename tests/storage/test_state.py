@@ -8,18 +8,8 @@ import pytest
 
 from raftsched.core.ids import FencingToken, JobId, TimeMs
 from raftsched.core.job import Dependency, Job, Options, Status, Worker
-from raftsched.core.view import (
-    CounterKey,
-    PutDependencies,
-    PutFence,
-    PutJob,
-    PutLog,
-    PutWorker,
-    RemoveJob,
-    RemoveWorker,
-    TimerEntry,
-    WaitingEntry,
-)
+from raftsched.core.view import CounterKey, TimerEntry, WaitingEntry
+from raftsched.core.writes import PutDependencies, PutFence, PutJob, PutLog, PutWorker, RemoveJob, RemoveWorker
 from raftsched.errors import InvariantBroken
 from raftsched.storage.position import Configuration
 from raftsched.storage.state import State

@@ -37,12 +37,11 @@ from raftsched.core.job import (
     Worker,
 )
 from raftsched.core.queue import Queue
+from raftsched.core.results import Context
 from raftsched.core.schedule import Firing, FiringKind, ScheduleId
-from raftsched.core.view import (
-    AuditableView,
-    AuditEntry,
-    Context,
-    Dependant,
+from raftsched.core.view import AuditableView, AuditEntry, Dependant
+from raftsched.core.workflow import Workflow, WorkflowId
+from raftsched.core.writes import (
     PutAudit,
     PutChore,
     PutDependant,
@@ -64,7 +63,6 @@ from raftsched.core.view import (
     RemoveWorkflow,
     Write,
 )
-from raftsched.core.workflow import Workflow, WorkflowId
 from raftsched.storage.reader import StateReader
 from raftsched.storage.state import State
 from raftsched.storage.store import Table, all_rows
@@ -81,6 +79,7 @@ _options = st.builds(
     concurrency_key=st.sampled_from(["k1", "k2"]),
     unique_until_ms=st.sampled_from([0, 9]),
     workflow_id=st.sampled_from([b"", b"v" * 16, b"w" * 16]),
+    schedule_id=st.sampled_from([b"", b"s" * 16]),
     expires_at_ms=st.sampled_from([0, 5]),
     deadline_ms=st.sampled_from([0, 7]),
 )
@@ -268,6 +267,9 @@ class StateMachine(RuleBasedStateMachine):
         for workflow_id in (WorkflowId(b"v" * 16), WorkflowId(b"w" * 16)):
             found = state.workflow_jobs(workflow_id, after=job_id(2), limit=4)
             assert found == plain.workflow_jobs(workflow_id, after=job_id(2), limit=4)
+        runs = sorted((job for _, job in plain.all_schedule_jobs()), reverse=True)
+        page = state.list_schedule_jobs(ScheduleId(b"s" * 16), limit=12, descending=True)
+        assert [job.id for _, job in page.items] == runs
 
     @invariant()
     def reads_of_queues_agree(self) -> None:

@@ -10,12 +10,9 @@ from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Condition, Dependency, Options, Verdict
 from raftsched.core.queue import Queue
 from raftsched.core.schedule import Firing, FiringKind, ScheduleId
-from raftsched.core.view import (
-    AlarmEntry,
-    AuditEntry,
-    Dependant,
-    HeldEntry,
-    LogSize,
+from raftsched.core.view import AlarmEntry, AuditEntry, Dependant, HeldEntry, LogSize
+from raftsched.core.workflow import Workflow, WorkflowId
+from raftsched.core.writes import (
     PutAudit,
     PutChore,
     PutDependant,
@@ -33,7 +30,6 @@ from raftsched.core.view import (
     RemoveSchedule,
     RemoveWorkflow,
 )
-from raftsched.core.workflow import Workflow, WorkflowId
 from raftsched.errors import Invalid, InvariantBroken
 from raftsched.storage.state import State
 from raftsched.storage.store import Store, Table

@@ -42,6 +42,10 @@ def speak(ctx: Context, parent: str) -> dict[str, Any]:
     return {}
 
 
+def ask(ctx: Context, parent: str) -> Any:
+    return ctx.result_of(parent)
+
+
 def die(payload: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,7 +15,7 @@ import psutil
 import pytest
 
 from raftsched.client.connection import Connection
-from raftsched.worker import HungHandlers, Worker
+from raftsched.worker import Cancelled, Context, HungHandlers, Worker
 from tests.client.cluster import WAIT_SECONDS, Cluster, running_cluster
 from tests.worker.conftest import SETTINGS, serving, worker_of
 from tests.worker.ear import Ear, listening
@@ -89,6 +90,43 @@ async def test_success_within_the_grace_of_the_drain_still_counts(cluster: Clust
     async with serving(worker):
         await cluster.until(lambda: job.status == "running")
     assert job.result == "just in time"
+
+
+async def test_what_a_handler_returns_that_saw_the_order_to_stop_does_not_count(cluster: Cluster) -> None:
+    worker = worker_of(cluster, settings=replace(SETTINGS, drain_seconds=0.05))
+
+    @worker.job("a")
+    def export(ctx: Context, payload: object) -> str:
+        return "half of it" if ctx.cancelled.wait(WAIT_SECONDS) else "never"
+
+    job = await cluster.add_job("a")
+    async with serving(worker):
+        await cluster.until(lambda: job.status == "running")
+    (outcome,) = cluster.outcomes
+    assert (outcome["status"], outcome["snooze_seconds"], job.status) == ("snoozed", 0.0, "queued")
+
+
+async def test_success_of_a_handler_that_did_not_look_whether_to_stop_counts(cluster: Cluster) -> None:
+    worker = worker_of(cluster, settings=replace(SETTINGS, drain_seconds=0.05))
+    begun, stopped = threading.Event(), threading.Event()
+
+    class Watched(Cancelled):
+        """Tells the test, and not the handler, that it was set."""
+
+        def set(self) -> None:
+            super().set()
+            stopped.set()
+
+    @worker.job("a")
+    def charge(ctx: Context, payload: object) -> str:
+        ctx.cancelled = Watched()
+        begun.set()
+        return "charged" if stopped.wait(WAIT_SECONDS) else "never"
+
+    job = await cluster.add_job("a")
+    async with serving(worker):
+        assert await asyncio.to_thread(begun.wait, WAIT_SECONDS)
+    assert job.result == "charged"
 
 
 async def test_drain_before_serve_ends_it_at_once(cluster: Cluster) -> None:

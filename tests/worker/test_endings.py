@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import ValuesView
 
 import pytest
@@ -43,6 +44,15 @@ def test_result_that_cannot_be_read_fails_for_good() -> None:
     assert (kind_of(ending), ending.retryable) == ("ResultNotJson", False)
     assert ending.error is not None
     assert "KeyboardInterrupt" in ending.error.message
+
+
+def test_coroutine_that_nobody_awaits_fails_for_good_and_says_what_to_do() -> None:
+    async def charge() -> None: ...
+
+    coroutine = charge()
+    ending = completed(coroutine)
+    assert (kind_of(ending), ending.retryable) == ("ResultNotAwaited", False)
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
 
 @pytest.mark.parametrize("verdict", [Snooze(LONGEST_SECONDS + 1), Retry(after=LONGEST_SECONDS + 1)])

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
+import threading
 from dataclasses import replace
 from typing import Any
 
 import psutil
 import pytest
 
+from raftsched.errors import Unavailable
 from raftsched.worker import Worker
+from raftsched.worker.endings import completed
+from raftsched.worker.processes import PipeVoice
 from tests.client.cluster import WAIT_SECONDS, Cluster, running_cluster
 from tests.worker import program
 from tests.worker.conftest import SETTINGS, serving, worker_of
@@ -90,6 +95,47 @@ async def test_handler_in_a_process_says_and_asks_as_others_do(cluster: Cluster,
             ["INFO", "by", "logger"],
             ["printed"],
         )
+
+
+async def test_child_whose_question_cannot_be_answered_gets_no_other_call(cluster: Cluster) -> None:
+    parent = "00000000-0000-7000-8000-000000000777"
+    cluster.documents = {f"/jobs/{parent}/result": "no document of ours"}
+    worker = worker_of(cluster, settings=replace(SETTINGS, concurrency=1))
+    for handler in (program.ask, program.add):
+        worker.job(handler.__name__, process=True, max_attempts=1)(handler)
+    asking = await cluster.add_job("ask", parent)
+    async with serving(worker):
+        await cluster.finished(asking)
+        adding = await cluster.add_job("add", {"a": 1, "b": 1})
+        await cluster.finished(adding)
+    assert (asking.status, adding.result["sum"]) == ("dead_letter", 2)
+
+
+async def test_thread_left_behind_in_a_child_does_not_take_the_next_call_for_an_answer() -> None:
+    ours, theirs = multiprocessing.Pipe()
+    voice = PipeVoice(theirs)
+    voice.end(completed(1))
+    ours.send_bytes(b"{}")  # the next call
+    with pytest.raises(Unavailable):
+        voice.result_of("parent")
+    assert (theirs.poll(), b"asked" in ours.recv_bytes()) == (True, False)
+
+
+async def test_child_ends_its_call_once_what_was_asked_is_answered() -> None:
+    ours, theirs = multiprocessing.Pipe()
+    voice = PipeVoice(theirs)
+    answers: list[Any] = []
+    asking = threading.Thread(target=lambda: answers.append(voice.result_of("parent")))
+    asking.start()
+    assert b"asked" in await asyncio.to_thread(ours.recv_bytes)
+    ending = threading.Thread(target=voice.end, args=(completed(1),))
+    ending.start()
+    ending.join(0.1)  # only one that does not wait for the answer ends here
+    assert not ours.poll()
+    ours.send_bytes(b'{"result":7}')
+    for thread in (asking, ending):
+        await asyncio.to_thread(thread.join, WAIT_SECONDS)
+    assert (answers, b"ending" in ours.recv_bytes()) == ([7], True)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +18,15 @@ def default_second(payload: object, limit: int = 1) -> None: ...
 async def coroutine(ctx: object, payload: object) -> None: ...
 def nothing() -> None: ...
 def too_many(a: object, b: object, c: object) -> None: ...
+
+
+def wants_keyword(payload: object, *, needed: int) -> None: ...
+def yields(payload: object) -> Iterator[int]:
+    yield 1
+
+
+async def yields_async(payload: object) -> AsyncIterator[int]:
+    yield 1
 
 
 class Callee:
@@ -53,7 +62,7 @@ def test_handler_runs_where_its_kind_belongs(function: Callable[..., Any], proce
     assert handler.kind is kind
 
 
-@pytest.mark.parametrize("function", [nothing, too_many])
+@pytest.mark.parametrize("function", [nothing, too_many, wants_keyword, yields, yields_async, int])
 def test_function_that_takes_something_else_is_refused(function: Callable[..., Any]) -> None:
     with pytest.raises(Invalid) as caught:
         Registry().job("a")(function)
@@ -77,15 +86,57 @@ def test_second_handler_of_a_name_is_refused_and_the_first_stays() -> None:
     assert handler.function is plain
 
 
-@pytest.mark.parametrize("options", [{"max_attempts": 0}, {"timeout_seconds": 0}, {"timeout_seconds": float("nan")}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_attempts": 0},
+        {"max_attempts": "3"},
+        {"max_attempts": 2.5},
+        {"timeout_seconds": 0},
+        {"timeout_seconds": "5"},
+        {"timeout_seconds": float("nan")},
+        {"timeout_seconds": float("inf")},
+        {"queue": ""},
+        {"queue": "two words"},
+        {"queue": 5},
+        {"retry_on": ValueError},
+        {"no_retry": None},
+    ],
+)
 def test_option_out_of_range_is_refused_by_name(options: dict[str, Any]) -> None:
     with pytest.raises(Invalid) as caught:
         Registry().job("a", **options)
     assert caught.value.field in options
 
 
-@pytest.mark.parametrize("name", ["", "x" * 129, plain])
+@pytest.mark.parametrize("name", ["", "x" * 129, "two words", "a/b", b"bytes", None, plain])
 def test_name_that_no_job_can_have_is_refused(name: Any) -> None:
     with pytest.raises(Invalid) as caught:
         Worker().job(name)
     assert caught.value.field == "name"
+
+
+@pytest.mark.parametrize("queues", ["send_email", ["two words"], [5], ["*"]])
+def test_queues_that_are_no_list_of_names_are_refused_before_the_worker_starts(queues: Any) -> None:
+    with pytest.raises(Invalid) as caught:
+        Worker(queues=queues)
+    assert caught.value.field == "queues"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"concurrency": 0},
+        {"concurrency": "8"},
+        {"concurrency": 2.5},
+        {"drain_seconds": "5"},
+        {"drain_seconds": -1},
+        {"drain_seconds": float("nan")},
+        {"name": 5},
+        {"region": 5},
+    ],
+)
+def test_setting_that_no_worker_can_have_is_refused_by_name(options: dict[str, Any]) -> None:
+    with pytest.raises(Invalid) as caught:
+        Worker(**options)
+    assert caught.value.field in options

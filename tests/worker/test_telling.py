@@ -89,6 +89,13 @@ async def test_lines_leave_in_order_under_rising_numbers() -> None:
     assert heard.telling.take_piece() is None
 
 
+async def test_log_takes_what_print_takes() -> None:
+    heard = Heard()
+    for value in (5, None, ["a"], ValueError("broken")):
+        heard.context.log(value)
+    assert heard.lines() == ["5", "None", "['a']", "broken"]
+
+
 async def test_full_buffer_leaves_new_lines_out_and_says_how_many() -> None:
     heard = Heard(buffer_bytes_max=20)
     for number in range(10):

@@ -126,3 +126,9 @@ def much_control(rates: Rates) -> Rates:
     """Limits that change, and jobs with options that are meddled with."""
     features = Features(schedule_count=1, workflow_users=1, tuners=1, controllers=3, think=0.1, job_options=0.9)
     return replace(rates, features=features, worker_stall=0.2, worker_death=0.1, uses_lmdb=False)
+
+
+def two_regions(rates: Rates) -> Rates:
+    """Jobs for workers of two regions, more than those can do, and one of the two has none at first."""
+    features = Features(controllers=3, think=0.1, job_options=0.9, regions=("north", "south"), late_region="south")
+    return replace(rates, features=features, worker_count=2, uses_lmdb=False)

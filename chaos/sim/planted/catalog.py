@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chaos.sim.planted import bounds, consensus, core, durability, features, leader, schedules
+from chaos.sim.planted import bounds, consensus, core, durability, features, leader, regions, schedules
 from chaos.sim.planted.altered import (
     failing_disks,
     many_elections,
@@ -17,6 +17,7 @@ from chaos.sim.planted.altered import (
     rotting_disks,
     slow_commits,
     small_appends,
+    two_regions,
     whole_snapshots,
 )
 from chaos.sim.planted.bug import Bug
@@ -137,4 +138,12 @@ _FEATURES: Sequence[Bug] = (
     Bug(features.leaves_chores_to_others, "chores", alter=many_schedules),
 )
 
-BUGS: Sequence[Bug] = (*_DURABILITY, *_CONSENSUS, *_LEADER, *_CORE, *_FEATURES)
+_REGIONS: Sequence[Bug] = (
+    Bug(regions.forgets_the_region_of_a_retry, "a region forgotten", alter=two_regions),
+    Bug(regions.gives_jobs_to_any_region, "a job for a worker of another region", alter=two_regions),
+    Bug(regions.serves_jobs_without_region_first, "a region starved by others", alter=two_regions),
+    Bug(regions.overlooks_the_backlog_of_a_region, "a backlog that nobody reads", alter=two_regions),
+    Bug(regions.offers_held_jobs_of_one_region, "a held job that waits for another region", alter=two_regions),
+)
+
+BUGS: Sequence[Bug] = (*_DURABILITY, *_CONSENSUS, *_LEADER, *_CORE, *_FEATURES, *_REGIONS)

@@ -17,7 +17,9 @@ from raftsched.core.cancel import cancel_job
 from raftsched.core.ids import FencingToken, TimeMs
 from raftsched.core.job import Job, Status
 from raftsched.core.operations import CancelJob, RecordOutcome
-from raftsched.core.view import Applied, Cancelled, Context, OutcomeRecorded, PutFence, View, Write
+from raftsched.core.results import Applied, Cancelled, Context, OutcomeRecorded
+from raftsched.core.view import View
+from raftsched.core.writes import PutFence, Write
 from raftsched.storage import reader as reader_module
 from raftsched.storage.counters import Counters
 from raftsched.storage.position import Position, read_position

@@ -21,8 +21,10 @@ from raftsched.core.ids import TimeMs
 from raftsched.core.job import WAITING, Job
 from raftsched.core.operations import Operation
 from raftsched.core.queue_operations import CancelWorkflow, PauseQueue
+from raftsched.core.results import Applied, Changed, Context, QueueSaved, WorkflowSaved
 from raftsched.core.schedule import Schedule, ScheduleId
-from raftsched.core.view import Applied, Changed, Context, Dependant, PutJob, QueueSaved, View, WorkflowSaved
+from raftsched.core.view import Dependant, View
+from raftsched.core.writes import PutJob
 from raftsched.leader import firing as leader_firing
 from raftsched.leader.alarms import Alarms
 from raftsched.leader.chores import Chores

@@ -46,7 +46,8 @@ class ScheduleReply(Reply, frozen=True):
     job: _JobJson
     pause: PauseReply | None
     next_at: Time | None
-    """The first instant that is not decided; in the past while a pause lasts, or an outage."""
+    """When it fires next: the first undecided instant that the calendar lets fire; in the past while a pause lasts, or an
+    outage. null: none is to come, or the calendar skips thousands before it; `GET …/next` says which."""
     last_at: Time | None
     """The last instant that was decided."""
     fired_count: int

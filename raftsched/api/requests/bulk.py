@@ -21,7 +21,6 @@ from raftsched.api.requests.common import (
     Tag,
 )
 from raftsched.api.requests.controls import PauseReason
-from raftsched.api.requests.queries import ReasonText
 
 BULK_JOBS_MAX: Final = limits.BULK_JOBS_MAX
 Ids = Annotated[list[IdText], Meta(min_length=1, max_length=BULK_JOBS_MAX)]
@@ -38,7 +37,7 @@ class JobFilter(Request, frozen=True):
     tenant: Name | None = None
     schedule: IdText | None = None
     workflow: IdText | None = None
-    reason: ReasonText | None = None
+    reason: DeadLetterReasonName | None = None
     created_after: Moment | None = None
     created_before: Moment | None = None
 

@@ -10,7 +10,6 @@ from raftsched import limits
 from raftsched.api.requests.common import Cursor, DeadLetterReasonName, IdText, Moment, Name, Request, StatusName, Tag
 
 PageLimit = Annotated[int, Meta(ge=1, le=limits.PAGE_JOBS_MAX)]
-ReasonText = Annotated[str, Meta(min_length=1, max_length=limits.NAME_CHARS_MAX)]
 
 
 class ReadQuery(Request, frozen=True):
@@ -32,7 +31,7 @@ class ListQuery(ReadQuery, frozen=True):
     """Id of the schedule that they are runs of."""
     workflow: IdText | None = None
     """Id of the workflow that they belong to."""
-    reason: ReasonText | None = None
+    reason: DeadLetterReasonName | None = None
     """Why they failed: of the dead letters, unless `status` says otherwise."""
     created_after: Moment | None = None
     """Submitted at or after then."""

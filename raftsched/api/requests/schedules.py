@@ -108,7 +108,7 @@ class ScheduleRequest(TimingBody, frozen=True, kw_only=True):
     max_firings: Annotated[int, Meta(ge=1, le=(1 << 48) - 1)] | None = None
     """It ends after so many runs; skipped instants do not count."""
     pause_until: Moment | None = None
-    """Where this is to come: paused until then, each time this is sent."""
+    """Where this is to come: paused until then, each time this is sent. `POST …/resume` ends the pause, null does not."""
 
 
 def _with_all_optional(name: str, kind: type[Request], told: str, *, but: tuple[str, ...] = ()) -> Any:

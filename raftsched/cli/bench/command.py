@@ -58,8 +58,10 @@ _ROWS: tuple[tuple[str, Callable[[Measurement], float]], ...] = (
     show_default=True,
     help="Jobs under way in the phase that goes flat out.",
 )
-@click.option("--nodes", "node_count", type=click.IntRange(1, 5), default=3, show_default=True)
-@click.option("--workers", "worker_count", type=click.IntRange(1, 16), default=2, show_default=True)
+@click.option("--nodes", "node_count", type=click.IntRange(1, 5), default=3, show_default=True, help="So many nodes.")
+@click.option(
+    "--workers", "worker_count", type=click.IntRange(1, 16), default=2, show_default=True, help="So many workers."
+)
 @click.option("--failover", "kills", type=click.IntRange(min=1), help="Kill the leader so many times instead.")
 @click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), help="On the disk to measure.")
 @json_option

@@ -53,7 +53,7 @@ def get_schedule(session: Session, name: str, tenant: str | None, *, as_json: bo
 
 @click.command("next")
 @click.argument("name")
-@click.option("--count", type=click.IntRange(1, 1_000), default=10, show_default=True)
+@click.option("--count", type=click.IntRange(1, 1_000), default=10, show_default=True, help="So many instants.")
 @tenant_option
 @with_session
 @json_option
@@ -70,7 +70,7 @@ def next_instants(session: Session, name: str, count: int, tenant: str | None, *
 
 @click.command("firings")
 @click.argument("name")
-@click.option("--kind", type=click.Choice(["planned", "manual", "backfill"]))
+@click.option("--kind", type=click.Choice(["planned", "manual", "backfill"]), help="Only runs of this kind.")
 @click.option("--fired/--skipped", default=None, help="Only those that made a job, or were skipped.")
 @order_option
 @limit_option

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime, timedelta
-from itertools import takewhile
 from typing import Any, Final
 
 import click
@@ -16,20 +13,23 @@ from raftsched.cli.output import json_option, print_json, print_table, progress_
 from raftsched.cli.schedule.reading import schedule_path
 from raftsched.cli.schedule.saving import OVERLAPS
 from raftsched.cli.session import Session, with_session
-from raftsched.cli.times import MOMENT, rfc3339, when
+from raftsched.cli.times import MOMENT, when
+from raftsched.client.backfilling import PATIENCE_SECONDS, PAUSE_SECONDS, BackfillWalk
 
 _SHOWN_MAX: Final = 50
-_PAUSE_SECONDS: Final = 1.0
-_PATIENCE_SECONDS: Final = 10.0
-"""How long a backfill without room waits for one of its runs to end."""
-_COUNTED: Final = {"run": "run_count", "skip": "skipped_count", "known": "known_count"}
-"""What becomes of an instant, and where an answer counts that."""
+_PAUSE_SECONDS: Final = PAUSE_SECONDS
+_PATIENCE_SECONDS: Final = PATIENCE_SECONDS
 
 
 @click.command("trigger")
 @click.argument("name")
 @click.option("--payload", help="JSON in place of the schedule's; - for standard input.")
-@click.option("--overlap", type=click.Choice(OVERLAPS), help="Default: the schedule's, so it may be skipped.")
+@click.option(
+    "--overlap",
+    type=click.Choice(OVERLAPS),
+    metavar="POLICY",
+    help=f"One of {', '.join(OVERLAPS)}; default: the schedule's, so it may be skipped.",
+)
 @click.option(
     "--instant", type=MOMENT, help="What it is a run for; the same a second time finds the first. Default: now."
 )
@@ -119,42 +119,20 @@ def backfill(
 
 
 def _backfilled(session: Session, path: str, asked: Mapping[str, Any], tenant: str | None) -> dict[str, Any]:
-    """Send the request, each time for what remains, until it gets no further for a while; return the answer about all.
-
-    No instant that is decided is asked for again, so how long the cluster knows of it does not matter.
-    """
+    """Send the request, each time for what remains, until it gets no further for a while; return the answer about all."""
     headers = session.key_header()
+    walk = BackfillWalk(asked)
     give_up_at = time.monotonic() + _PATIENCE_SECONDS
-    counts: Counter[str] = Counter()
-    decided: list[dict[str, Any]] = []
     with progress_console.status("making runs") as shown:
         while True:
-            answer = session.post(path, asked, query={"tenant": tenant}, headers=headers)
-            following = answer["next_instant"]
-            gone = _before(following, answer["instants"])
-            if following is None or (not gone and time.monotonic() >= give_up_at):
-                counts.update({name: answer[field] for name, field in _COUNTED.items()})
-                totals = {field: counts[name] for name, field in _COUNTED.items()}
-                return {**answer, **totals, "instants": decided + answer["instants"]}
-            if not gone:  # there is no room until some of the runs have ended
+            gone_on = walk.take(session.post(path, walk.asked, query={"tenant": tenant}, headers=headers))
+            if walk.is_done or (not gone_on and time.monotonic() >= give_up_at):
+                return walk.total()
+            shown.update(f"{walk.run_count:,} runs made, {walk.remaining_count:,} to come")
+            if gone_on:
+                give_up_at = time.monotonic() + _PATIENCE_SECONDS
+            else:  # there is no room until some of the runs have ended
                 time.sleep(_PAUSE_SECONDS)
-                continue
-            give_up_at = time.monotonic() + _PATIENCE_SECONDS
-            counts.update(item["action"] for item in gone)
-            decided += gone
-            asked = _remaining(asked, following)
-            shown.update(f"{counts['run']:,} runs made, {answer['remaining_count']:,} to come")
-
-
-def _before(following: str | None, items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return list(takewhile(lambda item: item["instant"] != following, items))
-
-
-def _remaining(asked: Mapping[str, Any], following: str) -> dict[str, Any]:
-    """The request for the instants from `following` on, in the order of the runs."""
-    if asked.get("order") == "desc":
-        return {**asked, "to": rfc3339(datetime.fromisoformat(following) + timedelta(milliseconds=1))}
-    return {**asked, "from": following}
 
 
 def _print_plan(answer: Mapping[str, Any]) -> None:

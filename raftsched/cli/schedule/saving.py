@@ -22,7 +22,7 @@ from raftsched.cli.output import json_option, print_json, say
 from raftsched.cli.schedule.instants import print_outlook
 from raftsched.cli.schedule.reading import print_schedule, schedule_path
 from raftsched.cli.session import Session, with_session
-from raftsched.cli.times import MOMENT, SPAN
+from raftsched.cli.times import SPAN, WALL_MOMENT
 from raftsched.errors import Invalid
 
 OVERLAPS: Final = ("skip", "buffer_one", "buffer_all", "allow", "cancel_previous", "terminate_previous")
@@ -30,10 +30,15 @@ OVERLAPS: Final = ("skip", "buffer_one", "buffer_all", "allow", "cancel_previous
 timing_options = options(
     click.option("--cron", help="Five fields, or six with the seconds first, or @daily and the like."),
     click.option("--every", help="A fixed grid, as 90s or 1h30m."),
-    click.option("--at", type=MOMENT, help="Once."),
-    click.option("--timezone", metavar="ZONE", help="IANA name, as Europe/Berlin; default: UTC."),
-    click.option("--start-at", type=MOMENT, help="No instant before it; a grid begins there."),
-    click.option("--end-at", type=MOMENT, help="No instant after it."),
+    click.option("--at", type=WALL_MOMENT, help="Once."),
+    click.option(
+        "--timezone",
+        metavar="ZONE",
+        is_eager=True,  # the times beside it are read by its clock
+        help="IANA name, as Europe/Berlin; default: UTC. Times without an offset are meant by its clock.",
+    ),
+    click.option("--start-at", type=WALL_MOMENT, help="No instant before it; a grid begins there."),
+    click.option("--end-at", type=WALL_MOMENT, help="No instant after it."),
     click.option("--dst-gap", type=click.Choice(["shift", "skip"]), help="For a wall time that a clock change skips."),
     click.option("--dst-overlap", type=click.Choice(["first", "both"]), help="For a wall time that is shown twice."),
     click.option("--skip-date", "skip_dates", multiple=True, metavar="DATE", help="No instant on it. Repeatable."),
@@ -52,7 +57,12 @@ _CALENDAR: Final = ("skip_dates", "business_days", "calendar")
 @click.argument("job")
 @click.argument("payload", required=False)
 @timing_options
-@click.option("--overlap", type=click.Choice(OVERLAPS), help="Where an earlier run has not ended; default: skip.")
+@click.option(
+    "--overlap",
+    type=click.Choice(OVERLAPS),
+    metavar="POLICY",
+    help=f"Where an earlier run has not ended: {', '.join(OVERLAPS)}; default: skip.",
+)
 @click.option(
     "--misfire",
     type=click.Choice(["run_once", "skip", "run_all"]),
@@ -63,7 +73,7 @@ _CALENDAR: Final = ("skip_dates", "business_days", "calendar")
 )
 @click.option("--jitter", "jitter_seconds", type=SPAN, help="Runs are spread over so much time after their instant.")
 @click.option("--max-firings", type=int, help="It ends after so many runs.")
-@click.option("--pause-until", type=MOMENT, help="Begin paused, until then.")
+@click.option("--pause-until", type=WALL_MOMENT, help="Begin paused, until then.")
 @click.option("--create-only", is_flag=True, help="Fail where there is one of this name, instead of changing it.")
 @tenant_option
 @job_options
@@ -96,8 +106,8 @@ def create_schedule(
 @click.command("preview")
 @click.argument("expression", required=False, metavar="[CRON]")
 @timing_options
-@click.option("--after", type=MOMENT, help="Default: now.")
-@click.option("--count", type=click.IntRange(1, 1_000), default=10, show_default=True)
+@click.option("--after", type=WALL_MOMENT, help="Default: now.")
+@click.option("--count", type=click.IntRange(1, 1_000), default=10, show_default=True, help="So many instants.")
 @with_session
 @json_option
 def preview(session: Session, expression: str | None, count: int, *, as_json: bool, **fields: Any) -> None:
