@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
+# The tests start hundreds of processes; without bytecode each of them compiles every module again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-fast lint types contracts bench sim drills clean
 
 help:

@@ -27,8 +27,12 @@ def completed(cluster: LocalCluster, client: BlockingClient, ids: list[str]) -> 
     cluster.wait_until(done, what="all jobs to complete", seconds=60)
 
 
+_BETWEEN_SUBMITS_SECONDS = 0.01
+"""So that most of the machine is left to what is under test."""
+
+
 class Submitter(threading.Thread):
-    """Submits without pause until stopped, and remembers what was acknowledged."""
+    """Submits one after the other until stopped, and remembers what was acknowledged."""
 
     def __init__(self, client: BlockingClient) -> None:
         super().__init__()
@@ -37,7 +41,7 @@ class Submitter(threading.Thread):
         self.acknowledged: list[str] = []
 
     def run(self) -> None:
-        while not self._stopping.is_set():
+        while not self._stopping.wait(_BETWEEN_SUBMITS_SECONDS):
             self.acknowledged.append(self._client.submit("echo", len(self.acknowledged), queue="default").id)
 
     def wait_for(self, cluster: LocalCluster, count: int) -> None:
