@@ -182,8 +182,9 @@ class Replica:
         engine, journal, transport = self._engine, self._journal, self._transport
         self._finish_work()
         transport.dispatch()
-        self._advance_hand_over()
+        self._begin_hand_over()
         engine.step()
+        self._end_hand_over()
         self._tell_leadership(engine.term if engine.is_leading else 0)
         transport.flush(early=True)
         if journal.dirty:
@@ -403,14 +404,15 @@ class Replica:
             self._woken.set()
         return await asyncio.shield(self._hand_over)
 
-    def _advance_hand_over(self) -> None:
-        """Begin a hand-over, or see that it is over; the pump does it, because the engine rests during a sync."""
+    def _begin_hand_over(self) -> None:
+        """The pump does it, because the engine rests during a sync."""
+        if self._hand_over is not None and not self._hand_over_began:
+            self._hand_over_began = self._engine.start_transfer()
+
+    def _end_hand_over(self) -> None:
+        """See whether it is over, in the step that ended it: nothing else may be due for long."""
         engine = self._engine
-        if self._hand_over is None:
-            return
-        if not self._hand_over_began:
-            self._hand_over_began = engine.start_transfer()
-        if not engine.is_transferring:
+        if self._hand_over is not None and not engine.is_transferring:
             self._settle_hand_over(done=not engine.leads)
 
     def _settle_hand_over(self, *, done: bool) -> None:
