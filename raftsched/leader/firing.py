@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 COST_PER_STEP: Final = 100
 """Of schedules that are on time, and again of those that are late. 1 is an instant, or so many unfinished runs of its
-schedule as are read in the same time: some 0.1 ms to plan here and to apply on each node."""
+schedule as are read in the same time where a new run ends them: some 0.1 ms to plan here and to apply on each node."""
 _ACTIVE_PER_COST: Final = 10
 REST_MS_MAX: Final = 1_000
 """However long the log took: it may have been an election."""

@@ -132,7 +132,8 @@ class Service:
 
     async def _poll(self) -> None:
         try:
-            await self._poller.run()
+            if not self._draining.is_set():  # told to end before it began: what it were given, it would give back
+                await self._poller.run()
         except RaftschedError as error:
             _log.error("worker_refused", code=error.code, reason=str(error))
             self._error = error

@@ -188,4 +188,6 @@ def test_submit_refuses_a_retry_policy_that_is_out_of_range(scene: Scene) -> Non
     ],
 )
 def test_submit_takes_each_limit_itself(scene: Scene, field: str, value: object) -> None:
-    scene.submit(**{field: value})
+    job = scene.submit(**{field: value})
+    stored = scene.state.payload(job.id) if field == "payload" else getattr(scene.state.job(job.id), field)
+    assert stored == value

@@ -134,6 +134,7 @@ async def test_drain_before_serve_ends_it_at_once(cluster: Cluster) -> None:
     worker.drain()
     async with asyncio.timeout(WAIT_SECONDS):
         await worker.serve()
+    assert cluster.nodes[0].seen.count("/leases") == 0
 
 
 async def test_worker_with_too_many_hung_handlers_ends_to_be_started_afresh(cluster: Cluster) -> None:

@@ -404,6 +404,7 @@ async def test_worker_goes_on_asking_after_a_failed_request(cluster: Cluster, fa
         await cluster.until(lambda: cluster.nodes[0].seen.count("/leases") == 6)
         job = await cluster.add_job("a")
         await cluster.finished(job)
+    assert job.status == "completed"
 
 
 async def test_worker_that_the_cluster_refuses_ends_with_its_reason(cluster: Cluster) -> None:
