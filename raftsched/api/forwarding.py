@@ -22,18 +22,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
-import aiohttp
 from aiohttp import web
-from yarl import URL
 
 from raftsched import limits
 from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
 from raftsched.api.routes import Answered, Handler, Route
 from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable
+from raftsched.exchange import Broken, Exchange, Http, HttpPool, Patience, Reply
 
 FORWARDED_HEADER: Final = "Raftsched-Forwarded"
 _CONNECT_SECONDS: Final = 2.0
@@ -62,8 +60,8 @@ _REPLY_HEADERS: Final = (
 )
 ELECTION_SECONDS: Final = 3.0
 """How long a request waits for a leader: longer than an ordinary election takes."""
-_NEVER_CONNECTED: Final = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-_BROKEN: Final = (aiohttp.ClientError, asyncio.TimeoutError, OSError)
+_KEEPALIVE_SECONDS: Final = 60.0
+"""Less than a node keeps a connection that is idle, so that none is used while it is closed."""
 
 
 class _Unanswered(Unavailable):
@@ -73,50 +71,51 @@ class _Unanswered(Unavailable):
 class _Forward:
     """A request under way to the leader at `url`; `patience` ends the wait for its reply."""
 
-    def __init__(self, url: str, patience: asyncio.Timeout, *, only_reads: bool) -> None:
+    def __init__(self, url: str, exchange: Exchange, patience: asyncio.Timeout) -> None:
         self.url: Final = url
-        self.is_harmless = True
-        """Whether nothing can have happened yet."""
-        self._patience: Final = patience
-        self._only_reads: Final = only_reads
+        self.exchange: Final = exchange
+        self.patience: Final = patience
 
-    def sent(self) -> None:
-        """From now on, the leader may have seen it."""
-        self.is_harmless = self._only_reads
+    @property
+    def is_harmless(self) -> bool:
+        """Whether nothing can have happened yet."""
+        return not self.exchange.is_sent or self.exchange.method == "GET"
 
     def end(self) -> None:
         """Somebody else leads now."""
-        if self._patience.when() is None:
+        if self.patience.when() is None:
             seconds = 0.0 if self.is_harmless else _LAST_WORD_SECONDS
-            self._patience.reschedule(asyncio.get_running_loop().time() + seconds)
+            self.patience.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 class Forwarder:
     """Sends requests on to the leader's API through one pool of connections."""
 
-    def __init__(self, backend: Backend, bodies: Bodies, *, election_seconds: float = ELECTION_SECONDS) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        bodies: Bodies,
+        *,
+        election_seconds: float = ELECTION_SECONDS,
+        http: Http | None = None,
+    ) -> None:
         self._backend = backend
         self._bodies = bodies
         self._election_seconds = election_seconds
-        self._session: aiohttp.ClientSession | None = None
+        self._http = http or HttpPool(keepalive_seconds=_KEEPALIVE_SECONDS, decompress=False)
+        self._is_running = False
         self._under_way: set[_Forward] = set()
 
     async def run(self, app: web.Application) -> AsyncIterator[None]:
         """Hold the connections for as long as `app` runs; one of its `cleanup_ctx`."""
         del app
-        connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=60.0)
-        jar = aiohttp.DummyCookieJar()
-        traces = aiohttp.TraceConfig()
-        traces.on_request_headers_sent.append(_on_sent)
-        async with aiohttp.ClientSession(
-            connector=connector, cookie_jar=jar, auto_decompress=False, trace_configs=[traces]
-        ) as session:
-            self._session = session
-            watch = asyncio.create_task(self._end_outdated(), name="forwards")
-            yield
-            watch.cancel()
-            await asyncio.wait((watch,))
-            self._session = None
+        self._is_running = True
+        watch = asyncio.create_task(self._end_outdated(), name="forwards")
+        yield
+        self._is_running = False
+        watch.cancel()
+        await asyncio.wait((watch,))
+        await self._http.close()
 
     def at_leader(self, route: Route) -> Handler:
         """Return the handler of `route` that passes on what another node must answer."""
@@ -185,33 +184,23 @@ class Forwarder:
         Raises `Unavailable`, or `OutcomeUnknown` where the leader may have acted: it hung up, was silent for
         `wait_seconds`, or said nothing although another one leads.
         """
-        if self._session is None:
+        if not self._is_running:
             raise Unavailable("this node is stopping")
         body = await self._bodies.read(request)
         headers = {name: request.headers[name] for name in _REQUEST_HEADERS if name in request.headers}
         headers[FORWARDED_HEADER] = "1"
-        patience = asyncio.timeout(None)
         # The reply to a HEAD is that to a GET, and left out of it here: so its length is told.
         method = "GET" if request.method == "HEAD" else request.method
-        forward = _Forward(leader_url, patience, only_reads=method == "GET")
+        url = leader_url + request.rel_url.raw_path_qs
+        exchange = Exchange(method, url, headers=headers, body=body or None)
+        forward = _Forward(leader_url, exchange, asyncio.timeout(None))
         self._under_way.add(forward)
         try:
-            async with (
-                patience,
-                self._session.request(
-                    method,
-                    URL(leader_url + request.rel_url.raw_path_qs, encoded=True),
-                    data=body or None,
-                    headers=headers,
-                    timeout=aiohttp.ClientTimeout(sock_connect=_CONNECT_SECONDS, sock_read=wait_seconds),
-                    allow_redirects=False,
-                    trace_request_ctx=forward,
-                ) as reply,
-            ):
-                return _passed_on(reply, await reply.read())
-        except _NEVER_CONNECTED as error:
-            raise _Unanswered("the leader can't be reached; retry in a moment") from error
-        except _BROKEN as error:
+            async with forward.patience:
+                return _passed_on(await self._http.send(exchange, Patience(_CONNECT_SECONDS, None, wait_seconds)))
+        except (Broken, TimeoutError) as error:
+            if not exchange.is_sent:
+                raise _Unanswered("the leader can't be reached; retry in a moment") from error
             if forward.is_harmless:
                 raise _Unanswered("the leader gave no answer; retry in a moment") from error
             raise OutcomeUnknown("the leader gave no answer; it may have acted on the request") from error
@@ -231,10 +220,6 @@ class Forwarder:
             await backend.leader_change(seen)
 
 
-async def _on_sent(_session: aiohttp.ClientSession, context: SimpleNamespace, _sent: Any) -> None:
-    context.trace_request_ctx.sent()
-
-
-def _passed_on(reply: aiohttp.ClientResponse, body: bytes) -> web.Response:
+def _passed_on(reply: Reply) -> web.Response:
     headers = {name: reply.headers[name] for name in _REPLY_HEADERS if name in reply.headers}
-    return web.Response(body=body, status=reply.status, headers=headers)
+    return web.Response(body=reply.body, status=reply.status, headers=headers)

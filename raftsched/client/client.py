@@ -37,6 +37,7 @@ from raftsched.client.specs import JobOptions, JobSpec, Moment
 from raftsched.client.submits import Accepted, Submitter
 from raftsched.client.workflows import Workflows
 from raftsched.errors import OutcomeUnknown, RaftschedError
+from raftsched.exchange import Http
 from raftsched.ports import Clock, Randomness
 
 if TYPE_CHECKING:
@@ -77,11 +78,12 @@ class Client:
         settings: ClientSettings | None = None,
         clock: Clock | None = None,
         randomness: Randomness | None = None,
+        http: Http | None = None,
     ) -> None:
         settings = settings or ClientSettings()
         nodes = Nodes(urls or (URL_DEFAULT,), avoid_seconds=settings.avoid_seconds)
         self._connection = Connection(
-            nodes, settings, token=token, actor=actor, tls=tls, clock=clock, randomness=randomness
+            nodes, settings, token=token, actor=actor, tls=tls, clock=clock, randomness=randomness, http=http
         )
         self._submitter = Submitter(self._connection)
         self._keys = KeyFactory(self._connection.clock, self._connection.randomness)

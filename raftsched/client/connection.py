@@ -4,8 +4,8 @@
 that change something carry their own names (idempotency key, completion id, fencing token), so repeating them is
 always safe; that is the caller's side of the bargain.
 
-What an attempt that got no reply means: the connection was never made = the cluster has not seen it; anything later =
-it may have taken effect (`OutcomeUnknown`). Redirects are not followed and cookies not kept: no node sends any.
+What an attempt that got no reply means: nothing was sent = the cluster has not seen it; anything later = it may have
+taken effect (`OutcomeUnknown`). Each attempt is sent at most once (`raftsched.exchange`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 
-import aiohttp
 import msgspec
 import structlog
 from yarl import URL
@@ -27,6 +26,7 @@ from raftsched.client.problems import read_problem
 from raftsched.client.retries import Failure, Retries, given_up
 from raftsched.client.settings import ClientSettings
 from raftsched.errors import Invalid, OutcomeUnknown, RaftschedError, Unavailable
+from raftsched.exchange import Broken, Exchange, Http, HttpPool, Patience, StreamedReply
 from raftsched.ports import Clock, Randomness
 from raftsched.system import SystemClock, system_randomness
 
@@ -35,8 +35,6 @@ _LEADER = "Raftsched-Leader"
 _OVERLOAD = frozenset({429, 507})
 """With these, and from the leader, Retry-After is obeyed. A node without a leader can't know when there will be one:
 waiting for a second then would make every election that much longer."""
-_NEVER_CONNECTED = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
-_BROKEN = (aiohttp.ClientError, TimeoutError, OSError)
 _log = structlog.get_logger(__name__)
 
 
@@ -64,19 +62,20 @@ class Connection:
         tls: ssl.SSLContext | None = None,
         clock: Clock | None = None,
         randomness: Randomness | None = None,
+        http: Http | None = None,
     ) -> None:
+        """Connect to `nodes` with `http`, by default a pool of connections that trusts `tls`."""
         self.nodes = nodes
         self.settings = settings
         self.clock = clock or SystemClock()
         self.randomness = randomness or system_randomness()
-        self._tls = tls
+        self._http = http or HttpPool(tls=tls)
         self._headers = {"Content-Type": "application/json"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"
         if actor is not None:
             self._headers["X-Actor"] = _checked_actor(actor)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._session: aiohttp.ClientSession | None = None
         self._learning: asyncio.Task[None] | None = None
         self._learned_from = ""
         self._is_closed = False
@@ -99,8 +98,7 @@ class Connection:
         if self._learning is not None:
             self._learning.cancel()
             await asyncio.wait([self._learning])
-        if self._session is not None:
-            await self._session.close()
+        await self._http.close()
 
     async def call(
         self,
@@ -156,20 +154,14 @@ class Connection:
         this connection is closed.
         """
         base = self.nodes.current
-        url = URL(f"{base}{API}{path}", encoded=True)
+        exchange = self._exchange(base, method, path, query=query, headers=headers, body=body)
+        total_seconds = timeout_seconds or self.settings.request_timeout_seconds
+        connect_seconds = min(total_seconds, self.settings.connect_timeout_seconds)
         try:
-            async with self._opened().request(
-                method,
-                url.with_query(query) if query else url,
-                data=body,
-                headers={**self._headers, **headers} if headers else self._headers,
-                timeout=self._timeout(timeout_seconds),
-                allow_redirects=False,
-            ) as reply:
-                content = await reply.read()
-        except _BROKEN as error:
-            return self._broken(base, error)
-        return self._judged(base, reply.status, reply.headers, content)
+            reply = await self._opened().send(exchange, Patience(connect_seconds, total_seconds))
+        except Broken as error:
+            return self._broken(base, exchange, error)
+        return self._judged(base, reply.status, reply.headers, reply.body)
 
     @asynccontextmanager
     async def stream(
@@ -180,49 +172,63 @@ class Connection:
         The lines end where the connection does, and after `silence_seconds` without any; `nodes` have moved on then.
         """
         base = self.nodes.current
-        url = URL(f"{base}{API}{path}", encoded=True)
-        timeout = aiohttp.ClientTimeout(
-            total=None, sock_connect=self.settings.connect_timeout_seconds, sock_read=silence_seconds
-        )
-        headers = {**self._headers, **headers}
-        try:
-            reply = await self._opened().get(
-                url.with_query(query), headers=headers, timeout=timeout, allow_redirects=False
-            )
-        except _BROKEN as error:
-            yield self._broken(base, error)
-            return
-        async with reply:
+        exchange = self._exchange(base, "GET", path, query=query, headers=headers)
+        patience = Patience(self.settings.connect_timeout_seconds, silence_seconds=silence_seconds)
+        async with AsyncExitStack() as stack:
+            try:
+                reply = await stack.enter_async_context(self._opened().stream(exchange, patience))
+            except Broken as error:
+                yield self._broken(base, exchange, error)
+                return
             if reply.status == HTTPStatus.OK:
                 self.nodes.answered(base)
                 self._learn(reply.headers.get(_LEADER))
-                yield self._lines(base, reply)
+                yield self._lines(base, exchange, reply)
             else:
-                yield await self._refused(base, reply)
+                yield await self._refused(base, exchange, reply)
 
-    async def _lines(self, base: str, reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    def _exchange(
+        self,
+        base: str,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+    ) -> Exchange:
+        url = f"{base}{API}{path}"
+        return Exchange(
+            method,
+            str(URL(url, encoded=True).with_query(query)) if query else url,
+            headers={**self._headers, **headers} if headers else self._headers,
+            body=body,
+        )
+
+    async def _lines(self, base: str, exchange: Exchange, reply: StreamedReply) -> AsyncIterator[bytes]:
         try:
-            async for line in reply.content:
+            async for line in reply.lines():
                 yield line
-        except (*_BROKEN, ValueError) as error:  # ValueError: a line without end
-            self._broken(base, error)
+        except Broken as error:
+            self._broken(base, exchange, error)
             return
         self.nodes.pass_over(base, self.clock.monotonic())
 
-    async def _refused(self, base: str, reply: aiohttp.ClientResponse) -> Failure:
+    async def _refused(self, base: str, exchange: Exchange, reply: StreamedReply) -> Failure:
         try:
             content = await reply.read()
-        except _BROKEN as error:
-            return self._broken(base, error)
+        except Broken as error:
+            return self._broken(base, exchange, error)
         answer = self._judged(base, reply.status, reply.headers, content)
         return answer if isinstance(answer, Failure) else Failure(OutcomeUnknown(f"an answer of status {reply.status}"))
 
-    def _broken(self, base: str, error: Exception) -> Failure:
+    def _broken(self, base: str, exchange: Exchange, error: Broken) -> Failure:
         """What became of a request that got no reply; the next one goes to another node."""
         self.nodes.failed(base, self.clock.monotonic())
-        if isinstance(error, _NEVER_CONNECTED):
+        _log.debug("no_reply", method=exchange.method, url=exchange.url, sent=exchange.is_sent, error=str(error))
+        if not exchange.is_sent:
             return Failure(Unavailable(f"can't connect to {base}: {error}"))
-        return Failure(OutcomeUnknown(f"no reply from {base}: {type(error).__name__} {error}".rstrip()))
+        return Failure(OutcomeUnknown(f"no reply from {base}: {error}"))
 
     def _judged(self, base: str, status: int, headers: Mapping[str, str], content: bytes) -> bytes | Failure:
         now = self.clock.monotonic()
@@ -239,19 +245,11 @@ class Connection:
             self._learn(leader)
         return content if failure is None else failure
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _opened(self) -> Http:
         if self._is_closed:
             raise Unavailable("this client is closed")
         self.bind()
-        if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True)
-            jar = aiohttp.DummyCookieJar()
-            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=jar, raise_for_status=False)
-        return self._session
-
-    def _timeout(self, total_seconds: float | None) -> aiohttp.ClientTimeout:
-        total = total_seconds or self.settings.request_timeout_seconds
-        return aiohttp.ClientTimeout(total=total, sock_connect=min(total, self.settings.connect_timeout_seconds))
+        return self._http
 
     def _learn(self, leader: str | None) -> None:
         """Read the list of nodes beside the work, once for each leader: when it dies, the others are known."""

@@ -1,0 +1,141 @@
+"""HTTP exchanges over kept-alive connections of aiohttp.
+
+By itself aiohttp sends GET, PUT and DELETE again where a kept-alive connection breaks, on a new connection, and tells
+nobody. A client middleware sees each of its attempts and turns the break into `Broken`, which is not retried. A trace
+notes each sending before the first byte leaves, and refuses a second one of the same exchange in any case.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any, Final
+
+import aiohttp
+from yarl import URL
+
+from raftsched.exchange.port import Broken, Exchange, Http, Patience, Reply, StreamedReply
+
+_BROKEN: Final = (aiohttp.ClientError, TimeoutError, OSError)
+
+
+class HttpPool(Http):
+    """Keeps connections open for `keepalive_seconds` and at most `connections_max` to one node (0 = without bound)."""
+
+    def __init__(
+        self,
+        *,
+        tls: ssl.SSLContext | None = None,
+        keepalive_seconds: float = 15.0,
+        connections_max: int = 0,
+        decompress: bool = True,
+    ) -> None:
+        self._tls = tls
+        self._keepalive_seconds = keepalive_seconds
+        self._connections_max = connections_max
+        self._decompress = decompress
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(self, exchange: Exchange, patience: Patience) -> Reply:
+        try:
+            async with self._request(exchange, patience) as reply:
+                return Reply(reply.status, reply.headers, await reply.read())
+        except _BROKEN as error:
+            raise _broken(error) from error
+
+    @asynccontextmanager
+    async def stream(self, exchange: Exchange, patience: Patience) -> AsyncIterator[StreamedReply]:
+        try:
+            reply = await self._request(exchange, patience)
+        except _BROKEN as error:
+            raise _broken(error) from error
+        async with reply:
+            yield _Streamed(reply)
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    def _request(self, exchange: Exchange, patience: Patience) -> Any:
+        """Aiohttp's own request, which is awaited or entered."""
+        return self._opened().request(
+            exchange.method,
+            URL(exchange.url, encoded=True),
+            data=exchange.body,
+            headers=exchange.headers,
+            timeout=aiohttp.ClientTimeout(
+                total=patience.total_seconds,
+                sock_connect=patience.connect_seconds,
+                sock_read=patience.silence_seconds,
+            ),
+            allow_redirects=False,
+            trace_request_ctx=exchange,
+        )
+
+    def _opened(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0,
+                    limit_per_host=self._connections_max,
+                    keepalive_timeout=self._keepalive_seconds,
+                    ssl=self._tls or True,
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=self._decompress,
+                middlewares=(_once,),
+                trace_configs=[_sendings()],
+            )
+        return self._session
+
+
+class _Streamed(StreamedReply):
+    def __init__(self, reply: aiohttp.ClientResponse) -> None:
+        self._reply = reply
+
+    @property
+    def status(self) -> int:
+        return self._reply.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return self._reply.headers
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        try:
+            async for line in self._reply.content:
+                yield line
+        except (*_BROKEN, ValueError) as error:  # ValueError: a line without end
+            raise _broken(error) from error
+
+    async def read(self) -> bytes:
+        try:
+            return await self._reply.read()
+        except _BROKEN as error:
+            raise _broken(error) from error
+
+
+async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Make the first break of a connection the last; aiohttp repeats only after its own errors."""
+    try:
+        return await handler(request)
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise _broken(error) from error
+
+
+def _sendings() -> aiohttp.TraceConfig:
+    traces = aiohttp.TraceConfig()
+    traces.on_request_headers_sent.append(_on_sending)  # called before they leave, whatever its name says
+    return traces
+
+
+async def _on_sending(_session: aiohttp.ClientSession, context: SimpleNamespace, _sent: Any) -> None:
+    exchange: Exchange = context.trace_request_ctx
+    exchange.sending()
+
+
+def _broken(error: Exception) -> Broken:
+    return Broken(f"{type(error).__name__} {error}".rstrip())
