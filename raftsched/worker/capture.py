@@ -1,39 +1,60 @@
-"""Takes what a handler prints, for the log of its attempt.
+"""Capture what a handler prints, for the log of its attempt.
 
-While a worker has handlers that ask for it, `sys.stdout` is a router: what is written within such a handler becomes
-lines of its log, everything else goes where it always went. Which handler writes is told by a context variable, so it
-works in threads and tasks alike. Left out: threads that a handler starts by itself, and writes below Python.
+While a worker has handlers that ask for it, `sys.stdout` is a router. Text and bytes that such a handler writes become
+lines of its log; all other writes go to the stream beneath, and all other handlers find what that stream has. A context
+variable tells which handler writes, so capture works in threads and tasks alike.
+
+Left out: threads that a handler starts itself, the output of subprocesses, and C code that writes to descriptor 1.
 """
 
 from __future__ import annotations
 
+import codecs
 import io
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TextIO
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 _LINE_CHARS_MAX = 8 * 1024
-"""A line that isn't closed by then goes as it is, so that progress bars can't fill the memory."""
+"""A longer line is logged in pieces, so that a progress bar, which never ends its line, can't fill the memory."""
+_ENCODING = "utf-8"
+_ERRORS = "backslashreplace"
+"""How captured bytes that are not UTF-8 appear in the log."""
+_decoder = codecs.getincrementaldecoder(_ENCODING)
 
 
 class _Lines:
-    """Closed lines of what is written, one call of `log` for each write that closes any."""
+    """Passes on closed lines of what is written: one call of `log` for each write that closes any."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log
         self._open = ""
+        self._decoder = _decoder(_ERRORS)
 
     def write(self, text: str) -> None:
+        self._add(self._decoder.decode(b"", final=True) + text)  # what bytes began, text interrupts
+
+    def write_bytes(self, data: bytes) -> None:
+        self._add(self._decoder.decode(data))
+
+    def _add(self, text: str) -> None:
         whole, feed, rest = (self._open + text).rpartition("\n")
         if feed:
             self._log(whole)
         self._open = rest
         if len(rest) >= _LINE_CHARS_MAX:
-            self.close()
+            self._end_line()
 
     def close(self) -> None:
+        self.write("")
+        self._end_line()
+
+    def _end_line(self) -> None:
         if self._open:
             self._log(self._open)
             self._open = ""
@@ -42,20 +63,81 @@ class _Lines:
 _current: ContextVar[_Lines | None] = ContextVar("raftsched_stdout", default=None)
 
 
-class _Router(io.TextIOBase):
-    def __init__(self, beneath: TextIO) -> None:
+class _BytesRouter(io.BufferedIOBase):
+    """`sys.stdout.buffer`: bytes for the log of the handler that writes, or for the buffer beneath."""
+
+    def __init__(self, beneath: Any) -> None:
         self._beneath = beneath
 
+    def write(self, data: ReadableBuffer, /) -> int:
+        lines = _current.get()
+        if lines is None:
+            written: int = self._beneath.write(data)
+            return written
+        copied = bytes(memoryview(data))  # refuses text, as every binary stream does
+        lines.write_bytes(copied)
+        return len(copied)
+
+    def flush(self) -> None:
+        self._beneath.flush()
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        number: int = self._beneath.fileno()
+        return number
+
+    def isatty(self) -> bool:
+        return _current.get() is None and bool(self._beneath.isatty())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._beneath, name)
+
+
+class _Router(io.TextIOBase):
+    """`sys.stdout`: text for the log of the handler that writes, or for the stream beneath."""
+
+    def __init__(self, beneath: TextIO) -> None:
+        self._beneath: Any = beneath
+        """Any: some streams that stand in for stdout have fewer attributes than others."""
+        buffer = getattr(beneath, "buffer", None)
+        self._bytes = None if buffer is None else _BytesRouter(buffer)
+
     @property
-    def encoding(self) -> str:  # type: ignore[override]  # the base class has a plain attribute
-        return self._beneath.encoding
+    def buffer(self) -> _BytesRouter:
+        if self._bytes is not None:
+            return self._bytes
+        if _current.get() is None:
+            raise AttributeError(f"{type(self._beneath).__name__!r} object has no attribute 'buffer'")
+        return _BytesRouter(io.BytesIO())  # stdout was replaced by a stream of text alone; the log takes bytes as well
+
+    @property
+    def encoding(self) -> Any:  # type: ignore[override]  # the base class has a plain attribute
+        return self._beneath.encoding if _current.get() is None else _ENCODING
+
+    @property
+    def errors(self) -> Any:  # type: ignore[override]  # the base class has a plain attribute
+        return self._beneath.errors if _current.get() is None else _ERRORS
+
+    @property
+    def newlines(self) -> Any:  # type: ignore[override]  # the base class has a plain attribute
+        return self._beneath.newlines
 
     def write(self, text: str, /) -> int:
         lines = _current.get()
         if lines is None:
-            return self._beneath.write(text)
+            written: int = self._beneath.write(text)
+            return written
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
         lines.write(text)
         return len(text)
+
+    def reconfigure(self, **options: Any) -> None:
+        """Change the stream beneath; a captured handler changes nothing, since its log is UTF-8 and sent in lines."""
+        if _current.get() is None:
+            self._beneath.reconfigure(**options)
 
     def flush(self) -> None:
         self._beneath.flush()
@@ -64,15 +146,19 @@ class _Router(io.TextIOBase):
         return True
 
     def isatty(self) -> bool:
-        return _current.get() is None and self._beneath.isatty()
+        return _current.get() is None and bool(self._beneath.isatty())
 
     def fileno(self) -> int:
-        return self._beneath.fileno()
+        number: int = self._beneath.fileno()
+        return number
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._beneath, name)
 
 
 @contextmanager
 def routed(*, wanted: bool) -> Iterator[None]:
-    """Route `sys.stdout` within, if that is `wanted`."""
+    """Route `sys.stdout` within the block, if `wanted`."""
     if not wanted:
         yield
         return
@@ -88,7 +174,7 @@ def routed(*, wanted: bool) -> Iterator[None]:
 
 @contextmanager
 def captured(log: Callable[[str], None] | None) -> Iterator[None]:
-    """Hand what is printed within to `log`, line by line; None = leave it alone."""
+    """Hand what is printed within the block to `log`, line by line; None leaves it alone."""
     if log is None:
         yield
         return

@@ -133,8 +133,9 @@ class Worker:
         with this number or a later one is final, whatever the job allows; snoozed and lost attempts are counted too.
         `timeout_seconds` stops an attempt and counts as a failure; the job's own timeout stands beside it.
         `retry_on` and `no_retry`: classes of exceptions; only the former, or all but the latter, are tried again, and
-        a failure by any other is final. The job's own lists, of names, stand beside them. `capture_stdout`: what the
-        function prints goes to the log of the attempt and nowhere else, but for threads that it starts by itself.
+        a failure by any other is final. The job's own lists, of names, stand beside them. `capture_stdout`: text
+        and bytes that the function writes to `sys.stdout` go to the log of the attempt and nowhere else. Threads and
+        subprocesses that it starts are not captured.
 
         Raises `Invalid` for a second handler of the same name and for functions that take something else.
         """

@@ -42,6 +42,12 @@ def speak(ctx: Context, parent: str) -> dict[str, Any]:
     return {}
 
 
+def write_stdout(payload: object) -> None:
+    sys.stdout.buffer.write(b"bytes \xff\n")
+    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+    sys.stdout.write("text\n")
+
+
 def ask(ctx: Context, parent: str) -> Any:
     return ctx.result_of(parent)
 

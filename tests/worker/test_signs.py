@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import sys
 import threading
+from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import Any
 
+import click
 import pytest
 
 from raftsched.errors import NotFound
 from raftsched.worker import Context, Retry
 from tests.client.cluster import WAIT_SECONDS, Cluster, Fault, running_cluster
+from tests.worker import program
 from tests.worker.conftest import SETTINGS, serving, worker_of
 
 # ruff: noqa: T201 - what handlers print is a subject here
@@ -239,6 +244,45 @@ async def test_captured_print_goes_to_the_log_of_its_own_attempt(cluster: Cluste
     print("at the end")
     printed = [line for line in capsys.readouterr().out.splitlines() if " [info " not in line]
     assert printed == ["for the console"] * 3 + ["at the end"]
+
+
+async def test_stdout_is_a_whole_text_stream_with_capture_and_without(cluster: Cluster, capfdbinary: Any) -> None:
+    """Case N11: what handlers do to `sys.stdout` besides printing, in one worker where some ask for capture."""
+    worker = worker_of(cluster)
+
+    def write(payload: object) -> str:
+        sys.stdout.buffer.write(b"bytes \xff\n")
+        sys.stdout.buffer.write("cut \u20ac".encode()[:-1])
+        sys.stdout.buffer.write("\u20ac\n".encode()[-2:])
+        click.echo(b"by click")
+        sys.stdout.writelines(["of ", "lines\n"])
+        sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
+        sys.stdout.buffer.flush()
+        with pytest.raises(TypeError):
+            sys.stdout.write(b"no text")  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            sys.stdout.buffer.write("no bytes")  # type: ignore[call-overload]
+        return f"{sys.stdout.encoding} {sys.stdout.fileno() >= 0} {sys.stdout.isatty()} {sys.stdout.name}"
+
+    async def write_async(payload: object) -> str:
+        return write(payload)
+
+    worker.job("captured", capture_stdout=True)(write)
+    worker.job("captured_async", capture_stdout=True)(write_async)
+    worker.job("plain")(write)
+    worker.job("process", capture_stdout=True, process=True)(program.write_stdout)
+    jobs = [await cluster.add_job(name) for name in ("captured", "captured_async", "plain", "process")]
+    beneath = io.TextIOWrapper(open(1, "wb", closefd=False), encoding="utf-8")  # noqa: ASYNC230, SIM115
+    with redirect_stdout(beneath):
+        async with serving(worker):
+            await cluster.finished(*jobs)
+        beneath.flush()
+    assert [(job.status, job.error) for job in jobs] == [("completed", None)] * 4
+    assert [job.result for job in jobs[:3]] == ["utf-8 True False 1"] * 3
+    written = ["bytes \\xff", "cut \u20ac", "by click", "of lines"]
+    assert [job.log for job in jobs] == [written, written, [], ["bytes \\xff", "text"]]
+    lines = [line for line in capfdbinary.readouterr().out.splitlines() if b" [info " not in line]
+    assert lines == [b"bytes \xff", "cut \u20ac".encode(), b"by click", b"of lines"]
 
 
 async def test_result_of_a_parent_is_read_by_id_or_by_task(cluster: Cluster) -> None:
