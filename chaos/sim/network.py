@@ -191,6 +191,8 @@ class Network:
         self._random = randomness
         self._rates = rates or LinkRates()
         self._on_frame = on_frame
+        self.loses: Callable[[NodeId, NodeId, Message], bool] = lambda _sender, _receiver, _message: False
+        """Asked of each message right before it is delivered: one for which it says so is lost, as in the harsh mode."""
         self._transports: dict[NodeId, SimulatedTransport] = {}
         self._links: dict[tuple[NodeId, NodeId], _Link] = {}
         self._cuts: set[tuple[NodeId, NodeId]] = set()
@@ -359,6 +361,8 @@ class Network:
         if link.number != number or receiver not in self._transports:
             return
         for message in link.decoders[receiver].feed(frame):
+            if self.loses(sender, receiver, message):
+                continue
             self._on_frame(sender, receiver, message)
             if link.host == receiver:
                 self._transports[receiver].receive_of_guest(sender, message)

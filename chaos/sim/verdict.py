@@ -15,6 +15,7 @@ from raftsched.core.apply import apply
 from raftsched.core.ids import TimeMs
 from raftsched.core.operations import decode_batch
 from raftsched.core.results import Context
+from raftsched.errors import InvariantBroken
 from raftsched.storage.memory_store import MemoryStore
 from raftsched.storage.state import State
 
@@ -56,7 +57,8 @@ def _look_at_nodes(world: World, outcome: Outcome) -> None:
 class _Replay:
     """`chaos.checkers.views.Replay`: the log applied anew, to an empty state of its own.
 
-    Where nobody has a digest to compare with, none is made.
+    Where nobody has a digest to compare with, none is made. A log that contradicts itself can't be replayed beyond that
+    place: what says so stands in place of the digests.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -70,9 +72,14 @@ class _Replay:
         state = State(MemoryStore())
         for index in range(1, log[0].index):
             self._apply(state, index)
+        broken = ""
         for entry in log:
-            self._apply(state, entry.index)
-            yield state_digest(state) if entry.index in self._wanted else ""
+            try:
+                if not broken:
+                    self._apply(state, entry.index)
+            except InvariantBroken as error:
+                broken = str(error)
+            yield broken or (state_digest(state) if entry.index in self._wanted else "")
 
     def _apply(self, state: State, index: int) -> None:
         """As `ReplicatedState.apply`, written anew."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chaos.sim.planted import bounds, consensus, core, durability, features, leader, regions, schedules
+from chaos.sim.planted import bounds, consensus, core, durability, features, leader, regions, schedules, votes
 from chaos.sim.planted.altered import (
     failing_disks,
     many_elections,
@@ -88,6 +88,31 @@ _CONSENSUS: Sequence[Bug] = (
         engine.acknowledges_the_log_behind_a_snapshot,
         "PYSYNCOBJ seed 100530",
         schedule=schedules.A_SNAPSHOT_SAYS_WHAT_THE_LOG_HOLDS,
+    ),
+    Bug(
+        consensus.commits_entries_of_earlier_terms,
+        "Raft paper 5.4.2, figure 8",
+        schedule=votes.AN_EARLIER_TERMS_ENTRY_REACHES_A_MAJORITY,
+    ),
+    Bug(
+        consensus.keeps_its_promise_in_pre_votes_only,
+        "leader lease; a late vote request",
+        schedule=votes.A_LATE_REQUEST_MEETS_A_LIVE_LEADER,
+    ),
+    Bug(
+        consensus.votes_for_shorter_logs,
+        "Raft paper 5.4.1, length of the log; a late vote request",
+        schedule=votes.A_LATE_REQUEST_OF_A_SHORTER_LOG,
+    ),
+    Bug(
+        consensus.votes_for_older_logs,
+        "Raft paper 5.4.1, last term; a late vote request",
+        schedule=votes.A_LATE_REQUEST_OF_AN_OLDER_LOG,
+    ),
+    Bug(
+        consensus.stands_by_force_ever_after,
+        "leader lease; a forced election",
+        schedule=votes.A_LATE_REQUEST_OF_A_NODE_THAT_WAS_ONCE_HANDED_THE_LEAD,
     ),
 )
 

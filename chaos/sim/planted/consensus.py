@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 from pysyncobj.node import Node
@@ -10,7 +11,7 @@ from pysyncobj.node import Node
 from raftsched.consensus import framing, snapshots
 from raftsched.consensus.applying import Applying
 from raftsched.consensus.engine import RaftEngine
-from raftsched.consensus.messages import Message
+from raftsched.consensus.messages import VOTE_REQUEST, Message
 from raftsched.consensus.progress import Progress
 from raftsched.consensus.proposals import Proposals
 from raftsched.consensus.replication import Replication
@@ -150,3 +151,62 @@ def takes_pickled_commands(patch: Any) -> None:
 
     patch.setattr(framing, "MESSAGE_SHAPES", shapes)
     patch.setattr(RaftEngine, "on_message", on_message)
+
+
+def commits_entries_of_earlier_terms(patch: Any) -> None:
+    """An entry counts as committed once a majority holds it, whatever its term (Raft paper §5.4.2, figure 8)."""
+    original = RaftEngine.stock_tick
+
+    def tick(self: RaftEngine) -> None:
+        if self.leads:
+            held = sorted((self.durable_index, *(self.match_index[node] for node in self.other_nodes)), reverse=True)
+            self.commit(held[len(held) // 2])
+        original(self)
+
+    patch.setattr(RaftEngine, "stock_tick", tick)
+
+
+def keeps_its_promise_in_pre_votes_only(patch: Any) -> None:
+    """A voter asked for the vote itself forgets what it promised a live leader."""
+
+    def on_vote_request(self: RaftEngine, node: Node, message: Message) -> None:
+        if self.takes_part:
+            self.stock_message(node, message)
+
+    patch.setattr(RaftEngine, "_on_vote_request", on_vote_request)
+
+
+def votes_for_shorter_logs(patch: Any) -> None:
+    """A voter asked for the vote itself does not look at the length of the candidate's log."""
+    _spoil_vote_requests(patch, lambda _self, message: {**message, "last_log_index": 1 << 60})
+
+
+def votes_for_older_logs(patch: Any) -> None:
+    """A voter asked for the vote itself does not look at the term in which the candidate's log ends."""
+
+    def spoil(self: RaftEngine, message: Message) -> Message:
+        own_term = self.log.term_at(self.log.last_index)
+        return {**message, "last_log_term": max(own_term, message["last_log_term"])}
+
+    _spoil_vote_requests(patch, spoil)
+
+
+def _spoil_vote_requests(patch: Any, spoil: Callable[[RaftEngine, Message], Message]) -> None:
+    original = RaftEngine._on_vote_request  # noqa: SLF001  # what is patched
+
+    def on_vote_request(self: RaftEngine, node: Node, message: Message) -> None:
+        original(self, node, spoil(self, message))
+
+    patch.setattr(RaftEngine, "_on_vote_request", on_vote_request)
+
+
+def stands_by_force_ever_after(patch: Any) -> None:
+    """Once a leader has handed over to it, a node breaks the others' promises each time it stands."""
+    original = RaftEngine.outgoing
+
+    def outgoing(self: RaftEngine, node: Node, message: Message) -> bool:
+        if message["type"] == VOTE_REQUEST and self._forced_term:
+            self._forced_term = message["term"]
+        return original(self, node, message)
+
+    patch.setattr(RaftEngine, "outgoing", outgoing)
