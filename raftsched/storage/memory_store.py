@@ -16,6 +16,7 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from raftsched import limits
+from raftsched.storage.seals import SUMS_KEY, Sums, opened, opened_rows, sealed
 from raftsched.storage.store import CopyFailed, DamagedCopy, Row, StorageFailed, StoreFigures, Table, check_key
 
 _MAGIC = b"raftsched memory store 1\n"
@@ -35,6 +36,7 @@ class MemoryStore:
         self._refusal = ""
         self._fails_next_commit = False
         self._lock = threading.Lock()
+        self.sums = Sums()
         self.free_disk_bytes = 1 << 40
         """What `figures` says of the disk; set it to see what a full one does."""
 
@@ -44,30 +46,38 @@ class MemoryStore:
         store = cls()
         for name, rows in _read_image(path).items():
             store._tables[Table[name]].update(rows)
+        store._load_sums()
         return store
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         self._refuse_if_failed()
-        value: bytes | None = self._tables[table].get(key)
-        return value
+        stored: bytes | None = self._tables[table].get(key)
+        return None if stored is None else opened(table, key, stored)
 
     def put(self, table: Table, key: bytes, value: bytes) -> None:
         self._refuse_if_failed()
         check_key(key, bytes_max=limits.KEY_BYTES_MAX)
-        rows = self._tables[table]
-        with self._lock:
-            self._undo.setdefault((table, key), rows.get(key))
-            rows[key] = value
+        stored = sealed(table, key, value)
+        self.sums.move(table, self._replace(table, key, stored), stored)
 
     def delete(self, table: Table, key: bytes) -> bool:
         self._refuse_if_failed()
-        rows = self._tables[table]
-        if key not in rows:
+        if key not in self._tables[table]:
             return False
-        with self._lock:
-            self._undo.setdefault((table, key), rows[key])
-            del rows[key]
+        self.sums.move(table, self._replace(table, key, None), None)
         return True
+
+    def _replace(self, table: Table, key: bytes, stored: bytes | None) -> bytes | None:
+        """Store a row, or remove it where there is None; return the old one."""
+        rows = self._tables[table]
+        with self._lock:
+            old: bytes | None = rows.get(key)
+            self._undo.setdefault((table, key), old)
+            if stored is None:
+                del rows[key]
+            else:
+                rows[key] = stored
+        return old
 
     def scan(self, table: Table, start: bytes, stop: bytes | None, *, limit: int, reverse: bool = False) -> list[Row]:
         self._refuse_if_failed()
@@ -75,13 +85,15 @@ class MemoryStore:
         if stop is not None and stop <= start:
             return []
         keys = rows.irange(start, stop, inclusive=(True, False), reverse=reverse)
-        return [(key, rows[key]) for key in islice(keys, max(limit, 0))]
+        return opened_rows(table, [(key, rows[key]) for key in islice(keys, max(limit, 0))])
 
     def commit(self) -> None:
         self._refuse_if_failed()
         if self._fails_next_commit:
             self._refusal = "commit failed: a simulated fault of the disk"
             raise StorageFailed(self._refusal)
+        if self._undo:
+            self._replace(Table.META, SUMS_KEY, sealed(Table.META, SUMS_KEY, self.sums.encoded()))
         with self._lock:
             self._undo.clear()
 
@@ -107,6 +119,7 @@ class MemoryStore:
                 else:
                     self._tables[table][key] = value
             self._undo.clear()
+        self._load_sums()
         self._refusal = ""
         self._fails_next_commit = False
 
@@ -126,6 +139,10 @@ class MemoryStore:
     def _refuse_if_failed(self) -> None:
         if self._refusal:
             raise StorageFailed(self._refusal)
+
+    def _load_sums(self) -> None:
+        stored = self._tables[Table.META].get(SUMS_KEY)
+        self.sums.load(None if stored is None else opened(Table.META, SUMS_KEY, stored))
 
     def _committed_image(self) -> _Image:
         undone = [dict(rows) for rows in self._tables]

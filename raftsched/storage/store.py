@@ -17,10 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import IntEnum
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from raftsched import limits
 from raftsched.errors import InvariantBroken, RaftschedError, Unavailable
+
+if TYPE_CHECKING:
+    from raftsched.storage.seals import Sums
 
 
 class Table(IntEnum):
@@ -95,6 +98,11 @@ class Table(IntEnum):
 Row = tuple[bytes, bytes]
 """Key and value."""
 
+REPLACE_THIS_NODE = (
+    "This node's state can't be trusted any more; while the others have a majority nothing is lost. Remove this node from "
+    "the cluster, and add it again under a NEW id with an empty data directory."
+)
+
 
 class StorageFailed(InvariantBroken):
     """The store can't go on and refuses everything; the process must stop.
@@ -103,6 +111,23 @@ class StorageFailed(InvariantBroken):
     """
 
     code = "storage_failed"
+
+
+class DamagedValue(InvariantBroken):
+    """A stored value is not what was written under its key: disk or memory has changed it, and the process must stop.
+
+    Nothing of it was used. What the other nodes hold is sound, and so is what this one has acknowledged in its journal.
+    """
+
+    code = "damaged_value"
+
+    def __init__(self, table: str, key: bytes) -> None:
+        super().__init__(
+            f"the state's table {table} holds a value under key {key.hex()} that is not what was written: disk or memory "
+            f"has changed it. {REPLACE_THIS_NODE}"
+        )
+        self.table = table
+        self.key = key
 
 
 class CopyFailed(Unavailable):
@@ -132,8 +157,13 @@ class Store(Protocol):
     """Ordered tables of bytes in one long write transaction.
 
     Keys have 1 to 511 bytes and sort bytewise. Each method raises `StorageFailed` where the store can't go on, and
-    from then on; only `close` may be called after it.
+    from then on; only `close` may be called after it. Reads raise `DamagedValue` where a row is not what was
+    written (`raftsched.storage.seals`).
     """
+
+    @property
+    def sums(self) -> Sums:
+        """The sums of the tables, uncommitted writes included."""
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         """Return the value, uncommitted ones included; None where there is no such key."""

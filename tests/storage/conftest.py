@@ -12,7 +12,7 @@ import pytest
 
 from raftsched.storage.lmdb_store import LmdbStore, open_read_only, open_store
 from raftsched.storage.memory_store import MemoryStore
-from raftsched.storage.store import Store
+from raftsched.storage.store import Store, Table
 
 
 class Home(Protocol):
@@ -24,6 +24,8 @@ class Home(Protocol):
 
     def failing_disk(self) -> AbstractContextManager[None]: ...
     def load(self, path: Path) -> Store: ...
+    def rot(self, table: Table, key: bytes, change: Callable[[bytes], bytes]) -> None:
+        """Change what is stored under `key`, seal included, behind the store's back."""
 
 
 class LmdbHome:
@@ -54,6 +56,13 @@ class LmdbHome:
     def load(self, path: Path) -> Store:
         return open_read_only(path)
 
+    def rot(self, table: Table, key: bytes, change: Callable[[bytes], bytes]) -> None:
+        assert self.store is not None
+        self.store.commit()
+        database = self.store._tables[table]  # what no caller of the store can do
+        with self.store._env.begin(write=True) as txn:
+            txn.put(key, change(txn.get(key, b"", database)), db=database)
+
 
 class MemoryHome:
     def __init__(self) -> None:
@@ -73,6 +82,10 @@ class MemoryHome:
 
     def load(self, path: Path) -> Store:
         return MemoryStore.load(path)
+
+    def rot(self, table: Table, key: bytes, change: Callable[[bytes], bytes]) -> None:
+        rows = self.store._tables[table]  # what no caller of the store can do
+        rows[key] = change(rows.get(key, b""))
 
 
 MakeHome = Callable[[Path], Home]

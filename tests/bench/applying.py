@@ -1,0 +1,83 @@
+"""CPU that one node spends on a job besides the network: decode, apply and checkpoint of submit, lease and outcome.
+
+    .venv/bin/python -P tests/bench/applying.py [JOBS [BATCH [ROUNDS]]]
+
+No sockets, no journal. Prints the best of the rounds in µs a job, which is what two versions are compared by: run both in
+turns on the same machine (`PYTHONPATH=OTHER_CHECKOUT` runs another one's code).
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+from raftsched.consensus.machine import ReplicatedState
+from raftsched.core.ids import JobId
+from raftsched.core.job import AttemptEnd, RetryPolicy
+from raftsched.core.operations import LeaseJobs, RecordOutcome, SubmitJob, encode_batch
+from raftsched.core.results import OutcomeRecorded
+
+_PAYLOAD = b'{"kind":"bench","data":"' + b"x" * 165 + b'"}'
+_START_MS = 1_800_000_000_000
+_OPERATIONS_PER_CHECKPOINT = 1_250
+"""A checkpoint's 250 ms at 1,667 jobs a second, three operations each."""
+
+
+def entries(batch: int, size: int) -> list[tuple[str, bytes]]:
+    """The three log entries of one batch of jobs."""
+    now = _START_MS + batch
+    ids = [JobId(now.to_bytes(6, "big") + (batch * size + number).to_bytes(10, "big")) for number in range(size)]
+    submits = [SubmitJob(i, "default", "noop", "bench", 5, 0, _PAYLOAD, 3, 0, RetryPolicy()) for i in ids]  # type: ignore[arg-type]
+    lease = LeaseJobs("w1-abcdef", 15_000, tuple(ids), f"req-{batch}")
+    first_token = batch * size + 1
+    outcomes = [
+        RecordOutcome(job_id, 1, first_token + number, AttemptEnd.COMPLETED, f"c{number:016x}")  # type: ignore[arg-type]
+        for number, job_id in enumerate(ids)
+    ]
+    return [
+        ("submit", encode_batch(now, tuple(submits))),  # type: ignore[arg-type]
+        ("lease", encode_batch(now, (lease,))),  # type: ignore[arg-type]
+        ("outcome", encode_batch(now + 1, tuple(outcomes))),  # type: ignore[arg-type]
+    ]
+
+
+def run(jobs: int, size: int) -> Counter[str]:
+    """CPU seconds of each part."""
+    directory = Path(tempfile.mkdtemp())
+    machine = ReplicatedState(directory / "state", map_bytes=1 << 30)
+    machine.on_changes = lambda _: None
+    machine.on_records = lambda _: None
+    spent: Counter[str] = Counter()
+    index = pending = 0
+    for batch in range(jobs // size):
+        for part, command in entries(batch, size):
+            index += 1
+            begun = time.process_time()
+            results = machine.apply(index, 1, command)
+            spent[part] += time.process_time() - begun  # type: ignore[assignment]
+            pending += size
+        assert isinstance(results[0], OutcomeRecorded), results[0]
+        if pending >= _OPERATIONS_PER_CHECKPOINT:
+            begun = time.process_time()
+            machine.checkpoint()
+            spent["checkpoint"] += time.process_time() - begun  # type: ignore[assignment]
+            pending = 0
+    machine.close()
+    shutil.rmtree(directory)
+    return spent
+
+
+def main(jobs: int = 4_000, size: int = 100, rounds: int = 5) -> None:
+    runs = [run(jobs, size) for _ in range(rounds)]
+    best = {part: min(spent[part] for spent in runs) for part in runs[0]}
+    parts = "  ".join(f"{part} {1e6 * seconds / jobs:.1f}" for part, seconds in best.items())
+    total = 1e6 * sum(best.values()) / jobs
+    sys.stdout.write(f"batches of {size}: {parts}  total {total:.1f} µs CPU a job\n")
+
+
+if __name__ == "__main__":
+    main(*(int(argument) for argument in sys.argv[1:]))
