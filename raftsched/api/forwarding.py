@@ -6,7 +6,8 @@ bounded by what the leader accepts and sends. A long poll is passed on like any 
 away, this node hangs up on the leader, which then drops the wait.
 
 What became of a request that got no reply: before its first byte left, the leader has not seen it (`unavailable`);
-later it may have taken effect (`outcome_unknown`), unless it only reads. `Raftsched-Forwarded` stops loops: a request
+later it may have taken effect (`outcome_unknown`), unless it only reads. A change is never sent twice. A read is sent
+again at once where the connection broke: that may have been an old one, which the leader was just closing. `Raftsched-Forwarded` stops loops: a request
 is passed on once.
 
 While no leader is known or reachable, which is how an election looks from here, a request waits a little for the next
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Final
 
 from aiohttp import web
@@ -31,7 +33,7 @@ from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
 from raftsched.api.routes import Answered, Handler, Route
 from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable
-from raftsched.exchange import Broken, Exchange, Http, HttpPool, Patience, Reply
+from raftsched.exchange import Broken, Exchange, Http, HttpPool, Patience, Reply, TimedOut
 
 FORWARDED_HEADER: Final = "Raftsched-Forwarded"
 _CONNECT_SECONDS: Final = 2.0
@@ -66,6 +68,10 @@ _KEEPALIVE_SECONDS: Final = 60.0
 
 class _Unanswered(Unavailable):
     """The leader gave no answer, and another one can be asked: the request was never sent, or it only reads."""
+
+
+class _HungUp(_Unanswered):
+    """The connection broke over a request that only reads."""
 
 
 class _Forward:
@@ -192,17 +198,25 @@ class Forwarder:
         # The reply to a HEAD is that to a GET, and left out of it here: so its length is told.
         method = "GET" if request.method == "HEAD" else request.method
         url = leader_url + request.rel_url.raw_path_qs
-        exchange = Exchange(method, url, headers=headers, body=body or None)
+        patience = Patience(_CONNECT_SECONDS, None, wait_seconds)
+        if method == "GET":
+            with suppress(_HungUp):
+                return await self._sent(leader_url, Exchange(method, url, headers=headers), patience)
+        return await self._sent(leader_url, Exchange(method, url, headers=headers, body=body or None), patience)
+
+    async def _sent(self, leader_url: str, exchange: Exchange, patience: Patience) -> web.Response:
+        """Send `exchange`, which is not sent again; raises as `forward` does."""
         forward = _Forward(leader_url, exchange, asyncio.timeout(None))
         self._under_way.add(forward)
         try:
             async with forward.patience:
-                return _passed_on(await self._http.send(exchange, Patience(_CONNECT_SECONDS, None, wait_seconds)))
+                return _passed_on(await self._http.send(exchange, patience))
         except (Broken, TimeoutError) as error:
             if not exchange.is_sent:
                 raise _Unanswered("the leader can't be reached; retry in a moment") from error
             if forward.is_harmless:
-                raise _Unanswered("the leader gave no answer; retry in a moment") from error
+                kind = _Unanswered if isinstance(error, TimedOut | TimeoutError) else _HungUp
+                raise kind("the leader gave no answer; retry in a moment") from error
             raise OutcomeUnknown("the leader gave no answer; it may have acted on the request") from error
         finally:
             self._under_way.discard(forward)

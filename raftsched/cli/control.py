@@ -93,7 +93,7 @@ def pause_command(
 def resume_command(session: Session, **options: Any) -> None:
     """Let paused jobs go on."""
     verb = Verb("resume", "resumed")
-    _change(session, verb, {}, options, one=lambda job_id: session.post(job_path(job_id, "resume"), idempotent=False))
+    _change(session, verb, {}, options, one=lambda job_id: session.post(job_path(job_id, "resume")))
 
 
 @click.command("retry")
@@ -112,7 +112,7 @@ def retry_command(session: Session, *, run_at: str | None, delay_seconds: float 
         Verb("retry", "requeued"),
         fields,
         options,
-        one=lambda job_id: session.post(job_path(job_id, "retry"), fields, idempotent=False),
+        one=lambda job_id: session.post(job_path(job_id, "retry"), fields),
     )
 
 
@@ -202,7 +202,7 @@ def amend_command(
     if not changes:
         raise click.UsageError("say what to change, as --queue slow or --without timeout")
     headers = {} if if_revision is None else {"If-Match": f'"{if_revision}"'}
-    job = session.send("PATCH", job_path(job_id), changes, headers=headers, idempotent=if_revision is None)
+    job = session.send("PATCH", job_path(job_id), changes, headers=headers)
     _print_changed(job, as_json=as_json)
 
 

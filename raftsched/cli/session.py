@@ -79,15 +79,10 @@ class Session:
         *,
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-        idempotent: bool = True,
     ) -> dict[str, Any]:
         """Send one request and return the document of its reply; raises its error. See `Calls.call`."""
         asked = {name: value for name, value in (query or {}).items() if value not in (None, "", (), [])}
-        return self._run(
-            self._calls.call(
-                dict[str, Any], method, path, document, query=asked, headers=headers, idempotent=idempotent
-            )
-        )
+        return self._run(self._calls.call(dict[str, Any], method, path, document, query=asked, headers=headers))
 
     def new_key(self) -> str:
         """Return an idempotency key that nobody has used."""

@@ -40,7 +40,6 @@ class Calls:
         *,
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-        idempotent: bool = True,
         timeout_seconds: float | None = None,
     ) -> T:
         """Return the reply to a request that is repeated until its answer comes; see `Connection.call`."""
@@ -50,7 +49,6 @@ class Calls:
             None if method == "GET" else encode_fields(document or {}, whole="request"),
             query=query_of(query or {}),
             headers=headers,
-            idempotent=idempotent,
             timeout_seconds=timeout_seconds,
         )
         return _decoded(body, kind, f"{method} {path}")

@@ -1,8 +1,8 @@
 """One connection pool to the whole cluster: asks a node, follows the leader, moves on from nodes that fail.
 
 `attempt` is one request to one node and says what became of it; `call` repeats it within the retry budget. Requests
-that change something carry their own names (idempotency key, completion id, fencing token), so repeating them is
-always safe; that is the caller's side of the bargain.
+that change something can be repeated: they carry their own names (idempotency key, completion id, fencing token), or
+the second time changes nothing.
 
 What an attempt that got no reply means: nothing was sent = the cluster has not seen it; anything later = it may have
 taken effect (`OutcomeUnknown`). Each attempt is sent at most once (`raftsched.exchange`).
@@ -23,7 +23,7 @@ from yarl import URL
 from raftsched import limits
 from raftsched.client.nodes import Nodes
 from raftsched.client.problems import read_problem
-from raftsched.client.retries import Failure, Retries, given_up
+from raftsched.client.retries import Failure, Retries, definite, given_up
 from raftsched.client.settings import ClientSettings
 from raftsched.errors import Invalid, OutcomeUnknown, RaftschedError, Unavailable
 from raftsched.exchange import Broken, Exchange, Http, HttpPool, Patience, StreamedReply
@@ -110,13 +110,11 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         retry_seconds: float | None = None,
         timeout_seconds: float | None = None,
-        idempotent: bool = True,
     ) -> bytes:
         """Return the body of the successful reply, retrying for at most `retry_seconds` (default: the settings').
 
         Raises what the cluster answers, and once the retries are used up `OutcomeUnknown` (a change may have taken
-        effect) or `Unavailable` (it has not). `idempotent`: the answer to a repetition is that to the first attempt;
-        where it is not, a repetition that is refused leaves the outcome unknown.
+        effect) or `Unavailable` (it has not). A repetition that is refused leaves the outcome unknown; see `definite`.
         """
         retries = Retries(self.settings, self.randomness)
         budget = self.settings.retry_seconds if retry_seconds is None else retry_seconds
@@ -129,9 +127,7 @@ class Connection:
             if isinstance(answer, bytes):
                 return answer
             if not answer.error.retryable:
-                if maybe_applied and not idempotent:
-                    raise OutcomeUnknown(f"an earlier attempt may have taken effect; repeated: {answer.error}")
-                raise answer.error
+                raise definite(answer.error, maybe_applied=maybe_applied)
             maybe_applied |= method != "GET" and isinstance(answer.error, OutcomeUnknown)
             pause = retries.next_pause(answer.retry_after_seconds)
             if self.clock.monotonic() + pause >= deadline:

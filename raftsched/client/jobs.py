@@ -1,7 +1,7 @@
 """A job in the hand: what can be read of it, and what can be made of it.
 
-Every change is safe to retry, and is retried. Where a repetition cannot tell what became of the first attempt (`retry`,
-`resume`, `update` with a revision), the call ends in `OutcomeUnknown` rather than in a refusal that may mean success.
+Every change is safe to retry, and is retried. Where a repetition is refused, and an earlier attempt may have taken effect,
+the call ends in `OutcomeUnknown` rather than in a refusal that may mean success.
 All raise `NotFound` where there is no such job, and `Unavailable`; refused ones `Rejected`, and nothing is changed.
 """
 
@@ -136,7 +136,7 @@ class Job:
 
     async def resume(self) -> JobInfo:
         """Let it go on after a pause."""
-        return await self._calls.call(JobInfo, "POST", f"{self._path}/resume", idempotent=False)
+        return await self._calls.call(JobInfo, "POST", f"{self._path}/resume")
 
     async def retry(self, *, run_at: Moment | None = None, delay_seconds: float | None = None) -> JobInfo:
         """Run it again, now by default, as a new run; or hasten it where it waits for its next attempt.
@@ -144,7 +144,7 @@ class Job:
         For jobs that ended otherwise than completed: `replay` runs a completed one again.
         """
         document = given(run_at=run_at, delay_seconds=delay_seconds)
-        return await self._calls.call(JobInfo, "POST", f"{self._path}/retry", document, idempotent=False)
+        return await self._calls.call(JobInfo, "POST", f"{self._path}/retry", document)
 
     async def replay(self, *, idempotency_key: str | None = None, **changes: Unpack[ReplayChanges]) -> Job:
         """Submit a clone of it, with a link to it (`JobInfo.replay_of`) and `changes`, and return the clone."""
@@ -159,9 +159,7 @@ class Job:
         With `if_revision`, only if nothing changed since that was read; raises `Rejected` with code `stale_revision`.
         """
         headers = {} if if_revision is None else {IF_MATCH: f'"{if_revision}"'}
-        return await self._calls.call(
-            JobInfo, "PATCH", self._path, changes, headers=headers, idempotent=if_revision is None
-        )
+        return await self._calls.call(JobInfo, "PATCH", self._path, changes, headers=headers)
 
     async def reschedule(self, run_at: Moment | None = None, *, delay_seconds: float | None = None) -> JobInfo:
         """Run it at another time; give one of them. Raises as `update` does."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from raftsched.client.settings import ClientSettings
-from raftsched.errors import OutcomeUnknown, RaftschedError, Unavailable
+from raftsched.errors import OutcomeUnknown, RaftschedError, Rejected, Unavailable
 from raftsched.ports import Randomness
 
 FOREVER = float("inf")
@@ -38,6 +38,17 @@ class Retries:
         step = min(self._cap, self._base * 2.0 ** min(self._attempt_count, 30))
         self._attempt_count += 1
         return max(step * (0.5 + 0.5 * self._randomness.random()), retry_after_seconds)
+
+
+def definite(error: RaftschedError, *, maybe_applied: bool) -> RaftschedError:
+    """Return the error to raise for a refusal; `maybe_applied` if an earlier attempt may have taken effect.
+
+    A request that is malformed was so each time. What is not legal now may be so because of the earlier attempt: what
+    was deleted is not found. Or that attempt arrives yet, when it is legal.
+    """
+    if maybe_applied and isinstance(error, Rejected):
+        return OutcomeUnknown(f"an earlier attempt may have taken effect; repeated, it was refused: {error}")
+    return error
 
 
 def given_up(error: RaftschedError, *, maybe_applied: bool) -> RaftschedError:

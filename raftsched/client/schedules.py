@@ -97,9 +97,7 @@ class Schedules:
             raise TypeError(f'job: expected a JobSpec or a mapping like {{"name": "report"}}, not {type(job).__name__}')
         headers = {IF_NONE_MATCH: "*"} if create_only else _if_match(if_revision)
         document = _with_period(given(**options)) | {"name": name, "job": job_text(job)}
-        return await self._calls.call(
-            ScheduleInfo, "POST", "/schedules", document, headers=headers, idempotent=not headers
-        )
+        return await self._calls.call(ScheduleInfo, "POST", "/schedules", document, headers=headers)
 
     async def update(
         self, name: str, *, if_revision: int | None = None, **changes: Unpack[ScheduleChanges]
@@ -110,13 +108,11 @@ class Schedules:
         """
         tenant, document = _split(changes)
         headers = _if_match(if_revision)
-        return await self._calls.call(
-            ScheduleInfo, "PATCH", _path(name), document, query=tenant, headers=headers, idempotent=not headers
-        )
+        return await self._calls.call(ScheduleInfo, "PATCH", _path(name), document, query=tenant, headers=headers)
 
     async def delete(self, name: str, *, tenant: str | None = None) -> None:
         """Delete a schedule and its ledger; jobs that it has made go on."""
-        await self._calls.call(dict, "DELETE", _path(name), query=given(tenant=tenant), idempotent=False)
+        await self._calls.call(dict, "DELETE", _path(name), query=given(tenant=tenant))
 
     async def apply(
         self,
@@ -198,9 +194,7 @@ class Schedules:
 
     async def resume(self, name: str, *, tenant: str | None = None) -> ScheduleInfo:
         """Let it go on after a pause."""
-        return await self._calls.call(
-            ScheduleInfo, "POST", f"{_path(name)}/resume", query=given(tenant=tenant), idempotent=False
-        )
+        return await self._calls.call(ScheduleInfo, "POST", f"{_path(name)}/resume", query=given(tenant=tenant))
 
     async def trigger(
         self,

@@ -11,6 +11,7 @@ from raftsched.client.batches import Answers, BatchItem, BatchSender
 from raftsched.client.connection import Connection
 from raftsched.client.gather import Gatherer, GatherLimits
 from raftsched.client.problems import Problem, problem_error
+from raftsched.client.retries import definite
 from raftsched.errors import OutcomeUnknown, RaftschedError
 
 
@@ -48,7 +49,7 @@ class _Submit(BatchItem):
         if isinstance(answer, Accepted):
             self.future.set_result(answer)
         elif isinstance(answer, RaftschedError):
-            self.future.set_exception(answer)
+            self.future.set_exception(definite(answer, maybe_applied=self.maybe_applied))
 
 
 class Submitter:

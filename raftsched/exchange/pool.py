@@ -16,7 +16,7 @@ from typing import Any, Final
 import aiohttp
 from yarl import URL
 
-from raftsched.exchange.port import Broken, Exchange, Http, Patience, Reply, StreamedReply
+from raftsched.exchange.port import Broken, Exchange, Http, Patience, Reply, StreamedReply, TimedOut
 
 _BROKEN: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
@@ -138,4 +138,5 @@ async def _on_sending(_session: aiohttp.ClientSession, context: SimpleNamespace,
 
 
 def _broken(error: Exception) -> Broken:
-    return Broken(f"{type(error).__name__} {error}".rstrip())
+    kind = TimedOut if isinstance(error, TimeoutError) else Broken
+    return kind(f"{type(error).__name__} {error}".rstrip())

@@ -20,6 +20,10 @@ class Broken(Exception):
     """No whole reply came; `Exchange.is_sent` tells if the request can have taken effect."""
 
 
+class TimedOut(Broken):
+    """The patience ended; the connection did not break."""
+
+
 class Exchange:
     """A request to the node that `url` names; `url` is encoded already."""
 

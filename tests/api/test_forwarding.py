@@ -12,6 +12,7 @@ from raftsched.api import forwarding
 from raftsched.core.operations import Operation
 from raftsched.errors import NotLeader, RaftschedError, Unavailable
 from tests.api.node import Api, SimulatedNode, serving
+from tests.exchange.dying import dying_server
 
 Speak = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -292,3 +293,34 @@ async def test_overloaded_leader_is_not_waited_for(api: Api) -> None:
     async with serving(busy, election_seconds=60.0) as node:
         assert (await node.post("jobs", {"name": "x"})).status == 503
         assert not busy.asked_for_change.is_set()
+
+
+# -- connections that are old -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("survives", [False, True])
+async def test_change_over_an_old_connection_that_breaks_is_sent_once(*, survives: bool) -> None:
+    said = {}
+    changes = {
+        "POST": "jobs",
+        "PUT": "schedules",
+        "PATCH": "jobs/00000000-0000-7000-8000-000000000001",
+        "DELETE": "jobs/00000000-0000-7000-8000-000000000001",
+    }
+    for method, path in changes.items():
+        leader = SimulatedNode()
+        async with dying_server(survives=survives) as server, serving(SimulatedNode("n2", leader=leader)) as follower:
+            leader.api_url = server.url
+            assert (await follower.get("queues")).status == 200
+            answer = await follower.ask(method, path, json={})
+            said[method] = (answer.status, answer.code, server.seen, server.connection_count)
+    assert said == {method: (503, "outcome_unknown", [method], 1) for method in changes}
+
+
+async def test_read_over_an_old_connection_that_breaks_is_sent_again_on_a_new_one() -> None:
+    leader = SimulatedNode()
+    async with dying_server(survives=True) as server, serving(SimulatedNode("n2", leader=leader)) as follower:
+        leader.api_url = server.url
+        assert (await follower.get("queues")).status == 200
+        assert (await follower.get("jobs")).status == 404  # as that server says
+        assert (server.seen, server.connection_count) == (["GET", "GET"], 2)
