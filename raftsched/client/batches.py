@@ -3,6 +3,10 @@
 The reply carries an answer for each item. Those that say "not now" or "unknown" go again, the others are done; an item
 whose time is up gets its error. A request that is refused as a whole because of what is in it is halved, so that one
 bad item never takes its neighbours down. Every item names itself to the cluster, so sending it again changes nothing.
+
+A refusal that is not the cluster's (a proxy's 403 or 502) may be about one item, or about all that goes that way. So
+what was refused goes to the end of the line, and requests get smaller, down to one item, until one gets through; then
+they grow again. There is one attempt for each pause, however many items wait.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from raftsched.client.connection import Connection
+from raftsched.client.problems import RefusedOnTheWay
 from raftsched.client.retries import FOREVER, Failure, Retries, given_up
 from raftsched.errors import Invalid, OutcomeUnknown, RaftschedError
 
@@ -69,11 +74,16 @@ class BatchSender:
         """Return when each of `items` is settled; when this is cancelled, they are settled as unknown."""
         connection = self._connection
         retries = Retries(connection.settings, connection.randomness)
+        size = len(items)
         try:
-            while True:
-                items, retry_after_seconds = await self._send_once(items)
-                if not items:
-                    return
+            while items:
+                batch = items[:size]
+                again, retry_after_seconds = await self._send_once(batch)
+                items = (*items[size:], *again)
+                if not again:
+                    size *= 2
+                    continue
+                size = max(1, len(batch) // 2) if _was_refused_on_the_way(again) else len(items)
                 pause = retries.next_pause(retry_after_seconds)
                 items = _still_in_time(items, connection.clock.monotonic() + pause)
                 await asyncio.sleep(pause)
@@ -115,6 +125,10 @@ def _noted(items: Sequence[BatchItem], error: RaftschedError) -> Sequence[BatchI
     for item in items:
         item.failed(error)
     return items
+
+
+def _was_refused_on_the_way(items: Sequence[BatchItem]) -> bool:
+    return any(isinstance(item.latest_error, RefusedOnTheWay) for item in items)
 
 
 def _unsettled(items: Sequence[BatchItem], answers: Answers) -> Sequence[BatchItem]:

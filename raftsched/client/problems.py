@@ -1,12 +1,17 @@
 """From a problem document (RFC 9457) to the exception that it stands for.
 
-A code that this version doesn't know still gets the right family by its HTTP status. A 5xx without a code of ours
-comes from something between us and the cluster, or from a node that broke: what it did is unknown.
+A code that this version doesn't know still gets the right family by its HTTP status. An error without a problem
+document of ours comes from something between us and the cluster: a proxy, a firewall, a gateway. Such an answer settles
+nothing, for it may have been given before or after the cluster saw the request. Only its 413 and 429 say that the
+request was not passed on.
 """
 
 from __future__ import annotations
 
+import http.client
 import re
+from http import HTTPStatus
+from typing import Final
 
 import msgspec
 
@@ -28,9 +33,24 @@ _INVALID = {kind.code: kind for kind in (Invalid, Malformed, TooLarge, Unsupport
 _UNAVAILABLE = {kind.code: kind for kind in (Unavailable, OutcomeUnknown, StorageFull)}
 
 
+_OURS: Final = "urn:raftsched:problem:"
+"""Every problem document of a node begins its `type` so."""
+_SHOWN_CHARS: Final = 200
+_NO_TEXT: Final = re.compile(r"<[^>]*>|\s+")
+
+
+class TooLargeOnTheWay(TooLarge):
+    """Something between client and cluster refused the request for its size; the cluster has not seen it."""
+
+
+class RefusedOnTheWay(OutcomeUnknown):
+    """Something between client and cluster refused the request; whether the cluster has seen it is unknown."""
+
+
 class Problem(msgspec.Struct, frozen=True):
     """The parts of a problem document that decide what is raised."""
 
+    type: str = ""
     status: int = 0
     code: str = ""
     title: str = ""
@@ -52,8 +72,21 @@ def read_problem(status: int, body: bytes) -> RaftschedError:
     try:
         problem = _decode(body)
     except msgspec.DecodeError:
-        problem = Problem(detail=body[:200].decode("utf-8", "replace"))
-    return problem_error(problem, status)
+        return _on_the_way(status, body)
+    return problem_error(problem, status) if problem.type.startswith(_OURS) else _on_the_way(status, body)
+
+
+def _on_the_way(status: int, body: bytes) -> RaftschedError:
+    """Return the exception for an error reply that no node gave."""
+    phrase = http.client.responses.get(status, "")
+    shown = " ".join(_NO_TEXT.sub(" ", body[: 4 * _SHOWN_CHARS].decode("utf-8", "replace")).split())[:_SHOWN_CHARS]
+    text = f"{status} {phrase}".rstrip() + " from something between client and cluster, such as a proxy"
+    text += f": {shown}" if shown else ""
+    if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
+        return TooLargeOnTheWay(text)
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return Unavailable(text)
+    return RefusedOnTheWay(text)
 
 
 def problem_error(problem: Problem, status: int) -> RaftschedError:
@@ -74,8 +107,7 @@ def _by_status(problem: Problem, status: int, text: str) -> RaftschedError:
     if status == 429:
         return Unavailable(text)
     if status >= 500:
-        refused = status == 503 and bool(problem.code)
-        return Unavailable(text) if refused else OutcomeUnknown(text)
+        return Unavailable(text) if status == 503 else OutcomeUnknown(text)
     return Rejected(
         problem.code or f"http_{status}",
         _PART.sub("", text),

@@ -26,6 +26,7 @@ from msgspec import UNSET, UnsetType
 
 from raftsched.client.connection import Connection
 from raftsched.client.retries import Failure
+from raftsched.errors import OutcomeUnknown, TooLarge
 from raftsched.ports import Clock
 from raftsched.worker.runs import SILENT, Run, RunTable, StopReason
 from raftsched.worker.telling import NO_SIGN, Sign
@@ -214,17 +215,24 @@ class Heartbeats:
         )
         states = None if isinstance(reply, Failure) else _read(reply, runs)
         if states is None:
-            for run, sign in zip(runs, signs, strict=True):
-                if run.telling is not None and sign is not NO_SIGN:
-                    run.telling.put_back(sign)
+            error = reply.error if isinstance(reply, Failure) else OutcomeUnknown("the reply can't be read")
+            is_too_large = isinstance(error, TooLarge)
+            if not (is_too_large and len(runs) == 1):  # else what it says is lost, and the lease is not
+                _put_back(runs, signs)
+            if is_too_large and (len(runs) > 1 or signs != [NO_SIGN]):
+                return await self._beat_in_parts(connection, runs, failure_count)
             if failure_count == 0:
-                _log.warning(
-                    "heartbeat_failed", reason=str(reply.error) if isinstance(reply, Failure) else "unreadable"
-                )
+                _log.warning("heartbeat_failed", reason=str(error))
             return False
         for run, state in zip(runs, states, strict=True):
             self._heard(run, state, asked_at)
         return True
+
+    async def _beat_in_parts(self, connection: Connection, runs: Sequence[Run], failure_count: int) -> bool:
+        """Renew the leases of `runs` by smaller requests; a run whose sign alone is too large goes without it."""
+        middle = len(runs) // 2
+        parts = [part for part in (runs[:middle], runs[middle:]) if part]
+        return all([await self._beat(connection, part, failure_count) for part in parts])
 
     def _heard(self, run: Run, state: _State, asked_at: float) -> None:
         if not state.valid:
@@ -266,6 +274,13 @@ class Heartbeats:
     def _worker_loop_turned(self) -> None:
         self._blocked_since = None
         self._is_block_told = False
+
+
+def _put_back(runs: Sequence[Run], signs: Sequence[Sign]) -> None:
+    """Keep what handlers said for the next heartbeat."""
+    for run, sign in zip(runs, signs, strict=True):
+        if run.telling is not None and sign is not NO_SIGN:
+            run.telling.put_back(sign)
 
 
 def _sign_of(run: Run, now: float) -> Sign:

@@ -19,6 +19,7 @@ import msgspec
 from raftsched import limits
 from raftsched.client.connection import Connection
 from raftsched.client.keys import KeyFactory
+from raftsched.client.problems import TooLargeOnTheWay
 from raftsched.client.retries import Failure, Retries
 from raftsched.errors import OutcomeUnknown
 from raftsched.worker.executor import Executor
@@ -145,9 +146,10 @@ class Poller:
             self._on_leased(lease_seconds, asked_at)
 
     async def _failed(self, failure: Failure) -> None:
-        if not failure.error.retryable:
-            raise failure.error
-        self._outage.failed(str(failure.error))
+        error = failure.error
+        if not error.retryable and not isinstance(error, TooLargeOnTheWay):
+            raise error
+        self._outage.failed(str(error))
         pause = self._retries.next_pause(failure.retry_after_seconds)
         await self._until_room(_MORE_THAN_EVER, pause)  # only `finish` ends this pause early
 

@@ -4,7 +4,8 @@ Each outcome has a completion id of its own, the same in every repetition, so th
 again rather than refused. What the handler said before its end goes before it. There is no deadline: the work is done, and its record is worth waiting for through any
 election; the run's lease is kept by heartbeats meanwhile. What the cluster refuses (the lease was lost, the job was
 cancelled) is logged and never sent again. What it can't take (JSON too deep, a limit of an older release) is reported as
-a failure that says so: without an outcome the job would wait out its lease, and then do the same again.
+a failure that says so: without an outcome the job would wait out its lease, and then do the same again. That goes for
+the 413 of a proxy, too. Any other refusal that is not the cluster's settles nothing: the report is repeated.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from raftsched.client.batches import Answers, BatchItem, BatchSender
 from raftsched.client.connection import Connection
 from raftsched.client.gather import Gatherer, GatherLimits
 from raftsched.client.keys import KeyFactory
-from raftsched.client.problems import Problem, problem_error
+from raftsched.client.problems import Problem, RefusedOnTheWay, problem_error
 from raftsched.client.settings import ClientSettings
 from raftsched.errors import Invalid, RaftschedError, Unavailable
 from raftsched.worker.endings import COMPLETED, Ending, ErrorText, failed
@@ -63,7 +64,7 @@ _decode = msgspec.json.Decoder(_Answers).decode
 
 
 class _Report(BatchItem):
-    __slots__ = ("_ended", "ending", "is_substitute", "run")
+    __slots__ = ("_ended", "_is_refusal_told", "ending", "is_substitute", "run")
 
     def __init__(
         self, body: bytes, run: Run, ending: Ending, ended: Callable[[_Report, object], None], *, is_substitute: bool
@@ -74,6 +75,14 @@ class _Report(BatchItem):
         self.is_substitute = is_substitute
         """It stands for a report that the cluster could not take."""
         self._ended = ended
+        self._is_refusal_told = False
+
+    def failed(self, error: RaftschedError) -> None:
+        super().failed(error)
+        if isinstance(error, RefusedOnTheWay) and not self._is_refusal_told:
+            self._is_refusal_told = True
+            grant = self.run.grant
+            _log.warning("outcome_not_recorded_yet", run_id=grant.run_id, name=grant.name, reason=str(error))
 
     def deliver(self, answer: object | RaftschedError) -> None:
         self._ended(self, answer)

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from raftsched.client.connection import Connection
+from raftsched.client.problems import TooLargeOnTheWay
 from raftsched.client.retries import Failure, Retries
 from raftsched.errors import Unavailable
 from raftsched.worker.runs import Run, StopReason
@@ -51,7 +52,7 @@ class Starter:
                 return False
             if not isinstance(reply, Failure):
                 return self._may_begin(run)
-            if not reply.error.retryable:
+            if not reply.error.retryable and not isinstance(reply.error, TooLargeOnTheWay):
                 _log.warning("start_refused", code=reply.error.code, run_id=run.grant.run_id, reason=str(reply.error))
                 run.condemn(StopReason.CANCELLED if reply.error.code == "cancelled" else StopReason.LEASE_LOST)
                 return False

@@ -30,6 +30,11 @@ QUICK = ClientSettings(
 )
 
 
+def problem_document(problem: dict[str, Any]) -> dict[str, Any]:
+    """`problem` as a node sends it."""
+    return {"type": f"urn:raftsched:problem:{problem['code']}"} | problem
+
+
 class Fault(Enum):
     """What becomes of a request."""
 
@@ -297,7 +302,7 @@ class Node:
         if fault in (Fault.LOST, Fault.HANGS):
             return self._broken(request)
         if cluster.refusal is not None:
-            return web.json_response(cluster.refusal, status=cluster.refusal["status"])
+            return web.json_response(problem_document(cluster.refusal), status=cluster.refusal["status"])
         if fault is Fault.OVERLOADED:
             return self._problem("unavailable", "too much to do", retry_after="1")
         if fault is Fault.REFUSED or (not self.forwards and cluster.leader is not self):
@@ -318,9 +323,10 @@ class Node:
         await self.cluster.poke()
         if answer is None:
             status, code = (400, "malformed") if request.method == "POST" else (404, "not_found")
-            problem = {"status": status, "code": code, "detail": "no"}
+            problem = problem_document({"status": status, "code": code, "detail": "no"})
             return web.json_response(problem, status=status, headers=self._headers())
         status = answer["status"] if "code" in answer else 200
+        answer = problem_document(answer) if "code" in answer else answer
         return web.json_response(answer, status=status, headers=self._headers())
 
     async def _reply(self, request: web.Request, path: str, document: Any) -> Any:
@@ -356,7 +362,7 @@ class Node:
         return {"Raftsched-Leader": leader.url} if leader is not None else {}
 
     def _problem(self, code: str, detail: str, **headers: str) -> web.Response:
-        problem = {"status": 503, "code": code, "detail": detail, "retryable": True}
+        problem = problem_document({"status": 503, "code": code, "detail": detail, "retryable": True})
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         return web.json_response(problem, status=503, headers=self._headers() | named)
 

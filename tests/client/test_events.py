@@ -12,7 +12,7 @@ from aiohttp import web
 
 from raftsched.client import Client, Event
 from raftsched.errors import Invalid, Unavailable
-from tests.client.cluster import QUICK, WAIT_SECONDS
+from tests.client.cluster import QUICK, WAIT_SECONDS, problem_document
 from tests.client.real import real_node
 
 
@@ -56,7 +56,8 @@ class Script:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append({"place": request.headers.get("Last-Event-ID")} | dict(request.query))
         if not self.streams:
-            return web.json_response({"status": 503, "code": "unavailable", "detail": "no"}, status=503)
+            problem = problem_document({"status": 503, "code": "unavailable", "detail": "no"})
+            return web.json_response(problem, status=503)
         leader = {"Raftsched-Leader": self.url} if self.cluster else {}
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", **leader})
         await response.prepare(request)

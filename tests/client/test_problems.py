@@ -8,7 +8,8 @@ from raftsched.client.problems import read_problem
 
 
 def problem(status: int, **fields: object) -> errors.RaftschedError:
-    return read_problem(status, msgspec.json.encode({"status": status, "detail": "what happened"} | fields))
+    document = {"type": f"urn:raftsched:problem:{fields.get('code')}", "status": status, "detail": "what happened"}
+    return read_problem(status, msgspec.json.encode(document | fields))
 
 
 @pytest.mark.parametrize(
@@ -49,8 +50,22 @@ def test_place_in_the_batch_is_left_out() -> None:
     assert (error.field, str(error)) == ("tags[2]", "tags[2]: too long")
 
 
-@pytest.mark.parametrize("body", [b"", b"<html>Bad gateway</html>", b"[1]", b'{"status": "x"}', b"\xff\xfe"])
-def test_reply_that_is_no_problem_is_judged_by_its_status(body: bytes) -> None:
-    assert type(read_problem(502, body)) is errors.OutcomeUnknown
-    assert type(read_problem(503, body)) is errors.OutcomeUnknown
-    assert type(read_problem(404, body)) is errors.Rejected
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html>Bad gateway</html>",
+        b"[1]",
+        b'{"status": "x"}',
+        b"\xff\xfe",
+        b'{"code": "forbidden", "status": 403}',
+        b'{"type": "about:blank", "code": "not_found", "status": 404}',
+    ],
+)
+def test_reply_that_is_no_problem_of_ours_settles_nothing(body: bytes) -> None:
+    for status in (302, 400, 401, 403, 404, 405, 409, 422, 499, 500, 502, 503, 504):
+        error = read_problem(status, body)
+        assert isinstance(error, errors.OutcomeUnknown), status
+        assert str(error).startswith(f"{status} "), status
+    assert isinstance(read_problem(413, body), errors.TooLarge)
+    assert type(read_problem(429, body)) is errors.Unavailable
