@@ -7,7 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 _ANSWERED = ("/api/v1/cluster", "/api/v1/queues")
-_PROBLEM = b'{"status":404,"code":"not_found","detail":"there is no such thing"}'
+_PROBLEM = (
+    b'{"type":"urn:raftsched:problem:not_found","status":404,"code":"not_found","detail":"there is no such thing"}'
+)
 
 
 class DyingServer:
