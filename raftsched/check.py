@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from raftsched.consensus.journal_replay import verify
+from raftsched.consensus.recovery import InstallMarker, check_start
 from raftsched.core import invariants
 from raftsched.disk import SystemDisk
 from raftsched.errors import RaftschedError
@@ -44,15 +44,18 @@ def _check(directory: Path, identity: Identity) -> Report:
     state = open_readonly(directory / "state")
     try:
         violations += [str(violation) for violation in invariants.check(state)]
-        job_count, applied = sum(state.counters().values()), state.applied_index
+        job_count, applied, applied_term = sum(state.counters().values()), state.applied_index, state.applied_term
     finally:
         state.close()
     first = last = term = 0
     try:
-        journal = verify(SystemDisk(directory / "journal", create=False))
+        journal = check_start(
+            SystemDisk(directory / "journal", create=False),
+            newest=identity.journal,
+            applied=(applied, applied_term),
+            installing=InstallMarker(directory / "snapshots").read(),
+        )
         first, last, term = journal.first_index, journal.last_index, journal.term
-        if first > applied + 1:
-            violations.append(f"the journal begins at {first}, but the state ends at {applied}: entries are missing")
     except (RaftschedError, OSError) as error:
         violations.append(f"journal: {error}")
     return Report(identity.node_id, applied, job_count, first, last, term, tuple(violations))

@@ -36,7 +36,7 @@ class SystemDisk:
         self._directory = directory
         self._lock_descriptor = -1
         if create:
-            _make_directory(directory)
+            make_directory(directory)
 
     def names(self) -> list[str]:
         with os.scandir(self._directory) as entries:
@@ -58,7 +58,7 @@ class SystemDisk:
         (self._directory / source).replace(self._directory / target)
 
     def sync_directory(self) -> None:
-        _sync_directory(self._directory)
+        sync_directory(self._directory)
 
     def lock(self, name: str = "LOCK") -> None:
         """Keep every other process that calls this away from the directory, until this one ends.
@@ -129,16 +129,18 @@ def _read_exactly(descriptor: int, offset: int, length: int) -> bytes:
     return b"".join(parts)
 
 
-def _make_directory(directory: Path) -> None:
-    """Make it and its missing parents, each one's name durable in the one above."""
+def make_directory(directory: Path) -> list[Path]:
+    """Make it and its missing parents, each one's name durable in the one above; return those made, the deepest last."""
     if directory.is_dir():
-        return
-    _make_directory(directory.parent)
+        return []
+    made = make_directory(directory.parent)
     directory.mkdir(mode=0o700, exist_ok=True)
-    _sync_directory(directory.parent)
+    sync_directory(directory.parent)
+    return [*made, directory]
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make the names in it durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

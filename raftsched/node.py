@@ -24,10 +24,12 @@ from raftsched.config import NodeConfig
 from raftsched.consensus.address import Address
 from raftsched.consensus.cluster_clock import ClusterClock
 from raftsched.consensus.journal import Journal
+from raftsched.consensus.journal_register import SegmentRegister, VolatileRegister
 from raftsched.consensus.machine import Change, ReplicatedState
 from raftsched.consensus.membership import Member, Membership
 from raftsched.consensus.ports import Timing
 from raftsched.consensus.proposer import Proposer
+from raftsched.consensus.recovery import require_state
 from raftsched.consensus.replica import Replica, ReplicaSettings
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.consensus.transport import Transport
@@ -35,12 +37,13 @@ from raftsched.core.ids import JobId, JobIdFactory, TimeMs
 from raftsched.core.operations import CODEC_VERSION, Operation, SubmitJob, SubmitJobAs, SubmitWorkflow
 from raftsched.core.results import Result
 from raftsched.core.writes import Write
-from raftsched.disk import SystemDisk
+from raftsched.disk import SystemDisk, make_directory
 from raftsched.errors import InvariantBroken, NotLeader, StorageFull, Unavailable
 from raftsched.free_space import FreeSpace
 from raftsched.identity import DirectoryClaim
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from raftsched.ports import Clock, Randomness, Wake
+from raftsched.storage.directory import holds_state
 from raftsched.storage.state import State
 from raftsched.tls import TlsFiles, node_client_context, node_server_context
 
@@ -61,6 +64,8 @@ class Node:
         """The latest version of log entries that this node reads."""
         self._incarnation = ""
         """Which data directory this is; "" before it was claimed."""
+        self._register: SegmentRegister = VolatileRegister()
+        """Where the journal's newest segment is recorded: the claim, once there is one."""
         self._clock = clock
         self._randomness = randomness
         self._ids = JobIdFactory(randomness.randbytes)
@@ -75,7 +80,7 @@ class Node:
         """Run until SIGTERM or SIGINT, then stop in order; raises what made it impossible to go on safely."""
         directory = self.config.directory
         claim = DirectoryClaim(directory, node_id=self.node_id, cluster=self.config.cluster)
-        self._incarnation = claim.incarnation
+        self._incarnation, self._register = claim.incarnation, claim
         try:
             self._build(directory)
             await self._live()
@@ -85,8 +90,10 @@ class Node:
             claim.release()
 
     def _build(self, directory: Path) -> None:
+        """Open what the node holds; the journal first, because nothing may be made where it is lost."""
         self._fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._machine = self._open_machine(directory)
+        journal = self._open_journal(directory)
+        self._machine = self._open_machine(directory, journal)
         self.events = EventLog(self._machine.state)
         self._machine.on_changes = self._hear_changes
         self._machine.on_records = self._hear_records
@@ -98,7 +105,7 @@ class Node:
         self._replica = Replica(
             settings=self._replica_settings(directory),
             machine=self._machine,
-            journal=self._open_journal(directory),
+            journal=journal,
             make_transport=self._make_transport,
             clock=self._clock,
             randomness=self._randomness,
@@ -111,13 +118,17 @@ class Node:
             version=lambda: self._replica.operation_version,
         )
 
-    def _open_machine(self, directory: Path) -> ReplicatedState:
-        return ReplicatedState(
-            directory / "state", map_bytes=self.config.state_map_bytes, operations_read=self.operations_read
-        )
-
     def _open_journal(self, directory: Path) -> Journal:
-        return Journal(SystemDisk(directory / "journal"), segment_bytes=self.config.journal_segment_bytes)
+        register = self._register
+        disk = SystemDisk(directory / "journal", create=register.newest is None)
+        return Journal(disk, segment_bytes=self.config.journal_segment_bytes, register=register)
+
+    def _open_machine(self, directory: Path, journal: Journal) -> ReplicatedState:
+        state = directory / "state"
+        require_state(journal, is_there=holds_state(state))
+        for part in (state, directory / "snapshots"):
+            make_directory(part)
+        return ReplicatedState(state, map_bytes=self.config.state_map_bytes, operations_read=self.operations_read)
 
     def _replica_settings(self, directory: Path) -> ReplicaSettings:
         config = self.config

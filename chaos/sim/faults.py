@@ -36,6 +36,8 @@ _RARE_POINTS = (
     "after install",
     "before remove",
     "after remove",
+    "before register",
+    "after register",
 )
 POINTS = (*_POINTS, *_RARE_POINTS)
 """Every place at which the power is cut."""
@@ -241,6 +243,9 @@ class Faults:
 
     def _wipe_member(self) -> None:
         self._change_members("wipe_member")
+
+    def _forget_member(self) -> None:
+        self._change_members("forget_member")
 
     def _change_members(self, kind: str) -> None:
         """Have the operator begin a change, if there is none under way; often the leader fails in the midst of it."""

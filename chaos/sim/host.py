@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from chaos.sim.loop import ProcessClock, ProcessLoop
 from chaos.sim.node import SimulatedNode
-from chaos.sim.storage import LmdbState, Machine
+from chaos.sim.storage import LmdbState, Machine, MachineDisk
 from raftsched.config import Member, NodeConfig
+from raftsched.consensus.segments import segment_number
+from raftsched.storage.memory_store import MemoryStore
 from tests.simulated.disk import PowerCut
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ class Host:
         """Its data is damaged: it may refuse to start, for ever."""
         self.is_damaged = False
         """A bit of its journal was changed."""
+        self.is_forgetful = False
+        """A part of its data is gone, but not its name: it must refuse to start."""
         self.is_excused = False
         """Its disk failed in this life: the node must stop, and is right to."""
         self.is_retired = False
@@ -91,7 +95,7 @@ class Host:
     @property
     def is_bad(self) -> bool:
         """Whether its disk is not what a member's must be: damaged, or another one."""
-        return self.is_lost or self.is_damaged or self.is_retired or self._disk_number > 1
+        return self.is_lost or self.is_damaged or self.is_forgetful or self.is_retired or self._disk_number > 1
 
     def wipe(self) -> None:
         """Crash, and lose the disk; whatever starts here again starts empty."""
@@ -103,6 +107,23 @@ class Host:
         self.machine.points = points
         self._disk_number += 1
         self.is_lost = self.is_damaged = False
+
+    def lose_part(self) -> None:
+        """Crash, and lose the journal, a part of it, or it and the state; node.json stays."""
+        self.crash(power_loss=True)
+        self.world.recorder.truncated(self.id, 1, wiped=True)
+        machine = self.machine
+        part = self.world.random.choice(("journal", "newest segment", "journal and state"))
+        if part == "newest segment":
+            machine.disk.lose(max(name for name in machine.disk.names() if segment_number(name) is not None))
+        else:
+            machine.disk = MachineDisk(machine, self.world.random)
+        if part == "journal and state":
+            shutil.rmtree(machine.directory)
+            machine.snapshots.mkdir(parents=True)
+            machine.store = MemoryStore()
+        self.is_forgetful = True
+        self.world.trace.say(self.id, f"loses its {part}, but not its node.json")
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -121,7 +142,7 @@ class Host:
         if self.node is not None or self.is_lost or self.is_retired:
             return
         world = self.world
-        self.is_excused = self.is_damaged
+        self.is_excused = self.is_damaged or self.is_forgetful
         clock = ProcessClock(
             world.timeline,
             origin=world.random.uniform(0, 1e5),

@@ -52,7 +52,7 @@ class SimulatedNode(Node):
         self._free_space = _FreeSpace(host)  # type: ignore[assignment]  # the same check, of a simulated disk
         self._led_term = 0
         self._told_membership: Membership | None = None
-        self._incarnation = host.incarnation
+        self._incarnation, self._register = host.incarnation, host.machine.register
         self.operations_read = host.world.upgrades.reads(host.id)
         self.is_built = False
         self._stop = asyncio.Event()
@@ -87,7 +87,7 @@ class SimulatedNode(Node):
 
     # -- what is replaced ---------------------------------------------------------------------------------------------
 
-    def _open_machine(self, directory: Path) -> ReplicatedState:  # noqa: ARG002  # the host knows
+    def _open_machine(self, directory: Path, journal: Journal) -> ReplicatedState:  # noqa: ARG002  # the host knows
         kind = LmdbState if self._host.world.rates.uses_lmdb else TwinState
         machine = kind(self._host.machine, self._on_applied, self._on_installed, operations_read=self.operations_read)
         machine.on_configured = self._on_configured
@@ -96,7 +96,11 @@ class SimulatedNode(Node):
     def _open_journal(self, directory: Path) -> Journal:  # noqa: ARG002
         rates = self._host.world.rates
         self._journal: WatchedJournal = WatchedJournal(
-            self._host.machine.disk, self._host, segment_bytes=rates.segment_bytes, cache_bytes=rates.cache_bytes
+            self._host.machine.disk,
+            self._host,
+            segment_bytes=rates.segment_bytes,
+            cache_bytes=rates.cache_bytes,
+            register=self._register,
         )
         return self._journal
 

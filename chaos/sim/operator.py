@@ -4,6 +4,7 @@
     remove_member   a voter leaves, the leader too; its process is stopped some time later
     replace_member  a disk is lost: a host with a new id joins, and the old id is removed, in either order
     wipe_member     the same, but the host first starts again, empty and under its old id: it must take no part
+    forget_member   the same, but only a part of its data is gone, and node.json is not: it must refuse to start
 
 A change is asked for again until it is committed, whatever answers came, and goes on after the heal. Never is a majority
 of the voters' disks lost, in any configuration that may come to be in effect: more is outside of the fault model.
@@ -73,7 +74,13 @@ class Operator:
         return host.id
 
     def wipe_member(self) -> str:
-        host = self._lose_disk()
+        return self._start_again(self._lose_disk())
+
+    def forget_member(self) -> str:
+        return self._start_again(self._lose_disk(keeps_name=True))
+
+    def _start_again(self, host: Host | None) -> str:
+        """Start a host without its data under its old id, and replace it a moment later."""
         if host is None:
             return ""
         self.outcast = host
@@ -105,8 +112,8 @@ class Operator:
     def _can_spare(self, node_id: str) -> bool:
         return all(self._has_majority(each) for each in self._configurations(node_id))
 
-    def _lose_disk(self) -> Host | None:
-        """Empty the disk of a voter; one that is damaged already comes first."""
+    def _lose_disk(self, *, keeps_name: bool = False) -> Host | None:
+        """Empty the disk of a voter, but for its node.json where it `keeps_name`; one that is damaged already comes first."""
         if self.is_busy:
             return None
         world = self._world
@@ -114,7 +121,7 @@ class Operator:
         lost = [node_id for node_id in voters if world.hosts[node_id].is_lost and self._can_spare(node_id)]
         host = self._choose(lost or [node_id for node_id in voters if self._may_wipe(node_id)])
         if host is not None:
-            host.wipe()
+            (host.lose_part if keeps_name and not host.is_lost else host.wipe)()
         return host
 
     def _may_wipe(self, node_id: str) -> bool:

@@ -13,7 +13,7 @@ from chaos.sim.features import NO_FEATURES, Features, draw_features
 from chaos.sim.network import LinkRates
 from raftsched.consensus.ports import Sizes
 
-MEMBER_FAULTS = ("add_member", "remove_member", "replace_member", "wipe_member")
+MEMBER_FAULTS = ("add_member", "remove_member", "replace_member", "wipe_member", "forget_member")
 """Changes of the members, which are no faults but what faults must not disturb; in a third of the seeds."""
 _OTHER_FAULTS = (
     "crash",

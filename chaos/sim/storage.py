@@ -18,6 +18,7 @@ from typing import Protocol
 
 from chaos.sim.log_changes import Deed
 from raftsched.consensus.journal import Journal
+from raftsched.consensus.journal_register import SegmentId, SegmentRegister
 from raftsched.consensus.machine import ReplicatedState
 from raftsched.consensus.segments import segment_number
 from raftsched.core.operations import CODEC_VERSION, Operation
@@ -44,6 +45,7 @@ class Machine:
         self.directory = directory
         self.snapshots = directory / "snapshots"
         self.disk = MachineDisk(self, randomness)
+        self.register = MachineRegister(self)
         self.store = MemoryStore()
         self.points: Counter[str] = Counter()
         self.is_cut = False
@@ -142,6 +144,19 @@ class MachineDisk(SimulatedDisk):
         return name, randomness.randint(0, size - 1)
 
 
+class MachineRegister:
+    """What node.json says of the journal: replaced as a whole, with a fault point before and after."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self.newest: SegmentId | None = None
+
+    def record(self, segment: SegmentId) -> None:
+        self._machine.point("before register")
+        self.newest = segment
+        self._machine.point("after register")
+
+
 class JournalEar(Protocol):
     """Who hears what a journal made durable."""
 
@@ -152,13 +167,21 @@ class JournalEar(Protocol):
 class WatchedJournal(Journal):
     """The journal; tells of entries once a sync that reached the disk has made them durable."""
 
-    def __init__(self, disk: MachineDisk, ear: JournalEar, *, segment_bytes: int, cache_bytes: int) -> None:
+    def __init__(
+        self,
+        disk: MachineDisk,
+        ear: JournalEar,
+        *,
+        segment_bytes: int,
+        cache_bytes: int,
+        register: SegmentRegister | None = None,
+    ) -> None:
         self._fresh: list[tuple[int, int, bytes]] = []
         self._leaving: list[tuple[int, int, bytes]] = []
         self._syncs_before = 0
         self._machine_disk = disk
         self._ear = ear
-        super().__init__(disk, segment_bytes=segment_bytes, cache_bytes=cache_bytes)
+        super().__init__(disk, segment_bytes=segment_bytes, cache_bytes=cache_bytes, register=register)
         self._fresh.clear()
 
     def add(self, command: bytes, index: int, term: int) -> None:

@@ -221,6 +221,8 @@ class World:
 
     def _on_frame(self, sender: str, receiver: str, message: Message) -> None:
         kind = message["type"]
+        if self.hosts[sender].is_forgetful:
+            self.fault(f"{sender} says {kind} to {receiver}, though a part of its data is gone")
         if kind in _VOTES and self._is_outcast(sender):
             self.fault(f"{sender} gives its {kind} to {receiver}, on a disk that is not the member's")
         self.recorder.frame(sender, receiver, message)
@@ -261,7 +263,7 @@ class World:
             self.count("upgrades: left behind")
         elif host.is_excused:
             self.count(f"refused: {type(error).__name__}")
-            if type(error).__name__ == "JournalCorrupt":
+            if type(error).__name__ in ("JournalCorrupt", "JournalLost"):
                 host.is_lost = True
         else:
             self.fault(f"{host.id} stops: {type(error).__name__}: {error}")

@@ -32,6 +32,7 @@ import structlog
 from pysyncobj.journal import Journal as PysyncobjJournal
 
 from raftsched import limits
+from raftsched.consensus.journal_register import SegmentRegister, VolatileRegister, require_newest
 from raftsched.consensus.journal_replay import recover, state_record
 from raftsched.consensus.log_table import Entry
 from raftsched.consensus.segment_files import SegmentWriter, read_entries
@@ -49,8 +50,9 @@ BASE_COMMAND = b"\x01"
 class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
     """The log, term and vote of one node, on `disk`, which must belong to this process alone.
 
-    Raises JournalCorrupt or JournalTooNew at start, having changed nothing, and DiskFailed from every method once the
-    disk has failed. An entry is (command, index, term); indexes are consecutive.
+    Raises JournalCorrupt, JournalLost or JournalTooNew at start, having changed nothing, and DiskFailed from every
+    method once the disk has failed. An entry is (command, index, term); indexes are consecutive.
+    `register` outlives the disk's files: it tells a lost journal from a new one.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         *,
         segment_bytes: int = limits.JOURNAL_SEGMENT_BYTES,
         cache_bytes: int = limits.JOURNAL_CACHE_BYTES_MAX,
+        register: SegmentRegister | None = None,
     ) -> None:
         self._disk = disk
         self._segment_bytes = segment_bytes
@@ -68,9 +71,11 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         self._is_unmarked = False  # written, and no MARK behind it
         self._mark_due = False
         self._oldest_entry: Entry | None = None
+        register = VolatileRegister() if register is None else register
         with self._failing_for_good("start"):
+            require_newest(disk, register.newest)
             recovered = recover(disk, cache_bytes=cache_bytes)
-            self._writer = SegmentWriter(disk, recovered)
+            self._writer = SegmentWriter(disk, recovered, register)
             for name in recovered.leftovers:
                 disk.remove(name)
         self._table = recovered.table

@@ -4,25 +4,33 @@ Nothing is applied before it is durable in the journal (`Applying.commit`), so t
 journal, and what it lacks is replayed. One thing breaks that order: an installed snapshot replaces the machine first and
 the journal second. A marker on disk, written before the one and removed after the other, tells that case from a journal
 that lost entries. Such a node may have forgotten what it acknowledged, and does not start.
+
+A state that is gone is made again from the journal if that begins at the first entry; otherwise the node does not start.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import structlog
 
+from raftsched.consensus.journal_register import WAY_OUT, SegmentId, require_newest
+from raftsched.consensus.journal_replay import JournalSummary, recover, summary_of
+from raftsched.consensus.log_table import LogTable
 from raftsched.consensus.machine import StateMachine
+from raftsched.disk import sync_directory
 from raftsched.errors import InvariantBroken
+from raftsched.ports import Disk
 
 _log = structlog.get_logger()
 
 
-class RecoverableLog(Protocol):
-    """The journal, before the engine has it."""
+class HeldLog(Protocol):
+    """What the journal holds."""
 
     @property
     def first_index(self) -> int: ...
@@ -30,6 +38,11 @@ class RecoverableLog(Protocol):
     def last_index(self) -> int: ...
     def __len__(self) -> int: ...
     def term_at(self, index: int) -> int: ...
+
+
+class RecoverableLog(HeldLog, Protocol):
+    """The journal, before the engine has it."""
+
     def reset(self, index: int, term: int) -> None: ...
 
 
@@ -45,7 +58,7 @@ class InstallMarker:
             json.dump({"index": index, "term": term}, file)
             file.flush()
             os.fsync(file.fileno())
-        _sync_directory(self._path.parent)
+        sync_directory(self._path.parent)
 
     def read(self) -> tuple[int, int] | None:
         """(index, term); None where nothing was being installed, or the marker itself was never finished."""
@@ -76,22 +89,22 @@ class FormedMark:
         """Durable when this returns; blocks for the disk, once in a node's life."""
         with self._path.open("wb") as file:
             os.fsync(file.fileno())
-        _sync_directory(self._path.parent)
+        sync_directory(self._path.parent)
 
 
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+class StateLost(InvariantBroken):
+    """The state is not what the journal goes on from: one of the two is damaged, gone, or of another time or node."""
+
+    code = "state_lost"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}. {WAY_OUT}.")
 
 
 def align(log: RecoverableLog, machine: StateMachine, marker: InstallMarker) -> None:
     """Finish an interrupted installation, then check that the log leads on from the machine.
 
-    Raises `InvariantBroken`, with nothing changed, where it doesn't: the data directory is damaged or mixed from two
-    nodes, and this node must not vote or acknowledge.
+    Raises `StateLost`, with nothing changed, where it doesn't: this node must not vote or acknowledge.
     """
     position = (machine.applied_index, machine.applied_term)
     if marker.read() == position and not _holds(log, *position):
@@ -100,19 +113,67 @@ def align(log: RecoverableLog, machine: StateMachine, marker: InstallMarker) -> 
     _check(log, *position)
 
 
-def _holds(log: RecoverableLog, index: int, term: int) -> bool:
+def check_start(
+    disk: Disk, *, newest: SegmentId | None, applied: tuple[int, int], installing: tuple[int, int] | None
+) -> JournalSummary:
+    """Check all that a start checks of the journal on `disk`, read only, and return what the journal holds.
+
+    `newest` is what node.json says, `applied` the (index, term) of the state, and `installing` what `InstallMarker.read`
+    returns. Raises what the start would raise: `JournalLost`, `JournalCorrupt`, `JournalTooNew`, `StateLost`, OSError.
+    """
+    require_newest(disk, newest)
+    recovered = recover(disk, cache_bytes=0)
+    log = _Replayed(recovered.table)
+    if installing != applied or _holds(log, *applied):
+        _check(log, *applied)
+    return summary_of(disk, recovered)
+
+
+def require_state(log: HeldLog, *, is_there: bool) -> None:
+    """Check, before a state is made, that the log can make it again if it is gone; raises `StateLost` if it can't."""
+    if is_there or log.last_index <= 1:
+        return
+    if log.first_index > 1:
+        raise StateLost(
+            f"the state is gone, and the journal begins at index {log.first_index}, so it can't be made again"
+        )
+    _log.warning("state_made_again", reason="the state was gone; the journal holds all entries", entries=log.last_index)
+
+
+@dataclass(frozen=True, slots=True)
+class _Replayed:
+    """The log as it was read from the journal, for `_check`."""
+
+    table: LogTable
+
+    @property
+    def first_index(self) -> int:
+        return self.table.first
+
+    @property
+    def last_index(self) -> int:
+        return self.table.last
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def term_at(self, index: int) -> int:
+        return self.table.term(index - self.table.first)
+
+
+def _holds(log: HeldLog, index: int, term: int) -> bool:
     return len(log) > 0 and log.first_index <= index <= log.last_index and log.term_at(index) == term
 
 
-def _check(log: RecoverableLog, applied: int, term: int) -> None:
+def _check(log: HeldLog, applied: int, term: int) -> None:
     if not len(log):
         if applied:
-            raise InvariantBroken(f"the state is at index {applied}, but the journal is empty")
+            raise StateLost(f"the state is at index {applied}, but the journal is empty")
         return
     first, last = log.first_index, log.last_index
     if first > applied + 1:
-        raise InvariantBroken(f"the journal begins at index {first}, but the state ends at {applied}")
+        raise StateLost(f"the journal begins at index {first}, but the state ends at {applied}")
     if last < applied:
-        raise InvariantBroken(f"the journal ends at index {last}, but the state is at {applied}: entries were lost")
+        raise StateLost(f"the journal ends at index {last}, but the state is at {applied}: entries were lost")
     if first <= applied and log.term_at(applied) != term:
-        raise InvariantBroken(f"journal and state hold different entries at index {applied}")
+        raise StateLost(f"journal and state hold different entries at index {applied}")

@@ -5,6 +5,7 @@ Errors of the disk are OSError here; that they are final is the journal's rule.
 
 from __future__ import annotations
 
+from raftsched.consensus.journal_register import SegmentId, SegmentRegister
 from raftsched.consensus.journal_replay import Recovered
 from raftsched.consensus.log_table import Entry, LogTable
 from raftsched.consensus.segments import (
@@ -29,15 +30,17 @@ START_NAME = "start.tmp"
 class SegmentWriter:
     """The newest segment. Records are appended by `append` or `append_to_new`, which return each one's offset."""
 
-    def __init__(self, disk: Disk, recovered: Recovered) -> None:
+    def __init__(self, disk: Disk, recovered: Recovered, register: SegmentRegister) -> None:
         """Begin the segment that `recovered` asks for, with the records that it wants written again.
 
         It is complete and synced before it gets its name, so a crash leaves the old journal or the new one. First of
         all the names that were found become durable: if the process before was killed, the last of them may not be.
+        Each new segment is recorded in `register` once it is durable.
         """
         disk.sync_directory()
         self.number = recovered.number
         self._disk = disk
+        self._register = register
         self._name_is_new = False
         if START_NAME in disk.names():
             disk.remove(START_NAME)
@@ -45,10 +48,12 @@ class SegmentWriter:
         header = encode_header(Header(self.number, recovered.previous))
         group = encode([*recovered.unproven, MARK_RECORD], segment=self.number, offset=HEADER_BYTES)
         self.initial_offsets = group.offsets[:-1]
+        self._id = SegmentId(self.number, header.checksum)
         self._write(group, header.data)
         self._file.datasync()
         disk.replace(START_NAME, segment_name(self.number))
         disk.sync_directory()
+        register.record(self._id)
 
     @property
     def size(self) -> int:
@@ -71,6 +76,7 @@ class SegmentWriter:
         self._file.close()
         self._file = self._disk.create(segment_name(number))
         self.number = number
+        self._id = SegmentId(number, header.checksum)
         self._name_is_new = True
         self._write(group, header.data)
         return group.offsets[1:]
@@ -80,6 +86,7 @@ class SegmentWriter:
         self._file.datasync()
         if self._name_is_new:
             self._disk.sync_directory()
+            self._register.record(self._id)
             self._name_is_new = False
 
     def close(self) -> None:

@@ -34,6 +34,11 @@ def open_state(directory: Path, *, map_bytes: int = limits.MAP_BYTES) -> State:
         raise
 
 
+def holds_state(directory: Path) -> bool:
+    """Return whether there is a state in `directory`; whether it is sound is not looked at."""
+    return (directory / DATA_FILE).exists()
+
+
 def open_readonly(path: Path) -> StateReader:
     """Open a directory or a copy for reading what was last committed there.
 

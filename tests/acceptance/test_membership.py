@@ -156,6 +156,18 @@ def batched(values: list[int]) -> list[tuple[int, int]]:
     return list(zip(values[::2], values[1::2], strict=True))
 
 
+def refuses_with_its_name_alone(cluster: LocalCluster, wiped: LocalNode) -> None:
+    """Of its old disk it has node.json and nothing else: it ends at once, and makes nothing."""
+    wiped.data_directory.mkdir()
+    shutil.copy(wiped.directory / "aside" / "node.json", wiped.data_directory)
+    cluster.start_node(wiped)
+    assert wiped.wait(60) == 70
+    assert "journal_lost" in wiped.last_words()
+    assert "raftsched cluster remove" in wiped.last_words()
+    assert [path.name for path in wiped.data_directory.iterdir()] == ["node.json"]
+    shutil.rmtree(wiped.data_directory)
+
+
 def test_a_wiped_node_takes_no_part_under_its_old_id_and_is_replaced_under_a_new_one(
     start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf
 ) -> None:
@@ -167,6 +179,7 @@ def test_a_wiped_node_takes_no_part_under_its_old_id_and_is_replaced_under_a_new
     submitter.wait_for(cluster, 50)
     wiped = follower_of(cluster)
     wipe(wiped)
+    refuses_with_its_name_alone(cluster, wiped)
     cluster.start_node(wiped)
     says(cluster, wiped, "by another disk, and this one is empty")
     leader = cluster.wait_for_leader()

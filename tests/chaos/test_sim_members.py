@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from chaos.sim.rates import Rates
+from chaos.sim.scoring import hunt
 from chaos.sim.world import World, run_seed
 from raftsched.consensus.configuring import Configuring
 from raftsched.consensus.greetings import Greeting
@@ -43,6 +44,27 @@ def test_a_wiped_node_that_is_taken_for_the_member_is_found(monkeypatch: pytest.
     monkeypatch.setattr(Greeting, "_objection", no_objection)
     found = faults_while_a_wiped_node_is_replaced()
     assert any("takes part, although its disk is not the member's" in fault for fault in found)
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_a_member_of_which_only_a_part_is_gone_refuses_to_start_and_is_replaced(seed: int) -> None:
+    """Whatever part it is: journal, newest segment, or journal and state."""
+    world = World(seed, 3)
+    try:
+        world.start()
+        world.run(3.0)
+        assert world.operator.forget_member()
+        world.run(3.0)
+        world.heal()
+        assert world.counts["refused: JournalLost"] >= 1
+        assert world.counts["members: replace done"] == 1
+        assert not world.faults
+    finally:
+        world.close()
+
+
+def test_a_member_that_starts_without_its_journal_is_found() -> None:
+    assert hunt("starts_without_its_journal", range(1, 6)).violation
 
 
 def many_changes(rates: Rates) -> Rates:

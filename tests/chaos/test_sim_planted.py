@@ -24,6 +24,7 @@ SOURCES = (
     *("prevote", "commitclamp", "seed 100530", "ack before commit", "no fsync", "token reuse"),
     *("lease on a stale leader", "read without quorum contact", "non-idempotent replay", "lost snapshot chunk"),
     "early expiry after election",
+    "a disk of which only part is gone",
 )
 """All that RELIABILITY.md and PYSYNCOBJ.md name, and a simulator must be able to find."""
 

@@ -134,6 +134,32 @@ def test_a_wiped_node_is_refused_under_its_old_id_and_welcome_under_a_new_one(cl
     cluster.checker.on_end()
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_node_of_which_only_the_name_is_left_never_stands_in_for_what_it_forgot(seed: int) -> None:
+    """One follower is down, the leader's other follower keeps nothing but its node.json: two faults, and nothing is lost."""
+    with SimulatedCluster(3, seed=seed) as cluster:
+        cluster.start()
+        leader = with_data(cluster)
+        forgetful, away = followers(cluster)
+        away.crash(power_loss=False)
+        leader.propose(b"later")
+        cluster.run(0.5)
+        forgetful.wipe(keeps_name=True)
+        forgetful.start()
+        assert forgetful.running is None
+        assert "must not come back under its old id" in forgetful.refusal
+        leader.crash(power_loss=False)
+        away.start()
+        cluster.run(5.0)
+        assert cluster.leader is None
+        leader.start()
+        cluster.elect()
+        change(cluster, leaving(forgetful.id))
+        cluster.run_until(lambda: forgetful.id in cluster.checker.membership.former)
+        cluster.run(1.0)
+        cluster.checker.on_end()
+
+
 def two_wiped(cluster: SimulatedCluster) -> tuple[SimulatedNode, list[SimulatedNode]]:
     """The node that has its data, and the two that lost theirs; all run."""
     with_data(cluster)

@@ -24,6 +24,7 @@ from raftsched.consensus.address import Address
 from raftsched.consensus.cluster_clock import ClusterClock
 from raftsched.consensus.engine import RaftEngine
 from raftsched.consensus.journal import Journal
+from raftsched.consensus.journal_register import JournalLost, VolatileRegister
 from raftsched.consensus.membership import Member, Membership
 from raftsched.consensus.ports import NodeId, Sizes, Timing
 from raftsched.consensus.snapshots import Work
@@ -69,6 +70,10 @@ class SimulatedNode:
         self.members = members
         """What its config file says."""
         self.disk_number = 1
+        self.registers: dict[int, VolatileRegister] = {}
+        """What the node.json of each of its disks says of the journal."""
+        self.refusal = ""
+        """Why it refused to start the last time."""
         self.is_retired = False
         """It was removed, and never starts again."""
         self.directory = cluster.directory / node_id
@@ -89,6 +94,9 @@ class SimulatedNode:
         if self.running is not None or self.is_retired:
             return
         cluster = self.cluster
+        journal = self._open_journal()
+        if journal is None:
+            return
         self.life += 1
         random = cluster.random
         clock = NodeClock(
@@ -98,7 +106,6 @@ class SimulatedNode:
             wall_offset_ms=random.randint(-200, 200),
             wrong=self.wall,
         )
-        journal = Journal(self.disk, segment_bytes=4_000, cache_bytes=2_000)
         cluster.checker.on_restart(self, journal)
         machine = HistoryMachine(self.machine_disk, partial(cluster.checker.on_apply, self))
         peers = [other for other in self.members.ids if other != self.id]
@@ -130,17 +137,27 @@ class SimulatedNode:
         self.running = Running(engine, journal, machine, transport)
         self._wake(self.life)
 
+    def _open_journal(self) -> Journal | None:
+        """Open it, or return None where the node refuses to start: `refusal` says why."""
+        register = self.registers.setdefault(self.disk_number, VolatileRegister())
+        self.refusal = ""
+        try:
+            return Journal(self.disk, segment_bytes=4_000, cache_bytes=2_000, register=register)
+        except JournalLost as error:
+            self.refusal = str(error)
+            return None
+
     @property
     def incarnation(self) -> str:
         return f"{self.id}'s disk {self.disk_number}"
 
-    def wipe(self) -> None:
-        """Crash, and come back some day with an empty disk under the same id."""
+    def wipe(self, *, keeps_name: bool = False) -> None:
+        """Crash, and come back some day under the same id with an empty disk, or with nothing on it but node.json."""
         self.crash(power_loss=True)
         self.cluster.count("wiped")
         history = {index: term for index, (term, _) in enumerate(self.machine_disk.history, start=1)}
         self.lost_terms |= self.durable_terms | history
-        self.disk_number += 1
+        self.disk_number += 0 if keeps_name else 1
         self.disk = SimulatedDisk(self.cluster.random)
         self.machine_disk = MachineDisk()
         self.durable_terms = {}

@@ -220,6 +220,11 @@ class SimulatedDisk:
         if offset < len(content.durable):
             content.durable[offset] ^= 1 << bit
 
+    def lose(self, name: str) -> None:
+        """Someone removes this file, durably."""
+        del self._seen[name]
+        self._durable.pop(name, None)
+
     def plant(self, name: str, data: bytes) -> None:
         """Someone puts this file there, durably: an older copy, a shorter one, another node's."""
         content = _Content(bytearray(data), bytearray(data))

@@ -30,6 +30,11 @@ def many_elections(rates: Rates) -> Rates:
     )
 
 
+def forgetful_members(rates: Rates) -> Rates:
+    """Members lose a part of their data and come back."""
+    return replace(rates, fault_weights={"forget_member": 1.0, "crash": 1.0}, fault_pause=1.0, uses_lmdb=False)
+
+
 def reads_under_partitions(rates: Rates) -> Rates:
     """Leaders are deserted, stopped and cut off while others write: who goes on to serve, and for how long?"""
     return replace(

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from chaos.sim.planted import bounds, consensus, core, durability, features, leader, regions, schedules, votes
 from chaos.sim.planted.altered import (
     failing_disks,
+    forgetful_members,
     many_elections,
     many_schedules,
     many_snapshots,
@@ -29,6 +30,7 @@ _DURABILITY: Sequence[Bug] = (
     Bug(durability.answers_before_the_sync, "P1; PYSYNCOBJ defect 3, sendsync"),
     Bug(engine.commits_before_the_sync, "PYSYNCOBJ defect 3, selfsync", node_count=1),
     Bug(durability.no_fsync, "P1; no fsync"),
+    Bug(durability.starts_without_its_journal, "a disk of which only part is gone", alter=forgetful_members),
     Bug(durability.goes_on_after_a_failed_sync, "RELIABILITY 0, consequence 6", alter=failing_disks),
     Bug(durability.commits_alone, "ack before commit"),
     Bug(

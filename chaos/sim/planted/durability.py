@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from chaos.sim.network import SimulatedTransport
+from raftsched.consensus import journal as journal_module
 from raftsched.consensus import machine as machine_module
 from raftsched.consensus import segments
 from raftsched.consensus.applying import Applying
@@ -29,6 +30,11 @@ def answers_before_the_sync(patch: Any) -> None:
 
 def no_fsync(patch: Any) -> None:
     patch.setattr(Journal, "datasync", lambda _self: None)
+
+
+def starts_without_its_journal(patch: Any) -> None:
+    """The register of the newest segment is not looked at: what is left counts as the whole journal."""
+    patch.setattr(journal_module, "require_newest", lambda _disk, _newest: None)
 
 
 def goes_on_after_a_failed_sync(patch: Any) -> None:
