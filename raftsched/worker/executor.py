@@ -31,6 +31,7 @@ import structlog
 from raftsched.ports import Clock
 from raftsched.worker.endings import Ending, raised, snoozed
 from raftsched.worker.judging import awaited, called, note, outcome, unknown_job
+from raftsched.worker.process_group import KILL_SECONDS
 from raftsched.worker.processes import ProcessPool
 from raftsched.worker.registry import HandlerKind, Registry
 from raftsched.worker.reporter import Reporter
@@ -96,7 +97,7 @@ class Executor:
         self._running: set[Run] = set()
         self._hung: set[Run] = set()
         self._threads = ThreadPool()
-        self._processes = ProcessPool()
+        self._processes = ProcessPool(grace_seconds=settings.stop_grace_seconds)
         self._average_seconds = settings.prefetch_below_seconds
         """Of a run; starts at the border, so that the first jobs decide whether to lease ahead."""
         self._give_back_timer: asyncio.TimerHandle | None = None
@@ -291,7 +292,7 @@ class Executor:
 
     @_contained
     def stop(self, run: Run) -> None:
-        """Stop a run that was condemned: cancel its task, kill its process; a thread sees `ctx.cancelled`."""
+        """Stop a run that was condemned: cancel its task, end its process; a thread sees `ctx.cancelled`."""
         if run.is_ended:
             return
         if run not in self._running:
@@ -300,9 +301,14 @@ class Executor:
             return
         if run.task is not None:
             run.task.cancel()
-        self._processes.kill(run)
+        self._processes.stop(run)
         loop = asyncio.get_running_loop()
-        run.timers.append(loop.call_later(self._settings.stop_grace_seconds, self._leave_behind, run))
+        run.timers.append(loop.call_later(self._stop_seconds(run), self._leave_behind, run))
+
+    def _stop_seconds(self, run: Run) -> float:
+        """How long the handler of `run` may take to stop; a process is killed after the grace, which takes a moment."""
+        is_process = run.handler is not None and run.handler.kind is HandlerKind.PROCESS
+        return self._settings.stop_grace_seconds + (KILL_SECONDS if is_process else 0.0)
 
     def _stop_after(self, seconds: float, run: Run, reason: StopReason) -> None:
         run.timers.append(asyncio.get_running_loop().call_later(seconds, self._condemn, run, reason))
@@ -348,7 +354,7 @@ class Executor:
         for run in list(self._running):
             self._condemn(run, StopReason.DRAINED)
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.stop_grace_seconds):
+            async with asyncio.timeout(max(map(self._stop_seconds, self._running), default=0.0)):
                 await self.wait_idle()
         for run in list(self._running):
             self._leave_behind(run)

@@ -2,13 +2,14 @@
 
 A child is started fresh (spawn), never forked: it shares no socket, lock or thread with the worker, and can neither
 heartbeat nor report. It gets a call as JSON over its own pipe, says what its handler says over it, and ends with an
-`Ending`. Stopping a run means
-killing its child, so this is also the only kind of handler that can always be stopped. A child that dies takes only
-its own run with it.
+`Ending`. A child that dies takes only its own run with it.
 
-A child whose worker died ends by itself: it reads the end of its pipe, and while it works, a thread in it watches the
-worker's process. It leads a session of its own, so that the signals of a terminal or of a container's group reach the
-worker alone, which then drains.
+A child leads a session of its own, so the signals of a terminal or of a container's group reach the worker alone, which
+then drains. To stop a run is to end the whole process group of its child: SIGTERM, a grace, SIGKILL
+(`raftsched.worker.process_group`). So this is the only kind of handler that can always be stopped.
+
+A child whose worker died ends by itself, and its group with it: it reads the end of its pipe, and while it works, a
+thread in it watches the worker's process.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import os
+import signal
 import threading
 from datetime import datetime
 from functools import reduce
 from multiprocessing.connection import Connection as Pipe
+from multiprocessing.connection import wait
 from typing import Any
 
 import msgspec
@@ -29,6 +32,7 @@ from raftsched.errors import NotFound, RaftschedError, Unavailable
 from raftsched.worker.capture import captured, routed
 from raftsched.worker.context import Context, Mute, Voice
 from raftsched.worker.endings import Ending, RetryRules, ending_of, failed, valid_text
+from raftsched.worker.process_group import ProcessGroup
 from raftsched.worker.registry import Handler
 from raftsched.worker.runs import Run
 
@@ -94,9 +98,13 @@ _decode_answered = msgspec.json.Decoder(_Answered).decode
 
 
 class ProcessPool:
-    """The children of a worker. `prepare`, `released` and `kill` belong to its event loop, `call` to another thread."""
+    """The children of a worker. `call` belongs to a thread of its own, all else to the worker's event loop.
 
-    def __init__(self) -> None:
+    A child that must stop has `grace_seconds` from SIGTERM to SIGKILL.
+    """
+
+    def __init__(self, *, grace_seconds: float) -> None:
+        self._grace_seconds = grace_seconds
         self._idle: list[_Child] = []
         self._at_work: dict[int, _Child] = {}
         """By fencing token."""
@@ -110,13 +118,19 @@ class ProcessPool:
         """Run the handler in the child of `run` and return how it ended; blocks until then."""
         child = self._at_work.get(run.grant.fencing_token)
         if child is None:
-            child = self._at_work[run.grant.fencing_token] = _Child()
+            child = self._at_work[run.grant.fencing_token] = _Child(self._grace_seconds)
             if run.stop is not None:  # told to stop while the child was starting
-                child.kill()
+                child.stop()
         return child.call(_call_for(handler, run), run.telling or Mute())
 
+    def stop(self, run: Run) -> None:
+        """Ask the handler of `run`, and all that it started, to end; kill what is left after the grace."""
+        child = self._at_work.get(run.grant.fencing_token)
+        if child is not None:
+            child.stop()
+
     def kill(self, run: Run) -> None:
-        """End the handler of `run` at once."""
+        """End the handler of `run`, and all that it started, at once."""
         child = self._at_work.get(run.grant.fencing_token)
         if child is not None:
             child.kill()
@@ -129,60 +143,82 @@ class ProcessPool:
         if run.stop is None and child.is_alive:
             self._idle.append(child)
         else:
-            child.discard()
+            child.kill()
 
     def close(self) -> None:
-        """End the idle children; those at work are killed with their runs."""
+        """End all children at once, with what finished handlers left running in their groups."""
+        for child in self._at_work.values():
+            child.kill()
         while self._idle:
             self._idle.pop().close()
 
 
 class _Child:
-    """One child process."""
+    """One child process, which leads a group."""
 
-    def __init__(self) -> None:
+    def __init__(self, grace_seconds: float) -> None:
         spawn = multiprocessing.get_context("spawn")
         self._pipe, theirs = spawn.Pipe()
         self._process = spawn.Process(target=_serve, args=(theirs,), name="raftsched-handler", daemon=True)
         with _start:
             self._process.start()
         theirs.close()
+        self._group = ProcessGroup(self._process, grace_seconds=grace_seconds)
 
     @property
     def is_alive(self) -> bool:
-        return self._process.is_alive()
+        return not self._pipe.closed and self._process.is_alive()
 
     def call(self, call: _Call, voice: Voice) -> Ending:
-        """Pass on what the child says and return its ending; one that died is a failure of this call alone."""
+        """Pass on what the child says and return its ending; one that died is a failure of this call alone.
+
+        Where the child died, or was asked to end, its group is ended before this returns.
+        """
         try:
-            self._pipe.send_bytes(_encode(call))
-            while True:
-                said = _decode_said(self._pipe.recv_bytes())
-                if said.ending is not None:
-                    return said.ending
-                if said.asked is not None:
-                    self._pipe.send_bytes(_encode(_answer_to(said.asked, voice)))
-                _pass_on(said, voice)
+            ending = self._ending_of(call, voice)
         except (EOFError, OSError):
-            self._process.join()
+            self._end_group()
             return failed("ProcessDied", f"the handler's process ended with exit code {self._process.exitcode}")
         except BaseException:
             # Its handler may still be at work, and would take the next call for an answer.
-            self._process.kill()
-            self._process.join()
+            self._group.kill()
+            self._end_group()
             raise
+        if self._group.is_asked:
+            self._end_group()
+        return ending
+
+    def _ending_of(self, call: _Call, voice: Voice) -> Ending:
+        self._pipe.send_bytes(_encode(call))
+        while True:
+            said = _decode_said(self._receive())
+            if said.ending is not None:
+                return said.ending
+            if said.asked is not None:
+                self._pipe.send_bytes(_encode(_answer_to(said.asked, voice)))
+            _pass_on(said, voice)
+
+    def _receive(self) -> bytes:
+        """Return what the child says next; raises EOFError if it died, though what it started may hold the pipe."""
+        if self._pipe in wait([self._pipe, self._group.death]):
+            return self._pipe.recv_bytes()
+        raise EOFError
+
+    def _end_group(self) -> None:
+        self._pipe.close()  # a child that waits for its next call ends by that
+        self._group.end()
+
+    def stop(self) -> None:
+        self._group.ask()
 
     def kill(self) -> None:
-        self._process.kill()
-
-    def discard(self) -> None:
         """End it without waiting for its end; the library reaps it later."""
-        self._process.kill()
-        self._pipe.close()
+        self._group.kill()
 
     def close(self) -> None:
-        self.discard()
-        self._process.join()
+        """End it and its group at once, and reap it."""
+        self._group.kill()
+        self._end_group()
 
 
 def _call_for(handler: Handler, run: Run) -> _Call:
@@ -287,4 +323,4 @@ def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        os._exit(1)
+        os.killpg(0, signal.SIGKILL)  # this process too

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -66,6 +67,35 @@ def stay(port: int) -> None:
     threading.Event().wait()
 
 
+def family(given: list[Any]) -> None:
+    """Start two processes that wait, one of which ignores SIGTERM; say the ids of all three, then wait, or end."""
+    port, then = given
+    if then == "ignore":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    plain = subprocess.Popen(["sleep", "987"])
+    stubborn = subprocess.Popen(["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 987; done"], stdout=-1)
+    assert stubborn.stdout is not None
+    stubborn.stdout.readline()
+    forked = os.fork()  # holds the pipe to the worker, as the library's own sentinel
+    if not forked:
+        threading.Event().wait()
+    say(port, f"{os.getpid()} {plain.pid} {stubborn.pid} {forked}")
+    if then == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if then != "return":
+        threading.Event().wait()
+
+
+def clean_up(port: int) -> None:
+    def ended(_number: int, _frame: object) -> None:
+        say(port, "cleaning up")
+        raise SystemExit(3)
+
+    signal.signal(signal.SIGTERM, ended)
+    say(port, "running")
+    threading.Event().wait()
+
+
 async def hold(port: int) -> str:
     """Run until the test answers."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -97,7 +127,7 @@ def main() -> None:
     url, *options = sys.argv[1:]
     seconds: dict[str, Any] = {name: float(value) for name, value in (option.split("=") for option in options)}
     worker = Worker(url, settings=replace(SETTINGS, **seconds))
-    for handler in (add, describe, die, explode, stay):
+    for handler in (add, describe, die, explode, family, stay):
         worker.job(handler.__name__, process=True)(handler)
     for handler_async in (hold, block, never_end):
         worker.job(handler_async.__name__)(handler_async)

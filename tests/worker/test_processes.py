@@ -80,6 +80,46 @@ async def test_process_handler_that_must_stop_is_killed() -> None:
         assert job.status == "cancelled"
 
 
+@pytest.mark.parametrize("then", ["wait", "ignore", "die", "return"])
+async def test_run_that_must_stop_ends_with_all_that_its_handler_started(then: str) -> None:
+    """Case N01: its processes, one that ignores SIGTERM, and one that was forked and holds its pipe."""
+    async with running_cluster(lease_seconds=WAIT_SECONDS) as cluster, listening() as ear:
+        worker = process_worker(cluster, stop_grace_seconds=0.3, drain_seconds=0.05)
+        worker.job("family", process=True, max_attempts=1)(program.family)
+        job = await cluster.add_job("family", [ear.port, then])
+        async with serving(worker):
+            members = [psutil.Process(int(pid)) for pid in (await ear.hear()).split()]
+            if then == "wait":
+                cluster.cancel_requested.add(job.id)
+            elif then == "ignore":
+                worker.drain()  # and again, by its grace, at the end of this block
+            await cluster.until(lambda: cluster.outcomes)
+            left = [member.pid for member in members if _lives(member)]
+        assert [member for member in members if _lives(member)] == []
+    assert bool(left) is (then == "return"), "what a finished handler leaves running goes with the worker only"
+    expected = {"wait": "cancelled", "ignore": "queued", "die": "dead_letter", "return": "completed"}
+    assert job.status == expected[then]
+
+
+async def test_handler_in_a_process_may_clean_up_when_it_is_asked_to_stop() -> None:
+    async with running_cluster(lease_seconds=WAIT_SECONDS) as cluster, listening() as ear:
+        worker = process_worker(cluster)
+        worker.job("clean_up", process=True)(program.clean_up)
+        job = await cluster.add_job("clean_up", ear.port)
+        async with serving(worker):
+            assert await ear.hear() == "running"
+            cluster.cancel_requested.add(job.id)
+            assert await ear.hear() == "cleaning up"
+            await cluster.finished(job)
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)  # a zombie is for this machine's first process to reap
+    except psutil.NoSuchProcess:
+        return False
+
+
 async def test_handler_in_a_process_says_and_asks_as_others_do(cluster: Cluster, worker: Worker) -> None:
     parent = "00000000-0000-7000-8000-000000000777"
     cluster.documents = {f"/jobs/{parent}/result": {"id": parent, "result": 7}}
