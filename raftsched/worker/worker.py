@@ -34,6 +34,7 @@ from raftsched.client.client import URL_DEFAULT
 from raftsched.client.connection import Connection
 from raftsched.client.nodes import Nodes
 from raftsched.errors import Invalid
+from raftsched.first_process import leave_first_process
 from raftsched.ports import Clock
 from raftsched.system import SystemClock
 from raftsched.worker.registry import F, Registry, checked_name
@@ -157,8 +158,12 @@ class Worker:
 
         Blocks, and uses uvloop where it is installed. Raises what `serve` raises. If an async handler that ignores
         its cancellation is left at the end, the process is ended here, with exit code 0 or, where `serve` raised, 1:
-        nothing else can end it.
+        nothing else can end it. As the first process of a container it serves in a child: see `first_process`.
         """
+        if threading.active_count() == 1:
+            leave_first_process()
+        elif os.getpid() == 1:
+            _log.warning("first_process", advice="threads run already: start it under an init, as `docker run --init`")
         with self._signals_handled(), asyncio.Runner(loop_factory=_loop_factory()) as runner:
             code = 1
             try:

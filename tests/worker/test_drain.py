@@ -6,8 +6,8 @@ import asyncio
 import signal
 import sys
 import threading
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pytest
 from raftsched.client.connection import Connection
 from raftsched.worker import Cancelled, Context, HungHandlers, Worker
 from tests.client.cluster import WAIT_SECONDS, Cluster, running_cluster
+from tests.test_first_process import NEW_PID_NAMESPACE
 from tests.worker.conftest import SETTINGS, serving, worker_of
 from tests.worker.ear import Ear, listening
 
@@ -202,8 +203,11 @@ async def test_worker_whose_heartbeats_break_stops_its_handlers_and_ends(cluster
 
 
 @asynccontextmanager
-async def worker_process(cluster: Cluster, *options: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def worker_process(
+    cluster: Cluster, *options: str, within: Sequence[str] = ()
+) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
+        *within,
         sys.executable,
         "-m",
         "tests.worker.program",
@@ -255,6 +259,22 @@ async def test_second_signal_exits_at_once_even_from_a_blocked_loop(cluster: Clu
             process.send_signal(signal.SIGINT)
             await asyncio.wait([exited], timeout=0.1)
         assert await exited == -signal.SIGINT
+    assert (job.status, cluster.outcomes) == ("running", [])
+
+
+async def test_first_process_of_a_container_exits_at_the_second_signal(cluster: Cluster, ear: Ear) -> None:
+    """Case N02: the kernel ignores signals of process 1 that have no handler."""
+    async with worker_process(cluster, within=NEW_PID_NAMESPACE) as unshare:
+        job = await cluster.add_job("block", ear.port)
+        await ear.hear()
+        (first,) = psutil.Process(unshare.pid).children()
+        first.terminate()
+        exited = asyncio.create_task(exit_code(unshare))
+        while not exited.done():  # as above
+            with suppress(psutil.NoSuchProcess):
+                first.send_signal(signal.SIGINT)
+            await asyncio.wait([exited], timeout=0.1)
+        assert await exited == 128 + signal.SIGINT
     assert (job.status, cluster.outcomes) == ("running", [])
 
 
