@@ -176,6 +176,10 @@ WHEEL_TIMERS_MAX = 10_000
 PURGE_JOBS_MAX = 500
 """Finished jobs removed by one operation, so that retention never delays other work for long."""
 EXPIRE_LEASES_MAX = 500
+SILENT_LEASES_MAX = 10_000
+"""Leases of one worker that its mark lists as silent: as many as one heartbeat can name."""
+MARK_BYTES_MAX = 128 * 1024
+"""Names and silent leases in the marks of one operation, but for its first mark: a sixth of the entry that carries it."""
 WORKERS_REMEMBERED_MAX = 10_000
 """Workers whose latest lease request a leader remembers, to answer its repetition."""
 WAITING_WORKERS_MAX = 10_000

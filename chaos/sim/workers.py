@@ -78,6 +78,14 @@ class WorkerProcess:
                 if not await self._begin(granted):
                     break
 
+    async def lease_once(self) -> list[Grant]:
+        """Ask until something is granted, and do nothing with it."""
+        while True:
+            with suppress(Refusal, Unknown):
+                if grants := await self._lease():
+                    return grants
+            await sleep(0.05)
+
     async def _lease(self) -> list[Grant]:
         random, worker, region = self._world.random, self._name, self._region
         queues = random.choice(_ASKED_OF_ALL if self._world.rates.features.is_on else _ASKED)

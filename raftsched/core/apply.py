@@ -45,6 +45,7 @@ from raftsched.core.operations import (
     ExpireLeases,
     LeaseJobs,
     MarkWorkers,
+    NoteOutage,
     Operation,
     PurgeJobs,
     RecordOutcome,
@@ -59,7 +60,7 @@ from raftsched.core.running import append_log, report_progress, start_run
 from raftsched.core.schedule_operations import ControlSchedule, FireSchedule, RunSchedule, SaveSchedule, TrimLedger
 from raftsched.core.schedules import control_schedule, save_schedule
 from raftsched.core.submit import submit_job, submit_job_as
-from raftsched.core.upkeep import mark_workers, purge_jobs, trim_audit
+from raftsched.core.upkeep import mark_workers, note_outage, purge_jobs, trim_audit
 from raftsched.core.view import View
 from raftsched.core.workflows import cancel_workflow, submit_workflow
 
@@ -75,6 +76,7 @@ HANDLERS: Final[Mapping[type, Handler]] = {
     CancelJob: cancel_job,
     PurgeJobs: purge_jobs,
     MarkWorkers: mark_workers,
+    NoteOutage: note_outage,
     PauseJob: pause_job,
     ResumeJob: resume_job,
     AmendJob: amend_job,

@@ -338,6 +338,16 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
         return min(filter(None, times), default=0)
 
 
+class SilentLease(msgspec.Struct, frozen=True, array_like=True):
+    """A running lease that its worker, or its handler, had not renewed for a while when the worker was marked."""
+
+    token: FencingToken
+    heard_at_ms: TimeMs
+    """When it was renewed last."""
+    handler_heard_at_ms: TimeMs
+    """When its handler gave a sign of life last; the grant counts as one."""
+
+
 class Worker(msgspec.Struct, frozen=True, array_like=True):
     """The coarse mark of a worker: enough for a new leader, and for people, to know who was alive."""
 
@@ -348,6 +358,8 @@ class Worker(msgspec.Struct, frozen=True, array_like=True):
     first_seen_at_ms: TimeMs = TimeMs(0)
     region: str = ""
     """"" = none: it takes no job that has one."""
+    silent: tuple[SilentLease, ...] = ()
+    """Its leases that were silent at this mark; it had renewed all others a short time before `seen_at_ms`, or later."""
 
 
 _job_decoder = msgspec.msgpack.Decoder(Job)

@@ -36,7 +36,7 @@ from raftsched.core.control_operations import (
     StartRun,
 )
 from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.job import AttemptEnd, Dependency, JobError, Options, RetryPolicy
+from raftsched.core.job import AttemptEnd, Dependency, JobError, Options, RetryPolicy, SilentLease
 from raftsched.core.queue_operations import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
 from raftsched.core.schedule_operations import ControlSchedule, FireSchedule, RunSchedule, SaveSchedule, TrimLedger
 from raftsched.core.workflow import WorkflowId
@@ -197,13 +197,30 @@ class WorkerMark(msgspec.Struct, frozen=True, array_like=True):
     capacity: int
     seen_at_ms: TimeMs
     region: str = ""
+    silent: tuple[SilentLease, ...] = ()
+    """Takes the place of what the mark before said."""
 
 
 class MarkWorkers(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """Write down coarsely which workers were heard of, and forget those not seen for long. Result: `Marked`."""
+    """Write down coarsely which workers were heard of, and forget those not seen for long. Result: `Marked`.
+
+    One without marks says that a leader serves: its stamp is what a later leader measures an outage from.
+    """
 
     marks: tuple[WorkerMark, ...]
     forget: tuple[str, ...] = ()
+
+
+class NoteOutage(msgspec.Struct, frozen=True, array_like=True, tag=29):
+    """Note that the cluster had no leader from `since_ms` until now, if that is longer than `longest_ms`.
+
+    A new leader says so once, before it judges any lease. Result: `Counted` (1: it was an outage).
+    """
+
+    since_ms: TimeMs
+    """The stamp of the last entry before this leader's own."""
+    longest_ms: int
+    """A shorter silence is no outage: a lease outlives it."""
 
 
 Operation = (
@@ -216,6 +233,7 @@ Operation = (
     | CancelJob
     | PurgeJobs
     | MarkWorkers
+    | NoteOutage
     | PauseJob
     | ResumeJob
     | AmendJob
@@ -246,6 +264,7 @@ _SINCE: Final[Mapping[type[Operation], int]] = {
     CancelJob: 1,
     PurgeJobs: 1,
     MarkWorkers: 1,
+    NoteOutage: 1,
     SubmitWorkflow: 1,
     PauseJob: 1,
     ResumeJob: 1,

@@ -26,6 +26,7 @@ from raftsched.core.writes import (
     PutFiring,
     PutJob,
     PutLog,
+    PutOutage,
     PutQueue,
     PutSchedule,
     PutWorker,
@@ -59,6 +60,7 @@ class Overlay:
         self._view = view
         self._writes: list[Write] = []
         self._fence = view.fence
+        self._outage_ended_at_ms = view.outage_ended_at_ms
         self._jobs: dict[JobId, Job | None] = {}
         self._removed: set[JobId] = set()
         self._payloads: dict[bytes, bytes] = {}
@@ -99,6 +101,10 @@ class Overlay:
     @property
     def fence(self) -> FencingToken:
         return self._fence
+
+    @property
+    def outage_ended_at_ms(self) -> TimeMs:
+        return self._outage_ended_at_ms
 
     def job(self, job_id: JobId) -> Job | None:
         return self._jobs[job_id] if job_id in self._jobs else self._view.job(job_id)
@@ -285,6 +291,7 @@ class Overlay:
     def _show_other(
         self,
         write: PutFence
+        | PutOutage
         | PutWorker
         | RemoveWorker
         | PutQueue
@@ -297,6 +304,8 @@ class Overlay:
         match write:
             case PutFence():
                 self._fence = write.token
+            case PutOutage():
+                self._outage_ended_at_ms = write.ended_at_ms
             case PutWorker():
                 self._workers[write.worker.name] = write.worker
             case RemoveWorker():

@@ -1,4 +1,5 @@
-"""What the leader does for the cluster's own sake: retention (PurgeJobs, TrimAudit) and marks of workers (MarkWorkers).
+"""What the leader does for the cluster's own sake: retention (PurgeJobs, TrimAudit), marks of workers (MarkWorkers), and
+when there was no leader (NoteOutage).
 
 All check again what the leader saw. A purge removes finished jobs only, whatever it was asked for, and none that is
 still needed: for a key of it that counts until its time, by its workflow, or by a job that depends on it and may read its result. Where
@@ -20,7 +21,7 @@ from raftsched.core.claims import holds_idempotency_key, holds_unique_key
 from raftsched.core.control_operations import ChoreKind
 from raftsched.core.ids import JobId, TimeMs, job_id_text
 from raftsched.core.job import FINISHED, Job, Worker
-from raftsched.core.operations import MarkWorkers, PurgeJobs, WorkerMark
+from raftsched.core.operations import MarkWorkers, NoteOutage, PurgeJobs, WorkerMark
 from raftsched.core.overlay import Overlay
 from raftsched.core.queue_operations import TrimAudit
 from raftsched.core.results import Applied, Context, Counted, Marked, Purged
@@ -29,6 +30,7 @@ from raftsched.core.view import View
 from raftsched.core.workflow import WorkflowId
 from raftsched.core.writes import (
     PutJob,
+    PutOutage,
     PutWorker,
     RemoveAudit,
     RemoveChore,
@@ -195,7 +197,7 @@ def _marked(known: Worker | None, mark: WorkerMark, context: Context) -> Worker:
     if known is not None:
         seen_at_ms = max(seen_at_ms, known.seen_at_ms)
         first_seen_at_ms = known.first_seen_at_ms
-    return Worker(mark.name, mark.queues, mark.capacity, seen_at_ms, first_seen_at_ms, mark.region)
+    return Worker(mark.name, mark.queues, mark.capacity, seen_at_ms, first_seen_at_ms, mark.region, mark.silent)
 
 
 def _marks_problem(operation: MarkWorkers) -> str:
@@ -209,10 +211,29 @@ def _mark_problem(mark: WorkerMark) -> str:
     problem = (
         name_problem("worker", mark.name)
         or range_problem("queues", len(mark.queues), 0, limits.QUEUES_PER_LEASE_MAX)
+        or range_problem("silent", len(mark.silent), 0, limits.SILENT_LEASES_MAX)
         or range_problem("capacity", mark.capacity, 0, limits.LEASE_CAPACITY_MAX)
         or range_problem("seen_at_ms", mark.seen_at_ms, 0, TIME_MS_MAX)
         or (name_problem("region", mark.region) if mark.region else "")
     )
     for queue in mark.queues:
         problem = problem or name_problem("queue", queue)
+    for lease in mark.silent:
+        problem = (
+            problem
+            or range_problem("silent.token", lease.token, 0, _INDEX_MAX)
+            or range_problem("silent.heard_at_ms", lease.heard_at_ms, 0, TIME_MS_MAX)
+            or range_problem("silent.handler_heard_at_ms", lease.handler_heard_at_ms, 0, TIME_MS_MAX)
+        )
     return problem
+
+
+def note_outage(_view: View, operation: NoteOutage, context: Context) -> Applied:
+    problem = range_problem("since_ms", operation.since_ms, 0, TIME_MS_MAX) or range_problem(
+        "longest_ms", operation.longest_ms, 1, limits.TIMEOUT_MS_MAX
+    )
+    if problem:
+        return invalid(problem)
+    if context.now_ms - operation.since_ms <= operation.longest_ms:
+        return Applied(Counted(0))
+    return Applied(Counted(1), (PutOutage(context.now_ms),))

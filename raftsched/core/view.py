@@ -22,6 +22,10 @@ class View(Protocol):
     def fence(self) -> FencingToken:
         """The last fencing token given out; 0 before the first."""
 
+    @property
+    def outage_ended_at_ms(self) -> TimeMs:
+        """When a leader took over after the latest outage; 0 = there was none."""
+
     def job(self, job_id: JobId) -> Job | None: ...
     def payload(self, job_id: JobId | ScheduleId) -> bytes:
         """The job's payload; of a schedule's id, its template's."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from raftsched.core.control_operations import ChoreKind
-from raftsched.core.ids import FencingToken, JobId
+from raftsched.core.ids import FencingToken, JobId, TimeMs
 from raftsched.core.job import Dependency, Job, Worker
 from raftsched.core.queue import Queue
 from raftsched.core.schedule import Firing, Schedule, ScheduleId
@@ -48,6 +48,12 @@ class RemoveJob(NamedTuple):
 
 class PutFence(NamedTuple):
     token: FencingToken
+
+
+class PutOutage(NamedTuple):
+    """The cluster has a leader again since `ended_at_ms`, after an outage."""
+
+    ended_at_ms: TimeMs
 
 
 class PutWorker(NamedTuple):
@@ -135,6 +141,7 @@ Write = (
     | PutDependant
     | RemoveJob
     | PutFence
+    | PutOutage
     | PutWorker
     | RemoveWorker
     | PutQueue

@@ -2,7 +2,7 @@
 
 Theory of operation. What happens enters by `on_changes` (every job write of an applied entry), by the calls of workers,
 and by `step` (time). What shall happen leaves as operations to propose: `step` returns those of the upkeep services
-(lease keeper, worker marks, alarms, firing, chores, holds, retention, trimming), and workers' leases are proposed by
+(outage, lease keeper, worker marks, alarms, firing, chores, holds, retention, trimming), and workers' leases are proposed by
 whoever holds the `Waiter` that was handed the ids. Each service has at most one operation on its way; a proposal that
 came to nothing is tried again after a pause, for as long as this node leads.
 
@@ -25,11 +25,13 @@ from raftsched.leader.alarms import Alarms
 from raftsched.leader.chores import Chores
 from raftsched.leader.depths import QueueScale, queue_scale
 from raftsched.leader.dispatcher import Dispatcher, Waiter
+from raftsched.leader.evidence import Evidence
 from raftsched.leader.firing import Firing
 from raftsched.leader.holds import Holds
 from raftsched.leader.latest_requests import LatestRequests
 from raftsched.leader.lease_keeper import HeartbeatAnswer, LeaseKeeper
 from raftsched.leader.now import NEVER_MS, Now
+from raftsched.leader.outage import Outage
 from raftsched.leader.planning import Draws
 from raftsched.leader.ready import ReadyJobs
 from raftsched.leader.retention import Retention
@@ -92,11 +94,13 @@ class Duties:
     ) -> None:
         draws = Draws(new_job_id, lambda ms: randomness.randint(0, ms))
         self._view: Final = view
+        self._settings: Final = settings
         self._ready: Final = ReadyJobs(view, ageing_ms=settings.ageing_ms)
         self._timers: Final = TimerHorizon(view, self._ready)
         self._dispatcher: Final = Dispatcher(self._ready)
         self._keeper: Final = LeaseKeeper(settings, randomness)
-        self._marks: Final = WorkerMarks(view, settings, self._dispatcher.waiting_workers)
+        self._outage: Final = Outage(view, settings)
+        self._marks: Final = WorkerMarks(view, settings, self._dispatcher.waiting_workers, self._keeper)
         self._requests: Final = LatestRequests()
         self._alarms: Final = Alarms(view)
         self._firing: Final = Firing(view, draws)
@@ -104,6 +108,7 @@ class Duties:
         self._retention: Final = Retention(view, settings)
         self._trimming: Final = Trimming(view, lambda count: randomness.randint(0, count - 1))
         services: tuple[Service, ...] = (
+            self._outage,
             self._keeper,
             self._marks,
             self._alarms,
@@ -141,7 +146,8 @@ class Duties:
     def start(self, now: Now) -> None:
         """Read what must be known from the first moment: the running leases and the nearest timers."""
         leased = self._view.leased_jobs()
-        self._keeper.start(leased, now)
+        self._keeper.start(leased, Evidence(self._view, self._settings, now), now)
+        self._outage.start(len(leased))
         self._requests.start(leased)
         self._timers.start(now)
 
@@ -266,8 +272,9 @@ class Duties:
         self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]], now: Now, *, alive: Container[JobId] = ()
     ) -> list[HeartbeatAnswer]:
         """Renew leases; see `LeaseKeeper.heartbeat`."""
-        self._marks.heard(worker, now)
-        return self._keeper.heartbeat(worker, runs, now, alive=alive)
+        answers = self._keeper.heartbeat(worker, runs, now, alive=alive)
+        self._marks.heard(worker, now, has_lease=any(answer.valid for answer in answers))
+        return answers
 
     def close(self, error: RaftschedError) -> None:
         """End all waits with `error`."""

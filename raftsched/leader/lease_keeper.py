@@ -11,25 +11,29 @@ A lease ends only by a committed operation. Once its expiry is proposed, its hea
 worker has been refused never becomes valid again, also where the log keeps it: the expiry is asked for again. So a
 worker that heard "valid" keeps its job for a full term, and one that heard "not valid" can stop at once (case W17).
 
-A new leader does not know the heartbeats of its predecessor, so it gives every lease one full term from its own start.
-A handler speaks through its worker, who has to find the new leader first: its silence counts from the worker's first
-heartbeat on. Timeouts and grace go on from the times in the record. Left out: whether this node may still answer
-heartbeats at all (fresh contact with a quorum) is its caller's check.
+A new leader does not know the heartbeats of its predecessor, so it gives every lease one full term from its own start,
+but no more than `LEASE_TERMS_MAX` terms from when the lease was certainly renewed last (`evidence`): so a lease that
+nobody renews ends after that time, however many leaders there are meanwhile. An outage is nobody's silence: terms count
+from its end. The same holds for the silence of handlers, who speak through their workers: theirs counts from the worker's
+first heartbeat on; and for cancelled jobs, whose workers may not have been told yet. Timeouts go on from the times in the
+record. Left out: whether this node may still answer heartbeats at all (fresh contact with a quorum) is its caller's
+check.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Container, Iterable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from raftsched import limits
 from raftsched.core.explain import LeaseSigns
 from raftsched.core.ids import FencingToken, JobId
-from raftsched.core.job import AttemptEnd, Job, Status
+from raftsched.core.job import AttemptEnd, Job, SilentLease, Status
 from raftsched.core.operations import ExpiredLease, ExpireLeases, Operation
 from raftsched.core.results import Expired, Result
 from raftsched.core.retry import JITTER_MAX
+from raftsched.leader.evidence import Evidence
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.settings import LeaderSettings
 from raftsched.leader.wheel import Timer, Wheel
@@ -37,6 +41,9 @@ from raftsched.ports import Randomness
 
 RETRY_MS: Final = 100
 """An expiry that the log refused is asked for again after this: the clocks disagreed by some milliseconds."""
+LEASE_TERMS_MAX: Final = 3
+"""A lease that nobody renews ends after so many terms, however many leaders give it time. Less than two would not do:
+a living worker's last renewal can be one term older in the log than it is."""
 
 
 class HeartbeatAnswer(NamedTuple):
@@ -58,9 +65,11 @@ class _Lease:
     __slots__ = (
         "cancel_by_ms",
         "expiring",
+        "handler_heard_at_ms",
         "handler_ms",
         "handler_silent_at_ms",
         "heard_at_ms",
+        "is_heard",
         "job_id",
         "refused",
         "silent_at_ms",
@@ -78,11 +87,15 @@ class _Lease:
         self.ttl_ms: Final = ttl_ms
         self.silent_at_ms = NEVER_MS
         self.heard_at_ms = 0
-        """Its latest heartbeat; 0 = none since this leader took it over."""
+        """When it was renewed last, the grant included; of one that was taken over, when that is certain."""
+        self.is_heard = False
+        """This leader heard a heartbeat for it."""
         self.handler_ms = 0
         """Longest silence of the handler; 0 = its job doesn't ask."""
         self.handler_silent_at_ms = NEVER_MS
         """`NEVER_MS` also while nothing can have been heard of the handler: its worker is not back yet."""
+        self.handler_heard_at_ms = 0
+        """When its handler gave a sign last, as `heard_at_ms`."""
         self.timeout_at_ms = NEVER_MS
         self.cancel_by_ms = NEVER_MS
         self.expiring = False
@@ -97,6 +110,7 @@ class _Lease:
     def hear_handler(self, now_ms: int) -> None:
         """The handler gave a sign of life."""
         if self.handler_ms:
+            self.handler_heard_at_ms = now_ms
             self.handler_silent_at_ms = now_ms + self.handler_ms
 
     def cause(self, now_ms: int) -> AttemptEnd:
@@ -125,16 +139,28 @@ class LeaseKeeper:
 
     # -- what the log says --------------------------------------------------------------------------------------------
 
-    def start(self, leased: Iterable[Job], now: Now) -> None:
-        """Take over the leases of an earlier leader, each for one full term from now."""
+    def start(self, leased: Iterable[Job], evidence: Evidence, now: Now) -> None:
+        """Take over the leases of an earlier leader, each for a full term from now if it can have been renewed lately."""
         for job in leased:
             lease = self._keep(job, now)
+            signs = evidence.of(job)
+            lease.heard_at_ms = now.monotonic_before(signs.heard_at_ms)
+            lease.silent_at_ms = self._granted_until_ms(lease, signs.terms_from_ms, now)
+            lease.handler_heard_at_ms = now.monotonic_before(signs.handler_heard_at_ms)
             lease.handler_silent_at_ms = NEVER_MS
             if job.status is Status.CANCELLING:
-                # At least a term, for the worker may not have been told yet.
+                # A term, for the worker may not have been told yet.
                 grace_ends_ms = now.monotonic_at(job.cancel_requested_at_ms + self._settings.cancel_grace_ms)
-                lease.cancel_by_ms = max(grace_ends_ms, now.monotonic_ms + lease.ttl_ms)
+                told_by_ms = self._granted_until_ms(
+                    lease, max(job.cancel_requested_at_ms, evidence.outage_ended_at_ms), now
+                )
+                lease.cancel_by_ms = max(grace_ends_ms, told_by_ms)
             self._set_timer(lease)
+
+    def _granted_until_ms(self, lease: _Lease, terms_from_ms: int, now: Now) -> int:
+        """A term from now, but at most `LEASE_TERMS_MAX` from a moment in cluster time."""
+        ends_at_ms = terms_from_ms + LEASE_TERMS_MAX * lease.ttl_ms
+        return now.monotonic_ms + max(0, min(lease.ttl_ms, ends_at_ms - now.cluster_ms))
 
     def leased(self, job: Job, now: Now) -> None:
         """The log gave `job` to a worker, heard from its handler, or wants it back: then it has the grace to stop."""
@@ -178,6 +204,7 @@ class LeaseKeeper:
             else:
                 lease.silent_at_ms = now_ms + lease.ttl_ms
                 lease.heard_at_ms = now_ms
+                lease.is_heard = True
                 if lease.handler_ms:  # here already: most jobs don't ask
                     self._hear_of_handler(lease, now_ms, is_alive=job_id in alive)
                 answers.append(_VALID if lease.cancel_by_ms == NEVER_MS else _CANCEL)
@@ -191,16 +218,35 @@ class LeaseKeeper:
         ahead_ms = now.cluster_ms - now.monotonic_ms
         over_at_ms = min(lease.timeout_at_ms, lease.cancel_by_ms)
         return LeaseSigns(
-            heard_at_ms=lease.heard_at_ms + ahead_ms if lease.heard_at_ms else 0,
+            heard_at_ms=lease.heard_at_ms + ahead_ms if lease.is_heard else 0,
             ends_at_ms=min(lease.silent_at_ms, lease.handler_silent_at_ms) + ahead_ms,
             over_at_ms=over_at_ms + ahead_ms if over_at_ms < NEVER_MS else 0,
         )
 
+    def silent_leases(self, now: Now) -> Mapping[str, tuple[SilentLease, ...]]:
+        """Return the leases that were not renewed for a while, or whose handlers are silent as long, by worker.
+
+        Costs a look at every lease: some milliseconds for ten thousand.
+        """
+        found: defaultdict[str, list[SilentLease]] = defaultdict(list)
+        now_ms, silence_ms = now.monotonic_ms, self._settings.lease_silence_ms
+        for lease in self._leases.values():
+            is_silent = now_ms - lease.heard_at_ms > silence_ms
+            if is_silent or (lease.handler_ms and now_ms - lease.handler_heard_at_ms > lease.handler_ms // 2):
+                silent = found[lease.worker]
+                if len(silent) < limits.SILENT_LEASES_MAX:
+                    heard_at_ms = now.cluster_before(lease.heard_at_ms)
+                    silent.append(SilentLease(lease.token, heard_at_ms, now.cluster_before(lease.handler_heard_at_ms)))
+        return {worker: tuple(silent) for worker, silent in found.items()}
+
     def _hear_of_handler(self, lease: _Lease, now_ms: int, *, is_alive: bool) -> None:
-        """Note what is heard of the handler; the first word of its worker to a new leader counts as a sign, too."""
+        """Note what is heard of the handler; the first word of its worker to a new leader gives it time, too."""
         is_first = bool(lease.handler_ms) and lease.handler_silent_at_ms == NEVER_MS
-        if is_alive or is_first:
+        if is_alive:
             lease.hear_handler(now_ms)
+        elif is_first:
+            longest_ms = LEASE_TERMS_MAX * max(lease.handler_ms, lease.ttl_ms)
+            lease.handler_silent_at_ms = min(now_ms + lease.handler_ms, lease.handler_heard_at_ms + longest_ms)
         if is_first and lease.timer is not None:
             self._set_timer(lease)  # this deadline may come before the one that it stands for
 
@@ -244,6 +290,7 @@ class LeaseKeeper:
     def _keep(self, job: Job, now: Now) -> _Lease:
         assert job.lease is not None
         lease = _Lease(job.id, job.lease.token, job.lease.worker, job.lease.ttl_ms)
+        lease.heard_at_ms = now.monotonic_ms
         lease.silent_at_ms = now.monotonic_ms + lease.ttl_ms
         if job.options is not None:
             lease.handler_ms = job.options.heartbeat_timeout_ms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from raftsched.core.ids import TimeMs
 from raftsched.ports import Clock
 
 NEVER_MS: Final = 1 << 62
@@ -28,6 +29,14 @@ class Now(NamedTuple):
         """The present moment; `applied_ms` is the cluster time of the last applied entry."""
         wall_ms = clock.wall_ms()
         return cls(round(clock.monotonic() * 1000), max(applied_ms, wall_ms), wall_ms)
+
+    def monotonic_before(self, cluster_ms: int) -> int:
+        """When it was `cluster_ms`, in monotonic milliseconds; never after now."""
+        return self.monotonic_ms - max(0, self.cluster_ms - cluster_ms)
+
+    def cluster_before(self, monotonic_ms: int) -> TimeMs:
+        """When it was `monotonic_ms`, in cluster time; never after now, and not before time began."""
+        return TimeMs(max(0, self.cluster_ms - max(0, self.monotonic_ms - monotonic_ms)))
 
     def monotonic_at(self, cluster_ms: int) -> int:
         """When `cluster_ms` is reached, in monotonic milliseconds; never before now.

@@ -26,3 +26,8 @@ class LeaderSettings:
     def worker_mark_ms(self) -> int:
         """How often the log hears of living workers: often enough that a new leader can tell who was alive."""
         return max(1, self.lease_ttl_ms // 3)
+
+    @property
+    def lease_silence_ms(self) -> int:
+        """A lease not renewed for this long is listed with its worker's mark: longer than workers take between beats."""
+        return max(1, self.lease_ttl_ms // 2)

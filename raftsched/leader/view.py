@@ -21,6 +21,10 @@ class LeaderView(Protocol):
 
     @property
     def cluster_time_ms(self) -> TimeMs: ...
+    @property
+    def outage_ended_at_ms(self) -> TimeMs:
+        """When a leader took over after the latest outage; 0 = there was none."""
+
     def queue(self, name: str) -> Queue | None:
         """The queue's settings; None where nobody made any."""
 

@@ -46,6 +46,8 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     fence: FencingToken = FencingToken(0)
     operation_version: int = 0
     """The version in force: the highest of any entry with operations that was applied; 0 before the first."""
+    outage_ended_at_ms: TimeMs = TimeMs(0)
+    """When a leader took over after the latest outage; 0 = there was none."""
 
 
 _decode_position = msgspec.msgpack.Decoder(Position).decode

@@ -43,6 +43,7 @@ class StateReader(Catalog, Walks):
         self.applied_term: int = position.applied_term
         self.cluster_time_ms: TimeMs = position.cluster_time_ms
         self.fence: FencingToken = position.fence
+        self.outage_ended_at_ms: TimeMs = position.outage_ended_at_ms
         self.operation_version: int = position.operation_version
         """The highest version of the entries applied (`core.operations`); 0 before the first."""
         self.configuration: Configuration | None = read_configuration(store)

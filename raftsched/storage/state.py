@@ -21,7 +21,7 @@ from pathlib import Path
 from raftsched import limits
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Job, encode_job
-from raftsched.core.writes import PutFence, PutJob, RemoveJob, Write
+from raftsched.core.writes import PutFence, PutJob, PutOutage, RemoveJob, Write
 from raftsched.errors import InvariantBroken
 from raftsched.storage import edges, keys, logs
 from raftsched.storage.indexes import Entries, difference, holds_claim, index_entries
@@ -65,6 +65,8 @@ class State(OtherWrites, StateReader):
                 self.fence = write.token
             elif isinstance(write, RemoveJob):
                 self._remove_job(write.old)
+            elif isinstance(write, PutOutage):
+                self.outage_ended_at_ms = write.ended_at_ms
             else:
                 self._execute_other(write)
 
@@ -102,7 +104,14 @@ class State(OtherWrites, StateReader):
         return self.durable_index
 
     def _position(self) -> Position:
-        return Position(self.applied_index, self.applied_term, self.cluster_time_ms, self.fence, self.operation_version)
+        return Position(
+            self.applied_index,
+            self.applied_term,
+            self.cluster_time_ms,
+            self.fence,
+            self.operation_version,
+            self.outage_ended_at_ms,
+        )
 
     def copy_to(self, path: Path) -> None:
         """Write the last checkpoint to a new file, synced; may run in another thread. Raises `CopyFailed`."""

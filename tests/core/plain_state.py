@@ -36,6 +36,7 @@ from raftsched.core.writes import (
     PutFiring,
     PutJob,
     PutLog,
+    PutOutage,
     PutQueue,
     PutSchedule,
     PutWorker,
@@ -75,11 +76,16 @@ class PlainReads:
         """(log index, line)."""
         self.index = 0
         self._fence = FencingToken(0)
+        self._outage_ended_at_ms = TimeMs(0)
         self._now_ms = TimeMs(0)
 
     @property
     def fence(self) -> FencingToken:
         return self._fence
+
+    @property
+    def outage_ended_at_ms(self) -> TimeMs:
+        return self._outage_ended_at_ms
 
     def job(self, job_id: JobId) -> Job | None:
         return self.jobs.get(job_id)
@@ -308,6 +314,9 @@ class PlainState(PlainReads):
                 case PutFence():
                     assert write.token > self._fence, "the fence only rises"
                     self._fence = write.token
+                case PutOutage():
+                    assert write.ended_at_ms == self._now_ms, "an outage ends with the entry that notes it"
+                    self._outage_ended_at_ms = write.ended_at_ms
                 case PutWorker():
                     self.workers[write.worker.name] = write.worker
                 case RemoveWorker():

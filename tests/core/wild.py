@@ -21,13 +21,14 @@ from raftsched.core.control_operations import (
     StartRun,
 )
 from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.job import AttemptEnd, Backoff, Condition, Dependency, JobError, Options, RetryPolicy
+from raftsched.core.job import AttemptEnd, Backoff, Condition, Dependency, JobError, Options, RetryPolicy, SilentLease
 from raftsched.core.operations import (
     CancelJob,
     ExpiredLease,
     ExpireLeases,
     LeaseJobs,
     MarkWorkers,
+    NoteOutage,
     Operation,
     PurgeJobs,
     RecordOutcome,
@@ -91,7 +92,13 @@ suspects = st.builds(ExpiredLease, job_id=job_ids, token=tokens, cause=st.sample
 expiries = st.builds(ExpireLeases, leases=st.lists(suspects, max_size=4).map(tuple))
 cancels = st.builds(CancelJob, job_id=job_ids, tenant=texts, force=st.booleans(), actor=texts)
 purges = st.builds(PurgeJobs, job_ids=st.lists(job_ids, max_size=4).map(tuple), finished_before_ms=times)
-marks = st.builds(WorkerMark, name=texts, queues=texts_many, capacity=numbers, seen_at_ms=times, region=texts)
+silent = st.builds(SilentLease, token=tokens, heard_at_ms=times, handler_heard_at_ms=times)
+marks = st.builds(
+    WorkerMark,
+    name=texts, queues=texts_many, capacity=numbers, seen_at_ms=times, region=texts,
+    silent=st.lists(silent, max_size=3).map(tuple),
+)  # fmt: skip
+outages = st.builds(NoteOutage, since_ms=times, longest_ms=numbers)
 markings = st.builds(MarkWorkers, marks=st.lists(marks, max_size=3).map(tuple), forget=texts_many)
 
 ids_many = st.lists(job_ids, max_size=4).map(tuple)
@@ -159,7 +166,7 @@ sound_requeues = st.builds(RequeueJob, job_id=known_ids, tenant=st.just("a"))
 sound_cancels = st.builds(CancelJob, job_id=known_ids, tenant=st.just("a"), force=st.booleans())
 
 operations: st.SearchStrategy[Operation] = st.one_of(
-    submits, signed, leases, outcomes, expiries, cancels, purges, markings,
+    submits, signed, leases, outcomes, expiries, cancels, purges, markings, outages,
     pauses, resumes, amendments, requeues, starts, progress, logs, holds, rings, settings, queue_pauses,
     chores, workflows, workflow_cancels, trims, children, sound_workflows, sound_requeues, sound_cancels,
 )  # fmt: skip

@@ -277,12 +277,12 @@ def test_cancel_while_the_expiry_is_on_its_way_ends_as_cancelled() -> None:
 
 def test_grace_goes_on_under_a_new_leader_but_leaves_a_term_to_tell_the_worker() -> None:
     world = World()
-    settings = LeaderSettings(lease_ttl_ms=TTL_MS, cancel_grace_ms=30_000)
+    settings = LeaderSettings(lease_ttl_ms=TTL_MS, cancel_grace_ms=15_000)
     early, late = world.submit(count=2)
     world.lease(early)
     world.lease(late)
     world.cancel(early)
-    world.clock.advance(28_000)
+    world.clock.advance(13_000)
     world.cancel(late)
     leader = Leader(world, settings)
     jobs = world.job(early), world.job(late)

@@ -1,15 +1,31 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import msgspec
 import pytest
 
 from raftsched import limits
 from raftsched.core.explain import ServingWorker
+from raftsched.core.job import SilentLease
 from raftsched.core.operations import MarkWorkers
 from raftsched.leader import worker_marks
 from raftsched.leader.duties import PAUSE_MS
+from raftsched.leader.now import Now
 from raftsched.leader.settings import LeaderSettings
 from raftsched.leader.worker_marks import WorkerMarks
 from tests.leader.scene import START_MS, TTL_MS, Leader, World
+
+
+class NoLeases:
+    """No lease runs."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def silent_leases(self, now: Now) -> Mapping[str, tuple[SilentLease, ...]]:
+        return {}
+
 
 SETTINGS = LeaderSettings(lease_ttl_ms=TTL_MS, worker_forget_ms=60_000)
 PERIOD_MS = SETTINGS.worker_mark_ms
@@ -123,10 +139,36 @@ def test_marks_are_split_into_bounded_operations(monkeypatch: pytest.MonkeyPatch
     assert [len(operation.marks) for operation in marks_of(world)] == [10, 10, 5]
 
 
+@pytest.mark.parametrize("count", [9, 10, 11, 25, 50])
+def test_waiting_workers_are_marked_once_in_a_period_however_many(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Full operations are followed at once by what they left over, and by nothing else."""
+    monkeypatch.setattr(worker_marks, "MARKS_MAX", 10)
+    world = World()
+    leader = Leader(world, SETTINGS)
+    for number in range(count):
+        leader.wait(worker=f"w{number}", wait_ms=60_000)
+    leader.run(10 * PERIOD_MS + PERIOD_MS // 2)
+    rounds = 11
+    assert sum(len(operation.marks) for operation in marks_of(world)) == count * rounds
+    assert len(marks_of(world)) == -(-count // 10) * rounds
+
+
+def test_marks_of_workers_with_many_queues_are_bounded_in_bytes() -> None:
+    world = World()
+    leader = Leader(world, SETTINGS)
+    queues = [f"{number:03}-{'q' * 100}" for number in range(100)]
+    for number in range(40):
+        leader.take(*queues, worker=f"w{number}")
+    leader.run(1)
+    marks = marks_of(world)
+    assert sum(len(operation.marks) for operation in marks) == 40
+    assert max(len(msgspec.msgpack.encode(operation)) for operation in marks) <= 2 * limits.MARK_BYTES_MAX
+
+
 def test_names_of_workers_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "WAITING_WORKERS_MAX", 5)
     world = World()
-    marks = WorkerMarks(world.state, SETTINGS, lambda: ())
+    marks = WorkerMarks(world.state, SETTINGS, lambda: (), NoLeases())
     for number in range(50):
         marks.asked(f"w{number}", ("mail",), 1, "", world.now)
     assert len(marks) == 5

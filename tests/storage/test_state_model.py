@@ -32,6 +32,7 @@ from raftsched.core.job import (
     Options,
     Pause,
     RetryPolicy,
+    SilentLease,
     Status,
     Verdict,
     Worker,
@@ -103,7 +104,8 @@ def contents(view: AuditableView) -> dict[str, object]:
     """All that is stored, in no order."""
     walked: dict[str, object] = {name: sorted(map(repr, getattr(view, name)())) for name in _walks}
     counts = {"counters": view.counters(), "running": view.running_counts()}
-    return walked | counts | {"fence": view.fence, "time": view.cluster_time_ms}
+    position = {"fence": view.fence, "outage": view.outage_ended_at_ms, "time": view.cluster_time_ms}
+    return walked | counts | position
 
 
 class StateMachine(RuleBasedStateMachine):
@@ -408,12 +410,14 @@ def _draw_worker(random: Random, first: int, _now_ms: int) -> ops.Operation:
 def _draw_upkeep(random: Random, first: int, now_ms: int) -> ops.Operation:
     identity = job_id(first + random.randrange(20))
     window = tuple(job_id(first + number) for number in range(40))
-    mark = ops.WorkerMark("w", ("mail",), 5, TimeMs(now_ms))
+    silent = SilentLease(FencingToken(1), TimeMs(now_ms), TimeMs(now_ms))
+    mark = ops.WorkerMark("w", ("mail",), 5, TimeMs(now_ms), "", random.choice([(), (silent,)]))
     workflows = tuple((AlarmKind.WORKFLOW, bytes(job_id(number))) for number in range(1_000, 1_000 + first + 2))
     choices: list[ops.Operation] = [
         ops.PurgeJobs((identity,), TimeMs(now_ms)),
         ops.MarkWorkers((mark,)),
         ops.MarkWorkers((), ("w",)),
+        ops.NoteOutage(TimeMs(max(0, now_ms - random.randrange(20))), 10),
         control.HoldJobs(window),
         control.RingAlarms(tuple((AlarmKind.JOB, bytes(job)) for job in window)),
         control.RingAlarms((*workflows, (AlarmKind.QUEUE, b"mail"))),

@@ -18,8 +18,10 @@ from chaos.sim.planted.stage import Play, Schedule, Stage, calm, frames_of
 from chaos.sim.rates import Rates
 from raftsched.consensus.messages import APPEND, CHUNK, Message
 from raftsched.core.ids import TimeMs
+from raftsched.core.job import Job
 from raftsched.core.operations import encode_batch
 
+_LEASE_TERMS_MAX = 3
 _HEARTBEATS = 60
 """Of two seconds of a transfer, with what is sent beside them."""
 
@@ -85,6 +87,31 @@ def a_copy_takes_its_time(stage: Stage) -> Play:
         stage.fault(f"{leader} sent {absent} {sent[APPEND]} messages without a piece of the snapshot that it waits for")
 
 
+def the_lead_changes_within_each_term(stage: Stage) -> Play:
+    """Workers lease jobs and are never heard again; no leader leads for a whole term of their leases."""
+    leader = yield from stage.settled()
+    yield from stage.submits(leader, 12)
+    for _ in range(4):
+        stage.lease_and_die()
+    yield from stage.until(lambda: len(_untimed(stage)) >= 3)
+    yield 0.5
+    leased_at, term_seconds = stage.world.timeline.now, stage.world.rates.lease
+    while _untimed(stage):
+        yield 0.6 * term_seconds
+        silent_seconds = stage.world.timeline.now - leased_at
+        if silent_seconds > (_LEASE_TERMS_MAX + 1) * term_seconds:
+            stage.fault(f"leases that nobody renews are current after {silent_seconds:.1f} s of silence")
+            return
+        stage.hand_over((yield from stage.settled()))
+        yield 0.1
+
+
+def _untimed(stage: Stage) -> list[Job]:
+    """The running jobs that no timeout of their own ends, as the node sees them that has applied most."""
+    state = max((stage.node(node_id).state for node_id in stage.ids), key=lambda state: state.applied_index)
+    return [job for job in state.leased_jobs() if not job.timeout_ms]
+
+
 def a_stranger_sends_a_command(stage: Stage) -> Play:
     """A frame that this protocol doesn't have, with a pickle in it, as stock pysyncobj takes from anybody."""
     leader = yield from stage.settled()
@@ -99,4 +126,5 @@ def a_stranger_sends_a_command(stage: Stage) -> Play:
 EACH_ENTRY_LEAVES_ONCE = Schedule(each_entry_leaves_once, alter=_slow_links)
 A_FOLLOWER_THAT_WAS_CUT_OFF_DISTURBS_NOBODY = Schedule(a_follower_that_was_cut_off_disturbs_nobody)
 A_COPY_TAKES_ITS_TIME = Schedule(a_copy_takes_its_time, alter=_short_logs)
+THE_LEAD_CHANGES_WITHIN_EACH_TERM = Schedule(the_lead_changes_within_each_term)
 A_STRANGER_SENDS_A_COMMAND = Schedule(a_stranger_sends_a_command)

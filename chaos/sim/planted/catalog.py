@@ -126,6 +126,7 @@ _LEADER: Sequence[Bug] = (
     Bug(engine.reads_without_contact, _LEASE, alter=reads_under_partitions),
     Bug(leader.leads_without_contact, "lease on a stale leader", alter=reads_under_partitions),
     Bug(leader.expires_early_after_an_election, "early expiry after election"),
+    Bug(leader.gives_a_term_with_each_election, "L1", schedule=bounds.THE_LEAD_CHANGES_WITHIN_EACH_TERM),
     Bug(leader.never_expires, "L1"),
     Bug(leader.renews_what_it_expires, "I9", alter=slow_commits),
 )

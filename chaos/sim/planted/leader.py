@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from raftsched.core.job import Job
+from raftsched.leader import lease_keeper
+from raftsched.leader.evidence import Evidence
 from raftsched.leader.lease_keeper import LeaseKeeper
 from raftsched.leader.now import Now
 from raftsched.node import Node
@@ -25,13 +27,18 @@ def expires_early_after_an_election(patch: Any) -> None:
     """A new leader counts from the grant, not from its own start."""
     original = LeaseKeeper.start
 
-    def start(self: LeaseKeeper, leased: Iterable[Job], now: Now) -> None:
-        original(self, leased, now)
+    def start(self: LeaseKeeper, leased: Iterable[Job], evidence: Evidence, now: Now) -> None:
+        original(self, leased, evidence, now)
         for lease in self._leases.values():
             lease.silent_at_ms = now.monotonic_ms
             self._set_timer(lease)
 
     patch.setattr(LeaseKeeper, "start", start)
+
+
+def gives_a_term_with_each_election(patch: Any) -> None:
+    """A new leader gives every lease a full term, whatever the log knows of its worker's silence."""
+    patch.setattr(lease_keeper, "LEASE_TERMS_MAX", 1_000)
 
 
 def never_expires(patch: Any) -> None:

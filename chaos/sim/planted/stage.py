@@ -28,6 +28,7 @@ from chaos.sim.network import LinkRates, Network
 from chaos.sim.node import SimulatedNode
 from chaos.sim.rates import Rates
 from chaos.sim.trace import Trace
+from chaos.sim.workers import WorkerProcess
 from chaos.sim.workload import Workload
 from chaos.sim.world import Outcome, World, conclude
 from raftsched.consensus.engine import RaftEngine
@@ -238,6 +239,12 @@ class Stage:
         for _ in range(count):
             self.submit(node_id)
             yield 0.01
+
+    def lease_and_die(self) -> None:
+        """A worker that asks for jobs until it gets any, and is never heard again."""
+        self._submit_count += 1
+        worker = WorkerProcess(self._nobody, f"x{self._submit_count}")
+        self.world.loop.create_task(worker.lease_once())
 
     def receive(self, node_id: str, peer: str, frame: bytes) -> None:
         """Bytes that nobody of this cluster sends come over the link from `peer`; as in production, they may end it."""
