@@ -108,6 +108,24 @@ class NotLeader(Unavailable):
         self.leader = leader
 
 
+class NoMajority(Unavailable):
+    """This node led until a majority of nodes did not answer in time; it was not accepted. Ask another node."""
+
+    code = "no_majority"
+
+    def __init__(self) -> None:
+        super().__init__("this node no longer leads: a majority of nodes did not answer; ask another node")
+
+
+class DiskStalled(Unavailable):
+    """The disk of this node has not answered for longer than an election takes; it was not accepted. Ask another node."""
+
+    code = "disk_stalled"
+
+    def __init__(self) -> None:
+        super().__init__("the disk of this node does not answer: look at its health; ask another node")
+
+
 class ChangeUnderWay(Unavailable):
     """Another change of the cluster's members is not committed yet; nothing was changed. Retry after a moment."""
 

@@ -38,7 +38,7 @@ from raftsched.core.operations import CODEC_VERSION, Operation, SubmitJob, Submi
 from raftsched.core.results import Result
 from raftsched.core.writes import Write
 from raftsched.disk import SystemDisk, make_directory
-from raftsched.errors import InvariantBroken, NotLeader, StorageFull, Unavailable
+from raftsched.errors import DiskStalled, InvariantBroken, NotLeader, StorageFull, Unavailable
 from raftsched.free_space import FreeSpace
 from raftsched.identity import DirectoryClaim
 from raftsched.leader.leadership import LeaderSettings, Leadership
@@ -241,10 +241,9 @@ class Node:
             self._leadership.on_records(records)
 
     def _stamp_ms(self) -> TimeMs:
-        """The stamp of a log entry; raises `NotLeader`, and `Unavailable` while the cluster's time is not known."""
+        """The stamp of a log entry; raises `Unavailable` where nothing is accepted, or the cluster's time is not known."""
         if not self._replica.is_leading:
-            leader = self._replica.leader_id
-            raise NotLeader("" if leader == self.node_id else leader)
+            raise self._replica.refusal()
         return self._cluster_clock.stamp_ms()
 
     # -- the API's backend --------------------------------------------------------------------------------------------
@@ -330,6 +329,8 @@ class Node:
     def readiness(self) -> tuple[bool, str]:
         if self._is_stopping:
             return False, "the node is stopping"
+        if self._replica.is_stalled:
+            return False, str(DiskStalled())
         if reason := self._replica.idle_reason:
             return False, reason
         status = self._replica.status()

@@ -40,6 +40,8 @@ ADVICE: Final[Mapping[str, str]] = {
     # the cluster
     "unavailable": "Send the same request again in a moment, with the same idempotency key.",
     "not_leader": "Send the same request again in a moment, to any node.",
+    "no_majority": "Send the same request again, to another node; this one may be cut off from the others.",
+    "disk_stalled": "Send the same request again, to another node; look at the disk of this one.",
     "outcome_unknown": "Send the same request again with the same idempotency key to learn what became of it.",
     "storage_full": "Free space on the disks of the nodes; workers may go on.",
     "upgrade_in_progress": "Finish the upgrade of all nodes, then send the request again.",

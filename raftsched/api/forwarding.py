@@ -13,7 +13,8 @@ is passed on once.
 While no leader is known or reachable, which is how an election looks from here, a request waits a little for the next
 one, as long as nothing of it can have happened: so the loss of a node is a pause, not an error. It waits for any change
 since before it was tried, so that none is missed that came while it failed. A node that was just elected lets wait what
-is passed on to it, too: others hear of it before it may serve.
+is passed on to it, too: others hear of it before it may serve. The wait counts from the last word of a leader: a node
+that has heard none for longer than an election takes, or that led and lost its majority, refuses at once.
 
 A leader that is frozen or cut off keeps its connections and says nothing. Once another one is known, nobody waits for
 its reply any longer: what it was not sent, and what only reads, goes to the new leader.
@@ -60,8 +61,8 @@ _REPLY_HEADERS: Final = (
     "Raftsched-Leader",
     "Raftsched-Age-Ms",
 )
-ELECTION_SECONDS: Final = 3.0
-"""How long a request waits for a leader: longer than an ordinary election takes."""
+ELECTION_SECONDS: Final = 2.5
+"""How long after the last word of a leader a request waits for the next one: longer than an ordinary election takes."""
 _KEEPALIVE_SECONDS: Final = 60.0
 """Less than a node keeps a connection that is idle, so that none is used while it is closed."""
 
@@ -134,16 +135,25 @@ class Forwarder:
         async def answer(request: web.Request) -> web.StreamResponse:
             if may_be_stale and request.query.get("consistency") == "stale":
                 return await answer_here(request)
-            give_up_at = asyncio.get_running_loop().time() + self._election_seconds
+            came_at = asyncio.get_running_loop().time()
             while True:
                 seen = self._backend.leader_change_count
                 try:
                     return await self._answer(request, answer_here, wait_seconds)
                 except Unavailable as error:
+                    give_up_at = self._led_until(came_at) + self._election_seconds
                     if not self._is_election(error) or not await self._leader_change(request, seen, give_up_at):
                         raise
 
         return answer
+
+    def _led_until(self, came_at: float) -> float:
+        """Return when an election began, as far as a request that came at `came_at` has to wait for its end."""
+        backend = self._backend
+        if backend.is_leading or backend.leader_url() is not None:
+            return came_at
+        _, age_ms = backend.stale_state()
+        return came_at if age_ms < 0 else min(came_at, asyncio.get_running_loop().time() - age_ms / 1000)
 
     async def _answer(self, request: web.Request, answer_here: Handler, wait_seconds: float) -> web.StreamResponse:
         leader_url = self.leader_elsewhere(request)

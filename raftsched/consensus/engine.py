@@ -54,7 +54,7 @@ from raftsched.consensus.ports import Log, NodeId, Sizes, Timing
 from raftsched.consensus.progress import Progress
 from raftsched.consensus.replication import Replication
 from raftsched.consensus.stock import CANDIDATE, LEADER, STATE_NAMES
-from raftsched.errors import NotLeader, Unavailable
+from raftsched.errors import NoMajority, NotLeader, Unavailable
 from raftsched.ports import Clock, Randomness
 
 _JUST_AFTER: Final = 0.001
@@ -103,6 +103,11 @@ class RaftEngine(Replication):
         self._forced_term = 0
         self._transfer: _Transfer | None = None
         self._leave_at = -inf
+        self._led_term = 0
+        self._led_until = -inf
+        """Until when this node has last led with a majority behind it."""
+        self._is_cut_off = False
+        """It led until a majority no longer answered, and has heard no leader since."""
         self._let_pass = False
         """It let a turn to stand pass since it heard a leader, because its clock is off."""
         super().__init__(
@@ -210,10 +215,11 @@ class RaftEngine(Replication):
         return Node(peer) in self.connected_nodes
 
     def leader_age_seconds(self) -> float | None:
-        """How long ago this node heard a leader, 0 while it leads; None where it never did."""
+        """How long ago this node heard a leader, or led with a majority; 0 while it leads, None where it never did."""
         if self.leads:
             return 0.0
-        return self.clock.monotonic() - self.leader_seen_at if self.heard_leader else None
+        heard_at = max(self.leader_seen_at if self.heard_leader else -inf, self._led_until)
+        return self.clock.monotonic() - heard_at if heard_at > -inf else None
 
     def check_fresh(self) -> None:
         """Return if this node's state holds all that was ever acknowledged; raises `NotLeader` or `Unavailable`."""
@@ -226,8 +232,9 @@ class RaftEngine(Replication):
 
     def not_leader(self) -> Unavailable:
         """Why nobody is served here, while this node doesn't lead."""
-        reason = self.idle_reason
-        return Unavailable(reason) if reason else NotLeader("" if self.leads else self.leader_id)
+        if reason := self.idle_reason:
+            return Unavailable(reason)
+        return NoMajority() if self._is_cut_off else NotLeader("" if self.leads else self.leader_id)
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -259,11 +266,17 @@ class RaftEngine(Replication):
         """Follower, candidate and leader are pysyncobj's; what comes with a change is ours."""
         self._pre_votes = None
         if new == LEADER:
+            self._is_cut_off = False
+            self._led_term = self.term
             self.start_leading()
         elif old == LEADER:
+            now = self.clock.monotonic()
             self._transfer = None
-            self.stop_leading()
-            self.election_deadline = self.clock.monotonic() + self.election_timeout()
+            is_deposed = self.term != self._led_term  # somebody is there who said so
+            self._is_cut_off = not is_deposed and self.contact.is_lost(now, self.timing.election_max_seconds)
+            self._led_until = min(now, self.contact.since)
+            self.stop_leading(is_cut_off=self._is_cut_off)
+            self.election_deadline = now + self.election_timeout()
         _log.info("raft_state", node=self.node_id, state=STATE_NAMES[new], term=self.term)
 
     # -- elections ----------------------------------------------------------------------------------------------------
@@ -343,6 +356,7 @@ class RaftEngine(Replication):
     def _heard_leader(self, node: Node, term: int) -> None:
         self._pre_votes = None
         self._let_pass = False
+        self._is_cut_off = False
         super()._heard_leader(node, term)
 
     # -- transfer of leadership ---------------------------------------------------------------------------------------

@@ -78,6 +78,15 @@ class QuorumContact:
         """When the newest message was sent that `peer` has answered in this term; minus infinity before the first."""
         return self._sent_at.get(peer, -inf)
 
+    def is_lost(self, now: float, seconds: float) -> bool:
+        """Whether a majority has not answered what was sent in the last `seconds`."""
+        return self._since < now - seconds
+
+    @property
+    def since(self) -> float:
+        """The latest moment from which on a majority is known to have followed; infinite where nobody else votes."""
+        return self._since
+
     def _find(self) -> float:
         if not self._needed:
             return inf

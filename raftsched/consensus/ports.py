@@ -27,7 +27,7 @@ class Timing:
     election_max_seconds: float = 1.1
     proposal_seconds: float = 10.0
     """A proposal that is not applied by then is answered with "outcome unknown"."""
-    lost_proposal_seconds: float = 2.0
+    lost_proposal_seconds: float = 1.0
     """The same, counted from when this node stopped leading: the next leader usually decides it sooner."""
 
 

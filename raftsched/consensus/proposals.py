@@ -4,6 +4,7 @@
     another entry applied at its index      DISCARDED: it is certainly not, and never will be, in the committed log
     a snapshot passed over its index        UNKNOWN_OUTCOME: nobody here can tell (stock never answers)
     too long without any of these           UNKNOWN_OUTCOME
+    the node led and lost its majority      UNKNOWN_OUTCOME at once: nobody is there who could tell
 
 Being cut from this node's log proves nothing: another node may still hold the entry, win an election and commit it. So
 a proposal of a lost term waits on, for a while, for the entry that is committed at its index.
@@ -64,9 +65,9 @@ class Proposals:
         """Answer all: the node stops, and nobody here will ever tell."""
         self.skipped(inf)
 
-    def lost_leadership(self, now: float) -> None:
-        """Wait less long for the proposals of the term that ended."""
-        limit = now + self._timing.lost_proposal_seconds
+    def lost_leadership(self, now: float, *, is_cut_off: bool) -> None:
+        """Wait less long for the proposals of the term that ended; not at all where a majority no longer answers."""
+        limit = now if is_cut_off else now + self._timing.lost_proposal_seconds
         for waiting in self._by_index.values():
             for proposal in waiting:
                 proposal.expires_at = min(proposal.expires_at, limit)

@@ -5,7 +5,9 @@ One task, the pump, does everything that touches the engine, in a fixed order; e
     finish work of threads → dispatch messages → step → tell of leadership → flush what may leave early
     → sync the journal, in a thread, if it is dirty → flush the rest → checkpoint and cut the log, if due
 
-While a sync runs the engine rests: what arrives, and what is proposed, waits in queues. Then the pump sleeps until
+While a sync runs the engine rests: what arrives, and what is proposed, waits in queues. A sync that takes longer than
+an election is a stall: the others may have elected a leader, so this node serves and accepts nothing until it is over,
+and everybody who waits is answered. Then the pump sleeps until
 something arrives or the engine's next deadline; nothing polls. Whatever is raised on the way (a failed sync, a fault in
 apply, a broken invariant) leaves `run`, and the process must end: what is on disk is right, what is in memory may not be.
 
@@ -36,7 +38,7 @@ from raftsched.consensus.ports import Log, NodeId, Sizes, Timing
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.consensus.snapshots import Work
 from raftsched.consensus.stock import DISCARDED, NOT_LEADER, QUEUE_FULL, REFUSED, SUCCESS
-from raftsched.errors import NotLeader, OutcomeUnknown, RaftschedError, TooLarge, Unavailable
+from raftsched.errors import DiskStalled, NotLeader, OutcomeUnknown, RaftschedError, TooLarge, Unavailable
 from raftsched.limits import APPEND_BYTES_MAX, CHECKPOINT_BYTES, JOURNAL_TAIL_BYTES, SNAPSHOT_HOLD_BYTES
 from raftsched.ports import Clock, Randomness, Wake
 
@@ -137,6 +139,8 @@ class Replica:
         self._checkpoint_at = inf
         self._hand_over: asyncio.Future[bool] | None = None
         self._hand_over_began = False
+        self._is_stalled = False
+        """The disk has not answered for longer than an election takes."""
         self._stopping = False
         self._running: asyncio.Future[None] | None = None
 
@@ -190,12 +194,27 @@ class Replica:
         if journal.dirty:
             journal.write()
             engine.written()
-            await self._loop.run_in_executor(self._disk, journal.datasync)
+            await self._sync()
             journal.synced()
             engine.synced()
         transport.flush(early=False)
         self._start_work()
         self._checkpoint_if_due()
+
+    async def _sync(self) -> None:
+        timer = self._loop.call_later(self._settings.timing.election_max_seconds, self._stall)
+        try:
+            await self._loop.run_in_executor(self._disk, self._journal.datasync)
+        finally:
+            timer.cancel()
+            self._is_stalled = False
+
+    def _stall(self) -> None:
+        """Answer everybody who waits: what is in the log may be committed yet, what is not in it never will be."""
+        self._is_stalled = True
+        _logger.warning("disk_stalled", node=self.node_id, seconds=self._settings.timing.election_max_seconds)
+        self._tell_leadership(0)
+        self._engine.refuse_all()
 
     async def _sleep(self) -> None:
         """Wait until something arrives or is due; always lets other tasks run."""
@@ -278,8 +297,13 @@ class Replica:
 
     @property
     def is_leading(self) -> bool:
-        """Whether this node leads and has applied everything of earlier terms."""
-        return self._engine.is_leading
+        """Whether this node leads, has applied everything of earlier terms, and its disk answers."""
+        return self._engine.is_leading and not self._is_stalled
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the disk has not answered for longer than an election takes."""
+        return self._is_stalled
 
     @property
     def operation_version(self) -> int:
@@ -289,10 +313,12 @@ class Replica:
     def check_fresh(self) -> None:
         """Return if the machine holds all that was ever acknowledged by anybody (`lease.py`).
 
-        Raises `NotLeader` on any other node, and `Unavailable` where a majority hasn't answered in time.
+        Raises `NotLeader` on any other node, and `Unavailable` where a majority or the disk hasn't answered in time.
         """
         if self._stopping:
             raise NotLeader
+        if self._is_stalled:
+            raise DiskStalled
         self._engine.check_fresh()
 
     @property
@@ -320,12 +346,16 @@ class Replica:
             raise TooLarge(f"an entry of {len(command)} bytes is more than {APPEND_BYTES_MAX}")
         future: asyncio.Future[object] = self._loop.create_future()
         engine = self._engine
-        if self._stopping or not engine.is_leading:
-            future.set_exception(engine.not_leader())
+        if self._stopping or not self.is_leading:
+            future.set_exception(self.refusal())
             return future
         engine.propose(command, partial(self._settle, future))
         self._woken.set()
         return future
+
+    def refusal(self) -> Unavailable:
+        """Return why nothing is accepted here."""
+        return DiskStalled() if self._is_stalled else self._engine.not_leader()
 
     def _settle(self, future: asyncio.Future[object], result: object, reason: int) -> None:
         if future.done():
@@ -333,7 +363,7 @@ class Replica:
         if reason == SUCCESS:
             future.set_result(result)
         elif reason == NOT_LEADER:
-            future.set_exception(self._engine.not_leader())
+            future.set_exception(self.refusal())
         elif reason == REFUSED and isinstance(result, RaftschedError):
             future.set_exception(result)
         elif reason == QUEUE_FULL:
@@ -369,8 +399,8 @@ class Replica:
         The future raises as that of `propose`, `ChangeUnderWay`, and what `change` raises; nothing is changed then.
         """
         future: asyncio.Future[object] = self._loop.create_future()
-        if self._stopping or not self._engine.takes_proposals:
-            future.set_exception(self._engine.not_leader())
+        if self._stopping or self._is_stalled or not self._engine.takes_proposals:
+            future.set_exception(self.refusal())
             return future
         self._engine.request_change(change, partial(self._settle, future))
         self._woken.set()

@@ -289,10 +289,11 @@ class Replication(Greeting):
         self.contact.forget()
         self.cluster_clock.start_leading()
 
-    def stop_leading(self) -> None:
+    def stop_leading(self, *, is_cut_off: bool) -> None:
+        """End what a leader does; `is_cut_off` where a majority no longer answers."""
         self.progress = {}
         self.sender.stop_all()
-        self.proposals.lost_leadership(self.clock.monotonic())
+        self.proposals.lost_leadership(self.clock.monotonic(), is_cut_off=is_cut_off)
 
     def replicate(self, *, heartbeat: bool) -> None:
         """Send each connected follower what it may get now; with `heartbeat`, something in any case."""

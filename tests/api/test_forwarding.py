@@ -10,7 +10,7 @@ import pytest
 from raftsched import limits
 from raftsched.api import forwarding
 from raftsched.core.operations import Operation
-from raftsched.errors import NotLeader, RaftschedError, Unavailable
+from raftsched.errors import DiskStalled, NoMajority, NotLeader, RaftschedError, Unavailable
 from tests.api.node import Api, SimulatedNode, serving
 from tests.exchange.dying import dying_server
 
@@ -141,6 +141,26 @@ async def test_request_waits_for_the_next_leader_where_none_is_known(api: Api) -
         answer = await waiting
     assert answer.status == 201
     assert api.node.proposed[0].payload == b"[1]"  # type: ignore[union-attr]  # a submit
+
+
+@pytest.mark.parametrize("error", [NoMajority(), DiskStalled()])
+async def test_node_that_lost_its_majority_or_its_disk_refuses_at_once(error: RaftschedError) -> None:
+    cut_off = SimulatedNode("n2")
+    cut_off.proposal_error = lambda _: error
+    async with serving(cut_off, election_seconds=60.0) as node:
+        answer = await node.post("jobs", {"name": "x"})
+        assert (answer.status, answer.code, answer.headers["Retry-After"]) == (503, error.code, "1")
+        assert not cut_off.asked_for_change.is_set()
+
+
+async def test_node_that_has_heard_no_leader_for_an_election_refuses_at_once() -> None:
+    leaderless = SimulatedNode("n2")
+    leaderless.is_leading = False
+    leaderless.age_ms = 60_001
+    async with serving(leaderless, election_seconds=60.0) as node:
+        for answer in (await node.post("jobs", {"name": "x"}), await node.get("jobs")):
+            assert (answer.status, answer.code) == (503, "not_leader")
+        assert not leaderless.asked_for_change.is_set()
 
 
 async def test_request_waits_for_the_next_leader_where_the_old_one_cannot_be_reached(api: Api) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from raftsched.consensus.engine import RaftEngine
-from raftsched.errors import NotLeader, Unavailable
+from raftsched.errors import NoMajority, NotLeader, Unavailable
 from tests.simulated.checker import Violation
 from tests.simulated.cluster import TIMING, SimulatedCluster, SimulatedNode
 from tests.simulated.planted import (
@@ -349,14 +349,14 @@ def test_a_proposal_that_the_next_leader_commits_is_a_success(cluster: Simulated
 
 
 def test_a_proposal_that_another_entry_replaces_is_certainly_refused(cluster: SimulatedCluster) -> None:
+    """A leader that was paused hears of its successor, and of what is committed in the place of its entry."""
     leader = settled_leader(cluster)
     for follower in followers(cluster):
-        part(cluster, leader, follower)
+        cluster.network.cut(leader.id, follower.id)
     leader.propose(b"replaced")
-    cluster.run(0.8)
-    cluster.elect()
-    for node in cluster.nodes.values():
-        cluster.network.break_link(leader.id, node.id) if node is not leader else None
+    cluster.run(0.2)
+    leader.pause(2.0)
+    cluster.run_until(lambda: cluster.leader not in (None, leader), seconds=2.0)
     cluster.heal()
     cluster.run(0.7)
     assert cluster.statistics["answer 3"] == 1
@@ -367,5 +367,29 @@ def test_a_proposal_that_nobody_decides_is_answered_unknown(cluster: SimulatedCl
     for follower in followers(cluster):
         part(cluster, leader, follower)
     leader.propose(b"undecided")
-    cluster.run(TIMING.election_max_seconds + TIMING.lost_proposal_seconds + 0.2)
+    cluster.run(TIMING.election_max_seconds + 0.2)
     assert cluster.statistics["answer 7"] == 1
+
+
+def test_leader_that_lost_its_majority_says_so_until_it_hears_the_next(cluster: SimulatedCluster) -> None:
+    leader = settled_leader(cluster)
+    for follower in followers(cluster):
+        part(cluster, leader, follower)
+    parted_at = cluster.timeline.now
+    cluster.run(TIMING.election_max_seconds + 0.2)
+    assert type(engine(leader).not_leader()) is NoMajority
+    age = engine(leader).leader_age_seconds()
+    assert age is not None
+    assert cluster.timeline.now - parted_at <= age <= cluster.timeline.now - parted_at + TIMING.heartbeat_seconds + 0.1
+    cluster.elect()
+    cluster.heal()
+    cluster.run_until(lambda: engine(leader).leader_id, seconds=5.0)
+    assert type(engine(leader).not_leader()) is NotLeader
+
+
+def test_leader_that_hands_over_has_led_until_then(cluster: SimulatedCluster) -> None:
+    leader = settled_leader(cluster)
+    engine(leader).start_transfer()
+    cluster.run_until(lambda: cluster.leader not in (None, leader), seconds=5.0)
+    assert type(engine(leader).not_leader()) is NotLeader
+    assert (engine(leader).leader_age_seconds() or 0.0) <= TIMING.election_max_seconds

@@ -70,11 +70,19 @@ def test_what_waits_too_long_is_unknown() -> None:
     assert callers.proposals.deadline == 13.0
 
 
+def test_nobody_waits_where_a_majority_no_longer_answers() -> None:
+    callers = Callers()
+    callers.add("a", 5, 1, now=0.0)
+    callers.proposals.lost_leadership(1.0, is_cut_off=True)
+    callers.proposals.expire(1.0)
+    assert callers.answers == [("a", None, UNKNOWN_OUTCOME)]
+
+
 def test_a_lost_leadership_shortens_the_wait_and_decides_nothing() -> None:
     callers = Callers()
     callers.add("a", 5, 1, now=0.0)
     callers.add("b", 6, 1, now=0.0)
-    callers.proposals.lost_leadership(1.0)
+    callers.proposals.lost_leadership(1.0, is_cut_off=False)
     callers.proposals.applied(5, 1, "by the next leader")
     callers.proposals.expire(3.0)
     assert callers.answers == [("a", "by the next leader", SUCCESS), ("b", None, UNKNOWN_OUTCOME)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,18 @@ import pytest
 from raftsched.consensus.membership import Membership
 from raftsched.consensus.replica_status import PeerStatus
 from raftsched.disk import DiskFailed
-from raftsched.errors import ChangeUnderWay, NotFound, NotLeader, OutcomeUnknown, TooLarge, Unavailable
+from raftsched.errors import (
+    ChangeUnderWay,
+    DiskStalled,
+    NoMajority,
+    NotFound,
+    NotLeader,
+    OutcomeUnknown,
+    TooLarge,
+    Unavailable,
+)
 from raftsched.limits import APPEND_BYTES_MAX, PROPOSALS_WAITING_MAX
-from tests.consensus.replicas import Group, Member, started
+from tests.consensus.replicas import WAIT_SECONDS, Group, Member, started
 
 
 def histories(group: Group) -> list[object]:
@@ -94,7 +104,7 @@ async def test_leadership_is_announced_once_and_taken_back(tmp_path: Path) -> No
         for other in others:
             await other.stop()
         await group.until(lambda: leader.leaderships == [True, False])
-        with pytest.raises(NotLeader):
+        with pytest.raises(NoMajority):
             await leader.replica.propose(b"x")
 
 
@@ -162,6 +172,39 @@ async def test_failed_sync_stops_the_replica_before_anything_is_acknowledged(tmp
             await leader.task
         with pytest.raises(OutcomeUnknown):
             await waiting
+
+
+async def test_stall_of_the_disk_answers_everybody_at_once(tmp_path: Path) -> None:
+    """A sync that takes longer than an election: what may be in the log is unknown, what comes later is refused."""
+    async with started(tmp_path, 1) as group:
+        leader = await group.leader()
+        resumed = threading.Event()
+        sync = leader.journal._writer._file.datasync
+
+        def hangs() -> None:
+            resumed.wait(WAIT_SECONDS)
+            sync()
+
+        leader.journal._writer._file.datasync = hangs  # type: ignore[method-assign]
+        try:
+            in_the_log = leader.replica.propose(b"x")
+            await group.until(lambda: leader.journal.last_index > leader.replica.status().commit_index)
+            queued = leader.replica.propose(b"y")
+            with pytest.raises(OutcomeUnknown):
+                await in_the_log
+            with pytest.raises(DiskStalled):
+                await queued
+            assert leader.leaderships == [True, False]
+            assert (leader.replica.is_leading, leader.replica.is_stalled) == (False, True)
+            with pytest.raises(DiskStalled):
+                await leader.replica.propose(b"z")
+            with pytest.raises(DiskStalled):
+                leader.replica.check_fresh()
+        finally:
+            resumed.set()
+        await group.until(lambda: leader.leaderships == [True, False, True])
+        await leader.replica.propose(b"after")
+        assert [command for _, command in leader.machine.history if command] == [b"x", b"after"]
 
 
 async def test_stopped_replica_keeps_everything_for_its_next_life(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def reads_without_contact(patch: Any) -> None:
 def calls_unknown_outcomes_failures(patch: Any) -> None:
     """A caller hears "certainly not" as soon as the leader changes."""
 
-    def lost(self: Proposals, _now: float) -> None:
+    def lost(self: Proposals, _now: float, *, is_cut_off: bool) -> None:
         for waiting in self._by_index.values():
             for proposal in waiting:
                 proposal.answer(None, DISCARDED)
