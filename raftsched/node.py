@@ -16,6 +16,7 @@ from pathlib import Path
 
 import structlog
 from aiohttp import web
+from msgspec.structs import replace
 
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.backend import ClusterStatus, NodeStatus
@@ -272,6 +273,8 @@ class Node:
         return self._machine.state
 
     def stale_state(self) -> tuple[State, int]:
+        if reason := self._replica.difference:
+            raise Unavailable(reason)
         return self._machine.state, self._replica.leader_age_ms()
 
     def _propose_for_leadership(self, operation: Operation) -> asyncio.Future[Result]:
@@ -312,6 +315,8 @@ class Node:
             else _peer_status(member, peers[member.id], status)
             for member in self._replica.members
         ]
+        differing = self._replica.differing
+        nodes = [replace(node, state="differs") if node.id in differing else node for node in nodes]
         return ClusterStatus(status.leader_id, status.term, tuple(nodes), status.operation_version)
 
     def _own_status(self, member: Member, status: ReplicaStatus) -> NodeStatus:
@@ -344,7 +349,7 @@ class Node:
                 self._replica.check_fresh()
             except Unavailable as error:
                 return False, str(error)
-        return True, self._clock_warning()
+        return True, "; ".join(filter(None, (self._clock_warning(), self._replica.difference_warning)))
 
     def _clock_warning(self) -> str:
         offset_ms = self._cluster_clock.own_offset_ms() if self._cluster_clock.is_off else None

@@ -8,6 +8,7 @@ decompressed behind our back; nothing is logged for each request.
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Any, Final
 
 import structlog
@@ -45,7 +46,7 @@ from raftsched.api.seed import Seed
 from raftsched.api.serving import SERVER, Runner
 from raftsched.api.workers import Workers
 from raftsched.api.workflows import Workflows
-from raftsched.errors import InvariantBroken, RaftschedError
+from raftsched.errors import InvariantBroken, RaftschedError, Unavailable
 
 LEADER_HEADER: Final = "Raftsched-Leader"
 _KEEPALIVE_SECONDS: Final = 75.0
@@ -175,7 +176,8 @@ def _headers_of_every_reply(backend: Backend) -> Any:
         del request
         headers = response.headers
         if REVISION_HEADER not in headers:
-            headers[REVISION_HEADER] = str(backend.stale_state()[0].applied_index)
+            with suppress(Unavailable):
+                headers[REVISION_HEADER] = str(backend.stale_state()[0].applied_index)
         leader = backend.api_url if backend.is_leading else backend.leader_url()
         if leader and LEADER_HEADER not in headers:
             headers[LEADER_HEADER] = leader

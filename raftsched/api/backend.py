@@ -26,7 +26,10 @@ class NodeStatus(msgspec.Struct, frozen=True):
     api: str
     """Base URL of its API."""
     state: str
-    """`leader`, `follower`, `candidate`, or `down` where the answering node has no connection to it."""
+    """`leader`, `follower`, `candidate`, or `down` where the answering node has no connection to it.
+
+    `differs` where its state is not the one that a majority of the voters has: it serves nothing, and must be replaced.
+    """
     applied: int | None = None
     """Index of the last log entry it applied, or is known to hold."""
     clock_offset_ms: float | None = None

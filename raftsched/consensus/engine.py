@@ -4,6 +4,7 @@
     Applying (applying.py)      queue -> log -> commit -> machine -> answer
     Configuring (configuring.py)  who belongs to the cluster, and how that changes
     Greeting (greetings.py)     who the peers are, disk included; what an empty node may do
+    Comparing (comparison.py)   whether this node's state is the one that the others have
     Replication (replication.py)  leader -> followers, snapshots
     RaftEngine (here)           who leads: pre-votes, votes, transfer of leadership, fresh reads; and the stepping
 
@@ -139,6 +140,7 @@ class RaftEngine(Replication):
             messages.VOTE_REQUEST: self._on_vote_request,
             messages.VOTE: self._on_vote,
             messages.TIMEOUT_NOW: self._on_timeout_now,
+            messages.DIGEST: self.on_digest,
         }
         if incarnation:
             self._handlers[messages.GREETING] = self.on_greeting
@@ -159,6 +161,7 @@ class RaftEngine(Replication):
         self._stand_if_due(now)
         self.stock_tick()
         self.proposals.expire(now)
+        self.compare_states(now)
         if self.leads:
             self.agree_on_version()
             self.promote()
@@ -194,13 +197,13 @@ class RaftEngine(Replication):
     @property
     def is_leading(self) -> bool:
         """Leader, and all of earlier terms is applied; not once leadership is being handed over."""
-        if not self.leads or self._transfer is not None:
+        if not self.takes_proposals:
             return False
         return self.no_op_index is not None and self.applied_index >= self.no_op_index
 
     @property
     def takes_proposals(self) -> bool:
-        return self.leads and self._transfer is None
+        return self.leads and self._transfer is None and not self.comparison.difference
 
     @property
     def is_transferring(self) -> bool:

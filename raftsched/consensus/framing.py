@@ -151,6 +151,7 @@ MESSAGE_SHAPES: Final[Mapping[str, Shape]] = {
     "request_vote": Shape({**_TERM, **_LOG_END}, {"force": flag}),
     "response_vote": Shape(_TERM),
     "timeout_now": Shape(_TERM),
+    "state_digest": Shape({"index": natural, "digest": natural}, early=True, droppable=True),
     "greeting": Shape(
         {
             **_TERM,

@@ -45,6 +45,10 @@ class StateMachine(Protocol):
         """Last index that survives a power loss without the journal."""
 
     @property
+    def digest(self) -> int:
+        """A number below 2^63 that two machines share if they have applied the same entries to the same state."""
+
+    @property
     def operations_read(self) -> int:
         """The latest version of entries that it can apply (`core.operations`)."""
 
@@ -112,6 +116,10 @@ class ReplicatedState:
     @property
     def durable_index(self) -> int:
         return self.state.durable_index
+
+    @property
+    def digest(self) -> int:
+        return self.state.digest()
 
     @property
     def operation_version(self) -> int:

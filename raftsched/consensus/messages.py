@@ -19,6 +19,7 @@
         Who the sender is (`greetings.py`): its data directory, whether that holds nothing yet, and the latest members
         that it knows, encoded, with their index in the log. `asks` for the receiver's greeting. The versions of log
         entries (`versions.py`): the latest that it reads, and the latest that it knows to be in force.
+    state_digest     index digest                          both ways: the digest of the sender's state as of a log index
     timeout_now      term                                  leader -> follower: stand for election at once
 
 `sent_us` is the leader's monotonic clock, in microseconds, when it made the message; answers repeat it, so that the
@@ -43,4 +44,5 @@ PRE_VOTE_NO: Final = "pre_vote_no"
 VOTE_REQUEST: Final = "request_vote"
 VOTE: Final = "response_vote"
 TIMEOUT_NOW: Final = "timeout_now"
+DIGEST: Final = "state_digest"
 GREETING: Final = "greeting"

@@ -92,6 +92,34 @@ class FormedMark:
         sync_directory(self._path.parent)
 
 
+class DifferenceMark:
+    """Says durably that this node's state is not the one that the others have, and why (`comparison.py`)."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "differs"
+
+    def write(self, reason: str) -> None:
+        """Durable when this returns; blocks for the disk."""
+        with self._path.open("w", encoding="utf-8") as file:
+            file.write(reason)
+            file.flush()
+            os.fsync(file.fileno())
+        sync_directory(self._path.parent)
+
+    def read(self) -> str:
+        """The reason; "" where there is no mark."""
+        try:
+            return self._path.read_text(encoding="utf-8") or "this node's state is not the one that the others have"
+        except FileNotFoundError:
+            return ""
+
+    def clear(self) -> None:
+        """Remove it, durably: the state is another one now."""
+        if self._path.exists():
+            self._path.unlink()
+            sync_directory(self._path.parent)
+
+
 class StateLost(InvariantBroken):
     """The state is not what the journal goes on from: one of the two is damaged, gone, or of another time or node."""
 

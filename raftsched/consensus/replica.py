@@ -389,6 +389,21 @@ class Replica:
         return self._engine.idle_reason
 
     @property
+    def difference(self) -> str:
+        """Why this node's state must not be served: it is not the one of the majority; "" where it may be."""
+        return self._engine.comparison.difference
+
+    @property
+    def difference_warning(self) -> str:
+        """What people should know of states that differ though this node serves; "" where there is nothing."""
+        return self._engine.comparison.warning
+
+    @property
+    def differing(self) -> frozenset[NodeId]:
+        """Members whose state is known not to be that of the majority."""
+        return self._engine.comparison.differing
+
+    @property
     def other_disks(self) -> tuple[NodeId, ...]:
         """Members that are there, but with a disk that is not the one they joined with."""
         return self._engine.other_disks

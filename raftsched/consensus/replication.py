@@ -30,13 +30,13 @@ from pysyncobj.node import Node
 
 from raftsched.consensus import messages
 from raftsched.consensus.cluster_clock import ClusterClock
-from raftsched.consensus.greetings import Greeting
+from raftsched.consensus.comparison import Comparing
 from raftsched.consensus.lease import QuorumContact
 from raftsched.consensus.membership import CONFIGURATION
 from raftsched.consensus.messages import Message
 from raftsched.consensus.ports import Entry, NodeId, Sizes
 from raftsched.consensus.progress import Progress
-from raftsched.consensus.recovery import FormedMark, InstallMarker, align
+from raftsched.consensus.recovery import DifferenceMark, FormedMark, InstallMarker, align
 from raftsched.consensus.snapshots import (
     Received,
     SnapshotReceiver,
@@ -52,7 +52,7 @@ _KINDS: Final = (b"\x00", b"\x01", CONFIGURATION)
 _log = structlog.get_logger()
 
 
-class Replication(Greeting):
+class Replication(Comparing):
     """Leader's and follower's halves of replication."""
 
     def __init__(
@@ -76,7 +76,7 @@ class Replication(Greeting):
         self.sender = SnapshotSender(snapshot_directory, rest["machine"], rest["randomness"], sizes)
         self.receiver = SnapshotReceiver(snapshot_directory, rest["machine"])
         self._marked = True
-        super().__init__(formed=FormedMark(snapshot_directory), **rest)
+        super().__init__(formed=FormedMark(snapshot_directory), difference=DifferenceMark(snapshot_directory), **rest)
 
     # -- both ---------------------------------------------------------------------------------------------------------
 

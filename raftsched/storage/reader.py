@@ -49,6 +49,10 @@ class StateReader(Catalog, Walks):
         self.configuration: Configuration | None = read_configuration(store)
         """The cluster's configuration that was applied last; None while there was none."""
 
+    def digest(self) -> int:
+        """Return one number over all records and index entries, kept up with each write (`raftsched.storage.seals`)."""
+        return self._store.sums.digest()
+
     # -- records ------------------------------------------------------------------------------------------------------
 
     def job(self, job_id: JobId) -> Job | None:

@@ -35,6 +35,8 @@ SEEDS: Final = tuple(crc32(table.name.lower().encode()) & ~0xFFF for table in Ta
 pack_seal = Struct("<I").pack
 read_seal = Struct("<I").unpack_from
 _MODULUS: Final = 1 << 64
+_DIGEST_MODULUS: Final = 1 << 63
+"""A message between nodes holds integers below it."""
 _LOCAL: Final = (Table.META, Table.COUNTERS)
 """Written at checkpoints, which each node makes at times of its own."""
 _encode = msgspec.msgpack.Encoder().encode
@@ -85,7 +87,7 @@ class Sums:
 
     def digest(self) -> int:
         """Return one number over all that the log alone decides: equal on nodes that have applied the same entries."""
-        return sum(self.of_tables[table] for table in Table if table not in _LOCAL) % _MODULUS
+        return sum(self.of_tables[table] for table in Table if table not in _LOCAL) % _DIGEST_MODULUS
 
     def encoded(self) -> bytes:
         """Return the row of `META`; tables are known by name, so that their numbers may change."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,6 +41,10 @@ class HistoryMachine:
         self.operations_read = CODEC_VERSION
         self.operation_version = CODEC_VERSION
         """Of entries that say nothing of versions; a test sets what it wants."""
+
+    @property
+    def digest(self) -> int:
+        return zlib.crc32(repr(self.history).encode())
 
     @property
     def applied_index(self) -> int:

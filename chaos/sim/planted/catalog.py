@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chaos.sim.planted import bounds, consensus, core, durability, features, leader, regions, schedules, votes
+from chaos.sim.planted import bounds, consensus, core, durability, features, leader, regions, schedules, states, votes
 from chaos.sim.planted.altered import (
     failing_disks,
     forgetful_members,
@@ -174,4 +174,9 @@ _REGIONS: Sequence[Bug] = (
     Bug(regions.offers_held_jobs_of_one_region, "a held job that waits for another region", alter=two_regions),
 )
 
-BUGS: Sequence[Bug] = (*_DURABILITY, *_CONSENSUS, *_LEADER, *_CORE, *_FEATURES, *_REGIONS)
+_STATES: Sequence[Bug] = (
+    Bug(states.compares_no_states, "a node applies something differently", schedule=states.THE_LEADER_DIFFERS),
+    Bug(states.forgets_that_it_differs, "a node applies something differently", schedule=states.A_FOLLOWER_DIFFERS),
+)
+
+BUGS: Sequence[Bug] = (*_DURABILITY, *_CONSENSUS, *_LEADER, *_CORE, *_FEATURES, *_REGIONS, *_STATES)
