@@ -22,6 +22,7 @@ from tests.simulated.disk import PowerCut
 if TYPE_CHECKING:
     from chaos.sim.world import World
 
+_SNAPSHOT_SECONDS_CALM = 0.1
 Handler = Callable[[SimulatedNode], Awaitable[Any]]
 
 
@@ -74,6 +75,8 @@ class Host:
         """It never starts again: its node was removed, or its disk is gone."""
         self.is_nearly_full = False
         self.slow_sync_until = 0.0
+        self.snapshot_seconds: float | None = None
+        """How long its thread makes or checks a copy, if a script says so."""
         self._answers: dict[int, Answer] = {}
         self._request_count = 0
         self._clock: ProcessClock | None = None
@@ -175,9 +178,16 @@ class Host:
     def _work_seconds(self, executor: object) -> float:
         random, rates = self.world.random, self.world.rates
         if getattr(executor, "_thread_name_prefix", "") == "snapshot":
-            return 0.1 * random.random()
+            return self._snapshot_seconds(random.random())
         slow = 0.5 if self.slow_sync_until > self.world.timeline.now else 0.0
         return (rates.sync + slow) * random.random()
+
+    def _snapshot_seconds(self, part: float) -> float:
+        """After the heal no copy takes long, because the nodes must agree soon."""
+        if self.snapshot_seconds is not None:
+            return self.snapshot_seconds
+        longest = self.world.rates.snapshot_work
+        return part * (min(longest, _SNAPSHOT_SECONDS_CALM) if self.world.is_healed else longest)
 
     def crash(self, *, power_loss: bool) -> None:
         """Lose the process, and with the power whatever was not synced."""

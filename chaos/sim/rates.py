@@ -68,6 +68,8 @@ class Rates:
     heartbeat: float
     sync: float
     """Longest time of a sync."""
+    snapshot_work: float
+    """Longest time in which a thread makes a copy of the state, or checks one that came in."""
     clock_rate_error: float
     wall_error_ms: int
     sizes: Sizes
@@ -105,6 +107,11 @@ def _member_weights(seed: int) -> dict[str, float]:
     }
 
 
+def _snapshot_work(seed: int, election_seconds_max: float) -> float:
+    """From nothing to several election timeouts: much happens to a log meanwhile. Drawn apart, as members are."""
+    return Random(f"snapshot work of {seed}").choice((0.0, 0.1, election_seconds_max, 4 * election_seconds_max))
+
+
 def draw(random: Random, seed: int) -> Rates:
     """The rates of a seed."""
     share = random.choice((0.25, 0.5, 0.8))
@@ -128,6 +135,7 @@ def draw(random: Random, seed: int) -> Rates:
         election=(election, election * 2),
         heartbeat=election / 4,
         sync=random.choice((0.001, 0.006, 0.03)),
+        snapshot_work=_snapshot_work(seed, election * 2),
         clock_rate_error=random.choice((0.0, 0.0005, 0.01)),
         wall_error_ms=random.choice((0, 20, 200, 3_600_000)),
         sizes=Sizes(

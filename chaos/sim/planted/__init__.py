@@ -5,7 +5,7 @@
     durability.py, consensus.py, leader.py, core.py    the patches, by layer
     altered.py     worlds in which some of them show sooner than elsewhere
     stage.py       directed schedules: a script in place of random faults, judged by the same checkers
-    schedules.py, votes.py, bounds.py    the scripts
+    schedules.py, votes.py, snapshots.py, bounds.py    the scripts
 
 Those of `tests.simulated.planted`, which the engine's own tests must find too, are planted here as well. Most are met by
 random faults within a few seeds; what needs a certain order of rare events, or five nodes, has a directed schedule.

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chaos.sim.planted import bounds, consensus, core, durability, features, leader, regions, schedules, states, votes
+from chaos.sim.planted import (
+    bounds,
+    consensus,
+    core,
+    durability,
+    features,
+    leader,
+    regions,
+    schedules,
+    snapshots,
+    states,
+    votes,
+)
 from chaos.sim.planted.altered import (
     failing_disks,
     forgetful_members,
@@ -46,6 +58,16 @@ _DURABILITY: Sequence[Bug] = (
     Bug(durability.leaves_a_table_out_of_copies, "P11", alter=many_snapshots),
     Bug(durability.restores_a_commit_index, "PYSYNCOBJ commitclamp"),
     Bug(durability.writes_no_marker, "snapshot installation", alter=many_snapshots),
+    Bug(
+        durability.removes_the_marker_too_early,
+        "snapshot installation",
+        schedule=snapshots.THE_POWER_FAILS_BETWEEN_STATE_AND_LOG,
+    ),
+    Bug(
+        durability.cuts_the_log_one_entry_too_far,
+        "off by one at the log's start",
+        schedule=snapshots.THE_FIRST_ENTRY_THAT_IS_NOT_COMMITTED_IS_REPLACED,
+    ),
     Bug(durability.applies_again_after_a_restart, "non-idempotent replay"),
 )
 
@@ -115,6 +137,21 @@ _CONSENSUS: Sequence[Bug] = (
         consensus.stands_by_force_ever_after,
         "leader lease; a forced election",
         schedule=votes.A_LATE_REQUEST_OF_A_NODE_THAT_WAS_ONCE_HANDED_THE_LEAD,
+    ),
+    Bug(
+        consensus.installs_what_the_log_has_passed,
+        "snapshot installation; a log that passed it",
+        schedule=snapshots.A_LOG_PASSES_A_SNAPSHOT_THAT_IS_VERIFIED,
+    ),
+    Bug(
+        consensus.skips_an_entry_behind_the_logs_start,
+        "off by one at the log's start",
+        schedule=snapshots.ENTRIES_COME_TO_A_LOG_THAT_BEGINS_BEHIND_THEM,
+    ),
+    Bug(
+        consensus.sends_no_snapshot_for_the_logs_first_entry,
+        "off by one at the log's start",
+        schedule=snapshots.A_FOLLOWER_LACKS_THE_FIRST_ENTRY_OF_A_LOG,
     ),
 )
 

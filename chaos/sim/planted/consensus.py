@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pysyncobj.node import Node
@@ -12,6 +12,7 @@ from raftsched.consensus import framing, snapshots
 from raftsched.consensus.applying import Applying
 from raftsched.consensus.engine import RaftEngine
 from raftsched.consensus.messages import VOTE_REQUEST, Message
+from raftsched.consensus.ports import Entry
 from raftsched.consensus.progress import Progress
 from raftsched.consensus.proposals import Proposals
 from raftsched.consensus.replication import Replication
@@ -210,3 +211,49 @@ def stands_by_force_ever_after(patch: Any) -> None:
         return original(self, node, message)
 
     patch.setattr(RaftEngine, "outgoing", outgoing)
+
+
+def installs_what_the_log_has_passed(patch: Any) -> None:
+    """A snapshot that was found to be right is installed, whatever the log has got meanwhile."""
+
+    def install_received(self: Replication) -> None:
+        received = self.receiver.take_received()
+        if received is None:
+            return
+        self._install(received)
+        if self.leader_node is not None and not self.leads:
+            self._answer(self.leader_node, {"sent_us": 0}, success=True, next_index=received.index + 1)
+
+    patch.setattr(Replication, "install_received", install_received)
+
+
+def skips_an_entry_behind_the_logs_start(patch: Any) -> None:
+    """Of entries that begin before the log, one more is dropped than the log stands for."""
+    original = Replication._append  # noqa: SLF001  # what is patched
+
+    def append(self: Replication, previous: int, previous_term: int, entries: Sequence[Entry]) -> int | None:
+        surplus = self.log.first_index - previous
+        if surplus <= 0:
+            return original(self, previous, previous_term, entries)
+        kept = entries[surplus + 1 :]
+        start = previous + surplus + 1
+        for position, (_, index, term) in enumerate(kept):
+            if index > self.log.last_index or self.log.term_at(index) != term:
+                self._replace_tail(kept[position:])
+                break
+        return max(previous + len(entries), start)
+
+    patch.setattr(Replication, "_append", append)
+
+
+def sends_no_snapshot_for_the_logs_first_entry(patch: Any) -> None:
+    """A follower that lacks the log's first entry, and none before it, is asked again and again what it has."""
+    original = Replication._refused  # noqa: SLF001  # what is patched
+
+    def refused(self: Replication, progress: Progress, rejected: int, hint: int) -> None:
+        if min(hint, rejected) != self.log.first_index:
+            original(self, progress, rejected, hint)
+            return
+        progress.probe(self.log.first_index)
+
+    patch.setattr(Replication, "_refused", refused)

@@ -14,6 +14,7 @@ from raftsched.consensus.applying import Applying
 from raftsched.consensus.journal import Journal
 from raftsched.consensus.recovery import InstallMarker
 from raftsched.consensus.replication import Replication
+from raftsched.consensus.snapshots import Received
 from raftsched.disk import DiskFailed
 from raftsched.storage import state as state_module
 from raftsched.storage.memory_store import MemoryStore
@@ -97,6 +98,23 @@ def ignores_checksums(patch: Any) -> None:
 
 def writes_no_marker(patch: Any) -> None:
     patch.setattr(InstallMarker, "write", lambda _self, _index, _term: None)
+
+
+def removes_the_marker_too_early(patch: Any) -> None:
+    """The marker of an installation is gone once the state is replaced, before the log on disk says the same."""
+    original = Replication._install  # noqa: SLF001  # what is patched
+
+    def install(self: Replication, received: Received) -> None:
+        original(self, received)
+        self._marker.clear()
+
+    patch.setattr(Replication, "_install", install)
+
+
+def cuts_the_log_one_entry_too_far(patch: Any) -> None:
+    """Behind a checkpoint the log begins with the first entry that the checkpoint doesn't hold."""
+    original = Journal.compact_to
+    patch.setattr(Journal, "compact_to", lambda self, index: original(self, index + 1))
 
 
 def applies_again_after_a_restart(patch: Any) -> None:

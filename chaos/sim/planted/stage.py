@@ -45,6 +45,8 @@ _NEVER_SECONDS = 1e6
 
 Play = Generator[float, None, None]
 Script = Callable[["Stage"], Play]
+Ear = Callable[[str, str, Message], None]
+"""Hears (sender, receiver, message)."""
 
 
 class NotReached(Exception):
@@ -60,6 +62,7 @@ def calm(rates: Rates) -> Rates:
         election=(0.6, 1.2),
         heartbeat=0.1,
         sync=0.002,
+        snapshot_work=0.1,
         clock_rate_error=0.0,
         wall_error_ms=0,
         sizes=Sizes(tail_bytes=30_000, hold_bytes=120_000, append_bytes=4_000, appends_in_flight=16),
@@ -98,8 +101,8 @@ class Stage:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.on_frame: Callable[[str, str, Message], None] = lambda _sender, _receiver, _message: None
-        """Called with (sender, receiver, message) of each frame, right before it is delivered."""
+        self.on_frame: Ear = lambda _sender, _receiver, _message: None
+        """Called for each frame, right before it is delivered."""
         self.is_over = False
         self._nobody = Workload(world)
         self._submit_count = 0
@@ -138,6 +141,11 @@ class Stage:
 
     def last_index(self, node_id: str) -> int:
         return self.engine(node_id).log.last_index
+
+    def is_checkpointed(self, node_id: str) -> bool:
+        """Whether its state has made durable all that was applied."""
+        state = self.node(node_id).state
+        return state.durable_index == state.applied_index
 
     def serves(self, node_id: str) -> bool:
         """Whether it would answer a fresh read."""
@@ -282,9 +290,9 @@ class Stage:
 
         timeline.after(0.5, step)
         limit = timeline.now + _PLAY_SECONDS_MAX
-        while not self.is_over and timeline.now < limit:
+        while not self.is_over and timeline.now < limit and not self.world.faults:
             self.world.run(0.05)
-        if not self.is_over:
+        if not self.is_over and not self.world.faults:
             self.world.count(NOT_REACHED)
         self.on_frame = lambda _sender, _receiver, _message: None
         self.network.loses = lambda _sender, _receiver, _message: False
@@ -303,6 +311,8 @@ def run_schedule(schedule: Schedule, seed: int, *, trace: Trace | None = None) -
         world.rates = replace(usual, client_count=0, worker_count=0, probe=_NEVER_SECONDS)
         world.start()
         Stage(world).play(schedule.script)
+        if world.faults:  # no need of more
+            return Outcome(seed, schedule.node_count, violations=world.faults)
         world.rates = usual
         return conclude(world, Workload(world))
     finally:
@@ -311,7 +321,7 @@ def run_schedule(schedule: Schedule, seed: int, *, trace: Trace | None = None) -
         gc.collect()
 
 
-def frames_of(kind: str, seen: Callable[[str, str, Message], None]) -> Callable[[str, str, Message], None]:
+def frames_of(kind: str, seen: Ear) -> Ear:
     """An ear for messages of one type."""
 
     def hear(sender: str, receiver: str, message: Message) -> None:
