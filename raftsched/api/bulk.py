@@ -36,7 +36,7 @@ from raftsched.api.rendering import json_response
 from raftsched.api.replies import BulkFailure, BulkReply
 from raftsched.api.requests import BulkRequest, JobFilter
 from raftsched.api.routes import BASE_PATH, Answered, Route
-from raftsched.api.selecting import Place, Selection, next_jobs, selection_of
+from raftsched.api.selecting import Place, Selection, more_rows, next_jobs, selection_of
 from raftsched.api.walk_cursors import WalkCursor, decode_cursor, encode_cursor, walk_cursor
 from raftsched.core.ids import JobId, TimeMs, job_id_text
 from raftsched.core.job import FINISHED, Job, Status
@@ -106,7 +106,7 @@ class Bulk:
             key=key,
         )
         action = action_of(wanted, tools)
-        selection = _selection(wanted, tools.now_ms)
+        selection = _selection(wanted)
         ids = tuple(job_id_at(text, f"ids[{at}]") for at, text in enumerate(wanted.ids or ()))
         request = _Request(backend, wanted, action, tools, dead_letters)
         following: WalkCursor | IdsCursor | None
@@ -138,14 +138,14 @@ def _ids_cursor(wanted: BulkRequest, digest: bytes) -> IdsCursor:
     return cursor
 
 
-def _selection(wanted: BulkRequest, now_ms: int) -> Selection:
+def _selection(wanted: BulkRequest) -> Selection:
     """The jobs that a filter names, or all; raises `Invalid` unless exactly one of ids, filter and all is there."""
     given = [name for name in ("ids", "filter") if getattr(wanted, name) is not None]
     if wanted.all:
         given.append("all")
     if len(given) != 1:
         raise Invalid("ids: give exactly one of ids, filter and all", field=given[1] if len(given) > 1 else "ids")
-    selection = selection_of(wanted.filter or JobFilter(), now_ms, "filter.")
+    selection = selection_of(wanted.filter or JobFilter(), "filter.")
     if not wanted.all and wanted.filter is not None and selection == Selection():
         raise Invalid('filter: is empty; say "all": true for every job that there is', field="filter")
     selection = replace(selection, by_age=wanted.action in REORDERS)
@@ -209,12 +209,12 @@ class _Request:
         """Do it to what is selected, from the cursor on; return where the next request goes on."""
         place: Place | None = cursor.place
         seen: set[JobId] = set()
-        examined_count = 0
+        examined_count = rows = 0
         while place is not None:
             count = self._step_count()
             if not count or examined_count >= _EXAMINED_MAX or (self._matched_count and self._is_over()):
                 return cursor.at(place)
-            rows = limits.SCAN_ROWS_MAX if selection.looks_at_records else count
+            rows = more_rows(count, rows)
             try:
                 state = self._backend.fresh_state()
                 step = next_jobs(state, selection, place, newest=cursor.newest, now_ms=self._now_ms, limit=rows)

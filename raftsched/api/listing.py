@@ -1,14 +1,20 @@
 """GET /jobs: pages over a stable order, whatever is added or removed meanwhile.
 
-A page ends when it is full, when its payloads and results have grown to `limits.PAGE_BYTES_MAX`, or when
-`limits.PAGE_ROWS_MAX` jobs were examined: where few of very many jobs match, a page can come back short, or empty, and
-still have a next cursor. They are examined in steps of `limits.SCAN_ROWS_MAX`, between which the loop goes on, so no
-request holds it for long. How the jobs are walked over stands in `selecting`.
+A page ends when it is full, when its payloads and results have grown to `limits.PAGE_BYTES_MAX`, or, once there is a job
+on it, when `limits.PAGE_ROWS_MAX` rows were examined: where few of very many jobs match, a page can come back short, and
+still have a next cursor. A page without a job is the last one. Lists by queue, name, tag, workflow, schedule or status
+are read from indexes (`selecting`), so their pages are full. What no index tells (a tenant, a reason, some pairs of
+filters) is searched for until there is a match, for `_SEARCH_SECONDS_MAX` at most; only then is a page with a next
+cursor empty, so that no client waits for ever.
+
+Rows are examined in steps of at most `limits.SCAN_ROWS_MAX`, between which the loop goes on, so no request holds it for
+long.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from aiohttp import web
 
@@ -18,7 +24,7 @@ from raftsched.api.reading import Reading, open_reading
 from raftsched.api.rendering import job_reply
 from raftsched.api.replies import JobReply, JobsPage
 from raftsched.api.requests import ListQuery
-from raftsched.api.selecting import Place, Selection, next_jobs, selection_of
+from raftsched.api.selecting import Place, Selection, more_rows, next_jobs, selection_of
 from raftsched.api.walk_cursors import WalkCursor, encode_cursor, walk_cursor
 from raftsched.core.job import Job
 
@@ -31,7 +37,7 @@ async def list_response(backend: Backend, query: ListQuery) -> web.Response:
     """
     reading = open_reading(backend, query)
     revision = reading.revision
-    selection = selection_of(query, reading.now_ms)
+    selection = selection_of(query)
     cursor = walk_cursor(query.cursor, reading.state, selection, selection.digest(query.order))
     walk = _Walk(query, selection, cursor)
     walk.step(reading)
@@ -40,6 +46,10 @@ async def list_response(backend: Backend, query: ListQuery) -> web.Response:
         reading = open_reading(backend, query)  # a state is good until the next `await`
         walk.step(reading)
     return reading._replace(revision=revision).response(walk.page())
+
+
+_SEARCH_SECONDS_MAX: Final = 5.0
+"""Time to search for the first job of a page, some 300,000 records: followers wait twice as long for an answer."""
 
 
 class _Walk:
@@ -52,16 +62,22 @@ class _Walk:
         self._page = _Page(query.limit)
         self._place: Place | None = cursor.place
         self._examined_count = 0
+        self._step_count = 0
+        self._end = asyncio.get_running_loop().time() + _SEARCH_SECONDS_MAX
 
     @property
     def goes_on(self) -> bool:
-        return self._place is not None and self._page.has_room and self._examined_count < limits.PAGE_ROWS_MAX
+        if self._place is None or not self._page.has_room:
+            return False
+        if not self._page.jobs:
+            return asyncio.get_running_loop().time() < self._end
+        return self._examined_count < limits.PAGE_ROWS_MAX
 
     def step(self, reading: Reading) -> None:
         """Examine what comes next, at most `limits.SCAN_ROWS_MAX` rows."""
         place = self._place
         assert place is not None
-        wanted_count = limits.SCAN_ROWS_MAX if self._selection.looks_at_records else self._page.jobs_left
+        self._step_count = wanted_count = more_rows(self._page.jobs_left, self._step_count)
         step = next_jobs(
             reading.state,
             self._selection,

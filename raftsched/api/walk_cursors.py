@@ -13,11 +13,12 @@ from typing import Final, NoReturn, TypeVar
 import msgspec
 
 from raftsched import limits
-from raftsched.api.selecting import ID_BYTES, Place, Selection, newest_id, part_count
+from raftsched.api.selecting import Place, Selection, newest_id, part_count
 from raftsched.errors import Malformed
+from raftsched.storage.facets import ID_BYTES
 from raftsched.storage.reader import StateReader
 
-_VERSION: Final = 3
+_VERSION: Final = 4
 _C = TypeVar("_C", bound=msgspec.Struct)
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -65,7 +66,7 @@ def walk_cursor(text: str | None, state: StateReader, selection: Selection, dige
         len(cursor.newest) != ID_BYTES
         or len(cursor.after) > limits.KEY_BYTES_MAX
         or not 0 <= cursor.part < part_count(selection)
-        or ((selection.workflow_id or selection.schedule_id) and len(cursor.after) not in (0, 2 * ID_BYTES))
+        or (selection.is_by_facets and len(cursor.after) not in (0, ID_BYTES))
     ):
         raise_foreign()
     return cursor

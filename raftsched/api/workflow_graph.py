@@ -10,12 +10,12 @@ from raftsched import limits
 from raftsched.api.rendering import time_or_none, time_text
 from raftsched.api.replies import EdgeReply, GraphReply, NodeReply, WorkflowReply, WorkflowsPage
 from raftsched.api.requests import GraphQuery, WorkflowsQuery
-from raftsched.api.selecting import ID_BYTES
 from raftsched.api.walk_cursors import decode_cursor, encode_cursor, raise_foreign
 from raftsched.core.ids import JobId, job_id_text
 from raftsched.core.job import Job
 from raftsched.core.workflow import Workflow, WorkflowId
 from raftsched.errors import Malformed
+from raftsched.storage.facets import ID_BYTES
 from raftsched.storage.reader import StateReader
 
 

@@ -17,7 +17,15 @@ from raftsched.core.ids import JobId
 from raftsched.core.job import FINISHED, LEASED, PARKED, WAITING, Job
 from raftsched.core.queue import Queue
 from raftsched.core.schedule import Schedule, ScheduleId
-from raftsched.core.view import AlarmEntry, AuditableView, HeldEntry, TimerEntry, WaitingEntry
+from raftsched.core.view import (
+    AlarmEntry,
+    AuditableView,
+    FacetEntry,
+    FacetKind,
+    HeldEntry,
+    TimerEntry,
+    WaitingEntry,
+)
 from raftsched.core.violation import Violation, named
 from raftsched.core.workflow import Workflow, WorkflowId
 
@@ -27,14 +35,14 @@ Record = Job | Schedule | Queue | Workflow
 class Index(NamedTuple):
     """An index to hold against its records.
 
-    `entry_of` gives the entry that a record calls for, or None; `find` the record that an entry names. `group_and_key`
+    `entry_of` gives the entry that a record calls for, or None, or a list of them; `find` the record that an entry names. `group_and_key`
     says the order that readers rely on: within a group keys rise strictly, and a group is in one piece; None = no order
     is promised.
     """
 
     name: str
     entries: Callable[[AuditableView], Iterator[Any]]
-    entry_of: Callable[[Any], Hashable]
+    entry_of: Callable[[Any], Hashable | list[Any]]
     record_id: Callable[[Any], bytes]
     group_and_key: Callable[[Any], tuple[str, Any]] | None = None
     noun: str = "job"
@@ -44,6 +52,13 @@ class Index(NamedTuple):
 
     def record(self, view: AuditableView, entry: Any) -> Record | None:
         return view.job(JobId(self.record_id(entry))) if self.find is None else self.find(view, entry)
+
+    def called_for(self, record: Any) -> list[Any]:
+        """Return the entries that `record` calls for."""
+        entry = self.entry_of(record)
+        if isinstance(entry, list):
+            return entry
+        return [] if entry is None else [entry]
 
 
 # -- what records call for --------------------------------------------------------------------------------------------
@@ -80,6 +95,17 @@ def _workflow_job_entry(job: Job) -> tuple[bytes, JobId] | None:
 
 def _schedule_job_entry(job: Job) -> tuple[bytes, JobId] | None:
     return (job.options.schedule_id, job.id) if job.options is not None and job.options.schedule_id else None
+
+
+def _facet_entries(job: Job) -> list[FacetEntry]:
+    ended = int(job.status) if job.status in FINISHED else 0
+    by_queue_and_name = (
+        [(FacetKind.QUEUE_AND_NAME, job.queue)]
+        if job.queue == job.name
+        else [(FacetKind.QUEUE, job.queue), (FacetKind.NAME, job.name)]
+    )
+    by_tag = [(FacetKind.TAG, tag) for tag in dict.fromkeys(job.tags)]
+    return [FacetEntry(kind, value, ended, job.id) for kind, value in by_queue_and_name + by_tag]
 
 
 def _job_alarm(job: Job) -> AlarmEntry | None:
@@ -181,6 +207,13 @@ JOB_INDEXES: Final = (
         lambda entry: entry[1],
     ),
     Index(
+        "lists by queue, name and tag",
+        lambda view: view.all_facets(),
+        _facet_entries,
+        lambda entry: entry.job_id,
+        lambda entry: ("", entry),
+    ),
+    Index(
         "alarms of jobs",
         lambda view: (entry for entry in view.all_alarms() if entry.kind is AlarmKind.JOB),
         _job_alarm,
@@ -233,7 +266,7 @@ def check_job_indexes(view: AuditableView, expected: Counter[str]) -> Iterator[V
 
 def check_other_indexes(view: AuditableView) -> Iterator[Violation]:
     for index in OTHER_INDEXES:
-        expected_count = sum(index.entry_of(record) is not None for record in index.records(view))
+        expected_count = sum(len(index.called_for(record)) for record in index.records(view))
         yield from _check_index(view, index, expected_count)
 
 
@@ -245,7 +278,7 @@ def _check_index(view: AuditableView, index: Index, expected_count: int) -> Iter
         subject = named(index.noun, index.record_id(entry))
         if record is None:
             yield Violation(f"{index.name}: each entry has its record", subject, repr(entry))
-        elif index.entry_of(record) != entry:
+        elif entry not in index.called_for(record):
             yield Violation(f"{index.name}: each entry is what its record calls for", subject, repr(entry))
         elif entry == previous:
             yield Violation(f"{index.name}: no entry is there twice", subject, repr(entry))
@@ -261,10 +294,10 @@ def _check_index(view: AuditableView, index: Index, expected_count: int) -> Iter
 def _missing(view: AuditableView, index: Index) -> Iterator[Violation]:
     present = set(index.entries(view))
     for record in index.records(view):
-        entry = index.entry_of(record)
-        if entry is not None and entry not in present:
-            subject = named(index.noun, index.record_id(entry))
-            yield Violation(f"{index.name}: each record that calls for an entry has one", subject, repr(record))
+        for entry in index.called_for(record):
+            if entry not in present:
+                subject = named(index.noun, index.record_id(entry))
+                yield Violation(f"{index.name}: each record that calls for an entry has one", subject, repr(record))
 
 
 def _check_order(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -147,6 +148,28 @@ class HeldEntry(NamedTuple):
     region: str = ""
 
 
+class FacetKind(IntEnum):
+    """By what jobs are listed. The stored number never changes its meaning."""
+
+    QUEUE = 1
+    """The job's queue, where its name is another."""
+    QUEUE_AND_NAME = 2
+    """The job's queue, which is called like the job: one entry stands for both, as for most jobs."""
+    NAME = 3
+    """The job's name, where its queue is another."""
+    TAG = 4
+
+
+class FacetEntry(NamedTuple):
+    """A job by its queue, its name or one of its tags; sorts by kind, value, then open before ended, then id."""
+
+    kind: FacetKind
+    value: str
+    ended: int
+    """0 = not finished, else its status."""
+    job_id: JobId
+
+
 class AuditEntry(msgspec.Struct, frozen=True, array_like=True):
     """A line of the audit trail: who did what to what."""
 
@@ -200,6 +223,7 @@ class AuditableView(View, Protocol):
     def all_schedule_jobs(self) -> Iterator[tuple[ScheduleId, JobId]]:
         """Also of schedules that are gone."""
 
+    def all_facets(self) -> Iterator[FacetEntry]: ...
     def all_schedules(self) -> Iterator[Schedule]: ...
     def all_schedule_names(self) -> Iterator[tuple[str, str, ScheduleId]]:
         """(tenant, name, schedule id)."""

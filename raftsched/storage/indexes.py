@@ -13,6 +13,7 @@ from raftsched.core.control_operations import AlarmKind
 from raftsched.core.job import FINISHED, Job, Status
 from raftsched.core.queue import Queue
 from raftsched.core.schedule import Schedule
+from raftsched.core.view import FacetKind
 from raftsched.core.workflow import Workflow
 from raftsched.storage import keys
 from raftsched.storage.store import Table
@@ -25,6 +26,7 @@ Entries = tuple[Entry, ...]
 _SCHEDULED, _QUEUED, _RETRYING = Status.SCHEDULED, Status.QUEUED, Status.RETRYING
 _RUNNING, _CANCELLING = Status.RUNNING, Status.CANCELLING
 _WAITING_DEPENDENCIES, _PAUSED = Status.WAITING_DEPENDENCIES, Status.PAUSED
+_QUEUE_AND_NAME = FacetKind.QUEUE_AND_NAME
 _WAITING_TABLE, _LEASED_TABLE, _FINISHED_TABLE = Table.WAITING, Table.LEASED, Table.FINISHED
 
 
@@ -90,6 +92,37 @@ def holds_claim(job: Job) -> bool:
     if options is None or not options.unique_key:
         return False
     return options.unique_until_ms > 0 or job.status not in FINISHED
+
+
+# -- lists of jobs ----------------------------------------------------------------------------------------------------
+
+
+def have_same_facets(old: Job, new: Job) -> bool:
+    """Whether two records of one job are listed in the same places: so most transitions touch no list."""
+    return old.queue == new.queue and old.tags == new.tags and _ended(old) == _ended(new)
+
+
+def facet_keys(job: Job | None) -> tuple[bytes, ...]:
+    """The keys in `FACETS` by which `job` is listed: by queue, by name, by each tag.
+
+    They change twice in the life of most jobs: written at submission, and moved once where the job ends. An entry that
+    followed every status would cost a write more for each lease and for each retry.
+    """
+    if job is None:
+        return ()
+    ended = _ended(job)
+    if job.queue == job.name:
+        first: tuple[bytes, ...] = (keys.facet_group(_QUEUE_AND_NAME, job.queue, ended) + job.id,)
+    else:
+        by_queue = keys.facet_group(FacetKind.QUEUE, job.queue, ended)
+        first = (by_queue + job.id, keys.facet_group(FacetKind.NAME, job.name, ended) + job.id)
+    if not job.tags:
+        return first
+    return first + tuple(keys.facet_group(FacetKind.TAG, tag, ended) + job.id for tag in dict.fromkeys(job.tags))
+
+
+def _ended(job: Job) -> int:
+    return job.status if job.status in FINISHED else 0
 
 
 # -- other records ----------------------------------------------------------------------------------------------------

@@ -19,7 +19,15 @@ from raftsched.core.control_operations import AlarmKind, ChoreKind
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Status
 from raftsched.core.schedule import FiringKind, ScheduleId
-from raftsched.core.view import AlarmEntry, CounterKey, HeldEntry, TimerEntry, WaitingEntry
+from raftsched.core.view import (
+    AlarmEntry,
+    CounterKey,
+    FacetEntry,
+    FacetKind,
+    HeldEntry,
+    TimerEntry,
+    WaitingEntry,
+)
 from raftsched.errors import InvariantBroken
 from raftsched.storage.store import check_key
 
@@ -222,6 +230,20 @@ def read_finished_key(key: bytes) -> tuple[TimeMs, JobId]:
     return TimeMs(int.from_bytes(key[1 : 1 + _TIME_BYTES], "big")), job_id_at_end(key)
 
 
+# -- facets: kind, text, 0 or the status it ended in, id ---------------------------------------------------------------
+
+
+@lru_cache(limits.ENCODED_QUEUES_MAX)
+def facet_group(kind: FacetKind, value: str, ended: int) -> bytes:
+    """What the entries of one queue, name or tag begin with: of unfinished jobs, or of those that ended so."""
+    return _checked(bytes([kind]) + text(value) + bytes([ended]), _ID_BYTES)
+
+
+def read_facet_key(key: bytes) -> FacetEntry:
+    value, position = _read_text(key, 1)
+    return FacetEntry(FacetKind(key[0]), value, key[position], job_id_at_end(key))
+
+
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
@@ -271,7 +293,7 @@ def read_pair_key(key: bytes) -> tuple[bytes, JobId]:
 
 
 def after_id(start: bytes) -> bytes | None:
-    """The least key above all that begin with the id `start`; None where there is none."""
+    """The least key above all that begin with `start`, of any length; None where there is none."""
     number = int.from_bytes(start, "big") + 1
     return None if number >> (8 * len(start)) else number.to_bytes(len(start), "big")
 

@@ -7,13 +7,14 @@ when the job at the cursor is gone, or another node answers (case A10).
 Which index a status is read by:
 
     queued               WAITING up to now, lane by lane: a waiting job whose time has come, whatever is stored; then HELD
-    scheduled, retrying  TIMERS from now on; the entry tells the two apart
+    scheduled, retrying  TIMERS from now on; the entry tells the two apart. Of one queue: WAITING from now on, lane by lane
     running, cancelling  LEASED; the record tells the two apart
     parked ones          PARKED, by id, that is by age
     the finished ones    FINISHED, oldest first
 
 A page examines at most `limits.SCAN_ROWS_MAX` index rows or lanes. It may therefore come back short, or empty, and
-still have a next cursor. Filters by other fields are the caller's, over pages.
+still have a next cursor. Filters by other fields are the caller's, over pages; lists by queue, name or tag, whatever the
+status, are in `facets`.
 
 A job that changes its place in the order (it is held or released, retried, given another priority) while it is walked
 past may be seen twice or not at all.
@@ -62,6 +63,8 @@ class _Span(NamedTuple):
 
 
 _ALL = _Span()
+_Part = Callable[[bytes], _Span]
+"""The part of a lane of `WAITING` that is wanted."""
 
 
 def page_by_status(
@@ -77,10 +80,12 @@ def page_by_status(
 ) -> JobPage:
     """Return the next jobs that users see as `status` at `now_ms`; raises `Invalid` for an impossible cursor.
 
-    Where the index is kept by queue, no other rows than those of `queue` are examined; "" = all queues. Jobs of other
-    queues may be among those of any other index.
+    `queue`: no other rows than those of this queue are examined; "" = all queues. Raises `Invalid` where the index of
+    the status is not kept by queue.
     """
     check_cursor(after)
+    if queue and status not in WAITING:
+        raise Invalid(f"status: jobs that are {status.label} are not kept by queue", field="status")
     found = _index_rows(store, status, now_ms=now_ms, queue=queue, after=after, limit=limit, descending=descending)
     items: list[tuple[bytes, Job]] = []
     for key, _ in found.rows:
@@ -112,32 +117,6 @@ def page_of_range(
     return Page([(key, read(key, value)) for key, value in found.rows], found.next_cursor)
 
 
-def page_of_owner(
-    store: Store,
-    load: Callable[[JobId], Job],
-    table: Table,
-    owner: bytes,
-    *,
-    after: bytes,
-    limit: int,
-    descending: bool,
-) -> JobPage:
-    """Return the next jobs of `owner`, a workflow or a schedule whose jobs `table` has, by id, that is by age.
-
-    Raises `Invalid` for an impossible cursor.
-    """
-    return page_of_range(
-        store,
-        table,
-        lambda key, _: load(keys.job_id_at_end(key)),
-        start=owner,
-        stop=keys.after_id(owner),
-        after=after,
-        limit=limit,
-        descending=descending,
-    )
-
-
 def check_cursor(cursor: bytes) -> None:
     """A cursor may come from anyone; this is all it takes for it to be harmless."""
     if len(cursor) > limits.KEY_BYTES_MAX:
@@ -148,10 +127,13 @@ def _index_rows(
     store: Store, status: Status, *, now_ms: int, queue: str, after: bytes, limit: int, descending: bool
 ) -> _Rows:
     """The index rows of `status`, and perhaps of the status that shares its index."""
+    within = _Span(keys.text(queue), keys.after_waiting_queue(queue)) if queue else _ALL
     if status is Status.QUEUED:
         read_queued = _queued_backward if descending else _queued_forward
-        within = _Span(keys.text(queue), keys.after_waiting_queue(queue)) if queue else _ALL
         return read_queued(store, now_ms, within, after, limit)
+    if status in WAITING and queue:
+        read_lanes = _lanes_backward if descending else _lanes_forward
+        return read_lanes(store, _later_part(now_ms), within, after, limit)
     if status in WAITING:
         start = keys.time(TimeMs(now_ms + 1))
         found = _range_rows(
@@ -185,7 +167,7 @@ def _queued_forward(store: Store, now_ms: int, within: _Span, after: bytes, limi
     """Waiting jobs that are due, then held ones; the cursors of these begin with `_HELD_CURSOR`."""
     if after.startswith(_HELD_CURSOR):
         return _held_rows(store, within, after, limit, descending=False)
-    ready = _ready_forward(store, now_ms, within, after, limit)
+    ready = _lanes_forward(store, _due_part(now_ms), within, after, limit)
     if ready.next_cursor:
         return ready
     held = _held_rows(store, within, b"", limit - len(ready.rows), descending=False)
@@ -195,11 +177,11 @@ def _queued_forward(store: Store, now_ms: int, within: _Span, after: bytes, limi
 def _queued_backward(store: Store, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
     """As `_queued_forward`, from the last held job back."""
     if after and not after.startswith(_HELD_CURSOR):
-        return _ready_backward(store, now_ms, within, after, limit)
+        return _lanes_backward(store, _due_part(now_ms), within, after, limit)
     held = _held_rows(store, within, after, limit, descending=True)
     if held.next_cursor:
         return held
-    ready = _ready_backward(store, now_ms, within, b"", limit - len(held.rows))
+    ready = _lanes_backward(store, _due_part(now_ms), within, b"", limit - len(held.rows))
     return _Rows(held.rows + ready.rows, ready.next_cursor)
 
 
@@ -213,8 +195,18 @@ def _held_rows(store: Store, within: _Span, after: bytes, limit: int, *, descend
     return _Rows(rows, _HELD_CURSOR + found.next_cursor if found.next_cursor else b"")
 
 
-def _ready_forward(store: Store, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
-    """Waiting entries that are due, skipping from group to group what isn't."""
+def _due_part(now_ms: int) -> _Part:
+    """Of a lane, what is due."""
+    return lambda group: _Span(group, group + keys.time(now_ms + 1))
+
+
+def _later_part(now_ms: int) -> _Part:
+    """Of a lane, what is not due yet."""
+    return lambda group: _Span(group + keys.time(now_ms + 1), keys.after_waiting_group(group))
+
+
+def _lanes_forward(store: Store, part: _Part, within: _Span, after: bytes, limit: int) -> _Rows:
+    """Waiting entries of one part of each lane, skipping from lane to lane what is in the other."""
     rows: list[Row] = []
     start = max(within.start, keys.after(after)) if after else within.start
     for _ in range(limits.SCAN_ROWS_MAX):
@@ -222,15 +214,17 @@ def _ready_forward(store: Store, now_ms: int, within: _Span, after: bytes, limit
         if not head:
             return _Rows(rows, b"")
         group = keys.waiting_group_of(head[0][0])
-        rows += store.scan(Table.WAITING, head[0][0], group + keys.time(now_ms + 1), limit=limit - len(rows))
+        wanted = part(group)
+        begin = max(wanted.start, head[0][0])
+        rows += store.scan(Table.WAITING, begin, wanted.stop, limit=limit - len(rows))
         if len(rows) >= limit:
             break
         start = keys.after_waiting_group(group)
     return _Rows(rows, rows[-1][0] if len(rows) >= limit > 0 else start)
 
 
-def _ready_backward(store: Store, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
-    """As `_ready_forward`, from the last queue and its lowest priority up."""
+def _lanes_backward(store: Store, part: _Part, within: _Span, after: bytes, limit: int) -> _Rows:
+    """As `_lanes_forward`, from the last queue and its lowest priority up."""
     rows: list[Row] = []
     stop = within.stop
     if after:
@@ -240,9 +234,9 @@ def _ready_backward(store: Store, now_ms: int, within: _Span, after: bytes, limi
         if not head:
             return _Rows(rows, b"")
         group = keys.waiting_group_of(head[0][0])
-        due_end = group + keys.time(now_ms + 1)
-        end = due_end if stop is None else min(due_end, stop)
-        rows += store.scan(Table.WAITING, group, end, limit=limit - len(rows), reverse=True)
+        wanted = part(group)
+        end = min(wanted.stop or keys.after(head[0][0]), keys.after(head[0][0]))
+        rows += store.scan(Table.WAITING, wanted.start, end, limit=limit - len(rows), reverse=True)
         if len(rows) >= limit:
             break
         stop = group

@@ -16,12 +16,12 @@ from raftsched.core.ids import FencingToken, JobId, TimeMs
 from raftsched.core.job import FINISHED, Dependency, Job, Status, Worker, decode_job, decode_worker
 from raftsched.core.schedule import ScheduleId
 from raftsched.core.view import CounterKey, Dependant, HeldEntry, LogSize, TimerEntry, WaitingEntry
-from raftsched.core.workflow import WorkflowId
 from raftsched.errors import InvariantBroken
 from raftsched.storage import edges, keys, logs
 from raftsched.storage.catalog import Catalog
 from raftsched.storage.counters import Counters
-from raftsched.storage.pages import JobPage, check_cursor, page_by_status, page_of_owner
+from raftsched.storage.facets import HIGHEST_ID, LOWEST_ID, Facets, page_of_facets
+from raftsched.storage.pages import JobPage, check_cursor, page_by_status
 from raftsched.storage.position import Configuration, read_configuration, read_position
 from raftsched.storage.running import RunningCounts, RunningKey
 from raftsched.storage.store import Store, StoreFigures, Table, all_rows
@@ -277,8 +277,8 @@ class StateReader(Catalog, Walks):
     ) -> JobPage:
         """Return the next jobs that users see as `status` at `now_ms`; see `raftsched.storage.pages`.
 
-        `queue` saves looking at other queues where it can; jobs of these may still be there. Raises `Invalid` for an
-        impossible cursor.
+        `queue`: only of that queue, which the statuses that wait for time can tell; raises `Invalid` for others, and
+        for an impossible cursor.
         """
         return page_by_status(
             self._store,
@@ -291,21 +291,26 @@ class StateReader(Catalog, Walks):
             descending=descending,
         )
 
-    def list_workflow_jobs(
-        self, workflow_id: WorkflowId, *, after: bytes = b"", limit: int, descending: bool = False
+    def list_jobs_of(
+        self,
+        facets: Facets,
+        *,
+        low: bytes = LOWEST_ID,
+        high: bytes = HIGHEST_ID,
+        after: bytes = b"",
+        limit: int,
+        descending: bool = False,
     ) -> JobPage:
-        """Return the next jobs of a workflow by id; raises `Invalid` for an impossible cursor."""
-        return self._owned_jobs(Table.WORKFLOW_JOBS, workflow_id, after, limit, descending=descending)
-
-    def list_schedule_jobs(
-        self, schedule_id: ScheduleId, *, after: bytes = b"", limit: int, descending: bool = False
-    ) -> JobPage:
-        """Return the next jobs of a schedule by id, also if it is gone; raises `Invalid` for an impossible cursor."""
-        return self._owned_jobs(Table.SCHEDULE_JOBS, schedule_id, after, limit, descending=descending)
-
-    def _owned_jobs(self, table: Table, owner: bytes, after: bytes, limit: int, *, descending: bool) -> JobPage:
-        return page_of_owner(
-            self._store, self._indexed_job, table, owner, after=after, limit=limit, descending=descending
+        """Return the next jobs of a queue, name, tag, workflow or schedule by id; see `raftsched.storage.facets`."""
+        return page_of_facets(
+            self._store,
+            self._indexed_job,
+            facets,
+            low=low,
+            high=high,
+            after=after,
+            limit=limit,
+            descending=descending,
         )
 
     # -- the store ----------------------------------------------------------------------------------------------------

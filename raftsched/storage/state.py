@@ -24,7 +24,14 @@ from raftsched.core.job import Job, encode_job
 from raftsched.core.writes import PutFence, PutJob, PutOutage, RemoveJob, Write
 from raftsched.errors import InvariantBroken
 from raftsched.storage import edges, keys, logs
-from raftsched.storage.indexes import Entries, difference, holds_claim, index_entries
+from raftsched.storage.indexes import (
+    Entries,
+    difference,
+    facet_keys,
+    have_same_facets,
+    holds_claim,
+    index_entries,
+)
 from raftsched.storage.other_writes import OtherWrites
 from raftsched.storage.position import Configuration, Position, write_configuration, write_position
 from raftsched.storage.reader import StateReader
@@ -161,6 +168,8 @@ class State(OtherWrites, StateReader):
     def _follow(self, old: Job | None, new: Job | None) -> None:
         """Bring indexes and counts from `old` to `new`."""
         self._move_entries(index_entries(old), index_entries(new))
+        if old is None or new is None or not have_same_facets(old, new):
+            self._move_facets(facet_keys(old), facet_keys(new))
         self._counters.move(old, new)
         self._running.move(old, new)
 
@@ -170,6 +179,15 @@ class State(OtherWrites, StateReader):
             self._take_away(table, key)
         for table, key, value in put:
             self._store.put(table, key, value)
+
+    def _move_facets(self, before: tuple[bytes, ...], after: tuple[bytes, ...]) -> None:
+        for key in before:
+            if key not in after:
+                self._take_away(Table.FACETS, key)
+        for key in after:
+            if key not in before:
+                self._store.put(Table.FACETS, key, b"")
+                self.uncommitted_bytes += len(key)
 
     def _put_text(self, table: Table, record_id: bytes, text: bytes) -> None:
         if text:

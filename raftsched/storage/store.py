@@ -93,6 +93,8 @@ class Table(IntEnum):
     """log index, number within it → line."""
     SCHEDULE_JOBS = 28
     """schedule id, job id → nothing."""
+    FACETS = 29
+    """kind, text, 0 or the status it ended in, job id → nothing: jobs by queue, by name and by tag, for lists."""
 
 
 Row = tuple[bytes, bytes]

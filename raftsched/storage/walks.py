@@ -9,7 +9,7 @@ from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Dependency, Job, Status, decode_job
 from raftsched.core.queue import Queue, decode_queue
 from raftsched.core.schedule import Firing, Schedule, ScheduleId, decode_firing, decode_schedule
-from raftsched.core.view import AlarmEntry, Dependant, HeldEntry, LogSize, TimerEntry, WaitingEntry
+from raftsched.core.view import AlarmEntry, Dependant, FacetEntry, HeldEntry, LogSize, TimerEntry, WaitingEntry
 from raftsched.core.workflow import Workflow, WorkflowId, decode_workflow
 from raftsched.storage import edges, keys, logs
 from raftsched.storage.store import Store, Table, all_rows
@@ -80,6 +80,9 @@ class Walks:
         for key, _ in all_rows(self._store, Table.SCHEDULE_JOBS):
             schedule_id, job_id = keys.read_pair_key(key)
             yield ScheduleId(schedule_id), job_id
+
+    def all_facets(self) -> Iterator[FacetEntry]:
+        return (keys.read_facet_key(key) for key, _ in all_rows(self._store, Table.FACETS))
 
     # -- other records ------------------------------------------------------------------------------------------------
 

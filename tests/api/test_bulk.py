@@ -258,11 +258,11 @@ async def test_bulk_examines_a_bounded_number_of_jobs(api: Api, monkeypatch: pyt
     monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 5)
     monkeypatch.setattr(bulk, "_EXAMINED_MAX", 10)
     await _submit_many(api, 20)
-    [rare] = await _submit_many(api, 1, tags=["rare"])
+    [rare] = await _submit_many(api, 1, tenant="rare")
     replies: list[Any] = []
     cursor: dict[str, Any] = {}
     while not replies or replies[-1]["next_cursor"]:
-        replies.append((await _bulk(api, "reschedule", filter={"tag": "rare"}, delay_seconds=9, **cursor)).json)
+        replies.append((await _bulk(api, "reschedule", filter={"tenant": "rare"}, delay_seconds=9, **cursor)).json)
         cursor = {"cursor": replies[-1]["next_cursor"]}
     assert [reply["matched"] for reply in replies] == [0, 0, 1]
     assert replies[-1]["sample"] == [rare]

@@ -204,13 +204,85 @@ async def test_list_page_ends_where_its_texts_grow_too_large(api: Api, monkeypat
 
 
 async def test_list_examines_a_bounded_number_of_jobs_a_page(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What no index tells is searched for: a page with a job ends at the bound, one without a job is the last."""
     monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 5)
     monkeypatch.setattr(limits, "PAGE_ROWS_MAX", 10)
+    [first] = await _submit_many(api, 1, tenant="rare")
     await _submit_many(api, 25)
-    [wanted] = await _submit_many(api, 1, name="rare")
-    pages = await _walk(api, name="rare")
-    assert [len(page) for page in pages] == [0, 0, 1]
-    assert pages[-1][0]["id"] == wanted
+    [second] = await _submit_many(api, 1, tenant="rare")
+    await _submit_many(api, 25)
+    pages = await _walk(api, tenant="rare")
+    assert [[job["id"] for job in page] for page in pages] == [[first], [second], []]
+    monkeypatch.setattr(listing, "_SEARCH_SECONDS_MAX", -1.0)
+    pages = await _walk(api, tenant="nobody")
+    assert len(pages) > 1, "a search ends in time, too"
+
+
+N09_FILTERS: list[dict[str, str]] = [
+    {"queue": "bulk"},
+    {"name": "bulk3"},
+    {"tag": "rare"},
+    {"queue": "bulk", "status": "scheduled"},
+    {"queue": "bulk", "status": "completed"},
+    {"queue": "bulk", "status": "paused"},
+    {"queue": "bulk", "status": "retrying,queued"},
+    {"name": "bulk3", "status": "scheduled"},
+    {"name": "bulk3", "status": "cancelled"},
+    {"tag": "rare", "status": "scheduled"},
+    {"tag": "rare", "queue": "bulk", "name": "bulk3"},
+    {"queue": "bulk", "name": "noise"},
+]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+async def test_lists_by_queue_name_and_tag_have_full_pages_whatever_else_there_is(
+    api: Api, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    """Case N09: each page is full but the last, in one order, and few rows are read for it."""
+    monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
+    monkeypatch.setattr(limits, "PAGE_ROWS_MAX", 20)
+    noise = await _submit_many(api, 400, name="noise")
+    for job_id in noise[:200]:
+        api.node.apply(CancelJob(parse_job_id(job_id), "default"))
+    await _submit_many(api, 200, name="noise", delay_seconds=5)
+    for number in range(40):
+        fields = {"paused": True} if number % 10 == 0 else {"delay_seconds": 60}
+        tags = ["rare"] if number == 17 else ["common"]
+        await api.submit(name=f"bulk{number % 4}", queue="bulk", tags=tags, **fields)
+    gone = (await api.submit(name="bulk3", queue="bulk", tags=["common"]))["id"]
+    api.node.apply(CancelJob(parse_job_id(gone), "default"))
+    everything = [job for page in await _walk(api, limit=1_000, order=order) for job in page]
+    store, examined = api.node.state._store, 0
+    scan = type(store).scan
+
+    def counting_scan(*args: Any, **kwargs: Any) -> Any:
+        nonlocal examined
+        rows = scan(*args, **kwargs)
+        examined += len(rows)
+        return rows
+
+    monkeypatch.setattr(type(store), "scan", counting_scan)
+    wrong: list[object] = []
+    for filters in N09_FILTERS:
+        wanted = [job["id"] for job in everything if _is_wanted(job, filters)]
+        examined = 0
+        pages = await _walk(api, limit=10, order=order, **filters)
+        found = [job["id"] for page in pages for job in page]
+        full = [len(page) == 10 for page in pages[:-1]]
+        if sorted(found) != sorted(wanted) or not all(full) or examined > 40 * len(pages) + 4 * len(found) + 100:
+            wrong.append((filters, len(wanted), [len(page) for page in pages], examined))
+        if "status" not in filters and found != wanted:
+            wrong.append((filters, "the order of submission"))
+    assert not wrong
+
+
+def _is_wanted(job: dict[str, Any], filters: dict[str, str]) -> bool:
+    return (
+        job["queue"] == filters.get("queue", job["queue"])
+        and job["name"] == filters.get("name", job["name"])
+        and ("tag" not in filters or filters["tag"] in job["tags"])
+        and ("status" not in filters or job["status"] in filters["status"].split(","))
+    )
 
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
@@ -229,17 +301,17 @@ async def test_list_of_few_among_many_is_one_page(
 async def test_list_lets_others_go_on_between_its_steps(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
     await _submit_many(api, 30)
-    [rare] = await _submit_many(api, 1, name="rare")
+    [rare] = await _submit_many(api, 1, tenant="rare")
     steps: list[Reading] = []
 
     def opened(backend: Backend, query: ReadQuery) -> Reading:
         steps.append(open_reading(backend, query))
         if len(steps) == 2:
-            _remove(api, [rare])
+            _remove(api, [rare], tenant="rare")
         return steps[-1]
 
     monkeypatch.setattr(listing, "open_reading", opened)
-    answer = await api.get("jobs", name="rare")
+    answer = await api.get("jobs", tenant="rare")
     assert answer.json == {"jobs": [], "next_cursor": None}
     assert int(answer.headers[REVISION_HEADER]) < api.node.state.applied_index, "the revision at which it was begun"
 
@@ -304,8 +376,8 @@ async def test_stale_list_is_answered_by_a_follower_without_its_leader(api: Api,
     assert answer.headers["Raftsched-Age-Ms"] == "-1"
 
 
-def _remove(api: Api, ids: list[str]) -> None:
+def _remove(api: Api, ids: list[str], tenant: str = "default") -> None:
     job_ids: list[JobId] = [parse_job_id(job_id) for job_id in ids]
     for job_id in job_ids:
-        api.node.apply(CancelJob(job_id, "default"))
+        api.node.apply(CancelJob(job_id, tenant))
     api.node.apply(PurgeJobs(tuple(job_ids), TimeMs(START_MS + 1)))

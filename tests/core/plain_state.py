@@ -21,6 +21,8 @@ from raftsched.core.view import (
     AuditEntry,
     CounterKey,
     Dependant,
+    FacetEntry,
+    FacetKind,
     HeldEntry,
     LogSize,
     TimerEntry,
@@ -270,6 +272,9 @@ class PlainState(PlainReads):
         options = ((job.id, job.options) for job in self.jobs.values() if job.options is not None)
         return iter(sorted((ScheduleId(one.schedule_id), job_id) for job_id, one in options if one.schedule_id))
 
+    def all_facets(self) -> Iterator[FacetEntry]:
+        return iter(sorted(entry for job in self.jobs.values() for entry in _facets(job)))
+
     def all_schedules(self) -> Iterator[Schedule]:
         return iter(self.schedules.values())
 
@@ -419,3 +424,14 @@ def place_of(job: Job) -> tuple[str, str]:
 
 def _held_order(entry: HeldEntry) -> tuple[str, str, str, int, int, JobId]:
     return entry.queue, entry.concurrency_key, entry.region, -entry.priority, entry.due_at_ms, entry.job_id
+
+
+def _facets(job: Job) -> Iterator[FacetEntry]:
+    ended = int(job.status) if job.status in FINISHED else 0
+    if job.name == job.queue:
+        yield FacetEntry(FacetKind.QUEUE_AND_NAME, job.name, ended, job.id)
+    else:
+        yield FacetEntry(FacetKind.NAME, job.name, ended, job.id)
+        yield FacetEntry(FacetKind.QUEUE, job.queue, ended, job.id)
+    for tag in set(job.tags):
+        yield FacetEntry(FacetKind.TAG, tag, ended, job.id)

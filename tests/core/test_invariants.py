@@ -29,7 +29,16 @@ from raftsched.core.queue_operations import PauseQueue
 from raftsched.core.record_rules import RULES
 from raftsched.core.schedule import FiringKind, Misfire, Overlap, ScheduleId, Template, Timing
 from raftsched.core.schedule_operations import Decision, RunSchedule, SaveSchedule
-from raftsched.core.view import AlarmEntry, CounterKey, Dependant, HeldEntry, TimerEntry, WaitingEntry
+from raftsched.core.view import (
+    AlarmEntry,
+    CounterKey,
+    Dependant,
+    FacetEntry,
+    FacetKind,
+    HeldEntry,
+    TimerEntry,
+    WaitingEntry,
+)
 from raftsched.core.workflow import WorkflowId
 from raftsched.errors import InvariantBroken
 from tests.core.plain_state import PlainState
@@ -296,6 +305,7 @@ INDEXES = {
     "unique keys": "all_unique_keys",
     "jobs of workflows": "all_workflow_jobs",
     "jobs of schedules": "all_schedule_jobs",
+    "lists by queue, name and tag": "all_facets",
     "alarms of jobs": "all_alarms",
     "keys of workflows": "all_workflow_keys",
     "names of schedules": "all_schedule_names",
@@ -309,6 +319,7 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "finished index": lambda entry: (entry[0] + 1, entry[1]),
     "idempotency keys": lambda entry: (entry[0], "other", entry[2]),
     "unique keys": lambda entry: (entry[0], b"other", entry[2]),
+    "lists by queue, name and tag": lambda entry: entry._replace(value="other"),
     "keys of workflows": lambda entry: (entry[0], "other", entry[2]),
     "names of schedules": lambda entry: (entry[0], "other", entry[2]),
 }
@@ -324,6 +335,7 @@ STRAY: dict[str, Any] = {
     "unique keys": ("t", b"k", DANGLING),
     "jobs of workflows": (WorkflowId(job_id(10_001)), DANGLING),
     "jobs of schedules": (ScheduleId(job_id(30_001)), DANGLING),
+    "lists by queue, name and tag": FacetEntry(FacetKind.TAG, "zzz", 0, DANGLING),
     "alarms of jobs": AlarmEntry(AlarmKind.JOB, TimeMs(10**15), DANGLING),
     "keys of workflows": ("t", "k", WorkflowId(DANGLING)),
     "names of schedules": ("t", "k", ScheduleId(DANGLING)),
@@ -367,6 +379,7 @@ def test_check_finds_the_entry_of_a_job_that_calls_for_none(cast: Cast, index: s
         "unique keys": (queued.tenant, b"u", queued.id),
         "jobs of workflows": (WorkflowId(job_id(10_001)), queued.id),
         "jobs of schedules": (ScheduleId(job_id(30_001)), queued.id),
+        "lists by queue, name and tag": FacetEntry(FacetKind.TAG, "zzz", 0, queued.id),
         "alarms of jobs": AlarmEntry(AlarmKind.JOB, TimeMs(10**15), queued.id),
         "finished index": (TimeMs(0), queued.id),
         "idempotency keys": (queued.tenant, "", queued.id),
@@ -384,7 +397,9 @@ def test_check_finds_an_entry_that_is_there_twice(cast: Cast, index: str) -> Non
     assert f"{index}: no entry is there twice" in cast.rules()
 
 
-@pytest.mark.parametrize("index", ["ready index", "held index", "timers", "parked index"])
+@pytest.mark.parametrize(
+    "index", ["ready index", "held index", "timers", "parked index", "lists by queue, name and tag"]
+)
 def test_check_finds_entries_out_of_order(cast: Cast, index: str) -> None:
     look = INDEXES[index]
     cast.state.looks[look] = list(getattr(cast.state, look)())[::-1]

@@ -13,6 +13,7 @@ from raftsched.core.job import Job, Options, Status
 from raftsched.core.schedule import ScheduleId
 from raftsched.core.writes import PutJob, RemoveJob
 from raftsched.errors import Invalid
+from raftsched.storage.facets import Facets
 from raftsched.storage.pages import page_by_status
 from raftsched.storage.state import State
 from raftsched.storage.store import Store
@@ -191,6 +192,33 @@ def test_a_list_by_status_reads_no_record_of_a_job_outside_it(state: State, stor
 
 
 @pytest.mark.parametrize("descending", [False, True])
+def test_the_later_jobs_of_one_queue_are_found_among_any_number_of_others(
+    state: State, monkeypatch: pytest.MonkeyPatch, *, descending: bool
+) -> None:
+    """Neither rows of other queues nor those of its own jobs that are due are examined."""
+    monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
+    submit(state, *(scheduled(number, NOW_MS + 1, queue=f"q{number % 2}") for number in range(100)))
+    submit(state, *(scheduled(number, NOW_MS - 9, queue="q", priority=number % 3) for number in range(100, 160)))
+    mine = [scheduled(200 + n, NOW_MS + 9 - n, queue="q", priority=n % 3) for n in range(9)]
+    submit(state, *mine)
+    expected = sorted(mine, key=_place, reverse=descending)
+    found: list[Job] = []
+    cursor = b""
+    while True:
+        page = state.list_jobs_by_status(
+            Status.SCHEDULED, now_ms=NOW_MS, queue="q", after=cursor, limit=4, descending=descending
+        )
+        found += [job for _, job in page.items]
+        cursor = page.next_cursor
+        if not cursor:
+            break
+        assert page.items, "only the last page may be empty"
+    assert found == expected
+    with pytest.raises(Invalid):
+        state.list_jobs_by_status(Status.PAUSED, now_ms=NOW_MS, queue="q", limit=4)
+
+
+@pytest.mark.parametrize("descending", [False, True])
 def test_the_queued_jobs_of_one_queue_are_found_among_any_number_of_others(
     state: State, monkeypatch: pytest.MonkeyPatch, *, descending: bool
 ) -> None:
@@ -216,15 +244,16 @@ def test_the_jobs_of_a_schedule_are_found_among_any_number_of_others(state: Stat
     submit(state, *(make_job(number) for number in range(30)))
     runs = [finished(make_job(number, options=Options(schedule_id=mine))) for number in range(30, 37)]
     submit(state, *runs, make_job(37, options=Options(schedule_id=other)))
-    first = state.list_schedule_jobs(mine, limit=4)
+    of_mine = Facets(schedule_id=mine)
+    first = state.list_jobs_of(of_mine, limit=4)
     state.execute([RemoveJob(runs[3])])
-    rest = state.list_schedule_jobs(mine, after=first.next_cursor, limit=4)
+    rest = state.list_jobs_of(of_mine, after=first.next_cursor, limit=4)
     assert [job for _, job in first.items + rest.items] == runs
-    assert [job.id for _, job in state.list_schedule_jobs(mine, limit=2, descending=True).items] == [
+    assert [job.id for _, job in state.list_jobs_of(of_mine, limit=2, descending=True).items] == [
         job_id(36),
         job_id(35),
     ]
-    assert state.list_schedule_jobs(ScheduleId(b"r" * 16), limit=9).items == []
+    assert state.list_jobs_of(Facets(schedule_id=b"r" * 16), limit=9).items == []
 
 
 @pytest.mark.parametrize("cursor", [b"\xff", b"\0", b"\xff" * 511, b"\0" * 511, b"ready\0", b"\xffq1", b"\xff\xff"])

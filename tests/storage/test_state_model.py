@@ -64,6 +64,7 @@ from raftsched.core.writes import (
     RemoveWorkflow,
     Write,
 )
+from raftsched.storage.facets import Facets
 from raftsched.storage.reader import StateReader
 from raftsched.storage.state import State
 from raftsched.storage.store import Table, all_rows
@@ -270,7 +271,7 @@ class StateMachine(RuleBasedStateMachine):
             found = state.workflow_jobs(workflow_id, after=job_id(2), limit=4)
             assert found == plain.workflow_jobs(workflow_id, after=job_id(2), limit=4)
         runs = sorted((job for _, job in plain.all_schedule_jobs()), reverse=True)
-        page = state.list_schedule_jobs(ScheduleId(b"s" * 16), limit=12, descending=True)
+        page = state.list_jobs_of(Facets(schedule_id=b"s" * 16), limit=12, descending=True)
         assert [job.id for _, job in page.items] == runs
 
     @invariant()

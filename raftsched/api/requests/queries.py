@@ -22,7 +22,8 @@ class ListQuery(ReadQuery, frozen=True):
     """Which jobs, and which page of them."""
 
     status: Annotated[list[StatusName], Meta(min_length=1, max_length=12)] | None = None
-    """One or more, with commas between; their jobs come one status after another."""
+    """One or more, with commas between. Without `queue`, `name`, `tag`, `schedule` and `workflow`, or with `queue` and
+    statuses that wait for time only, their jobs come one status after another."""
     queue: Name | None = None
     name: Name | None = None
     tag: Tag | None = None
@@ -37,10 +38,11 @@ class ListQuery(ReadQuery, frozen=True):
     """Submitted at or after then."""
     created_before: Moment | None = None
     limit: PageLimit = 100
-    """Most jobs on the page; there may be fewer on it although `next_cursor` leads to more, where few of many match."""
+    """Most jobs on the page. There may be fewer on it although `next_cursor` leads to more, where few of many match by
+    `tenant`, `reason` or `status`; a page without jobs is the last one, unless 5 seconds of search found none."""
     order: Literal["asc", "desc"] = "asc"
-    """`asc`: the oldest first; `desc`: the latest first. By submission; with `status`, by what that status is kept in
-    order of: when it was finished, or when it is due."""
+    """`asc`: the oldest first; `desc`: the latest first. By submission; where jobs come one status after another, by
+    what that status is kept in order of: when it was finished, or when it is due."""
     cursor: Cursor | None = None
     """`next_cursor` of the page before."""
 
@@ -55,7 +57,7 @@ class DeadLettersQuery(ReadQuery, frozen=True):
     tenant: Name | None = None
     limit: PageLimit = 100
     order: Literal["asc", "desc"] = "desc"
-    """By the time at which they were given up; the latest first."""
+    """By the time at which they were given up, with `queue`, `name` or `tag` by submission; the latest first."""
     cursor: Cursor | None = None
 
 
