@@ -72,6 +72,9 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     journal_tail_bytes: Annotated[int, msgspec.Meta(ge=0)] = 64 << 20
     """Log kept for slow followers; one that falls behind it gets a snapshot."""
     journal_segment_bytes: Annotated[int, msgspec.Meta(ge=64 << 10)] = 64 << 20
+    disk_reserve_mib: Annotated[int, msgspec.Meta(ge=0, le=1 << 30)] = limits.DISK_RESERVE_MIB
+    """A node with less free space on its disk has no room: it gives the lead away, and new work is refused while a
+    majority has none. 0 switches that off on this node."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["json", "console"] = "json"
 

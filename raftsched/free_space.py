@@ -1,36 +1,67 @@
-"""Whether the disk has room: new work is refused before it is full, so that running work can still finish."""
+"""The free space of this node's disk, against a reserve: new work is refused before the disk is full.
+
+The reserve is room for the outcomes of running jobs, for a checkpoint, and for a person to notice. Whether the cluster
+refuses new work is decided by its leader, from what all nodes say (`consensus.disk_space`).
+"""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
-from raftsched.errors import StorageFull
+import structlog
+
+from raftsched.consensus.disk_space import Space
 from raftsched.ports import Clock
 
-FREE_BYTES_MIN = 256 << 20
-"""Room for the outcomes of what is running, for a checkpoint, and for a person to notice."""
-_LOOK_AGAIN_SECONDS = 1.0
+_LOOK_AGAIN_SECONDS: Final = 1.0
+_log = structlog.get_logger()
+
+
+def free_bytes(data_directory: Path) -> int:
+    """Return what an unprivileged process may still write: the least of the file systems that hold the data."""
+    parts = [data_directory, data_directory / "journal", data_directory / "state"]
+    return min(shutil.disk_usage(part).free for part in parts if part.exists())
 
 
 class FreeSpace:
-    """The free space of the file system that `directory` is on, looked at once a second at most."""
+    """The free space, looked at once a second at most; each change between low and not low is logged.
 
-    def __init__(self, directory: Path, clock: Clock, *, free_bytes_min: int = FREE_BYTES_MIN) -> None:
-        self._directory = directory
+    It is low below `reserve_bytes`, and not low again once an eighth more than that is free. A disk that can't be
+    looked at has no room.
+    """
+
+    def __init__(self, free_bytes: Callable[[], int], clock: Clock, *, reserve_bytes: int) -> None:
+        self._free_bytes = free_bytes
         self._clock = clock
-        self._free_bytes_min = free_bytes_min
+        self._reserve_bytes = reserve_bytes
         self._looked_at = -_LOOK_AGAIN_SECONDS
-        self._free_bytes = 0
+        self._space = Space(0, reserve_bytes, is_low=False)
 
-    def check(self) -> None:
-        """Raise `StorageFull` when there is less than `free_bytes_min`."""
+    def look(self) -> Space:
+        """Return what is free now, or was within the last second."""
         now = self._clock.monotonic()
         if now - self._looked_at >= _LOOK_AGAIN_SECONDS:
             self._looked_at = now
-            self._free_bytes = shutil.disk_usage(self._directory).free
-        if self._free_bytes < self._free_bytes_min:
-            raise StorageFull(
-                f"the disk has {self._free_bytes >> 20} MiB left, under the reserve of {self._free_bytes_min >> 20} "
-                "MiB: new jobs are refused until there is room; running ones may finish"
-            )
+            self._space = self._measured()
+        return self._space
+
+    def _measured(self) -> Space:
+        was_low, error = self._space.is_low, ""
+        try:
+            free = self._free_bytes()
+        except OSError as failure:
+            free, error = 0, str(failure)
+        enough = self._reserve_bytes + (self._reserve_bytes // 8 if was_low else 0)
+        space = Space(free, self._reserve_bytes, is_low=free < enough)
+        if space.is_low and not was_low:
+            _log.warning("disk_low", **_fields(space), **({"error": error} if error else {}))
+        elif was_low and not space.is_low:
+            _log.info("disk_ok", **_fields(space))
+        return space
+
+
+def _fields(space: Space) -> dict[str, int]:
+    return {"free_mib": space.free_bytes >> 20, "reserve_mib": space.reserve_bytes >> 20}

@@ -185,6 +185,8 @@ WORKERS_REMEMBERED_MAX = 10_000
 WAITING_WORKERS_MAX = 10_000
 
 # -- the state on disk ------------------------------------------------------------------------------------------------
+DISK_RESERVE_MIB = 256
+"""Free space below which a node has no room: the rest is for outcomes of running jobs, a checkpoint, and a person."""
 KEY_BYTES_MAX = 511
 """LMDB's own limit. Three texts, a time and an id share a key at most: 160 bytes of UTF-8 in each text always fit."""
 MAP_BYTES = 64 * 1024 * 1024 * 1024

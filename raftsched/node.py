@@ -24,6 +24,7 @@ from raftsched.api.event_log import EventLog
 from raftsched.config import NodeConfig
 from raftsched.consensus.address import Address
 from raftsched.consensus.cluster_clock import ClusterClock
+from raftsched.consensus.disk_space import ClusterSpace
 from raftsched.consensus.journal import Journal
 from raftsched.consensus.journal_register import SegmentRegister, VolatileRegister
 from raftsched.consensus.machine import Change, ReplicatedState
@@ -35,12 +36,12 @@ from raftsched.consensus.replica import Replica, ReplicaSettings
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.consensus.transport import Transport
 from raftsched.core.ids import JobId, JobIdFactory, TimeMs
-from raftsched.core.operations import CODEC_VERSION, Operation, SubmitJob, SubmitJobAs, SubmitWorkflow
+from raftsched.core.operations import CODEC_VERSION, NewWork, Operation
 from raftsched.core.results import Result
 from raftsched.core.writes import Write
 from raftsched.disk import SystemDisk, make_directory
 from raftsched.errors import DiskStalled, InvariantBroken, NotLeader, StorageFull, Unavailable
-from raftsched.free_space import FreeSpace
+from raftsched.free_space import FreeSpace, free_bytes
 from raftsched.identity import DirectoryClaim
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from raftsched.ports import Clock, Randomness, Wake
@@ -70,7 +71,9 @@ class Node:
         self._clock = clock
         self._randomness = randomness
         self._ids = JobIdFactory(randomness.randbytes)
-        self._free_space = FreeSpace(config.directory, clock)
+        self._space = ClusterSpace(
+            self.node_id, clock, FreeSpace(self._free_bytes, clock, reserve_bytes=config.disk_reserve_mib << 20).look
+        )
         self._leadership: Leadership | None = None
         self._terms: set[asyncio.Task[None]] = set()
         self._is_stopping = False
@@ -112,12 +115,16 @@ class Node:
             randomness=self._randomness,
             on_leadership=self._on_leadership,
             cluster_clock=self._cluster_clock,
+            space=self._space,
         )
         self._proposer = Proposer(
             propose_entry=self._replica.propose,
             now_ms=self._stamp_ms,
             version=lambda: self._replica.operation_version,
         )
+
+    def _free_bytes(self) -> int:
+        return free_bytes(self.config.directory)
 
     def _open_journal(self, directory: Path) -> Journal:
         register = self._register
@@ -278,7 +285,7 @@ class Node:
         return self._machine.state, self._replica.leader_age_ms()
 
     def _propose_for_leadership(self, operation: Operation) -> asyncio.Future[Result]:
-        """What workers get from the leader, and what it does by itself; it takes no room, so it is never refused for that."""
+        """What workers get from the leader, and what it does by itself: never refused for want of room on the disks."""
         return self._proposer.propose(operation)
 
     def leadership(self) -> Leadership:
@@ -288,13 +295,10 @@ class Node:
         return self._leadership
 
     def propose(self, operation: Operation) -> asyncio.Future[Result]:
-        if isinstance(operation, SubmitJob | SubmitJobAs | SubmitWorkflow):
-            try:
-                self._free_space.check()
-            except StorageFull as error:
-                refused: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-                refused.set_exception(error)
-                return refused
+        if self._space.refusal and isinstance(operation, NewWork):
+            refused: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+            refused.set_exception(StorageFull(self._space.refusal))
+            return refused
         return self._proposer.propose(operation)
 
     def new_job_id(self) -> JobId:
@@ -317,7 +321,9 @@ class Node:
         ]
         differing = self._replica.differing
         nodes = [replace(node, state="differs") if node.id in differing else node for node in nodes]
-        return ClusterStatus(status.leader_id, status.term, tuple(nodes), status.operation_version)
+        return ClusterStatus(
+            status.leader_id, status.term, tuple(nodes), status.operation_version, warning=self._space.refusal
+        )
 
     def _own_status(self, member: Member, status: ReplicaStatus) -> NodeStatus:
         return NodeStatus(
@@ -329,6 +335,8 @@ class Node:
             raft=member.raft,
             voter=member.is_voter,
             operations_read=status.operations_read,
+            disk_free_bytes=self._space.own().free_bytes,
+            disk_low=self._space.own().is_low,
         )
 
     def readiness(self) -> tuple[bool, str]:
@@ -349,11 +357,16 @@ class Node:
                 self._replica.check_fresh()
             except Unavailable as error:
                 return False, str(error)
-        return True, "; ".join(filter(None, (self._clock_warning(), self._replica.difference_warning)))
+        warnings = (self._clock_warning(), self._disk_warning(), self._replica.difference_warning)
+        return True, "; ".join(filter(None, warnings))
 
     def _clock_warning(self) -> str:
         offset_ms = self._cluster_clock.own_offset_ms() if self._cluster_clock.is_off else None
         return "" if offset_ms is None else f"this node's wall clock is off by {offset_ms:,} ms"
+
+    def _disk_warning(self) -> str:
+        space = self._space.own()
+        return self._space.refusal or (f"this node's disk is nearly full: {space}" if space.is_low else "")
 
     def fail(self, error: InvariantBroken) -> None:
         if not self._fault.done():
@@ -412,6 +425,8 @@ def _peer_status(member: Member, peer: PeerStatus, status: ReplicaStatus) -> Nod
         raft=member.raft,
         voter=member.is_voter,
         operations_read=peer.operations_read,
+        disk_free_bytes=peer.space and peer.space.free_bytes,
+        disk_low=peer.space and peer.space.is_low,
     )
 
 

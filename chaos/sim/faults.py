@@ -310,11 +310,15 @@ class Faults:
             host.machine.fails_next_commit = True
 
     def _storage_full(self) -> None:
-        """A node has so little room left that it must refuse new jobs."""
-        host = self._host()
-        self._struck("storage_full", host.id)
-        host.is_nearly_full = True
-        self._timeline.after(self._seconds(2.0), partial(setattr, host, "is_nearly_full", False))
+        """Disks run low: of one node, which must not lead then, or of so many that new jobs must be refused."""
+        ids = self._world.ids
+        count = self._random.choice((1, 1, len(ids) // 2 + 1, len(ids)))
+        hosts = [self._host()] if count == 1 else [self._world.hosts[each] for each in self._random.sample(ids, count)]
+        self._struck("storage_full", " ".join(host.id for host in hosts))
+        seconds = self._seconds(2.0, 5.0)
+        for host in hosts:
+            host.is_nearly_full = True
+            self._timeline.after(seconds, partial(setattr, host, "is_nearly_full", False))
 
     def _bit_flip(self) -> None:
         """One bit of what a node's journal has proven to be synced changes; then the node starts anew, or refuses to."""

@@ -23,7 +23,6 @@ from raftsched.consensus.membership import Membership, recorded_membership
 from raftsched.consensus.replica import ReplicaSettings
 from raftsched.core.operations import Operation, RecordOutcome
 from raftsched.core.results import Result
-from raftsched.errors import StorageFull
 from raftsched.node import Node
 from raftsched.ports import Randomness, Wake
 from raftsched.storage.state import State
@@ -32,15 +31,7 @@ if TYPE_CHECKING:
     from chaos.sim.host import Host
 
 
-class _FreeSpace:
-    """`raftsched.free_space.FreeSpace` of a host whose disk can be declared full."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-
-    def check(self) -> None:
-        if self._host.is_nearly_full:
-            raise StorageFull("the disk is nearly full: new jobs are refused until there is room")
+_AMPLE_BYTES = 1 << 40
 
 
 class SimulatedNode(Node):
@@ -49,7 +40,6 @@ class SimulatedNode(Node):
     def __init__(self, host: Host, config: NodeConfig, *, clock: ProcessClock, randomness: Randomness) -> None:
         super().__init__(config, clock=clock, randomness=randomness)
         self._host = host
-        self._free_space = _FreeSpace(host)  # type: ignore[assignment]  # the same check, of a simulated disk
         self._led_term = 0
         self._told_membership: Membership | None = None
         self._incarnation, self._register = host.incarnation, host.machine.register
@@ -86,6 +76,9 @@ class SimulatedNode(Node):
             self._stop.set()
 
     # -- what is replaced ---------------------------------------------------------------------------------------------
+
+    def _free_bytes(self) -> int:
+        return 0 if self._host.is_nearly_full else _AMPLE_BYTES
 
     def _open_machine(self, directory: Path, journal: Journal) -> ReplicatedState:  # noqa: ARG002  # the host knows
         kind = LmdbState if self._host.world.rates.uses_lmdb else TwinState

@@ -40,6 +40,9 @@ class NodeStatus(msgspec.Struct, frozen=True):
     """False while it joins: it gets the log, and becomes a voter by itself when it has nearly all of it."""
     operations_read: int | None = None
     """The latest version of log entries that it reads."""
+    disk_free_bytes: int | None = None
+    disk_low: bool | None = None
+    """Whether less is free than its reserve (`disk_reserve_mib`)."""
 
 
 class ClusterStatus(msgspec.Struct, frozen=True):
@@ -52,6 +55,8 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     operation_version: int
     """The version of log entries that is in force. It rises once all members read a later one, and then no node can go
     back to a release that does not."""
+    warning: str = ""
+    """Why the leader takes no new work; "" where it does, or the answering node does not lead."""
 
 
 class Backend(Protocol):

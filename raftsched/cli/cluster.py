@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from raftsched.cli.output import json_option, print_json, print_table, say
 from raftsched.cli.session import Session, part, with_session
+
+_GIB_IN_MIB: Final = 1024
 
 
 @click.group("cluster")
@@ -20,10 +22,15 @@ def cluster_command() -> None:
 @with_session
 @json_option
 def status(session: Session, *, as_json: bool) -> None:
-    """Show the leader, the term, the version of operations in force, and each node's state and what it reads."""
+    """Show the leader, the term, the version of operations in force, and each node's state, disk and what it reads."""
     answer = session.get("/cluster")
     title = f"leader {answer['leader'] or 'none'}, term {answer['term']}, operations {answer['operation_version']}"
-    print_json(answer) if as_json else _print_nodes(answer["nodes"], title=title)
+    if as_json:
+        print_json(answer)
+        return
+    _print_nodes(answer["nodes"], title=title)
+    if answer.get("warning"):
+        say(f"warning: {answer['warning']}")
 
 
 @cluster_command.command("add")
@@ -61,12 +68,23 @@ def transfer(session: Session, *, as_json: bool) -> None:
 
 
 def _print_nodes(nodes: Sequence[dict[str, Any]], *, title: str) -> None:
-    columns = ("id", "state", "member", "applied", "operations_read", "clock_offset_ms", "api", "raft")
+    columns = ("id", "state", "member", "applied", "disk_free", "operations_read", "clock_offset_ms", "api", "raft")
     rows = [[_cell(node, column) for column in columns] for node in nodes]
-    print_table(columns, rows, title=title, optional=("raft", "operations_read", "clock_offset_ms", "applied"))
+    print_table(
+        columns, rows, title=title, optional=("raft", "operations_read", "clock_offset_ms", "applied", "disk_free")
+    )
 
 
 def _cell(node: dict[str, Any], column: str) -> Any:
     if column == "member":
         return "voter" if node.get("voter", True) else "joining"
+    if column == "disk_free":
+        return _disk(node.get("disk_free_bytes"), is_low=bool(node.get("disk_low")))
     return node.get(column)
+
+
+def _disk(free_bytes: int | None, *, is_low: bool) -> str | None:
+    if free_bytes is None:
+        return None
+    mib = free_bytes >> 20
+    return (f"{mib:,} MiB" if mib < _GIB_IN_MIB else f"{mib / 1024:,.1f} GiB") + (", low" if is_low else "")

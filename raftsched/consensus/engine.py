@@ -30,6 +30,7 @@ Overrides, each with the defect of PYSYNCOBJ.md that it mends:
     timeout_now       -   stock's transfer is stopped by that; it carries `force`, and the old leader stops serving.
     clocks            -   a leader whose wall clock is off hands over to a node whose clock is right, and a node that knows
                           that it is off lets one turn to stand pass. No more: who can lead never depends on clocks.
+    disks             -   a leader without room hands over to a node that has room (`disk_space.py`).
     members           11  stock accepts two changes at once, and counts by whatever list it has; here the votes are counted
                           by the configuration in effect (`configuring.py`).
 """
@@ -48,6 +49,7 @@ from pysyncobj.transport import Transport as TransportPort
 from raftsched.consensus import messages
 from raftsched.consensus.cluster_clock import ClusterClock
 from raftsched.consensus.configuring import OnMembers
+from raftsched.consensus.disk_space import ClusterSpace
 from raftsched.consensus.machine import StateMachine
 from raftsched.consensus.membership import Member, Membership
 from raftsched.consensus.messages import Message
@@ -64,7 +66,7 @@ _PRE_VOTE_AGAIN: Final = (0.1, 0.3)
 """A pre-vote that failed is tried again after this part of the least election timeout, at random: it disturbs nobody."""
 
 _LEAVE_AGAIN_SECONDS: Final = 30.0
-"""A leader whose clock is off, and that nobody relieved of the lead, tries that again after this."""
+"""A leader whose clock is off or whose disk is low tries to hand over again after this, not before."""
 
 _log = structlog.get_logger()
 
@@ -95,6 +97,7 @@ class RaftEngine(Replication):
         timing: Timing | None = None,
         sizes: Sizes | None = None,
         cluster_clock: ClusterClock | None = None,
+        space: ClusterSpace | None = None,
         members: Membership | None = None,
         incarnation: str = "",
         on_members: OnMembers = lambda _members: None,
@@ -125,6 +128,7 @@ class RaftEngine(Replication):
             timing=timing or Timing(),
             sizes=sizes or Sizes(),
             cluster_clock=cluster_clock,
+            space=space,
         )
         if not self.other_nodes and self.configuration_index <= self.applied_index:
             # Alone, and known to be: a leader that only removes itself may still serve on this node's promise.
@@ -141,6 +145,7 @@ class RaftEngine(Replication):
             messages.VOTE: self._on_vote,
             messages.TIMEOUT_NOW: self._on_timeout_now,
             messages.DIGEST: self.on_digest,
+            messages.DISK_SPACE: self.on_disk_space,
         }
         if incarnation:
             self._handlers[messages.GREETING] = self.on_greeting
@@ -156,7 +161,8 @@ class RaftEngine(Replication):
         self.form_if_all_are_blank()
         self.drop_links(now)
         self.take_requests()
-        self._leave_if_clock_is_off(now)
+        self.space.judge(now)
+        self._leave_if_unfit(now)
         self._advance_transfer(now)
         self._stand_if_due(now)
         self.stock_tick()
@@ -377,14 +383,23 @@ class RaftEngine(Replication):
             self._transfer = _Transfer(self.clock.monotonic() + self.timing.election_max_seconds)
         return True
 
-    def _leave_if_clock_is_off(self, now: float) -> None:
-        """Let a node lead whose clock is right, if there is one that can."""
-        if not self.leads or self._transfer is not None or now < self._leave_at or not self.cluster_clock.is_off:
+    def _leave_if_unfit(self, now: float) -> None:
+        """Let a node lead whose clock is right, and whose disk has room if this one's has none, if there is one."""
+        if not self.leads or self._transfer is not None or now < self._leave_at:
             return
-        if any(self._can_take_over(progress) for progress in self.progress.values()):
+        if self.cluster_clock.is_off:
+            reason, is_fitter = "own_clock_off", self._can_take_over
+        elif self.space.should_leave(now):
+            reason, is_fitter = "own_disk_low", self._has_room_to_lead
+        else:
+            return
+        if any(is_fitter(progress) for progress in self.progress.values()):
             self._leave_at = now + _LEAVE_AGAIN_SECONDS
-            _log.warning("handing_over", node=self.node_id, term=self.term, reason="own_clock_off")
+            _log.warning("handing_over", node=self.node_id, term=self.term, reason=reason)
             self.start_transfer()
+
+    def _has_room_to_lead(self, progress: Progress) -> bool:
+        return self._can_take_over(progress) and self.space.has_room(progress.node.id)
 
     def _can_take_over(self, progress: Progress) -> bool:
         """Whether a follower keeps up with the log, and its clock is right."""
@@ -409,8 +424,10 @@ class RaftEngine(Replication):
 
     def _tell_to_stand(self, transfer: _Transfer, now: float) -> None:
         last = self.log.last_index
-        peers = [(peer, progress) for peer, progress in self.progress.items() if self._can_take_over(progress)]
-        for peer, progress in peers or self.progress.items():
+        followers = list(self.progress.items())
+        fit = [(peer, progress) for peer, progress in followers if self._can_take_over(progress)]
+        roomy = [(peer, progress) for peer, progress in fit if self._has_room_to_lead(progress)]
+        for peer, progress in roomy or fit or followers:
             if progress.node not in self.other_nodes:
                 continue
             if progress.match == last and progress.node in self.connected_nodes:

@@ -152,6 +152,7 @@ MESSAGE_SHAPES: Final[Mapping[str, Shape]] = {
     "response_vote": Shape(_TERM),
     "timeout_now": Shape(_TERM),
     "state_digest": Shape({"index": natural, "digest": natural}, early=True, droppable=True),
+    "disk_space": Shape({"free_bytes": natural, "reserve_bytes": natural, "low": flag}),
     "greeting": Shape(
         {
             **_TERM,

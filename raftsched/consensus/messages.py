@@ -21,6 +21,7 @@
         entries (`versions.py`): the latest that it reads, and the latest that it knows to be in force.
     state_digest     index digest                          both ways: the digest of the sender's state as of a log index
     timeout_now      term                                  leader -> follower: stand for election at once
+    disk_space       free_bytes reserve_bytes low          follower -> leader: how full its disk is (`disk_space.py`)
 
 `sent_us` is the leader's monotonic clock, in microseconds, when it made the message; answers repeat it, so that the
 leader counts contact from when it asked and not from when it looked (`lease.py`). Answers that vouch for no contact
@@ -46,3 +47,4 @@ VOTE: Final = "response_vote"
 TIMEOUT_NOW: Final = "timeout_now"
 DIGEST: Final = "state_digest"
 GREETING: Final = "greeting"
+DISK_SPACE: Final = "disk_space"

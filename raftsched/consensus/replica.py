@@ -31,6 +31,7 @@ from msgspec.structs import replace
 from raftsched.consensus.address import Address
 from raftsched.consensus.cluster_clock import ClusterClock
 from raftsched.consensus.configuring import Change
+from raftsched.consensus.disk_space import ClusterSpace
 from raftsched.consensus.engine import RaftEngine
 from raftsched.consensus.machine import StateMachine
 from raftsched.consensus.membership import Member, Membership
@@ -100,6 +101,7 @@ class Replica:
         randomness: Randomness,
         on_leadership: Callable[[bool], None],
         cluster_clock: ClusterClock | None = None,
+        space: ClusterSpace | None = None,
     ) -> None:
         self.node_id = settings.node_id
         self._settings = settings
@@ -123,6 +125,7 @@ class Replica:
             sizes=settings.sizes
             or Sizes(tail_bytes=settings.tail_bytes, hold_bytes=max(SNAPSHOT_HOLD_BYTES, 4 * settings.tail_bytes)),
             cluster_clock=cluster_clock,
+            space=space,
             members=settings.members,
             incarnation=settings.incarnation,
             on_members=self._on_members,
@@ -494,4 +497,5 @@ class Replica:
             clock_offset_ms=engine.cluster_clock.offset_ms(peer),
             snapshot_bytes=engine.sender.progress(peer),
             operations_read=engine.versions.read_by(peer),
+            space=engine.space.of(peer),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from raftsched.consensus.disk_space import Space
 from raftsched.consensus.ports import NodeId
 
 
@@ -20,6 +21,8 @@ class PeerStatus:
     """(acknowledged, total) of a snapshot on its way."""
     operations_read: int | None
     """The latest version of log entries that it was last heard to read; None where it never was."""
+    space: Space | None
+    """The free space of its disk, as it last told this leader."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from pysyncobj.node import Node
 from raftsched.consensus import messages
 from raftsched.consensus.cluster_clock import ClusterClock
 from raftsched.consensus.comparison import Comparing
+from raftsched.consensus.disk_space import ClusterSpace, Space
 from raftsched.consensus.lease import QuorumContact
 from raftsched.consensus.membership import CONFIGURATION
 from raftsched.consensus.messages import Message
@@ -61,6 +62,7 @@ class Replication(Comparing):
         snapshot_directory: Path,
         sizes: Sizes,
         cluster_clock: ClusterClock | None = None,
+        space: ClusterSpace | None = None,
         **rest: Any,
     ) -> None:
         self.sizes = sizes
@@ -69,6 +71,7 @@ class Replication(Comparing):
         align(rest["log"], rest["machine"], self._marker)
         self.progress: dict[NodeId, Progress] = {}
         self.cluster_clock = cluster_clock or ClusterClock(rest["clock"])
+        self.space = space or ClusterSpace(rest["node_id"], rest["clock"])
         self.contact = QuorumContact((), promise_seconds=rest["timing"].election_min_seconds)
         self.heard_leader = False
         self.leader_seen_at: float = rest["clock"].monotonic()
@@ -86,6 +89,7 @@ class Replication(Comparing):
         others = sorted(str(node.id) for node in self.other_nodes)
         self.contact.set_voters(others, counts_self=self.is_voter)
         self.cluster_clock.set_peers(others)
+        self.space.set_voters(others, counts_self=self.is_voter)
         if not self.leads:
             return
         now = self.clock.monotonic()
@@ -154,6 +158,10 @@ class Replication(Comparing):
         self.vote_for_first_leader(node)
         self.leader_seen_at = self.clock.monotonic()
         self.heard_leader = True
+        space = self.space.report_due(node.id)
+        if space is not None:
+            told = {"free_bytes": space.free_bytes, "reserve_bytes": space.reserve_bytes, "low": space.is_low}
+            self.transport.send(node, {"type": messages.DISK_SPACE, **told})
 
     def _append(self, previous: int, previous_term: int, entries: Sequence[Entry]) -> int | None:
         """Make the log hold `entries` after `previous`; return the last index known to match, None on a mismatch."""
@@ -288,10 +296,12 @@ class Replication(Comparing):
         self.progress = {peer: Progress(node, start) for peer, node in sorted(self.nodes.items())}
         self.contact.forget()
         self.cluster_clock.start_leading()
+        self.space.start_leading()
 
     def stop_leading(self, *, is_cut_off: bool) -> None:
         """End what a leader does; `is_cut_off` where a majority no longer answers."""
         self.progress = {}
+        self.space.stop_leading()
         self.sender.stop_all()
         self.proposals.lost_leadership(self.clock.monotonic(), is_cut_off=is_cut_off)
 
@@ -356,6 +366,11 @@ class Replication(Comparing):
             self._matched(progress, message["next_node_idx"] - 1)
         elif message["reset"]:
             self._refused(progress, message["rejected"], message["next_node_idx"])
+
+    def on_disk_space(self, node: Node, message: Message) -> None:
+        """A follower tells how full its disk is."""
+        if self.leads and node.id in self.progress:
+            self.space.heard(node.id, Space(message["free_bytes"], message["reserve_bytes"], is_low=message["low"]))
 
     def _heard_follower(self, node: Node, message: Message) -> None:
         """Count contact from when the message that is answered was sent (`lease.py`)."""

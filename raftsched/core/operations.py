@@ -255,6 +255,9 @@ Operation = (
     | TrimAudit
 )
 
+NewWork = SubmitJob | SubmitJobAs | SubmitWorkflow | SaveSchedule | RunSchedule
+"""Operations that bring jobs which nobody has accepted yet: refused while the disks are nearly full."""
+
 _SINCE: Final[Mapping[type[Operation], int]] = {
     SubmitJob: 1,
     SubmitJobAs: 1,

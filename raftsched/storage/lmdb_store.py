@@ -38,9 +38,11 @@ DATA_FILE = "data.mdb"
 LOCK_FILE = "lock.mdb"
 _FORMAT_V1 = 0
 """LMDB 0.9's file format, which other tools read; a file in another one is refused."""
-_HINTS: dict[type[lmdb.Error], str] = {
+_FULL_BYTES = 1 << 20
+"""With less free space than this, a failed write failed for want of space."""
+_HINTS: dict[type[Exception], str] = {
     lmdb.MapFullError: "; one transaction was larger than all the address space kept free for it",
-    lmdb.DiskError: "; the disk is full or failing, what it holds is whole as of the last checkpoint",
+    lmdb.DiskError: "; the disk is failing, what it holds is whole as of the last checkpoint",
 }
 
 
@@ -194,7 +196,7 @@ class LmdbStore:
                 _copy(self._env, path)
             except (lmdb.Error, OSError) as error:
                 path.unlink(missing_ok=True)
-                raise CopyFailed(f"no copy of the state was made: {error}") from error
+                raise CopyFailed(f"no copy of the state was made: {error}{_hint(error, path.parent)}") from error
 
     def close(self) -> None:
         self._refusal = self._refusal or "the store is closed"
@@ -239,7 +241,7 @@ class LmdbStore:
             return InvariantBroken(f"a key has {len(key)} bytes; 1 to {limits.KEY_BYTES_MAX} are possible")
         if isinstance(error, lmdb.ReadonlyError):
             return InvariantBroken(f"{self._path} is open for reading only")
-        self._refusal = f"{what} failed in {self._path}: {error}{_HINTS.get(type(error), '')}"
+        self._refusal = f"{what} failed in {self._path}: {error}{_hint(error, self._path)}"
         txn, self._txn = self._txn, None
         if txn is not None:
             with suppress(lmdb.Error):  # the first error is the one that counts, and nothing can be kept anyway
@@ -265,6 +267,19 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _hint(error: lmdb.Error | OSError, path: Path) -> str:
+    """Say what an error means to an operator.
+
+    The file system is asked whether it is full: LMDB reports the short write of a full disk as "Input/output error".
+    """
+    if not isinstance(error, lmdb.MapFullError):
+        disk = os.statvfs(path)
+        free_bytes = disk.f_bavail * disk.f_frsize
+        if free_bytes < _FULL_BYTES:
+            return f"; the disk is full, {free_bytes >> 10} KiB are left: free some space, then start the node again"
+    return _HINTS.get(type(error), "")
 
 
 def _name(table: Table) -> bytes:

@@ -20,9 +20,12 @@ async def test_cluster_is_told_by_the_leader(api: Api, follower: Api) -> None:
                 "raft": "",
                 "voter": True,
                 "operations_read": 2,
+                "disk_free_bytes": None,
+                "disk_low": None,
             }
         ],
         "operation_version": 1,
+        "warning": "",
     }
     assert (await follower.get("cluster")).json == answer.json
 

@@ -80,6 +80,7 @@ async def test_cluster_is_shown_and_changed(cli: Cli) -> None:
     assert (await cli.json("cluster", "status"))["leader"] == "n1"
     [row] = (await cli.ok("cluster", "status")).rows
     assert row[:2] == ["n1", "leader"]
+    assert "warning" not in (await cli.ok("cluster", "status")).stdout
     where = ("--raft", "h:8401", "--api", "h:8400")
     assert "n4 joins" in (await cli.ok("cluster", "add", "n4", *where)).stdout
     assert "n4 was removed" in (await cli.ok("cluster", "remove", "n4")).stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -176,6 +177,25 @@ def test_copy_onto_a_full_disk_leaves_no_file_and_the_store_goes_on(tmp_path: Pa
     store.commit()
     store.copy_to(tmp_path / "copy")
     store.close()
+
+
+def test_full_disk_is_called_so_whatever_lmdb_calls_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LMDB says "Input/output error" where the disk took a part of a write; the file system says whether it is full."""
+    said = {}
+    for free_kib in (4, 10_000_000):
+        home = LmdbHome(tmp_path / f"state{free_kib}")
+        store = home.open()
+        store.commit()
+        store.put(Table.PAYLOADS, b"large", bytes(_MIB))
+        values = list(os.statvfs(tmp_path))
+        values[1], values[4] = _KIB, free_kib  # f_frsize, f_bavail
+        with monkeypatch.context() as patched, home.failing_disk():
+            patched.setattr(os, "statvfs", lambda _path, values=values: os.statvfs_result(values))
+            with pytest.raises(StorageFailed, match="commit failed") as caught:
+                store.commit()
+        said[free_kib] = str(caught.value)
+    assert "the disk is full, 4 KiB are left: free some space" in said[4]
+    assert "disk is full" not in said[10_000_000]
 
 
 # -- misuse and bad files ---------------------------------------------------------------------------------------------
