@@ -153,6 +153,7 @@ FEATURES: Final = (
     Property(singles.one_unfinished_job_per_unique_key, "D21", singles.unique_count),
     Property(singles.unique_refusals_have_a_cause, "D21", singles.unique_count),
     Property(singles.acknowledged_control_is_kept, "I4", singles.control_count),
+    Property(singles.refused_deletion_is_not_applied, "I6", singles.deletion_count),
     Property(liveness.chores_end, "L1", _events(ChoreChanged)),
     Property(liveness.alarms_ring, "L1", _events(FinalState)),
     Property(liveness.ready_jobs_are_given, "L1", liveness.lease_count),

@@ -12,7 +12,7 @@ from typing import Any
 from chaos.checkers.history import QueueChanged, ScheduleChanged, WorkflowChanged
 from chaos.checkers.model import ENDED, PURGED
 from chaos.checkers.report import Violation
-from chaos.checkers.views import NEVER, NEW_RUN, Answer, History
+from chaos.checkers.views import NEVER, NEW_RUN, Answer, History, Operation
 
 # -- at most once -----------------------------------------------------------------------------------------------------
 
@@ -155,6 +155,25 @@ def acknowledged_control_is_kept(history: History) -> list[Violation]:
         if cancelled.get(answer.call.subject, NEVER) > (answer.reply.applied or NEVER)
     )
     return violations
+
+
+def refused_deletion_is_not_applied(history: History) -> list[Violation]:
+    """A deletion of a schedule that was definitely refused did not happen (I6)."""
+    wanted: dict[str, list[Operation]] = defaultdict(list)
+    for operation in history.operations:
+        if operation.call.f == "control_schedule" and operation.call.action == "delete":
+            wanted[operation.call.subject].append(operation)
+    violations = []
+    for event in history.of(ScheduleChanged):
+        asked = [each for each in wanted.get(event.schedule, ()) if event.f == "delete" and each.start <= event.t]
+        if asked and all(operation.error for operation in asked):
+            what = f"{asked[-1]} is refused ({asked[-1].error}), but schedule {event.schedule} is deleted"
+            violations.append(Violation(f"{what} at index {event.index}", event.t))
+    return violations
+
+
+def deletion_count(history: History) -> int:
+    return sum(1 for each in history.operations if each.call.f == "control_schedule" and each.call.action == "delete")
 
 
 class _History:

@@ -207,6 +207,7 @@ class Faults:
         pair = self._pair()
         self._struck("reset_link", " ".join(pair))
         self._world.network.break_link(*pair)
+        self._world.sockets.reset(*pair)
 
     def _desert_leader(self) -> None:
         """The followers lose the leader one after the other, and one may forget it by a quick restart."""

@@ -15,6 +15,7 @@ from chaos.sim.loop import ProcessClock, ProcessLoop
 from chaos.sim.node import SimulatedNode
 from chaos.sim.storage import LmdbState, Machine, MachineDisk
 from raftsched.config import Member, NodeConfig
+from raftsched.consensus.address import Address
 from raftsched.consensus.segments import segment_number
 from raftsched.storage.memory_store import MemoryStore
 from tests.simulated.disk import PowerCut
@@ -91,6 +92,11 @@ class Host:
         return machine
 
     @property
+    def api_address(self) -> tuple[str, int]:
+        address = Address.parse(self.member.api)
+        return address.host, address.port
+
+    @property
     def incarnation(self) -> str:
         """Which data directory it has, as `raftsched.identity` would tell."""
         return f"{self.id} disk {self._disk_number}"
@@ -153,7 +159,13 @@ class Host:
             wall_offset_ms=self.wall_error_ms,
         )
         loop = ProcessLoop(
-            world.timeline, clock, world.random, work_seconds=self._work_seconds, on_error=self._on_unhandled
+            world.timeline,
+            clock,
+            world.random,
+            work_seconds=self._work_seconds,
+            on_error=self._on_unhandled,
+            sockets=world.sockets,
+            place=self.id,
         )
         node = SimulatedNode(self, self._config(), clock=clock, randomness=world.random)
         self._clock, self.loop, self.node = clock, loop, node
@@ -202,6 +214,7 @@ class Host:
 
     def _bury(self, node: SimulatedNode, loop: ProcessLoop) -> None:
         loop.kill()
+        self.world.sockets.died(loop)
         self.world.graveyard.append((node, loop))
         self.node = self.loop = None
         self.world.network.detach(self.id)

@@ -5,7 +5,7 @@ in it. Timers and ready callbacks become events of the shared `Timeline`; a thre
 it ends. So a process can be stopped (nothing of it runs until it goes on), and killed between any two callbacks
 (nothing of it runs ever again), and its clock can run at its own rate.
 
-Left out: sockets, signals, subprocesses; whatever asks for them gets NotImplementedError.
+Connections are those of `sockets`. Left out: signals, subprocesses; whatever asks for them gets NotImplementedError.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from random import Random
-from typing import Any, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
 from tests.simulated.clock import Timeline
 from tests.simulated.disk import PowerCut
+
+if TYPE_CHECKING:
+    from chaos.sim.sockets import Listener, SimulatedSocket, Sockets
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -72,6 +75,8 @@ class ProcessLoop(asyncio.BaseEventLoop):
         *,
         work_seconds: Callable[[object], float] = lambda _executor: 0.0,
         on_error: Callable[[dict[str, Any]], None] = lambda _context: None,
+        sockets: Sockets | None = None,
+        place: str = "",
     ) -> None:
         self.is_dead = True  # until all is there: the base class calls into it
         super().__init__()
@@ -80,6 +85,9 @@ class ProcessLoop(asyncio.BaseEventLoop):
         self._random = randomness.random
         self._work_seconds = work_seconds
         self._on_error = on_error
+        self._sockets = sockets
+        self.place = place
+        """Where it runs, as links are named."""
         self.on_cycle: Callable[[], None] = lambda: None
         self.is_dead = False
         self.paused_until = 0.0
@@ -230,6 +238,22 @@ class ProcessLoop(asyncio.BaseEventLoop):
         else:
             if not future.done():
                 future.set_result(result)
+
+    # -- connections --------------------------------------------------------------------------------------------------
+
+    async def create_connection(  # type: ignore[override]  # of asyncio's many arguments, those that are used
+        self, protocol_factory: Callable[[], Any], host: str, port: int
+    ) -> tuple[SimulatedSocket, Any]:
+        assert self._sockets is not None
+        connected: asyncio.Future[tuple[SimulatedSocket, Any]] = self.create_future()
+        self._sockets.dial(self, protocol_factory, (host, port), connected)
+        return await connected
+
+    async def create_server(  # type: ignore[override]  # as above
+        self, protocol_factory: Callable[[], Any], host: str, port: int, **_options: Any
+    ) -> Listener:
+        assert self._sockets is not None
+        return self._sockets.listen(self, protocol_factory, (host, port))
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if not self.is_dead:

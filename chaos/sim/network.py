@@ -224,6 +224,10 @@ class Network:
         """Hold everything in this direction."""
         self._cuts.add((sender, receiver))
 
+    def is_cut(self, sender: str, receiver: str) -> bool:
+        """Whether everything in this direction is held."""
+        return (sender, receiver) in self._cuts
+
     def heal(self, sender: NodeId, receiver: NodeId) -> None:
         """Let pass again what is sent in this direction, and what was held."""
         self._cuts.discard((sender, receiver))

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from chaos.sim.log_changes import Deed
 from chaos.sim.loop import ProcessClock
 from chaos.sim.network import SimulatedTransport
+from chaos.sim.sockets import SimulatedPool
 from chaos.sim.storage import LmdbState, TwinState, WatchedJournal
+from raftsched.api.app import create_app, create_runner
 from raftsched.config import NodeConfig
 from raftsched.consensus.address import Address
 from raftsched.consensus.journal import Journal
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from chaos.sim.host import Host
 
 
+_API_STOP_SECONDS = 1.0
 _AMPLE_BYTES = 1 << 40
 
 
@@ -53,6 +56,8 @@ class SimulatedNode(Node):
         self.is_built = True
         self._host.world.recorder.started(self.node_id, self.state.applied_index, self._journal)
         await self._replica.start()
+        runner = create_runner(create_app(self, http=SimulatedPool(decompress=False)), stop_seconds=_API_STOP_SECONDS)
+        await self._listen(runner)
         replica = asyncio.create_task(self._replica.run(), name="replica")
         parts: list[asyncio.Future[Any]] = [
             replica,
@@ -65,6 +70,7 @@ class SimulatedNode(Node):
                 part.result()
         await self._retire()
         self._is_stopping = True
+        await runner.cleanup()
         await self._replica.stop()
         await asyncio.gather(*self._terms)
         await replica

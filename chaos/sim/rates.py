@@ -80,6 +80,8 @@ class Rates:
     cancel_grace: float
     retention: float
     client_count: int
+    sdk_count: int
+    """Users with production's client."""
     worker_count: int
     think: float
     """Mean time between two operations of a client."""
@@ -153,6 +155,7 @@ def draw(random: Random, seed: int) -> Rates:
         cancel_grace=random.choice((0.5, 2.0)),
         retention=random.choice((2.0, 6.0, 86_400.0)),
         client_count=random.choice((2, 4)),
+        sdk_count=2,
         worker_count=random.choice((2, 4)),
         think=random.choice((0.1, 0.25)),
         probe=random.choice((0.08, 0.3)),

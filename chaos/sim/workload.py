@@ -1,7 +1,7 @@
 """Those who use the cluster: clients that submit, cancel and read, workers that run jobs, a receiver that checks tokens.
 
-They are coroutines on a loop of their own, outside of the faults, and speak to nodes as the API's handlers do
-(`callers`).
+They are coroutines on a loop of their own, outside of the faults. Some speak to nodes as the API's handlers do
+(`callers`), others over HTTP with production's client (`sdk`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from chaos.sim.clients import Client, Prober
 from chaos.sim.controllers import Controller
 from chaos.sim.feature_users import FeatureUser, ScheduleUser, Tuner, WorkflowUser
+from chaos.sim.sdk import SdkUser
 from chaos.sim.workers import Receiver, WorkerProcess
 from raftsched.core.ids import JobId
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _WORKERS_MORE = 2
 """Beside those of the plain jobs, where there are others."""
-User = Client | WorkerProcess | Prober | FeatureUser
+User = Client | WorkerProcess | Prober | FeatureUser | SdkUser
 
 
 class Workload:
@@ -36,8 +37,11 @@ class Workload:
         """The latest of workflows and of those who meddle with jobs."""
         self.receiver = Receiver(world)
         rates = world.rates
+        self.sdk_users = tuple(f"u{number}" for number in range(rates.sdk_count))
         for number in range(rates.client_count):
             self._begin(Client(self, f"c{number}"), number)
+        for name in self.sdk_users:
+            self._begin(SdkUser(self, name), 0)
         homes = rates.features.served_regions
         for number in range(max(rates.worker_count, len(homes) + 1) if homes else rates.worker_count):
             region = homes[number] if number < len(homes) else ""
@@ -69,6 +73,7 @@ class Workload:
     def calm_down(self) -> None:
         """Nobody stalls or dies from now on, and each region has a worker."""
         self.is_calm = True
+        self.world.unserved_users = set(self.sdk_users)
         late_region = self.world.rates.features.late_region
         if late_region:
             self._begin(WorkerProcess(self, "late", region=late_region), 0)

@@ -35,6 +35,7 @@ from chaos.sim.node import SimulatedNode
 from chaos.sim.operator import Operator
 from chaos.sim.rates import Rates, draw
 from chaos.sim.recorder import Recorder
+from chaos.sim.sockets import Sockets
 from chaos.sim.trace import Trace
 from chaos.sim.upgrades import Upgrades
 from chaos.sim.verdict import judge
@@ -114,13 +115,23 @@ class World:
         self.trace.now = lambda: self.recorder.t
         self.network = Network(self.timeline, self.random, self.rates.links, self._on_frame)
         self.clock = ProcessClock(self.timeline)
-        self.loop = ProcessLoop(self.timeline, self.clock, self.random, on_error=self._on_client_error)
+        self.sockets = Sockets(self)
+        self.loop = ProcessLoop(
+            self.timeline,
+            self.clock,
+            self.random,
+            on_error=self._on_client_error,
+            sockets=self.sockets,
+            place="users",
+        )
         self.hosts = {node_id: Host(self, node_id, self.directory / node_id, self.ids) for node_id in self.ids}
         self.operator = Operator(self)
         self.upgrades = Upgrades(self)
         self.is_healed = False
         self.served: dict[str, set[str]] = {}
         """By kind of operation: the nodes that have served one since the heal."""
+        self.unserved_users: set[str] = set()
+        """Users with production's client for whom no job was stored since the heal."""
 
     def _setup(self) -> Setup:
         rates = self.rates
@@ -294,6 +305,8 @@ class World:
     def _has_recovered(self) -> bool:
         """Whether each voter has served what it must, and no lease that was held at the heal is held any more."""
         voters = set(self.voters)
+        if self.unserved_users:
+            return False
         return not self.recorder.leases_before_heal and all(voters <= self.served.get(f, set()) for f in NEEDED)
 
     def settle(self, seconds: float) -> None:
@@ -407,6 +420,8 @@ def conclude(world: World, workload: Workload) -> Outcome:
     world.heal()
     workload.calm_down()
     world.recover(CALM_SECONDS)
+    for user in sorted(world.unserved_users):
+        world.fault(f"no submit of {user} is answered since the heal")
     workload.stop()
     world.settle(QUIET_SECONDS)
     judge(world, outcome)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final
 
 import structlog
@@ -47,6 +48,7 @@ from raftsched.api.serving import SERVER, Runner
 from raftsched.api.workers import Workers
 from raftsched.api.workflows import Workflows
 from raftsched.errors import InvariantBroken, RaftschedError, Unavailable
+from raftsched.exchange import Http
 
 LEADER_HEADER: Final = "Raftsched-Leader"
 _KEEPALIVE_SECONDS: Final = 75.0
@@ -58,10 +60,15 @@ _http_log.setLevel(logging.CRITICAL)
 """aiohttp's own: it would log a stack for each stranger that speaks no HTTP. Faults of ours are logged below."""
 
 
-def create_app(backend: Backend, *, election_seconds: float = ELECTION_SECONDS) -> web.Application:
-    """Return the application that serves the API of `backend`'s node; requests wait so long for a leader."""
+def create_app(
+    backend: Backend, *, election_seconds: float = ELECTION_SECONDS, http: Http | None = None
+) -> web.Application:
+    """Return the application that serves the API of `backend`'s node.
+
+    Requests wait for a leader for `election_seconds`, and are passed on to it by `http`.
+    """
     bodies = Bodies()
-    forwarder = Forwarder(backend, bodies, election_seconds=election_seconds)
+    forwarder = Forwarder(backend, bodies, election_seconds=election_seconds, http=http)
     app = web.Application(middlewares=[_answer_every_request(backend, bodies)])
     events = Events(backend)
     for route in all_routes(backend, bodies, forwarder, events):
@@ -119,14 +126,17 @@ def all_routes(backend: Backend, bodies: Bodies, forwarder: Forwarder, events: E
 
 
 def _openapi_route(routes: tuple[Route, ...]) -> Route:
+    @cache
+    def document() -> bytes:
+        return encode(openapi_document((*routes, route)))
+
     async def get_openapi(request: web.Request) -> web.Response:
         """Read this document."""
         del request
-        return web.Response(body=document, content_type="application/json")
+        return web.Response(body=document(), content_type="application/json")
 
     path = f"{BASE_PATH}/openapi.json"
     route = Route(method="GET", path=path, handler=get_openapi, answered=Answered.HERE, reply=None)
-    document = encode(openapi_document((*routes, route)))
     return route
 
 

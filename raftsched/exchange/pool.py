@@ -78,18 +78,21 @@ class HttpPool(Http):
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0,
-                    limit_per_host=self._connections_max,
-                    keepalive_timeout=self._keepalive_seconds,
-                    ssl=self._tls or True,
-                ),
+                connector=self._connector(),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=self._decompress,
                 middlewares=(_once,),
                 trace_configs=[_sendings()],
             )
         return self._session
+
+    def _connector(self) -> aiohttp.BaseConnector:
+        return aiohttp.TCPConnector(
+            limit=0,
+            limit_per_host=self._connections_max,
+            keepalive_timeout=self._keepalive_seconds,
+            ssl=self._tls or True,
+        )
 
 
 class _Streamed(StreamedReply):

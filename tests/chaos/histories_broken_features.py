@@ -438,6 +438,21 @@ def an_acknowledged_deletion_is_lost(history: History) -> Events:
     return without(history, [event for event in said if event.f == "delete"])
 
 
+@breaks("refused_deletion_is_not_applied")
+def a_refused_deletion_happened(history: History) -> Events:
+    answer = first(history.answers("control_schedule"), lambda answer: answer.call.action == "delete")
+    refused = {"type": "fail", "error": "not_found"}
+    others = [
+        operation
+        for operation in history.operations
+        if (operation.call.action, operation.call.subject) == ("delete", answer.call.subject)
+        and operation.call.op != answer.call.op
+    ]
+    if others:
+        raise NoPlace
+    return edit(history, (answer.reply, refused))
+
+
 @breaks("acknowledged_control_is_kept")
 def an_acknowledged_cancel_of_a_workflow_is_lost(history: History) -> Events:
     answer = first(history.answers("cancel_workflow"))

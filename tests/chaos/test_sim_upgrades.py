@@ -12,7 +12,7 @@ from raftsched.consensus import versions
 from raftsched.consensus.versions import Heard
 
 SEEDS = [seed for seed in range(1, 100) if upgrade_dice(seed).random() < SHARE]
-WHOLE, HALF = (16, 99), 95
+WHOLE, HALF = (16, 99), 106
 """Seeds: all hosts are upgraded, one goes back and is upgraded again; one host never is."""
 
 

@@ -137,3 +137,11 @@ def two_regions(rates: Rates) -> Rates:
     """Jobs for workers of two regions, more than those can do, and one of the two has none at first."""
     features = Features(controllers=3, think=0.1, job_options=0.9, regions=("north", "south"), late_region="south")
     return replace(rates, features=features, worker_count=2, uses_lmdb=False)
+
+
+def breaking_connections(rates: Rates) -> Rates:
+    """Users with production's client do much, over connections that break."""
+    weights = {"reset_link": 3.0, "transfer": 2.0, "cut_pair": 1.0, "crash": 1.0}
+    return replace(
+        rates, fault_weights=weights, fault_pause=0.5, sdk_count=4, client_count=2, think=0.1, lost_reply=0.15
+    )

@@ -10,6 +10,7 @@ from chaos.sim.planted import (
     core,
     durability,
     features,
+    http,
     leader,
     regions,
     schedules,
@@ -18,6 +19,7 @@ from chaos.sim.planted import (
     votes,
 )
 from chaos.sim.planted.altered import (
+    breaking_connections,
     failing_disks,
     forgetful_members,
     many_elections,
@@ -216,4 +218,11 @@ _STATES: Sequence[Bug] = (
     Bug(states.forgets_that_it_differs, "a node applies something differently", schedule=states.A_FOLLOWER_DIFFERS),
 )
 
-BUGS: Sequence[Bug] = (*_DURABILITY, *_CONSENSUS, *_LEADER, *_CORE, *_FEATURES, *_REGIONS, *_STATES)
+_HTTP: Sequence[Bug] = (
+    Bug(http.sends_again_in_secret, "a second sending that nobody sees", alter=breaking_connections),
+    Bug(http.forwards_to_the_next_leader_what_it_sent, "I6; forwarded twice", alter=breaking_connections),
+    Bug(http.says_unavailable_where_nobody_knows, "I6; unknown called refused", alter=breaking_connections),
+    Bug(http.believes_the_refusal_of_a_repetition, "I6; not found the second time", alter=breaking_connections),
+)
+
+BUGS: Sequence[Bug] = (*_DURABILITY, *_CONSENSUS, *_LEADER, *_CORE, *_FEATURES, *_REGIONS, *_STATES, *_HTTP)

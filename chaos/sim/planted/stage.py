@@ -308,7 +308,7 @@ def run_schedule(schedule: Schedule, seed: int, *, trace: Trace | None = None) -
     world = World(seed, schedule.node_count, trace=trace, alter=schedule.alter)
     try:
         usual = world.rates
-        world.rates = replace(usual, client_count=0, worker_count=0, probe=_NEVER_SECONDS)
+        world.rates = replace(usual, client_count=0, sdk_count=0, worker_count=0, probe=_NEVER_SECONDS)
         world.start()
         Stage(world).play(schedule.script)
         if world.faults:  # no need of more
