@@ -172,7 +172,7 @@ class Executor:
     def _start(self, run: Run) -> None:
         now = self._monotonic()
         handler = run.handler
-        if now >= run.lease_end and run.stop is None:
+        if run.is_taken_back or (now >= run.lease_end and run.stop is None):
             self._settle(run, snoozed(0))  # it never began, so another worker may have it at once
         elif run.stop is not None:
             self._settle(run, outcome(run, snoozed(0)))
@@ -182,7 +182,7 @@ class Executor:
             run.started_at = now
             self._running.add(run)
             self._is_idle.clear()
-            if run.grant.starts_at_most_once:
+            if run.grant.starts_at_most_once and run.begin():
                 run.task = asyncio.get_running_loop().create_task(self._starter.start(run))
                 run.task.add_done_callback(partial(self._start_answered, run))
             else:
@@ -204,7 +204,9 @@ class Executor:
             return
         if handler.timeout_seconds is not None:
             self._stop_after(handler.timeout_seconds, run, StopReason.HANDLER_TIMEOUT)
-        if handler.kind is HandlerKind.COROUTINE:
+        if handler.kind is not HandlerKind.COROUTINE and not run.begin():
+            self._ended(run, snoozed(0))
+        elif handler.kind is HandlerKind.COROUTINE:
             run.task = asyncio.get_running_loop().create_task(awaited(handler, run))
             run.task.add_done_callback(partial(self._task_ended, run))
         elif handler.kind is HandlerKind.THREAD:
@@ -255,11 +257,11 @@ class Executor:
 
     @_contained
     def _settle(self, run: Run, ending: Ending | None) -> None:
-        """End `run`: report `ending`, or None where the cluster ends it by itself."""
+        """End `run`: report `ending`, or nothing if it is None or the run was taken back."""
         run.is_ended = True
         for timer in run.timers:
             timer.cancel()
-        if ending is None:
+        if ending is None or run.is_taken_back:
             self._reporter.drop(run)
         else:
             self._reporter.report(run, ending)

@@ -28,12 +28,12 @@ from raftsched.client.connection import Connection
 from raftsched.client.retries import Failure
 from raftsched.errors import OutcomeUnknown, TooLarge
 from raftsched.ports import Clock
+from raftsched.worker.blocked_loop import LOOK_SECONDS, LoopWatch
+from raftsched.worker.returns import Returns
 from raftsched.worker.runs import SILENT, Run, RunTable, StopReason
 from raftsched.worker.telling import NO_SIGN, Sign
 
 _log = structlog.get_logger(__name__)
-_BLOCKED_SECONDS = 1.0
-"""An event loop that doesn't turn for so long gets a warning that names its handlers."""
 _SIGN_SHARE = 1 / 4
 """Share of a handler's longest silence after which its sign of life leaves."""
 _PAUSE_SHARE = 1 / 12
@@ -83,6 +83,7 @@ class Heartbeats:
         clock: Clock,
         progress_seconds: float,
         stop_run: Callable[[Run], None],
+        loop_watch: LoopWatch,
         on_failure: Callable[[BaseException], None],
     ) -> None:
         self._connect = connect
@@ -91,6 +92,7 @@ class Heartbeats:
         self._clock = clock
         self._progress_seconds = progress_seconds
         self._stop_run = stop_run
+        self._loop_watch = loop_watch
         self._on_failure = on_failure
         self._lease_seconds = 0.0
         """0 = no lease was seen yet."""
@@ -100,8 +102,6 @@ class Heartbeats:
         self._main = self._loop.create_task(self._serve())
         self._beat_early = asyncio.Event()
         self._watch_early = asyncio.Event()
-        self._blocked_since: float | None = None
-        self._is_block_told = False
         self._is_told = False
         """Some handler gave a sign since the thread last looked."""
         self._thread = threading.Thread(target=self._run, name="raftsched-heartbeats", daemon=True)
@@ -155,7 +155,9 @@ class Heartbeats:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._beat_forever(connection))
-                tasks.create_task(self._watch_forever())
+                tasks.create_task(
+                    self._watch_forever(Returns(connection, tasks, worker=self._worker, clock=self._clock))
+                )
         finally:
             await connection.close()
 
@@ -174,7 +176,8 @@ class Heartbeats:
 
     def _live_runs(self) -> list[Run]:
         """The runs whose leases are worth keeping, those whose outcome is on its way included."""
-        return [run for run in list(self._runs.values()) if run.stop is None or run.stop not in SILENT]
+        runs = list(self._runs.values())
+        return [run for run in runs if not run.is_taken_back and (run.stop is None or run.stop not in SILENT)]
 
     def _is_due(self, runs: Sequence[Run]) -> bool:
         return min(map(self._due_at, runs)) <= self._clock.monotonic()
@@ -242,38 +245,25 @@ class Heartbeats:
         if state.cancel_requested:
             self._condemn(run, StopReason.CANCELLED)
 
-    async def _watch_forever(self) -> None:
+    async def _watch_forever(self, returns: Returns) -> None:
         while True:
             now = self._clock.monotonic()
-            pause = self._lease_seconds / 6 or None
+            pause = min(self._lease_seconds / 6, LOOK_SECONDS) or None
             runs = list(self._runs.values())
             for run in runs:
+                if run.is_taken_back:
+                    continue
                 if run.lease_end <= now:
                     self._condemn(run, StopReason.LEASE_OVER)
                 elif pause is None or run.lease_end - now < pause:
                     pause = run.lease_end - now
-            if runs:
-                self._check_worker_loop(runs, now)
+            self._loop_watch.look(runs, returns, now)
             await _nap(self._watch_early, pause)
 
     def _condemn(self, run: Run, reason: StopReason) -> None:
         if run.condemn(reason):
             _log.warning("run_stopped", reason=reason.value, name=run.grant.name, run_id=run.grant.run_id)
             self._worker_loop.call_soon_threadsafe(self._stop_run, run)
-
-    def _check_worker_loop(self, runs: Sequence[Run], now: float) -> None:
-        """Warn once when the worker's loop does not turn: a handler blocks it."""
-        if self._blocked_since is None:
-            self._blocked_since = now
-            self._worker_loop.call_soon_threadsafe(self._worker_loop_turned)
-        elif now - self._blocked_since >= _BLOCKED_SECONDS and not self._is_block_told:
-            self._is_block_told = True
-            names = {run.grant.name for run in runs if run.task is not None and not run.is_ended}
-            _log.warning("event_loop_blocked", seconds=round(now - self._blocked_since, 1), handlers=sorted(names))
-
-    def _worker_loop_turned(self) -> None:
-        self._blocked_since = None
-        self._is_block_told = False
 
 
 def _put_back(runs: Sequence[Run], signs: Sequence[Sign]) -> None:

@@ -32,6 +32,8 @@ async def awaited(handler: Handler, run: Run) -> Ending:
 
     That includes what would end a program: on a worker's event loop it ends this attempt.
     """
+    if not run.begin():
+        return snoozed(0)
     try:
         with captured(run.context.log if handler.captures_stdout else None):
             value = await handler.function(*_arguments(handler, run))

@@ -5,12 +5,14 @@ that got or renewed it, is shortened by the drift that two clocks may have, and 
 stops before the cluster can have given the run to another, unless the process is paused; then fencing refuses it.
 
 Written by the event loop; the heartbeat thread reads it, renews leases and condemns runs. Each of these is one
-assignment to one slot, so no lock is needed.
+assignment to one slot, so no lock is needed. Who has a run, its handler or the heartbeat thread that gives it back, is
+claimed under a lock.
 """
 
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
@@ -21,6 +23,7 @@ from raftsched.worker.context import Context, Voice
 from raftsched.worker.registry import Handler
 from raftsched.worker.telling import Telling
 
+_claims = threading.Lock()
 AT_MOST_ONCE = "at_most_once"
 CLOCK_DRIFT = 0.01
 """Monotonic clocks of two machines run at most this share apart."""
@@ -87,8 +90,8 @@ class Run:
     """One leased run, from its grant until its outcome is recorded."""
 
     __slots__ = (
-        "asked_at", "context", "grant", "handler", "is_ended", "lease_end", "started_at", "stop", "task", "telling",
-        "timers",
+        "asked_at", "context", "grant", "handler", "is_begun", "is_ended", "is_taken_back", "lease_end", "started_at",
+        "stop", "task", "telling", "timers",
     )  # fmt: skip
 
     def __init__(
@@ -104,6 +107,10 @@ class Run:
         """When the request left that got or last renewed the lease."""
         self.lease_end = lease_end(asked_at, grant.lease_seconds)
         self.stop: StopReason | None = None
+        self.is_begun = False
+        """Its handler has begun, or its start was asked for."""
+        self.is_taken_back = False
+        """The heartbeat thread gives it back: its handler must not begin, and nothing else is reported of it."""
         self.is_ended = False
         """Its slot is free; the outcome, if any, is on its way."""
         self.started_at = 0.0
@@ -115,6 +122,20 @@ class Run:
         """A heartbeat that left at `asked_at` was acknowledged."""
         self.asked_at = asked_at
         self.lease_end = lease_end(asked_at, self.grant.lease_seconds)
+
+    def begin(self) -> bool:
+        """Claim it for its handler; return False if it was taken back."""
+        with _claims:
+            self.is_begun = not self.is_taken_back
+            return self.is_begun
+
+    def take_back(self) -> bool:
+        """Claim it for another worker; return False if it has begun, was taken back before, or has ended."""
+        with _claims:
+            if self.is_begun or self.is_taken_back or self.is_ended:
+                return False
+            self.is_taken_back = True
+            return True
 
     def condemn(self, reason: StopReason) -> bool:
         """Note why the run must stop and tell the handler; return False if it was told before, or has ended."""

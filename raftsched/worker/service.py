@@ -16,6 +16,7 @@ import structlog
 from raftsched.client.connection import Connection
 from raftsched.errors import RaftschedError
 from raftsched.ports import Clock
+from raftsched.worker.blocked_loop import LoopWatch
 from raftsched.worker.capture import routed
 from raftsched.worker.executor import Executor
 from raftsched.worker.heartbeats import Heartbeats
@@ -51,7 +52,9 @@ class Service:
         settings: WorkerSettings,
         connect: Callable[[], Connection],
         clock: Clock,
+        on_overdue: Callable[[], None],
     ) -> None:
+        """Wire it; `on_overdue` is called in the heartbeat thread if a drain can't end since the event loop is blocked."""
         self._worker = worker
         self._queues = queues
         self._settings = settings
@@ -79,6 +82,8 @@ class Service:
             on_room=self._room_changed,
             on_exhausted=self._exhausted,
         )
+        self._clock = clock
+        self._loop_watch = LoopWatch(asyncio.get_running_loop(), on_overdue=on_overdue)
         self._heartbeats = Heartbeats(
             connect,
             worker=worker,
@@ -86,6 +91,7 @@ class Service:
             clock=clock,
             progress_seconds=settings.progress_seconds,
             stop_run=self._executor.stop,
+            loop_watch=self._loop_watch,
             on_failure=self._heartbeats_failed,
         )
         self._poller = Poller(
@@ -106,6 +112,11 @@ class Service:
     def drain(self) -> None:
         """Begin to end; on this service's loop."""
         self._draining.set()
+
+    def end_by_force(self) -> None:
+        """Call `on_overdue` if the event loop is blocked when a drain from now on should be over; from any thread."""
+        seconds = self._settings.drain_seconds + self._settings.stop_grace_seconds
+        self._loop_watch.end_after(self._clock.monotonic() + seconds)
 
     async def run(self) -> None:
         """Work until `drain`, or until the cluster refuses this worker, whose error is raised then."""

@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 import structlog
 
@@ -158,7 +158,8 @@ class Worker:
 
         Blocks, and uses uvloop where it is installed. Raises what `serve` raises. If an async handler that ignores
         its cancellation is left at the end, the process is ended here, with exit code 0 or, where `serve` raised, 1:
-        nothing else can end it. As the first process of a container it serves in a child: see `first_process`.
+        nothing else can end it. If such a handler holds the event loop beyond `drain_seconds` and `stop_grace_seconds`
+        after the signal, the heartbeat thread ends the process, with exit code 1. As the first process of a container it serves in a child: see `first_process`.
         """
         if threading.active_count() == 1:
             leave_first_process()
@@ -177,9 +178,12 @@ class Worker:
         hung_count = self._serving[1].hung_task_count if self._serving is not None else 0
         if hung_count:
             _log.error("exit_despite_hung_handlers", hung_count=hung_count, exit_code=code)
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+            _exit(code)
+
+    def _exit_overdue(self) -> None:
+        """End the process: a handler blocks the event loop beyond drain and grace. Its run is left to its lease."""
+        _log.error("exit_despite_blocked_loop", worker=self.name, exit_code=1)
+        _exit(1)
 
     async def serve(self) -> None:
         """Serve until `drain` is called.
@@ -196,6 +200,7 @@ class Worker:
             settings=self.settings,
             connect=self._connect,
             clock=self._clock,
+            on_overdue=self._exit_overdue,
         )
         self._serving = asyncio.get_running_loop(), service
         if self._is_drain_asked:
@@ -248,6 +253,8 @@ class Worker:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         self.drain()
+        if self._serving is not None:
+            self._serving[1].end_by_force()
 
 
 def _instance_name(name: str | None) -> str:
@@ -262,6 +269,13 @@ def _checked_queues(queues: Sequence[str]) -> Sequence[str]:
     if isinstance(queues, str):
         raise Invalid(f"queues: a list of names, not a text: write [{queues!r}]", field="queues")
     return [checked_name(queue, field="queues") for queue in queues]
+
+
+def _exit(code: int) -> NoReturn:
+    """End the process at once, whatever its threads do."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -278,6 +278,26 @@ async def test_first_process_of_a_container_exits_at_the_second_signal(cluster: 
     assert (job.status, cluster.outcomes) == ("running", [])
 
 
+async def test_jobs_that_have_not_begun_are_given_back_while_a_handler_blocks_the_loop(
+    cluster: Cluster, ear: Ear
+) -> None:
+    """Cases N03 and N10: the heartbeat thread gives them back, and ends the process when the drain is overdue."""
+    blocking = await cluster.add_job("block", ear.port)
+    waiting = [await cluster.add_job("hold", ear.port) for _ in range(3)]
+    async with worker_process(cluster, "drain_seconds=0.2", "stop_grace_seconds=0.2") as process:
+        assert await ear.hear() == "running"
+        await cluster.until(lambda: len(cluster.outcomes) >= len(waiting))
+        assert {outcome["status"] for outcome in cluster.outcomes} == {"snoozed"}
+        assert [job.status for job in (blocking, *waiting)] == ["running", "queued", "queued", "queued"]
+        beats = len(cluster.bodies("/leases/heartbeat"))
+        await cluster.until(lambda: len(cluster.bodies("/leases/heartbeat")) > beats)
+        process.terminate()
+        assert await exit_code(process) == 1, "a run was left to its lease"
+    kept = cluster.bodies("/leases/heartbeat")[-1]["leases"]
+    assert [lease["run_id"] for lease in kept] == [f"{blocking.id}.1"]
+    assert (blocking.status, len(cluster.outcomes)) == ("running", len(waiting))
+
+
 async def test_process_ends_despite_a_handler_that_never_does(cluster: Cluster, ear: Ear) -> None:
     async with worker_process(cluster, "drain_seconds=0.05", "stop_grace_seconds=0.05") as process:
         job = await cluster.add_job("never_end", ear.port)
