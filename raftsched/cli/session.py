@@ -49,7 +49,7 @@ class Session:
         settings = settings or SETTINGS
         self.urls = tuple(urls)
         self.actor = actor or user_name()
-        nodes = Nodes(urls, avoid_seconds=settings.avoid_seconds)
+        nodes = Nodes(urls, avoid_seconds=settings.avoid_seconds, follow_leader=settings.follow_leader)
         self._connection = Connection(nodes, settings, actor=self.actor)
         self._keys = KeyFactory(self._connection.clock, self._connection.randomness)
         self._calls = Calls(self._connection, self._keys)

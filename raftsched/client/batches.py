@@ -7,6 +7,8 @@ bad item never takes its neighbours down. Every item names itself to the cluster
 A refusal that is not the cluster's (a proxy's 403 or 502) may be about one item, or about all that goes that way. So
 what was refused goes to the end of the line, and requests get smaller, down to one item, until one gets through; then
 they grow again. There is one attempt for each pause, however many items wait.
+
+A node that says nothing, or not now to all, is passed over: it may be cut off from the others, or its disk hang.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from raftsched.client.connection import Connection
+from raftsched.client.hedging import Asking, Request
 from raftsched.client.problems import RefusedOnTheWay
 from raftsched.client.retries import FOREVER, Failure, Retries, given_up
 from raftsched.errors import Invalid, OutcomeUnknown, RaftschedError
@@ -96,7 +99,10 @@ class BatchSender:
     async def _send_once(self, items: Sequence[BatchItem]) -> tuple[Sequence[BatchItem], float]:
         """Post `items`; return those to send again, and when the cluster wants to see them."""
         body = b"%b%b]}" % (self._head, b",".join([item.body for item in items]))
-        reply = await self._connection.attempt("POST", self._path, body)
+        asking = Asking(self._connection, Request("POST", self._path, body))
+        reply = await asking.answer()
+        for item in items:
+            item.maybe_applied |= asking.is_doubled
         if isinstance(reply, Failure):
             return await self._refused(items, reply)
         try:
@@ -105,7 +111,10 @@ class BatchSender:
             return _noted(items, OutcomeUnknown(f"the reply can't be read: {error}")), 0.0
         if len(answers) != len(items):
             return _noted(items, OutcomeUnknown(f"{len(answers)} answers to {len(items)} items")), 0.0
-        return _unsettled(items, answers), 0.0
+        again = _unsettled(items, answers)
+        if len(again) == len(items):
+            self._connection.nodes.pass_over(asking.answered_by)
+        return again, 0.0
 
     async def _refused(self, items: Sequence[BatchItem], failure: Failure) -> tuple[Sequence[BatchItem], float]:
         error = failure.error

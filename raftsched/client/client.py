@@ -81,7 +81,9 @@ class Client:
         http: Http | None = None,
     ) -> None:
         settings = settings or ClientSettings()
-        nodes = Nodes(urls or (URL_DEFAULT,), avoid_seconds=settings.avoid_seconds)
+        nodes = Nodes(
+            urls or (URL_DEFAULT,), avoid_seconds=settings.avoid_seconds, follow_leader=settings.follow_leader
+        )
         self._connection = Connection(
             nodes, settings, token=token, actor=actor, tls=tls, clock=clock, randomness=randomness, http=http
         )

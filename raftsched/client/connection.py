@@ -6,6 +6,8 @@ the second time changes nothing.
 
 What an attempt that got no reply means: nothing was sent = the cluster has not seen it; anything later = it may have
 taken effect (`OutcomeUnknown`). Each attempt is sent at most once (`raftsched.exchange`).
+
+Nodes that failed, and addresses that were learned, are probed beside the work (`nodes`).
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ import structlog
 from yarl import URL
 
 from raftsched import limits
+from raftsched.client.hedging import Asking, Request
 from raftsched.client.nodes import Nodes
 from raftsched.client.problems import read_problem
 from raftsched.client.retries import Failure, Retries, definite, given_up
 from raftsched.client.settings import ClientSettings
 from raftsched.errors import Invalid, OutcomeUnknown, RaftschedError, Unavailable
-from raftsched.exchange import Broken, Exchange, Http, HttpPool, Patience, StreamedReply
+from raftsched.exchange import Broken, Exchange, Http, HttpPool, Patience, Reply, StreamedReply
 from raftsched.ports import Clock, Randomness
 from raftsched.system import SystemClock, system_randomness
 
@@ -38,6 +41,11 @@ waiting for a second then would make every election that much longer."""
 _log = structlog.get_logger(__name__)
 
 
+class _Health(msgspec.Struct):
+    status: str
+    node: str
+
+
 class _Node(msgspec.Struct):
     api: str | None = None
 
@@ -46,6 +54,7 @@ class _Cluster(msgspec.Struct):
     nodes: list[_Node] = []
 
 
+_decode_health = msgspec.json.Decoder(_Health).decode
 _decode_cluster = msgspec.json.Decoder(_Cluster).decode
 
 
@@ -78,6 +87,7 @@ class Connection:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._learning: asyncio.Task[None] | None = None
         self._learned_from = ""
+        self._probing: asyncio.Task[None] | None = None
         self._is_closed = False
 
     def bind(self) -> None:
@@ -95,9 +105,11 @@ class Connection:
         """Close the connections; a request after it raises `Unavailable`. Closing twice is fine."""
         self.bind()
         self._is_closed = True
-        if self._learning is not None:
-            self._learning.cancel()
-            await asyncio.wait([self._learning])
+        beside = [task for task in (self._learning, self._probing) if task is not None]
+        for task in beside:
+            task.cancel()
+        if beside:
+            await asyncio.wait(beside)
         await self._http.close()
 
     async def call(
@@ -121,9 +133,13 @@ class Connection:
         deadline = self.clock.monotonic() + budget
         maybe_applied = False
         while True:
-            answer = await self.attempt(
-                method, path, body, query=query, headers=headers, timeout_seconds=timeout_seconds
-            )
+            request = Request(method, path, body, query=query, headers=headers)
+            if timeout_seconds is None:
+                asking = Asking(self, request, doubles=method == "GET")
+                answer = await asking.answer()
+                maybe_applied |= method != "GET" and asking.is_doubled
+            else:
+                answer = await self.attempt(request, timeout_seconds=timeout_seconds)
             if isinstance(answer, bytes):
                 return answer
             if not answer.error.retryable:
@@ -134,30 +150,35 @@ class Connection:
                 raise given_up(answer.error, maybe_applied=maybe_applied)
             await asyncio.sleep(pause)
 
-    async def attempt(
-        self,
-        method: str,
-        path: str,
-        body: bytes | None = None,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout_seconds: float | None = None,
-    ) -> bytes | Failure:
-        """Send one request to the current node; return the body of a 2xx reply, or why there is none.
+    async def attempt(self, request: Request, *, timeout_seconds: float | None = None) -> bytes | Failure:
+        """Send `request` once to the current node; return the body of a 2xx reply, or why there is none.
 
         A failure has already moved `nodes` on. Raises nothing but `asyncio.CancelledError`, and `Unavailable` when
         this connection is closed.
         """
         base = self.nodes.current
-        exchange = self._exchange(base, method, path, query=query, headers=headers, body=body)
+        return await self.send(base, self.exchange(base, request), timeout_seconds)
+
+    async def send(self, base: str, exchange: Exchange, timeout_seconds: float | None = None) -> bytes | Failure:
+        """Send `exchange`, which must be new, to the node at `base`; otherwise as `attempt`."""
+        http = self._opened()
         total_seconds = timeout_seconds or self.settings.request_timeout_seconds
         connect_seconds = min(total_seconds, self.settings.connect_timeout_seconds)
         try:
-            reply = await self._opened().send(exchange, Patience(connect_seconds, total_seconds))
+            reply = await http.send(exchange, Patience(connect_seconds, total_seconds))
         except Broken as error:
             return self._broken(base, exchange, error)
         return self._judged(base, reply.status, reply.headers, reply.body)
+
+    def exchange(self, base: str, request: Request) -> Exchange:
+        """Return a new exchange of `request` with the node at `base`."""
+        url = f"{base}{API}{request.path}"
+        return Exchange(
+            request.method,
+            str(URL(url, encoded=True).with_query(request.query)) if request.query else url,
+            headers={**self._headers, **request.headers} if request.headers else self._headers,
+            body=request.body,
+        )
 
     @asynccontextmanager
     async def stream(
@@ -168,7 +189,7 @@ class Connection:
         The lines end where the connection does, and after `silence_seconds` without any; `nodes` have moved on then.
         """
         base = self.nodes.current
-        exchange = self._exchange(base, "GET", path, query=query, headers=headers)
+        exchange = self.exchange(base, Request("GET", path, query=query, headers=headers))
         patience = Patience(self.settings.connect_timeout_seconds, silence_seconds=silence_seconds)
         async with AsyncExitStack() as stack:
             try:
@@ -183,24 +204,6 @@ class Connection:
             else:
                 yield await self._refused(base, exchange, reply)
 
-    def _exchange(
-        self,
-        base: str,
-        method: str,
-        path: str,
-        *,
-        query: Mapping[str, str] | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-    ) -> Exchange:
-        url = f"{base}{API}{path}"
-        return Exchange(
-            method,
-            str(URL(url, encoded=True).with_query(query)) if query else url,
-            headers={**self._headers, **headers} if headers else self._headers,
-            body=body,
-        )
-
     async def _lines(self, base: str, exchange: Exchange, reply: StreamedReply) -> AsyncIterator[bytes]:
         try:
             async for line in reply.lines():
@@ -208,7 +211,7 @@ class Connection:
         except Broken as error:
             self._broken(base, exchange, error)
             return
-        self.nodes.pass_over(base, self.clock.monotonic())
+        self.nodes.pass_over(base)
 
     async def _refused(self, base: str, exchange: Exchange, reply: StreamedReply) -> Failure:
         try:
@@ -221,13 +224,13 @@ class Connection:
     def _broken(self, base: str, exchange: Exchange, error: Broken) -> Failure:
         """What became of a request that got no reply; the next one goes to another node."""
         self.nodes.failed(base, self.clock.monotonic())
+        self._probe_if_due()
         _log.debug("no_reply", method=exchange.method, url=exchange.url, sent=exchange.is_sent, error=str(error))
         if not exchange.is_sent:
             return Failure(Unavailable(f"can't connect to {base}: {error}"))
         return Failure(OutcomeUnknown(f"no reply from {base}: {error}"))
 
     def _judged(self, base: str, status: int, headers: Mapping[str, str], content: bytes) -> bytes | Failure:
-        now = self.clock.monotonic()
         leader = headers.get(_LEADER)
         self.nodes.answered(base)
         failure = None
@@ -235,11 +238,36 @@ class Connection:
             is_overload = status in _OVERLOAD or leader == base
             failure = Failure(read_problem(status, content), _retry_after(headers) if is_overload else 0.0)
             if failure.error.retryable:
-                self.nodes.pass_over(base, now)
+                self.nodes.pass_over(base)
         if leader:
-            self.nodes.follow(leader, now)
+            self.nodes.follow(leader)
             self._learn(leader)
+        self._probe_if_due()
         return content if failure is None else failure
+
+    async def probe(self, base: str) -> bool:
+        """Return whether the node at `base` answers; it is suspected if not. No token is sent."""
+        exchange = Exchange("GET", f"{base}/healthz", headers={})
+        seconds = self.settings.hedge_seconds
+        try:
+            reply = await self._opened().send(exchange, Patience(seconds, seconds))
+        except Broken:
+            reply = None
+        if reply is not None and (self.nodes.is_configured(base) or _is_ours(reply)):
+            self.nodes.answered(base)
+            return True
+        self.nodes.failed(base, self.clock.monotonic())
+        return False
+
+    def _probe_if_due(self) -> None:
+        """Probe beside the work what `nodes` want to be probed."""
+        if self.nodes.probe_at > self.clock.monotonic():
+            return
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.get_running_loop().create_task(self._probe_due())
+
+    async def _probe_due(self) -> None:
+        await asyncio.gather(*map(self.probe, self.nodes.due(self.clock.monotonic())))
 
     def _opened(self) -> Http:
         if self._is_closed:
@@ -262,6 +290,15 @@ class Connection:
             _log.debug("cluster_not_learned", error=str(error))
             return
         self.nodes.learn(node.api for node in cluster.nodes if node.api)
+        self._probe_if_due()
+
+
+def _is_ours(reply: Reply) -> bool:
+    """Whether a reply to a probe is that of a node: a learned address may be somebody else's here."""
+    try:
+        return reply.status == HTTPStatus.OK and bool(_decode_health(reply.body).node)
+    except msgspec.DecodeError:
+        return False
 
 
 def _checked_actor(actor: str) -> str:

@@ -3,7 +3,8 @@
 An item that comes while nothing is in flight leaves in the next turn of the event loop, with all others of this turn.
 Those that come while a request is in flight leave together when it ends, or earlier once they are many. So a lone
 item pays no delay, and under load the size of a request follows from the time that one takes: the more work, the
-cheaper each item.
+cheaper each item. Nothing waits longer than `late_seconds` for a request that gets no answer, as one whose node is
+gone: it is then no longer counted, and the next leaves as if it were alone.
 
 The gatherer owns its senders. They are plain tasks, not a task group's: one that failed must not cancel the code of
 the user in whose task the client happened to be opened.
@@ -15,6 +16,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from raftsched.errors import RaftschedError, Unavailable
@@ -41,6 +43,10 @@ class GatherLimits:
     in_flight_max: int
     early_items: int
     """While a request is in flight, the next leaves early once so many wait."""
+    late_seconds: float
+    """A request that takes longer holds up nobody."""
+    late_max: int
+    """So many late requests may be in flight beside those that are not."""
     waiting_max: int
     """More waiting items than this is `is_full`."""
 
@@ -53,6 +59,7 @@ class Gatherer(Generic[ItemT]):
         self._bounds = bounds
         self._waiting: deque[ItemT] = deque()
         self._sending: set[asyncio.Task[None]] = set()
+        self._late: set[asyncio.Task[None]] = set()
         self._is_scheduled = False
         self._is_closed = False
         self._has_room = asyncio.Event()
@@ -97,9 +104,9 @@ class Gatherer(Generic[ItemT]):
             await asyncio.wait(self._sending)
 
     def _may_send(self) -> bool:
-        in_flight = len(self._sending)
+        in_flight = len(self._sending) - len(self._late)
         if in_flight == 0:
-            return True
+            return len(self._late) <= self._bounds.late_max
         return in_flight < self._bounds.in_flight_max and len(self._waiting) >= self._bounds.early_items
 
     def _dispatch(self) -> None:
@@ -107,7 +114,8 @@ class Gatherer(Generic[ItemT]):
         while self._waiting and self._may_send():
             task = asyncio.get_running_loop().create_task(self._run(self._take()))
             self._sending.add(task)
-            task.add_done_callback(self._sent)
+            timer = asyncio.get_running_loop().call_later(self._bounds.late_seconds, self._is_late, task)
+            task.add_done_callback(partial(self._sent, timer))
         if not self._sending:
             self._is_idle.set()
         if not self.is_full:
@@ -127,6 +135,12 @@ class Gatherer(Generic[ItemT]):
     async def _run(self, batch: list[ItemT]) -> None:
         await self._send(batch)
 
-    def _sent(self, task: asyncio.Task[None]) -> None:
+    def _is_late(self, task: asyncio.Task[None]) -> None:
+        self._late.add(task)
+        self._dispatch()
+
+    def _sent(self, timer: asyncio.TimerHandle, task: asyncio.Task[None]) -> None:
+        timer.cancel()
         self._sending.discard(task)
+        self._late.discard(task)
         self._dispatch()

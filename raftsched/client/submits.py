@@ -66,6 +66,8 @@ class Submitter:
                 bytes_max=settings.batch_bytes_max,
                 in_flight_max=settings.requests_in_flight_max,
                 early_items=settings.early_batch_jobs,
+                late_seconds=settings.late_seconds,
+                late_max=settings.late_requests_max,
                 waiting_max=settings.waiting_jobs_max,
             ),
         )

@@ -4,7 +4,7 @@ A handler that blocks the worker's event loop, or computes in a thread, keeps it
 go of the interpreter lock stops the heartbeats too, and such work belongs into a process.
 
 Two loops. One sends: every third of the lease, one request for all leases; when a node doesn't answer, the next one is
-asked at once. The other watches the clock: a run whose lease may be over is condemned before the cluster can give it
+asked as well, within a second. The other watches the clock: a run whose lease may be over is condemned before the cluster can give it
 to another worker, however long a request hangs. After a pause of the whole process (SIGSTOP) the clock has moved on,
 so the first thing that the watch does is to condemn what was lost meanwhile.
 
@@ -25,6 +25,7 @@ import structlog
 from msgspec import UNSET, UnsetType
 
 from raftsched.client.connection import Connection
+from raftsched.client.hedging import Asking, Request
 from raftsched.client.retries import Failure
 from raftsched.errors import OutcomeUnknown, TooLarge
 from raftsched.ports import Clock
@@ -210,12 +211,13 @@ class Heartbeats:
             _Held(run.grant.run_id, run.grant.fencing_token, sign.progress, sign.alive)
             for run, sign in zip(runs, signs, strict=True)
         ]
-        reply = await connection.attempt(
-            "POST",
-            "/leases/heartbeat",
-            _encode(_Beat(self._worker, held)),
-            timeout_seconds=max(_TIMEOUT_SECONDS_MIN, self._lease_seconds / 6),
-        )
+        timeout_seconds = max(_TIMEOUT_SECONDS_MIN, self._lease_seconds / 6)
+        reply = await Asking(
+            connection,
+            Request("POST", "/leases/heartbeat", _encode(_Beat(self._worker, held))),
+            timeout_seconds=timeout_seconds,
+            hedge_seconds=min(timeout_seconds / 2, connection.settings.hedge_seconds),
+        ).answer()
         states = None if isinstance(reply, Failure) else _read(reply, runs)
         if states is None:
             error = reply.error if isinstance(reply, Failure) else OutcomeUnknown("the reply can't be read")

@@ -6,7 +6,8 @@ request then brings many jobs, and as many again are leased ahead, so that slots
 
 A request that is cut off may have leased jobs that nobody knows of. Therefore it is repeated under the same request id
 and then gets the same leases, counted from when it was first asked; and it is short, and draining waits for its end
-rather than cut it off.
+rather than cut it off. A node that has said nothing a second after the wait should be over is taken for gone, and the
+request is repeated at another one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 
 from raftsched import limits
 from raftsched.client.connection import Connection
+from raftsched.client.hedging import Request
 from raftsched.client.keys import KeyFactory
 from raftsched.client.problems import TooLargeOnTheWay
 from raftsched.client.retries import Failure, Retries
@@ -30,8 +32,8 @@ from raftsched.worker.settings import WorkerSettings
 _WAIT_SHARE = 1 / 4
 """A request for jobs waits at most this share of a lease."""
 _MORE_THAN_EVER = 2 * limits.LEASE_CAPACITY_MAX
-_FIRST_WAIT_SECONDS = 1.0
-"""Until a first lease has told how long leases are."""
+_SHORT_WAIT_SECONDS = 1.0
+"""Until a first lease has told how long leases are, and while jobs come: the sooner a node is missed that is gone."""
 
 
 class _Ask(msgspec.Struct, omit_defaults=True):
@@ -72,7 +74,9 @@ class Poller:
         self._queues = queues
         self._region = region
         self._on_leased = on_leased
-        self._wait_seconds = min(settings.wait_seconds, _FIRST_WAIT_SECONDS)
+        self._wait_seconds = min(settings.wait_seconds, _SHORT_WAIT_SECONDS)
+        self._wait_seconds_max = self._wait_seconds
+        """By the length of leases, once it is known."""
         self._enough = max(1, settings.concurrency // 2)
         self._wanted = 1
         self._has_room = asyncio.Event()
@@ -127,10 +131,8 @@ class Poller:
         request_id, asked_at = self._request
         ask = _Ask(self._worker, self._queues, capacity, self._wait_seconds, request_id, self._region)
         reply = await self._connection.attempt(
-            "POST",
-            "/leases",
-            _encode(ask),
-            timeout_seconds=self._wait_seconds + self._settings.client.request_timeout_seconds,
+            Request("POST", "/leases", _encode(ask)),
+            timeout_seconds=self._wait_seconds + self._settings.client.hedge_seconds,
         )
         answer = reply if isinstance(reply, Failure) else _read(reply)
         if isinstance(answer, Failure):
@@ -139,9 +141,11 @@ class Poller:
         self._outage.answered()
         self._retries = Retries(self._settings.client, self._connection.randomness)
         self._request = None
+        self._wait_seconds = self._wait_seconds_max
         if answer:
             lease_seconds = min(grant.lease_seconds for grant in answer)
-            self._wait_seconds = min(self._settings.wait_seconds, lease_seconds * _WAIT_SHARE)
+            self._wait_seconds_max = min(self._settings.wait_seconds, lease_seconds * _WAIT_SHARE)
+            self._wait_seconds = min(self._wait_seconds_max, _SHORT_WAIT_SECONDS)
             self._executor.accept(answer, asked_at)
             self._on_leased(lease_seconds, asked_at)
 

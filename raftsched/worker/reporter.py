@@ -184,6 +184,8 @@ def _bounds(settings: ClientSettings) -> GatherLimits:
         bytes_max=settings.batch_bytes_max,
         in_flight_max=_IN_FLIGHT_MAX,
         early_items=settings.early_batch_jobs,
+        late_seconds=settings.late_seconds,
+        late_max=settings.late_requests_max,
         waiting_max=settings.waiting_jobs_max,
     )
 

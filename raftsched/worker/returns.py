@@ -14,6 +14,7 @@ import msgspec
 import structlog
 
 from raftsched.client.connection import Connection
+from raftsched.client.hedging import Asking, Request
 from raftsched.client.keys import KeyFactory
 from raftsched.client.retries import Failure, Retries
 from raftsched.ports import Clock
@@ -60,7 +61,7 @@ class Returns:
         retries = Retries(self._connection.settings, self._connection.randomness)
         lease_end = max(run.lease_end for run in runs)
         while self._clock.monotonic() < lease_end:
-            reply = await self._connection.attempt("POST", "/leases/outcomes", body)
+            reply = await Asking(self._connection, Request("POST", "/leases/outcomes", body)).answer()
             if not isinstance(reply, Failure):
                 _log.info("runs_given_back", count=len(runs), reason="event_loop_blocked")
                 return

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from raftsched.client.connection import Connection
+from raftsched.client.hedging import Asking, Request
 from raftsched.client.problems import TooLargeOnTheWay
 from raftsched.client.retries import Failure, Retries
 from raftsched.errors import Unavailable
@@ -47,7 +48,7 @@ class Starter:
         retries = Retries(connection.settings, connection.randomness)
         while self._may_begin(run):
             try:
-                reply = await connection.attempt("POST", path, body)
+                reply = await Asking(connection, Request("POST", path, body)).answer()
             except Unavailable:  # the worker has closed its connections
                 return False
             if not isinstance(reply, Failure):

@@ -230,7 +230,8 @@ class Worker:
         return Connection(nodes, self.settings.client, token=self._token, tls=self._tls, clock=self._clock)
 
     def _nodes_at(self, urls: Sequence[str]) -> Nodes:
-        return Nodes(urls or (URL_DEFAULT,), avoid_seconds=self.settings.client.avoid_seconds)
+        client = self.settings.client
+        return Nodes(urls or (URL_DEFAULT,), avoid_seconds=client.avoid_seconds, follow_leader=client.follow_leader)
 
     @contextmanager
     def _signals_handled(self) -> Iterator[None]:

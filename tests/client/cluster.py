@@ -45,6 +45,7 @@ class Fault(Enum):
     UNKNOWN = "503, the outcome is unknown, and it took effect"
     GARBLED = "it takes effect, and the reply is no JSON"
     HANGS = "no answer until the test is over"
+    SWALLOWED = "the request takes effect, then no answer until the test is over"
 
 
 @dataclass(slots=True)
@@ -268,6 +269,9 @@ class Node:
         """A follower answers what it is asked; False: it answers 503 and names the leader."""
         self.seen: list[str] = []
         """Paths of its requests."""
+        self.health = {"status": "ok", "node": "n1"}
+        self.is_silent = False
+        """It takes connections and says nothing until it stops, as a process that is paused."""
         self.authorization: str | None = None
         self._over = asyncio.Event()
         self._runner: web.AppRunner | None = None
@@ -277,6 +281,7 @@ class Node:
         """Serve, on the same port as before."""
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_route("*", "/api/v1/{path:.*}", self._answer)
+        app.router.add_get("/healthz", self._healthz)
         self._over.clear()
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
         await self._runner.setup()
@@ -290,6 +295,14 @@ class Node:
         if self._runner is not None:
             await self._runner.cleanup()
 
+    async def _healthz(self, request: web.Request) -> web.Response:
+        del request
+        self.seen.append("/healthz")
+        await self.cluster.poke()
+        if self.is_silent:
+            await self._over.wait()
+        return web.json_response(self.health)
+
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         cluster, path = self.cluster, f"/{request.match_info['path']}"
         self.seen.append(path)
@@ -297,7 +310,8 @@ class Node:
         await cluster.poke()
         body = await request.read()
         fault = cluster.faults[path].popleft() if cluster.faults[path] else None
-        if fault is Fault.HANGS:
+        if self.is_silent or fault is Fault.HANGS:
+            fault = Fault.HANGS
             await self._over.wait()
         if fault in (Fault.LOST, Fault.HANGS):
             return self._broken(request)
@@ -308,7 +322,9 @@ class Node:
         if fault is Fault.REFUSED or (not self.forwards and cluster.leader is not self):
             return self._problem("not_leader", "this node does not lead")
         response = await self._effect(request, path, body)
-        if fault is Fault.REPLY_LOST:
+        if fault is Fault.SWALLOWED:
+            await self._over.wait()
+        if fault in (Fault.REPLY_LOST, Fault.SWALLOWED):
             return self._broken(request)
         if fault is Fault.UNKNOWN:
             return self._problem("outcome_unknown", "nobody knows")

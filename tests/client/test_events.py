@@ -50,8 +50,8 @@ class Script:
         self.streams: list[bytes] = []
         self.asked: list[dict[str, Any]] = []
         self.cluster: list[str] = []
-        """The addresses of the nodes, itself among them, that it tells of; it does not break a stream off before."""
-        self.has_told = asyncio.Event()
+        """The addresses of the nodes, itself among them, that it tells of; streams last until one of them was tried."""
+        self.others_are_known = asyncio.Event()
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append({"place": request.headers.get("Last-Event-ID")} | dict(request.query))
@@ -63,25 +63,31 @@ class Script:
         await response.prepare(request)
         await response.write(self.streams.pop(0))
         if self.cluster:
-            await self.has_told.wait()
+            await self.others_are_known.wait()
         if request.transport is not None:
             request.transport.close()
         return response
 
     async def tell(self, _: web.Request) -> web.Response:
-        response = web.json_response({"nodes": [{"api": url} for url in self.cluster]})
-        self.has_told.set()
-        return response
+        return web.json_response({"nodes": [{"api": url} for url in self.cluster]})
 
 
 @pytest.fixture
 async def scripts() -> AsyncIterator[list[Script]]:
-    made, runners = [], []
+    made: list[Script] = []
+    runners = []
+
+    async def healthz(_: web.Request) -> web.Response:
+        for script in made:
+            script.others_are_known.set()
+        return web.json_response({"status": "ok", "node": "n1"})
+
     for _ in range(2):
         script = Script()
         app = web.Application()
         app.router.add_get("/api/v1/events", script.answer)
         app.router.add_get("/api/v1/cluster", script.tell)
+        app.router.add_get("/healthz", healthz)
         runner = web.AppRunner(app, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()

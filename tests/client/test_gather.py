@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,9 @@ from raftsched.client.gather import Gatherer, GatherLimits
 from raftsched.errors import RaftschedError, Unavailable
 from tests.client.cluster import WAIT_SECONDS
 
-LIMITS = GatherLimits(items_max=4, bytes_max=100, in_flight_max=2, early_items=3, waiting_max=5)
+LIMITS = GatherLimits(
+    items_max=4, bytes_max=100, in_flight_max=2, early_items=3, waiting_max=5, late_seconds=30.0, late_max=2
+)
 
 
 class Letter:
@@ -102,6 +105,19 @@ async def test_request_is_bounded_in_bytes_but_always_takes_one(gatherer: Gather
     add(gatherer, 3, b"x" * 40)
     assert await post.next_size() == 1
     assert await post.next_size() == 2
+
+
+async def test_request_without_an_answer_holds_up_no_later_item_within_bounds(post: Post) -> None:
+    gatherer: Gatherer[Letter] = Gatherer(post.send, replace(LIMITS, early_items=100, late_seconds=0.001))
+    for _ in range(LIMITS.late_max + 1):
+        add(gatherer, 1)
+        assert await post.next_size() == 1
+    while not gatherer.is_full:
+        add(gatherer, 1)
+    assert post.batches.empty()
+    post.answer()  # the oldest one is over: those that wait leave together
+    assert await post.next_size() == LIMITS.items_max
+    await gatherer.close()
 
 
 async def test_gatherer_is_full_until_a_request_takes_items(gatherer: Gatherer[Letter], post: Post) -> None:
