@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from raftsched.first_process import leave_first_process
+import sys
 
 
 def run() -> None:
     """Run the command line; ends the program. Ctrl-C ends it quietly even while it is being loaded."""
+    arguments = sys.argv[1:]
+    if arguments[:1] == ["healthcheck"] and not any(word.startswith("-") for word in arguments) and len(arguments) <= 2:
+        from raftsched import healthcheck
+
+        healthcheck.run(arguments[1:])
+
+    from raftsched.first_process import leave_first_process
+
     leave_first_process()
     try:
         from raftsched.cli.main import main

@@ -54,6 +54,7 @@ _SECTIONS: Final = {
         "audit": "raftsched.cli.audit",
         "node": "raftsched.cli.node",
         "check": "raftsched.cli.check",
+        "healthcheck": "raftsched.cli.healthcheck",
     },
     "Try it": {
         "demo": "raftsched.cli.demo.command",

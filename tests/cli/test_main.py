@@ -16,7 +16,7 @@ from raftsched.client import ClientSettings
 from raftsched.client.specs import JobSpec
 from tests.cli.commands import Cli
 
-RUNS_IN_THE_FOREGROUND = {"node", "worker", "dev", "demo"}
+RUNS_IN_THE_FOREGROUND = {"node", "worker", "dev", "demo", "healthcheck"}
 """Commands without an answer."""
 NOWHERE = "http://127.0.0.1:1"
 IMPATIENT = ClientSettings(retry_seconds=0.1, backoff_base_seconds=0.01)
