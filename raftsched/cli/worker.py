@@ -33,6 +33,13 @@ from raftsched.worker import Worker
     " app names none.",
 )
 @click.option(
+    "--follow-leader/--no-follow-leader",
+    default=None,
+    envvar="RAFTSCHED_FOLLOW_LEADER",
+    help="Ask also the nodes that the cluster names (the default), or only those at --url, as behind a load balancer. Also"
+    " from RAFTSCHED_FOLLOW_LEADER.",
+)
+@click.option(
     "--log-level",
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
@@ -41,7 +48,15 @@ from raftsched.worker import Worker
 @until_stdin_ends_option
 @click.pass_context
 @reports_errors
-def worker_command(context: click.Context, app: str, urls: tuple[str, ...], region: str | None, log_level: str) -> None:
+def worker_command(
+    context: click.Context,
+    *,
+    app: str,
+    urls: tuple[str, ...],
+    region: str | None,
+    follow_leader: bool | None,
+    log_level: str,
+) -> None:
     """Run a worker until SIGTERM, which lets running jobs finish first; a second signal ends it at once."""
     logs.configure(level=log_level, form="console" if sys.stderr.isatty() else "json")
     worker = _find(app)
@@ -49,6 +64,8 @@ def worker_command(context: click.Context, app: str, urls: tuple[str, ...], regi
         worker.connect_to(*urls)
     if region and (_is_told_here(context, "region") or worker.region is None):
         worker.move_to(region)
+    if follow_leader is not None:
+        worker.follow_leader(follow=follow_leader)
     worker.run()
 
 

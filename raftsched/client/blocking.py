@@ -149,10 +149,13 @@ class BlockingClient(Twin[Client]):
         token: str | None = None,
         actor: str | None = None,
         tls: ssl.SSLContext | None = None,
+        follow_leader: bool | None = None,
         settings: ClientSettings | None = None,
     ) -> None:
         super().__init__(self._running, lambda client: client)
-        self._new_client = partial(Client, *urls, token=token, actor=actor, tls=tls, settings=settings)
+        self._new_client = partial(
+            Client, *urls, token=token, actor=actor, tls=tls, follow_leader=follow_leader, settings=settings
+        )
         self._new_client()  # a wrong address is an error here, not at the first call
         self._lock = threading.Lock()
         self._made: Runtime | None = None

@@ -16,6 +16,7 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
@@ -67,6 +68,8 @@ class Client:
 
     Use it as `async with Client(url) as client`, within one event loop; in another one it raises `RuntimeError`. Opening does no I/O. `token` is the bearer
     token of the API; `actor` the name that goes into histories and the audit trail; `tls` an ssl context for https addresses with a private authority.
+    Nodes that the cluster names are asked too, once they answer from here; with `follow_leader=False` only `urls` are,
+    as behind a load balancer.
     """
 
     def __init__(
@@ -75,12 +78,15 @@ class Client:
         token: str | None = None,
         actor: str | None = None,
         tls: ssl.SSLContext | None = None,
+        follow_leader: bool | None = None,
         settings: ClientSettings | None = None,
         clock: Clock | None = None,
         randomness: Randomness | None = None,
         http: Http | None = None,
     ) -> None:
         settings = settings or ClientSettings()
+        if follow_leader is not None:
+            settings = replace(settings, follow_leader=follow_leader)
         nodes = Nodes(
             urls or (URL_DEFAULT,), avoid_seconds=settings.avoid_seconds, follow_leader=settings.follow_leader
         )
@@ -101,12 +107,13 @@ class Client:
         token: str | None = None,
         actor: str | None = None,
         tls: ssl.SSLContext | None = None,
+        follow_leader: bool | None = None,
         settings: ClientSettings | None = None,
     ) -> BlockingClient:
         """Return the twin of this client for code without an event loop."""
         from raftsched.client.blocking import BlockingClient
 
-        return BlockingClient(*urls, token=token, actor=actor, tls=tls, settings=settings)
+        return BlockingClient(*urls, token=token, actor=actor, tls=tls, follow_leader=follow_leader, settings=settings)
 
     async def __aenter__(self) -> Self:
         self._connection.bind()

@@ -54,7 +54,8 @@ class Worker:
     `queues` are the queues to take jobs from; None = those of the registered handlers. `concurrency` handlers run at
     the same time. With a `region` it takes the jobs of this region and those of none, without one only the latter.
     `name` is what people see; each worker adds a random ending, so that one which is restarted, or
-    runs twice, is told apart. After a SIGTERM running handlers have `drain_seconds`. More can be set by `settings`.
+    runs twice, is told apart. After a SIGTERM running handlers have `drain_seconds`. With `follow_leader=False` only
+    `urls` are asked, never the nodes that the cluster names. More can be set by `settings`.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Worker:
         name: str | None = None,
         token: str | None = None,
         tls: ssl.SSLContext | None = None,
+        follow_leader: bool | None = None,
         drain_seconds: float | None = None,
         settings: WorkerSettings | None = None,
         clock: Clock | None = None,
@@ -73,6 +75,8 @@ class Worker:
         chosen: dict[str, Any] = {"concurrency": concurrency, "drain_seconds": drain_seconds}
         chosen = {option: value for option, value in chosen.items() if value is not None}
         self.settings = replace(settings or WorkerSettings(), **chosen)
+        if follow_leader is not None:
+            self.follow_leader(follow=follow_leader)
         self.name = _instance_name(name)
         self._urls = urls
         self._queues = queues if queues is None else _checked_queues(queues)
@@ -97,6 +101,10 @@ class Worker:
         """
         self._nodes_at(urls)
         self._urls = urls
+
+    def follow_leader(self, *, follow: bool) -> None:
+        """Ask also the nodes that the cluster names, or only those that this worker was told; call it before `run`."""
+        self.settings = replace(self.settings, client=replace(self.settings.client, follow_leader=follow))
 
     @property
     def region(self) -> str | None:

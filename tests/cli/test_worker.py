@@ -60,6 +60,22 @@ async def test_worker_works_in_the_region_of_the_command_then_of_the_app_then_of
 
 
 @pytest.mark.parametrize(
+    ("in_environment", "arguments", "follows"),
+    [("0", [], False), ("0", ["--follow-leader"], True), ("1", ["--no-follow-leader"], False)],
+)
+async def test_worker_follows_the_leader_unless_it_is_told_not_to(
+    tmp_path: Path, in_environment: str, arguments: list[str], follows: bool
+) -> None:
+    async with (
+        running_cluster(2) as cluster,
+        started(tmp_path, "--url", cluster.nodes[1].url, *arguments, RAFTSCHED_FOLLOW_LEADER=in_environment) as worker,
+    ):
+        await cluster.until(lambda: cluster.nodes[0].seen if follows else len(cluster.bodies("/leases")) >= 2)
+        worker.kill()
+        assert bool(cluster.nodes[0].seen) == follows
+
+
+@pytest.mark.parametrize(
     ("in_app", "in_environment", "arguments"),
     [
         ([], HERE, []),
