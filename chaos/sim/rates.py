@@ -51,6 +51,7 @@ _WEIGHTS = {
 }
 LMDB_EVERY = 50
 _CHANGING_SEEDS = 1 / 3
+_TWIN_SEEDS = 1 / 4
 _MORE_JOBS = 4
 _HOLD_BYTES_MIN = 60_000
 """What clients write while a whole state is sent: with less, a transfer never ends before the log has outlived it."""
@@ -95,6 +96,8 @@ class Rates:
     uses_lmdb: bool
     is_harsh: bool
     features: Features = NO_FEATURES
+    has_twins: bool = False
+    """Whether its log is applied again under other hash seeds."""
 
 
 def _member_weights(seed: int) -> dict[str, float]:
@@ -165,6 +168,7 @@ def draw(random: Random, seed: int) -> Rates:
         uses_lmdb=seed % LMDB_EVERY == LMDB_EVERY - 1,
         is_harsh=is_harsh,
         features=draw_features(seed),
+        has_twins=Random(f"twins of {seed}").random() < _TWIN_SEEDS,
     )
     return _for_more_jobs(drawn) if drawn.features.is_on else drawn
 

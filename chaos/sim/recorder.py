@@ -45,6 +45,7 @@ from chaos.checkers.history import (
     WorkflowChanged,
 )
 from chaos.sim.log_changes import Deed, events_of, final_job, job_name
+from chaos.sim.replay import LoggedEntry
 from chaos.sim.trace import Trace
 from raftsched.consensus.journal import BASE_COMMAND, Journal
 from raftsched.consensus.membership import CONFIGURATION
@@ -109,6 +110,14 @@ class Recorder:
         """Index -> (term, command) of every entry, as it was first applied."""
         self.configurations: dict[int, bytes] = {}
         """Index -> content of the entries, without a command, that say who the members are."""
+
+    def entry(self, index: int) -> LoggedEntry:
+        """An entry that was applied."""
+        return LoggedEntry(index, *self.commands[index], self.configurations.get(index))
+
+    def log(self) -> list[LoggedEntry]:
+        """All entries that were applied, from the first on."""
+        return [self.entry(index) for index in range(1, self._last_applied + 1)]
 
     @property
     def t(self) -> int:

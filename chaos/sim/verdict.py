@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from chaos.checkers import History, check_all
 from chaos.checkers.history import Applied, FinalState, Installed, StateDigest
+from chaos.sim import twins
 from chaos.sim.recorder import Recorder, state_digest
-from chaos.sim.upgrades import NEWEST
+from chaos.sim.replay import LogReplay
 from raftsched.core import invariants
-from raftsched.core.apply import apply
-from raftsched.core.ids import TimeMs
-from raftsched.core.operations import decode_batch
-from raftsched.core.results import Context
 from raftsched.errors import InvariantBroken
 from raftsched.storage.memory_store import MemoryStore
 from raftsched.storage.state import State
 
 if TYPE_CHECKING:
     from chaos.sim.world import Outcome, World
+
+_TWINS_MAX = 3
+"""A process each, for as long as a campaign lasts."""
 
 
 def judge(world: World, outcome: Outcome) -> None:
@@ -34,6 +34,7 @@ def judge(world: World, outcome: Outcome) -> None:
     outcome.evidence += Counter(report.evidence)
     for name, violations in report.violations.items():
         outcome.violations += [f"{name}: {violation}" for violation in violations[:3]]
+    _ask_twins(world, outcome)
 
 
 def _look_at_nodes(world: World, outcome: Outcome) -> None:
@@ -62,38 +63,31 @@ class _Replay:
     """
 
     def __init__(self, recorder: Recorder) -> None:
-        self._commands = recorder.commands
-        self._configurations = recorder.configurations
+        self._recorder = recorder
         self._wanted = {
             event.index for event in recorder.events if isinstance(event, StateDigest | Installed | FinalState)
         }
 
     def __call__(self, log: Sequence[Applied]) -> Iterator[str]:
-        state = State(MemoryStore())
+        replay = LogReplay(State(MemoryStore()))
         for index in range(1, log[0].index):
-            self._apply(state, index)
+            replay.apply(self._recorder.entry(index))
         broken = ""
         for entry in log:
             try:
                 if not broken:
-                    self._apply(state, entry.index)
+                    replay.apply(self._recorder.entry(entry.index))
             except InvariantBroken as error:
                 broken = str(error)
-            yield broken or (state_digest(state) if entry.index in self._wanted else "")
+            yield broken or (state_digest(replay.state) if entry.index in self._wanted else "")
 
-    def _apply(self, state: State, index: int) -> None:
-        """As `ReplicatedState.apply`, written anew."""
-        term, command = self._commands[index]
-        now_ms, version = state.cluster_time_ms, state.operation_version
-        if command is not None:
-            batch = decode_batch(command, reads=NEWEST)
-            now_ms, version = TimeMs(max(now_ms, batch.stamp_ms)), max(version, batch.version)
-            context, written_count = Context(now_ms, index, version), 0
-            for operation in batch.operations:
-                _, writes = apply(state, operation, context)
-                state.execute(writes)
-                written_count += len(writes)
-                context = context.after(written_count)
-        elif index in self._configurations:
-            state.configure(self._configurations[index])
-        state.advance(index=index, term=term, now_ms=now_ms, version=version)
+
+def _ask_twins(world: World, outcome: Outcome) -> None:
+    """Have the log applied under other hash seeds, where the run is one of those."""
+    count = min(world.node_count, _TWINS_MAX)
+    if not world.rates.has_twins or outcome.violations:
+        return
+    log = world.recorder.log()
+    outcome.evidence["hash_seeds"] += count * len(log)
+    if different := twins.difference(log, count=count):
+        outcome.violations.append(f"hash_seeds: {different}")

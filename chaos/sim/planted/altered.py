@@ -145,3 +145,7 @@ def breaking_connections(rates: Rates) -> Rates:
     return replace(
         rates, fault_weights=weights, fault_pause=0.5, sdk_count=4, client_count=2, think=0.1, lost_reply=0.15
     )
+
+
+def with_twins(rates: Rates) -> Rates:
+    return replace(rates, has_twins=True)

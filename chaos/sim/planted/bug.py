@@ -9,6 +9,7 @@ from typing import Any
 
 from chaos.sim.planted.stage import Schedule
 from chaos.sim.rates import Rates
+from chaos.sim.twins import planting
 
 Plant = Callable[[Any], None]
 """Takes a `Patch`, or pytest's monkeypatch, and spoils something with it."""
@@ -68,6 +69,7 @@ def planted(bug: Bug) -> Iterator[None]:
     patch = Patch()
     try:
         bug.plant(patch)
-        yield
+        with planting(bug.name):
+            yield
     finally:
         patch.undo()

@@ -34,6 +34,7 @@ from chaos.sim.planted.altered import (
     small_appends,
     two_regions,
     whole_snapshots,
+    with_twins,
 )
 from chaos.sim.planted.bug import Bug
 from tests.simulated import planted as engine
@@ -180,6 +181,7 @@ _CORE: Sequence[Bug] = (
     Bug(core.grants_before_due, "grant before due"),
     Bug(core.lets_time_run_backward, "cluster time running backward"),
     Bug(core.lets_counters_drift, "counter drift"),
+    Bug(core.writes_counters_in_the_order_of_a_set, "seed 430049, the order of a set", alter=with_twins),
 )
 
 _FEATURES: Sequence[Bug] = (

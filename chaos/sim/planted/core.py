@@ -25,6 +25,7 @@ from raftsched.storage.counters import Counters
 from raftsched.storage.position import Position, read_position
 from raftsched.storage.reader import StateReader
 from raftsched.storage.state import State
+from raftsched.storage.store import Store
 
 
 def gives_tokens_again(patch: Any) -> None:
@@ -132,3 +133,15 @@ def lets_counters_drift(patch: Any) -> None:
             original(self, old, new)
 
     patch.setattr(Counters, "move", move)
+
+
+def writes_counters_in_the_order_of_a_set(patch: Any) -> None:
+    """What changed among the counters is written as its set has it, which each process orders in its own way."""
+    original = Counters.save
+
+    def save(self: Counters, store: Store) -> None:
+        for key in tuple(self._changed):
+            self._changed = {key}
+            original(self, store)
+
+    patch.setattr(Counters, "save", save)
