@@ -52,6 +52,8 @@ drills: $(READY)
 	$(BIN)/python -m tests.drills.cancel_races --rounds 1000
 	$(BIN)/python -m tests.drills.catch_up
 	$(BIN)/python -m tests.drills.ageing
+	$(BIN)/python -m tests.drills.gaps
+	$(BIN)/python -m tests.drills.unreachable
 
 # `python3 -m venv` needs ensurepip, which Debian ships apart; pip itself can install into another environment.
 $(READY): pyproject.toml
