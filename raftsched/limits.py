@@ -235,3 +235,15 @@ EVENTS_KEPT_MAX = 20_000
 EVENT_STREAMS_MAX = 500
 EVENTS_PER_WRITE_MAX = 200
 """Events written to a reader at once, so that no reader holds the loop for long."""
+
+# -- the end of a node ------------------------------------------------------------------------------------------------
+STOP_SECONDS_MAX = 9.0
+"""From the signal, or the fault, to the end of the process, whatever hangs: less than the 10 s of `docker stop`."""
+HAND_OVER_SECONDS_MAX = 3.0
+"""Of which for a successor to take the lead; it takes milliseconds where there is one."""
+API_STOP_SECONDS_MAX = 1.5
+REPLICA_STOP_SECONDS_MAX = 3.0
+"""Of which for the pump: the sync that it waits for, and the last one of the journal."""
+DUTIES_STOP_SECONDS_MAX = 0.5
+LINKS_CLOSE_SECONDS_MAX = 1.0
+"""For the tasks of the transport to end; each only has to see that it was cancelled."""

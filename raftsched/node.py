@@ -10,7 +10,6 @@ Order of a stop: the lead is handed over, so that nobody waits for an election; 
 from __future__ import annotations
 
 import asyncio
-import signal
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import structlog
 from aiohttp import web
 from msgspec.structs import replace
 
+from raftsched import limits
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.backend import ClusterStatus, NodeStatus
 from raftsched.api.event_log import EventLog
@@ -40,11 +40,12 @@ from raftsched.core.operations import CODEC_VERSION, NewWork, Operation
 from raftsched.core.results import Result
 from raftsched.core.writes import Write
 from raftsched.disk import SystemDisk, make_directory
-from raftsched.errors import DiskStalled, InvariantBroken, NotLeader, StorageFull, Unavailable
+from raftsched.errors import DiskStalled, InvariantBroken, NotLeader, RaftschedError, StorageFull, Unavailable
 from raftsched.free_space import FreeSpace, free_bytes
 from raftsched.identity import DirectoryClaim
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from raftsched.ports import Clock, Randomness, Wake
+from raftsched.shutdown import Shutdown
 from raftsched.storage.directory import holds_state
 from raftsched.storage.state import State
 from raftsched.tls import TlsFiles, node_client_context, node_server_context
@@ -57,8 +58,11 @@ _API_STOP_SECONDS = 1.0
 class Node:
     """One node of the cluster; `run` is its whole life. It is the `Backend` of the API."""
 
-    def __init__(self, config: NodeConfig, *, clock: Clock, randomness: Randomness) -> None:
+    def __init__(
+        self, config: NodeConfig, *, clock: Clock, randomness: Randomness, shutdown: Shutdown | None = None
+    ) -> None:
         self.config = config
+        self._shutdown = shutdown or Shutdown()
         self.node_id = config.node_id
         self.api_url = _url(config.member.api)
         self.lease_ttl_ms = round(config.lease_seconds * 1000)
@@ -81,7 +85,7 @@ class Node:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run until SIGTERM or SIGINT, then stop in order; raises what made it impossible to go on safely."""
+        """Run until asked to stop, then stop in order; raises what made it impossible to go on safely."""
         directory = self.config.directory
         claim = DirectoryClaim(directory, node_id=self.node_id, cluster=self.config.cluster)
         self._incarnation, self._register = claim.incarnation, claim
@@ -169,25 +173,39 @@ class Node:
         )
 
     async def _live(self) -> None:
-        """Serve until a signal asks to stop, or until a part fails, which is raised."""
+        """Serve until somebody asks to stop, or until a part fails, which is raised."""
         await self._replica.start()
         replica = asyncio.create_task(self._replica.run(), name="replica")
-        stop = asyncio.create_task(_signalled(), name="signals")
+        asked = asyncio.create_task(self._shutdown.asked(), name="asked to stop")
         runner = create_runner(create_app(self), stop_seconds=_API_STOP_SECONDS)
         try:
             await self._listen(runner)
-            await asyncio.wait({replica, stop, self._fault}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({replica, asked, self._fault}, return_when=asyncio.FIRST_COMPLETED)
             for part in (replica, self._fault):
                 if part.done():
                     part.result()
             await self._retire()
+        except Exception as error:
+            # Now, for the clean-up may hang; the stack only where the error is none that we know.
+            unknown = None if isinstance(error, RaftschedError | OSError) else error
+            log.critical("node_failing", error=str(error), exc_info=unknown)
+            raise
         finally:
-            self._is_stopping = True
-            stop.cancel()
-            await runner.cleanup()
-            await self._replica.stop()
-            await asyncio.gather(*self._terms)
-        await replica
+            asked.cancel()
+            await self._stop_parts(runner)
+        if replica.done():
+            replica.result()
+        self._shutdown.check()
+
+    async def _stop_parts(self, runner: web.AppRunner) -> None:
+        """Stop what runs, each part in a bounded time; what fails or hangs is logged and left."""
+        self._is_stopping = True
+        shutdown = self._shutdown
+        shutdown.begin("a part failed")
+        await shutdown.step("API", runner.cleanup(), seconds=limits.API_STOP_SECONDS_MAX)
+        await shutdown.step("replica", self._replica.stop(), seconds=limits.REPLICA_STOP_SECONDS_MAX)
+        if self._terms:
+            await shutdown.step("leader's duties", asyncio.wait(self._terms), seconds=limits.DUTIES_STOP_SECONDS_MAX)
 
     async def _listen(self, runner: web.AppRunner) -> None:
         address = Address.parse(self.config.api_listen or self.config.member.api)
@@ -200,7 +218,10 @@ class Node:
         log.info("node_stopping")
         self._is_stopping = True
         if self._replica.is_leading and len(self._replica.members) > 1:
-            log.info("handed_over", done=await self._replica.hand_over())
+            await self._shutdown.step("hand-over", self._hand_over_for_good(), seconds=limits.HAND_OVER_SECONDS_MAX)
+
+    async def _hand_over_for_good(self) -> None:
+        log.info("handed_over", done=await self._replica.hand_over())
 
     # -- leading ------------------------------------------------------------------------------------------------------
 
@@ -221,22 +242,20 @@ class Node:
             )
             self._leadership.start()
             log.info("leading", term=self._replica.term)
-            self._spawn(self._watch_over(self._leadership))
+            self._spawn(self._leadership.wait())
         elif self._leadership is not None:
             retired, self._leadership = self._leadership, None
             self._spawn(retired.stop())
 
-    async def _watch_over(self, leadership: Leadership) -> None:
-        try:
-            await leadership.wait()
-        except Exception as error:  # noqa: BLE001  # whatever it is, it ends the node, which raises it again
-            if not self._fault.done():
-                self._fault.set_exception(error)
-
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._terms.add(task)
-        task.add_done_callback(self._terms.discard)
+        task.add_done_callback(self._on_duty_done)
+
+    def _on_duty_done(self, task: asyncio.Task[None]) -> None:
+        self._terms.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not self._fault.done():
+            self._fault.set_exception(error)
 
     def _hear_changes(self, changes: Sequence[Change]) -> None:
         self.events.feed(self._machine.state, changes=changes)
@@ -397,19 +416,6 @@ class Node:
         await self._replica.change_members(lambda members: members.without(node_id))
         log.info("member_removed", id=node_id)
         return self.cluster_status().nodes
-
-
-async def _signalled() -> None:
-    """Return at the first SIGTERM or SIGINT; a second one ends the process at once."""
-    loop = asyncio.get_running_loop()
-    came = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, came.set)
-    try:
-        await came.wait()
-    finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
 
 
 def _peer_status(member: Member, peer: PeerStatus, status: ReplicaStatus) -> NodeStatus:

@@ -37,6 +37,7 @@ def _watch_stdin(_context: click.Context, _option: click.Parameter, is_wanted: b
 
 
 def _stop_when_stdin_ends() -> None:
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))  # those are for whoever waits for them
     while os.read(0, _READ_BYTES):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

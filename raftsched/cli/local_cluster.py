@@ -262,8 +262,15 @@ def _is_free(port: int) -> bool:
 
 def _toml(nodes: list[LocalNode], settings: Mapping[str, Any]) -> str:
     lines = ['auth = "none"  # loopback only']
-    lines += [f"{name} = {msgspec.json.encode(value).decode()}" for name, value in settings.items()]
+    lines += [f"{name} = {_toml_value(value)}" for name, value in settings.items()]
     for node in nodes:
         lines += ["", "[[nodes]]", f'id = "{node.id}"', f'raft = "{node.raft}"']
         lines.append(f'api = "{node.api.removeprefix("http://")}"')
     return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    """Scalars and lists are as in JSON; tables are not."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {_toml_value(each)}" for name, each in value.items()) + " }"
+    return msgspec.json.encode(value).decode()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import sys
 from pathlib import Path
 
 import click
@@ -16,10 +15,9 @@ from raftsched import logs
 from raftsched.cli.children import until_stdin_ends_option
 from raftsched.cli.output import reports_errors
 from raftsched.errors import RaftschedError
+from raftsched.shutdown import EXIT_FAULT, Shutdown
 
 log = structlog.get_logger()
-EXIT_FAULT = 70
-"""EX_SOFTWARE of sysexits.h: the node stopped itself rather than go on with what can't be right."""
 
 
 @click.command("node")
@@ -34,7 +32,15 @@ def node_command(path: Path | None) -> None:
         raise click.ClickException("raftsched asserts its invariants in production; start it without python -O")
     loaded = settings.load(path)
     logs.configure(level=loaded.log_level, form=loaded.log_format, node_id=loaded.node_id)
+    shutdown = Shutdown()
+    shutdown.watch_signals()
+    # Never closed: that would wait for threads, and one may wait for a disk or for a name server.
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    shutdown.end(_run(runner, loaded, shutdown))
 
+
+def _run(runner: asyncio.Runner, loaded: settings.NodeConfig, shutdown: Shutdown) -> int:
+    """Run the node to its end; return the exit code. The last line of its log says why it ended."""
     from raftsched.node import Node
     from raftsched.system import SystemClock, system_randomness
 
@@ -42,13 +48,14 @@ def node_command(path: Path | None) -> None:
     # everything up for tens of milliseconds.
     gc.collect()
     gc.freeze()
+    node = Node(loaded, clock=SystemClock(), randomness=system_randomness(), shutdown=shutdown)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(Node(loaded, clock=SystemClock(), randomness=system_randomness()).run())
+        runner.run(node.run())
     except (RaftschedError, OSError) as error:
         code = error.code if isinstance(error, RaftschedError) else "os_error"
         log.critical("node_failed", error=str(error), code=code)
-        sys.exit(EXIT_FAULT)
+        return EXIT_FAULT
     except Exception:
         log.critical("node_failed", error="a fault of raftsched; please report it", exc_info=True)
-        sys.exit(EXIT_FAULT)
+        return EXIT_FAULT
+    return 0

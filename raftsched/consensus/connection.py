@@ -3,6 +3,9 @@
 The connection decides nothing about the cluster. It turns bytes into messages for its owner, collects outgoing frames
 until they are flushed in one write, and counts: bytes that the peer has not taken yet, and ticks without a byte from it.
 
+An aborted connection is over at once, whatever the event loop does with it: uvloop never calls `connection_lost` where the
+opening of a connection is cancelled after `connection_made`, and raises at every later use of such a transport.
+
 Health is counted in ticks, not in seconds: when this process itself stood still (a slow disk, a stopped process), one
 tick passes, the waiting bytes are read, and no peer is taken for dead.
 """
@@ -11,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import suppress
 from typing import Final, Protocol, cast
 
 from raftsched.consensus.framing import FrameDecoder, FrameError, encode_frame
@@ -58,17 +62,25 @@ class Connection(asyncio.Protocol):
         self._silent_ticks = 0
         self._wrote = False
         self._paused = False
+        self._remote = "unknown"
 
     # -- asyncio calls these ------------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self.is_over:
+            transport.abort()  # type: ignore[attr-defined]  # it was given up while it was opened; this is a Transport
+            return
         self._transport = cast("asyncio.Transport", transport)
+        if name := transport.get_extra_info("peername"):
+            self._remote = f"{name[0]}:{name[1]}"
         handle = transport.get_extra_info("socket")
         handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._owner.on_open(self)
 
     def data_received(self, data: bytes) -> None:
+        if self.is_over:
+            return
         self._silent_ticks = 0
         decoder = self._decoder
         byte_count = decoder.buffered_bytes + len(data)
@@ -78,7 +90,7 @@ class Connection(asyncio.Protocol):
             self._owner.on_bad_bytes(self, error)
             return
         if messages and not self.is_introduced:
-            if not self._owner.on_hello(self, messages.pop(0)):
+            if not self._owner.on_hello(self, messages.pop(0)) or self.is_over:
                 return
             self.is_introduced = True
             _settle(self.introduced)
@@ -86,17 +98,29 @@ class Connection(asyncio.Protocol):
             self._owner.on_messages(self, messages, byte_count - decoder.buffered_bytes)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # why it was lost changes nothing
+        self._end()
+
+    def _end(self) -> None:
+        """The connection is over: tell the owner, once."""
+        if self.is_over:
+            return
+        _settle(self.lost)
+        self._frames.clear()
+        self._frames_bytes = 0
         self._owner.on_lost(self)
         _settle(self.introduced)
-        _settle(self.lost)
 
     # -- the owner calls these ----------------------------------------------------------------------------------------
 
     @property
+    def is_over(self) -> bool:
+        """Whether it was aborted or lost: nothing is read from it or written to it any more."""
+        return self.lost.done()
+
+    @property
     def remote(self) -> str:
         """The other end's address, for logs."""
-        name = self._transport.get_extra_info("peername") if self._transport is not None else None
-        return f"{name[0]}:{name[1]}" if name else "unknown"
+        return self._remote
 
     @property
     def certificate(self) -> dict[str, object] | None:
@@ -106,17 +130,19 @@ class Connection(asyncio.Protocol):
     @property
     def unsent_bytes(self) -> int:
         """Bytes queued here or in the event loop that the system has not taken yet."""
-        waiting = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        waiting = self._transport.get_write_buffer_size() if self._transport is not None and not self.is_over else 0
         return self._frames_bytes + waiting
 
     def queue(self, frame: bytes, *, early: bool) -> None:
-        """Keep a frame for the next flush."""
+        """Keep a frame for the next flush; it is dropped if the connection is over."""
+        if self.is_over:
+            return
         self._frames.append((early, frame))
         self._frames_bytes += len(frame)
 
     def flush(self, *, early: bool) -> None:
         """Write the queued frames at once, in order; with `early`, only those queued as such."""
-        if not self._frames or self._transport is None:
+        if not self._frames or self._transport is None or self.is_over:
             return
         leaving = [frame for is_early, frame in self._frames if is_early or not early]
         if not leaving:
@@ -131,9 +157,13 @@ class Connection(asyncio.Protocol):
 
     def _write(self, frames: list[bytes]) -> None:
         transport = self._transport
-        if transport is not None and not transport.is_closing():
+        if transport is None or self.is_over or transport.is_closing():
+            return
+        try:
             transport.writelines(frames)
-            self._wrote = True
+        except RuntimeError:  # uvloop's word for a handle that is closed, of which nobody was told
+            self.abort()
+        self._wrote = True
 
     def tick(self) -> int:
         """Ping the peer where nothing was written since the last tick; return the ticks without a byte from it."""
@@ -145,22 +175,24 @@ class Connection(asyncio.Protocol):
         return self._silent_ticks
 
     def pause_reading(self) -> None:
-        if self._transport is not None and not self._paused:
+        if self._transport is not None and not self._paused and not self.is_over:
             self._paused = True
-            self._transport.pause_reading()
+            with suppress(RuntimeError):  # it is being closed
+                self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        if self._transport is not None and self._paused:
+        if self._transport is not None and self._paused and not self.is_over:
             self._paused = False
-            self._transport.resume_reading()
+            with suppress(RuntimeError):
+                self._transport.resume_reading()
 
     def abort(self) -> None:
-        """Close at once; what is unsent is lost. `on_lost` follows."""
+        """Close at once; what is unsent is lost, and the owner has heard `on_lost` when this returns."""
         _settle(self.introduced)
-        self._frames.clear()
-        self._frames_bytes = 0
         if self._transport is not None:
-            self._transport.abort()
+            with suppress(RuntimeError):
+                self._transport.abort()
+        self._end()
 
 
 def _settle(future: asyncio.Future[None]) -> None:

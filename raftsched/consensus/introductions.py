@@ -206,14 +206,20 @@ class Introductions:
         await self._introduce(connection, opening, "a stranger")
 
     async def _introduce(self, connection: Connection, opening: Coroutine[Any, Any, object], whom: str) -> bool:
-        """Wait for the connection and for the peer's hello; close what is not introduced in time."""
+        """Wait for the connection and for the peer's hello; close what is not introduced in time.
+
+        An opening that was cancelled counts for nothing, even where the peer has said hello meanwhile: the event loop has
+        closed its socket.
+        """
+        is_open = False
         try:
             async with asyncio.timeout(self._settings.introduction_seconds):
                 await opening
+                is_open = True
                 await connection.introduced
         except OSError as error:
             self._complaints.warn("introduction_failed", reason=type(error).__name__, whom=whom, error=str(error))
         finally:
-            if not connection.is_introduced:
+            if not (is_open and connection.is_introduced):
                 connection.abort()
-        return connection.is_introduced
+        return connection.is_introduced and not connection.is_over

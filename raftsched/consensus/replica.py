@@ -173,14 +173,20 @@ class Replica:
             self._running.set_result(None)
 
     async def stop(self) -> None:
-        """End `run`, close every socket, and sync and close the journal. The machine stays open."""
+        """End `run`, close every socket, and sync and close the journal. The machine stays open.
+
+        It waits for a sync that is under way, however long that takes: who can't wait cancels it. The sockets are closed
+        then, and nothing touches the journal any more.
+        """
         self._stopping = True
         self._woken.set()
-        if self._running is not None:
-            await self._running
-        await self._transport.close()
-        await self._loop.run_in_executor(None, self._disk.shutdown)
         self._worker.shutdown(wait=False, cancel_futures=True)
+        try:
+            if self._running is not None:
+                await self._running
+        finally:
+            await self._transport.close()
+        self._disk.shutdown()  # at rest: `run` has ended
         self._journal._destroy()  # noqa: SLF001  # pysyncobj's name for close
 
     # -- the pump -----------------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ from raftsched.consensus.introductions import (
 )
 from raftsched.consensus.listener import Listener
 from raftsched.consensus.messages import Message
+from raftsched.limits import LINKS_CLOSE_SECONDS_MAX
 from raftsched.ports import Randomness, Wake
 from raftsched.system import system_randomness
 from raftsched.tls import is_certified
@@ -184,9 +185,9 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         """Close every socket and end every task; nothing is delivered any more. Unsent messages are lost."""
         self.destroy()
         if self._tasks:
-            await asyncio.wait(self._tasks)
-        if self._open:
-            await asyncio.wait({connection.lost for connection in self._open})
+            _, stuck = await asyncio.wait(self._tasks, timeout=LINKS_CLOSE_SECONDS_MAX)
+            if stuck:
+                _log.error("transport_tasks_left", node=self.node_id, tasks=[repr(task.get_coro()) for task in stuck])
 
     def destroy(self) -> None:
         """Begin to close; pysyncobj calls it. `close` is still due."""
@@ -195,7 +196,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             self._ticker.cancel()
         for task in self._tasks:
             task.cancel()
-        for connection in self._open:
+        for connection in list(self._open):
             connection.abort()
         self._inbox.clear()
         self._visits.clear()
@@ -353,6 +354,8 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         if not connection.dialed:
             connection.peer_id = claimed
             connection.send_now(self._hello)
+        if connection.is_over:
+            return False
         peer.connection = connection
         self._post(peer, _Event.UP)
         _log.info("peer_up", node=self.node_id, peer=claimed, remote=connection.remote)
@@ -426,16 +429,15 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             self._wake()
 
     def _tick(self) -> None:
-        """Ping idle links and cut silent ones, and end the visits of silent guests."""
+        """Ping idle links and cut silent ones, and end the visits of silent guests; whatever befalls, it comes again."""
+        loop = asyncio.get_running_loop()
+        self._ticker = loop.call_later(self._settings.silence_seconds / _SILENT_TICKS_MAX, self._tick)
         for peer in self._peers.values():
             connection = peer.connection
             if connection is not None and connection.tick() > _SILENT_TICKS_MAX:
                 self._cut(connection, "silent")
-        loop = asyncio.get_running_loop()
         for guest in [guest for guest, until in self._guests.items() if until <= loop.time()]:
             guest.abort()
-        pause = self._settings.silence_seconds / _SILENT_TICKS_MAX
-        self._ticker = loop.call_later(pause, self._tick)
 
     # -- tasks ----------------------------------------------------------------------------------------------------
 
