@@ -14,7 +14,8 @@ from raftsched.core import invariants
 from raftsched.disk import SystemDisk
 from raftsched.errors import RaftschedError
 from raftsched.identity import DirectoryClaim, Identity, read_identity
-from raftsched.storage.directory import open_readonly, verify_file
+from raftsched.storage.directory import open_readonly
+from raftsched.storage.verification import faults
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -40,7 +41,7 @@ def check_directory(directory: Path) -> Report:
 
 
 def _check(directory: Path, identity: Identity) -> Report:
-    violations = [f"state file: {text}" for text in verify_file(directory / "state")]
+    violations = [f"state file: {text}" for text in faults(directory / "state")]
     state = open_readonly(directory / "state")
     try:
         violations += [str(violation) for violation in invariants.check(state)]

@@ -193,6 +193,8 @@ MAP_BYTES = 64 * 1024 * 1024 * 1024
 """Address space reserved for the state; it costs nothing until it is used, and it grows (see `MAP_HEADROOM_BYTES`)."""
 MAP_HEADROOM_BYTES = 4 * 1024 * 1024 * 1024
 """Address space kept free ahead of the data: more than one transaction, bounded by the checkpoints, can ever fill."""
+VERIFIED_AT_START_BYTES = 16 * 1024 * 1024
+"""A state's file up to this is verified as a whole before it is opened: a second. Larger ones beside the running node."""
 RECENT_JOBS_MAX = 10_000
 """Decoded records of jobs written lately, about 1 KiB each; a lease or an outcome soon after needs no decoding."""
 SCAN_ROWS_MAX = 1_000

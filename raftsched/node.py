@@ -46,6 +46,7 @@ from raftsched.identity import DirectoryClaim
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from raftsched.ports import Clock, Randomness, Wake
 from raftsched.shutdown import Shutdown
+from raftsched.state_watch import watch_state
 from raftsched.storage.directory import holds_state
 from raftsched.storage.state import State
 from raftsched.tls import TlsFiles, node_client_context, node_server_context
@@ -177,6 +178,7 @@ class Node:
         await self._replica.start()
         replica = asyncio.create_task(self._replica.run(), name="replica")
         asked = asyncio.create_task(self._shutdown.asked(), name="asked to stop")
+        verification = asyncio.create_task(self._watch_state(), name="verification")
         runner = create_runner(create_app(self), stop_seconds=_API_STOP_SECONDS)
         try:
             await self._listen(runner)
@@ -192,6 +194,7 @@ class Node:
             raise
         finally:
             asked.cancel()
+            verification.cancel()
             await self._stop_parts(runner)
         if replica.done():
             replica.result()
@@ -212,6 +215,14 @@ class Node:
         await runner.setup()
         await web.TCPSite(runner, address.host, address.port).start()
         log.info("node_started", api=str(address), applied=self._machine.applied_index, cluster=self.config.cluster)
+
+    async def _watch_state(self) -> None:
+        try:
+            await watch_state(self.config.directory / "state")
+        except InvariantBroken as error:
+            self.fail(error)
+        except OSError as error:
+            log.warning("state_not_verified", error=str(error))
 
     async def _retire(self) -> None:
         """Let somebody else lead before this node goes."""

@@ -27,6 +27,7 @@ from raftsched.ports import Randomness
 from raftsched.storage.memory_store import MemoryStore
 from raftsched.storage.state import State
 from raftsched.storage.store import DamagedCopy, StorageFailed
+from raftsched.storage.verification import faults_of_rows
 from tests.simulated.disk import PowerCut, SimulatedDisk
 
 OnApplied = Callable[[int, int, bytes | None, list[Deed]], None]
@@ -276,7 +277,10 @@ class TwinState(WatchedState):
         super().copy_to(path)
 
     def inspect_copy(self, path: Path) -> tuple[int, int]:
-        state = State(MemoryStore.load(path))
+        store = MemoryStore.load(path)
+        for fault in faults_of_rows(store):
+            raise DamagedCopy(f"{path}: {fault}")
+        state = State(store)
         if state.applied_index == 0:
             raise DamagedCopy(f"{path} was made before anything was applied")
         return state.applied_index, state.applied_term

@@ -183,7 +183,7 @@ class ReplicatedState:
         """Replace the state; every reference to the old `state` is dead afterwards."""
         self.state.close()
         storage.replace_state_file(self._directory, path)
-        self.state = storage.open_state(self._directory, map_bytes=self._map_bytes)
+        self.state = storage.open_state(self._directory, map_bytes=self._map_bytes, is_verified=True)
         self._require_readable()
 
     def close(self) -> None:

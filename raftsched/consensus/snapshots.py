@@ -34,6 +34,7 @@ from raftsched.consensus.messages import Message
 from raftsched.consensus.ports import NodeId, Sizes
 from raftsched.errors import InvariantBroken
 from raftsched.ports import Randomness
+from raftsched.storage.store import REPLACE_THIS_NODE, DamagedCopy
 
 STALL_SECONDS: Final = 1.0
 """No answer for that long: what is unacknowledged is sent again."""
@@ -157,8 +158,13 @@ class SnapshotSender:
         _log.info("snapshot_copied", index=copy.index, bytes=copy.size)
 
     def copy_failed(self, copy: _Copy, error: Exception, now: float) -> None:
+        """Try again later; raises where the state itself can't be read, since then the node must stop."""
         _log.error("snapshot_copy_failed", error=str(error))
         copy.path.unlink(missing_ok=True)
+        if isinstance(error, InvariantBroken):
+            raise error
+        if isinstance(error, DamagedCopy):
+            raise InvariantBroken(f"a copy of this node's state is damaged: {error}. {REPLACE_THIS_NODE}") from error
         self._retry_at = now + RETRY_SECONDS
         if copy is self._copy:
             self._copy = None

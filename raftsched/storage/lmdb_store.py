@@ -32,7 +32,16 @@ from raftsched import limits
 from raftsched.errors import InvariantBroken
 from raftsched.storage.resident import let_go, mapped_bytes
 from raftsched.storage.seals import SEEDS, SUMS_KEY, Sums, opened, opened_rows, pack_seal, read_seal, sealed
-from raftsched.storage.store import CopyFailed, DamagedCopy, Row, StorageFailed, StoreFigures, Table
+from raftsched.storage.store import (
+    REPLACE_THIS_NODE,
+    CopyFailed,
+    DamagedCopy,
+    DamagedValue,
+    Row,
+    StorageFailed,
+    StoreFigures,
+    Table,
+)
 
 DATA_FILE = "data.mdb"
 LOCK_FILE = "lock.mdb"
@@ -44,6 +53,8 @@ _HINTS: dict[type[Exception], str] = {
     lmdb.MapFullError: "; one transaction was larger than all the address space kept free for it",
     lmdb.DiskError: "; the disk is failing, what it holds is whole as of the last checkpoint",
 }
+_ROTTEN: tuple[type[lmdb.Error], ...] = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.PanicError)
+"""What LMDB raises where it meets a page that is none."""
 
 
 def open_store(
@@ -65,7 +76,7 @@ def open_store(
             readahead=False,
             lib_version=_FORMAT_V1,
         )
-        store = LmdbStore(directory, env, [env.open_db(_name(table)) for table in Table], headroom_bytes=headroom_bytes)
+        store = LmdbStore(directory, env, _open_tables(env), headroom_bytes=headroom_bytes)
         if is_new:
             sync_directory(directory)
             sync_directory(directory.parent)
@@ -96,11 +107,11 @@ def open_read_only(path: Path) -> LmdbStore:
         raise DamagedCopy(f"{path} holds no state: {error}") from error
     try:
         _check_length(env, path / DATA_FILE if is_directory else path)
-        return LmdbStore(path, env, [env.open_db(_name(table), create=False) for table in Table], read_only=True)
-    except lmdb.Error as error:
+        return LmdbStore(path, env, _open_tables(env, create=False), read_only=True)
+    except (lmdb.Error, StorageFailed) as error:
         env.close()
         raise DamagedCopy(f"{path} holds no state: {error}") from error
-    except DamagedCopy:
+    except (DamagedCopy, DamagedValue):
         env.close()
         raise
 
@@ -194,6 +205,9 @@ class LmdbStore:
             self._refuse_if_failed()
             try:
                 _copy(self._env, path)
+            except _ROTTEN as error:
+                path.unlink(missing_ok=True)
+                raise StorageFailed(f"a copy of {self._path} failed: {error}. {REPLACE_THIS_NODE}") from error
             except (lmdb.Error, OSError) as error:
                 path.unlink(missing_ok=True)
                 raise CopyFailed(f"no copy of the state was made: {error}{_hint(error, path.parent)}") from error
@@ -274,12 +288,30 @@ def _hint(error: lmdb.Error | OSError, path: Path) -> str:
 
     The file system is asked whether it is full: LMDB reports the short write of a full disk as "Input/output error".
     """
-    if not isinstance(error, lmdb.MapFullError):
+    if not isinstance(error, lmdb.MapFullError) and path.exists():
         disk = os.statvfs(path)
         free_bytes = disk.f_bavail * disk.f_frsize
         if free_bytes < _FULL_BYTES:
             return f"; the disk is full, {free_bytes >> 10} KiB are left: free some space, then start the node again"
     return _HINTS.get(type(error), "")
+
+
+def _open_tables(env: lmdb.Environment, *, create: bool = True) -> list[Database]:
+    """Open every table, making all of them at once where the file has none; raises `StorageFailed` if one is not ours."""
+    if create and not env.stat()["entries"]:
+        with env.begin(write=True) as txn:
+            return [env.open_db(_name(table), txn=txn) for table in Table]
+    return [_open_table(env, table) for table in Table]
+
+
+def _open_table(env: lmdb.Environment, table: Table) -> Database:
+    try:
+        database = env.open_db(_name(table), create=False)
+    except lmdb.NotFoundError as error:
+        raise StorageFailed(f"the table {table.name.lower()} is missing. {REPLACE_THIS_NODE}") from error
+    if any(database.flags().values()):
+        raise StorageFailed(f"the table {table.name.lower()} has flags that nobody set. {REPLACE_THIS_NODE}")
+    return database
 
 
 def _name(table: Table) -> bytes:

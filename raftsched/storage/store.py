@@ -139,7 +139,7 @@ class CopyFailed(Unavailable):
 
 
 class DamagedCopy(RaftschedError):
-    """The file is not a whole copy of a state; it must not be installed."""
+    """The file is not a whole copy of a state; it must not be sent or installed."""
 
     code = "damaged_copy"
 

@@ -9,11 +9,12 @@ import pytest
 from raftsched.core.ids import FencingToken
 from raftsched.core.writes import PutFence, PutJob
 from raftsched.errors import InvariantBroken
-from raftsched.storage.directory import inspect_copy, open_readonly, open_state, replace_state_file, verify_file
+from raftsched.storage.directory import inspect_copy, open_readonly, open_state, replace_state_file
 from raftsched.storage.lmdb_store import open_store
 from raftsched.storage.position import UnknownFormat
 from raftsched.storage.state import State
 from raftsched.storage.store import DamagedCopy, Table
+from raftsched.storage.verification import faults
 from tests.storage.jobs import NOW_MS, job_id, make_job
 
 _PAGE_BYTES = 4096
@@ -83,7 +84,7 @@ def test_copy_installed_in_another_directory_is_the_state_as_of_its_checkpoint(t
     assert follower.checkpoint() == 120
     follower.close()
     leader.close()
-    assert verify_file(tmp_path / "follower") == []
+    assert faults(tmp_path / "follower") == []
 
 
 def test_replacing_removes_the_lock_file_of_the_old_state(tmp_path: Path) -> None:
@@ -145,12 +146,12 @@ def test_verifying_finds_a_page_that_was_changed(tmp_path: Path) -> None:
     state.checkpoint()
     state.copy_to(tmp_path / "copy")
     state.close()
-    assert verify_file(tmp_path / "copy") == []
+    assert faults(tmp_path / "copy") == []
     data = bytearray((tmp_path / "copy").read_bytes())
     data[5 * _PAGE_BYTES : 5 * _PAGE_BYTES + 64] = bytes(64)
     (tmp_path / "copy").write_bytes(data)
-    assert verify_file(tmp_path / "copy") != []
-    assert verify_file(tmp_path / "missing") != []
+    assert faults(tmp_path / "copy") != []
+    assert faults(tmp_path / "missing") != []
 
 
 @pytest.mark.parametrize("open_it", [open_state, open_readonly])

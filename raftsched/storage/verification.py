@@ -1,0 +1,231 @@
+"""Whether a state's file is whole: its pages, its rows, and what they must add up to.
+
+Theory of operation. LMDB reads through a map and believes every page number that it finds there. A file cut short ends the
+process with SIGBUS, and a bit that flips in a branch page makes rows disappear, or worse. So a file is looked at in two
+passes, of which only the second uses LMDB:
+
+    pages   `lmdb.verify`, which reads with plain reads: meta pages, trees, order of keys, counters, free pages. It also
+            finds that pages are missing. 16 MB a second.
+    rows    every row has its seal, is found by its key, and all seals of a table come to its sum (`seals`). So no row is
+            missing, doubled, or of an older commit. 2 to 3 µs a row.
+
+A file up to `limits.VERIFIED_AT_START_BYTES` is verified as a whole before a node opens it; a larger one only in its
+length, and the rest by a child process of low priority while the node runs (`python -m raftsched.storage.verification`):
+10 million jobs must not take minutes to start. The child holds LMDB's reader slot, so that no page that it still has to
+read is used again. Copies are verified in a child as well where they are large: walking them would hold up a leader.
+
+What it can't find: free pages that are missing from the list of free pages, which are lost space and no more.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Final, cast
+
+import lmdb.verify
+
+from raftsched import limits
+from raftsched.errors import InvariantBroken, RaftschedError
+from raftsched.storage.lmdb_store import DATA_FILE, open_read_only
+from raftsched.storage.seals import SUMS_KEY, Sums, sealed
+from raftsched.storage.store import REPLACE_THIS_NODE, DamagedCopy, Store, Table, all_rows
+
+_NICE: Final = 19
+_FAULTS_MAX: Final = 20
+"""Faults told of; a file with more is no better understood by a longer list."""
+_FOUND: Final = 3
+"""Exit code of the child that found faults; its output has one a line."""
+_LOST_SPACE: Final = "neither reachable nor in the freeDB"
+_META: Final = Struct("<QHHHHIIQQIHHQQQQQIHHQQQQQQQ")
+"""A meta page: page number, pad, flags, bounds; magic, version, address, map size; free and main tree; last page, txn id."""
+_INTEGER_KEYS: Final = 0x08
+
+
+class DamagedState(InvariantBroken):
+    """The state's file is not what was written; it was left untouched, and the node must not start with it."""
+
+    code = "damaged_state"
+
+    def __init__(self, path: Path, fault: str) -> None:
+        super().__init__(
+            f"{path} is damaged: {fault}. {REPLACE_THIS_NODE} If its journal still begins at index 1 (`raftsched check` says "
+            f"so), removing the directory `state` is enough: the node makes it again from the journal."
+        )
+
+
+def require_sound(directory: Path) -> None:
+    """Verify the file of a stopped node before it is opened, all of it unless it is large; raises `DamagedState`.
+
+    Nothing is checked where there is no file yet.
+    """
+    path = directory / DATA_FILE
+    if not path.exists():
+        return
+    size = path.stat().st_size
+    if size <= limits.VERIFIED_AT_START_BYTES or size < _expected_bytes(path):
+        for fault in faults(directory):
+            raise DamagedState(path, fault)
+
+
+def is_verified_later(directory: Path) -> bool:
+    """Return whether `require_sound` leaves most of the file to `verify_elsewhere`."""
+    return (directory / DATA_FILE).stat().st_size > limits.VERIFIED_AT_START_BYTES
+
+
+def require_sound_copy(path: Path) -> None:
+    """Verify a copy; raises `DamagedCopy`. Blocks.
+
+    Of a large one a child walks the rows alone: a compact copy has no free pages, and garbage may well end the child.
+    """
+    try:
+        is_large = path.stat().st_size > limits.VERIFIED_AT_START_BYTES
+    except OSError as error:
+        raise DamagedCopy(f"the copy {path} can't be read: {error}") from error
+    if found := verify_elsewhere(path) if is_large else faults(path):
+        raise DamagedCopy(f"the copy {path.name} is damaged: {found[0]}")
+
+
+def verify_elsewhere(path: Path) -> list[str]:
+    """Return the faults of a directory, which a node may be using, or of a copy; a child of low priority looks. Blocks."""
+    ended = subprocess.run(  # noqa: S603  # this very module
+        child_command(path), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
+    )
+    return child_verdict(ended.returncode, ended.stdout, ended.stderr)
+
+
+def child_command(path: Path) -> list[str]:
+    """Return the command of the child, for those who can't block."""
+    return [sys.executable, "-m", __name__, str(path)]
+
+
+def child_verdict(code: int, output: str, complaint: str) -> list[str]:
+    """Return the faults that the child has found; one that was ended by what it read is a fault, too."""
+    if code == 0:
+        return []
+    if code == _FOUND:
+        return output.splitlines()
+    what = f"signal {-code}" if code < 0 else f"exit code {code}"
+    return [f"reading it ended a process with {what}: {complaint.strip()[-200:]}"]
+
+
+def faults(path: Path) -> list[str]:
+    """Return what is wrong with a directory's or a copy's file, in words for people; rows only where its pages are sound."""
+    return page_faults(path) or list(row_faults(path))
+
+
+def page_faults(path: Path) -> list[str]:
+    """Walk every page, with plain reads only; return what is wrong. Takes about a minute a gigabyte."""
+    verify = cast("Callable[[str], list[str]]", lmdb.verify.verify)
+    try:
+        found = [fault for fault in verify(str(path)) if _LOST_SPACE not in fault]
+        return (found or list(_flag_faults(path)))[:_FAULTS_MAX]
+    except (lmdb.verify.VerifyError, OSError) as error:
+        return [str(error)]
+    except Exception as error:  # noqa: BLE001  # a walk over garbage may fail in any way
+        return [f"its pages can't be walked: {type(error).__name__}: {error}"]
+
+
+def row_faults(path: Path) -> Iterator[str]:
+    """Walk every row; yield what is wrong, the first fault of each table."""
+    try:
+        store = open_read_only(path)
+    except RaftschedError as error:
+        yield str(error)
+        return
+    try:
+        yield from faults_of_rows(store)
+    except RaftschedError as error:
+        yield str(error)
+    finally:
+        store.close()
+
+
+def faults_of_rows(store: Store) -> Iterator[str]:
+    """As `row_faults`, of an open store; raises `DamagedValue`."""
+    found = Sums()
+    for table in Table:
+        last = b""
+        for key, value in all_rows(store, table):
+            if key <= last:
+                yield f"table {table.name.lower()}: keys are out of order at {key.hex()}"
+                return
+            last = key
+            if store.get(table, key) != value:
+                yield f"table {table.name.lower()}: the row {key.hex()} is not found by its key"
+                return
+            if key != SUMS_KEY or table is not Table.META:
+                found.move(table, None, sealed(table, key, value))
+        if found.of(table) != store.sums.of(table):
+            yield f"table {table.name.lower()}: rows are missing, or of an older time: their seals don't come to the sum"
+
+
+# -- meta pages -------------------------------------------------------------------------------------------------------
+
+
+def _expected_bytes(path: Path) -> int:
+    """How long the file is by its newest meta page; without end where it has none that can be read."""
+    meta = _newest_meta(path)
+    if meta is None:
+        return sys.maxsize
+    page_bytes, last_page, _, _ = meta
+    return (last_page + 1) * page_bytes
+
+
+def _newest_meta(path: Path) -> tuple[int, int, int, int] | None:
+    """(page size, last page, flags of the free tree, flags of the main tree)."""
+    newest, newest_id = None, -1
+    with path.open("rb") as file:
+        page_bytes = 0
+        for number in range(2):
+            file.seek(number * page_bytes)
+            head = file.read(_META.size)
+            if len(head) < _META.size:
+                return None
+            fields = _META.unpack(head)
+            page_bytes = page_bytes or fields[9]
+            free_flags, main_flags, last_page, transaction = fields[10], fields[18], fields[25], fields[26]
+            if transaction > newest_id:
+                newest, newest_id = (fields[9], last_page, free_flags, main_flags), transaction
+    return newest
+
+
+def _flag_faults(path: Path) -> Iterator[str]:
+    """What `lmdb.verify` allows and we never write: other orders of keys, and several values under one."""
+    meta = _newest_meta(path / DATA_FILE if path.is_dir() else path)
+    if meta is None or (meta[2], meta[3]) != (_INTEGER_KEYS, 0):
+        yield f"its meta page has other flags than were written: {meta}"
+
+
+def main(path: str) -> int:
+    """Verify as a process of its own: exit code 0, or `_FOUND` with a fault a line."""
+    os.nice(_NICE)
+    directory = Path(path)
+    found = _faults_beside_a_node(directory) if directory.is_dir() else list(row_faults(directory))
+    sys.stdout.write("".join(f"{fault}\n" for fault in found))
+    return _FOUND if found else 0
+
+
+def _faults_beside_a_node(directory: Path) -> list[str]:
+    """As `faults`, of a directory in use: a reader slot keeps the pages of the commit at hand from being used again.
+
+    A meta page that is being written may be read torn, so what is found is looked at twice.
+    """
+    store = open_read_only(directory)
+    try:
+        store.get(Table.META, SUMS_KEY)
+        if found := page_faults(directory) and page_faults(directory):
+            return found
+        return list(faults_of_rows(store))
+    except RaftschedError as error:
+        return [str(error)]
+    finally:
+        store.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
