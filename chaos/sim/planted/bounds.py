@@ -90,8 +90,8 @@ def a_copy_takes_its_time(stage: Stage) -> Play:
 def the_lead_changes_within_each_term(stage: Stage) -> Play:
     """Workers lease jobs and are never heard again; no leader leads for a whole term of their leases."""
     leader = yield from stage.settled()
-    yield from stage.submits(leader, 12)
-    for _ in range(4):
+    yield from stage.submits(leader, 30)
+    for _ in range(10):
         stage.lease_and_die()
     yield from stage.until(lambda: len(_untimed(stage)) >= 3)
     yield 0.5
