@@ -16,6 +16,8 @@ JSON_VALUES_MAX = 250_000
 UPLOADS_BYTES_MAX = 128 * 1024 * 1024
 """Request bodies in memory at once on one node; beyond it new ones hear 503, however many clients upload."""
 PAGE_JOBS_MAX = 1_000
+PAGE_QUEUES_MAX = 500
+"""Queues on one page, 30 µs each: a quarter of what may hold the loop unnoticed."""
 PAGE_BYTES_MAX = 8 * 1024 * 1024
 """Payloads and results on one page of a list; a page ends early rather than grow to hundreds of megabytes."""
 PAGE_ROWS_MAX = 10_000

@@ -374,14 +374,15 @@ class Node:
             return False, "the node is stopping"
         if self._replica.is_stalled:
             return False, str(DiskStalled())
-        if reason := self._replica.idle_reason:
-            return False, reason
         status = self._replica.status()
-        if not status.leader_id:
-            return False, "no leader is known yet" + self._why_no_leader(status)
-        if status.incoming_snapshot_bytes is not None:
+        if status.incoming_snapshot_bytes is not None and status.leader_id:
+            # Before what an empty node waits for: it may be this very snapshot.
             done, total = status.incoming_snapshot_bytes
             return False, f"a snapshot is on its way: {done:,} of {total:,} bytes"
+        if reason := self._replica.idle_reason:
+            return False, reason
+        if not status.leader_id:
+            return False, "no leader is known yet" + self._why_no_leader(status)
         if self.is_leading:
             try:
                 self._replica.check_fresh()

@@ -1,27 +1,30 @@
 """Queues: how many jobs of each status they hold, what operators said about them, and numbers for autoscalers.
 
-The counts come from counters that are part of the state. Every queue exists; one that nobody uses has zeros.
+The counts come from counters that are part of the state. Every queue exists; one that nobody uses has zeros. A list comes
+in pages by name, and costs what is on the page.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import groupby, islice
 
 from aiohttp import web
 
 from raftsched.api.backend import TENANT_DEFAULT, Backend
+from raftsched.api.cursors import read_cursor, write_cursor
 from raftsched.api.queue_rendering import named_queue, settings_reply
 from raftsched.api.reading import Reading, read
 from raftsched.api.rendering import json_response
 from raftsched.api.replies import QueueReply, QueuesReply
 from raftsched.api.replies.queues import ScaleReply
-from raftsched.api.requests import ReadQuery
+from raftsched.api.requests import QueuesQuery, ReadQuery
 from raftsched.api.routes import BASE_PATH, Answered, Route
 from raftsched.core.job import Status
 from raftsched.core.queue import Queue
+from raftsched.errors import Malformed
 from raftsched.leader.depths import QueueDepth, queue_depths
-
-_NO_COUNTS: Final[dict[Status, int]] = {}
 
 
 class Queues:
@@ -38,7 +41,7 @@ class Queues:
                 path=f"{BASE_PATH}/queues",
                 handler=self.list_queues,
                 answered=any_node,
-                query=ReadQuery,
+                query=QueuesQuery,
                 reply=QueuesReply,
             ),
             Route(
@@ -60,18 +63,20 @@ class Queues:
 
     async def list_queues(self, request: web.Request) -> web.Response:
         """List the queues that hold jobs or have settings, with their counts by status."""
-        _, reading = read(self._backend, request, ReadQuery)
-        depths = self._depths(reading)
-        for queue in reading.state.queues():
-            depths.setdefault(queue.name, _empty(queue.name))
-        queues = [_queue_reply(reading, depth) for _, depth in sorted(depths.items())]
-        return reading.response(QueuesReply(queues=queues))
+        query, reading = read(self._backend, request, QueuesQuery)
+        after = _name_in(read_cursor(query.cursor, "queues"))
+        names = list(islice(_names(reading, after), query.limit + 1))
+        shown, is_last = names[: query.limit], len(names) <= query.limit
+        queues = [_queue_reply(reading, depth) for depth in self._depths(reading, shown)]
+        next_cursor = None if is_last else write_cursor(shown[-1].encode(), "queues")
+        return reading.response(QueuesReply(queues=queues, next_cursor=next_cursor))
 
     async def get_queue(self, request: web.Request) -> web.Response:
         """Read a queue: its counts by status, and its settings."""
         name = named_queue(request)
         _, reading = read(self._backend, request, ReadQuery)
-        return reading.response(_queue_reply(reading, self._depths(reading).get(name) or _empty(name)))
+        [depth] = self._depths(reading, [name])
+        return reading.response(_queue_reply(reading, depth))
 
     async def get_queue_scale(self, request: web.Request) -> web.Response:
         """Read how many workers a queue should have, and the numbers that say so."""
@@ -89,16 +94,24 @@ class Queues:
             )
         )
 
-    def _depths(self, reading: Reading) -> dict[str, QueueDepth]:
+    def _depths(self, reading: Reading, names: Sequence[str]) -> list[QueueDepth]:
         if reading.age_ms is None:
-            depths = self._backend.leadership().queue_depths(TENANT_DEFAULT)
-        else:
-            depths = queue_depths(reading.state, reading.now_ms, waiting_workers=lambda _: 0, tenant=TENANT_DEFAULT)
-        return {depth.queue: depth for depth in depths}
+            return self._backend.leadership().queue_depths(names, TENANT_DEFAULT)
+        return queue_depths(reading.state, names, reading.now_ms, waiting_workers=lambda _: 0, tenant=TENANT_DEFAULT)
 
 
-def _empty(name: str) -> QueueDepth:
-    return QueueDepth(queue=name, counts=_NO_COUNTS, exact=True, oldest_wait_ms=0, waiting_workers=0)
+def _names(reading: Reading, after: str) -> Iterator[str]:
+    """The queues that hold jobs or have settings, by name, behind `after`."""
+    state = reading.state
+    names = merge(state.used_queues(TENANT_DEFAULT, after=after), state.configured_queues(after=after))
+    return (name for name, _ in groupby(names))
+
+
+def _name_in(key: bytes) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        raise Malformed("cursor: not one that this server gave out", field="cursor") from None
 
 
 def _queue_reply(reading: Reading, depth: QueueDepth) -> QueueReply:

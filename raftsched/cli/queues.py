@@ -13,6 +13,7 @@ from raftsched.cli.options import given, pause_options
 from raftsched.cli.output import json_option, print_fields, print_json, print_table, say, status_text
 from raftsched.cli.session import Session, part, with_plain_session, with_session
 from raftsched.cli.times import rounded, span_seconds
+from raftsched.limits import PAGE_QUEUES_MAX
 
 _STATUSES: Final = (
     "scheduled",
@@ -56,7 +57,7 @@ def queue_command() -> None:
 @json_option
 def list_queues(session: Session, *, as_json: bool) -> None:
     """Show how many jobs each queue holds, by status."""
-    queues = session.get("/queues")["queues"]
+    queues = [queue for page in session.pages("/queues", limit=PAGE_QUEUES_MAX) for queue in page["queues"]]
     if as_json:
         print_json(queues)
         return

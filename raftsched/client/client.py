@@ -39,6 +39,7 @@ from raftsched.client.submits import Accepted, Submitter
 from raftsched.client.workflows import Workflows
 from raftsched.errors import OutcomeUnknown, RaftschedError
 from raftsched.exchange import Http
+from raftsched.limits import PAGE_QUEUES_MAX
 from raftsched.ports import Clock, Randomness
 
 if TYPE_CHECKING:
@@ -288,7 +289,8 @@ class Client:
 
     async def queues(self) -> Sequence[dict[str, Any]]:
         """Return the queues and how many jobs of each status they hold."""
-        return await self._read_list("/queues", "queues")
+        query = {"limit": PAGE_QUEUES_MAX}
+        return [queue async for queue in self._calls.each(dict[str, Any], "/queues", "queues", query)]
 
     async def workers(self) -> Sequence[dict[str, Any]]:
         """Return the workers heard of lately."""

@@ -69,6 +69,8 @@ class _Greeting:
 class Greeting(Configuring):
     """What this node knows of its peers' identity, and whether it takes part itself."""
 
+    leader_seen_at: float
+
     def __init__(self, *, incarnation: str, formed: FormedMark, **rest: Any) -> None:
         self.incarnation = incarnation
         self._formed_mark = formed
@@ -108,6 +110,11 @@ class Greeting(Configuring):
             return (
                 f"{self.node_id} is a member of the cluster by another disk, and this one is empty: restore the old one, "
                 f"or `raftsched cluster remove {self.node_id}` and add this node under a new id"
+            )
+        leader, silence = self.leader_node, self.clock.monotonic() - self.leader_seen_at
+        if leader is not None and silence < self.timing.election_max_seconds:
+            return (
+                f"this node is empty: it waits for the log, or a snapshot of the state, from {leader.id}, which leads"
             )
         holders = sorted(peer for peer, greeting in self._greetings.items() if not greeting.is_blank)
         if holders:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from raftsched.core.job import WAITING, Status
@@ -54,14 +54,19 @@ class QueueScale:
 
 @dataclass(slots=True)
 class _Tally:
-    counts: dict[Status, int] = field(default_factory=lambda: defaultdict(int))
+    counts: Counter[Status]
     exact: bool = True
 
 
 def queue_depths(
-    view: LeaderView, now_ms: int, *, waiting_workers: Callable[[str], int], tenant: str | None = None
+    view: LeaderView,
+    queues: Iterable[str],
+    now_ms: int,
+    *,
+    waiting_workers: Callable[[str], int],
+    tenant: str | None = None,
 ) -> list[QueueDepth]:
-    """Every queue that holds jobs, of one tenant or of all, by name.
+    """Return the depth of each of these queues, in their order; the jobs are those of one tenant or of all.
 
     The counters tell stored statuses apart; jobs that became due by time alone are moved to `QUEUED` here. Costs some
     microseconds a queue and up to `DUE_TIMERS_MAX` reads.
@@ -74,16 +79,16 @@ def queue_depths(
             oldest_wait_ms=oldest_wait_ms(view, queue, now_ms) if WAITING & tally.counts.keys() else 0,
             waiting_workers=waiting_workers(queue),
         )
-        for queue, tally in sorted(_tallies(view, now_ms, tenant).items())
+        for queue, tally in _tallies(view, queues, now_ms, tenant).items()
     ]
 
 
 def queue_scale(view: LeaderView, queue: str, now_ms: int, *, waiting_workers: int, worker_slots: int) -> QueueScale:
     """The queue's numbers for autoscalers; a queue that nobody uses has zeros.
 
-    Costs as much as `queue_depths` of all queues, and up to `HELD_COUNTED_MAX` reads.
+    Costs as much as its `queue_depths`, and up to `HELD_COUNTED_MAX` reads.
     """
-    tally = _tallies(view, now_ms, None).get(queue, _Tally())
+    tally = _tallies(view, (queue,), now_ms, None)[queue]
     held_count = len(view.held_jobs(queue, limit=HELD_COUNTED_MAX))
     ready_count = max(tally.counts[Status.QUEUED] - held_count, 0)
     running_count = view.running_count(queue)
@@ -110,12 +115,9 @@ def oldest_wait_ms(view: LeaderView, queue: str, now_ms: int) -> int:
     )
 
 
-def _tallies(view: LeaderView, now_ms: int, tenant: str | None) -> dict[str, _Tally]:
+def _tallies(view: LeaderView, queues: Iterable[str], now_ms: int, tenant: str | None) -> dict[str, _Tally]:
     """The jobs of each queue by the status users see."""
-    tallies: dict[str, _Tally] = defaultdict(_Tally)
-    for key, count in view.counters().items():
-        if count and tenant in (None, key.tenant):
-            tallies[key.queue].counts[key.status] += count
+    tallies = {queue: _Tally(Counter(view.queue_counts(queue, tenant))) for queue in queues}
     _move_due(view, now_ms, tenant, tallies)
     return tallies
 
@@ -124,7 +126,9 @@ def _move_due(view: LeaderView, now_ms: int, tenant: str | None, tallies: dict[s
     due = view.timers(until_ms=now_ms, limit=DUE_TIMERS_MAX)
     for entry in due:
         job = view.job(entry.job_id)
-        if job is not None and tenant in (None, job.tenant) and job.status is not job.status_at(now_ms):
+        if job is None or job.queue not in tallies or tenant not in (None, job.tenant):
+            continue
+        if job.status is not job.status_at(now_ms):
             counts = tallies[job.queue].counts
             counts[job.status] -= 1
             counts[Status.QUEUED] += 1

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Container, Sequence
+from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 
 import structlog
 
@@ -165,10 +165,10 @@ class Leadership:
         self._check_serving()
         return self._duties.heartbeat(worker, runs, self._now(), alive=alive)
 
-    def queue_depths(self, tenant: str | None = None) -> list[QueueDepth]:
-        """Every queue that holds jobs, of one tenant or of all; see `QueueDepth`."""
+    def queue_depths(self, queues: Iterable[str], tenant: str | None = None) -> list[QueueDepth]:
+        """Return the depth of each of these queues, of one tenant's jobs or of all; see `QueueDepth`."""
         now_ms = self._now().cluster_ms
-        return queue_depths(self._state, now_ms, waiting_workers=self._duties.waiting_workers, tenant=tenant)
+        return queue_depths(self._state, queues, now_ms, waiting_workers=self._duties.waiting_workers, tenant=tenant)
 
     def queue_scale(self, queue: str) -> QueueScale:
         """The queue's numbers for autoscalers; see `QueueScale`."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import Protocol
 
 from raftsched.core.control_operations import AlarmKind, ChoreKind
 from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import Job, Worker
+from raftsched.core.job import Job, Status, Worker
 from raftsched.core.queue import Queue
 from raftsched.core.schedule import Firing, Schedule, ScheduleId
-from raftsched.core.view import AlarmEntry, AuditEntry, CounterKey, TimerEntry, WaitingEntry
+from raftsched.core.view import AlarmEntry, AuditEntry, TimerEntry, WaitingEntry
 
 FinishedPlace = tuple[TimeMs, JobId]
 """When a job ended, and its id: its place among the finished."""
@@ -94,4 +94,8 @@ class LeaderView(Protocol):
     def finished_between(self, after: FinishedPlace | None, before_ms: int, *, limit: int) -> list[FinishedPlace]:
         """Finished jobs behind `after` that ended before `before_ms`, by time and id."""
 
-    def counters(self) -> Mapping[CounterKey, int]: ...
+    def used_queues(self, tenant: str | None = None, *, after: str = "") -> Iterator[str]:
+        """The queues that hold jobs, of one tenant or of all, by name, behind `after`."""
+
+    def queue_counts(self, queue: str, tenant: str | None = None) -> dict[Status, int]:
+        """The jobs of a queue by stored status, of one tenant or of all."""

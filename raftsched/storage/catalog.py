@@ -5,9 +5,11 @@ Queues are few and asked for with every lease: they are kept decoded in memory, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 
 import msgspec
+from sortedcontainers import SortedDict
 
 from raftsched.core.control_operations import AlarmKind, ChoreKind
 from raftsched.core.ids import JobId, TimeMs
@@ -30,20 +32,25 @@ class Catalog:
     # -- queues -------------------------------------------------------------------------------------------------------
 
     @cached_property
-    def _queues(self) -> dict[str, Queue]:
+    def _queues(self) -> SortedDict[str, Queue]:
         queues = (decode_queue(record) for _, record in all_rows(self._store, Table.QUEUES))
-        return {queue.name: queue for queue in queues}
+        return SortedDict((queue.name, queue) for queue in queues)
 
     def queue(self, name: str) -> Queue | None:
         """Return the queue's settings; None where nobody made any."""
-        return self._queues.get(name)
+        found: Queue | None = self._queues.get(name)
+        return found
 
     def queue_count(self) -> int:
         return len(self._queues)
 
     def queues(self) -> list[Queue]:
         """Return every queue that has settings, by name; at most `limits.QUEUES_CONFIGURED_MAX`."""
-        return sorted(self._queues.values(), key=lambda queue: queue.name)
+        return list(self._queues.values())
+
+    def configured_queues(self, *, after: str = "") -> Iterator[str]:
+        """Yield the queues that have settings, by name, behind `after`; reads nothing."""
+        return iter(self._queues.irange(after, inclusive=(False, True)))
 
     def list_queues(self, *, after: bytes = b"", limit: int, descending: bool = False) -> Page[Queue]:
         """Return the next queues that have settings, by name."""

@@ -1,10 +1,15 @@
 """How many jobs there are of each tenant, queue and status: state, so that no scan has to answer for it.
 
 Theory of operation. The counts live in memory and move with each job written; those that changed are written at the
-checkpoint, in the transaction of the jobs they count. There are as many as tenants, queues and statuses in use.
+checkpoint, in the transaction of the jobs they count. There are as many as tenants, queues and statuses in use. The
+names of the queues are kept sorted beside them, so that a page of a list costs what is on it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sortedcontainers import SortedDict
 
 from raftsched.core.job import WAITING, Job, Status
 from raftsched.core.view import CounterKey
@@ -25,7 +30,10 @@ class Counters:
         self._changed: set[tuple[str, str, Status]] = set()
         self._tenants: dict[str, set[str]] = {}
         """Tenants of each queue that may have waiting jobs: all that have, and some that had."""
+        self._queues: SortedDict[str, set[str]] = SortedDict()
+        """By name: every queue of which there is a count, perhaps zero, with the tenants that it is of."""
         for tenant, queue, status in self._counts:
+            self._queues.setdefault(queue, set()).add(tenant)
             if status in WAITING:
                 self._tenants.setdefault(queue, set()).add(tenant)
 
@@ -41,6 +49,8 @@ class Counters:
             count = self._counts.get(after, 0)
             if not count and after[2] in WAITING:
                 self._tenants.setdefault(after[1], set()).add(after[0])
+            if after not in self._counts:
+                self._queues.setdefault(after[1], set()).add(after[0])
             self._counts[after] = count + 1
             self._changed.add(after)
 
@@ -71,7 +81,28 @@ class Counters:
     def _has_waiting(self, tenant: str, queue: str) -> bool:
         return any(self._counts.get((tenant, queue, status)) for status in WAITING)
 
+    def queues(self, tenant: str | None = None, *, after: str = "") -> Iterator[str]:
+        """Yield the queues that hold jobs, of one tenant or of all, by name, behind `after`."""
+        for queue in self._queues.irange(after, inclusive=(False, True)):
+            if self.of_queue(queue, tenant):
+                yield queue
+
+    def of_queue(self, queue: str, tenant: str | None = None) -> dict[Status, int]:
+        """Return the counts above zero of a queue, of one tenant or of all."""
+        found: dict[Status, int] = {}
+        tenants = self._queues.get(queue, ())
+        for each in tenants if tenant is None else [tenant] if tenant in tenants else []:
+            for status in Status:
+                if count := self._counts.get((each, queue, status)):
+                    found[status] = found.get(status, 0) + count
+        return found
+
     def _forget(self, tenant: str, queue: str) -> None:
+        of_queue = self._queues[queue]
+        if not any((tenant, queue, status) in self._counts for status in Status):
+            of_queue.discard(tenant)
+            if not of_queue:
+                del self._queues[queue]
         tenants = self._tenants.get(queue)
         if tenants is not None and not self._has_waiting(tenant, queue):
             tenants.discard(tenant)

@@ -288,7 +288,9 @@ def _hint(error: lmdb.Error | OSError, path: Path) -> str:
 
     The file system is asked whether it is full: LMDB reports the short write of a full disk as "Input/output error".
     """
-    if not isinstance(error, lmdb.MapFullError) and path.exists():
+    if isinstance(error, lmdb.MapFullError):
+        return _HINTS[lmdb.MapFullError]
+    with suppress(OSError):  # the directory is gone, or the disk
         disk = os.statvfs(path)
         free_bytes = disk.f_bavail * disk.f_frsize
         if free_bytes < _FULL_BYTES:

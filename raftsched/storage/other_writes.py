@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+from sortedcontainers import SortedDict
 
 from raftsched.core.job import encode_worker
 from raftsched.core.queue import Queue, encode_queue
@@ -47,7 +48,7 @@ class OtherWrites:
 
     if TYPE_CHECKING:
         _store: Store
-        _queues: dict[str, Queue]
+        _queues: SortedDict[str, Queue]
         _schedule_count: int
         applied_index: int
         uncommitted_bytes: int

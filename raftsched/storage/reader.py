@@ -8,6 +8,7 @@ What concerns jobs stands here; `catalog` has the other records, `walks` the wal
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from heapq import merge
 from itertools import islice
@@ -107,6 +108,14 @@ class StateReader(Catalog, Walks):
     def counters(self) -> dict[CounterKey, int]:
         """Return the count of jobs of each tenant, queue and stored status; only those above zero."""
         return self._counters.all()
+
+    def used_queues(self, tenant: str | None = None, *, after: str = "") -> Iterator[str]:
+        """Yield the queues that hold jobs, of one tenant or of all, by name, behind `after`; reads nothing."""
+        return self._counters.queues(tenant, after=after)
+
+    def queue_counts(self, queue: str, tenant: str | None = None) -> dict[Status, int]:
+        """Return the jobs of a queue by stored status, of one tenant or of all; reads nothing."""
+        return self._counters.of_queue(queue, tenant)
 
     # -- limits -------------------------------------------------------------------------------------------------------
 

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import pytest
+
+from raftsched import limits
 from tests.api.node import Api
 
 
@@ -40,3 +43,53 @@ async def test_stale_queues_are_counted_by_a_follower(api: Api, follower: Api) -
     [queue] = (await follower.get("queues", consistency="stale")).json["queues"]
     assert (queue["queued"], queue["waiting_workers"]) == (1, None)
     assert (await follower.get("queues")).json["queues"] == [queue | {"waiting_workers": 0}]
+
+
+async def listed(api: Api, **query: str) -> list[list[str]]:
+    """The names on each page."""
+    pages = []
+    while True:
+        page = (await api.get("queues", **query)).json
+        pages.append([queue["name"] for queue in page["queues"]])
+        if page["next_cursor"] is None:
+            return pages
+        query["cursor"] = page["next_cursor"]
+
+
+async def test_queues_come_in_pages_by_name_whatever_changes_meanwhile(api: Api, follower: Api) -> None:
+    for name in ("b", "d", "e", "zz", "f"):
+        await api.submit(queue=name)
+    for name in ("a", "d", "z"):
+        assert (await api.ask("PATCH", f"queues/{name}", json={"concurrency": 2})).status == 200
+    everything = ["a", "b", "d", "e", "f", "z", "zz"]
+    assert await listed(api) == [everything]
+    assert await listed(api, limit="3") == [everything[:3], everything[3:6], everything[6:]]
+    assert await listed(follower, limit="7", consistency="stale") == [everything]
+    first = (await api.get("queues", limit="2")).json
+    assert [queue["settings"]["concurrency"] for queue in first["queues"]] == [2, None]
+    await api.submit(queue="aa")
+    await api.submit(queue="c")
+    second = (await api.get("queues", limit="2", cursor=first["next_cursor"])).json
+    assert [queue["name"] for queue in second["queues"]] == ["c", "d"]
+
+
+async def test_a_page_of_queues_costs_what_is_on_it(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(300):
+        await api.submit(queue=f"q{number:03}")
+    counters, looked_at = api.node.state._counters, []
+    of_queue = type(counters).of_queue
+
+    def watched(self: object, queue: str, tenant: str | None = None) -> object:
+        looked_at.append(queue)
+        return of_queue(counters, queue, tenant)
+
+    monkeypatch.setattr(type(counters), "of_queue", watched)
+    for path, most in (("queues?limit=5", 12), ("queues/q100", 2), ("queues/q100/scale", 2)):
+        looked_at.clear()
+        assert (await api.get(path)).status == 200
+        assert len(looked_at) <= most, path
+
+
+@pytest.mark.parametrize("query", ["limit=0", f"limit={limits.PAGE_QUEUES_MAX + 1}", "cursor=x", "cursor=kwE"])
+async def test_pages_of_queues_that_can_not_be_are_refused(api: Api, query: str) -> None:
+    assert (await api.get(f"queues?{query}")).status in (400, 422)

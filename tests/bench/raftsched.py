@@ -2,7 +2,7 @@
 
 One `raftsched dev` cluster of three nodes with fsync on stands in for the peers' store; the workers are two processes
 with this package's `Worker`, the producer uses its blocking `Client`. Completed jobs are counted where the cluster
-keeps them: in the counters of `GET /queues`.
+keeps them: in the counters of `GET /queues/NAME`.
 """
 
 import json
@@ -46,10 +46,9 @@ class Raftsched(Adapter):
     def count_done(self, stores, submitted):
         for url in self.urls:
             try:
-                queues = _get(f"{url}/api/v1/queues")["queues"]
+                return _get(f"{url}/api/v1/queues/{JOB}")["completed"]
             except OSError:
                 continue
-            return sum(queue.get("completed", 0) for queue in queues if queue["name"] == JOB)
         raise RuntimeError("no node answers")
 
     # -- producer --------------------------------------------------------------------------------------------------

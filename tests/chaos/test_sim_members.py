@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from dataclasses import replace
 
 import pytest
 
+from chaos.sim.network import LinkRates
+from chaos.sim.node import SimulatedNode
 from chaos.sim.rates import Rates
 from chaos.sim.scoring import hunt
 from chaos.sim.world import World, run_seed
@@ -13,6 +17,7 @@ from raftsched.consensus.configuring import Configuring
 from raftsched.consensus.greetings import Greeting
 from raftsched.consensus.membership import CONFIGURATION
 from raftsched.consensus.ports import NodeId
+from tests.core.scene import submit_operation
 
 
 def with_many_changes(rates: Rates) -> Rates:
@@ -143,3 +148,41 @@ def test_a_newcomer_that_loses_its_disk_is_given_up_for_another() -> None:
     """Seed 412244: a bit of its journal changed before it was a voter, and the operator waited for it for ever."""
     outcome = run_seed(412244, node_count=3)
     assert outcome.violations == []
+
+
+def many_pieces(rates: Rates) -> Rates:
+    """No log is left for a node that joins, and the state comes in many pieces."""
+    sizes = replace(rates.sizes, tail_bytes=800, chunk_bytes=700, window_chunks=1)
+    links = LinkRates(delay_seconds=(0.01, 0.02))
+    return replace(rates, sizes=sizes, links=links, checkpoint=0.05, uses_lmdb=False)
+
+
+def test_a_node_that_joins_tells_how_far_its_snapshot_is() -> None:
+    world = World(5, 3, alter=many_pieces)
+    try:
+        world.start()
+        world.run(3.0)
+        assert world.leader is not None
+
+        async def submit(node: SimulatedNode) -> None:
+            await asyncio.gather(*(node.propose(submit_operation(number)) for number in range(200)))
+
+        world.leader.request(submit, lambda _result, _error: None)
+        world.run(2.0)
+        joining = world.hosts[world.operator.add_member()]
+        told: list[str] = []
+        for _ in range(4_000):
+            world.run(0.005)
+            if joining.node is not None and joining.node.is_built:
+                is_ready, text = joining.node.readiness()
+                if is_ready:
+                    break
+                if told[-1:] != [text]:
+                    told.append(text)
+    finally:
+        world.close()
+    pieces = [text for text in told if re.fullmatch(r"a snapshot is on its way: [\d,]+ of [\d,]+ bytes", text)]
+    assert len(pieces) > 3
+    assert "it waits for the log, or a snapshot of the state" in told[told.index(pieces[0]) - 1]
+    waits = [position for position, text in enumerate(told) if "it waits to be added" in text]
+    assert max(waits, default=-1) < told.index(pieces[0])

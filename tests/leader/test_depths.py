@@ -9,7 +9,8 @@ from tests.leader.scene import Leader, World
 
 
 def depths_of(world: World, tenant: str | None = None) -> dict[str, QueueDepth]:
-    found = queue_depths(world.state, world.now.cluster_ms, waiting_workers=lambda _: 0, tenant=tenant)
+    queues = world.state.used_queues(tenant)
+    found = queue_depths(world.state, queues, world.now.cluster_ms, waiting_workers=lambda _: 0, tenant=tenant)
     return {depth.queue: depth for depth in found}
 
 
@@ -78,7 +79,8 @@ def test_depths_show_how_many_workers_wait() -> None:
     leader.wait("mail", "pay")
     leader.wait("mail")
     world.submit("mail", delay_ms=1_000)
-    found = queue_depths(world.state, world.now.cluster_ms, waiting_workers=leader.duties.waiting_workers)
+    now_ms = world.now.cluster_ms
+    found = queue_depths(world.state, ["mail"], now_ms, waiting_workers=leader.duties.waiting_workers)
     assert [(depth.queue, depth.waiting_workers) for depth in found] == [("mail", 2)]
 
 

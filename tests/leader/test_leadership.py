@@ -514,7 +514,7 @@ async def test_idle_leader_does_not_poll(cluster: Cluster) -> None:
 @in_virtual_time
 async def test_depths_are_told_while_leading(cluster: Cluster) -> None:
     cluster.world.submit(count=2)
-    (depth,) = cluster.leadership.queue_depths()
+    (depth,) = cluster.leadership.queue_depths(["mail"])
     assert (depth.queue, depth.counts) == ("mail", {Status.QUEUED: 2})
 
 

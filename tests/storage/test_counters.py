@@ -99,3 +99,24 @@ def test_counters_are_written_in_the_same_order_by_every_process() -> None:
     counters.save(store)
     assert len(store.puts) == 50
     assert store.puts == sorted(store.puts)
+
+
+def test_queues_are_listed_by_name_as_they_come_and_go() -> None:
+    store = MemoryStore()
+    counters = Counters(store)
+    for number, (tenant, queue) in enumerate((("a", "z"), ("a", "m"), ("b", "k"), ("b", "m"))):
+        counters.move(None, make_job(number, tenant=tenant, queue=queue))
+    counters.save(store)
+    for each in (counters, Counters(store)):
+        assert list(each.queues()) == ["k", "m", "z"]
+        assert list(each.queues("a")) == ["m", "z"]
+        assert list(each.queues("b", after="k")) == ["m"]
+    assert counters.of_queue("m") == {Status.QUEUED: 2}
+    assert counters.of_queue("m", "a") == {Status.QUEUED: 1}
+    assert counters.of_queue("k", "a") == counters.of_queue("nobody's") == {}
+    counters.move(make_job(2, tenant="b", queue="k"), None)
+    assert list(counters.queues()) == ["m", "z"], "a count of zero is no job"
+    counters.save(store)
+    assert list(counters._queues) == ["m", "z"], "queues that are gone take no memory"
+    counters.move(None, make_job(2, tenant="b", queue="k"))
+    assert list(counters.queues()) == ["k", "m", "z"]

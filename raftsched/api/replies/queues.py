@@ -64,6 +64,7 @@ class QueuesReply(Reply, frozen=True):
     """The queues that hold jobs or have settings, by name."""
 
     queues: list[QueueReply]
+    next_cursor: str | None
 
 
 class ScaleReply(Reply, frozen=True):

@@ -43,7 +43,7 @@ from raftsched.api.requests.jobs import (
     TimedJobBody,
     UniqueRequest,
 )
-from raftsched.api.requests.queries import DeadLettersQuery, ListQuery, LogQuery, ReadQuery
+from raftsched.api.requests.queries import DeadLettersQuery, ListQuery, LogQuery, QueuesQuery, ReadQuery
 from raftsched.api.requests.workers import (
     ErrorReport,
     HeartbeatRequest,
@@ -103,6 +103,7 @@ __all__ = [
     "OutcomesRequest",
     "PauseRequest",
     "ProgressRequest",
+    "QueuesQuery",
     "ReadQuery",
     "ReplayRequest",
     "Request",

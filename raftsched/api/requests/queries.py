@@ -47,6 +47,14 @@ class ListQuery(ReadQuery, frozen=True):
     """`next_cursor` of the page before."""
 
 
+class QueuesQuery(ReadQuery, frozen=True):
+    """Which page of the queues."""
+
+    limit: Annotated[int, Meta(ge=1, le=limits.PAGE_QUEUES_MAX)] = 100
+    cursor: Cursor | None = None
+    """`next_cursor` of the page before."""
+
+
 class DeadLettersQuery(ReadQuery, frozen=True):
     """Which dead letters, and which page of them."""
 

@@ -121,8 +121,7 @@ class Load:
 
     async def _completed(self) -> int:
         """Jobs completed so far, from the cluster's own counters."""
-        queues = await self._client.queues()
-        return sum(queue.get("completed", 0) for queue in queues if queue["name"] == QUEUE)
+        return (await self._client.queue(QUEUE).get()).completed
 
     async def _drain(self) -> None:
         if self._open:
