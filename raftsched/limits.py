@@ -39,9 +39,11 @@ COMPLETION_ID_CHARS_MAX = 64
 REQUEST_ID_CHARS_MAX = 64
 
 DELAY_MS_MAX = 10 * 366 * 86_400_000
-"""Ten years ahead; anything later is a mistake in units more often than a plan."""
-RUN_AT_MS_MIN = 0
+"""Ten years; a longer duration is a mistake in units more often than a plan. A time that is written out may be later."""
+MOMENT_MS_MIN = 0
 """Times before 1970 are refused; a past time after it means: run now."""
+MOMENT_MS_MAX = 253_402_300_799_999
+"""9999-12-31T23:59:59.999Z, the last time that RFC 3339 can write: what is later could not be shown."""
 TIMEOUT_MS_MAX = 7 * 86_400_000
 ATTEMPTS_MAX = 1_000
 BACKOFF_MS_MAX = 7 * 86_400_000

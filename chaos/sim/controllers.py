@@ -55,8 +55,8 @@ class SpecialSubmission(Submission):
         now_ms = node.now_ms()
         options = replace(
             self.options,
-            expires_at_ms=TimeMs(now_ms + self.expires_ms if self.expires_ms else 0),
-            deadline_ms=TimeMs(now_ms + self.deadline_ms if self.deadline_ms else 0),
+            expires_at_ms=TimeMs(now_ms + self.expires_ms) if self.expires_ms else None,
+            deadline_ms=TimeMs(now_ms + self.deadline_ms) if self.deadline_ms else None,
         )
         return replace(
             super().operation(node), options=options_of(options), depends_on=self.depends_on, paused=self.paused

@@ -84,7 +84,7 @@ class ScheduleIntent:
         known = named_schedule(node, self.name)
         timing = Timing(
             every=self.every,
-            end_at_ms=TimeMs(now_ms + self.lasts_ms if self.lasts_ms else 0),
+            end_at_ms=TimeMs(now_ms + self.lasts_ms) if self.lasts_ms else None,
             jitter_ms=self.jitter_ms,
             max_firings=self.max_firings,
             anchor_ms=now_ms,
@@ -109,7 +109,7 @@ class ScheduleIntent:
 
     def _is_same(self, timing: Timing) -> bool:
         wanted = (self.every, self.jitter_ms, self.max_firings, self.lasts_ms)
-        lasts_ms = timing.end_at_ms - timing.anchor_ms if timing.end_at_ms else 0
+        lasts_ms = 0 if timing.end_at_ms is None else timing.end_at_ms - timing.begins_ms(0)
         return wanted == (timing.every, timing.jitter_ms, timing.max_firings, lasts_ms)
 
 

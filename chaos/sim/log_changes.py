@@ -111,7 +111,7 @@ def _submitted(operation: Operation, new: Job, options: Options, depends_on: tup
         "op": _op(new),
         "once": options.at_most_once,
         "schedule": options.schedule_id.hex(),
-        "instant_ms": options.instant_ms,
+        "instant_ms": options.instant_ms or 0,
         "workflow": options.workflow_id.hex(),
         "depends_on": tuple((job_name(each.parent), each.condition.label) for each in depends_on),
         "on_failure": options.on_dependency_failure.label if depends_on else "",

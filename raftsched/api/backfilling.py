@@ -37,7 +37,7 @@ from raftsched.core.results import Fired
 from raftsched.core.schedule import Firing, FiringKind, Overlap, Schedule
 from raftsched.core.schedule_operations import Decision, RunSchedule
 from raftsched.errors import Invalid
-from raftsched.leader.instants import TimingInstants, instants_of
+from raftsched.leader.instants import TimingInstants, grid_period_ms, instants_of
 
 _SLICE: Final = 200
 """Instants looked at before other work gets its turn."""
@@ -137,10 +137,11 @@ class Backfilling:
     async def _planned(self, schedule: Schedule, wanted: BackfillRequest, call: bytes) -> list[_Item]:
         """Every instant of the range, in the order of the runs, with what is to become of it."""
         now_ms = self._backend.now_ms()
-        from_ms, to_ms = moment_ms(wanted.from_, "from", now_ms), moment_ms(wanted.to, "to", now_ms)
+        from_ms, to_ms = moment_ms(wanted.from_, "from"), moment_ms(wanted.to, "to")
         if not from_ms < to_ms <= now_ms:
             told = "must be later than from" if to_ms <= now_ms else "must not be later than now"
             raise Invalid(f"to: {told}", field="to")
+        _check_range(schedule, from_ms, to_ms)
         instants = instants_of(schedule.timing, from_ms=schedule.created_at_ms)
         items = [_Item(at_ms) async for at_ms in _between(instants, from_ms, to_ms)]
         if wanted.order == "desc":
@@ -205,6 +206,21 @@ class Backfilling:
         if item.action == "skip":
             return Decision(item.instant_ms, reason=item.reason)
         return Decision(item.instant_ms, self._backend.new_job_id(), item.due_at_ms)
+
+
+def _check_range(schedule: Schedule, from_ms: TimeMs, to_ms: TimeMs) -> None:
+    """Raise `Invalid` for a range in which the schedule can have no instant, since it lies outside its limits."""
+    timing = schedule.timing
+    begins_ms = timing.begins_ms(schedule.created_at_ms if grid_period_ms(timing) else 0)
+    if to_ms <= begins_ms:
+        began = f"begins at {time_text(begins_ms)}"
+        told = f"{began}, its start_at" if timing.start_at_ms is not None else f"{began}, as it has no start_at"
+        raise Invalid(f"to: the range ends before the schedule {told}; it has no instants there", field="to")
+    if timing.end_at_ms is not None and from_ms > timing.end_at_ms:
+        told = f"{time_text(timing.end_at_ms)}, its end_at"
+        raise Invalid(
+            f"from: the range begins after the schedule ends at {told}; it has no instants there", field="from"
+        )
 
 
 async def _between(instants: TimingInstants, from_ms: int, to_ms: int) -> AsyncIterator[TimeMs]:

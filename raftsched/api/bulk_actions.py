@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from raftsched.api.callers import signed
-from raftsched.api.controls import pause_end_ms
 from raftsched.api.replaying import Changes, replay_operation
-from raftsched.api.requests import BulkRequest, PauseRequest
+from raftsched.api.requests import BulkRequest
 from raftsched.api.submission import priority_number
-from raftsched.api.times import due_at_ms
+from raftsched.api.times import due_at_ms, due_or_now_ms, pause_end_ms
 from raftsched.core.control_operations import AmendJob, PauseJob, RequeueJob, ResumeJob
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import FINISHED, LEASED, WAITING, Job, Status
@@ -83,7 +82,7 @@ def action_of(wanted: BulkRequest, tools: Tools) -> Action:
         raise Invalid("priority: is required with the action reprioritise", field="priority")
     if name == "reschedule" and wanted.run_at is None and wanted.delay_seconds is None:
         raise Invalid("run_at: it or delay_seconds is required with the action reschedule", field="run_at")
-    due_ms = due_at_ms(wanted.run_at, wanted.delay_seconds, tools.now_ms, "")
+    due_ms = due_or_now_ms(due_at_ms(wanted.run_at, wanted.delay_seconds, tools.now_ms, ""))
     return Action(name, _operation_of(wanted, due_ms, tools))
 
 
@@ -93,8 +92,7 @@ def _operation_of(wanted: BulkRequest, due_ms: TimeMs, tools: Tools) -> Callable
         case "cancel":
             return lambda job: CancelJob(job.id, job.tenant, force=bool(wanted.force), actor=actor)
         case "pause":
-            pause = PauseRequest(until=wanted.until, for_seconds=wanted.for_seconds)
-            until_ms = pause_end_ms(pause, tools.now_ms)
+            until_ms = pause_end_ms(wanted.until, wanted.for_seconds, tools.now_ms)
             return lambda job: PauseJob(job.id, job.tenant, until_ms, wanted.reason or "", actor)
         case "resume":
             return lambda job: ResumeJob(job.id, job.tenant, actor)

@@ -24,13 +24,13 @@ from raftsched.api.replies import JobReply
 from raftsched.api.requests import AmendRequest, CancelQuery, PauseRequest, ReplayRequest, RetryRequest
 from raftsched.api.routes import BASE_PATH, Answered, Route
 from raftsched.api.submission import fingerprint_of
-from raftsched.api.times import due_at_ms, end_ms
+from raftsched.api.times import due_at_ms, due_or_now_ms, pause_end_ms
 from raftsched.core.control_operations import PauseJob, RequeueJob, ResumeJob
-from raftsched.core.ids import TimeMs, job_id_text
+from raftsched.core.ids import job_id_text
 from raftsched.core.job import Job
 from raftsched.core.operations import CancelJob
 from raftsched.core.results import Cancelled, Changed, Submitted
-from raftsched.errors import Invalid, Malformed
+from raftsched.errors import Malformed
 
 MATCH_HEADER: Final = "If-Match"
 _match_etag: Final = re.compile(r'"?(?P<revision>[0-9]{1,18})"?').fullmatch
@@ -100,7 +100,7 @@ class Controls:
     async def pause_job(self, request: web.Request) -> web.Response:
         """Keep a job from running until it is resumed, or until a time."""
         wanted = self._pause.read_optional(await self._bodies.read_optional_json(request))
-        until_ms = pause_end_ms(wanted, self._backend.now_ms())
+        until_ms = pause_end_ms(wanted.until, wanted.for_seconds, self._backend.now_ms())
         job = self._job(request)
         operation = PauseJob(job.id, job.tenant, until_ms, wanted.reason or "", actor_of(request))
         return self._response((await propose(self._backend, operation, Changed)).job)
@@ -117,7 +117,7 @@ class Controls:
         A new run waits for parents that have not ended; while one has ended otherwise than it should, it is refused.
         """
         wanted = self._retry.read_optional(await self._bodies.read_optional_json(request))
-        due_ms = due_at_ms(wanted.run_at, wanted.delay_seconds, self._backend.now_ms(), "")
+        due_ms = due_or_now_ms(due_at_ms(wanted.run_at, wanted.delay_seconds, self._backend.now_ms(), ""))
         job = self._job(request)
         operation = RequeueJob(job.id, job.tenant, due_ms, actor=actor_of(request))
         return self._response((await propose(self._backend, operation, Changed)).job)
@@ -146,22 +146,6 @@ class Controls:
 
     def _response(self, job: Job) -> web.Response:
         return job_response(self._backend, job)
-
-
-def pause_end_ms(wanted: PauseRequest, now_ms: int) -> TimeMs:
-    """Return when a pause ends by itself, 0 = never; raises `Invalid` or `Malformed` naming the field."""
-    until_ms = end_ms(
-        wanted.until,
-        wanted.for_seconds,
-        name="until",
-        span_name="for_seconds",
-        from_ms=now_ms,
-        now_ms=now_ms,
-        prefix="",
-    )
-    if 0 < until_ms <= now_ms:
-        raise Invalid("until: is in the past, the job would go on at once", field="until")
-    return until_ms
 
 
 def _post(

@@ -33,16 +33,18 @@ def options_of_body(wanted: JobBody, prefix: str) -> Options:
     )
 
 
-def options_of(wanted: TimedJobBody, *, due_at_ms: int, now_ms: int, prefix: str, **fields: Any) -> Options | None:
+def options_of(
+    wanted: TimedJobBody, *, due_at_ms: int | None, now_ms: int, prefix: str, **fields: Any
+) -> Options | None:
     """Return the options of a job with times of its own, with `fields` replaced; None where it asks for nothing.
 
     Raises `Malformed` or `Invalid` naming the field.
     """
     if not fields and _asks_for_nothing(wanted):
         return None
-    expires_at_ms, deadline_ms = _ends(wanted, due_at_ms or now_ms, now_ms, prefix)
+    expires_at_ms, deadline_ms = _ends(wanted, now_ms if due_at_ms is None else due_at_ms, prefix)
     options = options_of_body(wanted, prefix)
-    if expires_at_ms or deadline_ms or fields:
+    if expires_at_ms is not None or deadline_ms is not None or fields:
         options = replace(options, expires_at_ms=expires_at_ms, deadline_ms=deadline_ms, **fields)
     return tidy(options)
 
@@ -92,14 +94,13 @@ def dependencies_of(wanted: list[str | DependencyRequest], prefix: str) -> tuple
     return tuple(parents.values())
 
 
-def _ends(wanted: TimedJobBody, from_ms: int, now_ms: int, prefix: str) -> tuple[TimeMs, TimeMs]:
+def _ends(wanted: TimedJobBody, from_ms: int, prefix: str) -> tuple[TimeMs | None, TimeMs | None]:
     expires_at_ms = end_ms(
         wanted.expires_at,
         wanted.expires_in_seconds,
         name="expires_at",
         span_name="expires_in_seconds",
         from_ms=from_ms,
-        now_ms=now_ms,
         prefix=prefix,
     )
     deadline_ms = end_ms(
@@ -108,7 +109,6 @@ def _ends(wanted: TimedJobBody, from_ms: int, now_ms: int, prefix: str) -> tuple
         name="deadline",
         span_name="deadline_in_seconds",
         from_ms=from_ms,
-        now_ms=now_ms,
         prefix=prefix,
     )
     for name, moment in (("expires_at", wanted.expires_at), ("deadline", wanted.deadline)):

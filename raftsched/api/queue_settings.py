@@ -17,8 +17,7 @@ from raftsched.api.replies.queues import QueueSettingsReply
 from raftsched.api.requests import PauseRequest
 from raftsched.api.requests.queues import QueuePatch
 from raftsched.api.routes import BASE_PATH, Answered, Route
-from raftsched.api.schedules import pause_end_ms
-from raftsched.api.times import span_ms
+from raftsched.api.times import pause_end_ms, span_ms
 from raftsched.core.queue import TenantWeight
 from raftsched.core.queue_operations import ConfigureQueue, PauseQueue
 from raftsched.core.results import QueueSaved
@@ -74,10 +73,7 @@ class QueueSettings:
     async def pause_queue(self, request: web.Request) -> web.Response:
         """Give out no more jobs of a queue until a time, or until it is resumed; what runs goes on."""
         wanted = self._pause.read_optional(await self._bodies.read_optional_json(request))
-        now_ms = self._backend.now_ms()
-        until_ms = pause_end_ms(wanted, now_ms)
-        if wanted.until is not None and until_ms <= now_ms:
-            raise Invalid("until: this time has passed; it must be yet to come", field="until")
+        until_ms = pause_end_ms(wanted.until, wanted.for_seconds, self._backend.now_ms())
         return await self._save(
             PauseQueue(
                 named_queue(request), True, until_ms=until_ms, reason=wanted.reason or "", actor=actor_of(request)

@@ -68,13 +68,13 @@ def job_reply(
         priority=job.priority,
         payload=json_text(payload),
         schedule_id=id_text(options.schedule_id),
-        instant=time_or_none(options.instant_ms),
+        instant=wish_or_none(options.instant_ms),
         workflow_id=id_text(options.workflow_id),
         task=options.task or None,
         run_at=due if not job.asked_at_ms else time_text(job.asked_at_ms),
         next_run_at=due if waiting else None,
-        expires_at=time_or_none(options.expires_at_ms),
-        deadline=time_or_none(options.deadline_ms),
+        expires_at=wish_or_none(options.expires_at_ms),
+        deadline=wish_or_none(options.deadline_ms),
         timeout_seconds=seconds_or_none(job.timeout_ms),
         heartbeat_timeout_seconds=seconds_or_none(options.heartbeat_timeout_ms),
         max_attempts=job.max_attempts,
@@ -146,10 +146,10 @@ def lease_reply(grant: Grant) -> LeaseReply:
         timeout_seconds=seconds_or_none(job.timeout_ms),
         heartbeat_timeout_seconds=seconds_or_none(options.heartbeat_timeout_ms),
         start=start_word(options),
-        expires_at=time_or_none(options.expires_at_ms),
-        deadline=time_or_none(options.deadline_ms),
+        expires_at=wish_or_none(options.expires_at_ms),
+        deadline=wish_or_none(options.deadline_ms),
         schedule_id=id_text(options.schedule_id),
-        instant=time_or_none(options.instant_ms),
+        instant=wish_or_none(options.instant_ms),
         workflow_id=id_text(options.workflow_id),
         task=options.task or None,
         replay_of=id_text(options.replay_of),
@@ -186,6 +186,11 @@ def _second_text(second: int) -> str:
 def time_or_none(ms: int) -> str | None:
     """Return RFC 3339; None for 0, which stands for no time."""
     return time_text(ms) if ms else None
+
+
+def wish_or_none(ms: int | None) -> str | None:
+    """Return RFC 3339 of a time that somebody may have asked for; None for None."""
+    return None if ms is None else time_text(ms)
 
 
 def seconds_or_none(ms: int) -> float | None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from raftsched import limits
 from raftsched.api.requests import ReplayRequest
 from raftsched.api.submission import json_bytes, priority_number
-from raftsched.api.times import due_at_ms
+from raftsched.api.times import due_at_ms, due_or_now_ms
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Job, Options
 from raftsched.core.operations import SubmitJob
@@ -32,7 +32,7 @@ class Changes(NamedTuple):
 def changes_of(wanted: ReplayRequest, now_ms: int) -> Changes:
     """Return what a request asks for; raises `Malformed`, `TooLarge` or `Invalid` naming the field."""
     return Changes(
-        due_at_ms(wanted.run_at, wanted.delay_seconds, now_ms, ""),
+        due_or_now_ms(due_at_ms(wanted.run_at, wanted.delay_seconds, now_ms, "")),
         None if wanted.payload is UNSET else json_bytes(wanted.payload, limits.PAYLOAD_BYTES_MAX, "payload"),
         wanted.queue or "",
         None if wanted.priority is None else priority_number(wanted.priority),
@@ -65,13 +65,13 @@ def replay_operation(
 def _options(job: Job) -> Options:
     return replace(
         job.options or Options(),
-        expires_at_ms=TimeMs(0),
-        deadline_ms=TimeMs(0),
+        expires_at_ms=None,
+        deadline_ms=None,
         unique_key=b"",
         unique_until_ms=TimeMs(0),
         idempotency_until_ms=TimeMs(0),
         schedule_id=b"",
-        instant_ms=TimeMs(0),
+        instant_ms=None,
         is_backfill=False,
         workflow_id=b"",
         task="",

@@ -11,7 +11,7 @@ import msgspec
 from raftsched import limits
 from raftsched.api.rendering import time_text
 from raftsched.api.requests.schedules import BlackoutRequest, BusinessDaysRequest, CalendarRequest, WeekdayName
-from raftsched.api.times import any_moment_ms
+from raftsched.api.times import moment_ms
 from raftsched.core.cron.calendars import SATURDAY_AND_SUNDAY, BusinessDays, Calendar, Period, Window
 from raftsched.core.cron.checking import calendar_problem
 from raftsched.errors import Invalid
@@ -96,7 +96,7 @@ def _period(wanted: BlackoutRequest, at: str) -> Period:
         raise Invalid(f"{at}.{name}: belongs to start and end", field=f"{at}.{name}")
     assert wanted.from_ is not None
     assert wanted.to is not None
-    from_ms, to_ms = any_moment_ms(wanted.from_, f"{at}.from"), any_moment_ms(wanted.to, f"{at}.to")
+    from_ms, to_ms = moment_ms(wanted.from_, f"{at}.from"), moment_ms(wanted.to, f"{at}.to")
     if to_ms <= from_ms:
         raise Invalid(f"{at}.to: must be later than from", field=f"{at}.to")
     return Period(from_ms, to_ms, wanted.reason or "")

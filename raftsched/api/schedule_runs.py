@@ -25,7 +25,7 @@ from raftsched.api.routes import BASE_PATH, Answered, Route
 from raftsched.api.schedule_rendering import firing_reply, found_schedule, job_id_text_of, skipped_replies
 from raftsched.api.schedule_timing import Outlook, timing_of
 from raftsched.api.submission import fingerprint_of, json_bytes
-from raftsched.api.times import any_moment_ms, moment_ms
+from raftsched.api.times import moment_ms
 from raftsched.api.uniqueness import digest_of
 from raftsched.core.ids import TimeMs
 from raftsched.core.results import Fired
@@ -90,7 +90,7 @@ class ScheduleRuns:
     async def preview_timing(self, request: web.Request) -> web.Response:
         """Show the next instants of a timing; nothing is stored."""
         wanted, _ = self._preview.read(await self._bodies.read_json(request))
-        after_ms = self._backend.now_ms() if wanted.after is None else any_moment_ms(wanted.after, "after")
+        after_ms = self._backend.now_ms() if wanted.after is None else moment_ms(wanted.after, "after")
         instants = instants_of(timing_of(wanted), from_ms=after_ms)
         outlook = await Outlook.of(instants, first_ms=instants.next_after(after_ms), count=wanted.count)
         return json_response(
@@ -133,7 +133,7 @@ class ScheduleRuns:
         schedule = found_schedule(self._backend.fresh_state(), request, tenant)
         key = key_of(request, wanted.idempotency_key)
         now_ms = self._backend.now_ms()
-        at_ms = TimeMs(now_ms) if wanted.instant is None else moment_ms(wanted.instant, "instant", now_ms)
+        at_ms = TimeMs(now_ms) if wanted.instant is None else moment_ms(wanted.instant, "instant")
         decision = Decision(at_ms, self._backend.new_job_id(), TimeMs(now_ms))
         operation = RunSchedule(
             schedule.id,

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT
 from raftsched.api.job_options import options_of_body
-from raftsched.api.rendering import time_text
+from raftsched.api.rendering import time_text, wish_or_none
 from raftsched.api.requests import JobBody
 from raftsched.api.requests.schedules import ScheduleRequest
 from raftsched.api.schedule_calendars import calendar_document
@@ -75,7 +75,7 @@ def save_operation(state: StateReader, wanted: ScheduleRequest, asked: Asked, *,
         if_revision=asked.if_revision,
         create_only=asked.create_only,
         actor=asked.actor,
-        pause_until_ms=_pause_until(wanted, asked.now_ms, prefix),
+        pause_until_ms=_pause_until(wanted, prefix),
     )
     return replace(
         operation,
@@ -90,7 +90,7 @@ def _check(wanted: ScheduleRequest, now_ms: int, prefix: str) -> None:
         told = "must not look like an id, for a path takes either"
         raise Invalid(f"{prefix}name: {told}", field=f"{prefix}name")
     if wanted.at is not None:
-        moment_ms(wanted.at, f"{prefix}at", now_ms)
+        moment_ms(wanted.at, f"{prefix}at")
     only_dates = wanted.calendar and wanted.calendar.only_dates
     if only_dates and max(only_dates) < time_text(TimeMs(now_ms - _DAY_MS))[: len("2027-12-24")]:
         field = f"{prefix}calendar.only_dates"
@@ -129,10 +129,11 @@ def _window_ms(seconds: float | None) -> int:
     return 0 if seconds is None else max(1, milliseconds(seconds))
 
 
-def _pause_until(wanted: ScheduleRequest, now_ms: int, prefix: str) -> TimeMs:
+def _pause_until(wanted: ScheduleRequest, prefix: str) -> TimeMs:
+    """When the pause ends that the schedule is saved with; 0 = none, as any time that has passed."""
     if wanted.pause_until is None:
         return TimeMs(0)
-    return moment_ms(wanted.pause_until, f"{prefix}pause_until", now_ms)
+    return moment_ms(wanted.pause_until, f"{prefix}pause_until")
 
 
 def _template(job: JobBody, prefix: str) -> tuple[Template, bytes]:
@@ -163,12 +164,12 @@ def schedule_document(schedule: Schedule | SaveSchedule, payload: bytes, *, with
         "tenant": schedule.tenant,
         "cron": timing.cron or None,
         "every": timing.every or None,
-        "at": _time(timing.at_ms),
+        "at": wish_or_none(timing.at_ms),
         "timezone": timing.timezone,
         "dst_gap": timing.dst_gap,
         "dst_overlap": timing.dst_overlap,
-        "start_at": _time(timing.start_at_ms),
-        "end_at": _time(timing.end_at_ms),
+        "start_at": wish_or_none(timing.start_at_ms),
+        "end_at": wish_or_none(timing.end_at_ms),
         "calendar": calendar_document(timing.calendar),
         "jitter_seconds": _seconds(timing.jitter_ms),
         "overlap": schedule.overlap.label,
@@ -221,10 +222,6 @@ def _policy_document(policy: RetryPolicy) -> dict[str, Any]:
 
 def _without_nulls(document: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in document.items() if value is not None}
-
-
-def _time(ms: int) -> str | None:
-    return time_text(ms) if ms else None
 
 
 def _seconds(ms: int) -> float | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final
 
 from msgspec.structs import replace
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 from raftsched import limits
 from raftsched.api.requests.schedules import ScheduleRequest, TimingBody
 from raftsched.api.schedule_calendars import calendar_of
-from raftsched.api.times import any_moment_ms, milliseconds
+from raftsched.api.times import milliseconds, moment_ms_or_none
 from raftsched.core.cron.every import parse_every
 from raftsched.core.cron.zones import zone
 from raftsched.core.ids import TimeMs
@@ -37,24 +36,20 @@ def timing_of(wanted: TimingBody, *, prefix: str = "") -> Timing:
     timing = Timing(
         cron=wanted.cron or "",
         every=wanted.every or "",
-        at_ms=_moment(wanted.at, f"{prefix}at"),
+        at_ms=moment_ms_or_none(wanted.at, f"{prefix}at"),
         timezone=wanted.timezone,
-        start_at_ms=_moment(wanted.start_at, f"{prefix}start_at"),
-        end_at_ms=_moment(wanted.end_at, f"{prefix}end_at"),
+        start_at_ms=moment_ms_or_none(wanted.start_at, f"{prefix}start_at"),
+        end_at_ms=moment_ms_or_none(wanted.end_at, f"{prefix}end_at"),
         dst_gap=wanted.dst_gap,
         dst_overlap=wanted.dst_overlap,
     )
-    if 0 < timing.end_at_ms < timing.start_at_ms:
+    if timing.end_at_ms is not None and timing.start_at_ms is not None and timing.end_at_ms < timing.start_at_ms:
         raise Invalid(f"{prefix}end_at: must not be before start_at", field=f"{prefix}end_at")
     _check(wanted, timing, prefix)
     timing = replace(timing, calendar=calendar_of(wanted.calendar, at=f"{prefix}calendar"))
     if not isinstance(wanted, ScheduleRequest):
         return timing
     return replace(timing, jitter_ms=milliseconds(wanted.jitter_seconds or 0.0), max_firings=wanted.max_firings or 0)
-
-
-def _moment(moment: datetime | None, field: str) -> TimeMs:
-    return TimeMs(0) if moment is None else any_moment_ms(moment, field)
 
 
 def _check(wanted: TimingBody, timing: Timing, prefix: str) -> None:
@@ -75,11 +70,11 @@ def anchored(timing: Timing, known: Schedule | None, now_ms: int) -> Timing:
     So an edit of anything else does not put off what is due next.
     """
     period_ms = grid_period_ms(timing)
-    if not period_ms or timing.start_at_ms:
+    if not period_ms or timing.start_at_ms is not None:
         return timing
-    anchor_ms = known.timing.anchor_ms if known is not None else TimeMs(0)
-    is_same = known is not None and anchor_ms and grid_period_ms(known.timing) == period_ms
-    return replace(timing, anchor_ms=anchor_ms if is_same else TimeMs(now_ms))
+    if known is not None and known.timing.anchor_ms is not None and grid_period_ms(known.timing) == period_ms:
+        return replace(timing, anchor_ms=known.timing.anchor_ms)
+    return replace(timing, anchor_ms=TimeMs(now_ms))
 
 
 def first_instant(timing: Timing, known: Schedule | None, *, now_ms: int, prefix: str = "") -> TimeMs:
@@ -96,14 +91,16 @@ def first_instant(timing: Timing, known: Schedule | None, *, now_ms: int, prefix
 
 def _at_fault(timing: Timing, now_ms: int) -> tuple[str, str]:
     """Return which field leaves no instant after now, and how."""
-    if timing.at_ms > now_ms:
-        late = 0 < timing.end_at_ms < timing.at_ms
+    if timing.at_ms is not None and timing.at_ms > now_ms:
+        late = timing.end_at_ms is not None and timing.end_at_ms < timing.at_ms
         return ("end_at", "is before `at`") if late else ("start_at", "is later than `at`")
-    if timing.at_ms:
+    if timing.at_ms is not None:
         return "at", "has passed"
-    if timing.end_at_ms:
+    if timing.end_at_ms is not None:
         return "end_at", "is before the next instant"
-    return ("start_at", "no instant follows it") if timing.start_at_ms else ("cron", "has no instant to come")
+    if timing.start_at_ms is not None:
+        return "start_at", "no instant follows it up to the year 9999"
+    return ("every" if timing.every else "cron"), "has no instant to come"
 
 
 def passed_count(known: Schedule | None, now_ms: int) -> int:

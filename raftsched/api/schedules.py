@@ -44,7 +44,7 @@ from raftsched.api.schedule_rendering import (
 )
 from raftsched.api.schedule_saver import Condition, Found, ScheduleSaver
 from raftsched.api.schedule_saving import named_schedule, schedule_document
-from raftsched.api.times import end_ms
+from raftsched.api.times import pause_end_ms
 from raftsched.core.ids import TimeMs
 from raftsched.core.results import ScheduleSaved
 from raftsched.core.schedule import Schedule
@@ -208,7 +208,7 @@ class Schedules:
     async def pause_schedule(self, request: web.Request) -> web.Response:
         """Decide nothing until a time, or until it is resumed; the misfire policy then decides about what passed."""
         wanted = self._pause.read_optional(await self._bodies.read_optional_json(request))
-        until_ms = pause_end_ms(wanted, self._backend.now_ms())
+        until_ms = pause_end_ms(wanted.until, wanted.for_seconds, self._backend.now_ms())
         return await self._control(request, ScheduleAction.PAUSE, until_ms=until_ms, reason=wanted.reason or "")
 
     async def resume_schedule(self, request: web.Request) -> web.Response:
@@ -259,19 +259,6 @@ def _check_pause(patch: Any) -> None:
     if patch.pause_until is None:
         told = "null takes no pause away; POST .../resume ends it, and POST .../pause makes it one without an end"
         raise Invalid(f"pause_until: {told}", field="pause_until")
-
-
-def pause_end_ms(wanted: PauseRequest, now_ms: int) -> TimeMs:
-    """Return when a pause ends by itself, 0 = never; raises `Invalid` where it is given twice."""
-    return end_ms(
-        wanted.until,
-        wanted.for_seconds,
-        name="until",
-        span_name="for_seconds",
-        from_ms=now_ms,
-        now_ms=now_ms,
-        prefix="",
-    )
 
 
 class _Row(NamedTuple):

@@ -19,7 +19,6 @@ none.
 from __future__ import annotations
 
 import hashlib
-from datetime import datetime
 from typing import Final, NamedTuple
 
 import msgspec
@@ -27,7 +26,7 @@ import msgspec
 from raftsched import limits
 from raftsched.api.parsing import job_id_at
 from raftsched.api.requests import JobFilter, ListQuery
-from raftsched.api.times import any_moment_ms
+from raftsched.api.times import moment_ms_or_none
 from raftsched.core.job import WAITING, Job, Options, Status
 from raftsched.storage.facets import ID_BYTES, LOWEST_ID, Facets
 from raftsched.storage.reader import StateReader
@@ -113,13 +112,9 @@ def selection_of(wanted: ListQuery | JobFilter, prefix: str = "") -> Selection:
         schedule_id=job_id_at(wanted.schedule, f"{prefix}schedule") if wanted.schedule else b"",
         workflow_id=job_id_at(wanted.workflow, f"{prefix}workflow") if wanted.workflow else b"",
         reason=wanted.reason or "",
-        created_from_ms=_moment_ms(wanted.created_after, f"{prefix}created_after"),
-        created_until_ms=_moment_ms(wanted.created_before, f"{prefix}created_before"),
+        created_from_ms=moment_ms_or_none(wanted.created_after, f"{prefix}created_after"),
+        created_until_ms=moment_ms_or_none(wanted.created_before, f"{prefix}created_before"),
     )
-
-
-def _moment_ms(moment: datetime | None, field: str) -> int | None:
-    return None if moment is None else any_moment_ms(moment, field)
 
 
 def newest_id(state: StateReader) -> bytes:

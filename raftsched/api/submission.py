@@ -14,7 +14,7 @@ from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT
 from raftsched.api.job_options import claims_of, dependencies_of, options_of
 from raftsched.api.requests import MAX_ATTEMPTS_DEFAULT, JobBody, JobRequest, RetryPolicyRequest, TimedJobBody
-from raftsched.api.times import due_at_ms, milliseconds, span_ms
+from raftsched.api.times import due_at_ms, due_or_now_ms, milliseconds, span_ms
 from raftsched.api.uniqueness import digest_of
 from raftsched.core.bounds import utf8_bytes
 from raftsched.core.ids import JobId, TimeMs
@@ -52,7 +52,7 @@ def submit_operation(
 
 
 def body_operation(
-    wanted: TimedJobBody, *, job_id: JobId, tenant: str, due_ms: TimeMs, options: Options | None, prefix: str
+    wanted: TimedJobBody, *, job_id: JobId, tenant: str, due_ms: TimeMs | None, options: Options | None, prefix: str
 ) -> SubmitJob:
     """Return the operation that stores a job without a key, which depends on nothing; raises as `submit_operation`."""
     return SubmitJob(
@@ -61,7 +61,7 @@ def body_operation(
         name=wanted.name,
         queue=wanted.queue or wanted.name,
         priority=priority_number(wanted.priority),
-        due_at_ms=due_ms,
+        due_at_ms=due_or_now_ms(due_ms),
         payload=json_bytes(wanted.payload, limits.PAYLOAD_BYTES_MAX, f"{prefix}payload"),
         max_attempts=max_attempts_of(wanted, prefix),
         timeout_ms=span_ms(wanted.timeout_seconds),

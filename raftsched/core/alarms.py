@@ -69,12 +69,9 @@ def _job_rung(view: View, subject: bytes, context: Context) -> tuple[Write, ...]
 
 def _cause_of_end(job: Job, now_ms: int) -> str:
     """Which of its times has passed, or "" where none has: of a leased job, whose alarm is due, its deadline."""
-    options = job.options
-    if options is None:
-        return ""
-    if 0 < options.deadline_ms <= now_ms:
+    if job.is_overdue(now_ms):
         return "deadline"
-    return "expires_at" if not job.attempt_number and 0 < options.expires_at_ms <= now_ms else ""
+    return "expires_at" if job.is_too_late_to_start(now_ms) else ""
 
 
 def _expired(job: Job, cause: str, context: Context) -> Job:

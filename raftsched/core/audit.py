@@ -154,6 +154,6 @@ _SCHEDULE: Final[_Told] = {
     "overlap": lambda schedule: schedule.overlap.name.lower(),
     "misfire": lambda schedule: schedule.misfire.name.lower(),
     "catchup_window_seconds": lambda schedule: _seconds(schedule.catchup_window_ms),
-    "pause.until": lambda schedule: time_text(schedule.pause_until_ms),
+    "pause.until": lambda schedule: time_text(schedule.pause_until_ms or None),
     **{f"job.{name}": _template(tell) for name, tell in _TEMPLATE.items()},
 }

@@ -46,6 +46,11 @@ def key_problem(idempotency_key: str) -> str:
     return ""
 
 
+def wish_problem(field: str, at_ms: int | None, least: int = 0) -> str:
+    """Return what is wrong with a time that somebody may have asked for, or ""."""
+    return "" if at_ms is None else range_problem(field, at_ms, least, TIME_MS_MAX)
+
+
 def text_problem(field: str, text: str, bytes_max: int) -> str:
     """Return what is wrong with the length of a text that is part of no key, or ""."""
     return range_problem(f"{field} bytes", utf8_bytes(text), 0, bytes_max)

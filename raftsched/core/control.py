@@ -24,6 +24,7 @@ from raftsched.core.bounds import (
     range_problem,
     tags_problem,
     text_problem,
+    wish_problem,
 )
 from raftsched.core.changes import change, invalid, job_audited, noted, own_job, refused
 from raftsched.core.claims import (
@@ -36,7 +37,7 @@ from raftsched.core.control_operations import AmendJob, ChoreKind, PauseJob, Req
 from raftsched.core.ids import TimeMs, job_id_text
 from raftsched.core.job import LEASED, WAITING, Job, Pause, Status, Verdict
 from raftsched.core.operations import RejectCode
-from raftsched.core.options import of_new_run, with_times
+from raftsched.core.options import AS_IT_WAS, of_new_run, with_times
 from raftsched.core.results import Applied, Changed, Context, Refused
 from raftsched.core.settling import JudgedEdge, judged_anew
 from raftsched.core.transitions import Event, next_status, refusal
@@ -134,7 +135,7 @@ def _amended_fields(job: Job, operation: AmendJob, context: Context) -> dict[str
         "tags": job.tags if operation.tags is None else operation.tags,
         "options": job.options,
     }
-    if max(operation.expires_at_ms, operation.deadline_ms) >= 0:
+    if (operation.expires_at_ms, operation.deadline_ms) != (AS_IT_WAS, AS_IT_WAS):
         wanted["options"] = with_times(
             job.options, expires_at_ms=operation.expires_at_ms, deadline_ms=operation.deadline_ms
         )
@@ -175,8 +176,8 @@ def _amendment_problem(operation: AmendJob) -> str:
             else ""
         )
         or range_problem("timeout_ms", operation.timeout_ms, -1, limits.TIMEOUT_MS_MAX)
-        or range_problem("expires_at_ms", operation.expires_at_ms, -1, TIME_MS_MAX)
-        or range_problem("deadline_ms", operation.deadline_ms, -1, TIME_MS_MAX)
+        or wish_problem("expires_at_ms", operation.expires_at_ms, AS_IT_WAS)
+        or wish_problem("deadline_ms", operation.deadline_ms, AS_IT_WAS)
         or range_problem("payload bytes", len(operation.payload or b""), 0, limits.PAYLOAD_BYTES_MAX)
         or tags_problem(operation.tags or ())
         or actor_problem(operation.actor)

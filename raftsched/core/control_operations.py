@@ -38,7 +38,7 @@ class ResumeJob(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class AmendJob(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """Change when and how a job that is not leased runs. What is -1 or None stays as it is.
+    """Change when and how a job that is not leased runs. What is -1, or None elsewhere, stays as it is.
 
     Result: `Changed`. Rejected: `not_found`, `already_finished`, `running`, `stale_revision`.
     """
@@ -52,8 +52,9 @@ class AmendJob(msgspec.Struct, frozen=True, array_like=True, tag=10):
     payload: bytes | None = None
     max_attempts: int = -1
     timeout_ms: int = -1
-    expires_at_ms: int = -1
-    deadline_ms: int = -1
+    expires_at_ms: int | None = -1
+    """None takes it away, and so with the deadline."""
+    deadline_ms: int | None = -1
     tags: tuple[str, ...] | None = None
     if_revision: int = 0
     """Refuse unless this is the job's revision; 0 = whatever it is."""

@@ -228,8 +228,7 @@ def _untimely(job: Job, now_ms: TimeMs) -> list[Reason]:
     if job.due_at_ms > now_ms:
         reasons.append(_not_due(job, now_ms))
     if 0 < job.alarm_at_ms <= now_ms and job.pause is None:
-        is_late = job.options is not None and 0 < job.options.deadline_ms <= now_ms
-        text = "its deadline has passed" if is_late else "the time by which it had to start has passed"
+        text = "its deadline has passed" if job.is_overdue(now_ms) else "the time by which it had to start has passed"
         reasons.append(Reason("expiring", f"{text}: it is about to be given up", {"at_ms": job.alarm_at_ms}))
     return reasons
 

@@ -1,7 +1,8 @@
 """The job record: one msgpack value that holds all a transition needs, payload and result apart.
 
 Integers, strings and bytes only: floats and unordered collections have no place in replicated state. Times are
-milliseconds of cluster time, 0 where there is none. Records are frozen; a transition makes a new one with
+milliseconds of cluster time; where there is none, those that cluster time sets are 0, which it never is, and those that
+users set are None, so that 1970 is a time like any other. Records are frozen; a transition makes a new one with
 `msgspec.structs.replace`. Fields are stored by position: new ones go at the end, with a default.
 """
 
@@ -126,11 +127,11 @@ class OnDependencyFailure(IntEnum):
 class Options(msgspec.Struct, frozen=True, array_like=True):
     """What few jobs ask for; the others carry none of it. Set at submission, changed only by an amendment."""
 
-    expires_at_ms: TimeMs = TimeMs(0)
+    expires_at_ms: TimeMs | None = None
     """A job that no attempt of its run has started by then ends as `expired`; one that has started goes on, its further
-    attempts included. 0 = none."""
-    deadline_ms: TimeMs = TimeMs(0)
-    """Not finished by then, whatever it does: it ends as `expired`. 0 = none."""
+    attempts included. None = it may start at any time."""
+    deadline_ms: TimeMs | None = None
+    """Not finished by then, whatever it does: it ends as `expired`. None = it may take any time."""
     heartbeat_timeout_ms: int = 0
     """Longest silence of the handler itself (progress or an explicit beat) in an attempt; 0 = not asked for."""
     at_most_once: bool = False
@@ -149,7 +150,7 @@ class Options(msgspec.Struct, frozen=True, array_like=True):
     """Error types that go to the dead letters at once."""
     on_dependency_failure: OnDependencyFailure = OnDependencyFailure.SKIP
     schedule_id: bytes = b""
-    instant_ms: TimeMs = TimeMs(0)
+    instant_ms: TimeMs | None = None
     """The nominal instant of the schedule that this run is for."""
     is_backfill: bool = False
     """A backfill of the schedule made it."""
@@ -299,6 +300,18 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     kept_until_ms: TimeMs = TimeMs(0)
     """Its retention is over, but it is still needed (`upkeep.why_kept`): it is looked at again then. 0 = not so."""
 
+    def is_overdue(self, now_ms: int) -> bool:
+        """Whether its deadline has passed."""
+        options = self.options
+        return options is not None and options.deadline_ms is not None and options.deadline_ms <= now_ms
+
+    def is_too_late_to_start(self, now_ms: int) -> bool:
+        """Whether the time has passed by which its first attempt had to begin, and none has."""
+        options = self.options
+        if options is None or options.expires_at_ms is None:
+            return False
+        return not self.attempt_number and options.expires_at_ms <= now_ms
+
     def status_at(self, now_ms: int) -> Status:
         """The status users see: a waiting job whose time has come is `queued` by time alone."""
         if self.status in WAITING and self.due_at_ms <= now_ms:
@@ -330,12 +343,13 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
         if self.status in FINISHED:
             kept_ms = self.options.retention_ms if self.options is not None else 0
             return max(self.finished_at_ms + kept_ms if kept_ms else 0, self.kept_until_ms)
-        times = [self.pause.until_ms] if self.pause is not None else []
+        times = [self.pause.until_ms] if self.pause is not None and self.pause.until_ms else []
         if self.options is not None:
-            times.append(self.options.deadline_ms)
-            if not self.attempt_number and self.status not in LEASED:
+            if self.options.deadline_ms is not None:
+                times.append(self.options.deadline_ms)
+            if self.options.expires_at_ms is not None and not self.attempt_number and self.status not in LEASED:
                 times.append(self.options.expires_at_ms)
-        return min(filter(None, times), default=0)
+        return max(min(times), 1) if times else 0
 
 
 class SilentLease(msgspec.Struct, frozen=True, array_like=True):

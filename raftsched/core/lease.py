@@ -83,10 +83,7 @@ def _may_have(view: View, job: Job, region: str, gates: dict[str, Gate | None], 
 
 def is_expired(job: Job, now_ms: int) -> bool:
     """Whether it is too late to start: a first attempt begins before `expires_at_ms`, and any before the deadline."""
-    options = job.options
-    if options is None:
-        return False
-    return 0 < options.deadline_ms <= now_ms or (not job.attempt_number and 0 < options.expires_at_ms <= now_ms)
+    return job.options is not None and (job.is_overdue(now_ms) or job.is_too_late_to_start(now_ms))
 
 
 def _granted(job: Job, lease: Lease, context: Context) -> Job:

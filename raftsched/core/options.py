@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.core.bounds import TIME_MS_MAX, id_problem, name_problem, range_problem, text_problem
+from raftsched.core.bounds import TIME_MS_MAX, id_problem, name_problem, range_problem, text_problem, wish_problem
 from raftsched.core.ids import TimeMs
 from raftsched.core.job import Options
 
@@ -37,10 +37,14 @@ def tidy(options: Options) -> Options | None:
     return None if options == _DEFAULT else options
 
 
-def with_times(options: Options | None, *, expires_at_ms: int, deadline_ms: int) -> Options | None:
-    """Return the options with these two times; -1 = as it was."""
-    changes = {"expires_at_ms": expires_at_ms, "deadline_ms": deadline_ms}
-    return tidy(replace(options or _DEFAULT, **{field: time_ms for field, time_ms in changes.items() if time_ms >= 0}))
+AS_IT_WAS: Final = -1
+"""In place of a time, where an amendment says nothing about it."""
+
+
+def with_times(options: Options | None, *, expires_at_ms: int | None, deadline_ms: int | None) -> Options | None:
+    """Return the options with these two times, None = none; `AS_IT_WAS` leaves one alone."""
+    times = {"expires_at_ms": expires_at_ms, "deadline_ms": deadline_ms}
+    return tidy(replace(options or _DEFAULT, **{name: ms for name, ms in times.items() if ms != AS_IT_WAS}))
 
 
 def of_new_run(options: Options, now_ms: int) -> Options | None:
@@ -48,8 +52,10 @@ def of_new_run(options: Options, now_ms: int) -> Options | None:
 
     A unique claim whose time has passed is not made again.
     """
-    gone = {name: 0 for name in ("expires_at_ms", "deadline_ms") if getattr(options, name) <= now_ms}
-    options = replace(options, **gone)
+    if options.expires_at_ms is not None and options.expires_at_ms <= now_ms:
+        options = replace(options, expires_at_ms=None)
+    if options.deadline_ms is not None and options.deadline_ms <= now_ms:
+        options = replace(options, deadline_ms=None)
     if 0 < options.unique_until_ms <= now_ms:
         options = replace(options, unique_key=b"", unique_until_ms=TimeMs(0))
     return tidy(options)
@@ -57,12 +63,12 @@ def of_new_run(options: Options, now_ms: int) -> Options | None:
 
 def _times_problem(options: Options) -> str:
     return (
-        range_problem("expires_at_ms", options.expires_at_ms, 0, TIME_MS_MAX)
-        or range_problem("deadline_ms", options.deadline_ms, 0, TIME_MS_MAX)
+        wish_problem("expires_at_ms", options.expires_at_ms)
+        or wish_problem("deadline_ms", options.deadline_ms)
         or range_problem("heartbeat_timeout_ms", options.heartbeat_timeout_ms, 0, limits.TIMEOUT_MS_MAX)
         or range_problem("unique_until_ms", options.unique_until_ms, 0, TIME_MS_MAX)
         or range_problem("idempotency_until_ms", options.idempotency_until_ms, 0, TIME_MS_MAX)
-        or range_problem("instant_ms", options.instant_ms, 0, TIME_MS_MAX)
+        or wish_problem("instant_ms", options.instant_ms)
         or range_problem("retention_ms", options.retention_ms, 0, limits.DELAY_MS_MAX)
     )
 

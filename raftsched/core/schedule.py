@@ -56,10 +56,10 @@ class Timing(msgspec.Struct, frozen=True, array_like=True):
 
     cron: str = ""
     every: str = ""
-    at_ms: TimeMs = TimeMs(0)
+    at_ms: TimeMs | None = None
     timezone: str = "UTC"
-    start_at_ms: TimeMs = TimeMs(0)
-    end_at_ms: TimeMs = TimeMs(0)
+    start_at_ms: TimeMs | None = None
+    end_at_ms: TimeMs | None = None
     jitter_ms: int = 0
     """Each run is due up to this much after its instant, drawn by the leader."""
     dst_gap: str = "shift"
@@ -68,8 +68,14 @@ class Timing(msgspec.Struct, frozen=True, array_like=True):
     """0 = no limit; skipped instants do not count."""
     calendar: Calendar | None = None
     """What is to be skipped; None = nothing."""
-    anchor_ms: TimeMs = TimeMs(0)
-    """Where a grid without a start of its own begins: the leader's time when it was first saved. 0 for the others."""
+    anchor_ms: TimeMs | None = None
+    """Where a grid without a start of its own begins: the leader's time when it was first saved. None for the others."""
+
+    def begins_ms(self, otherwise: int) -> int:
+        """Return where a grid begins: at its start, at its anchor, or as the caller says."""
+        if self.start_at_ms is not None:
+            return self.start_at_ms
+        return otherwise if self.anchor_ms is None else self.anchor_ms
 
 
 class Template(msgspec.Struct, frozen=True, array_like=True):

@@ -24,6 +24,7 @@ from raftsched.core.bounds import (
     name_problem,
     range_problem,
     utf8_bytes,
+    wish_problem,
 )
 from raftsched.core.changes import invalid, refused
 from raftsched.core.control_operations import ChoreKind
@@ -286,8 +287,8 @@ def job_of(
     )
 
 
-def _after(time_ms: TimeMs, ms: int) -> TimeMs:
-    return TimeMs(time_ms + ms if ms else 0)
+def _after(time_ms: TimeMs, ms: int) -> TimeMs | None:
+    return TimeMs(min(time_ms + ms, limits.MOMENT_MS_MAX)) if ms else None
 
 
 # -- what the state can hold ------------------------------------------------------------------------------------------
@@ -310,15 +311,15 @@ def _problem(operation: SaveSchedule) -> str:
 
 
 def _timing_problem(timing: Timing) -> str:
-    if sum(map(bool, (timing.cron, timing.every, timing.at_ms))) != 1:
+    if sum((bool(timing.cron), bool(timing.every), timing.at_ms is not None)) != 1:
         return "timing: needs one of cron, every and at"
     texts = (timing.cron, timing.every, timing.timezone, timing.dst_gap, timing.dst_overlap)
     return (
         range_problem("timing text bytes", max(map(utf8_bytes, texts)), 0, _TEXT_BYTES_MAX)
-        or range_problem("start_at_ms", timing.start_at_ms, 0, TIME_MS_MAX)
-        or range_problem("end_at_ms", timing.end_at_ms, 0, TIME_MS_MAX)
-        or range_problem("at_ms", timing.at_ms, 0, TIME_MS_MAX)
-        or range_problem("anchor_ms", timing.anchor_ms, 0, TIME_MS_MAX)
+        or wish_problem("start_at_ms", timing.start_at_ms)
+        or wish_problem("end_at_ms", timing.end_at_ms)
+        or wish_problem("at_ms", timing.at_ms)
+        or wish_problem("anchor_ms", timing.anchor_ms)
         or range_problem("jitter_ms", timing.jitter_ms, 0, limits.DELAY_MS_MAX)
         or range_problem("max_firings", timing.max_firings, 0, TIME_MS_MAX)
         or range_problem("calendar bytes", _calendar_bytes(timing), 0, limits.CALENDAR_BYTES_MAX)
@@ -333,7 +334,9 @@ def _template_problem(operation: SaveSchedule) -> str:
     """What would keep the first job from being stored, found before there is a schedule that can't fire."""
     template: Template = operation.template
     own = template.options
-    if own is not None and (own.schedule_id or own.workflow_id or own.expires_at_ms or own.deadline_ms):
+    if own is not None and (
+        own.schedule_id or own.workflow_id or own.expires_at_ms is not None or own.deadline_ms is not None
+    ):
         return "template.options: holds what only a job of its own can have"
     problem = range_problem("expires_after_ms", template.expires_after_ms, 0, limits.DELAY_MS_MAX) or range_problem(
         "deadline_after_ms", template.deadline_after_ms, 0, limits.DELAY_MS_MAX

@@ -11,9 +11,9 @@ from typing import Final
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def time_text(ms: int) -> str:
-    """Return RFC 3339 in UTC with milliseconds; "none" for 0, which stands for no time."""
-    if not ms:
+def time_text(ms: int | None) -> str:
+    """Return RFC 3339 in UTC with milliseconds; "none" for None."""
+    if ms is None:
         return "none"
     return f"{(_EPOCH + timedelta(seconds=ms // 1000)).strftime('%Y-%m-%dT%H:%M:%S')}.{ms % 1000:03d}Z"
 

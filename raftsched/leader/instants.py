@@ -40,8 +40,10 @@ class TimingInstants:
     def next_after(self, after_ms: int) -> int | None:
         """The first instant after `after_ms` that lies between the timing's start and end, both included."""
         timing = self._timing
-        found = self._recurrence.next_after(max(after_ms, timing.start_at_ms - 1))
-        return None if found is None or 0 < timing.end_at_ms < found else found
+        if timing.start_at_ms is not None:
+            after_ms = max(after_ms, timing.start_at_ms - 1)
+        found = self._recurrence.next_after(after_ms)
+        return None if found is None or (timing.end_at_ms is not None and timing.end_at_ms < found) else found
 
     def skipped_by_calendar(self, instant_ms: int) -> str:
         """Why the calendar skips this instant, or ""."""
@@ -56,12 +58,12 @@ def instants_of(timing: Timing, *, from_ms: int) -> TimingInstants:
 
     Raises `Invalid` naming `cron`, `every` or `timezone`.
     """
-    return TimingInstants(timing, _recurrence(timing, timing.start_at_ms or timing.anchor_ms or from_ms))
+    return TimingInstants(timing, _recurrence(timing, timing.begins_ms(from_ms)))
 
 
 def grid_period_ms(timing: Timing) -> int:
     """Return the period of a fixed grid, 0 for a timing of another kind; raises as `instants_of` does."""
-    recurrence = _recurrence(timing, timing.start_at_ms or timing.anchor_ms)
+    recurrence = _recurrence(timing, timing.begins_ms(0))
     return recurrence.period_ms if isinstance(recurrence, Every) else 0
 
 
@@ -69,7 +71,7 @@ def grid_period_ms(timing: Timing) -> int:
 def _recurrence(timing: Timing, start_ms: int) -> Recurrence:
     if timing.every:
         return parse_every(timing.every, start_ms=start_ms)
-    if timing.at_ms:
+    if timing.at_ms is not None:
         return Once(timing.at_ms)
     return parse(
         timing.cron,

@@ -126,7 +126,7 @@ def _add(decisions: list[Decision], schedule: Schedule, instant_ms: int, reason:
     instant = TimeMs(instant_ms)
     if not reason:
         jitter_ms = schedule.timing.jitter_ms
-        due_at_ms = TimeMs(instant_ms + (draws.jitter(jitter_ms) if jitter_ms else 0))
+        due_at_ms = TimeMs(min(instant_ms + (draws.jitter(jitter_ms) if jitter_ms else 0), limits.MOMENT_MS_MAX))
         decisions.append(Decision(instant, draws.new_job_id(), due_at_ms))
     elif decisions and _joins(decisions[-1], reason):
         last = decisions[-1]

@@ -135,9 +135,9 @@ class History:
             assert not old.held
             assert run not in self._begun, "what begins at most once has begun"
             if old.options is not None:
-                expires_at_ms = 0 if old.attempt_number else old.options.expires_at_ms
+                expires_at_ms = None if old.attempt_number else old.options.expires_at_ms
                 times = (expires_at_ms, old.options.deadline_ms)
-                assert all(time_ms == 0 or time_ms > self.now_ms for time_ms in times), "never granted once expired"
+                assert all(time_ms is None or time_ms > self.now_ms for time_ms in times), "never granted once expired"
             self._watch_rate(new.queue)
         if new.lease is not None and new.lease.started and new.options is not None and new.options.at_most_once:
             self._begun.add(run)
@@ -225,7 +225,7 @@ class History:
         if draw.random() < 0.3:
             return None
         return options(
-            expires_at_ms=soon(0.15), deadline_ms=soon(0.15), heartbeat_timeout_ms=draw.choice([0, 0, 800]),
+            expires_at_ms=soon(0.15) or None, deadline_ms=soon(0.15) or None, heartbeat_timeout_ms=draw.choice([0, 0, 800]),
             at_most_once=draw.random() < 0.25, concurrency_key=draw.choice(["", "x", "x", "y"]),
             unique_key=draw.choice([b"", b"", b"u", b"v"]), unique_until_ms=soon(0.3),
             idempotency_until_ms=soon(0.3), retry_on=draw.choice([(), (), ("E",)]), no_retry=draw.choice([(), ("F",)]),
@@ -310,7 +310,7 @@ class History:
             AmendJob(
                 job.id, job.tenant, due_at_ms=draw.choice([-1, -1, 0, self.now_ms + 900]),
                 priority=draw.choice([-1, 3, 9]), queue=draw.choice(["", "", *QUEUES]),
-                max_attempts=draw.choice([-1, -1, 1, 5]), expires_at_ms=draw.choice([-1, -1, 0, self.now_ms + 5_000]),
+                max_attempts=draw.choice([-1, -1, 1, 5]), expires_at_ms=draw.choice([-1, -1, None, self.now_ms + 5_000]),
                 if_revision=draw.choice([0, 0, job.revision, 1]),
             )
         )  # fmt: skip

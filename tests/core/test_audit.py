@@ -19,7 +19,7 @@ from tests.core.schedule_scene import ScheduleScene
 def test_times_and_spans_are_told_as_the_api_writes_them() -> None:
     assert time_text(1_795_857_922_106) == "2026-11-28T09:25:22.106Z"
     assert time_text(253_402_300_799_999) == "9999-12-31T23:59:59.999Z"
-    assert time_text(0) == "none"
+    assert (time_text(None), time_text(0)) == ("none", "1970-01-01T00:00:00.000Z")
     assert [seconds_text(ms) for ms in (0, 5, 250, 90_000, 90_010)] == ["0", "0.005", "0.25", "90", "90.01"]
     assert span_text(1_500) == "1.5 s"
 

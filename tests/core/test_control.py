@@ -108,7 +108,7 @@ def test_submit_can_store_a_job_paused(scene: ControlScene) -> None:
 def test_amend_of_nothing_changes_nothing(scene: ControlScene) -> None:
     job = scene.submit()
     same = {"priority": job.priority, "queue": job.queue, "payload": scene.state.payload(job.id)}
-    for fields in ({}, same, {"due_at_ms": 0}, {"tags": ()}, {"expires_at_ms": 0, "deadline_ms": 0}):
+    for fields in ({}, same, {"due_at_ms": 0}, {"tags": ()}, {"expires_at_ms": None, "deadline_ms": None}):
         assert scene.amend(job, **fields) == Changed(job)
         assert scene.last.writes == ()
 
@@ -176,7 +176,7 @@ def test_amend_of_the_priority_alone_says_so(scene: ControlScene) -> None:
 
 def test_amend_of_the_times_to_none_leaves_no_options(scene: ControlScene) -> None:
     job = scene.submit(options=options(expires_at_ms=START_MS + 9))
-    assert changed(scene.amend(job, expires_at_ms=0)).options is None
+    assert changed(scene.amend(job, expires_at_ms=None)).options is None
 
 
 def test_amend_keeps_the_other_options(scene: ControlScene) -> None:

@@ -61,14 +61,14 @@ policies = st.builds(
 errors = st.none() | st.builds(JobError, type=texts, message=texts, trace=texts)
 asked = st.builds(
     Options,
-    expires_at_ms=times, deadline_ms=times, heartbeat_timeout_ms=numbers, at_most_once=st.booleans(),
+    expires_at_ms=st.none() | times, deadline_ms=st.none() | times, heartbeat_timeout_ms=numbers, at_most_once=st.booleans(),
     concurrency_key=texts, unique_key=small_bytes, unique_until_ms=times, idempotency_until_ms=times,
     retry_on=texts_many, no_retry=texts_many, schedule_id=small_bytes, instant_ms=times,
     is_backfill=st.booleans(), task=texts, replay_of=small_bytes, retention_ms=numbers,
 )  # fmt: skip
 sound = st.builds(
     Options,
-    expires_at_ms=st.sampled_from([0, 2**47]), at_most_once=st.booleans(), concurrency_key=st.sampled_from(["", "k"]),
+    expires_at_ms=st.sampled_from([None, 0, 2**47]), at_most_once=st.booleans(), concurrency_key=st.sampled_from(["", "k"]),
     unique_key=small_bytes,
 )  # fmt: skip
 parents = st.lists(st.builds(Dependency, parent=job_ids, condition=st.sampled_from(Condition)), max_size=3).map(tuple)
@@ -107,7 +107,7 @@ resumes = st.builds(ResumeJob, job_id=job_ids, tenant=texts, actor=texts)
 amendments = st.builds(
     AmendJob,
     job_id=job_ids, tenant=texts, due_at_ms=numbers, priority=numbers, queue=texts, payload=st.none() | small_bytes,
-    max_attempts=numbers, timeout_ms=numbers, expires_at_ms=numbers, deadline_ms=numbers, tags=st.none() | texts_many,
+    max_attempts=numbers, timeout_ms=numbers, expires_at_ms=st.none() | numbers, deadline_ms=st.none() | numbers, tags=st.none() | texts_many,
     if_revision=numbers, actor=texts,
 )  # fmt: skip
 requeues = st.builds(RequeueJob, job_id=job_ids, tenant=texts, due_at_ms=times, reason=texts, actor=texts)

@@ -28,7 +28,7 @@ _options = st.builds(
     unique_key=st.sampled_from([b"", b"u1", b"u2"]),
     unique_until_ms=st.sampled_from([0, 7]),
     workflow_id=st.sampled_from([b"", b"w" * 16]),
-    deadline_ms=st.sampled_from([0, 5]),
+    deadline_ms=st.sampled_from([None, 0, 5]),
 )
 _jobs = st.builds(
     make_job,

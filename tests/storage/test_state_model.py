@@ -82,8 +82,8 @@ _options = st.builds(
     unique_until_ms=st.sampled_from([0, 9]),
     workflow_id=st.sampled_from([b"", b"v" * 16, b"w" * 16]),
     schedule_id=st.sampled_from([b"", b"s" * 16]),
-    expires_at_ms=st.sampled_from([0, 5]),
-    deadline_ms=st.sampled_from([0, 7]),
+    expires_at_ms=st.sampled_from([None, 0, 5]),
+    deadline_ms=st.sampled_from([None, 0, 7]),
 )
 _fields = st.fixed_dictionaries(
     {

@@ -18,7 +18,7 @@ _CHARS_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Every(Recurrence):
-    """The grid start + k · period, k = 0, 1, 2, …; nothing fires before its start."""
+    """The grid start + k · period, k = 0, 1, 2, …; nothing fires before its start, nor after the year 9999."""
 
     period_ms: int
     start_ms: int = 0
@@ -32,7 +32,8 @@ class Every(Recurrence):
         if after_ms < self.start_ms:
             return self.start_ms
         passed = (after_ms - self.start_ms) // self.period_ms
-        return self.start_ms + (passed + 1) * self.period_ms
+        found = self.start_ms + (passed + 1) * self.period_ms
+        return found if found <= limits.MOMENT_MS_MAX else None
 
 
 def parse_every(text: str, *, start_ms: int = 0, field: str = "every") -> Every:
