@@ -1,11 +1,13 @@
 """What is done to many jobs: which they are, and the walk over them until all are done.
 
-Commands that change jobs take ids, or filters, or `--all`, and never guess: nothing given is refused. The cluster does
+Commands that change jobs take ids, or filters, or `--all`, and never guess: nothing given is refused. With `--all` they
+count first and ask, on a terminal; elsewhere they need `--yes`. The cluster does
 up to 10,000 jobs in one request and says where to go on, so any number is done, with progress on a terminal.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, TypeVar
@@ -55,8 +57,18 @@ def target_options(*, reason: bool = True) -> Callable[[Command], Command]:
     return options(
         click.argument("job_ids", nargs=-1, metavar="[ID]..."),
         filter_options(reason=reason),
-        click.option("--all", "everything", is_flag=True, help="Every job that there is, as far as it can be."),
+        all_options("Every job that there is, as far as it can be."),
         dry_run_option,
+    )
+
+
+def all_options(help_text: str) -> Callable[[Command], Command]:
+    """`--all`, and the `--yes` that it needs where nobody can be asked."""
+    return options(
+        click.option("--all", "everything", is_flag=True, help=help_text),
+        click.option(
+            "--yes", is_flag=True, help="With --all: do it without asking. Needed where there is no terminal."
+        ),
     )
 
 
@@ -66,17 +78,25 @@ class Asked(NamedTuple):
     target: Target
     dry_run: bool
     as_json: bool
+    is_sure: bool = True
+    """Whether it may be done without asking."""
 
 
 def asked_of(options: Mapping[str, Any]) -> Asked:
-    """Return what `options` say; raises `click.UsageError` unless ids, filters or --all stand alone."""
+    """Return what `options` say; raises `click.UsageError` unless ids, filters or --all stand alone.
+
+    Also for --all without --yes where there is no terminal at which to ask.
+    """
     filters = dict(options)
     job_ids: Sequence[str] = filters.pop("job_ids")
     everything, dry_run, as_json = filters.pop("everything"), filters.pop("dry_run"), filters.pop("as_json")
+    is_sure = filters.pop("yes") or not everything or dry_run
     chosen = filter_fields(filters)
     if bool(job_ids) + bool(chosen) + everything != 1:
         raise click.UsageError("say which jobs: their ids, or filters such as --queue and --name, or --all")
-    return Asked(Target(tuple(job_ids), chosen, everything), dry_run, as_json)
+    if not is_sure and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError("--all needs --yes where there is no terminal to ask; --dry-run shows what it would do")
+    return Asked(Target(tuple(job_ids), chosen, everything), dry_run, as_json, is_sure)
 
 
 def run_bulk(
@@ -92,6 +112,34 @@ def run_bulk(
 
     `key` makes a repetition count once; only what makes new jobs needs and takes one.
     """
+    if not asked.is_sure:
+        _ask(_done(session, path, document, asked._replace(dry_run=True), verb=verb, key=key), verb)
+    total = _done(session, path, document, asked, verb=verb, key=key)
+    if asked.as_json:
+        print_json({"dry_run": asked.dry_run, **total})
+    else:
+        _print_total(total, verb, dry_run=asked.dry_run)
+    if total["failed_count"]:
+        raise SystemExit(1)
+
+
+def _ask(total: Mapping[str, Any], verb: Verb) -> None:
+    """Say what would be done, and end the command unless somebody at the terminal wants that."""
+    counted = verb.counted(total["matched"])
+    try:
+        wanted = not total["matched"] or click.confirm(f"{verb.plain.capitalize()} {counted}?", err=True)
+    except click.Abort:
+        click.echo(err=True)
+        wanted = False
+    if not wanted:
+        click.echo("raftsched: nothing was done", err=True)
+        raise SystemExit(1)
+
+
+def _done(
+    session: Session, path: str, document: Mapping[str, Any], asked: Asked, *, verb: Verb, key: str | None
+) -> dict[str, Any]:
+    """Do it, or count where it is a dry run, and return what became of all of them."""
     total: dict[str, Any] = {"matched": 0, "done": 0, "failed_count": 0, "failed": [], "sample": []}
     document = {**document, "dry_run": asked.dry_run}
     headers = {} if key is None else session.key_header(key)
@@ -105,12 +153,7 @@ def run_bulk(
             if total["done"]:
                 click.echo(f"raftsched: {verb.counted(total['done'])} {verb.past} before this:", err=True)
             raise
-    if asked.as_json:
-        print_json({"dry_run": asked.dry_run, **total})
-    else:
-        _print_total(total, verb, dry_run=asked.dry_run)
-    if total["failed_count"]:
-        raise SystemExit(1)
+    return total
 
 
 def _parts(target: Target) -> Iterator[dict[str, Any]]:

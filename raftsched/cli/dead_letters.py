@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from raftsched.cli.bulk import Verb, asked_of, run_bulk
+from raftsched.cli.bulk import Verb, all_options, asked_of, run_bulk
 from raftsched.cli.options import dry_run_option, limit_option, options, order_option, tenant_option
 from raftsched.cli.output import json_option, print_json, print_table
 from raftsched.cli.session import Session, with_plain_session, with_session
@@ -34,7 +34,7 @@ targets = options(
     filters,
     click.option("--since", "created_after", type=MOMENT, help="Submitted then or later, as -2h or 2027-03-14."),
     click.option("--before", "created_before", type=MOMENT, help="Submitted before then."),
-    click.option("--all", "everything", is_flag=True, help="Every dead letter."),
+    all_options("Every dead letter."),
     dry_run_option,
 )
 

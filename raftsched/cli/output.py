@@ -30,9 +30,11 @@ from raftsched.errors import RaftschedError
 _PIPE_WIDTH = 1_000
 """Columns where nobody looks at a terminal: wide enough that nothing is cut off."""
 
-_CONTROLS: Final = [code for code in (*range(0x20), 0x7F, *range(0x80, 0xA0)) if chr(code) not in "\n\t"]
-"""C0, DEL and C1: by these a text could recolour, retitle or rewrite the terminal of whoever reads it."""
-_VISIBLE: Final = {code: f"\\x{code:02x}" for code in _CONTROLS}
+_DIRECTIONS: Final = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
+"""Embeddings, overrides and isolates: by these a text could show other lines in another order than they have."""
+_CONTROLS: Final = [code for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), *_DIRECTIONS) if chr(code) not in "\n\t"]
+"""C0, DEL and C1 too: by these a text could recolour, retitle or rewrite the terminal of whoever reads it."""
+_VISIBLE: Final = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _CONTROLS}
 _VISIBLE_IN_JSON: Final = {code: f"\\u{code:04x}" for code in _CONTROLS}
 
 
@@ -140,6 +142,11 @@ def write(text: str) -> None:
     with writing():
         sys.stdout.write(text)
         sys.stdout.flush()
+
+
+def write_text(text: str) -> None:
+    """Write what a job wrote: on a terminal with its control characters shown, into a pipe or a file as it is."""
+    write(visible(text) if sys.stdout.isatty() else text)
 
 
 def _escaped(document: bytes) -> str:

@@ -21,7 +21,7 @@ from raftsched.cli.output import (
     progress_console,
     tell,
 )
-from raftsched.cli.session import Session, with_plain_session
+from raftsched.cli.session import Session, with_session
 from raftsched.cli.tail import wait_for_end
 from raftsched.cli.times import MOMENT, SPAN
 from raftsched.client import Client
@@ -75,7 +75,7 @@ dependency_options = options(
 @click.option("--idempotency-key", help="The same key and job a second time finds the first.")
 @click.option("--idempotency-ttl", "idempotency_ttl_seconds", type=SPAN, help="How long the key counts.")
 @click.option("--wait", is_flag=True, help="Wait until the job has ended, and print its result; with --json, the job.")
-@with_plain_session
+@with_session
 @json_option
 def submit_command(
     session: Session,
@@ -89,8 +89,7 @@ def submit_command(
 ) -> None:
     """Submit the job NAME with PAYLOAD, or a file of jobs.
 
-    PAYLOAD is JSON, or - for JSON from standard input. Who submits a job is not recorded; give it a tag, or say it in
-    the payload.
+    PAYLOAD is JSON, or - for JSON from standard input. The job's history begins with who submitted it.
     """
     if (path is None) == (name is None):
         raise click.UsageError("give either NAME [PAYLOAD] or --file")

@@ -25,7 +25,7 @@ from raftsched.cli.output import (
     status_text,
     tell,
     visible,
-    write,
+    write_text,
 )
 from raftsched.cli.session import Session, with_plain_session
 
@@ -94,6 +94,7 @@ def logs_command(
 ) -> None:
     """Print what a job wrote into its log.
 
+    On a terminal its control characters are shown as escapes; a pipe or a file gets the log as it was written.
     With --json: one document with the parts; with --follow, JSON lines.
     """
     if run is not None and attempt is None:
@@ -104,7 +105,7 @@ def logs_command(
         print_json([part._asdict() for part in parts])
         return
     for part in parts:
-        print_json_line(part._asdict()) if as_json else write(part.text)
+        print_json_line(part._asdict()) if as_json else write_text(part.text)
 
 
 def wait_for_end(session: Session, job_id: str) -> dict[str, Any]:
@@ -182,9 +183,9 @@ def _new_progress(job: Mapping[str, Any], seen: dict[str, Any]) -> Iterator[dict
 
 
 def _show(event: Mapping[str, Any]) -> None:
-    """Print an event for people: what is written by the job as it is, the rest with a mark."""
+    """Print an event for people: what the job wrote, and the rest with a mark."""
     if event["event"] == "log":
-        write(event["text"])
+        write_text(event["text"])
     elif event["event"] == "progress":
         say(Text(f"── progress {msgspec.json.encode(event['progress']).decode()}", style="dim"))
     else:

@@ -134,7 +134,7 @@ async def test_bulk_by_filter_leaves_the_others_alone(cli: Cli) -> None:
 async def test_bulk_counts_in_json(cli: Cli) -> None:
     await scheduled(cli)
     await scheduled(cli)
-    told = await cli.json("pause", "--all", "--reason", "move")
+    told = await cli.json("pause", "--all", "--yes", "--reason", "move")
     assert (told["matched"], told["done"], told["failed_count"], told["dry_run"]) == (2, 2, 0, False)
     assert (await cli.json("resume", "--status", "paused", "--dry-run"))["matched"] == 2
 

@@ -31,7 +31,7 @@ async def test_requeue_by_reason_runs_them_again(api: Api, cli: Cli) -> None:
 async def test_purge_removes_them_for_good(api: Api, cli: Cli) -> None:
     job = await failed(api)
     assert (await cli.json("dead-letter", "purge", "--all", "--dry-run"))["matched"] == 1
-    assert (await cli.ok("dead-letter", "purge", "--all")).stdout == "1 of 1 dead letter purged\n"
+    assert (await cli.ok("dead-letter", "purge", "--all", "--yes")).stdout == "1 of 1 dead letter purged\n"
     assert "[not_found]" in await cli.refused("get", job["id"])
 
 

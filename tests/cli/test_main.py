@@ -66,7 +66,7 @@ async def test_help_names_every_command_in_its_section() -> None:
         ("get", "00000000-0000-7000-8000-000000000001"),
         ("submit", "a"),
         ("list",),
-        ("cancel", "--all"),
+        ("cancel", "--all", "--yes"),
         ("schedule", "list"),
         ("queue", "list"),
         ("events",),
