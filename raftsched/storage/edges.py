@@ -7,8 +7,6 @@ to them. So a parent with thousands of dependants is removed at no cost, and eve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
 from raftsched.core.ids import JobId
@@ -17,7 +15,7 @@ from raftsched.core.view import Dependant
 from raftsched.core.writes import PutDependant, PutDependencies
 from raftsched.errors import InvariantBroken
 from raftsched.storage import keys
-from raftsched.storage.store import Store, Table, all_rows
+from raftsched.storage.store import Store, Table
 
 _decode = msgspec.msgpack.Decoder(tuple[Dependency, ...]).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -76,15 +74,15 @@ def remove(store: Store, child: JobId) -> int:
     return _EDGE_BYTES * len(wanted)
 
 
-def all_dependencies(store: Store) -> Iterator[tuple[JobId, tuple[Dependency, ...]]]:
-    return ((JobId(key), _decode(value)) for key, value in all_rows(store, Table.DEPENDENCIES))
+def read_dependencies(key: bytes, value: bytes) -> tuple[JobId, tuple[Dependency, ...]]:
+    """Return a child and what it depends on, of a row of `DEPENDENCIES`."""
+    return JobId(key), _decode(value)
 
 
-def all_dependants(store: Store) -> Iterator[tuple[JobId, Dependant]]:
-    """(parent, child with what the edge has come to)."""
-    for key, value in all_rows(store, Table.DEPENDANTS):
-        parent, child = keys.read_pair_key(key)
-        yield JobId(parent), _read(child, value)
+def read_dependant(key: bytes, value: bytes) -> tuple[JobId, Dependant]:
+    """Return a parent, and a child with what the edge has come to, of a row of `DEPENDANTS`."""
+    parent, child = keys.read_pair_key(key)
+    return JobId(parent), _read(child, value)
 
 
 def _value(condition: Condition, verdict: Verdict) -> bytes:

@@ -7,7 +7,6 @@ the logs that a job has, so that a job without any is removed at the price of on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -18,7 +17,7 @@ from raftsched.core.view import LogSize
 from raftsched.core.writes import PutLog
 from raftsched.errors import InvariantBroken
 from raftsched.storage import keys
-from raftsched.storage.store import Store, Table, all_rows
+from raftsched.storage.store import Store, Table
 
 _decode_size = msgspec.msgpack.Decoder(LogSize).decode
 _encode = msgspec.msgpack.Encoder().encode
@@ -100,6 +99,6 @@ def _remove_pieces(store: Store, log: bytes, piece_count: int) -> None:
         raise InvariantBroken(f"a log has {removed_count} pieces, not {piece_count}: {log.hex()}")
 
 
-def all_logs(store: Store) -> Iterator[tuple[JobId, int, int, LogSize]]:
-    """(job id, run, attempt, size)."""
-    return ((*keys.read_log_key(key), _decode_size(value)) for key, value in all_rows(store, Table.LOG_SIZES))
+def read_size(key: bytes, value: bytes) -> tuple[JobId, int, int, LogSize]:
+    """Return (job id, run, attempt, size) of a row of `LOG_SIZES`."""
+    return (*keys.read_log_key(key), _decode_size(value))

@@ -54,6 +54,10 @@ class StateReader(Catalog, Walks):
         """Return one number over all records and index entries, kept up with each write (`raftsched.storage.seals`)."""
         return self._store.sums.digest()
 
+    def sums(self) -> dict[str, int]:
+        """Return the part of each table in the digest, to tell where two states differ."""
+        return {table.name: self._store.sums.of(table) for table in self._store.sums.compared}
+
     # -- records ------------------------------------------------------------------------------------------------------
 
     def job(self, job_id: JobId) -> Job | None:

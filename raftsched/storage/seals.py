@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from struct import Struct
-from typing import Final
+from typing import ClassVar, Final
 from zlib import crc32
 
 import msgspec
@@ -70,6 +70,9 @@ class Sums:
 
     __slots__ = ("of_tables",)
 
+    compared: ClassVar = tuple(table for table in Table if table not in _LOCAL)
+    """The tables that the log alone decides."""
+
     def __init__(self) -> None:
         self.of_tables = [0] * len(Table)
         """Not reduced; writers add squares of seals to them, and take them away."""
@@ -87,7 +90,7 @@ class Sums:
 
     def digest(self) -> int:
         """Return one number over all that the log alone decides: equal on nodes that have applied the same entries."""
-        return sum(self.of_tables[table] for table in Table if table not in _LOCAL) % _DIGEST_MODULUS
+        return sum(self.of_tables[table] for table in self.compared) % _DIGEST_MODULUS
 
     def encoded(self) -> bytes:
         """Return the row of `META`; tables are known by name, so that their numbers may change."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar
 
 from raftsched.core.control_operations import ChoreKind
 from raftsched.core.ids import JobId, TimeMs
@@ -11,8 +12,21 @@ from raftsched.core.queue import Queue, decode_queue
 from raftsched.core.schedule import Firing, Schedule, ScheduleId, decode_firing, decode_schedule
 from raftsched.core.view import AlarmEntry, Dependant, FacetEntry, HeldEntry, LogSize, TimerEntry, WaitingEntry
 from raftsched.core.workflow import Workflow, WorkflowId, decode_workflow
+from raftsched.errors import InvariantBroken
 from raftsched.storage import edges, keys, logs
 from raftsched.storage.store import Store, Table, all_rows
+
+_Item = TypeVar("_Item")
+
+
+class UnreadableRow(InvariantBroken):
+    """A row is what was written, by its seal, and still not what this release reads."""
+
+    code = "unreadable_row"
+
+    def __init__(self, table: Table, key: bytes, error: Exception) -> None:
+        reason = f"{type(error).__name__}: {error}"
+        super().__init__(f"table {table.name.lower()}, key {key.hex()}: the row can't be read: {reason}")
 
 
 class Walks:
@@ -20,98 +34,106 @@ class Walks:
 
     _store: Store
 
+    def _each(self, table: Table, read: Callable[[bytes, bytes], _Item]) -> Iterator[_Item]:
+        """Yield each row of the table as `read` makes it of key and value; raises `UnreadableRow` where that fails."""
+        for key, value in all_rows(self._store, table):
+            try:
+                item = read(key, value)
+            except (ValueError, LookupError, TypeError) as error:  # also msgspec's errors, and of texts
+                raise UnreadableRow(table, key, error) from error
+            yield item
+
     # -- jobs ---------------------------------------------------------------------------------------------------------
 
     def all_jobs(self) -> Iterator[Job]:
-        return (decode_job(record) for _, record in all_rows(self._store, Table.JOBS))
+        return self._each(Table.JOBS, lambda _, record: decode_job(record))
 
     def all_payload_ids(self) -> Iterator[JobId]:
-        return (JobId(key) for key, _ in all_rows(self._store, Table.PAYLOADS))
+        return self._each(Table.PAYLOADS, lambda key, _: JobId(key))
 
     def all_result_ids(self) -> Iterator[JobId]:
-        return (JobId(key) for key, _ in all_rows(self._store, Table.RESULTS))
+        return self._each(Table.RESULTS, lambda key, _: JobId(key))
 
     def all_dependencies(self) -> Iterator[tuple[JobId, tuple[Dependency, ...]]]:
-        return edges.all_dependencies(self._store)
+        return self._each(Table.DEPENDENCIES, edges.read_dependencies)
 
     def all_logs(self) -> Iterator[tuple[JobId, int, int, LogSize]]:
         """(job id, run, attempt, size)."""
-        return logs.all_logs(self._store)
+        return self._each(Table.LOG_SIZES, logs.read_size)
 
     # -- indexes of jobs ----------------------------------------------------------------------------------------------
 
     def all_waiting(self) -> Iterator[WaitingEntry]:
-        return (keys.read_waiting_key(key) for key, _ in all_rows(self._store, Table.WAITING))
+        return self._each(Table.WAITING, lambda key, _: keys.read_waiting_key(key))
 
     def all_held(self) -> Iterator[HeldEntry]:
-        return (keys.read_held_key(key) for key, _ in all_rows(self._store, Table.HELD))
+        return self._each(Table.HELD, lambda key, _: keys.read_held_key(key))
 
     def all_timers(self) -> Iterator[TimerEntry]:
-        return (keys.read_timer(key, value) for key, value in all_rows(self._store, Table.TIMERS))
+        return self._each(Table.TIMERS, keys.read_timer)
 
     def all_leased(self) -> Iterator[JobId]:
-        return (JobId(key) for key, _ in all_rows(self._store, Table.LEASED))
+        return self._each(Table.LEASED, lambda key, _: JobId(key))
 
     def all_parked(self) -> Iterator[tuple[Status, JobId]]:
-        return (keys.read_parked_key(key) for key, _ in all_rows(self._store, Table.PARKED))
+        return self._each(Table.PARKED, lambda key, _: keys.read_parked_key(key))
 
     def all_finished(self) -> Iterator[tuple[TimeMs, JobId]]:
         """(finished time, job id), status by status."""
-        return (keys.read_finished_key(key) for key, _ in all_rows(self._store, Table.FINISHED))
+        return self._each(Table.FINISHED, lambda key, _: keys.read_finished_key(key))
 
     def all_keys(self) -> Iterator[tuple[str, str, JobId]]:
         """(tenant, idempotency key, job id)."""
-        return ((*keys.read_dedup_key(key), JobId(job_id)) for key, job_id in all_rows(self._store, Table.KEYS))
+        return self._each(Table.KEYS, lambda key, job_id: (*keys.read_dedup_key(key), JobId(job_id)))
 
     def all_unique_keys(self) -> Iterator[tuple[str, bytes, JobId]]:
         """(tenant, unique key, job id)."""
-        return ((*keys.read_unique_key(key), JobId(job_id)) for key, job_id in all_rows(self._store, Table.UNIQUE))
+        return self._each(Table.UNIQUE, lambda key, job_id: (*keys.read_unique_key(key), JobId(job_id)))
 
     def all_dependants(self) -> Iterator[tuple[JobId, Dependant]]:
         """(parent, its dependant)."""
-        return edges.all_dependants(self._store)
+        return self._each(Table.DEPENDANTS, edges.read_dependant)
 
     def all_workflow_jobs(self) -> Iterator[tuple[WorkflowId, JobId]]:
-        for key, _ in all_rows(self._store, Table.WORKFLOW_JOBS):
-            workflow_id, job_id = keys.read_pair_key(key)
+        for workflow_id, job_id in self._each(Table.WORKFLOW_JOBS, lambda key, _: keys.read_pair_key(key)):
             yield WorkflowId(workflow_id), job_id
 
     def all_schedule_jobs(self) -> Iterator[tuple[ScheduleId, JobId]]:
-        for key, _ in all_rows(self._store, Table.SCHEDULE_JOBS):
-            schedule_id, job_id = keys.read_pair_key(key)
+        for schedule_id, job_id in self._each(Table.SCHEDULE_JOBS, lambda key, _: keys.read_pair_key(key)):
             yield ScheduleId(schedule_id), job_id
 
     def all_facets(self) -> Iterator[FacetEntry]:
-        return (keys.read_facet_key(key) for key, _ in all_rows(self._store, Table.FACETS))
+        return self._each(Table.FACETS, lambda key, _: keys.read_facet_key(key))
 
     # -- other records ------------------------------------------------------------------------------------------------
 
     def all_alarms(self) -> Iterator[AlarmEntry]:
-        return (keys.read_alarm_key(key) for key, _ in all_rows(self._store, Table.ALARMS))
+        return self._each(Table.ALARMS, lambda key, _: keys.read_alarm_key(key))
 
     def all_workflows(self) -> Iterator[Workflow]:
-        return (decode_workflow(record) for _, record in all_rows(self._store, Table.WORKFLOWS))
+        return self._each(Table.WORKFLOWS, lambda _, record: decode_workflow(record))
 
     def all_workflow_keys(self) -> Iterator[tuple[str, str, WorkflowId]]:
         """(tenant, idempotency key, workflow id)."""
-        rows = all_rows(self._store, Table.WORKFLOW_KEYS)
-        return ((*keys.read_dedup_key(key), WorkflowId(workflow_id)) for key, workflow_id in rows)
+        return self._each(
+            Table.WORKFLOW_KEYS, lambda key, workflow_id: (*keys.read_dedup_key(key), WorkflowId(workflow_id))
+        )
 
     def all_schedules(self) -> Iterator[Schedule]:
-        return (decode_schedule(record) for _, record in all_rows(self._store, Table.SCHEDULES))
+        return self._each(Table.SCHEDULES, lambda _, record: decode_schedule(record))
 
     def all_schedule_names(self) -> Iterator[tuple[str, str, ScheduleId]]:
         """(tenant, name, schedule id)."""
-        rows = all_rows(self._store, Table.SCHEDULE_NAMES)
-        return ((*keys.read_dedup_key(key), ScheduleId(schedule_id)) for key, schedule_id in rows)
+        return self._each(
+            Table.SCHEDULE_NAMES, lambda key, schedule_id: (*keys.read_dedup_key(key), ScheduleId(schedule_id))
+        )
 
     def all_firings(self) -> Iterator[tuple[ScheduleId, Firing]]:
-        rows = all_rows(self._store, Table.FIRINGS)
-        return ((keys.schedule_of_firing(key), decode_firing(line)) for key, line in rows)
+        return self._each(Table.FIRINGS, lambda key, line: (keys.schedule_of_firing(key), decode_firing(line)))
 
     def all_queues(self) -> Iterator[Queue]:
-        return (decode_queue(record) for _, record in all_rows(self._store, Table.QUEUES))
+        return self._each(Table.QUEUES, lambda _, record: decode_queue(record))
 
     def all_chores(self) -> Iterator[tuple[ChoreKind, bytes, bytes]]:
         """(kind, subject, where it stands)."""
-        return ((*keys.read_chore_key(key), cursor) for key, cursor in all_rows(self._store, Table.CHORES))
+        return self._each(Table.CHORES, lambda key, cursor: (*keys.read_chore_key(key), cursor))
