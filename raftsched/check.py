@@ -8,6 +8,7 @@ entries must have the same state, and logs must agree as far as both go.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
@@ -142,8 +143,6 @@ def _examine_state(found: _Found) -> None:
 def _examine_journal(found: _Found) -> None:
     """Every record of the journal, and whether it leads on from the state."""
     try:
-        recovered = recover(found.disk, cache_bytes=0)
-        found.log, found.term = recovered.table, recovered.term
         check_start(
             found.disk,
             newest=found.identity.journal,
@@ -152,6 +151,10 @@ def _examine_journal(found: _Found) -> None:
         )
     except Exception as error:  # noqa: BLE001  # as above
         found.violations.append(f"journal: {_in_words(error)}")
+    # What it holds can be told, and compared, though it may not lead on from the state.
+    with suppress(RaftschedError, OSError):
+        recovered = recover(found.disk, cache_bytes=0)
+        found.log, found.term = recovered.table, recovered.term
 
 
 def _in_words(error: Exception) -> str:
