@@ -30,7 +30,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 SETTINGS = ClientSettings(
-    request_timeout_seconds=1.0, connect_timeout_seconds=0.3, retry_seconds=2.5, avoid_seconds=0.5
+    request_timeout_seconds=1.0,
+    connect_timeout_seconds=0.3,
+    hedge_seconds=0.2,
+    retry_seconds=2.5,
+    avoid_seconds=0.5,
 )
 _REOPEN = 0.3
 """Part of the unknown outcomes after which the client is opened anew."""

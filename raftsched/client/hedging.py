@@ -104,7 +104,7 @@ class Asking:
 
     def _settled(self, done: set[asyncio.Task[bytes | Failure]]) -> bytes | Failure | None:
         """Return the answer that ends the asking, if one of `done` is."""
-        for task in done:
+        for task in [task for task in self._under_way if task in done]:  # in the order in which they were asked
             base = self._under_way.pop(task).base
             answer = task.result()
             if isinstance(answer, bytes) or not answer.error.retryable:

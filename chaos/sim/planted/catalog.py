@@ -224,6 +224,7 @@ _HTTP: Sequence[Bug] = (
     Bug(http.sends_again_in_secret, "a second sending that nobody sees", alter=breaking_connections),
     Bug(http.forwards_to_the_next_leader_what_it_sent, "I6; forwarded twice", alter=breaking_connections),
     Bug(http.says_unavailable_where_nobody_knows, "I6; unknown called refused", alter=breaking_connections),
+    Bug(http.forgets_what_it_gave_up, "I6; the silent node acted after all", alter=breaking_connections),
     Bug(http.believes_the_refusal_of_a_repetition, "I6; not found the second time", alter=breaking_connections),
 )
 

@@ -9,6 +9,7 @@ import aiohttp
 from raftsched.api import forwarding
 from raftsched.client import connection, submits
 from raftsched.client.connection import Connection
+from raftsched.client.hedging import Asking
 from raftsched.client.retries import Failure
 from raftsched.errors import OutcomeUnknown, RaftschedError, Unavailable
 from raftsched.exchange import Exchange, pool
@@ -41,6 +42,11 @@ def says_unavailable_where_nobody_knows(patch: Any) -> None:
         return Failure(Unavailable(str(error)) if isinstance(error, OutcomeUnknown) else error)
 
     patch.setattr(Connection, "_broken", broken)
+
+
+def forgets_what_it_gave_up(patch: Any) -> None:
+    """A request that was asked of another node as well did not happen where that one says so."""
+    patch.setattr(Asking, "is_doubled", property(lambda _: False, lambda _self, _value: None))
 
 
 def believes_the_refusal_of_a_repetition(patch: Any) -> None:
