@@ -8,13 +8,14 @@ submission that finds a job which is there for the same purpose is answered with
 from __future__ import annotations
 
 import re
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Final, NamedTuple, TypeGuard
 
 from aiohttp import web
 
 from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
 from raftsched.api.callers import ACTOR_HEADER, actor_of, signed
+from raftsched.api.items import Item, ItemsFitter
 from raftsched.api.listing import list_response
 from raftsched.api.parsing import Fitter, parse_query
 from raftsched.api.problems import problem_of
@@ -44,7 +45,7 @@ class Jobs:
         self._backend = backend
         self._bodies = bodies
         self._job = Fitter(JobRequest)
-        self._batch = Fitter(BatchRequest)
+        self._batch = ItemsFitter(BatchRequest, "jobs")
 
     def routes(self) -> tuple[Route, ...]:
         leader, any_node = Answered.BY_LEADER, Answered.BY_LEADER_UNLESS_STALE
@@ -118,11 +119,8 @@ class Jobs:
 
     async def submit_batch(self, request: web.Request) -> web.Response:
         """Submit up to 1,000 jobs, each stored or refused on its own, with a result for each in order."""
-        batch, document = self._batch.read(await self._bodies.read_json(request))
-        prepared = [
-            self._prepared(raw, part, f"jobs[{position}]")
-            for position, (raw, part) in enumerate(zip(batch.jobs, document["jobs"], strict=True))
-        ]
+        batch = self._batch.read(await self._bodies.read_json(request))
+        prepared = [self._prepared(item, f"jobs[{position}]") for position, item in enumerate(batch.items)]
         propose, actor = self._backend.propose, actor_of(request)
         futures = [propose(signed(each.operation, actor)) for each in prepared if isinstance(each, _Prepared)]
         answers = iter(await answers_of(futures))
@@ -149,11 +147,13 @@ class Jobs:
         job = reading.job(request)
         return reading.response(result_reply(job, reading.state.result(job.id), reading.now_ms))
 
-    def _prepared(self, raw: Any, document: Any, at: str) -> _Prepared | RaftschedError:
+    def _prepared(self, item: Item, at: str) -> _Prepared | RaftschedError:
+        if item.flaw is not None:
+            return item.flaw
         try:
-            wanted = self._job.fit(raw, at=at)
+            wanted = self._job.fit(item.text, at=at)
             key = wanted.idempotency_key or ""
-            fingerprint = fingerprint_of(document) if key else b""
+            fingerprint = fingerprint_of(item.document) if key else b""
             operation = self._operation(wanted, key=key, fingerprint=fingerprint, at=at)
             return _Prepared(operation, at, returns_holder(wanted))
         except Invalid as error:

@@ -8,7 +8,8 @@ its time, like that of a worker which died.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from aiohttp import web
 from msgspec import UNSET
@@ -16,15 +17,19 @@ from msgspec import UNSET
 from raftsched import limits
 from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
+from raftsched.api.items import Item, ItemsFitter, named_text, without
 from raftsched.api.parsing import Fitter, run_id_at
+from raftsched.api.problems import problem_of
 from raftsched.api.rendering import json_response, lease_reply
 from raftsched.api.replies import HeartbeatReply, LeasesReply, LeaseState
-from raftsched.api.requests import HeartbeatRequest, LeaseRequest
+from raftsched.api.requests import HeartbeatRequest, HeldLease, LeaseRequest
 from raftsched.api.routes import BASE_PATH, Answered, Route
 from raftsched.api.running import progress_text
 from raftsched.core.control_operations import Progress, ReportProgress
 from raftsched.core.ids import FencingToken, JobId
 from raftsched.core.results import Result
+from raftsched.errors import Invalid
+from raftsched.leader.lease_keeper import HeartbeatAnswer
 
 _Run = tuple[JobId, int, FencingToken]
 
@@ -36,7 +41,8 @@ class Leases:
         self._backend = backend
         self._bodies = bodies
         self._lease = Fitter(LeaseRequest)
-        self._heartbeat = Fitter(HeartbeatRequest)
+        self._heartbeat = ItemsFitter(HeartbeatRequest, "leases")
+        self._held = Fitter(HeldLease)
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -73,32 +79,68 @@ class Leases:
         return json_response(LeasesReply(leases=[lease_reply(grant) for grant in grants]))
 
     async def heartbeat(self, request: web.Request) -> web.Response:
-        """Keep leases, and hear which of them are lost and which jobs should stop."""
-        beat, _ = self._heartbeat.read(await self._bodies.read_json(request))
-        runs: list[_Run] = []
-        alive: set[JobId] = set()
-        reports: list[Progress] = []
-        for position, lease in enumerate(beat.leases):
-            job_id, run_number = run_id_at(lease.run_id, f"leases[{position}].run_id")
-            run = (job_id, run_number, FencingToken(lease.fencing_token))
-            runs.append(run)
-            if lease.progress is not UNSET:
-                reports.append(Progress(*run, progress_text(lease.progress, f"leases[{position}].progress")))
-            if lease.alive or lease.progress is not UNSET:
-                alive.add(job_id)
-        answers = self._backend.leadership().heartbeat(beat.worker, runs, alive=alive)
-        self._keep(reports)
-        states = [
-            LeaseState(run_id=lease.run_id, valid=answer.valid, cancel_requested=answer.cancel_requested)
-            for lease, answer in zip(beat.leases, answers, strict=True)
-        ]
-        return json_response(HeartbeatReply(leases=states))
+        """Keep leases, and hear which of them are lost and which jobs should stop.
+
+        A lease that can't be read is refused on its own, with a problem in its place; one of which only the progress
+        can't be read is kept without it.
+        """
+        beat = self._heartbeat.read(await self._bodies.read_json(request))
+        held = [self._read(item, f"leases[{position}]") for position, item in enumerate(beat.items)]
+        known = [each for each in held if each.run is not None]
+        runs = [each.run for each in known if each.run is not None]
+        alive = {each.run[0] for each in known if each.run is not None and each.is_alive}
+        answers = iter(self._backend.leadership().heartbeat(beat.around.worker, runs, alive=alive))
+        self._keep([each.progress for each in known if each.progress is not None])
+        return json_response(HeartbeatReply(leases=[_state(each, answers) for each in held]))
+
+    def _read(self, item: Item, at: str) -> _Held:
+        """Return what a part of a heartbeat says, as far as it can be read."""
+        flaw = item.flaw
+        text = item.text
+        if flaw is not None:
+            bare = without(item, "progress")
+            if bare is None:
+                return _Held(named_text(text, "run_id"), flaw=flaw)
+            text = bare
+        run_id = named_text(text, "run_id")
+        try:
+            lease = self._held.fit(text, at=at)
+            run_id = lease.run_id
+            run = (*run_id_at(run_id, f"{at}.run_id"), FencingToken(lease.fencing_token))
+        except Invalid as error:
+            return _Held(run_id, flaw=error)
+        is_alive = lease.alive or lease.progress is not UNSET or flaw is not None
+        if lease.progress is UNSET:
+            return _Held(run_id, run, is_alive, flaw=flaw)
+        try:
+            progress = Progress(*run, progress_text(lease.progress, f"{at}.progress"))
+        except Invalid as error:
+            return _Held(run_id, run, is_alive, flaw=error)
+        return _Held(run_id, run, is_alive, progress)
 
     def _keep(self, reports: Sequence[Progress]) -> None:
         """Propose what handlers said; nobody waits for it, since a heartbeat must not be late. The next one says more."""
         for first in range(0, len(reports), limits.PROGRESS_REPORTS_MAX):
             operation = ReportProgress(tuple(reports[first : first + limits.PROGRESS_REPORTS_MAX]))
             self._backend.propose(operation).add_done_callback(_forget)
+
+
+class _Held(NamedTuple):
+    """A part of a heartbeat, as far as it could be read."""
+
+    run_id: str
+    run: _Run | None = None
+    is_alive: bool = False
+    progress: Progress | None = None
+    flaw: Invalid | None = None
+
+
+def _state(held: _Held, answers: Iterator[HeartbeatAnswer]) -> LeaseState:
+    problem = UNSET if held.flaw is None else problem_of(held.flaw)
+    if held.run is None:
+        return LeaseState(run_id=held.run_id, valid=False, cancel_requested=False, problem=problem)
+    answer = next(answers)
+    return LeaseState(run_id=held.run_id, valid=answer.valid, cancel_requested=answer.cancel_requested, problem=problem)
 
 
 def _forget(proposal: asyncio.Future[Result]) -> None:

@@ -13,7 +13,7 @@ import msgspec
 from raftsched.api.problems import CONTENT_TYPE as PROBLEM_TYPE
 from raftsched.api.problems import Problem
 from raftsched.api.replies import RetryPolicyReply
-from raftsched.api.requests import JobBody, JobRequest, OutcomeReport, TaskRequest
+from raftsched.api.requests import HeldLease, JobBody, JobRequest, OutcomeReport, TaskRequest
 from raftsched.api.requests.schedules import CalendarRequest, ScheduleRequest
 from raftsched.api.routes import Route
 
@@ -21,6 +21,7 @@ _REF: Final = "#/components/schemas/{name}"
 _PARTS: Final = (
     Problem,
     JobBody,
+    HeldLease,
     JobRequest,
     OutcomeReport,
     RetryPolicyReply,

@@ -7,7 +7,7 @@ a batch each says for itself whether it was accepted.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 from msgspec import UNSET
@@ -15,6 +15,7 @@ from msgspec import UNSET
 from raftsched import limits
 from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
+from raftsched.api.items import Item, ItemsFitter, named_text
 from raftsched.api.parsing import Fitter, run_id_at
 from raftsched.api.problems import problem_of, problem_response, refusal
 from raftsched.api.proposing import Answer, answers_of
@@ -43,7 +44,7 @@ class Outcomes:
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
         self._bodies = bodies
-        self._request = Fitter(OutcomesRequest)
+        self._request = ItemsFitter(OutcomesRequest, "outcomes")
         self._report = Fitter(OutcomeReport)
 
     def routes(self) -> tuple[Route, ...]:
@@ -60,24 +61,24 @@ class Outcomes:
 
     async def record_outcomes(self, request: web.Request) -> web.Response:
         """Record how attempts ended; a single outcome that does not count is a 409."""
-        reported, document = self._request.read(await self._bodies.read_json(request))
-        prepared = [self._prepared(raw, f"outcomes[{at}]") for at, raw in enumerate(reported.outcomes)]
+        items = self._request.read(await self._bodies.read_json(request)).items
+        prepared = [self._prepared(item, f"outcomes[{at}]") for at, item in enumerate(items)]
         propose = self._backend.propose
         futures = [propose(operation) for operation in prepared if isinstance(operation, RecordOutcome)]
         results = iter(await answers_of(futures))
         answers = [next(results) if isinstance(item, RecordOutcome) else item for item in prepared]
-        replies = [
-            _outcome_reply(_run_id(part), answer) for part, answer in zip(document["outcomes"], answers, strict=True)
-        ]
+        replies = [_outcome_reply(_run_id(item), answer) for item, answer in zip(items, answers, strict=True)]
         if len(answers) == 1 and not replies[0].accepted:
             error = _error(answers[0])
             status = 409 if isinstance(error, Rejected) else error.http_status
             return problem_response(problem_of(error, status=status, outcomes=replies))
         return json_response(OutcomesReply(outcomes=replies))
 
-    def _prepared(self, raw: Any, at: str) -> RecordOutcome | RaftschedError:
+    def _prepared(self, item: Item, at: str) -> RecordOutcome | RaftschedError:
+        if item.flaw is not None:
+            return item.flaw
         try:
-            report = self._report.fit(raw, at=at)
+            report = self._report.fit(item.text, at=at)
             _check_fields(report, at)
             return self._operation(report, at)
         except Invalid as error:
@@ -142,7 +143,7 @@ def _error(answer: Answer) -> RaftschedError:
             raise InvariantBroken(f"an outcome gave a result of another kind: {type(answer).__name__}")
 
 
-def _run_id(part: Any) -> str:
+def _run_id(item: Item) -> str:
     """The run id as it was sent, so that the reply can be matched even where the report is not valid."""
-    run_id = part.get("run_id") if isinstance(part, dict) else None
+    run_id = item.document.get("run_id") if isinstance(item.document, dict) else named_text(item.text, "run_id")
     return run_id[: limits.NAME_CHARS_MAX] if isinstance(run_id, str) else ""

@@ -47,6 +47,10 @@ _UNSOUND_ESCAPE: Final = re.compile(
 """NUL, or half of a surrogate pair without the other half, in a well-formed document without escaped backslashes."""
 
 
+class NotJson(Malformed):
+    """The body breaks the grammar of JSON, so that nobody can say where its parts begin."""
+
+
 def scan(body: bytes) -> Any:
     """Return the document as plain objects.
 
@@ -65,7 +69,7 @@ def scan(body: bytes) -> Any:
     except _Flaw as flaw:
         raise _located(str(flaw), text) from None
     except json.JSONDecodeError as error:
-        raise Malformed(f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+        raise NotJson(f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
     except ValueError:
         raise Malformed("the body holds an integer with too many digits") from None
     if b"\\u" in bare:
@@ -77,8 +81,20 @@ def _check_structure(bare: bytes) -> None:
     structure = _structure(bare)
     # No legal document has more brackets and commas than this, so no other costs more to check.
     _check_depth(structure[: 2 * limits.JSON_VALUES_MAX])
-    if sum(map(structure.count, _MARKS)) > limits.JSON_VALUES_MAX:
+    if _value_count(structure) > limits.JSON_VALUES_MAX:
         raise _too_many_values()
+
+
+def has_too_many_values(body: bytes) -> bool:
+    """Return whether a body has more than `limits.JSON_VALUES_MAX` values, whatever else is wrong with it."""
+    try:
+        return _value_count(_structure(body.replace(rb"\\", b"__"))) > limits.JSON_VALUES_MAX
+    except TooLarge:
+        return True
+
+
+def _value_count(structure: bytes) -> int:
+    return sum(map(structure.count, _MARKS))
 
 
 def _check_depth(structure: bytes) -> None:

@@ -302,7 +302,7 @@ async def test_batch_answers_each_job_in_order(api: Api) -> None:
 
 
 async def test_batch_that_is_no_document_stores_nothing(api: Api) -> None:
-    for body in (b'{"jobs":[{"name":"a"},{"name":"b","name":"c"}]}', b'{"jobs":[{"name":"a"}', b'[{"name":"a"}]'):
+    for body in (b'{"jobs":[{"name":"a"},{"name":"b" "c"}]}', b'{"jobs":[{"name":"a"}', b'[{"name":"a"}]'):
         answer = await api.post("jobs/batch", body)
         assert (answer.status, answer.code) == (400, "malformed")
     assert api.node.proposed == []

@@ -162,8 +162,8 @@ async def test_heartbeat_of_an_idle_worker_is_fine(api: Api) -> None:
     ],
 )
 async def test_heartbeat_names_the_field_at_fault(api: Api, lease: dict[str, Any], field: str) -> None:
-    answer = await api.post("leases/heartbeat", {"worker": "w1", "leases": [lease]})
-    assert (answer.status, answer.json["field"]) == (400, field)
+    [state] = (await api.post("leases/heartbeat", {"worker": "w1", "leases": [lease]})).json["leases"]
+    assert (state["valid"], state["problem"]["field"]) == (False, field)
 
 
 async def test_heartbeat_of_a_leader_without_its_quorum_is_refused(api: Api) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from msgspec import UNSET, UnsetType
+
+from raftsched.api.problems import Problem
 from raftsched.api.replies.common import Json, Reply, Time
 
 
@@ -48,6 +51,8 @@ class LeaseState(Reply, frozen=True):
     run_id: str
     valid: bool
     cancel_requested: bool
+    problem: Problem | UnsetType = UNSET
+    """What in this part of the heartbeat could not be read. A lease without its progress goes on."""
 
 
 class HeartbeatReply(Reply, frozen=True):

@@ -39,7 +39,11 @@ class HeartbeatRequest(Request, frozen=True):
     """A worker lives, and so do these leases of it."""
 
     worker: Name
-    leases: Annotated[list[HeldLease], Meta(max_length=limits.HEARTBEAT_LEASES_MAX)]
+    leases: Annotated[
+        list[Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/HeldLease"})]],
+        Meta(max_length=limits.HEARTBEAT_LEASES_MAX),
+    ]
+    """Each is kept, or refused, on its own."""
 
 
 class ErrorReport(Request, frozen=True):
