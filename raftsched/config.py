@@ -2,11 +2,12 @@
 
 The file lists all nodes; `node_id` says which of them this process is, usually from RAFTSCHED_NODE_ID, so that one
 file and one image serve the whole cluster. Every setting `x` is read from RAFTSCHED_X; lists and tables are written
-there as JSON.
+there as JSON. What can't be right is refused here, with the setting's name, before anything is written or bound.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
@@ -17,9 +18,9 @@ import msgspec
 
 from raftsched import limits
 from raftsched.consensus.address import Address
+from raftsched.environment import nearest, setting_of, settings_in
 from raftsched.errors import Invalid
 
-PREFIX = "RAFTSCHED_"
 _Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}\Z")]
 _Seconds = Annotated[float, msgspec.Meta(gt=0, le=366 * 86_400)]
 
@@ -88,13 +89,45 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             raise ValueError("election_seconds_max: must be larger than election_seconds_min")
         if self.heartbeat_seconds * 3 >= self.election_seconds_min:
             raise ValueError("heartbeat_seconds: must be under a third of election_seconds_min")
-        for name, address in self._addresses():
-            Address.parse(address, field=name)
+        self._check_addresses()
 
-    def _addresses(self) -> list[tuple[str, str]]:
-        listed = [(f"nodes.{m.id}.{name}", getattr(m, name)) for m in self.nodes for name in ("raft", "api")]
-        own = [(name, getattr(self, name)) for name in ("api_listen", "raft_listen")]
-        return listed + [pair for pair in own if pair[1]]
+    def _check_addresses(self) -> None:
+        """Refuse addresses that can't be what is meant."""
+        owners: dict[Address, str] = {}
+        for member in self.nodes:
+            for name, text in (("raft", member.raft), ("api", member.api)):
+                field = f"nodes.{member.id}.{name}"
+                address = _advertised(text, field)
+                if address in owners:
+                    raise ValueError(f"{field}: {text} is {owners[address]} as well; each needs an address of its own")
+                owners[address] = field
+        (api_field, api), (raft_field, raft) = self.api_address, self.raft_address
+        hosts = {api.host.lower(), raft.host.lower()}
+        if api.port == raft.port != 0 and (len(hosts) == 1 or any(map(_is_unspecified, hosts))):
+            raise ValueError(f"{raft_field}: port {raft.port} is the port of {api_field} as well; choose another")
+
+    @property
+    def api_address(self) -> tuple[str, Address]:
+        """(setting, where the API listens)."""
+        return self._listening("api", self.api_listen, self.member.api)
+
+    @property
+    def raft_address(self) -> tuple[str, Address]:
+        """(setting, where other nodes are listened to)."""
+        return self._listening("raft", self.raft_listen, self.member.raft)
+
+    def _listening(self, name: str, listen: str, own: str) -> tuple[str, Address]:
+        field = f"{name}_listen" if listen else f"nodes.{self.node_id}.{name}"
+        return field, Address.parse(listen or own, field=field)
+
+    def warnings(self) -> list[str]:
+        """What is legal, and seldom meant."""
+        count = len(self.nodes)
+        if count % 2:
+            return []
+        lost = count // 2 - 1
+        more = f"with {count + 1}, {lost + 1} may be lost"
+        return [f"nodes: {count} nodes go on without {lost or 'none'} of them, as {count - 1} do; {more}"]
 
     @property
     def member(self) -> Member:
@@ -114,6 +147,8 @@ def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> Node
             values = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise Invalid(f"config file {path}: {error}") from error
+    for name in values.keys() - set(_setting_names()):
+        raise Invalid(f"{name}: no setting of that name{nearest(name, _setting_names())}", field=name)
     values |= _from_environment(environment)
     if "auth" not in values:
         raise Invalid('auth: not set; the API has no other mode yet, so say auth = "none" if all callers are trusted')
@@ -124,16 +159,32 @@ def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> Node
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
-    known = {field.name for field in msgspec.structs.fields(NodeConfig)}
-    values: dict[str, Any] = {}
-    for variable, text in environment.items():
-        if not variable.startswith(PREFIX):
-            continue
-        name = variable.removeprefix(PREFIX).lower()
-        if name not in known:
-            continue  # RAFTSCHED_URL and others belong to the client and the tools
-        values[name] = _value(variable, text)
-    return values
+    given = settings_in(environment, _setting_names())
+    return {setting_of(variable): _value(variable, text) for variable, text in given.items()}
+
+
+def _setting_names() -> list[str]:
+    return [field.name for field in msgspec.structs.fields(NodeConfig)]
+
+
+def _advertised(text: str, field: str) -> Address:
+    """Return an address at which a node can be reached; equal ones are equal however they are written."""
+    address = Address.parse(text, field=field)
+    if _is_unspecified(address.host):
+        name = field.rpartition(".")[2]
+        raise ValueError(
+            f"{field}: {address.host} can't be dialed; name the host as others reach it, and set {name}_listen = {text!r}"
+        )
+    if address.port == 0:
+        raise ValueError(f"{field}: port 0 can't be dialed; name the port")
+    return Address(address.host.lower(), address.port)
+
+
+def _is_unspecified(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 def _value(variable: str, text: str) -> Any:

@@ -70,6 +70,22 @@ def read_identity(directory: Path) -> Identity:
     return found
 
 
+def require_owner(directory: Path, *, node_id: str, cluster: str) -> Identity | None:
+    """Return what node.json says, None of a directory that is nobody's and holds nothing; changes nothing.
+
+    Raises `WrongDirectory` where it belongs to another node, or holds data without a name.
+    """
+    found = _read(directory)
+    if found is None:
+        _require_no_data(directory)
+    elif (found.node_id, found.cluster) != (node_id, cluster):
+        raise WrongDirectory(
+            f"{directory} belongs to node {found.node_id!r} of cluster {found.cluster!r}, not to {node_id!r} of "
+            f"{cluster!r}: mount the right directory, or give an empty one to a node with a new id"
+        )
+    return found
+
+
 class DirectoryClaim:
     """Holds the data directory for this process until `release`; creates it where it is missing.
 
@@ -84,7 +100,7 @@ class DirectoryClaim:
             self._descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 self._lock()
-                self._identity = self._own(Identity(node_id, cluster))
+                self._identity = self._own(node_id, cluster)
             except BaseException:
                 os.close(self._descriptor)
                 raise
@@ -123,18 +139,9 @@ class DirectoryClaim:
                 "on a network file system"
             ) from error
 
-    def _own(self, wanted: Identity) -> Identity:
-        directory = self._directory
-        found = _read(directory)
-        if found is None:
-            _require_no_data(directory)
-            return self._write(replace(wanted, incarnation=secrets.token_hex(8)))
-        if (found.node_id, found.cluster) != (wanted.node_id, wanted.cluster):
-            raise WrongDirectory(
-                f"{directory} belongs to node {found.node_id!r} of cluster {found.cluster!r}, not to {wanted.node_id!r} of "
-                f"{wanted.cluster!r}: mount the right directory, or give an empty one to a node with a new id"
-            )
-        return found
+    def _own(self, node_id: str, cluster: str) -> Identity:
+        found = require_owner(self._directory, node_id=node_id, cluster=cluster)
+        return found or self._write(Identity(node_id, cluster, incarnation=secrets.token_hex(8)))
 
     def _write(self, identity: Identity) -> Identity:
         """Replace the file, durably; a crash leaves the old one or the new one. Return what it holds now."""

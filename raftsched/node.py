@@ -21,6 +21,7 @@ from raftsched import limits
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.backend import ClusterStatus, NodeStatus
 from raftsched.api.event_log import EventLog
+from raftsched.bound_ports import bind_ports
 from raftsched.config import NodeConfig
 from raftsched.consensus.address import Address
 from raftsched.consensus.cluster_clock import ClusterClock
@@ -45,11 +46,11 @@ from raftsched.free_space import FreeSpace, free_bytes
 from raftsched.identity import DirectoryClaim
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from raftsched.ports import Clock, Randomness, Wake
+from raftsched.preflight import peer_contexts
 from raftsched.shutdown import Shutdown
 from raftsched.state_watch import watch_state
 from raftsched.storage.directory import holds_state
 from raftsched.storage.state import State
-from raftsched.tls import TlsFiles, node_client_context, node_server_context
 
 log = structlog.get_logger()
 
@@ -86,7 +87,20 @@ class Node:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run until asked to stop, then stop in order; raises what made it impossible to go on safely."""
+        """Run until asked to stop, then stop in order; raises what made it impossible to go on safely.
+
+        The disk is touched once certificates are read and both ports are bound: what is wrong with them leaves no trace.
+        """
+        for warning in self.config.warnings():
+            log.warning("config_warning", warning=warning)
+        self._tls = peer_contexts(self.config)
+        self._ports = await bind_ports(self.config)
+        try:
+            await self._run_on_its_disk()
+        finally:
+            self._ports.close()
+
+    async def _run_on_its_disk(self) -> None:
         directory = self.config.directory
         claim = DirectoryClaim(directory, node_id=self.node_id, cluster=self.config.cluster)
         self._incarnation, self._register = claim.incarnation, claim
@@ -160,17 +174,17 @@ class Node:
         )
 
     def _make_transport(self, wake: Wake) -> Transport:
-        config, files = self.config, self.config.peer_tls
-        tls = files and TlsFiles(Path(files.certificate), Path(files.key), Path(files.ca))
+        config, tls = self.config, self._tls
         return Transport(
             self.node_id,
-            Address.parse(config.raft_listen or config.member.raft),
+            config.raft_address[1],
             {member.id: Address.parse(member.raft) for member in config.nodes if member.id != self.node_id},
             cluster=config.cluster,
             wake=wake,
-            ssl_server=node_server_context(tls) if tls else None,
-            ssl_client=node_client_context(tls) if tls else None,
+            ssl_server=tls.server if tls else None,
+            ssl_client=tls.client if tls else None,
             randomness=self._randomness,
+            sockets=self._ports.raft,
         )
 
     async def _live(self) -> None:
@@ -211,10 +225,15 @@ class Node:
             await shutdown.step("leader's duties", asyncio.wait(self._terms), seconds=limits.DUTIES_STOP_SECONDS_MAX)
 
     async def _listen(self, runner: web.AppRunner) -> None:
-        address = Address.parse(self.config.api_listen or self.config.member.api)
         await runner.setup()
-        await web.TCPSite(runner, address.host, address.port).start()
-        log.info("node_started", api=str(address), applied=self._machine.applied_index, cluster=self.config.cluster)
+        for bound in self._ports.api:
+            await web.SockSite(runner, bound).start()
+        log.info(
+            "node_started",
+            api=str(self.config.api_address[1]),
+            applied=self._machine.applied_index,
+            cluster=self.config.cluster,
+        )
 
     async def _watch_state(self) -> None:
         try:

@@ -11,8 +11,15 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+from raftsched.errors import Invalid
+
+_FLIGHTS_MAX: Final = 8
+"""More than a handshake has, in either direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +29,81 @@ class TlsFiles:
     certificate: Path
     key: Path
     authority: Path
+
+
+@dataclass(frozen=True, slots=True)
+class TlsContexts:
+    """Both sides of mutual TLS; a node is a server to some peers and a client to others."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+
+
+def node_contexts(files: TlsFiles, node_id: str) -> TlsContexts:
+    """Return both contexts of a node, after it has shaken hands with itself.
+
+    Raises `Invalid`, naming the setting and the file, where a file can't be read or is not what it should be, and where
+    other nodes would refuse the certificate: of another authority, for another name, expired, or not for both sides.
+    """
+    named = {"certificate": files.certificate, "key": files.key, "ca": files.authority}
+    for name, path in named.items():
+        try:
+            path.read_bytes()
+        except OSError as error:
+            raise Invalid(f"peer_tls.{name}: {path}: {error.strerror}", field=f"peer_tls.{name}") from error
+    contexts = TlsContexts(
+        _of_setting(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), files),
+        _of_setting(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), files),
+    )
+    try:
+        _shake_hands(contexts, node_id)
+    except ssl.SSLError as error:
+        raise Invalid(
+            f"peer_tls.certificate: {files.certificate}: other nodes would refuse it as {node_id}'s: {reason_of(error)}",
+            field="peer_tls.certificate",
+        ) from error
+    return contexts
+
+
+def _of_setting(context: ssl.SSLContext, files: TlsFiles) -> ssl.SSLContext:
+    try:
+        context.load_verify_locations(files.authority)
+    except ssl.SSLError as error:
+        raise Invalid(f"peer_tls.ca: {files.authority}: not a certificate in PEM: {reason_of(error)}") from error
+    try:
+        return _mutual(context, files)
+    except ssl.SSLError as error:
+        what = f"{files.key} and {files.certificate}"
+        if error.reason == "KEY_VALUES_MISMATCH":
+            raise Invalid(f"peer_tls.key: {what}: the key is not the certificate's") from error
+        raise Invalid(f"peer_tls.key, peer_tls.certificate: {what}: not both in PEM: {reason_of(error)}") from error
+
+
+def _shake_hands(contexts: TlsContexts, node_id: str) -> None:
+    """Let both sides meet in memory; raises `ssl.SSLError` where one refuses the other."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = contexts.client.wrap_bio(to_client, to_server, server_hostname=node_id)
+    server = contexts.server.wrap_bio(to_server, to_client, server_side=True)
+    waiting = [client, server]
+    for _ in range(_FLIGHTS_MAX):
+        for side in list(waiting):
+            with suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+                waiting.remove(side)
+
+
+def tls_kind(error: ssl.SSLError) -> str:
+    """Return one of OpenSSL's names of reasons, of which there are few."""
+    return (error.reason or "tls").lower()
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why TLS refused, in the words of OpenSSL, without the place in its source."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"certificate verify failed: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.lower().replace("_", " ")
+    return str(error) or type(error).__name__
 
 
 def node_server_context(files: TlsFiles) -> ssl.SSLContext:
@@ -41,8 +123,13 @@ def _mutual(context: ssl.SSLContext, files: TlsFiles) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.verify_mode = ssl.CERT_REQUIRED
     context.load_verify_locations(files.authority)
-    context.load_cert_chain(files.certificate, files.key)
+    context.load_cert_chain(files.certificate, files.key, password=_no_password)
     return context
+
+
+def _no_password() -> str:
+    """An encrypted key is refused: OpenSSL would ask the terminal for its password."""
+    return ""
 
 
 def api_server_context(certificate: Path, key: Path) -> ssl.SSLContext:

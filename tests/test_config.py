@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from raftsched import config
+from raftsched.environment import setting_of, settings_in
 from raftsched.errors import Invalid
 
 NODES = """
@@ -85,3 +89,76 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
 def test_shipped_configuration_loads() -> None:
     path = Path(__file__).parents[1] / "configs" / "cluster.toml"
     assert len(config.load(path, {"RAFTSCHED_NODE_ID": "n2"}).nodes) == 3
+
+
+# -- variables ------------------------------------------------------------------------------------------------------------
+
+
+def test_every_variable_that_the_source_names_is_known() -> None:
+    root = Path(__file__).parents[1]
+    named = set()
+    for path in [*(root / "raftsched").rglob("*.py"), root / "README.md", *(root / "configs").rglob("*.*")]:
+        named |= set(re.findall(r"\bRAFTSCHED_[A-Z][A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8")))
+    assert {"RAFTSCHED_URL", "RAFTSCHED_NODE_ID"} <= named
+    settings = {name for name in named if setting_of(name) in config.NodeConfig.__struct_fields__}
+    placeholders = {"RAFTSCHED_X", "RAFTSCHED_PORT"}
+    settings_in(dict.fromkeys(named - settings - placeholders, "x"), ())
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("RAFTSCHED_SERVICE_HOST", "10.0.0.1"),
+        ("RAFTSCHED_SERVICE_PORT_API", "8400"),
+        ("RAFTSCHED_PORT", "tcp://10.0.0.1:8400"),
+        ("RAFTSCHED_PORT_8400_TCP_ADDR", "10.0.0.1"),
+        ("RAFTSCHED_PEERS_PORT_8401_TCP", "tcp://10.0.0.1:8401"),
+        ("RAFTSCHED_PEERS_SERVICE_HOST", "None"),
+        ("RAFTSCHED_SECRET_SLACK", "s"),
+    ],
+)
+def test_variables_of_kubernetes_and_of_secrets_are_no_mistakes(variable: str, value: str) -> None:
+    assert settings_in({variable: value}, ("lease_seconds",)) == {}
+
+
+@pytest.mark.parametrize(
+    ("variable", "words"),
+    [
+        ("RAFTSCHED_LEASESECONDS", "did you mean RAFTSCHED_LEASE_SECONDS"),
+        ("RAFTSCHED_PORT", "RAFTSCHED_PORT: no setting of that name"),
+        ("RAFTSCHED_QQQQQQQQQQQQQQQQQ", "no setting of that name$"),
+    ],
+)
+def test_a_variable_that_nobody_reads_is_refused_with_the_nearest(variable: str, words: str) -> None:
+    with pytest.raises(Invalid, match=words):
+        settings_in({variable: "8400"}, ("lease_seconds", "node_id"))
+
+
+# -- addresses ------------------------------------------------------------------------------------------------------------
+
+
+def nodes(*addresses: tuple[str, str], **listen: Any) -> config.NodeConfig:
+    members = tuple(config.Member(f"n{number}", *pair) for number, pair in enumerate(addresses, start=1))
+    return config.NodeConfig(node_id="n1", data_dir="/d", nodes=members, auth="none", **listen)
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (lambda: nodes(("a:1", "a:1")), r"nodes\.n1\.api: a:1 is nodes\.n1\.raft as well"),
+        (lambda: nodes(("a:1", "a:2"), ("A:2", "b:1")), r"nodes\.n2\.raft: A:2 is nodes\.n1\.api as well"),
+        (lambda: nodes(("[::]:1", "a:2")), r"nodes\.n1\.raft: :: can't be dialed.*set raft_listen = '\[::\]:1'"),
+        (lambda: nodes(("a:1", "a:2"), ("b:1", "0.0.0.0:2")), r"nodes\.n2\.api: 0\.0\.0\.0 can't be dialed"),
+        (lambda: nodes(("a:1", "a:0")), r"nodes\.n1\.api: port 0 can't be dialed"),
+        (lambda: nodes(("a:1", "a:2"), api_listen="0.0.0.0:1"), r"nodes\.n1\.raft: port 1 is the port of api_listen"),
+    ],
+)
+def test_addresses_that_cannot_be_meant_are_refused(made: Callable[[], object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        made()
+
+
+def test_an_even_number_of_nodes_is_legal_and_warned_of() -> None:
+    two = nodes(("a:1", "a:2"), ("b:1", "b:2"), api_listen="0.0.0.0:2", raft_listen="0.0.0.0:1")
+    assert two.warnings() == ["nodes: 2 nodes go on without none of them, as 1 do; with 3, 1 may be lost"]
+    assert nodes(("a:1", "a:2")).warnings() == []

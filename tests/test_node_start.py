@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from raftsched.check import check_directory
+from raftsched.cli.local_cluster import free_ports
 from raftsched.config import Member, NodeConfig
 from raftsched.consensus.journal import Journal
 from raftsched.consensus.journal_register import JournalLost
@@ -93,7 +94,10 @@ def listing(directory: Path) -> dict[str, bytes]:
 def start(directory: Path) -> None:
     """Start the node, in this process."""
     config = NodeConfig(
-        node_id="n1", data_dir=str(directory), nodes=(Member("n1", "127.0.0.1:0", "127.0.0.1:0"),), auth="none"
+        node_id="n1",
+        data_dir=str(directory),
+        nodes=(Member("n1", *map("127.0.0.1:{}".format, free_ports(2))),),
+        auth="none",
     )
     asyncio.run(Node(config, clock=SystemClock(), randomness=Random(1)).run())
 

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from raftsched.consensus.address import Address
 from raftsched.consensus.framing import encode_frame
 from raftsched.consensus.introductions import TransportSettings
 from raftsched.consensus.messages import Message
+from raftsched.errors import Invalid
 from raftsched.tls import (
     TlsFiles,
     api_client_context,
@@ -23,6 +25,7 @@ from raftsched.tls import (
     certificate_names,
     is_certified,
     node_client_context,
+    node_contexts,
     node_server_context,
 )
 from tests.consensus.links import (
@@ -207,7 +210,7 @@ async def test_old_tls_version_gets_nothing_through(net: Network, authority: Aut
     with capture_logs() as logs, pytest.raises(OSError):
         async with raw_client(n1, context):
             pass
-    assert any("UNSUPPORTED_PROTOCOL" in event["error"] for event in logs)
+    assert any(event["reason"] == "unsupported_protocol" for event in logs)
     assert n1.transport.dispatch() == 0
 
 
@@ -343,3 +346,94 @@ async def test_api_contexts_talk_to_each_other(authority: Authority) -> None:
         writer.close()
         with pytest.raises(ssl.SSLCertVerificationError):
             await asyncio.open_connection("127.0.0.1", port, ssl=api_client_context(), server_hostname="localhost")
+
+
+# -- what is said of a refusal --------------------------------------------------------------------------------------------
+
+
+Log = list[Any]
+_NOWHERE = str(Address("127.0.0.1", 0))
+"""Where a station looks for the other before it was told."""
+
+
+async def said(net: Network, stations: tuple[Station, Station], *enough: tuple[str, str]) -> Log:
+    """Start both; return the first line of each (event, node) once all were said."""
+    with capture_logs() as logs:
+        await net.start(*stations)
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not set(enough) <= {
+                (line["event"], line.get("node")) for line in logs if line.get("remote") != _NOWHERE
+            }:
+                await asyncio.sleep(0.01)
+    return [
+        next(line for line in logs if (line["event"], line.get("node")) == each and line.get("remote") != _NOWHERE)
+        for each in enough
+    ]
+
+
+async def test_both_sides_say_address_and_reason_where_the_dialing_side_refuses(
+    net: Network, authority: Authority, stranger_authority: Authority
+) -> None:
+    n1 = net.station("n1", ["n2"], **secured(authority.issue("n1")))
+    n2 = net.station("n2", ["n1"], **secured(stranger_authority.issue("n2")))
+    dialing, accepting = await said(net, (n1, n2), ("tls_refused", "n2"), ("introduction_failed", "n1"))
+    assert (dialing["peer"], dialing["remote"]) == ("n1", f"127.0.0.1:{n1.transport.port}")
+    assert dialing["reason"] == "certificate_verify_failed"
+    assert "self-signed certificate in certificate chain" in dialing["error"]
+    assert accepting["remote"].startswith("127.0.0.1:")
+    assert "does not accept this node's certificate" in accepting["error"]
+
+
+async def test_both_sides_say_address_and_reason_where_the_accepting_side_refuses(
+    net: Network, authority: Authority, stranger_authority: Authority
+) -> None:
+    """With TLS 1.3 the dialing side's own handshake has succeeded by then."""
+    stranger = stranger_authority.issue("n2")
+    mixed = node_client_context(authority.issue("n1"))
+    mixed.load_cert_chain(stranger.certificate, stranger.key)
+    n1 = net.station("n1", ["n2"], **secured(authority.issue("n1")))
+    n2 = net.station("n2", ["n1"], ssl_server=node_server_context(authority.issue("n2")), ssl_client=mixed)
+    dialing, accepting = await said(net, (n1, n2), ("peer_unreachable", "n2"), ("tls_refused", "n1"))
+    assert (dialing["peer"], dialing["remote"]) == ("n1", f"127.0.0.1:{n1.transport.port}")
+    assert "does not accept this node's certificate" in dialing["error"]
+    assert accepting["remote"].startswith("127.0.0.1:")
+    assert accepting["reason"] == "certificate_verify_failed"
+    assert "unable to get local issuer certificate" in accepting["error"]
+
+
+async def test_a_certificate_for_another_name_is_named(net: Network, authority: Authority) -> None:
+    n1 = net.station("n1", ["n2"], **secured(authority.issue("n1")))
+    n2 = net.station("n2", ["n1"], **secured(authority.issue("n3", "other.example")))
+    [refused] = await said(net, (n1, n2), ("peer_refused", "n1"))
+    assert (refused["reason"], refused["certified"]) == ("wrong_certificate", "n3, other.example")
+    assert refused["remote"].startswith("127.0.0.1:")
+
+
+# -- files ----------------------------------------------------------------------------------------------------------------
+
+
+def test_files_that_other_nodes_would_refuse_are_named(
+    authority: Authority, stranger_authority: Authority, tmp_path: Path
+) -> None:
+    good, other, stranger = authority.issue("n1"), authority.issue("n9"), stranger_authority.issue("n1")
+    garbage = tmp_path / "garbage.pem"
+    garbage.write_text("no certificate")
+    assert node_contexts(good, "n1").client is not None
+    expected = [
+        (replace(good, key=other.key), f"peer_tls.key: {other.key} and {good.certificate}: the key is not"),
+        (replace(good, authority=garbage), f"peer_tls.ca: {garbage}: not a certificate"),
+        (replace(good, certificate=garbage), "not both in PEM"),
+        (replace(good, key=tmp_path / "absent"), f"peer_tls.key: {tmp_path / 'absent'}: No such file"),
+        (replace(good, key=tmp_path), f"peer_tls.key: {tmp_path}: Is a directory"),
+        (replace(good, authority=stranger.authority), "other nodes would refuse it as n1's: certificate verify failed"),
+        (other, "other nodes would refuse it as n1's: certificate verify failed: Hostname mismatch"),
+    ]
+    wrong = []
+    for files, words in expected:
+        try:
+            node_contexts(files, "n1")
+            wrong.append((files, "accepted"))
+        except Invalid as error:
+            if words not in str(error):
+                wrong.append((files, str(error)))
+    assert not wrong

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from pathlib import Path
 
 import click
@@ -24,19 +25,36 @@ log = structlog.get_logger()
 @click.option(
     "--config", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Settings in TOML."
 )
+@click.option("--check-config", is_flag=True, help="Check the settings, print what would run, and write nothing.")
 @until_stdin_ends_option
 @reports_errors
-def node_command(path: Path | None) -> None:
+def node_command(path: Path | None, *, check_config: bool) -> None:
     """Run one node; every setting can also be given as RAFTSCHED_… in the environment."""
     if not __debug__:
         raise click.ClickException("raftsched asserts its invariants in production; start it without python -O")
     loaded = settings.load(path)
+    if check_config:
+        sys.exit(_check(loaded))
     logs.configure(level=loaded.log_level, form=loaded.log_format, node_id=loaded.node_id)
     shutdown = Shutdown()
     shutdown.watch_signals()
     # Never closed: that would wait for threads, and one may wait for a disk or for a name server.
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     shutdown.end(_run(runner, loaded, shutdown))
+
+
+def _check(loaded: settings.NodeConfig) -> int:
+    """Say what would run, and what keeps it from running; return the exit code."""
+    from raftsched.preflight import faults, summary
+
+    found = asyncio.run(faults(loaded))
+    for line in summary(loaded):
+        click.echo(line)
+    for warning in loaded.warnings():
+        click.echo(f"warning: {warning}", err=True)
+    for fault in found:
+        click.echo(f"raftsched: {fault}", err=True)
+    return 1 if found else 0
 
 
 def _run(runner: asyncio.Runner, loaded: settings.NodeConfig, shutdown: Shutdown) -> int:

@@ -26,8 +26,10 @@ from raftsched.consensus.connection import Connection, ConnectionOwner
 from raftsched.consensus.framing import PROTOCOL_VERSION
 from raftsched.consensus.messages import GREETING, Message
 from raftsched.ports import Randomness
+from raftsched.tls import TlsContexts, reason_of, tls_kind
 
 UNKNOWN_NODE: Final = "unknown_node"
+ENDED_IN_HANDSHAKE: Final = "the other side ended the TLS handshake; if it is a node, it does not accept this node's certificate, and its log says why"
 GUEST_SECONDS: Final = 2.0
 """How long a guest may stay that says nothing, and how long it is not let in again."""
 _GUESTS_MAX: Final = 8
@@ -56,14 +58,6 @@ class TransportSettings:
     peer_buffer_bytes_hard_max: int = limits.PEER_BUFFER_BYTES_HARD_MAX
     inbound_bytes_max: int = limits.INBOUND_BYTES_MAX
     strangers_max: int = limits.STRANGERS_MAX
-
-
-@dataclass(frozen=True, slots=True)
-class TlsContexts:
-    """Both sides of mutual TLS; a node is a server to some peers and a client to others."""
-
-    server: ssl.SSLContext
-    client: ssl.SSLContext
 
 
 def hello_of(node_id: str, cluster: str) -> Message:
@@ -179,7 +173,7 @@ class Introductions:
             ssl=self._tls.client if self._tls is not None else None,
             server_hostname=peer_id if self._tls is not None else None,
         )
-        return connection if await self._introduce(connection, opening, f"{peer_id} at {target}") else None
+        return connection if await self._introduce(connection, opening, peer=peer_id, remote=str(target)) else None
 
     async def _target(self, peer_id: str, attempt: int) -> Address | None:
         """Return the numeric address to try, or None where there is none now.
@@ -200,16 +194,20 @@ class Introductions:
     async def welcome(self, stranger: socket.socket) -> None:
         """Hear who has connected; the connection lives on where it is a peer."""
         connection = Connection(self._owner)
+        try:
+            remote = str(Address(*stranger.getpeername()[:2]))
+        except OSError:
+            remote = "unknown"  # it has gone already
         opening = asyncio.get_running_loop().connect_accepted_socket(
             lambda: connection, stranger, ssl=self._tls.server if self._tls is not None else None
         )
-        await self._introduce(connection, opening, "a stranger")
+        await self._introduce(connection, opening, remote=remote)
 
-    async def _introduce(self, connection: Connection, opening: Coroutine[Any, Any, object], whom: str) -> bool:
+    async def _introduce(self, connection: Connection, opening: Coroutine[Any, Any, object], **whom: str) -> bool:
         """Wait for the connection and for the peer's hello; close what is not introduced in time.
 
         An opening that was cancelled counts for nothing, even where the peer has said hello meanwhile: the event loop has
-        closed its socket.
+        closed its socket. `whom` is for the log.
         """
         is_open = False
         try:
@@ -217,8 +215,19 @@ class Introductions:
                 await opening
                 is_open = True
                 await connection.introduced
+        except ssl.SSLError as error:
+            self._complaints.warn("tls_refused", reason=tls_kind(error), error=reason_of(error), **whom)
+        except TimeoutError:
+            waited = "no hello" if is_open else "no connection"
+            error_text = f"{waited} within {self._settings.introduction_seconds:g} s"
+            self._complaints.warn("introduction_failed", reason="timeout", error=error_text, **whom)
+        except ConnectionError as error:
+            # The event loops send no TLS alert: who is refused sees no more than that the handshake ends.
+            in_handshake = self._tls is not None and not isinstance(error, ConnectionRefusedError)
+            text = f"{str(error) or 'closed'}: {ENDED_IN_HANDSHAKE}" if in_handshake else str(error)
+            self._complaints.warn("introduction_failed", reason=type(error).__name__, error=text, **whom)
         except OSError as error:
-            self._complaints.warn("introduction_failed", reason=type(error).__name__, whom=whom, error=str(error))
+            self._complaints.warn("introduction_failed", reason=type(error).__name__, error=str(error), **whom)
         finally:
             if not (is_open and connection.is_introduced):
                 connection.abort()

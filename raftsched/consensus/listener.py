@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import structlog
@@ -32,12 +32,23 @@ Welcome = Callable[[socket.socket], Awaitable[None]]
 
 
 class Listener:
-    """Listens on `address` and hands every accepted socket to `welcome`."""
+    """Listens on `address` and hands every accepted socket to `welcome`.
+
+    `sockets` are bound to it already; without any, it binds them itself.
+    """
 
     def __init__(
-        self, address: Address, welcome: Welcome, *, resolve: Resolve, strangers_max: int, complaints: Complaints
+        self,
+        address: Address,
+        welcome: Welcome,
+        *,
+        resolve: Resolve,
+        strangers_max: int,
+        complaints: Complaints,
+        sockets: Sequence[socket.socket] = (),
     ) -> None:
         self._address = address
+        self._sockets = sockets
         self._welcome = welcome
         self._resolve = resolve
         self._strangers_max = strangers_max
@@ -65,6 +76,10 @@ class Listener:
                 listener.close()
 
     async def _bind(self) -> list[socket.socket]:
+        for bound in self._sockets:
+            bound.listen(_BACKLOG)
+        if self._sockets:
+            return list(self._sockets)
         while True:
             try:
                 return _listen(await self._resolve(self._address))

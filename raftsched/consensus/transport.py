@@ -23,9 +23,10 @@ operation of the API), forwarding of commands (the HTTP API forwards), and any d
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -39,11 +40,11 @@ from raftsched.consensus.complaints import Complaints
 from raftsched.consensus.connection import Connection
 from raftsched.consensus.framing import FrameError, Shape, check_message, encode_frame
 from raftsched.consensus.introductions import (
+    ENDED_IN_HANDSHAKE,
     GUEST_SECONDS,
     UNKNOWN_NODE,
     Guests,
     Introductions,
-    TlsContexts,
     TransportSettings,
     hello_of,
     objection,
@@ -53,9 +54,10 @@ from raftsched.consensus.messages import Message
 from raftsched.limits import LINKS_CLOSE_SECONDS_MAX
 from raftsched.ports import Randomness, Wake
 from raftsched.system import system_randomness
-from raftsched.tls import is_certified
+from raftsched.tls import TlsContexts, certificate_names, is_certified
 
 _SILENT_TICKS_MAX: Final = 4
+_WRONG_CERTIFICATE: Final = "wrong_certificate"
 _log = structlog.get_logger()
 
 VerifyPeer = Callable[[Mapping[str, object] | None, str], bool]
@@ -93,7 +95,8 @@ class _Peer:
 class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no types
     """Links of node `node_id`, which listens on `address`, to `peers`, all of the cluster named `cluster`.
 
-    `wake` is called whenever `dispatch` has something to deliver. TLS is used where both contexts are given, and then
+    `sockets` are bound to `address` already, if there are any. `wake` is called whenever `dispatch` has something to
+    deliver. TLS is used where both contexts are given, and then
     `verify_peer` decides whether a certificate belongs to an id.
     """
 
@@ -111,6 +114,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         settings: TransportSettings | None = None,
         randomness: Randomness | None = None,
         resolve: Resolve = resolve,
+        sockets: Sequence[socket.socket] = (),
     ) -> None:
         super().__init__(None, None, None)
         if (ssl_server is None) is not (ssl_client is None):
@@ -123,6 +127,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         self._verify_peer = verify_peer or is_certified
         self._settings = settings = settings or TransportSettings()
         self._resolve = resolve
+        self._sockets = sockets
         self._complaints = Complaints(node=node_id)
         self._introductions = Introductions(
             self,
@@ -168,6 +173,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             resolve=self._resolve,
             strangers_max=self._settings.strangers_max,
             complaints=self._complaints,
+            sockets=self._sockets,
         )
         listening = self._spawn(self._listener.run())
         for peer in self._peers.values():
@@ -366,7 +372,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         dialed = connection.peer_id if connection.dialed else None
         reason = objection(hello, self._hello, peers=self._peers, dialed=dialed)
         if reason is None and self._tls is not None:
-            return None if self._verify_peer(connection.certificate, hello["node"]) else "wrong_certificate"
+            return None if self._verify_peer(connection.certificate, hello["node"]) else _WRONG_CERTIFICATE
         return reason
 
     def _admits_as_guest(self, connection: Connection, claimed: str) -> bool:
@@ -374,8 +380,22 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             return False
         return self.guests.admit(claimed, asyncio.get_running_loop().time())
 
+    def _complain_of_silence(self, connection: Connection) -> None:
+        """The peer has closed before it said hello: that is how it refuses a node, and with TLS 1.3 a certificate."""
+        refused = "it refused this node: its log says why"
+        self._complaints.warn(
+            "peer_unreachable",
+            reason="closed_unheard",
+            peer=connection.peer_id,
+            remote=connection.remote,
+            error=ENDED_IN_HANDSHAKE if self._tls is not None else refused,
+        )
+
     def _complain_of(self, connection: Connection, claimed: str, reason: str) -> None:
-        self._complaints.warn("peer_refused", reason=reason, claimed=f"{claimed!a:.80}", remote=connection.remote)
+        fields = {"claimed": f"{claimed!a:.80}", "remote": connection.remote}
+        if reason == _WRONG_CERTIFICATE:
+            fields["certified"] = ", ".join(sorted(certificate_names(connection.certificate))) or "no DNS name"
+        self._complaints.warn("peer_refused", reason=reason, **fields)
 
     def on_messages(self, connection: Connection, messages: list[Message], byte_count: int) -> None:
         if connection in self._guests:
@@ -408,7 +428,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         self._paused.discard(connection)
         self._guests.pop(connection, None)
         if connection.dialed and not connection.introduced.done():
-            self._complaints.warn("peer_unreachable", reason="closed_unheard", peer=connection.peer_id)
+            self._complain_of_silence(connection)
         self._detach(connection, "closed")
 
     def _cut(self, connection: Connection, reason: str) -> None:

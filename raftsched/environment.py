@@ -1,0 +1,67 @@
+"""The RAFTSCHED_… variables: which there are, and which is meant by one that is not known.
+
+A node refuses a variable that nobody reads: most likely it is a setting with a mistake in its name, which would silently
+keep its default. This is the one table of those that are no settings of a node; settings come from `config.NodeConfig`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from difflib import get_close_matches
+from typing import Final
+
+from raftsched.errors import Invalid
+
+PREFIX: Final = "RAFTSCHED_"
+READ_ELSEWHERE: Final[Mapping[str, str]] = {
+    "RAFTSCHED_URL": "client, worker and commands: where the cluster is",
+    "RAFTSCHED_ACTOR": "commands: who is named in the audit trail",
+    "RAFTSCHED_REGION": "worker: its region",
+    "RAFTSCHED_FOLLOW_LEADER": "worker: 0 keeps it on the addresses that it was given",
+    "RAFTSCHED_DEMO_LEDGER": "the handlers of `raftsched demo`",
+    "RAFTSCHED_BENCH_CONCURRENCY": "the handlers of `raftsched bench`",
+}
+"""Variable -> who reads it, and for what."""
+_PATTERNS: Final = (
+    re.compile(r"RAFTSCHED_SECRET_\w+"),  # secrets that jobs name
+    # What Kubernetes sets in every pod for a service named raftsched or raftsched-…, and Docker for a link.
+    re.compile(r"RAFTSCHED_(\w+_)?SERVICE_(HOST|PORT(_\w+)?)"),
+    re.compile(r"RAFTSCHED_(\w+_)?PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?"),
+)
+_SERVICE_PORT: Final = re.compile(r"(tcp|udp|sctp)://")
+"""The value of RAFTSCHED_PORT and RAFTSCHED_…_PORT, which Kubernetes sets as well."""
+
+
+def settings_in(environment: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
+    """Return variable -> value of those that give one of the `known` settings.
+
+    Raises `Invalid` for a variable that nobody reads, naming the nearest that somebody does.
+    """
+    found = {}
+    for variable, text in environment.items():
+        if not variable.startswith(PREFIX):
+            continue
+        if setting_of(variable) in known:
+            found[variable] = text
+        elif not _is_read_elsewhere(variable, text):
+            names = [*(PREFIX + name.upper() for name in known), *READ_ELSEWHERE]
+            raise Invalid(f"{variable}: no setting of that name{nearest(variable, names)}", field=variable)
+    return found
+
+
+def setting_of(variable: str) -> str:
+    """The name of the setting that a variable gives."""
+    return variable.removeprefix(PREFIX).lower()
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """Return the words that name what was probably meant; "" where nothing is near."""
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def _is_read_elsewhere(variable: str, text: str) -> bool:
+    if variable in READ_ELSEWHERE or any(pattern.fullmatch(variable) for pattern in _PATTERNS):
+        return True
+    return variable.endswith("_PORT") and _SERVICE_PORT.match(text) is not None
