@@ -54,6 +54,7 @@ _SECTIONS: Final = {
         "audit": "raftsched.cli.audit",
         "node": "raftsched.cli.node",
         "check": "raftsched.cli.check",
+        "compact": "raftsched.cli.compact",
         "healthcheck": "raftsched.cli.healthcheck",
     },
     "Try it": {

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from heapq import merge
 from itertools import islice
+from pathlib import Path
 
 from raftsched.core.ids import FencingToken, JobId, TimeMs
 from raftsched.core.job import FINISHED, Dependency, Job, Status, Worker, decode_job, decode_worker
@@ -331,6 +332,10 @@ class StateReader(Catalog, Walks):
     def figures(self) -> StoreFigures:
         """How full the state's file and its disk are."""
         return self._store.figures()
+
+    def copy_to(self, path: Path) -> None:
+        """Write what was committed last to a new file, synced; may run in another thread. Raises `CopyFailed`."""
+        self._store.copy_to(path)
 
     def check_readers(self) -> int:
         """Free what readers of dead processes still hold, so that old pages are used again (case R20)."""

@@ -16,7 +16,6 @@ refused writes nothing).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 
 from raftsched import limits
 from raftsched.core.ids import JobId, TimeMs
@@ -119,10 +118,6 @@ class State(OtherWrites, StateReader):
             self.operation_version,
             self.outage_ended_at_ms,
         )
-
-    def copy_to(self, path: Path) -> None:
-        """Write the last checkpoint to a new file, synced; may run in another thread. Raises `CopyFailed`."""
-        self._store.copy_to(path)
 
     def _put_job(self, write: PutJob) -> None:
         old, new, payload, result = write
