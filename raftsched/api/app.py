@@ -18,7 +18,7 @@ from aiohttp import web
 from raftsched.api.audit import Audit
 from raftsched.api.backend import Backend
 from raftsched.api.backfilling import Backfilling
-from raftsched.api.bodies import Bodies
+from raftsched.api.bodies import FRAMING_HEADER, Bodies, check_framing
 from raftsched.api.bodiless import refusing_bodies
 from raftsched.api.bulk import Bulk
 from raftsched.api.cluster import Cluster
@@ -144,6 +144,7 @@ def _answer_every_request(backend: Backend, bodies: Bodies) -> Any:
     @web.middleware
     async def answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
+            check_framing(request)
             return await handler(request)
         except InvariantBroken as error:
             backend.fail(error)
@@ -168,7 +169,7 @@ def _fault(request: web.Request) -> web.Response:
 
 def _refused(request: web.Request, error: RaftschedError) -> web.Response:
     response = problem_response(problem_of(error))
-    if not request.content.is_eof():
+    if not request.content.is_eof() or FRAMING_HEADER in request.headers:
         # The rest of the body is never read, so nothing else can come over this connection.
         response.force_close()
     return response

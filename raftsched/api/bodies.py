@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from raftsched import limits
 from raftsched.errors import Malformed, TooLarge, Unavailable, UnsupportedMediaType
@@ -20,6 +20,23 @@ _BODY: Final = web.RequestKey("raftsched_body", bytes)
 _READ_SECONDS: Final = 30.0
 """Time for the whole body to arrive: 8 MiB on a slow line, and not for ever where a client falls silent."""
 _UTF8: Final = frozenset({"utf-8", "utf8"})
+
+
+FRAMING_HEADER: Final = "Transfer-Encoding"
+
+
+def check_framing(request: web.Request) -> None:
+    """Raise `Malformed` for a body whose end two servers could see in different places; the connection must be closed.
+
+    Behind a proxy that reads it otherwise, what follows would be taken for a request of somebody else (RFC 9112, 6.1).
+    """
+    codings = request.headers.getall(FRAMING_HEADER, [])
+    if not codings:
+        return
+    if request.version < HttpVersion11:
+        raise Malformed(f"{FRAMING_HEADER}: HTTP/1.0 has none", field=FRAMING_HEADER)
+    if [coding.lower() for coding in codings] != ["chunked"]:
+        raise Malformed(f"{FRAMING_HEADER}: expected chunked, once and alone", field=FRAMING_HEADER)
 
 
 class Bodies:

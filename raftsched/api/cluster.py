@@ -20,7 +20,7 @@ from raftsched.api.replies import MembersReply, TransferReply
 from raftsched.api.requests import MemberRequest
 from raftsched.api.routes import BASE_PATH, Answered, Route
 from raftsched.consensus.address import Address
-from raftsched.errors import Unavailable
+from raftsched.errors import Rejected, Unavailable
 
 _ASK_SECONDS: Final = 0.5
 _log = structlog.get_logger()
@@ -96,6 +96,9 @@ class Cluster:
         del request
         if not self._backend.is_leading:
             self._backend.fresh_state()
+        nodes = self._backend.cluster_status().nodes
+        if sum(node.voter for node in nodes) < 2:
+            raise Rejected("no_other_node", "no other node of the cluster has a vote, so none can take the lead over")
         if not await self._backend.hand_over():
             raise Unavailable("no other node took the lead over; this one still leads")
         return json_response(TransferReply(transferred=True))

@@ -247,6 +247,7 @@ def _requeued(view: View, job: Job, operation: RequeueJob, context: Context) -> 
         failure_count=0,
         lost_count=0,
         failure_reason="",
+        started_at_ms=TimeMs(0),
         finished_at_ms=TimeMs(0),
         kept_until_ms=TimeMs(0),
         cancel_requested_at_ms=TimeMs(0),

@@ -160,6 +160,7 @@ def _revived(view: View, child: Job, parent: JobId, context: Context, counts: di
         attempt_number=0,
         failure_count=0,
         lost_count=0,
+        started_at_ms=TimeMs(0),
         finished_at_ms=TimeMs(0),
         kept_until_ms=TimeMs(0),
         failure_reason="",

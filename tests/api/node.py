@@ -67,6 +67,8 @@ class SimulatedNode:
         self._leader_changed = asyncio.Event()
         self._waiting_count = 0
         self.takes_over = True
+        self.other_nodes: tuple[NodeStatus, ...] = ()
+        """What `GET /cluster` tells beside this node; whoever hands over needs another."""
         self.members = Membership.of([Member(node_id, "127.0.0.1:8401", "127.0.0.1:8400")])
         self.faults: list[InvariantBroken] = []
         self.proposed: list[Operation] = []
@@ -180,7 +182,7 @@ class SimulatedNode:
         leader = self.leader or self
         state = "leader" if self.is_leading else "follower"
         own = NodeStatus(self.node_id, self.api_url, state, operations_read=2)
-        return ClusterStatus(leader.node_id, 1, (own,), operation_version=1)
+        return ClusterStatus(leader.node_id, 1, (own, *self.other_nodes), operation_version=1)
 
     def readiness(self) -> tuple[bool, str]:
         return self.ready

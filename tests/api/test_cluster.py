@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from raftsched.api.backend import NodeStatus
 from tests.api.node import Api, SimulatedNode, serving
 
 
@@ -45,12 +46,19 @@ async def test_cluster_is_told_by_two_nodes_that_disagree(api: Api, follower: Ap
 
 
 async def test_transfer_hands_the_lead_over(api: Api, follower: Api) -> None:
+    api.node.other_nodes = (NodeStatus("n2", "", "follower"),)
     answer = await follower.ask("POST", "cluster/transfer")
     assert (answer.status, answer.json) == (200, {"transferred": True})
     assert api.node.handed_over == 1
 
 
+async def test_transfer_on_a_cluster_of_one_is_409(api: Api) -> None:
+    answer = await api.ask("POST", "cluster/transfer")
+    assert (answer.status, answer.code, api.node.handed_over) == (409, "no_other_node", 0)
+
+
 async def test_transfer_that_nobody_takes_is_503(api: Api) -> None:
+    api.node.other_nodes = (NodeStatus("n2", "", "follower"),)
     api.node.takes_over = False
     answer = await api.ask("POST", "cluster/transfer")
     assert (answer.status, answer.code) == (503, "unavailable")

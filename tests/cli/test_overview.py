@@ -9,6 +9,7 @@ from asyncio.subprocess import PIPE
 
 import msgspec
 
+from raftsched.api.backend import NodeStatus
 from raftsched.core.ids import TimeMs
 from raftsched.core.operations import MarkWorkers, WorkerMark
 from tests.api.node import Api
@@ -75,7 +76,7 @@ async def test_workers_are_shown_once_they_were_heard_of(api: Api, cli: Cli) -> 
     assert row[:4] == ["w1", "a,", "b", "10"]
 
 
-async def test_cluster_is_shown_and_changed(cli: Cli) -> None:
+async def test_cluster_is_shown_and_changed(api: Api, cli: Cli) -> None:
     assert (await cli.json("cluster", "status"))["leader"] == "n1"
     [row] = (await cli.ok("cluster", "status")).rows
     assert row[:2] == ["n1", "leader"]
@@ -85,6 +86,8 @@ async def test_cluster_is_shown_and_changed(cli: Cli) -> None:
     assert "n4 was removed" in (await cli.ok("cluster", "remove", "n4")).stdout
     assert [node["id"] for node in (await cli.json("cluster", "add", "n5", *where))["nodes"]] == ["n1", "n5"]
     assert [node["id"] for node in (await cli.json("cluster", "remove", "n5"))["nodes"]] == ["n1"]
+    assert "none can take the lead over" in await cli.refused("cluster", "transfer")
+    api.node.other_nodes = (NodeStatus("n2", "", "follower"),)
     assert (await cli.ok("cluster", "transfer")).stdout == "handed over\n"
     assert await cli.json("cluster", "transfer")
     assert "id: " in await cli.refused("cluster", "add", "n/4", *where)

@@ -221,6 +221,15 @@ def test_requeue_begins_a_new_run_with_counts_of_zero(scene: ControlScene, end: 
     assert scene.status(job) is Status.COMPLETED
 
 
+def test_a_new_run_has_not_started(scene: ControlScene) -> None:
+    """The start of the run before stays with its attempts."""
+    ended = scene.now(dead(scene))
+    assert ended.started_at_ms > 0
+    again = changed(scene.requeue(ended))
+    assert again.started_at_ms == 0
+    assert again.attempts[-1].started_at_ms == ended.started_at_ms
+
+
 def test_requeue_for_later_waits_for_its_time(scene: ControlScene) -> None:
     new = changed(scene.requeue(dead(scene), due_at_ms=TimeMs(scene.now_ms + 10)))
     assert (new.status, new.timed, new.due_at_ms) == (Status.SCHEDULED, True, scene.now_ms + 10)
