@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import gzip
 
 import pytest
@@ -182,6 +183,5 @@ async def test_a_body_whose_end_can_be_read_in_two_ways_closes_its_connection(
     )
     smuggled = b"POST /api/v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
     answer = await api.raw(head + b'c\r\n{"name":"x"}\r\n0\r\n\r\n' + smuggled)
-    assert answer.count(b"HTTP/1.") == 1, answer
-    assert answer.split(b" ", 2)[1] == b"400", answer
+    assert re.findall(rb"HTTP/1\.[01] (\d{3}) ", answer) == [b"400"], answer
     assert not api.node.proposed
