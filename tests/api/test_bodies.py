@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import gzip
+import re
 
 import pytest
 
