@@ -13,13 +13,13 @@ Nodes that failed, and addresses that were learned, are probed beside the work (
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from http import HTTPStatus
 
 import msgspec
-import structlog
 from yarl import URL
 
 from raftsched import limits
@@ -38,7 +38,8 @@ _LEADER = "Raftsched-Leader"
 _OVERLOAD = frozenset({429, 507})
 """With these, and from the leader, Retry-After is obeyed. A node without a leader can't know when there will be one:
 waiting for a second then would make every election that much longer."""
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)
+"""The standard library's, silent unless a program asks: nothing of ours may appear on the standard output of others."""
 
 
 class _Health(msgspec.Struct):
@@ -225,7 +226,7 @@ class Connection:
         """What became of a request that got no reply; the next one goes to another node."""
         self.nodes.failed(base, self.clock.monotonic())
         self._probe_if_due()
-        _log.debug("no_reply", method=exchange.method, url=exchange.url, sent=exchange.is_sent, error=str(error))
+        _log.debug("no_reply: %s %s, sent: %s: %s", exchange.method, exchange.url, exchange.is_sent, error)
         if not exchange.is_sent:
             return Failure(Unavailable(f"can't connect to {base}: {error}"))
         return Failure(OutcomeUnknown(f"no reply from {base}: {error}"))
@@ -287,7 +288,7 @@ class Connection:
         try:
             cluster = _decode_cluster(await self.call("GET", "/cluster"))
         except (RaftschedError, msgspec.DecodeError) as error:
-            _log.debug("cluster_not_learned", error=str(error))
+            _log.debug("cluster_not_learned: %s", error)
             return
         self.nodes.learn(node.api for node in cluster.nodes if node.api)
         self._probe_if_due()

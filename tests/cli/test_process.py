@@ -9,6 +9,7 @@ import tomllib
 from asyncio.subprocess import PIPE
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from raftsched.__main__ import run
@@ -101,3 +102,15 @@ async def test_interrupt_while_a_command_is_loaded_ends_it_quietly(module: str, 
 def test_installed_command_is_the_one_that_ends_quietly() -> None:
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     assert project["project"]["scripts"] == {"raftsched": f"{run.__module__}:{run.__name__}"}
+
+
+async def test_a_node_that_is_down_leaves_no_word_on_the_output(api: Api) -> None:
+    await api.submit(name="a", queue="a")
+    down = "http://127.0.0.1:1"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "raftsched", "list", "--json", "--url", down, "--url", api.node.api_url,
+        stdout=PIPE, stderr=PIPE,
+    )  # fmt: skip
+    output, said = await process.communicate()
+    assert (process.returncode, said) == (0, b"")
+    assert [job["name"] for job in msgspec.json.decode(output)] == ["a"]
