@@ -328,6 +328,9 @@ class Node:
         self._replica.check_fresh()
         return self._machine.state
 
+    async def confirm_lead(self) -> None:
+        await self._replica.confirm_lead()
+
     def stale_state(self) -> tuple[State, int]:
         if reason := self._replica.difference:
             raise Unavailable(reason)

@@ -13,7 +13,7 @@ class Clock(Protocol):
     """Two clocks: one that only runs forward, for durations, and the wall clock, which people can set."""
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment; never runs backward."""
+        """Seconds since some fixed moment; never runs backward, and counts the time for which the machine is suspended."""
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970-01-01 UTC by this machine; may jump."""

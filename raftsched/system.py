@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import random
 import time
+from typing import Final
+
+_SINCE_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux: runs on while the machine is suspended, where CLOCK_MONOTONIC stands still. On macOS CLOCK_MONOTONIC runs on."""
 
 
 class SystemClock:
-    """`raftsched.ports.Clock` over the operating system's clocks."""
+    """`raftsched.ports.Clock` over the operating system's clocks.
+
+    What safety rests on must use this clock. The event loop's own time is CLOCK_MONOTONIC, fit for timers only.
+    """
 
     def monotonic(self) -> float:
-        return time.monotonic()
+        return time.clock_gettime_ns(_SINCE_BOOT) / 1e9
 
     def wall_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -131,6 +131,16 @@ class Faults:
         self._struck("pause", host.id)
         host.pause(self._seconds(0.1, 0.5, 2.0))
 
+    def _suspend(self) -> None:
+        """Suspend the machine of a node that doesn't lead: its monotonic clock stands still meanwhile.
+
+        A leader's is left to a directed schedule, because its own reads rest on that clock (`lease.py`).
+        """
+        host = self._host()
+        if host.node is not None and not host.node.leads:
+            self._struck("suspend", host.id)
+            host.suspend(self._seconds(0.5, 2.0))
+
     def _pause_deaf(self) -> None:
         """Stop a node; what the others send it meanwhile comes only some time after it is back."""
         host = self._host()

@@ -78,6 +78,8 @@ class Host:
         self.slow_sync_until = 0.0
         self.snapshot_seconds: float | None = None
         """How long its thread makes or checks a copy, if a script says so."""
+        self.lost_time = False
+        """Its monotonic clock stood still in this life: a leader's own reads and leases may rest on it no more."""
         self._answers: dict[int, Answer] = {}
         self._request_count = 0
         self._clock: ProcessClock | None = None
@@ -152,6 +154,7 @@ class Host:
             return
         world = self.world
         self.is_excused = self.is_damaged or self.is_forgetful
+        self.lost_time = False
         clock = ProcessClock(
             world.timeline,
             origin=world.random.uniform(0, 1e5),
@@ -263,6 +266,13 @@ class Host:
     def pause(self, seconds: float) -> None:
         if self.loop is not None:
             self.loop.pause(seconds)
+
+    def suspend(self, seconds: float) -> None:
+        """Suspend the machine: its process stands still, and so does its monotonic clock."""
+        if self._clock is not None:
+            self._clock.stand_still(seconds)
+            self.lost_time = True
+        self.pause(seconds)
 
     def resume(self) -> None:
         if self.loop is not None:

@@ -46,18 +46,29 @@ class ProcessClock:
         self._born_at = timeline.now
         self._origin = origin
         self._rate = rate
+        self._lost_seconds = 0.0
+        self._still_from = self._still_until = timeline.now
         self.wall_offset_ms = wall_offset_ms
 
     def monotonic(self) -> float:
-        return self._origin + self._rate * self._timeline.now
+        now = self._timeline.now
+        still = max(0.0, min(now, self._still_until) - self._still_from)
+        return self._origin + self._rate * (now - self._lost_seconds - still)
+
+    def stand_still(self, seconds: float) -> None:
+        """Have the monotonic clock not count the next seconds, as CLOCK_MONOTONIC while a machine is suspended."""
+        now = self._timeline.now
+        self._lost_seconds += max(0.0, min(now, self._still_until) - self._still_from)
+        self._still_from, self._still_until = now, now + seconds
 
     def wall_ms(self) -> int:
         elapsed = self._rate * (self._timeline.now - self._born_at)
         return EPOCH_MS + round((self._born_at + elapsed) * 1000) + self.wall_offset_ms
 
     def moment(self, monotonic: float) -> float:
-        """When, on the timeline, this clock shows `monotonic`."""
-        return (monotonic - self._origin) / self._rate
+        """When, on the timeline, this clock shows `monotonic`, once it runs."""
+        still = self._still_until - self._still_from
+        return (monotonic - self._origin) / self._rate + self._lost_seconds + still
 
 
 class ProcessLoop(asyncio.BaseEventLoop):

@@ -38,7 +38,8 @@ _OTHER_FAULTS = (
     "storage_full",
     "bit_flip",
 )
-FAULTS = (*_OTHER_FAULTS, *MEMBER_FAULTS)
+_SUSPENSION = "suspend"
+FAULTS = (*_OTHER_FAULTS, *MEMBER_FAULTS, _SUSPENSION)
 _WEIGHTS = {
     "crash_all": 0.3,
     "bit_flip": 0.15,
@@ -52,6 +53,8 @@ _WEIGHTS = {
 LMDB_EVERY = 50
 _CHANGING_SEEDS = 1 / 3
 _TWIN_SEEDS = 1 / 4
+_ASKING_SEEDS = 1 / 3
+_SUSPENDING_SEEDS = 1 / 4
 _MORE_JOBS = 4
 _HOLD_BYTES_MIN = 60_000
 """What clients write while a whole state is sent: with less, a transfer never ends before the log has outlived it."""
@@ -96,6 +99,8 @@ class Rates:
     uses_lmdb: bool
     is_harsh: bool
     features: Features = NO_FEATURES
+    asks_majorities: bool = False
+    """Whether whoever believes to lead is also asked for reads that a majority confirms."""
     has_twins: bool = False
     """Whether its log is applied again under other hash seeds."""
 
@@ -110,6 +115,11 @@ def _member_weights(seed: int) -> dict[str, float]:
         for fault in MEMBER_FAULTS
         if random.random() < 0.8
     }
+
+
+def _suspension_weights(seed: int) -> dict[str, float]:
+    """Drawn apart, as those of members."""
+    return {_SUSPENSION: 1.0} if Random(f"suspensions of {seed}").random() < _SUSPENDING_SEEDS else {}
 
 
 def _snapshot_work(seed: int, election_seconds_max: float) -> float:
@@ -129,7 +139,7 @@ def draw(random: Random, seed: int) -> Rates:
     election = random.choice((0.3, 0.5, 0.8))
     tail_bytes = random.choice((800, 800, 3_000, 30_000))
     drawn = Rates(
-        fault_weights=(weights or {"crash": 1.0}) | _member_weights(seed),
+        fault_weights=(weights or {"crash": 1.0}) | _member_weights(seed) | _suspension_weights(seed),
         fault_pause=random.choice((0.25, 0.5, 1.2)),
         links=LinkRates(
             delay_seconds=(0.0003, random.choice((0.002, 0.005, 0.03))),
@@ -168,6 +178,7 @@ def draw(random: Random, seed: int) -> Rates:
         uses_lmdb=seed % LMDB_EVERY == LMDB_EVERY - 1,
         is_harsh=is_harsh,
         features=draw_features(seed),
+        asks_majorities=Random(f"majorities of {seed}").random() < _ASKING_SEEDS,
         has_twins=Random(f"twins of {seed}").random() < _TWIN_SEEDS,
     )
     return _for_more_jobs(drawn) if drawn.features.is_on else drawn

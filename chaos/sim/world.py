@@ -60,6 +60,8 @@ OPERATION_BOUND_MS = 10_000
 _REQUEST_SECONDS = 0.001
 _VOTES = frozenset({messages.VOTE, messages.PRE_VOTE_OK})
 _FAULTS_MAX = 20
+_ASKING_PROBES = 0.1
+"""Of the looks at whoever believes to lead, where a majority is asked as well."""
 
 
 @dataclass(slots=True)
@@ -339,13 +341,35 @@ class World:
             node, loop = host.node, host.loop
             if node is None or loop is None or loop.is_paused or not node.leads or not node.is_built:
                 continue
+            if self.rates.asks_majorities and self.random.random() < _ASKING_PROBES:
+                self.ask_majority(host)
             for what, ask in (("answer reads", node.fresh_state), ("renew leases", node.leadership)):
                 with suppress(Unavailable):
                     ask()
                     self.counts["probes"] += 1
-                    if node.state.applied_index < acknowledged:
+                    if node.state.applied_index >= acknowledged:
+                        continue
+                    if host.lost_time:
+                        self.count(f"would {what} behind a clock that stood still")
+                    else:
                         self.fault(f"{host.id} would {what} at index {node.state.applied_index} of {acknowledged}")
         self.timeline.after(0.001 + 0.02 * self.random.random(), self._probe)
+
+    def ask_majority(self, host: Host) -> None:
+        """A read that a majority confirms has all that was acknowledged before it was asked for, whatever clocks do."""
+        acknowledged = self.recorder.acknowledged_index
+
+        async def read(node: SimulatedNode) -> int:
+            await node.confirm_lead()
+            return node.state.applied_index
+
+        def answer(result: object, error: BaseException | None) -> None:
+            applied = cast("int", result)
+            self.count("majority asked: refused" if error is not None else "majority asked: confirmed")
+            if error is None and applied < acknowledged:
+                self.fault(f"{host.id} would answer a read of a majority at index {applied} of {acknowledged}")
+
+        host.request(read, answer)
 
     def _look_at_outcast(self) -> None:
         """A host under the id of a member, but without its disk, takes no part until it was removed."""

@@ -92,6 +92,12 @@ class Backend(Protocol):
     def fresh_state(self) -> StateReader:
         """The state, as new as any answer given so far; raises `NotLeader` or `Unavailable`."""
 
+    async def confirm_lead(self) -> None:
+        """Return once a majority has confirmed, after this call, that this node leads; then `stale_state` is current.
+
+        Raises as `fresh_state` does.
+        """
+
     def stale_state(self) -> tuple[StateReader, int]:
         """The state of this node, and milliseconds since it last heard from a leader (-1 = unknown). Never raises."""
 

@@ -32,6 +32,7 @@ from aiohttp import web
 from raftsched import limits
 from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
+from raftsched.api.requests import ReadQuery
 from raftsched.api.routes import Answered, Handler, Route
 from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable
 from raftsched.exchange import Broken, Exchange, Http, HttpPool, Patience, Reply, TimedOut
@@ -129,12 +130,13 @@ class Forwarder:
         if route.answered is Answered.HERE:
             return route.handler
         may_be_stale = route.answered is Answered.BY_LEADER_UNLESS_STALE
-        answer_here = route.handler
+        is_read = route.query is not None and issubclass(route.query, ReadQuery)
+        answer_here = self._confirming(route.handler) if is_read else route.handler
         wait_seconds = _SILENCE_SECONDS + (limits.LEASE_WAIT_SECONDS_MAX if route.waits else 0.0)
 
         async def answer(request: web.Request) -> web.StreamResponse:
             if may_be_stale and request.query.get("consistency") == "stale":
-                return await answer_here(request)
+                return await route.handler(request)
             came_at = asyncio.get_running_loop().time()
             while True:
                 seen = self._backend.leader_change_count
@@ -144,6 +146,16 @@ class Forwarder:
                     give_up_at = self._led_until(came_at) + self._election_seconds
                     if not self._is_election(error) or not await self._leader_change(request, seen, give_up_at):
                         raise
+
+        return answer
+
+    def _confirming(self, handler: Handler) -> Handler:
+        """Return the handler of a read that a majority confirms first, where the request wants that."""
+
+        async def answer(request: web.Request) -> web.StreamResponse:
+            if request.query.get("consistency") == "quorum":
+                await self._backend.confirm_lead()
+            return await handler(request)
 
         return answer
 

@@ -1,7 +1,8 @@
 """Which state a read is answered from: as new as any answer so far, or, with `?consistency=stale`, what is here.
 
-A linearizable read is answered by the leader, after a quorum was heard within the election timeout. A stale one is
-answered by any node at once, and says in `Raftsched-Age-Ms` how long ago that node heard from a leader (-1 = it does
+A linearizable read is answered by the leader, after a quorum was heard within the election timeout. For one with
+`?consistency=quorum` the leader has asked a quorum before the handler runs (`forwarding.py`), so no clock matters. A stale
+one is answered by any node at once, and says in `Raftsched-Age-Ms` how long ago that node heard from a leader (-1 = it does
 not know).
 """
 
@@ -80,9 +81,12 @@ def etag(revision: int) -> str:
 
 def open_reading(backend: Backend, query: ReadQuery) -> Reading:
     """Return the state to answer `query` from; raises `NotLeader` or `Unavailable` unless a stale one will do."""
+    if query.consistency == "linearizable":
+        state, age_ms = backend.fresh_state(), None
+    else:
+        state, age_ms = backend.stale_state()
     is_stale = query.consistency == "stale"
-    state, age_ms = backend.stale_state() if is_stale else (backend.fresh_state(), None)
-    return Reading(state, backend.now_ms(), age_ms, state.applied_index)
+    return Reading(state, backend.now_ms(), age_ms if is_stale else None, state.applied_index)
 
 
 def read(backend: Backend, request: web.Request, kind: type[Q]) -> tuple[Q, Reading]:

@@ -31,6 +31,12 @@ class Calls:
         self.connection = connection
         self.keys = keys
 
+    @property
+    def freshness(self) -> dict[str, str]:
+        """What a read's query says of it; nothing where it is the cluster's own default."""
+        consistency = self.connection.settings.consistency
+        return {} if consistency == "linearizable" else {"consistency": consistency}
+
     async def call(
         self,
         kind: type[T],
@@ -41,13 +47,18 @@ class Calls:
         query: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_seconds: float | None = None,
+        has_consistency: bool = True,
     ) -> T:
-        """Return the reply to a request that is repeated until its answer comes; see `Connection.call`."""
+        """Return the reply to a request that is repeated until its answer comes; see `Connection.call`.
+
+        A GET says how fresh its answer must be, unless there is no choice (`has_consistency`).
+        """
+        asked = {**self.freshness, **(query or {})} if method == "GET" and has_consistency else query
         body = await self.connection.call(
             method,
             path,
             None if method == "GET" else encode_fields(document or {}, whole="request"),
-            query=query_of(query or {}),
+            query=query_of(asked or {}),
             headers=headers,
             timeout_seconds=timeout_seconds,
         )

@@ -315,7 +315,7 @@ class Client:
         return _nodes(await self._connection.call("DELETE", f"/cluster/members/{part(node_id, field='node_id')}"))
 
     async def _read_list(self, path: str, key: str) -> Sequence[dict[str, Any]]:
-        body = await self._connection.call("GET", path)
+        body = await self._connection.call("GET", path, query=self._calls.freshness)
         documents = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
         if key not in documents:
             raise OutcomeUnknown(f"{path}: the reply has no {key}")

@@ -123,4 +123,4 @@ class Queue:
 
     async def scale(self) -> QueueScale:
         """Read the numbers by which to add or remove workers."""
-        return await self._calls.call(QueueScale, "GET", f"{self._path}/scale")
+        return await self._calls.call(QueueScale, "GET", f"{self._path}/scale", has_consistency=False)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from raftsched import limits
 
@@ -34,6 +34,9 @@ class ClientSettings:
     follow_leader: bool = True
     """False: ask only the addresses that were given, as behind a load balancer. True: also those that the cluster names,
     once they have answered from here."""
+    consistency: Literal["linearizable", "quorum", "stale"] = "linearizable"
+    """How fresh what is read must be. `quorum`: as `linearizable`, but a majority of nodes is asked for each read, so that
+    no clock of theirs is trusted. `stale`: as the node that answers has it."""
     batch_jobs_max: int = 500
     batch_bytes_max: int = limits.ENTRY_BYTES_MAX
     """A request closes when it passes this, so that one of large payloads stays far below the largest body."""

@@ -6,6 +6,7 @@
     Greeting (greetings.py)     who the peers are, disk included; what an empty node may do
     Comparing (comparison.py)   whether this node's state is the one that the others have
     Replication (replication.py)  leader -> followers, snapshots
+    QuorumReads (quorum_reads.py)  the lead confirmed by a majority, for reads that rest on no clock
     RaftEngine (here)           who leads: pre-votes, votes, transfer of leadership, fresh reads; and the stepping
 
 How a shell drives it, and nothing else calls it:
@@ -55,7 +56,7 @@ from raftsched.consensus.membership import Member, Membership
 from raftsched.consensus.messages import Message
 from raftsched.consensus.ports import Log, NodeId, Sizes, Timing
 from raftsched.consensus.progress import Progress
-from raftsched.consensus.replication import Replication
+from raftsched.consensus.quorum_reads import QuorumReads
 from raftsched.consensus.stock import CANDIDATE, LEADER, STATE_NAMES
 from raftsched.errors import NoMajority, NotLeader, Unavailable
 from raftsched.ports import Clock, Randomness
@@ -80,7 +81,7 @@ class _Transfer:
     """Who was told to stand; "" while nobody has caught up."""
 
 
-class RaftEngine(Replication):
+class RaftEngine(QuorumReads):
     """One node's Raft. `machine` gets the committed entries; an exception out of any method must stop the process."""
 
     def __init__(
@@ -145,6 +146,8 @@ class RaftEngine(Replication):
             messages.VOTE: self._on_vote,
             messages.TIMEOUT_NOW: self._on_timeout_now,
             messages.DIGEST: self.on_digest,
+            messages.READ_ROUND: self.on_read_round,
+            messages.READ_ROUND_OK: self.on_read_round_ok,
             messages.DISK_SPACE: self.on_disk_space,
         }
         if incarnation:
@@ -168,6 +171,7 @@ class RaftEngine(Replication):
         self.stock_tick()
         self.proposals.expire(now)
         self.compare_states(now)
+        self.advance_reads(now)
         if self.leads:
             self.agree_on_version()
             self.promote()
@@ -177,7 +181,7 @@ class RaftEngine(Replication):
         """When, on the monotonic clock, `step` is due again if nothing arrives before."""
         if self.applied_index < self.commit_index or self._must_commit():
             return -inf
-        deadline = min(self.proposals.deadline, self.drop_deadline)
+        deadline = min(self.proposals.deadline, self.drop_deadline, self.read_deadline)
         if self._transfer is not None:
             deadline = min(deadline, self._transfer.give_up_at)
         if self.leads:

@@ -20,8 +20,9 @@ What makes the argument hold:
     that sends it stops serving at that moment, for the rest of its term: an election by force can only be for term
     T + 1, and L doesn't serve in T any more.
   * Monotonic clocks advance at nearly the same rate; `DRIFT` is a hundred times what quartz does. They must not stand
-    still while other nodes' run: on a virtual machine that is suspended and resumed, CLOCK_MONOTONIC may do just that.
-    That is outside the fault model, as is a clock that is set back by hand inside the kernel.
+    still while other nodes' run. CLOCK_BOOTTIME counts the time of a suspension (`raftsched.system`); a hypervisor that
+    freezes a guest may freeze that clock too. That is outside the fault model, as is a clock that is set back by hand
+    inside the kernel. `quorum_reads.py` answers reads without any clock.
 
 Changes of the members (`configuring.py`) leave it true. A majority is one of the voters of the configuration in effect
 on L, C; call the one before it P. Consider the first node to be elected in a later term. L has committed an entry of

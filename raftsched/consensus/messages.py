@@ -20,6 +20,8 @@
         that it knows, encoded, with their index in the log. `asks` for the receiver's greeting. The versions of log
         entries (`versions.py`): the latest that it reads, and the latest that it knows to be in force.
     state_digest     index digest                          both ways: the digest of the sender's state as of a log index
+    read_round       term round                            leader -> follower: do you still follow me? (`quorum_reads.py`)
+    read_round_ok    term round                            its answer: yes, if `term` is the leader's
     timeout_now      term                                  leader -> follower: stand for election at once
     disk_space       free_bytes reserve_bytes low          follower -> leader: how full its disk is (`disk_space.py`)
 
@@ -45,6 +47,8 @@ PRE_VOTE_NO: Final = "pre_vote_no"
 VOTE_REQUEST: Final = "request_vote"
 VOTE: Final = "response_vote"
 TIMEOUT_NOW: Final = "timeout_now"
+READ_ROUND: Final = "read_round"
+READ_ROUND_OK: Final = "read_round_ok"
 DIGEST: Final = "state_digest"
 GREETING: Final = "greeting"
 DISK_SPACE: Final = "disk_space"

@@ -330,6 +330,20 @@ class Replica:
             raise DiskStalled
         self._engine.check_fresh()
 
+    async def confirm_lead(self) -> None:
+        """Return once a majority has confirmed, after this call, that this node leads (`quorum_reads.py`).
+
+        The machine then holds all that was acknowledged before the call; no clock is involved. Raises as `check_fresh`.
+        """
+        if self._stopping:
+            raise NotLeader
+        if self._is_stalled:
+            raise DiskStalled
+        future: asyncio.Future[object] = self._loop.create_future()
+        self._engine.confirm_lead(partial(self._settle, future))
+        self._woken.set()
+        await future
+
     @property
     def leader_change_count(self) -> int:
         """Rises when this node begins or ceases to lead, and when it hears of another leader, or of none."""

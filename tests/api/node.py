@@ -61,6 +61,8 @@ class SimulatedNode:
         self.ready = (True, "")
         self.age_ms = 0
         self.handed_over = 0
+        self.confirmed = 0
+        """How often a majority was asked whether this node leads."""
         self.leader_change_count = 0
         self.asked_for_change = asyncio.Event()
         """Set once a request waits for a leader, too: the forwarder itself does from its start."""
@@ -126,6 +128,10 @@ class SimulatedNode:
     def fresh_state(self) -> State:
         self._check_leading()
         return self.state
+
+    async def confirm_lead(self) -> None:
+        self.confirmed += 1
+        self._check_leading()
 
     def stale_state(self) -> tuple[State, int]:
         return self.state, self.age_ms

@@ -79,6 +79,15 @@ async def test_leader_serves_fresh_reads(tmp_path: Path) -> None:
         assert leader.replica.leader_age_ms() == 0
 
 
+async def test_a_majority_confirms_the_leader_and_nobody_else(tmp_path: Path) -> None:
+    async with started(tmp_path, 3) as group:
+        leader = await group.leader()
+        await asyncio.gather(*(leader.replica.confirm_lead() for _ in range(3)))
+        for follower in group.others(leader):
+            with pytest.raises(NotLeader):
+                await follower.replica.confirm_lead()
+
+
 async def test_entry_too_large_is_refused_before_the_log(tmp_path: Path) -> None:
     async with started(tmp_path, 1) as group:
         leader = await group.leader()

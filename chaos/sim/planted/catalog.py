@@ -164,6 +164,12 @@ _LEADER: Sequence[Bug] = (
     Bug(engine.serves_while_it_hands_over, "leader lease", schedule=schedules.A_LEADER_HANDS_OVER_IN_SILENCE),
     Bug(engine.counts_contact_from_the_answer, _LEASE, alter=reads_under_partitions),
     Bug(engine.reads_without_contact, _LEASE, alter=reads_under_partitions),
+    Bug(leader.reads_without_a_round, "read of a majority", schedule=schedules.A_LEADERS_MACHINE_IS_SUSPENDED),
+    Bug(
+        leader.joins_the_round_under_way,
+        "read of a majority; an earlier round",
+        schedule=schedules.ANSWERS_TO_AN_EARLIER_ROUND_COME_LATE,
+    ),
     Bug(leader.leads_without_contact, "lease on a stale leader", alter=reads_under_partitions),
     Bug(leader.expires_early_after_an_election, "early expiry after election"),
     Bug(leader.gives_a_term_with_each_election, "L1", schedule=bounds.THE_LEAD_CHANGES_WITHIN_EACH_TERM),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from raftsched.consensus.quorum_reads import QuorumReads
 from raftsched.core.job import Job
 from raftsched.leader import lease_keeper
 from raftsched.leader.evidence import Evidence
@@ -56,3 +57,22 @@ def renews_what_it_expires(patch: Any) -> None:
         return original(self, worker, runs, now, **alive)
 
     patch.setattr(LeaseKeeper, "heartbeat", heartbeat)
+
+
+def reads_without_a_round(patch: Any) -> None:
+    """Whoever believes to lead answers at once what a majority should confirm."""
+    patch.setattr(QuorumReads, "_majority_round", lambda self: self._read_round)
+
+
+def joins_the_round_under_way(patch: Any) -> None:
+    """A read is confirmed by answers to what was asked before it came."""
+    original = QuorumReads._begin_round  # noqa: SLF001  # what is patched
+
+    def begin(self: QuorumReads) -> None:
+        if self._read_round <= self._majority_round():
+            original(self)
+        for request in self._reads:
+            if not request.round:
+                request.round, request.index = self._read_round, self.commit_index
+
+    patch.setattr(QuorumReads, "_begin_round", begin)

@@ -7,7 +7,10 @@ from operator import methodcaller
 
 from chaos.sim.planted.stage import NotReached, Play, Schedule, Stage, calm, frames_of
 from chaos.sim.rates import Rates
-from raftsched.consensus.messages import TIMEOUT_NOW, VOTE, VOTE_REQUEST, Message
+from raftsched.consensus.messages import READ_ROUND_OK, TIMEOUT_NOW, VOTE, VOTE_REQUEST, Message
+
+_SUSPENDED_SECONDS = 4.0
+"""Longer than any election."""
 
 
 def _long_promises(rates: Rates) -> Rates:
@@ -66,6 +69,52 @@ def a_leader_hands_over_in_silence(stage: Stage) -> Play:
     stage.cut(others, [leader])
     yield from stage.until(lambda: stage.leader_among(others))
     yield from stage.submits(stage.leader_among(others), 20)
+
+
+# -- a suspended machine ----------------------------------------------------------------------------------------------
+
+
+def a_leaders_machine_is_suspended(stage: Stage) -> Play:
+    """A leader's machine is suspended, and its clock with it. When it goes on, others have led, and it hears nothing of it.
+
+    By its clock no time has passed, so it would answer reads of the default kind. Those that ask a majority it may not.
+    """
+    leader = yield from stage.settled()
+    yield from _suspend(stage, leader)
+    yield from _read_there(stage, leader)
+
+
+def answers_to_an_earlier_round_come_late(stage: Stage) -> Play:
+    """The same, but the leader had just asked a majority, and those answers reach it when it goes on."""
+    leader = yield from stage.settled()
+    stage.cut(stage.others(leader), [leader])
+    stage.world.ask_majority(stage.host(leader))
+    yield 0.02
+    yield from _suspend(stage, leader)
+    stage.network.loses = lambda _sender, receiver, message: receiver == leader and message["type"] != READ_ROUND_OK
+    stage.world.ask_majority(stage.host(leader))
+    yield 0.005
+    stage.heal(stage.others(leader), [leader])
+    yield from _read_there(stage, leader)
+
+
+def _suspend(stage: Stage, leader: str) -> Play:
+    """Suspend a leader's machine, cut off from the others, until they have acknowledged more in a later term."""
+    others = stage.others(leader)
+    stage.part([leader], others)
+    stage.host(leader).suspend(_SUSPENDED_SECONDS)
+    goes_on_at = stage.world.timeline.now + _SUSPENDED_SECONDS
+    yield from stage.until(lambda: stage.leader_among(others))
+    acknowledged = stage.world.recorder.acknowledged_index
+    yield from stage.submits(stage.leader_among(others), 5)
+    yield from stage.until(lambda: stage.world.recorder.acknowledged_index > acknowledged)
+    yield max(0.0, goes_on_at - stage.world.timeline.now)
+
+
+def _read_there(stage: Stage, leader: str) -> Play:
+    for _ in range(10):
+        stage.world.ask_majority(stage.host(leader))
+        yield 0.02
 
 
 # -- answers of another time ------------------------------------------------------------------------------------------
@@ -226,6 +275,8 @@ def two_members_leave_at_once(stage: Stage) -> Play:
 A_VOTER_RESTARTS = Schedule(a_voter_restarts, alter=_long_promises)
 A_VOTER_IS_ASKED = Schedule(a_voter_is_asked, alter=_long_promises)
 A_LEADER_HANDS_OVER_IN_SILENCE = Schedule(a_leader_hands_over_in_silence)
+A_LEADERS_MACHINE_IS_SUSPENDED = Schedule(a_leaders_machine_is_suspended)
+ANSWERS_TO_AN_EARLIER_ROUND_COME_LATE = Schedule(answers_to_an_earlier_round_come_late)
 AN_ACKNOWLEDGEMENT_COMES_TWO_TERMS_LATE = Schedule(an_acknowledgement_comes_two_terms_late, node_count=5)
 A_SNAPSHOT_SAYS_WHAT_THE_LOG_HOLDS = Schedule(a_snapshot_says_what_the_log_holds, alter=_rare_checkpoints)
 A_SNAPSHOT_COMES_TO_OTHER_ENTRIES = Schedule(a_snapshot_comes_to_other_entries, alter=_small_pieces)

@@ -80,6 +80,8 @@ def calm(rates: Rates) -> Rates:
         uses_lmdb=False,
         is_harsh=False,
         features=NO_FEATURES,
+        asks_majorities=False,
+        has_twins=False,
     )
 
 

@@ -15,7 +15,10 @@ PageLimit = Annotated[int, Meta(ge=1, le=limits.PAGE_JOBS_MAX)]
 class ReadQuery(Request, frozen=True):
     """How fresh an answer must be: `stale` is answered by any node from what it has, and says how old that is."""
 
-    consistency: Literal["linearizable", "stale"] = "linearizable"
+    consistency: Literal["linearizable", "quorum", "stale"] = "linearizable"
+    """`linearizable`: as new as any answer so far, by the leader, which a majority has answered within the election
+    timeout. `quorum`: the same, but the leader asks a majority for this very request first, so that no clock is involved;
+    it costs one round trip between nodes. `stale`: by any node from what it has."""
 
 
 class ListQuery(ReadQuery, frozen=True):
