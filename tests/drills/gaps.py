@@ -5,8 +5,9 @@
 Three nodes, each on a network host of its own; a raw writer at each node, a process with `raftsched.Client` that submits,
 and a `raftsched worker`. In each round the leader is killed, cut off from its peers while clients reach it, paused,
 without power, or its disk hangs; then it comes back. The gap is the longest time without an accepted write at any node,
-without an accepted submit of the client, and without a job that the worker began. Exit code 1: a gap of a user was
-longer than `--bound`, or the client raised an error; 2: nothing could be run.
+without an accepted submit of the client, and without a job that the worker began. A leader that is reached but can't
+serve must refuse at once, in `/readyz` too. Exit code 1: a gap of a user was longer than `--bound`, the client raised an
+error, or such a refusal was wrong; 2: nothing could be run.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ _ROOT: Final = Path(__file__).parents[2]
 _BEFORE_SECONDS: Final = 3.0
 _AFTER_SECONDS: Final = 2.0
 _HEALTHY_SECONDS: Final = 90.0
+_REFUSAL_SECONDS: Final = 0.5
+"""A node that can't serve says so at once; beside load that takes its time."""
 _RAW_SECONDS: Final = 2.0
 """Patience of a raw writer."""
 
@@ -44,14 +47,18 @@ class Mode(NamedTuple):
     title: str
     begin: Callable[[Host, Sequence[Host]], None]
     end: Callable[[Host], None]
+    refusal: str = ""
+    """What the node says to a write meanwhile, at once; "" where it says nothing."""
 
 
 MODES: Final = {
     "kill": Mode("kill -9", lambda leader, _: leader.kill(), Host.start),
-    "cut": Mode("cut from its peers, clients reach it", lambda leader, others: leader.cut(others), Host.heal),
+    "cut": Mode(
+        "cut from its peers, clients reach it", lambda leader, others: leader.cut(others), Host.heal, "no_majority"
+    ),
     "pause": Mode("SIGSTOP", lambda leader, _: leader.pause(), Host.go_on),
     "dark": Mode("dark: every packet dropped", lambda leader, _: leader.darken(), Host.heal),
-    "disk": Mode("fdatasync hangs", lambda leader, _: leader.hang_disk(), Host.free_disk),
+    "disk": Mode("fdatasync hangs", lambda leader, _: leader.hang_disk(), Host.free_disk, "disk_stalled"),
 }
 
 
@@ -94,8 +101,12 @@ class Drill:
         await asyncio.sleep(_BEFORE_SECONDS)
         began = time.monotonic()
         mode.begin(leader, [host for host in self._nodes if host is not leader])
+        wrong: list[str] = []
         try:
-            await asyncio.sleep(hold_seconds)
+            await asyncio.sleep(hold_seconds / 2)
+            if mode.refusal:
+                wrong = await self._wrong_refusals(leader, mode.refusal)
+            await asyncio.sleep(began + hold_seconds - time.monotonic())
         finally:
             mode.end(leader)
         await settled_leader(self._nodes)
@@ -108,8 +119,21 @@ class Drill:
             _longest([at for at, _ in accepted], began, until),
             max((float(took) for at, took in accepted if at > began), default=hold_seconds),
             _longest([at for at, _ in _lines(self._worker_file, "began")], began, until),
-            errors,
+            [*errors, *wrong],
         )
+
+    async def _wrong_refusals(self, leader: Host, code: str) -> list[str]:
+        """Return what is wrong with the way in which a node that can't serve says so, for a write and in `/readyz`."""
+        began = time.monotonic()
+        document = {"name": "note", "queue": QUEUE, "payload": "refused"}
+        async with self._session.post(f"{leader.api}/api/v1/jobs", json=document) as reply:
+            said = (reply.status, (await reply.json()).get("code"))
+        seconds = time.monotonic() - began
+        async with self._session.get(f"{leader.api}/readyz") as reply:
+            ready = reply.status
+        wrong = [] if said == (503, code) else [f"a write got {said}, not 503 {code}"]
+        wrong += [f"the refusal took {seconds:.1f} s"] if seconds > _REFUSAL_SECONDS else []
+        return wrong + ([f"/readyz says {ready}"] if ready != 503 else [])
 
     @contextmanager
     def users(self) -> Iterator[None]:
@@ -239,7 +263,7 @@ def main() -> int:
     print(_table(found, load))
     rounds = [gaps for each in found.values() for gaps in each]
     slow = [gaps for gaps in rounds if max(gaps.client, gaps.slowest, gaps.worker) > arguments.bound]
-    print(f"{len(slow)} of {len(rounds)} rounds over {arguments.bound} s; errors of the client: "
+    print(f"{len(slow)} of {len(rounds)} rounds over {arguments.bound} s; errors: "
           f"{sum(len(gaps.errors) for gaps in rounds)}")  # fmt: skip
     return 1 if slow or any(gaps.errors for gaps in rounds) else 0
 
