@@ -53,6 +53,12 @@ _HINTS: dict[type[Exception], str] = {
     lmdb.MapFullError: "; one transaction was larger than all the address space kept free for it",
     lmdb.DiskError: "; the disk is failing, what it holds is whole as of the last checkpoint",
 }
+_READS_MAX = 128
+"""Reads after which the map's pages in this process are counted.
+
+A random one brings some 90 KiB in, though LMDB advises the kernel against reading ahead: it maps what lies around in the
+file cache as well. A job that is changed touches about six places.
+"""
 _ROTTEN: tuple[type[lmdb.Error], ...] = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.PanicError)
 """What LMDB raises where it meets a page that is none."""
 
@@ -137,6 +143,7 @@ class LmdbStore:
         self._refusal = ""
         self._owner = threading.get_ident()
         self._copying = threading.Lock()
+        self._reads = 0
         self.sums = Sums()
         self._sums = self.sums.of_tables
         self.sums.load(self.get(Table.META, SUMS_KEY))
@@ -145,6 +152,9 @@ class LmdbStore:
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         txn = self._txn or self._begin()
+        self._reads += 1
+        if self._reads >= _READS_MAX:
+            self._let_go_if_large()
         try:
             stored = txn.get(key, None, self._tables[table])
         except lmdb.Error as error:
@@ -176,6 +186,9 @@ class LmdbStore:
 
     def scan(self, table: Table, start: bytes, stop: bytes | None, *, limit: int, reverse: bool = False) -> list[Row]:
         txn = self._txn or self._begin()
+        self._reads += 1
+        if self._reads >= _READS_MAX:
+            self._let_go_if_large()
         read = _backward if reverse else _forward
         try:
             with txn.cursor(self._tables[table]) as cursor:
@@ -197,8 +210,7 @@ class LmdbStore:
             self._keep_headroom()
         except lmdb.Error as error:
             raise self._fail("commit", b"", error) from error
-        if mapped_bytes() > limits.MAPPED_BYTES_MAX:
-            let_go(self._path / DATA_FILE)
+        self._let_go_if_large()
 
     def copy_to(self, path: Path) -> None:
         with self._copying:
@@ -226,6 +238,11 @@ class LmdbStore:
     def check_readers(self) -> int:
         self._refuse_if_failed()
         return self._env.reader_check()
+
+    def _let_go_if_large(self) -> None:
+        self._reads = 0
+        if mapped_bytes() > limits.MAPPED_BYTES_MAX:
+            let_go(self._path / DATA_FILE)
 
     def _drop_transaction(self) -> None:
         if self._txn is not None:

@@ -9,13 +9,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from raftsched import limits
 from raftsched.errors import InvariantBroken
-from raftsched.storage.lmdb_store import open_read_only, open_store
-from raftsched.storage.resident import mapped_bytes
+from raftsched.storage.lmdb_store import DATA_FILE, open_read_only, open_store
+from raftsched.storage.resident import let_go, mapped_bytes
 from raftsched.storage.store import CopyFailed, DamagedCopy, StorageFailed, Table, all_rows
 from tests.storage.conftest import LmdbHome
 
@@ -276,3 +277,25 @@ def test_read_only_store_refuses_what_is_no_whole_state(tmp_path: Path, make_bad
         path.write_bytes(path.read_bytes()[: 512 * _KIB])
     with pytest.raises(DamagedCopy, match="copy"):
         open_read_only(path)
+
+
+@pytest.mark.skipif(not mapped_bytes(), reason="this system doesn't say how much of a file is mapped")
+def test_reads_at_random_without_a_commit_don_t_bring_the_whole_file_into_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bulk change of a large backlog reads thousands of places within one entry of the log."""
+    store = open_store(tmp_path / "state")
+    keys = [number.to_bytes(4, "big") for number in range(25_000)]
+    for key in keys:
+        store.put(Table.PAYLOADS, key, bytes(3_000))
+    store.commit()
+    let_go(tmp_path / "state" / DATA_FILE)
+    start, file_bytes = mapped_bytes(), (tmp_path / "state" / DATA_FILE).stat().st_size
+    monkeypatch.setattr(limits, "MAPPED_BYTES_MAX", start + file_bytes // 8)
+    most = 0
+    for number, key in enumerate(Random(1).sample(keys, 10_000)):
+        assert store.get(Table.PAYLOADS, key)
+        if number % 50 == 0:
+            most = max(most, mapped_bytes() - start)
+    store.close()
+    assert most < file_bytes // 2
