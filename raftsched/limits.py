@@ -253,3 +253,16 @@ REPLICA_STOP_SECONDS_MAX = 3.0
 DUTIES_STOP_SECONDS_MAX = 0.5
 LINKS_CLOSE_SECONDS_MAX = 1.0
 """For the tasks of the transport to end; each only has to see that it was cancelled."""
+
+# -- from node to node over HTTP --------------------------------------------------------------------------------------
+FORWARD_CONNECTIONS_MAX = 64
+"""Connections that a follower opens to the leader for requests that are answered at once; more only make it slower."""
+FORWARDED_WAITS_MAX = 4_000
+"""Long polls that a follower passes on, each on a connection of its own; more workers than that ask the leader itself."""
+RELAY_BYTES_MAX = 1024 * 1024
+"""Single submits gathered into one request to the leader: it closes when it passes this. One of half of it goes alone."""
+RELAYS_IN_FLIGHT_MAX = 4
+RELAY_EARLY_SUBMITS = 100
+"""While such a request is under way, the next leaves early only with so many: large requests are cheap ones."""
+ACCEPT_BACKLOG = 4_096
+"""Connections that the kernel keeps for a node that is busy; with aiohttp's 128, bursts of clients are dropped."""

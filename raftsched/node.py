@@ -227,7 +227,7 @@ class Node:
     async def _listen(self, runner: web.AppRunner) -> None:
         await runner.setup()
         for bound in self._ports.api:
-            await web.SockSite(runner, bound).start()
+            await web.SockSite(runner, bound, backlog=limits.ACCEPT_BACKLOG).start()
         log.info(
             "node_started",
             api=str(self.config.api_address[1]),

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
+
 from chaos.sim.log_changes import Deed
 from chaos.sim.loop import ProcessClock
 from chaos.sim.network import SimulatedTransport
@@ -75,6 +77,10 @@ class SimulatedNode(Node):
         await asyncio.gather(*self._terms)
         await replica
         self._machine.close()
+
+    async def _listen(self, runner: web.AppRunner) -> None:
+        await runner.setup()
+        await web.TCPSite(runner, *self._host.api_address).start()
 
     def stop(self) -> None:
         """SIGTERM."""

@@ -38,6 +38,8 @@ SETTINGS = ClientSettings(
 )
 _REOPEN = 0.3
 """Part of the unknown outcomes after which the client is opened anew."""
+_ALONE = 0.4
+"""Part of the submits that are requests for one job."""
 _SCHEDULES = 2
 
 
@@ -51,7 +53,7 @@ class _WatchedPool(SimulatedPool):
     async def send(self, exchange: Exchange, patience: Patience) -> Reply:
         self.sent_count += exchange.method != "GET"
         reply = await super().send(exchange, patience)
-        if not exchange.url.endswith("/cluster"):  # which any node answers
+        if not exchange.url.endswith(("/cluster", "/healthz")):  # which any node answers
             self.applied = int(reply.headers.get(REVISION_HEADER, 0))
         return reply
 
@@ -118,16 +120,26 @@ class SdkUser:
         spec = JobSpec(**_options_of(wanted))
         document = msgspec.json.decode(spec.encoded())
         fields = wanted.fields | {"body": fingerprint_of(document).hex()}
-        job = await self._ask(
+        submitted: Awaitable[Any]
+        if world.random.random() < _ALONE:
+            submitted = self._submit_alone(document)
+        else:
+            submitted = self._client.submit(**_options_of(wanted))
+        job: Any = await self._ask(
             "submit",
-            self._client.submit(**_options_of(wanted)),
-            lambda job: {"job": _digits(job.id)},
+            submitted,
+            _stored,
             op=op,
             part=f".{number}",
             **fields,
         )
         self._workload.met(JobId(bytes.fromhex(_digits(job.id))))
         world.unserved_users.discard(self._name)
+
+    async def _submit_alone(self, document: dict[str, Any]) -> JobInfo:
+        """Submit with a request for one job, as other programs do; followers pass these on together."""
+        calls = self._client._calls  # noqa: SLF001  # the client itself sends batches only
+        return await calls.call(JobInfo, "POST", "/jobs", document)
 
     def _any_job(self) -> str:
         jobs = self._workload.jobs[-8:]
@@ -224,6 +236,10 @@ def _options_of(wanted: Submission) -> dict[str, Any]:
         "tags": [f"{OP_TAG}{wanted.op}"],
         "region": wanted.region or None,
     }
+
+
+def _stored(job: Any) -> dict[str, Any]:
+    return {"job": _digits(job.id)}
 
 
 def _shown(info: JobInfo) -> dict[str, Any]:

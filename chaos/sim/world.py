@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import random
 import shutil
 import tempfile
 from collections import Counter
@@ -94,6 +95,7 @@ class World:
         self.node_count = node_count
         """At the start."""
         self.random = Random(seed * 1_000_003 + node_count)
+        random.seed(seed)  # aiohttp shuffles who waits for a connection
         self.rates = alter(draw(self.random, seed))
         self.timeline = Timeline()
         self.started_at = self.timeline.now
@@ -130,6 +132,7 @@ class World:
         self.operator = Operator(self)
         self.upgrades = Upgrades(self)
         self.is_healed = False
+        self._healed_at = 0.0
         self.served: dict[str, set[str]] = {}
         """By kind of operation: the nodes that have served one since the heal."""
         self.unserved_users: set[str] = set()
@@ -312,8 +315,11 @@ class World:
         return not self.recorder.leases_before_heal and all(voters <= self.served.get(f, set()) for f in NEEDED)
 
     def settle(self, seconds: float) -> None:
-        """Run until all nodes have applied the same, a moment after the last client; at most `seconds`."""
-        limit = self.timeline.now + seconds
+        """Run until all nodes have applied the same, a moment after the last client.
+
+        At most `seconds`, and longer only where the bound of convergence is: a snapshot may be on its way.
+        """
+        limit = max(self.timeline.now + seconds, self._healed_at + CALM_SECONDS + QUIET_SECONDS)
         self.run(seconds / 2)
         while self.timeline.now < limit and not self._is_settled():
             self.run(0.01)
@@ -383,6 +389,7 @@ class World:
     def heal(self) -> None:
         """Everything works again from now on."""
         self.is_healed = True
+        self._healed_at = self.timeline.now
         self.network.heal_all()
         for host in self.hosts.values():
             host.is_nearly_full = False

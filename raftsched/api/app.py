@@ -36,6 +36,7 @@ from raftsched.api.problems import http_problem, problem_of, problem_response
 from raftsched.api.queue_settings import QueueSettings
 from raftsched.api.queues import Queues
 from raftsched.api.reading import REVISION_HEADER
+from raftsched.api.relay import RELAY_PATH, RelayedSubmits
 from raftsched.api.rendering import encode
 from raftsched.api.routes import BASE_PATH, Answered, Handler, Route
 from raftsched.api.running import Running
@@ -75,6 +76,7 @@ def create_app(
         handler = forwarder.at_leader(refusing_bodies(route, bodies))
         for method in route.methods:
             app.router.add_route(method, route.path, handler, name=route.name)
+    app.router.add_post(RELAY_PATH, forwarder.at_leader(_relay_route(backend, bodies)))
     app.cleanup_ctx.append(forwarder.run)
     app.on_shutdown.append(events.close)
     app.on_response_prepare.append(_headers_of_every_reply(backend))
@@ -123,6 +125,12 @@ def all_routes(backend: Backend, bodies: Bodies, forwarder: Forwarder, events: E
         *Health(backend).routes(),
     )
     return (*routes, _openapi_route(routes))
+
+
+def _relay_route(backend: Backend, bodies: Bodies) -> Route:
+    """Return the route by which followers pass submits on; it is no part of the API for clients."""
+    relayed = RelayedSubmits(bodies, Jobs(backend, bodies).submit_text)
+    return Route(method="POST", path=RELAY_PATH, handler=relayed.submit_all, answered=Answered.BY_LEADER, reply=None)
 
 
 def _openapi_route(routes: tuple[Route, ...]) -> Route:

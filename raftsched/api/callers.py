@@ -5,6 +5,7 @@ Until there are tokens, callers say it themselves in the header `X-Actor`, and m
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from aiohttp import web
@@ -19,7 +20,11 @@ ACTOR_HEADER: Final = "X-Actor"
 
 def actor_of(request: web.Request) -> str:
     """Return who asks; raises `Malformed` for a header that is no name."""
-    values = request.headers.getall(ACTOR_HEADER, [])
+    return actor_named(request.headers.getall(ACTOR_HEADER, []))
+
+
+def actor_named(values: Sequence[str]) -> str:
+    """Return who asks, by the values of the header; raises as `actor_of`."""
     if not values:
         return ANONYMOUS
     actor = values[0].strip()

@@ -7,8 +7,11 @@ away, this node hangs up on the leader, which then drops the wait.
 
 What became of a request that got no reply: before its first byte left, the leader has not seen it (`unavailable`);
 later it may have taken effect (`outcome_unknown`), unless it only reads. A change is never sent twice. A read is sent
-again at once where the connection broke: that may have been an old one, which the leader was just closing. `Raftsched-Forwarded` stops loops: a request
-is passed on once.
+again at once where the connection broke: that may have been an old one, which the leader was just closing.
+`Raftsched-Forwarded` stops loops: a request is passed on once.
+
+Connections to the leader are bounded, and a request waits for a free one. Long polls, which hold one each, have a bound
+of their own. Single submits are gathered into few requests (`relay`).
 
 While no leader is known or reachable, which is how an election looks from here, a request waits a little for the next
 one, as long as nothing of it can have happened: so the loss of a node is a pause, not an error. It waits for any change
@@ -25,6 +28,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -32,6 +37,8 @@ from aiohttp import web
 from raftsched import limits
 from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
+from raftsched.api.jobs import submit_in
+from raftsched.api.relay import RELAY_PATH, SubmitRelay
 from raftsched.api.requests import ReadQuery
 from raftsched.api.routes import Answered, Handler, Route
 from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable
@@ -110,7 +117,10 @@ class Forwarder:
         self._backend = backend
         self._bodies = bodies
         self._election_seconds = election_seconds
-        self._http = http or HttpPool(keepalive_seconds=_KEEPALIVE_SECONDS, decompress=False)
+        self._http = http or _pool(limits.FORWARD_CONNECTIONS_MAX)
+        self._http_of_waits = http or _pool(limits.FORWARDED_WAITS_MAX)
+        self._relays: dict[str, SubmitRelay] = {}
+        """By the URL of the leader, or of one that led."""
         self._is_running = False
         self._under_way: set[_Forward] = set()
 
@@ -123,16 +133,18 @@ class Forwarder:
         self._is_running = False
         watch.cancel()
         await asyncio.wait((watch,))
-        await self._http.close()
+        for relay in self._relays.values():
+            await relay.close()
+        for http in (self._http, self._http_of_waits):
+            await http.close()
 
     def at_leader(self, route: Route) -> Handler:
         """Return the handler of `route` that passes on what another node must answer."""
         if route.answered is Answered.HERE:
             return route.handler
         may_be_stale = route.answered is Answered.BY_LEADER_UNLESS_STALE
-        is_read = route.query is not None and issubclass(route.query, ReadQuery)
-        answer_here = self._confirming(route.handler) if is_read else route.handler
-        wait_seconds = _SILENCE_SECONDS + (limits.LEASE_WAIT_SECONDS_MAX if route.waits else 0.0)
+        if route.query is not None and issubclass(route.query, ReadQuery):
+            route = replace(route, handler=self._confirming(route.handler))
 
         async def answer(request: web.Request) -> web.StreamResponse:
             if may_be_stale and request.query.get("consistency") == "stale":
@@ -141,7 +153,7 @@ class Forwarder:
             while True:
                 seen = self._backend.leader_change_count
                 try:
-                    return await self._answer(request, answer_here, wait_seconds)
+                    return await self._answer(request, route)
                 except Unavailable as error:
                     give_up_at = self._led_until(came_at) + self._election_seconds
                     if not self._is_election(error) or not await self._leader_change(request, seen, give_up_at):
@@ -167,14 +179,15 @@ class Forwarder:
         _, age_ms = backend.stale_state()
         return came_at if age_ms < 0 else min(came_at, asyncio.get_running_loop().time() - age_ms / 1000)
 
-    async def _answer(self, request: web.Request, answer_here: Handler, wait_seconds: float) -> web.StreamResponse:
+    async def _answer(self, request: web.Request, route: Route) -> web.StreamResponse:
         leader_url = self.leader_elsewhere(request)
         if leader_url is not None:
             await self._bodies.read(request)
             leader_url = self.leader_elsewhere(request)  # which may have changed while the body arrived
         if leader_url is None:
-            return await answer_here(request)
-        return await self.forward(request, leader_url, wait_seconds=wait_seconds)
+            return await route.handler(request)
+        wait_seconds = _SILENCE_SECONDS + (limits.LEASE_WAIT_SECONDS_MAX if route.waits else 0.0)
+        return await self.forward(request, leader_url, route, wait_seconds=wait_seconds)
 
     def _is_election(self, error: Unavailable) -> bool:
         """Whether `error` says that nothing happened, and nobody leads or can be reached for now."""
@@ -206,8 +219,10 @@ class Forwarder:
             raise NotLeader(leader_url)
         return leader_url
 
-    async def forward(self, request: web.Request, leader_url: str, *, wait_seconds: float) -> web.Response:
-        """Return the leader's reply.
+    async def forward(
+        self, request: web.Request, leader_url: str, route: Route | None = None, *, wait_seconds: float
+    ) -> web.Response:
+        """Return the leader's reply to a request, of `route` if that is known.
 
         Raises `Unavailable`, or `OutcomeUnknown` where the leader may have acted: it hung up, was silent for
         `wait_seconds`, or said nothing although another one leads.
@@ -215,24 +230,45 @@ class Forwarder:
         if not self._is_running:
             raise Unavailable("this node is stopping")
         body = await self._bodies.read(request)
+        if route is not None and route.is_relayed and SubmitRelay.fits(body):
+            return await self._relayed(request, leader_url)
         headers = {name: request.headers[name] for name in _REQUEST_HEADERS if name in request.headers}
         headers[FORWARDED_HEADER] = "1"
         # The reply to a HEAD is that to a GET, and left out of it here: so its length is told.
         method = "GET" if request.method == "HEAD" else request.method
         url = leader_url + request.rel_url.raw_path_qs
-        patience = Patience(_CONNECT_SECONDS, None, wait_seconds)
+        queue_seconds = min(wait_seconds, _SILENCE_SECONDS)
+        patience = Patience(_CONNECT_SECONDS, silence_seconds=wait_seconds, queue_seconds=queue_seconds)
+        http = self._http_of_waits if route is not None and route.waits else self._http
         if method == "GET":
             with suppress(_HungUp):
-                return await self._sent(leader_url, Exchange(method, url, headers=headers), patience)
-        return await self._sent(leader_url, Exchange(method, url, headers=headers, body=body or None), patience)
+                return _response(await self._sent(http, leader_url, Exchange(method, url, headers=headers), patience))
+        exchange = Exchange(method, url, headers=headers, body=body or None)
+        return _response(await self._sent(http, leader_url, exchange, patience))
 
-    async def _sent(self, leader_url: str, exchange: Exchange, patience: Patience) -> web.Response:
-        """Send `exchange`, which is not sent again; raises as `forward` does."""
+    async def _relayed(self, request: web.Request, leader_url: str) -> web.Response:
+        """Pass a submit on with others; raises as `forward` does."""
+        submit = submit_in(request, await self._bodies.read_json(request))
+        relay = self._relays.get(leader_url)
+        if relay is None:
+            relay = self._relays[leader_url] = SubmitRelay(partial(self._send_relay, leader_url))
+        return await relay.submit(submit, seconds=_SILENCE_SECONDS)
+
+    async def _send_relay(self, leader_url: str, body: bytes) -> Reply:
+        if self._backend.leader_url() != leader_url:
+            raise _Unanswered("another node leads now")
+        headers = {"Content-Type": "application/msgpack", FORWARDED_HEADER: "1"}
+        exchange = Exchange("POST", leader_url + RELAY_PATH, headers=headers, body=body)
+        patience = Patience(_CONNECT_SECONDS, silence_seconds=_SILENCE_SECONDS, queue_seconds=_SILENCE_SECONDS)
+        return await self._sent(self._http, leader_url, exchange, patience)
+
+    async def _sent(self, http: Http, leader_url: str, exchange: Exchange, patience: Patience) -> Reply:
+        """Send `exchange`, which is not sent again, and return what of the reply is passed on; raises as `forward`."""
         forward = _Forward(leader_url, exchange, asyncio.timeout(None))
         self._under_way.add(forward)
         try:
             async with forward.patience:
-                return _passed_on(await self._http.send(exchange, patience))
+                return _passed_on(await http.send(exchange, patience))
         except (Broken, TimeoutError) as error:
             if not exchange.is_sent:
                 raise _Unanswered("the leader can't be reached; retry in a moment") from error
@@ -256,6 +292,14 @@ class Forwarder:
             await backend.leader_change(seen)
 
 
-def _passed_on(reply: Reply) -> web.Response:
+def _pool(connections_max: int) -> HttpPool:
+    return HttpPool(keepalive_seconds=_KEEPALIVE_SECONDS, connections_max=connections_max, decompress=False)
+
+
+def _passed_on(reply: Reply) -> Reply:
     headers = {name: reply.headers[name] for name in _REPLY_HEADERS if name in reply.headers}
-    return web.Response(body=reply.body, status=reply.status, headers=headers)
+    return reply._replace(headers=headers)
+
+
+def _response(reply: Reply) -> web.Response:
+    return web.Response(body=reply.body, status=reply.status, headers=reply.headers)

@@ -8,19 +8,21 @@ submission that finds a job which is there for the same purpose is answered with
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeGuard
 
 from aiohttp import web
 
 from raftsched.api.backend import Backend
 from raftsched.api.bodies import Bodies
-from raftsched.api.callers import ACTOR_HEADER, actor_of, signed
+from raftsched.api.callers import ACTOR_HEADER, actor_named, actor_of, signed
 from raftsched.api.items import Item, ItemsFitter
 from raftsched.api.listing import list_response
 from raftsched.api.parsing import Fitter, parse_query
 from raftsched.api.problems import problem_of
 from raftsched.api.proposing import Answer, answers_of, granted
 from raftsched.api.reading import etag, full_job_reply, job_response, read
+from raftsched.api.relay import RelayedSubmit
 from raftsched.api.rendering import json_response, result_reply
 from raftsched.api.replies import BatchItem, BatchReply, JobReply, JobsPage, ResultReply
 from raftsched.api.requests import KEY_PATTERN, KEY_RULE, BatchRequest, JobRequest, ListQuery, ReadQuery
@@ -32,8 +34,8 @@ from raftsched.core.operations import RejectCode, SubmitJob
 from raftsched.core.results import Refused, Submitted
 from raftsched.errors import Invalid, Malformed, RaftschedError, Rejected, Unavailable
 
-KEY_HEADER: Final = "Idempotency-Key"
 _match_key: Final = re.compile(KEY_PATTERN).match
+KEY_HEADER: Final = "Idempotency-Key"
 _CONFLICTS_MAX: Final = 3
 """How often a job that was in the way may be gone by the time it is looked for."""
 
@@ -59,6 +61,7 @@ class Jobs:
                 headers=(KEY_HEADER, ACTOR_HEADER),
                 reply=JobReply,
                 statuses=(201, 200),
+                is_relayed=True,
             ),
             Route(
                 method="POST",
@@ -97,10 +100,14 @@ class Jobs:
 
     async def submit_job(self, request: web.Request) -> web.Response:
         """Submit a job; 201 with the new job, 200 with the one that is there for the same purpose."""
-        wanted, document = self._job.read(await self._bodies.read_json(request))
-        key = key_of(request, wanted.idempotency_key)
+        return await self.submit_text(submit_in(request, await self._bodies.read_json(request)))
+
+    async def submit_text(self, sent: RelayedSubmit) -> web.Response:
+        """Submit a job as its client has sent it; see `submit_job`."""
+        wanted, document = self._job.read(sent.body)
+        key = key_named(sent.keys, wanted.idempotency_key)
         fingerprint = fingerprint_of(document) if key else b""
-        submitted = await self.submit(wanted, key=key, fingerprint=fingerprint, actor=actor_of(request))
+        submitted = await self.submit(wanted, key=key, fingerprint=fingerprint, actor=actor_named(sent.actors))
         response = submitted_response(self._backend, submitted)
         response.headers["Location"] = f"{BASE_PATH}/jobs/{job_id_text(submitted.job.id)}"
         return response
@@ -222,9 +229,19 @@ def unknown_parent(job_id: JobId, field: str) -> Rejected:
     return Rejected("unknown_dependency", told, http_status=422, field=field, job_id=text)
 
 
+def submit_in(request: web.Request, body: bytes) -> RelayedSubmit:
+    """Return the submit that `request` makes with `body`."""
+    headers = request.headers
+    return RelayedSubmit(body, tuple(headers.getall(KEY_HEADER, ())), tuple(headers.getall(ACTOR_HEADER, ())))
+
+
 def key_of(request: web.Request, in_body: str | None) -> str:
     """Return the idempotency key, from header or body; "" where there is none."""
-    values = request.headers.getall(KEY_HEADER, [])
+    return key_named(request.headers.getall(KEY_HEADER, []), in_body)
+
+
+def key_named(values: Sequence[str], in_body: str | None) -> str:
+    """Return the idempotency key, by the values of the header or from the body; "" where there is none."""
     if not values:
         return in_body or ""
     if len(values) > 1 or not _match_key(values[0]):

@@ -50,12 +50,12 @@ async def answers_of(futures: Sequence[asyncio.Future[Result]]) -> list[Answer]:
         for future in futures:
             future.cancel()
         raise
-    refused = [answer for answer in answers if _is_refused_now(answer)]
+    refused = [answer for answer in answers if is_refused_now(answer)]
     if refused and len(refused) == len(answers):
         raise refused[0]
     return answers
 
 
-def _is_refused_now(answer: Answer) -> TypeGuard[Unavailable]:
+def is_refused_now(answer: object) -> TypeGuard[Unavailable]:
     """Whether the operation is certainly not in the log, for a reason that passes."""
     return isinstance(answer, Unavailable) and not isinstance(answer, OutcomeUnknown)

@@ -68,6 +68,7 @@ class HttpPool(Http):
             headers=exchange.headers,
             timeout=aiohttp.ClientTimeout(
                 total=patience.total_seconds,
+                connect=None if patience.queue_seconds is None else patience.queue_seconds + patience.connect_seconds,
                 sock_connect=patience.connect_seconds,
                 sock_read=patience.silence_seconds,
             ),

@@ -52,6 +52,8 @@ class Patience(NamedTuple):
     """For all of it, from connecting to the last byte of the reply."""
     silence_seconds: float | None = None
     """For the next byte of the reply."""
+    queue_seconds: float | None = None
+    """For a connection that is free, where as many are in use as may be."""
 
 
 class Reply(NamedTuple):

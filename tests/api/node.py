@@ -18,6 +18,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from raftsched import limits
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.backend import ClusterStatus, NodeStatus
 from raftsched.api.event_log import EventLog
@@ -249,6 +250,13 @@ class Api:
     node: SimulatedNode
     session: aiohttp.ClientSession
     port: int
+    runner: web.AppRunner
+
+    @property
+    def connection_count(self) -> int:
+        """Connections that are open to it."""
+        assert self.runner.server is not None
+        return len(self.runner.server.connections)
 
     async def ask(self, method: str, path: str, **options: Any) -> Answer:
         """Send one request; a path without a leading slash is below /api/v1."""
@@ -297,14 +305,14 @@ async def serving(node: SimulatedNode, *, election_seconds: float = 0.0) -> Asyn
     """Serve the API of `node` on loopback, with the runner that nodes use; by default nothing waits for a leader."""
     runner = create_runner(create_app(node, election_seconds=election_seconds), stop_seconds=0.1)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.TCPSite(runner, "127.0.0.1", 0, backlog=limits.ACCEPT_BACKLOG)
     await site.start()
     port = runner.addresses[0][1]
     node.api_url = f"http://127.0.0.1:{port}"
     await node.start()
     try:
         async with aiohttp.ClientSession() as session:
-            yield Api(node, session, port)
+            yield Api(node, session, port, runner)
     finally:
         await node.stop()
         await runner.cleanup()

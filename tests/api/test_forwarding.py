@@ -250,7 +250,7 @@ async def test_leader_may_still_answer_what_it_was_sent_when_another_one_leads(
     monkeypatch.setattr(forwarding, "_LAST_WORD_SECONDS", 60.0)
     slow = Frozen()
     async with _follower_of(slow.speak) as follower:
-        waiting = asyncio.ensure_future(follower.post("jobs", {"name": "x"}))
+        waiting = asyncio.ensure_future(follower.post("jobs/batch", {"name": "x"}))
         await slow.has_request.wait()
         follower.node.elect(api.node)
         slow.wakes.set()
@@ -260,7 +260,7 @@ async def test_leader_may_still_answer_what_it_was_sent_when_another_one_leads(
 async def test_leader_that_is_only_doubted_is_waited_for() -> None:
     slow = Frozen()
     async with _follower_of(slow.speak) as follower:
-        waiting = asyncio.ensure_future(follower.post("jobs", {"name": "x"}))
+        waiting = asyncio.ensure_future(follower.post("jobs/batch", {"name": "x"}))
         await slow.has_request.wait()
         leader = follower.node.leader
         follower.node.elect()

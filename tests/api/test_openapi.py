@@ -12,6 +12,7 @@ from aiohttp import web
 
 from raftsched.api import replies, requests
 from raftsched.api.app import create_app
+from raftsched.api.relay import RELAY_PATH
 from tests.api.node import Api, SimulatedNode
 
 
@@ -29,7 +30,8 @@ async def test_openapi_lists_exactly_the_routes_that_are_served(api: Api) -> Non
     paths = (await _document(api))["paths"]
     listed = {(method.upper(), path) for path, methods in paths.items() for method in methods}
     heads = {("HEAD", path) for method, path in listed if method == "GET" and path != "/api/v1/events"}
-    assert listed | heads == _routes(create_app(SimulatedNode()))
+    between_nodes = {("POST", RELAY_PATH)}
+    assert listed | heads | between_nodes == _routes(create_app(SimulatedNode()))
 
 
 async def test_openapi_holds_the_routes_of_the_design(api: Api) -> None:
