@@ -4,8 +4,12 @@
 
 In each round one node is stopped first, so that the others dial it, with TLS: a handshake that nobody answers is an
 introduction under way. Then all others are stopped too, at some moment of it; the first goes on and answers into the
-silence, and after 3 s the others find the deadline and the answer at once. In the end each node lives, has every job that
-was acknowledged, and ends on SIGTERM with exit code 0.
+silence, and after 3 s the others find the deadline and the answer at once. They wake up slowly, as on a machine without
+CPU: some milliseconds of work, then a pause, several times. In the end each node lives, has every job that was acknowledged,
+and ends on SIGTERM with exit code 0.
+
+Whether a round meets the few microseconds between a connection and the wake-up of who waits for it is chance;
+`tests.consensus.test_stalls` stalls the event loop just there.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ from tests.acceptance.http import call
 
 FREEZE_SECONDS: Final = 3.0
 """Longer than an introduction may take, and than a silent link lives."""
+_SLICES_MAX: Final = 12
 _SILENCE_SECONDS: Final = 2.5
 """After this long the others have cut the link to a stopped node, and dial it."""
 
@@ -59,6 +64,13 @@ def freeze(cluster: LocalCluster, random: Random) -> None:
         node.signal(signal.SIGSTOP)
     first.signal(signal.SIGCONT)
     time.sleep(FREEZE_SECONDS)
+    for _ in range(random.randint(0, _SLICES_MAX)):
+        for node in others:
+            node.signal(signal.SIGCONT)
+        time.sleep(0.001 + 0.004 * random.random())
+        for node in others:
+            node.signal(signal.SIGSTOP)
+        time.sleep(0.3)
     for node in others:
         node.signal(signal.SIGCONT)
 

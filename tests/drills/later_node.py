@@ -21,6 +21,7 @@ from raftsched import config, logs
 from raftsched.cli.children import UNTIL_STDIN_ENDS, lifeline, until_stdin_ends_option
 from raftsched.cli.local_cluster import LocalCluster
 from raftsched.node import Node
+from raftsched.shutdown import Shutdown
 from raftsched.system import SystemClock, system_randomness
 
 _ROOT = Path(__file__).parents[2]
@@ -62,9 +63,12 @@ def main(path: Path, ahead_seconds: int) -> None:
     """Run one node whose wall clock is ahead."""
     loaded = config.load(path)
     logs.configure(level=loaded.log_level, form=loaded.log_format, node_id=loaded.node_id)
+    shutdown = Shutdown()
+    shutdown.watch_signals()
     clock = LaterClock(ahead_seconds * 1000)
+    node = Node(loaded, clock=clock, randomness=system_randomness(), shutdown=shutdown)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(Node(loaded, clock=clock, randomness=system_randomness()).run())
+        runner.run(node.run())
 
 
 if __name__ == "__main__":
