@@ -24,6 +24,7 @@ async def watch_state(directory: Path) -> None:
         output, complaint = await child.communicate()
     except asyncio.CancelledError:
         child.kill()
+        await child.wait()
         raise
     assert child.returncode is not None
     for fault in child_verdict(child.returncode, output.decode(), complaint.decode(errors="replace")):

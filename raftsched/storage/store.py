@@ -124,10 +124,10 @@ class DamagedValue(InvariantBroken):
     code = "damaged_value"
 
     def __init__(self, table: str, key: bytes) -> None:
-        super().__init__(
-            f"the state's table {table} holds a value under key {key.hex()} that is not what was written: disk or memory "
-            f"has changed it. {REPLACE_THIS_NODE}"
+        self.fault = (
+            f"table {table}: the value under key {key.hex()} is not what was written: disk or memory changed it"
         )
+        super().__init__(f"the state is damaged, {self.fault}. {REPLACE_THIS_NODE}")
         self.table = table
         self.key = key
 

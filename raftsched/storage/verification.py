@@ -33,7 +33,7 @@ from raftsched import limits
 from raftsched.errors import InvariantBroken, RaftschedError
 from raftsched.storage.lmdb_store import DATA_FILE, open_read_only
 from raftsched.storage.seals import SUMS_KEY, Sums, sealed
-from raftsched.storage.store import REPLACE_THIS_NODE, DamagedCopy, Store, Table, all_rows
+from raftsched.storage.store import REPLACE_THIS_NODE, DamagedCopy, DamagedValue, Store, Table, all_rows
 
 _NICE: Final = 19
 _FAULTS_MAX: Final = 20
@@ -139,6 +139,8 @@ def row_faults(path: Path) -> Iterator[str]:
         return
     try:
         yield from faults_of_rows(store)
+    except DamagedValue as error:
+        yield error.fault
     except RaftschedError as error:
         yield str(error)
     finally:
@@ -221,6 +223,8 @@ def _faults_beside_a_node(directory: Path) -> list[str]:
         if found := page_faults(directory) and page_faults(directory):
             return found
         return list(faults_of_rows(store))
+    except DamagedValue as error:
+        return [error.fault]
     except RaftschedError as error:
         return [str(error)]
     finally:

@@ -88,7 +88,7 @@ def test_value_that_lies_under_another_key_or_in_another_table_is_found(home: Ho
     store.put(Table.PAYLOADS, KEY, b"its own")
     for table, key in elsewhere:
         home.rot(Table.PAYLOADS, KEY, replaced_by(stored_row(home, table, key)))
-        with pytest.raises(DamagedValue, match=rf"table payloads .* key {KEY.hex()}"):
+        with pytest.raises(DamagedValue, match=rf"table payloads: .* key {KEY.hex()}"):
             store.get(Table.PAYLOADS, KEY)
     store.close()
 
