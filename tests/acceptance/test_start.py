@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from raftsched.cli.local_cluster import LocalCluster, LocalNode, free_ports
 from raftsched.errors import Unavailable
 from tests.acceptance.conftest import StartCluster, run_cli
+from tests.acceptance.http import call
 
 
 def test_a_node_that_cannot_start_says_why_at_once(tmp_path: Path) -> None:
@@ -48,6 +50,19 @@ def test_a_port_in_use_is_named_before_anything_is_written(tmp_path: Path, taken
     assert f"nodes.n1.{taken}: {address}: the port is in use by another process" in refused.stderr
     assert "port_refused" in refused.stderr
     assert not node.data_directory.exists()
+
+
+def test_a_state_that_is_gone_is_made_again_from_a_whole_journal_and_said(start_cluster: StartCluster) -> None:
+    cluster = start_cluster(node_count=1)
+    node = cluster.nodes[0]
+    status, job = call(node.api, "POST", "/api/v1/jobs", {"name": "n", "queue": "kept"})
+    assert status == 201
+    node.stop()
+    shutil.rmtree(node.data_directory / "state")
+    cluster.start_node(node)
+    cluster.wait_for_leader()
+    assert node.get(f"/api/v1/jobs/{job['id']}")["queue"] == "kept"
+    assert "state_made_again" in node.log_file.read_text()
 
 
 def run_node(
