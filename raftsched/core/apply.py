@@ -57,12 +57,20 @@ from raftsched.core.queue_operations import CancelWorkflow, ConfigureQueue, Paus
 from raftsched.core.queues import configure_queue, pause_queue
 from raftsched.core.results import Applied, Context
 from raftsched.core.running import append_log, report_progress, start_run
-from raftsched.core.schedule_operations import ControlSchedule, FireSchedule, RunSchedule, SaveSchedule, TrimLedger
+from raftsched.core.schedule_operations import (
+    AdoptZoneRules,
+    ControlSchedule,
+    FireSchedule,
+    RunSchedule,
+    SaveSchedule,
+    TrimLedger,
+)
 from raftsched.core.schedules import control_schedule, save_schedule
 from raftsched.core.submit import submit_job, submit_job_as
 from raftsched.core.upkeep import mark_workers, note_outage, purge_jobs, trim_audit
 from raftsched.core.view import View
 from raftsched.core.workflows import cancel_workflow, submit_workflow
+from raftsched.core.zone_rules import adopt_zone_rules
 
 Handler = Callable[[View, Any, Context], Applied]
 
@@ -96,6 +104,7 @@ HANDLERS: Final[Mapping[type, Handler]] = {
     PauseQueue: pause_queue,
     CancelWorkflow: cancel_workflow,
     TrimAudit: trim_audit,
+    AdoptZoneRules: adopt_zone_rules,
 }
 """One for each operation of the union."""
 

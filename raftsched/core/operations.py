@@ -38,7 +38,14 @@ from raftsched.core.control_operations import (
 from raftsched.core.ids import FencingToken, JobId, TimeMs
 from raftsched.core.job import AttemptEnd, Dependency, JobError, Options, RetryPolicy, SilentLease
 from raftsched.core.queue_operations import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
-from raftsched.core.schedule_operations import ControlSchedule, FireSchedule, RunSchedule, SaveSchedule, TrimLedger
+from raftsched.core.schedule_operations import (
+    AdoptZoneRules,
+    ControlSchedule,
+    FireSchedule,
+    RunSchedule,
+    SaveSchedule,
+    TrimLedger,
+)
 from raftsched.core.workflow import WorkflowId
 from raftsched.errors import RaftschedError
 
@@ -253,6 +260,7 @@ Operation = (
     | PauseQueue
     | CancelWorkflow
     | TrimAudit
+    | AdoptZoneRules
 )
 
 NewWork = SubmitJob | SubmitJobAs | SubmitWorkflow | SaveSchedule | RunSchedule
@@ -288,6 +296,7 @@ _SINCE: Final[Mapping[type[Operation], int]] = {
     PauseQueue: 1,
     CancelWorkflow: 1,
     TrimAudit: 1,
+    AdoptZoneRules: 1,
 }
 """The version of log entries in which each operation appeared."""
 

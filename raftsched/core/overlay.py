@@ -31,6 +31,7 @@ from raftsched.core.writes import (
     PutSchedule,
     PutWorker,
     PutWorkflow,
+    PutZoneRules,
     RemoveAudit,
     RemoveChore,
     RemoveFirings,
@@ -292,6 +293,7 @@ class Overlay:
         self,
         write: PutFence
         | PutOutage
+        | PutZoneRules
         | PutWorker
         | RemoveWorker
         | PutQueue

@@ -123,3 +123,23 @@ class TrimLedger(msgspec.Struct, frozen=True, array_like=True, tag=22):
     id: ScheduleId
     lines: tuple[tuple[TimeMs, FiringKind], ...]
     """Instants and kinds, at most `limits.CHORE_STEPS_MAX`."""
+
+
+class NextInstant(msgspec.Struct, frozen=True, array_like=True):
+    """Where the next instant of a schedule moves to by other zone rules."""
+
+    schedule_id: ScheduleId
+    generation: int
+    was_ms: TimeMs
+    """Nothing is changed unless the schedule still stands here."""
+    next_at_ms: TimeMs
+    """0 = none any more."""
+
+
+class AdoptZoneRules(msgspec.Struct, frozen=True, array_like=True, tag=30):
+    """Move next instants to where time zone rules of this version have them. Result: `Counted` (schedules moved)."""
+
+    version: str
+    changes: tuple[NextInstant, ...]
+    is_last: bool
+    """All schedules have been looked at: from now on the state goes by this version."""

@@ -50,6 +50,12 @@ class PutFence(NamedTuple):
     token: FencingToken
 
 
+class PutZoneRules(NamedTuple):
+    """Store the version of the time zone rules by which next instants are computed."""
+
+    version: str
+
+
 class PutOutage(NamedTuple):
     """The cluster has a leader again since `ended_at_ms`, after an outage."""
 
@@ -142,6 +148,7 @@ Write = (
     | RemoveJob
     | PutFence
     | PutOutage
+    | PutZoneRules
     | PutWorker
     | RemoveWorker
     | PutQueue

@@ -2,7 +2,7 @@
 
 Theory of operation. What happens enters by `on_changes` (every job write of an applied entry), by the calls of workers,
 and by `step` (time). What shall happen leaves as operations to propose: `step` returns those of the upkeep services
-(outage, lease keeper, worker marks, alarms, firing, chores, holds, retention, trimming), and workers' leases are proposed by
+(outage, lease keeper, worker marks, alarms, firing, chores, holds, retention, trimming, zone rules), and workers' leases are proposed by
 whoever holds the `Waiter` that was handed the ids. Each service has at most one operation on its way; a proposal that
 came to nothing is tried again after a pause, for as long as this node leads.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from raftsched.core.cron import zones
 from raftsched.core.explain import LeaseSigns, ServingWorker
 from raftsched.core.ids import FencingToken, JobId
 from raftsched.core.job import LEASED, WAITING, AttemptEnd, Job, Status
@@ -40,6 +41,7 @@ from raftsched.leader.timers import TimerHorizon
 from raftsched.leader.trimming import Trimming
 from raftsched.leader.view import LeaderView
 from raftsched.leader.worker_marks import WorkerMarks
+from raftsched.leader.zone_rules import ZoneRules
 from raftsched.ports import Randomness
 
 Change = tuple[Job | None, Job | None]
@@ -117,6 +119,7 @@ class Duties:
             Holds(self._ready, self._offer),
             self._retention,
             self._trimming,
+            ZoneRules(view, zones.RULES_VERSION),
         )
         self._posts: Final = tuple(Post(service) for service in services)
 

@@ -11,6 +11,7 @@ from raftsched.core.job import Job, Status, Worker
 from raftsched.core.queue import Queue
 from raftsched.core.schedule import Firing, Schedule, ScheduleId
 from raftsched.core.view import AlarmEntry, AuditEntry, TimerEntry, WaitingEntry
+from raftsched.storage.pages import Page
 
 FinishedPlace = tuple[TimeMs, JobId]
 """When a job ended, and its id: its place among the finished."""
@@ -24,6 +25,13 @@ class LeaderView(Protocol):
     @property
     def outage_ended_at_ms(self) -> TimeMs:
         """When a leader took over after the latest outage; 0 = there was none."""
+
+    @property
+    def zone_rules(self) -> str:
+        """The version of the time zone rules by which next instants were computed; "" = not known."""
+
+    def list_schedules(self, *, after: bytes = b"", limit: int) -> Page[Schedule]:
+        """The next schedules by id, behind the cursor `after`."""
 
     def queue(self, name: str) -> Queue | None:
         """The queue's settings; None where nobody made any."""

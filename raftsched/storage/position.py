@@ -48,6 +48,8 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     """The version in force: the highest of any entry with operations that was applied; 0 before the first."""
     outage_ended_at_ms: TimeMs = TimeMs(0)
     """When a leader took over after the latest outage; 0 = there was none."""
+    zone_rules: str = ""
+    """The version of the time zone rules by which next instants were computed; "" = not known."""
 
 
 _decode_position = msgspec.msgpack.Decoder(Position).decode

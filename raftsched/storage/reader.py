@@ -46,6 +46,8 @@ class StateReader(Catalog, Walks):
         self.cluster_time_ms: TimeMs = position.cluster_time_ms
         self.fence: FencingToken = position.fence
         self.outage_ended_at_ms: TimeMs = position.outage_ended_at_ms
+        self.zone_rules: str = position.zone_rules
+        """The version of the time zone rules by which next instants were computed; "" = not known."""
         self.operation_version: int = position.operation_version
         """The highest version of the entries applied (`core.operations`); 0 before the first."""
         self.configuration: Configuration | None = read_configuration(store)

@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from raftsched import limits
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Job, encode_job
-from raftsched.core.writes import PutFence, PutJob, PutOutage, RemoveJob, Write
+from raftsched.core.writes import PutFence, PutJob, PutOutage, PutZoneRules, RemoveJob, Write
 from raftsched.errors import InvariantBroken
 from raftsched.storage import edges, keys, logs
 from raftsched.storage.indexes import (
@@ -73,6 +73,8 @@ class State(OtherWrites, StateReader):
                 self._remove_job(write.old)
             elif isinstance(write, PutOutage):
                 self.outage_ended_at_ms = write.ended_at_ms
+            elif isinstance(write, PutZoneRules):
+                self.zone_rules = write.version
             else:
                 self._execute_other(write)
 
@@ -117,6 +119,7 @@ class State(OtherWrites, StateReader):
             self.fence,
             self.operation_version,
             self.outage_ended_at_ms,
+            self.zone_rules,
         )
 
     def _put_job(self, write: PutJob) -> None:

@@ -43,6 +43,7 @@ from raftsched.core.writes import (
     PutSchedule,
     PutWorker,
     PutWorkflow,
+    PutZoneRules,
     RemoveAudit,
     RemoveChore,
     RemoveFirings,
@@ -79,6 +80,7 @@ class PlainReads:
         self.index = 0
         self._fence = FencingToken(0)
         self._outage_ended_at_ms = TimeMs(0)
+        self.zone_rules = ""
         self._now_ms = TimeMs(0)
 
     @property
@@ -319,6 +321,8 @@ class PlainState(PlainReads):
                 case PutFence():
                     assert write.token > self._fence, "the fence only rises"
                     self._fence = write.token
+                case PutZoneRules():
+                    self.zone_rules = write.version
                 case PutOutage():
                     assert write.ended_at_ms == self._now_ms, "an outage ends with the entry that notes it"
                     self._outage_ended_at_ms = write.ended_at_ms

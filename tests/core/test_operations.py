@@ -65,7 +65,7 @@ def test_tags_of_operations_never_change() -> None:
         "ReportProgress": 13, "AppendLog": 14, "HoldJobs": 15, "RingAlarms": 16, "DoChore": 17, "SaveSchedule": 18,
         "ControlSchedule": 19, "FireSchedule": 20, "RunSchedule": 21, "TrimLedger": 22, "ConfigureQueue": 23,
         "PauseQueue": 24, "CancelWorkflow": 25, "TrimAudit": 26, "SubmitWorkflow": 27, "SubmitJobAs": 28,
-        "NoteOutage": 29,
+        "NoteOutage": 29, "AdoptZoneRules": 30,
     }  # fmt: skip
     assert {kind.__name__: kind.__struct_config__.tag for kind in get_args(Operation)} == tags
 

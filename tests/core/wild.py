@@ -39,6 +39,8 @@ from raftsched.core.operations import (
 )
 from raftsched.core.queue import TenantWeight
 from raftsched.core.queue_operations import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
+from raftsched.core.schedule import ScheduleId
+from raftsched.core.schedule_operations import AdoptZoneRules, NextInstant
 from raftsched.core.workflow import WorkflowId
 
 numbers = st.one_of(st.integers(-2, 12), st.sampled_from([1_000, -(2**63), 2**63, 2**64 - 1]))
@@ -137,6 +139,10 @@ workflows = st.builds(
 )  # fmt: skip
 workflow_cancels = st.builds(CancelWorkflow, id=workflow_ids, tenant=st.one_of(texts, st.just("a")), actor=texts)
 trims = st.builds(TrimAudit, before_index=numbers)
+moves = st.builds(NextInstant, schedule_id=job_ids.map(ScheduleId), generation=numbers, was_ms=times, next_at_ms=times)
+rezonings = st.builds(
+    AdoptZoneRules, version=texts, changes=st.lists(moves, max_size=3).map(tuple), is_last=st.booleans()
+)
 
 # -- such as the state can hold, so that there is something for the others to meet
 
@@ -168,5 +174,5 @@ sound_cancels = st.builds(CancelJob, job_id=known_ids, tenant=st.just("a"), forc
 operations: st.SearchStrategy[Operation] = st.one_of(
     submits, signed, leases, outcomes, expiries, cancels, purges, markings, outages,
     pauses, resumes, amendments, requeues, starts, progress, logs, holds, rings, settings, queue_pauses,
-    chores, workflows, workflow_cancels, trims, children, sound_workflows, sound_requeues, sound_cancels,
+    chores, workflows, workflow_cancels, trims, rezonings, children, sound_workflows, sound_requeues, sound_cancels,
 )  # fmt: skip

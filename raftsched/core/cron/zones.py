@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from difflib import get_close_matches
 from functools import cache
+from importlib import import_module
 from importlib.resources import files
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo
@@ -20,6 +21,8 @@ from raftsched import limits
 from raftsched.core.cron.expression import DAY_SECONDS
 from raftsched.errors import Invalid
 
+RULES_VERSION: Final = str(import_module("tzdata").IANA_VERSION)
+"""Of the packaged rules, such as 2026b: later ones sort behind."""
 OFFSET_SECONDS_MAX: Final = DAY_SECONDS
 """No offset reaches it in either direction: `datetime` allows none of 24 hours or more."""
 
