@@ -10,12 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
+from raftsched import limits
+from raftsched.api.callers import ACTOR_HEADER
 from raftsched.api.problems import CONTENT_TYPE as PROBLEM_TYPE
 from raftsched.api.problems import Problem
 from raftsched.api.replies import RetryPolicyReply
-from raftsched.api.requests import HeldLease, JobBody, JobRequest, OutcomeReport, TaskRequest
+from raftsched.api.requests import KEY_PATTERN, HeldLease, JobBody, JobRequest, OutcomeReport, TaskRequest
 from raftsched.api.requests.schedules import CalendarRequest, ScheduleRequest
-from raftsched.api.routes import Route
+from raftsched.api.routes import BASE_PATH, Route
 
 _REF: Final = "#/components/schemas/{name}"
 _PARTS: Final = (
@@ -30,6 +32,51 @@ _PARTS: Final = (
     ScheduleRequest,
 )
 """Structs that others hold as raw JSON and refer to by name."""
+_NO_LINE_FEED: Final = r"$(?!\n)"
+"""How Python says the end of a text; in a document `$` alone means it, and look-aheads stop some generators."""
+_TAGS: Final = {
+    "jobs": "Submit, read, list and change jobs, one or many.",
+    "schedules": "What submits jobs again and again, when, and what it decided.",
+    "workflows": "Jobs that are submitted together and depend on each other.",
+    "queues": "Limits, shares and pauses.",
+    "dead-letters": "Jobs that were given up.",
+    "leases": "How workers get jobs, keep them and report.",
+    "runs": "What workers report of a run.",
+    "workers": "Who works.",
+    "events": "What happens, as it happens.",
+    "audit": "Who did what.",
+    "cluster": "Nodes and the lead.",
+    "node": "The node that is asked, and older clients.",
+}
+
+
+def _given(*names: str) -> dict[str, Any]:
+    """A schema for an object that has these fields, and not as null."""
+    return {"required": list(names), "properties": {name: {"not": {"type": "null"}} for name in names}}
+
+
+_ALL: Final = {"required": ["all"], "properties": {"all": {"const": True}}}
+_WHEN: Final = [_given("cron"), _given("every"), _given("at")]
+_EXACTLY_ONE: Final[dict[str, list[dict[str, Any]]]] = {
+    "BulkRequest": [_given("ids"), _given("filter"), _ALL],
+    "DeadLettersRequest": [
+        _given("ids"),
+        _given("filter"),
+        _ALL,
+        _given("reason") | {"not": {"anyOf": [_given("ids"), _given("filter"), _ALL]}},
+    ],
+    "ScheduleRequest": _WHEN,
+    "PreviewRequest": _WHEN,
+    "BlackoutRequest": [_given("from", "to"), _given("start", "end")],
+    "TaskDependencyRequest": [_given("task"), _given("job")],
+}
+"""Of which fields, or groups of fields, exactly one must be given."""
+_HEADERS: Final[dict[str, dict[str, Any]]] = {
+    "Idempotency-Key": {"pattern": KEY_PATTERN.removesuffix(_NO_LINE_FEED) + "$"},
+    ACTOR_HEADER: {"pattern": rf"^[!-~]([ -~]{{0,{limits.ACTOR_CHARS_MAX - 2}}}[!-~])?$"},
+    "If-Match": {"pattern": r'^((W/)?"?[0-9]{1,18}"?|\*)$'},
+    "If-None-Match": {"pattern": r"^\*$"},
+}
 _PATH_PARAMETER: Final = re.compile(r"{(\w+)}")
 _STATUS_TEXTS: Final = {200: "Done.", 201: "Stored."}
 
@@ -47,6 +94,7 @@ def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
             "version": version("raftsched"),
             "description": "A job scheduler that is one small Raft cluster. Every node answers every request.",
         },
+        "tags": [{"name": name, "description": told} for name, told in _TAGS.items()],
         "paths": paths,
         "components": {"schemas": schemas},
     }
@@ -57,12 +105,37 @@ def _schemas(structs: frozenset[type]) -> dict[str, Any]:
     """Return the schema of every struct, by its name: read only, and made once, since it takes a tenth of a second."""
     ordered = sorted({*structs, *_PARTS}, key=lambda kind: kind.__name__)
     _, schemas = msgspec.json.schema_components(ordered, ref_template=_REF)
+    for name, cases in _EXACTLY_ONE.items():
+        if name in schemas:
+            schemas[name]["allOf"] = [{"oneOf": cases}]
+    _plain(schemas)
     return schemas
+
+
+def _plain(schema: Any) -> None:
+    """Write what schemas say as generators of clients understand it: ends of patterns, single truth values, and arrays of anything."""
+    if isinstance(schema, dict):
+        pattern = schema.get("pattern")
+        if isinstance(pattern, str) and pattern.endswith(_NO_LINE_FEED):
+            schema["pattern"] = pattern.removesuffix(_NO_LINE_FEED) + "$"
+        if len(values := schema.get("enum", ())) == 1 and isinstance(values[0], bool):
+            schema |= {"type": "boolean", "const": values[0]}
+            del schema["enum"]
+        if schema.get("type") == "array":
+            schema.setdefault("items", {})
+    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        _plain(part)
+
+
+def _tag(path: str) -> str:
+    noun = path.removeprefix(f"{BASE_PATH}/").partition("/")[0]
+    return noun if path.startswith(BASE_PATH) and noun in _TAGS else "node"
 
 
 def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": route.name,
+        "tags": [_tag(route.path)],
         "summary": route.summary,
         "parameters": _parameters(route, schemas),
         "responses": {
@@ -86,7 +159,9 @@ def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
         {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
         for name in _PATH_PARAMETER.findall(route.path)
     ]
-    in_headers = [{"name": name, "in": "header", "schema": {"type": "string"}} for name in route.headers]
+    in_headers = [
+        {"name": name, "in": "header", "schema": {"type": "string"} | _HEADERS.get(name, {})} for name in route.headers
+    ]
     properties = {} if route.query is None else schemas[route.query.__name__]["properties"]
     in_query = [{"name": name, "in": "query", "schema": schema} | _style(schema) for name, schema in properties.items()]
     return [*in_path, *in_headers, *in_query]

@@ -170,3 +170,60 @@ def _members(value: Any) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, list):
         for inner in value:
             yield from _members(inner)
+
+
+def _parts_of(node: Any, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object in a document, with its path."""
+    if isinstance(node, dict):
+        yield path, node
+    children = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for name, child in children:
+        yield from _parts_of(child, f"{path}/{name}")
+
+
+async def test_openapi_holds_nothing_that_generators_of_clients_stumble_over(api: Api) -> None:
+    document = await _document(api)
+    wrong: list[str] = []
+    for path, part in _parts_of(document):
+        if re.search(r"\(\?[=!<]|\\[AZz]", str(part.get("pattern", ""))):
+            wrong.append(f"{path}: ECMA has no such pattern, or few engines do: {part['pattern']}")
+        if part.get("type") == "array" and "items" not in part:
+            wrong.append(f"{path}: an array without items")
+        if any(isinstance(value, bool) for value in part.get("enum", ()) if isinstance(part.get("enum"), list)):
+            wrong.append(f"{path}: an enumeration of truth values")
+        if isinstance(ref := part.get("$ref"), str) and ref.rpartition("/")[2] not in document["components"]["schemas"]:
+            wrong.append(f"{path}: {ref} leads nowhere")
+    assert not wrong
+
+
+async def test_openapi_sorts_operations_and_says_what_headers_may_hold(api: Api) -> None:
+    document = await _document(api)
+    tags = {tag["name"] for tag in document["tags"]}
+    wrong: list[str] = []
+    operations = [each for methods in document["paths"].values() for each in methods.values()]
+    for operation in operations:
+        if len(operation.get("tags", ())) != 1 or not tags.issuperset(operation["tags"]):
+            wrong.append(f"{operation['operationId']}: tags {operation.get('tags')}")
+        headers = [each for each in operation["parameters"] if each["in"] == "header"]
+        free = [each["name"] for each in headers if "pattern" not in each["schema"] and each["name"] != "Last-Event-ID"]
+        if free:
+            wrong.append(f"{operation['operationId']}: headers {free} without a pattern")
+    assert not wrong
+
+
+async def test_openapi_says_where_exactly_one_field_must_be_given(api: Api) -> None:
+    schemas = (await _document(api))["components"]["schemas"]
+    cases = {
+        name: [sorted(case["required"]) for case in schema["allOf"][0]["oneOf"]]
+        for name, schema in schemas.items()
+        if "allOf" in schema
+    }
+    assert cases == {
+        "BulkRequest": [["ids"], ["filter"], ["all"]],
+        "DeadLettersRequest": [["ids"], ["filter"], ["all"], ["reason"]],
+        "ScheduleRequest": [["cron"], ["every"], ["at"]],
+        "PreviewRequest": [["cron"], ["every"], ["at"]],
+        "BlackoutRequest": [["from", "to"], ["end", "start"]],
+        "TaskDependencyRequest": [["task"], ["job"]],
+    }
+    assert all(set(field) <= schemas[name]["properties"].keys() for name, fields in cases.items() for field in fields)
