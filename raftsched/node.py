@@ -404,13 +404,19 @@ class Node:
         if reason := self._replica.idle_reason:
             return False, reason
         if not status.leader_id:
-            return False, "no leader is known yet" + self._why_no_leader(status)
+            reasons = ("no leader is known yet" + self._why_no_leader(status), self._replica.round_trip_warning)
+            return False, "; ".join(filter(None, reasons))
         if self.is_leading:
             try:
                 self._replica.check_fresh()
             except Unavailable as error:
-                return False, str(error)
-        warnings = (self._clock_warning(), self._disk_warning(), self._replica.difference_warning)
+                return False, "; ".join(filter(None, (str(error), self._replica.round_trip_warning)))
+        warnings = (
+            self._replica.round_trip_warning,
+            self._clock_warning(),
+            self._disk_warning(),
+            self._replica.difference_warning,
+        )
         return True, "; ".join(filter(None, warnings))
 
     def _clock_warning(self) -> str:
@@ -462,6 +468,7 @@ def _peer_status(member: Member, peer: PeerStatus, status: ReplicaStatus) -> Nod
         state,
         peer.match_index or None,
         peer.clock_offset_ms,
+        peer.round_trip_ms,
         raft=member.raft,
         voter=member.is_voter,
         operations_read=peer.operations_read,

@@ -34,6 +34,8 @@ class NodeStatus(msgspec.Struct, frozen=True):
     """Index of the last log entry it applied, or is known to hold."""
     clock_offset_ms: float | None = None
     """Its wall clock less the answering node's."""
+    round_trip_ms: int | None = None
+    """What nine of ten of its answers to the leader stay below; only the leader knows."""
     raft: str = ""
     """host:port at which the other nodes reach it."""
     voter: bool = True

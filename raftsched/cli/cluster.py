@@ -68,10 +68,24 @@ def transfer(session: Session, *, as_json: bool) -> None:
 
 
 def _print_nodes(nodes: Sequence[dict[str, Any]], *, title: str) -> None:
-    columns = ("id", "state", "member", "applied", "disk_free", "operations_read", "clock_offset_ms", "api", "raft")
+    columns = (
+        "id",
+        "state",
+        "member",
+        "applied",
+        "disk_free",
+        "operations_read",
+        "clock_offset_ms",
+        "round_trip_ms",
+        "api",
+        "raft",
+    )
     rows = [[_cell(node, column) for column in columns] for node in nodes]
     print_table(
-        columns, rows, title=title, optional=("raft", "operations_read", "clock_offset_ms", "applied", "disk_free")
+        columns,
+        rows,
+        title=title,
+        optional=("raft", "operations_read", "clock_offset_ms", "round_trip_ms", "applied", "disk_free"),
     )
 
 

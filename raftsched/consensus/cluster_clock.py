@@ -207,8 +207,11 @@ class ClusterClock:
 
     # -- following ----------------------------------------------------------------------------------------------------
 
-    def heard_leader(self, told_ms: int) -> None:
-        """The leader told its reading (0: it has none), some unknown time ago: so the largest line is the best."""
+    def heard_leader(self, told_ms: int, *, round_trip_ms: int = 0) -> None:
+        """The leader told its reading (0: it has none), some unknown time ago: so the largest line is the best.
+
+        It was on its way for up to a round trip, so our clock is ahead only if it is by more than that.
+        """
         if not told_ms:
             return
         now = self._clock.monotonic()
@@ -217,7 +220,9 @@ class ClusterClock:
             return
         self._line_ms, self._line_at = line_ms, now
         own_ms = self._own_ms(now)
-        self._note_own(own_ms - line_ms, is_off=abs(own_ms - line_ms) > self._skew_ms, now=now)
+        ahead_ms = own_ms - line_ms
+        is_off = not -self._skew_ms <= ahead_ms <= self._skew_ms + round_trip_ms
+        self._note_own(ahead_ms, is_off=is_off, now=now)
 
     # -- leading ------------------------------------------------------------------------------------------------------
 

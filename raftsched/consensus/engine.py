@@ -323,6 +323,7 @@ class RaftEngine(QuorumReads):
             "term": self.term + 1,
             "last_log_index": self.log.last_index,
             "last_log_term": self.log.term_at(self.log.last_index),
+            "sent_us": int(now * 1_000_000),
         }
         for node in self.other_nodes:
             self.transport.send(node, request)
@@ -330,15 +331,16 @@ class RaftEngine(QuorumReads):
     def _on_pre_vote(self, node: Node, message: Message) -> None:
         if not self.takes_part:
             return
-        log, term = self.log, message["term"]
+        log, term, stamp = self.log, message["term"], {"sent_us": message.get("sent_us", 0)}
         candidate = (message["last_log_term"], message["last_log_index"])
         is_newer = candidate >= (log.term_at(log.last_index), log.last_index)
         if term > self.term and is_newer and not self._leader_is_alive():
-            self.transport.send(node, {"type": messages.PRE_VOTE_OK, "term": term})
+            self.transport.send(node, {"type": messages.PRE_VOTE_OK, "term": term, **stamp})
         elif term <= self.term:
-            self.transport.send(node, {"type": messages.PRE_VOTE_NO, "term": self.term})
+            self.transport.send(node, {"type": messages.PRE_VOTE_NO, "term": self.term, **stamp})
 
     def _on_pre_vote_ok(self, node: Node, message: Message) -> None:
+        self.measure_round_trip(node, message.get("sent_us", 0))
         if self._pre_votes is None or message["term"] != self.term + 1:
             return
         self._pre_votes.add(node.id)
@@ -346,7 +348,8 @@ class RaftEngine(QuorumReads):
             self._pre_votes = None
             self.election_deadline = 0.0
 
-    def _on_pre_vote_no(self, _node: Node, message: Message) -> None:
+    def _on_pre_vote_no(self, node: Node, message: Message) -> None:
+        self.measure_round_trip(node, message.get("sent_us", 0))
         if message["term"] > self.term:
             self.step_down(message["term"])
 

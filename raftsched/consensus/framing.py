@@ -136,7 +136,11 @@ MESSAGE_SHAPES: Final[Mapping[str, Shape]] = {
     "ping": Shape({}),
     # The engine's; `messages.py` says what they mean.
     "append_entries": Shape(
-        {**_TERM, **_POSITION, "entries": entries, **_STAMPS}, rule=_entries_follow, early=True, droppable=True
+        {**_TERM, **_POSITION, "entries": entries, **_STAMPS},
+        {"round_trip_ms": natural},
+        rule=_entries_follow,
+        early=True,
+        droppable=True,
     ),
     "next_node_idx": Shape(
         {**_TERM, "success": flag, "reset": flag, "next_node_idx": natural, "rejected": natural, **_STAMPS}
@@ -145,9 +149,9 @@ MESSAGE_SHAPES: Final[Mapping[str, Shape]] = {
         {**_TERM, "transfer": natural, **_COPY, "offset": natural, "data": blob, **_STAMPS}, droppable=True
     ),
     "snapshot_ack": Shape({**_TERM, "transfer": natural, "offset": natural, **_STAMPS}),
-    "pre_vote": Shape({**_TERM, **_LOG_END}),
-    "pre_vote_ok": Shape(_TERM),
-    "pre_vote_no": Shape(_TERM),
+    "pre_vote": Shape({**_TERM, **_LOG_END}, {"sent_us": natural}),
+    "pre_vote_ok": Shape(_TERM, {"sent_us": natural}),
+    "pre_vote_no": Shape(_TERM, {"sent_us": natural}),
     "request_vote": Shape({**_TERM, **_LOG_END}, {"force": flag}),
     "response_vote": Shape(_TERM),
     "timeout_now": Shape(_TERM),

@@ -28,7 +28,9 @@
 `sent_us` is the leader's monotonic clock, in microseconds, when it made the message; answers repeat it, so that the
 leader counts contact from when it asked and not from when it looked (`lease.py`). Answers that vouch for no contact
 carry 0. `wall_ms` is a follower's wall clock in its answers, by which the leader judges all clocks, and cluster time in
-what a leader sends, 0 while it is sure of none (`cluster_clock.py`).
+what a leader sends, 0 while it is sure of none (`cluster_clock.py`). append_entries may carry `round_trip_ms`, the
+leader's longest to any voter: so old what it tells of clocks may be. A pre_vote and its answers carry `sent_us` as well,
+because a network that is too slow for elections has no leader that could measure it (`round_trips.py`).
 """
 
 from __future__ import annotations

@@ -488,6 +488,11 @@ class Replica:
         if waiting is not None and not waiting.done():
             waiting.set_result(done)
 
+    @property
+    def round_trip_warning(self) -> str:
+        """Which peers answer too slowly for the timing that is set, and what to set; "" if none does."""
+        return self._engine.round_trips.warning
+
     def status(self) -> ReplicaStatus:
         """A look at this replica."""
         engine, journal = self._engine, self._journal
@@ -515,6 +520,7 @@ class Replica:
             is_connected=engine.is_connected(peer),
             match_index=progress.match if progress is not None else 0,
             clock_offset_ms=engine.cluster_clock.offset_ms(peer),
+            round_trip_ms=None if (seconds := engine.round_trips.seconds(peer)) is None else round(1000 * seconds),
             snapshot_bytes=engine.sender.progress(peer),
             operations_read=engine.versions.read_by(peer),
             space=engine.space.of(peer),

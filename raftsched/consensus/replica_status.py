@@ -17,6 +17,8 @@ class PeerStatus:
     match_index: int
     clock_offset_ms: int | None
     """How far its wall clock is ahead of ours."""
+    round_trip_ms: int | None
+    """What nine of ten of its answers stay below, of the last ones; None where too few were measured."""
     snapshot_bytes: tuple[int, int] | None
     """(acknowledged, total) of a snapshot on its way."""
     operations_read: int | None

@@ -38,6 +38,7 @@ from raftsched.consensus.messages import Message
 from raftsched.consensus.ports import Entry, NodeId, Sizes
 from raftsched.consensus.progress import Progress
 from raftsched.consensus.recovery import DifferenceMark, FormedMark, InstallMarker, align
+from raftsched.consensus.round_trips import RoundTrips
 from raftsched.consensus.snapshots import (
     Received,
     SnapshotReceiver,
@@ -73,6 +74,7 @@ class Replication(Comparing):
         self.cluster_clock = cluster_clock or ClusterClock(rest["clock"])
         self.space = space or ClusterSpace(rest["node_id"], rest["clock"])
         self.contact = QuorumContact((), promise_seconds=rest["timing"].election_min_seconds)
+        self.round_trips = RoundTrips(rest["timing"])
         self.heard_leader = False
         self.leader_seen_at: float = rest["clock"].monotonic()
         """When a leader was last heard; a start counts as such, for what was promised before it (`lease.py`)."""
@@ -89,6 +91,7 @@ class Replication(Comparing):
         others = sorted(str(node.id) for node in self.other_nodes)
         self.contact.set_voters(others, counts_self=self.is_voter)
         self.cluster_clock.set_peers(others)
+        self.round_trips.keep(set(others))
         self.space.set_voters(others, counts_self=self.is_voter)
         if not self.leads:
             return
@@ -141,7 +144,7 @@ class Replication(Comparing):
             self._answer(node, message)
             return
         self._heard_leader(node, message["term"])
-        self.cluster_clock.heard_leader(message["wall_ms"])
+        self.cluster_clock.heard_leader(message["wall_ms"], round_trip_ms=message.get("round_trip_ms", 0))
         matched = self._append(message["prevLogIdx"], message["prevLogTerm"], message["entries"])
         if matched is None:
             rejected = message["prevLogIdx"]
@@ -352,6 +355,7 @@ class Replication(Comparing):
             "entries": entries,
             "sent_us": int(now * 1_000_000),
             "wall_ms": self.cluster_clock.told_ms(),
+            "round_trip_ms": self.round_trips.longest_ms,
         }
 
     def on_append_ack(self, node: Node, message: Message) -> None:
@@ -379,8 +383,15 @@ class Replication(Comparing):
             return
         sent_at = sent_us / 1_000_000
         self.contact.answered(node.id, sent_at)
+        self.measure_round_trip(node, sent_us)
         self.last_response[node] = max(self.last_response.get(node, sent_at), sent_at)
         self.cluster_clock.heard_peer(node.id, wall_ms=message["wall_ms"], sent_at=sent_at)
+
+    def measure_round_trip(self, node: Node, sent_us: int) -> None:
+        """A peer answered what this node sent at `sent_us`, 0 if that is not known."""
+        if sent_us:
+            now = self.clock.monotonic()
+            self.round_trips.measured(str(node.id), now - sent_us / 1_000_000, now)
 
     def _matched(self, progress: Progress, index: int) -> None:
         if index > self.log.last_index:

@@ -18,6 +18,7 @@ async def test_cluster_is_told_by_the_leader(api: Api, follower: Api) -> None:
                 "state": "leader",
                 "applied": None,
                 "clock_offset_ms": None,
+                "round_trip_ms": None,
                 "raft": "",
                 "voter": True,
                 "operations_read": 2,
