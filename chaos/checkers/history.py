@@ -394,6 +394,8 @@ class QueueChanged(Event, frozen=True, tag_field="event", tag="queue"):
     paused: bool = False
     rate_count: int = 0
     rate_period_ms: int = 0
+    rate_burst: int = 0
+    """How many leases the rate allows at once."""
     concurrency_max: int = 0
     key_concurrency_max: int = 0
     """As it counts: 1 where nobody said anything."""

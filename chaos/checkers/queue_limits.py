@@ -104,22 +104,23 @@ class _Bucket:
     """What a queue may still give, exactly."""
 
     def __init__(self) -> None:
-        self._count, self._period_ms = 0, 0
+        self._count, self._period_ms, self._burst = 0, 0, 0
         self._level = Fraction(0)
         self._at_ms = 0
 
     def configure(self, event: QueueChanged) -> None:
-        if (event.rate_count, event.rate_period_ms) == (self._count, self._period_ms):
+        if (event.rate_count, event.rate_period_ms, event.rate_burst) == (self._count, self._period_ms, self._burst):
             return
         was_limited = self._count > 0
         self._fill(event.now_ms)
-        self._count, self._period_ms, self._at_ms = event.rate_count, event.rate_period_ms, event.now_ms
-        self._level = min(self._level, Fraction(self._count)) if was_limited else Fraction(self._count)
+        self._count, self._period_ms, self._burst = event.rate_count, event.rate_period_ms, event.rate_burst
+        self._at_ms = event.now_ms
+        self._level = min(self._level, Fraction(self._burst)) if was_limited else Fraction(self._burst)
 
     def _fill(self, now_ms: int) -> None:
         if self._count:
             gained = Fraction(max(0, now_ms - self._at_ms) * self._count, self._period_ms)
-            self._level = min(Fraction(self._count), self._level + gained)
+            self._level = min(Fraction(self._burst), self._level + gained)
         self._at_ms = now_ms
 
     def take(self, now_ms: int) -> bool:

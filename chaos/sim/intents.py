@@ -250,6 +250,10 @@ class WorkflowIntent:
 # -- queues -----------------------------------------------------------------------------------------------------------
 
 
+_BURSTS = {0: 0, 5: 1, 20: 20}
+"""By rate: one evenly spread, and one that may be used up at once."""
+
+
 def draw_limits(random: Random, queue: str) -> ConfigureQueue:
     """Other limits for a queue."""
     rate = random.choice((0, 0, 5, 20))
@@ -257,6 +261,7 @@ def draw_limits(random: Random, queue: str) -> ConfigureQueue:
         queue,
         rate_count=rate,
         rate_period_ms=random.choice((500, 1_000)) if rate else -1,
+        rate_burst=_BURSTS[rate],
         concurrency_max=random.choice((0, 0, 1, 2, 3)),
         key_concurrency_max=random.choice((0, 1, 2)),
         ageing_ms=random.choice((-1, 500)),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+from raftsched.core.bucket import burst
 from raftsched.core.control_operations import ChoreKind
 from raftsched.core.operations import Operation
 from raftsched.core.queue import Queue
@@ -117,6 +118,7 @@ def _limits(queue: Queue) -> dict[str, Any]:
         "paused": queue.paused,
         "rate_count": queue.rate_count,
         "rate_period_ms": queue.rate_period_ms,
+        "rate_burst": burst(queue) if queue.rate_count else 0,
         "concurrency_max": queue.concurrency_max,
         "key_concurrency_max": queue.key_concurrency_max or 1,
     }

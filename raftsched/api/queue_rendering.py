@@ -8,6 +8,7 @@ from raftsched.api.rendering import time_or_none, time_text
 from raftsched.api.replies import PauseReply
 from raftsched.api.replies.queues import QueueSettingsReply, RateReply
 from raftsched.api.requests.common import is_name
+from raftsched.core import bucket
 from raftsched.core.queue import Queue
 from raftsched.errors import NotFound
 
@@ -21,10 +22,9 @@ def named_queue(request: web.Request) -> str:
 
 
 def settings_reply(queue: Queue) -> QueueSettingsReply:
-    rate = RateReply(count=queue.rate_count, per_seconds=queue.rate_period_ms / 1000) if queue.rate_count else None
     return QueueSettingsReply(
         pause=_pause(queue),
-        rate=rate,
+        rate=_rate(queue),
         concurrency=queue.concurrency_max or None,
         key_concurrency=queue.key_concurrency_max or None,
         ageing_seconds=queue.ageing_ms / 1000 if queue.ageing_ms else None,
@@ -33,6 +33,12 @@ def settings_reply(queue: Queue) -> QueueSettingsReply:
         revision=queue.revision or None,
         updated_at=time_or_none(queue.updated_at_ms),
     )
+
+
+def _rate(queue: Queue) -> RateReply | None:
+    if not queue.rate_count:
+        return None
+    return RateReply(count=queue.rate_count, per_seconds=queue.rate_period_ms / 1000, burst=bucket.burst(queue))
 
 
 def _pause(queue: Queue) -> PauseReply | None:

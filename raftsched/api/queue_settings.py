@@ -98,6 +98,7 @@ def _configuration(name: str, wanted: QueuePatch, actor: str) -> ConfigureQueue:
         name=name,
         rate_count=-1 if rate is UNSET else 0 if rate is None else rate.count,
         rate_period_ms=-1 if rate is UNSET else 0 if rate is None else span_ms(rate.per_seconds),
+        rate_burst=-1 if rate is UNSET else 0 if rate is None else rate.burst or 0,
         concurrency_max=_number(wanted.concurrency),
         key_concurrency_max=_number(wanted.key_concurrency),
         ageing_ms=_span(wanted.ageing_seconds),

@@ -82,7 +82,12 @@ def get(session: Session, name: str, *, as_json: bool) -> None:
 
 @queue_command.command("set")
 @click.argument("name")
-@click.option("--rate", metavar="COUNT/TIME", help=f"Most jobs that start in a time, as 10/s or 100/5m; {_NONE_HELP}")
+@click.option(
+    "--rate",
+    metavar="COUNT/TIME[:BURST]",
+    help=f"Most jobs that start in a time, as 10/s or 100/5m, evenly spread; with a burst, as 10/s:5, so many may start"
+    f" at once after a rest; {_NONE_HELP}",
+)
 @click.option("--concurrency", metavar="COUNT", help=f"Most jobs that run at the same time; {_NONE_HELP}")
 @click.option("--key-concurrency", metavar="COUNT", help="The same for each concurrency key; none = 1.")
 @click.option(
@@ -217,11 +222,12 @@ def _seconds(text: str) -> float | None:
 
 
 def _rate(text: str) -> dict[str, Any] | None:
+    text, colon, burst = text.partition(":")
     count, _, period = text.partition("/")
     seconds = span_seconds(f"1{period}" if period.isalpha() else period)
-    if not count.isdecimal() or seconds is None:
+    if not count.isdecimal() or seconds is None or (colon and not burst.isdecimal()):
         return None
-    return {"count": int(count), "per_seconds": seconds}
+    return {"count": int(count), "per_seconds": seconds, "burst": int(burst) if colon else None}
 
 
 def _weights(texts: tuple[str, ...]) -> dict[str, int] | None:

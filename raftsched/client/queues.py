@@ -14,10 +14,15 @@ from raftsched.client.specs import Moment
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """A bucket of `count` leases that fills up evenly in `per_seconds`."""
+    """At most `count` leases in `per_seconds`, evenly spread, and up to `burst` at once after a rest.
+
+    A span of `per_seconds` sees at most `count + burst - 1` leases: with `burst` 1 never more than `count`. Without
+    `burst` it is what flows in within 100 ms, at least 1.
+    """
 
     count: int
     per_seconds: float = 1.0
+    burst: int | None = None
 
 
 class QueueChanges(TypedDict, total=False):

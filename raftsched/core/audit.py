@@ -87,7 +87,10 @@ def _options(job: Any) -> Options:
 
 
 def _rate(queue: Queue) -> str:
-    return f"{queue.rate_count} per {span_text(queue.rate_period_ms)}" if queue.rate_count else _NONE
+    if not queue.rate_count:
+        return _NONE
+    burst = f", burst {queue.rate_burst}" if queue.rate_burst else ""
+    return f"{queue.rate_count} per {span_text(queue.rate_period_ms)}{burst}"
 
 
 def _template(tell: Callable[[Any], str]) -> Callable[[Schedule], str]:

@@ -290,6 +290,7 @@ def _queue_limits(view: View, queue: Queue, now_ms: TimeMs) -> Iterable[Reason]:
                 "queue": queue.name,
                 "rate_count": queue.rate_count,
                 "rate_period_ms": queue.rate_period_ms,
+                "rate_burst": bucket.burst(queue),
                 "until_ms": next_at_ms,
             },
         )
@@ -297,8 +298,8 @@ def _queue_limits(view: View, queue: Queue, now_ms: TimeMs) -> Iterable[Reason]:
 
 def _rate_text(queue: Queue, wait_ms: int) -> str:
     """The limit as it is: a bucket that may be emptied at once, and fills up evenly meanwhile."""
-    count, period = queue.rate_count, span_text(queue.rate_period_ms)
-    limit = f"its queue's rate is {count} per {period}, evenly spread, and up to {count} at once after a rest"
+    count, period, at_once = queue.rate_count, span_text(queue.rate_period_ms), bucket.burst(queue)
+    limit = f"its queue's rate is {count} per {period}, evenly spread, and up to {at_once} at once after a rest"
     return f"{limit}; the next may start in {span_text(wait_ms)}"
 
 

@@ -23,8 +23,10 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
     """It goes on by itself then; 0 = only by a user."""
     pause_reason: str = ""
     rate_count: int = 0
-    """Leases per `rate_period_ms`; 0 = no limit. A bucket of `rate_count` tokens that fills up evenly."""
+    """Leases per `rate_period_ms`; 0 = no limit."""
     rate_period_ms: int = 0
+    rate_burst: int = 0
+    """Leases that may be given at once after a rest; 0 = what flows in within 100 ms, at least 1."""
     concurrency_max: int = 0
     """Jobs leased at the same time; 0 = no limit."""
     key_concurrency_max: int = 0

@@ -18,6 +18,7 @@ class ConfigureQueue(msgspec.Struct, frozen=True, array_like=True, tag=23):
     name: str
     rate_count: int = -1
     rate_period_ms: int = -1
+    rate_burst: int = -1
     concurrency_max: int = -1
     key_concurrency_max: int = -1
     ageing_ms: int = -1

@@ -27,7 +27,15 @@ from raftsched.core.view import View
 from raftsched.core.writes import PutChore, PutQueue, Write
 
 WEIGHT_MAX = 1_000
-_NUMBERS = ("rate_count", "rate_period_ms", "concurrency_max", "key_concurrency_max", "ageing_ms", "retention_ms")
+_NUMBERS = (
+    "rate_count",
+    "rate_period_ms",
+    "rate_burst",
+    "concurrency_max",
+    "key_concurrency_max",
+    "ageing_ms",
+    "retention_ms",
+)
 
 
 # -- settings ---------------------------------------------------------------------------------------------------------
@@ -45,7 +53,7 @@ def configure_queue(view: View, operation: ConfigureQueue, context: Context) -> 
     new = replace(before, updated_at_ms=context.now_ms, revision=context.index, **fields)
     if new.rate_count and not new.rate_period_ms:
         return invalid("rate_period_ms: must be given with rate_count")
-    if "rate_count" in fields or "rate_period_ms" in fields:
+    if not fields.keys().isdisjoint(("rate_count", "rate_period_ms", "rate_burst")):
         new = bucket.relimited(before, new, context.now_ms)
     if old is None and _is_full(view):
         return _refusal_of_one_more()
@@ -73,6 +81,7 @@ def _settings_problem(operation: ConfigureQueue) -> str:
         name_problem("name", operation.name)
         or range_problem("rate_count", operation.rate_count, -1, limits.QUEUE_LIMIT_MAX)
         or range_problem("rate_period_ms", operation.rate_period_ms, -1, limits.RATE_PERIOD_MS_MAX)
+        or range_problem("rate_burst", operation.rate_burst, -1, limits.QUEUE_LIMIT_MAX)
         or range_problem("concurrency_max", operation.concurrency_max, -1, limits.QUEUE_LIMIT_MAX)
         or range_problem("key_concurrency_max", operation.key_concurrency_max, -1, limits.QUEUE_LIMIT_MAX)
         or range_problem("ageing_ms", operation.ageing_ms, -1, limits.DELAY_MS_MAX)

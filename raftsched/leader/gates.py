@@ -76,7 +76,7 @@ class Gates:
     def _wake_later(self, queue: ReadyQueue, settings: Queue, now_ms: int) -> None:
         """Wake the queue when there is a lease beyond what is in flight; whatever of that fails wakes it, too."""
         lease_count = queue.in_flight_count + 1
-        if lease_count > settings.rate_count:
+        if lease_count > bucket.burst(settings):
             return
         at_ms = bucket.next_lease_at_ms(settings, now_ms, lease_count=lease_count)
         if queue.wake is not None:

@@ -44,7 +44,7 @@ def test_a_paused_queue_gives_nothing_until_it_is_resumed_or_its_time_has_come(c
 def test_a_rate_lets_a_burst_pass_and_then_so_many_a_second(cluster: LocalCluster) -> None:
     base = cluster.nodes[0].api
     burst, rate, count = 5, 5.0, 12
-    configure(base, "rated", rate={"count": burst, "per_seconds": burst / rate})
+    configure(base, "rated", rate={"count": burst, "per_seconds": burst / rate, "burst": burst})
     jobs = [submit(base, name="rated") for _ in range(count)]
     taken = lease(base, "w", "rated", capacity=count, wait=0)
     assert len(taken) == burst

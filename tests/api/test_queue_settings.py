@@ -38,7 +38,7 @@ async def test_every_queue_exists(api: Api, follower: Api) -> None:
 
 async def test_settings_are_changed_one_by_one_and_taken_away_with_null(api: Api) -> None:
     wanted = {
-        "rate": {"count": 10, "per_seconds": 0.5},
+        "rate": {"count": 10, "per_seconds": 0.5, "burst": 4},
         "concurrency": 3,
         "key_concurrency": 2,
         "ageing_seconds": 60,
@@ -53,6 +53,11 @@ async def test_settings_are_changed_one_by_one_and_taken_away_with_null(api: Api
     assert (await api.get("queues/mail")).json["settings"] == changed
     [line, _] = (await api.get("audit", subject="queue:mail")).json["entries"]
     assert (line["actor"], line["action"]) == ("ann", "queue.configure")
+
+
+async def test_rate_without_a_burst_says_what_it_has_by_default(api: Api) -> None:
+    for rate, burst in (({"count": 10}, 1), ({"count": 10, "burst": None}, 1), ({"count": 500}, 50)):
+        assert (await _patch(api, "mail", {"rate": rate})).json["rate"]["burst"] == burst
 
 
 async def test_queues_with_settings_are_listed_beside_those_with_jobs(api: Api) -> None:
@@ -92,6 +97,7 @@ async def test_a_pause_until_a_time_that_has_passed_is_refused(api: Api, until_m
         ({"rate": {"count": 1, "per_seconds": 0}}, "rate.per_seconds"),
         ({"rate": {"per_seconds": 1}}, "rate.count"),
         ({"rate": 5}, "rate"),
+        ({"rate": {"count": 1, "burst": 0}}, "rate.burst"),
         ({"weights": {"a": 0}}, "weights[...]"),
         ({"weights": {"a b": 1}}, "weights"),
         ({"retention_seconds": 0}, "retention_seconds"),

@@ -275,7 +275,7 @@ def a_paused_queue_gives_a_job(history: History) -> Events:
 def a_queue_gives_more_than_its_rate(history: History) -> Events:
     leases = [change for change in history.changes if change.f == "lease" and change.queue == "red"]
     lease = first(leases)
-    return inserted(history, lease, _said(lease, rate_count=1, rate_period_ms=3_600_000))
+    return inserted(history, lease, _said(lease, rate_count=1, rate_period_ms=3_600_000, rate_burst=1))
 
 
 @breaks("held_jobs_get_their_turn")

@@ -14,7 +14,7 @@ from raftsched.cli.demo import checks
 from raftsched.cli.demo.checks import Check
 from raftsched.cli.demo.evidence import Evidence, Timetable
 from raftsched.cli.demo.ledger import Span
-from raftsched.cli.demo.plan import RATE_COUNT, Planned, report_lines
+from raftsched.cli.demo.plan import Planned, report_lines
 from raftsched.client import JobInfo, JobSpec
 from raftsched.client.schedule_records import Firing
 from raftsched.client.workflow_records import Edge, Graph, TaskInfo
@@ -102,7 +102,7 @@ def _told(lines: list[str], progress: Any) -> Evidence:
     return _evidence(**_jobs("report", JobInfo(id="r", progress=progress)), logs={"r": lines})
 
 
-FULL_BUCKET = [0.0] * RATE_COUNT
+FULL_BUCKET = [0.0]
 LINES = report_lines()
 
 HOLDS: list[tuple[Callable[[Evidence], Check], Evidence]] = [

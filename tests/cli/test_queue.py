@@ -24,19 +24,27 @@ async def test_set_changes_what_is_named_and_none_takes_it_away(cli: Cli) -> Non
         "queue", "set", "mail", "--rate", "100/5m", "--concurrency", "7", "--key-concurrency", "2",
         "--ageing", "10m", "--retention", "30d", "--weight", "acme=3", "--weight", "other=1",
     )  # fmt: skip
-    assert settings["rate"] == {"count": 100, "per_seconds": 300.0}
+    assert settings["rate"] == {"count": 100, "per_seconds": 300.0, "burst": 1}
     assert (settings["concurrency"], settings["key_concurrency"], settings["ageing_seconds"]) == (7, 2, 600.0)
     assert (settings["retention_seconds"], settings["weights"]) == (2_592_000.0, {"acme": 3, "other": 1})
     settings = await cli.json("queue", "set", "mail", "--rate", "none", "--weight", "none")
     assert (settings["rate"], settings["weights"], settings["concurrency"]) == (None, {}, 7)
-    assert "concurrency" in (await cli.ok("queue", "set", "mail", "--rate", "10/s")).stdout
-    assert (await cli.json("queue", "get", "mail"))["settings"]["rate"] == {"count": 10, "per_seconds": 1.0}
+    assert "concurrency" in (await cli.ok("queue", "set", "mail", "--rate", "10/s:4")).stdout
+    assert (await cli.json("queue", "get", "mail"))["settings"]["rate"] == {"count": 10, "per_seconds": 1.0, "burst": 4}
     assert '"per_seconds":1' in (await cli.ok("queue", "get", "mail")).stdout
 
 
 @pytest.mark.parametrize(
     "options",
-    [(), ("--rate", "many"), ("--rate", "10"), ("--concurrency", "-1"), ("--ageing", "soon"), ("--weight", "a")],
+    [
+        (),
+        ("--rate", "many"),
+        ("--rate", "10"),
+        ("--rate", "10/s:"),
+        ("--concurrency", "-1"),
+        ("--ageing", "soon"),
+        ("--weight", "a"),
+    ],
 )
 async def test_set_refuses_what_it_can_not_read(cli: Cli, options: tuple[str, ...]) -> None:
     await cli.misused("queue", "set", "mail", *options)

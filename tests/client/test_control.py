@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from raftsched.client import Client, Dependency, Job, JobUnfinished, Unique
+from raftsched.client.queues import Rate
 from raftsched.errors import Invalid, NotFound, OutcomeUnknown, RaftschedError, Rejected
 from tests.client.cluster import QUICK
 from tests.client.real import RealNode, real_node
@@ -207,8 +208,7 @@ async def test_queue_is_configured_and_paused(client: Client) -> None:
     queue = client.queue("mail")
     await client.submit("mail")
     set_ = await queue.configure(rate={"count": 10, "per_seconds": 60}, concurrency=5, weights={"acme": 3})
-    assert set_.rate is not None
-    assert (set_.rate.count, set_.rate.per_seconds, set_.concurrency, set_.weights) == (10, 60, 5, {"acme": 3})
+    assert (set_.rate, set_.concurrency, set_.weights) == (Rate(10, 60, burst=1), 5, {"acme": 3})
     changed = await queue.configure(rate=None)
     assert (changed.rate, changed.concurrency) == (None, 5)
     await queue.pause(reason="deploy")

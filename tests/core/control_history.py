@@ -17,6 +17,7 @@ from collections.abc import Callable
 from raftsched import limits
 from raftsched.core.admission import concurrency_key, key_concurrency_max
 from raftsched.core.apply import apply
+from raftsched.core.bucket import burst
 from raftsched.core.claims import holds_idempotency_key, holds_unique_key
 from raftsched.core.control_operations import (
     AlarmKind,
@@ -151,7 +152,7 @@ class History:
         for position, first_ms in enumerate(granted):
             span = len(granted) - position
             filled = (self.now_ms - first_ms) * queue.rate_count // queue.rate_period_ms
-            assert span <= queue.rate_count + filled, "no span gives more than a full bucket and what it fills in"
+            assert span <= burst(queue) + filled, "no span gives more than a full bucket and what it fills in"
 
     # -- after each step
 
@@ -331,6 +332,7 @@ class History:
         self.apply(
             ConfigureQueue(
                 draw.choice(QUEUES), rate_count=draw.choice([-1, -1, 0, 2, 5]), rate_period_ms=draw.choice([700, 1_000]),
+                rate_burst=draw.choice([-1, 0, 1, 4]),
                 concurrency_max=draw.choice([-1, 0, 1, 3]), key_concurrency_max=draw.choice([-1, 0, 1, 2, 3]),
             )
         )  # fmt: skip

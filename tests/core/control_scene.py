@@ -90,6 +90,8 @@ class ControlScene(Scene):
         return self.apply(RingAlarms(((AlarmKind.QUEUE, name.encode()),)))
 
     def configure(self, **fields: object) -> Queue:
+        if "rate_count" in fields:
+            fields.setdefault("rate_burst", fields["rate_count"])  # all at once after a rest
         return saved(self.apply(ConfigureQueue(QUEUE, **fields)))  # type: ignore[arg-type]
 
     def pause_queue(self, *, paused: bool = True, **fields: object) -> Queue:

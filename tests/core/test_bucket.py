@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.core.bucket import LEASE_MILLI, drawn, filled, leases_left, next_lease_at_ms, relimited
+from raftsched.core.bucket import LEASE_MILLI, burst, drawn, filled, leases_left, next_lease_at_ms, relimited
 from raftsched.core.ids import TimeMs
 from raftsched.core.queue import Queue
 
@@ -20,8 +20,10 @@ periods_ms = st.one_of(st.integers(1, 5_000), st.integers(1, limits.RATE_PERIOD_
 waits_ms = st.lists(st.one_of(st.integers(0, 20), st.integers(0, 20_000)), min_size=1, max_size=60)
 
 
-def full(count: int, period_ms: int) -> Queue:
-    return relimited(Queue("q"), Queue("q", rate_count=count, rate_period_ms=period_ms), TimeMs(START_MS))
+def full(count: int, period_ms: int, burst: int | None = None) -> Queue:
+    """A full bucket, of as many leases as its rate unless `burst` says how many."""
+    limited = Queue("q", rate_count=count, rate_period_ms=period_ms, rate_burst=count if burst is None else burst)
+    return relimited(Queue("q"), limited, TimeMs(START_MS))
 
 
 def greedy(queue: Queue, waits: list[int], wish: int) -> list[int]:
@@ -61,14 +63,26 @@ def test_no_span_gives_more_than_a_full_bucket_and_what_it_fills_in(
             assert given <= count + (last_ms - first_ms) * count // period_ms
 
 
-@given(counts, periods_ms, waits_ms)
-def test_window_of_one_period_never_gives_more_than_its_count_beyond_the_burst(
-    count: int, period_ms: int, waits: list[int]
+@given(counts, periods_ms, st.one_of(st.integers(0, 2), counts), waits_ms)
+def test_window_of_one_period_gives_at_most_its_count_and_the_burst_less_one(
+    count: int, period_ms: int, at_once: int, waits: list[int]
 ) -> None:
-    taken = Counter(greedy(full(count, period_ms), waits, 10))
+    """Case N06: with a burst of 1 never more than the count."""
+    queue = full(count, period_ms, at_once)
+    taken = Counter(greedy(queue, waits, 10))
     for begin_ms in taken:
         within = sum(given for at_ms, given in taken.items() if begin_ms <= at_ms < begin_ms + period_ms)
-        assert within <= count + count
+        assert within <= count + burst(queue) - 1
+
+
+@pytest.mark.parametrize(("count", "period_ms", "at_once"), [(10, 1_000, 1), (1_000, 1_000, 100), (100, 60_000, 1)])
+def test_bucket_holds_by_default_what_flows_in_within_a_tenth_of_a_second(
+    count: int, period_ms: int, at_once: int
+) -> None:
+    queue = full(count, period_ms, 0)
+    assert (burst(queue), leases_left(queue)) == (at_once, at_once)
+    empty = drawn(queue, at_once)
+    assert next_lease_at_ms(empty, START_MS) == START_MS + -(-period_ms // count), "it fills up by the rate"
 
 
 @pytest.mark.parametrize(
@@ -102,7 +116,7 @@ def test_changed_rate_keeps_what_was_left_as_far_as_it_fits(
 ) -> None:
     old = drawn(full(count, period_ms), count)
     now_ms = TimeMs(START_MS + wait_ms)
-    new = relimited(old, replace(old, rate_count=new_count, rate_period_ms=new_period_ms), now_ms)
+    new = relimited(old, replace(old, rate_count=new_count, rate_period_ms=new_period_ms, rate_burst=new_count), now_ms)
     left = filled(old, now_ms).bucket_milli
     assert new.bucket_milli == min(left, new_count * LEASE_MILLI)
     assert new.bucket_at_ms == now_ms

@@ -44,7 +44,10 @@ def test_configure_leaves_a_line_that_says_what_changed(scene: ControlScene) -> 
         "concurrency: 3 -> 5; weights: none -> a=3", scene.state.index,
     )  # fmt: skip
     scene.configure(rate_count=10, rate_period_ms=500, ageing_ms=90_000, concurrency_max=0)
-    assert scene.audited().detail == "rate: none -> 10 per 0.5 s; concurrency: 5 -> none; ageing_seconds: none -> 90"
+    assert (
+        scene.audited().detail
+        == "rate: none -> 10 per 0.5 s, burst 10; concurrency: 5 -> none; ageing_seconds: none -> 90"
+    )
 
 
 def test_configure_of_what_is_so_already_writes_nothing(scene: ControlScene) -> None:

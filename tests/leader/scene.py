@@ -148,6 +148,8 @@ class World:
         self.apply(CancelJob(job_id, self.job(job_id).tenant))
 
     def configure(self, queue: str = "mail", **settings: Any) -> None:
+        if "rate_count" in settings:
+            settings.setdefault("rate_burst", settings["rate_count"])  # all at once after a rest
         (result,) = self.apply(ConfigureQueue(queue, **settings))
         assert isinstance(result, QueueSaved)
 

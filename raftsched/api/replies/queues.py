@@ -7,10 +7,11 @@ from raftsched.api.replies.jobs import PauseReply
 
 
 class RateReply(Reply, frozen=True):
-    """A bucket of `count` leases that fills up evenly in `per_seconds`."""
+    """At most `count` leases in `per_seconds`, evenly spread, and up to `burst` at once after a rest."""
 
     count: int
     per_seconds: float
+    burst: int
 
 
 class QueueSettingsReply(Reply, frozen=True):

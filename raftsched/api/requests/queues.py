@@ -13,10 +13,15 @@ QueueLimit = Annotated[int, Meta(ge=1, le=limits.QUEUE_LIMIT_MAX)]
 
 
 class RateRequest(Request, frozen=True):
-    """A bucket of `count` leases that fills up evenly in `per_seconds`."""
+    """At most `count` leases in `per_seconds`, evenly spread, and up to `burst` at once after a rest.
+
+    A span of `per_seconds` sees at most `count + burst - 1` leases: with `burst` 1 never more than `count`. Without
+    `burst` it is what flows in within 100 ms, at least 1.
+    """
 
     count: QueueLimit
     per_seconds: Annotated[float, Meta(ge=0.001, le=limits.RATE_PERIOD_MS_MAX / 1000)] = 1.0
+    burst: QueueLimit | None = None
 
 
 class QueuePatch(Request, frozen=True):

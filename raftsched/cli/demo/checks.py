@@ -141,13 +141,13 @@ def most_at_once(spans: Sequence[Span]) -> int:
 
 
 def too_fast(evidence: Evidence) -> Check:
-    """No stretch of time holds more starts than a full bucket and what flowed in meanwhile allow."""
+    """No stretch of time holds more starts than one, and what flowed in meanwhile."""
     starts = sorted(job.started_at for job in evidence.of_kind("rate") if job.started_at)
     faults = []
     for index, first in enumerate(starts):
         for count, last in enumerate(starts[index:], start=1):
             seconds = (last - first + _TICK).total_seconds()
-            if count > RATE_COUNT + seconds * RATE_COUNT / RATE_SECONDS:
+            if count > 1 + seconds * RATE_COUNT / RATE_SECONDS:
                 faults.append(f"{count} started within {seconds:.3f} s")
     return Check(f"more than {RATE_COUNT} a second", len(starts), faults)
 

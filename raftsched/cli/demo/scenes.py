@@ -45,7 +45,7 @@ class Scenes:
         """Set the queues' limits, and start what runs all the time: the schedules."""
         queue = self._client.queue
         await queue("narrow").configure(concurrency=NARROW_AT_ONCE)
-        await queue("rate").configure(rate=Rate(RATE_COUNT, RATE_SECONDS))
+        await queue("rate").configure(rate=Rate(RATE_COUNT, RATE_SECONDS, burst=1))
         await queue("workflow").configure(concurrency=AT_ONCE)
         await queue("priority").configure(concurrency=1)
         await queue("priority").pause(reason="until all of them wait")
