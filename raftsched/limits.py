@@ -34,7 +34,10 @@ TAGS_MAX = 32
 TAG_CHARS_MAX = 128
 ERROR_MESSAGE_CHARS_MAX = 2_000
 ERROR_TRACE_CHARS_MAX = 8_000
-QUEUES_PER_LEASE_MAX = 100
+QUEUES_PER_LEASE_MAX = 1_000
+"""Queues and patterns that one request asks for: one for each handler of a large program, and still little to look at."""
+NAMES_PER_LEASE_MAX = 1_000
+"""Handlers of one worker: twice what the largest programs have; they come with each request for jobs."""
 COMPLETION_ID_CHARS_MAX = 64
 REQUEST_ID_CHARS_MAX = 64
 
@@ -192,7 +195,8 @@ WAITING_WORKERS_MAX = 10_000
 DISK_RESERVE_MIB = 256
 """Free space below which a node has no room: the rest is for outcomes of running jobs, a checkpoint, and a person."""
 KEY_BYTES_MAX = 511
-"""LMDB's own limit. Three texts, a time and an id share a key at most: 160 bytes of UTF-8 in each text always fit."""
+"""LMDB's own limit. Three texts, a tag, a time and an id share a key at most: 156 bytes of UTF-8 in each text always
+fit."""
 MAP_BYTES = 64 * 1024 * 1024 * 1024
 """Address space reserved for the state; it costs nothing until it is used, and it grows (see `MAP_HEADROOM_BYTES`)."""
 MAP_HEADROOM_BYTES = 4 * 1024 * 1024 * 1024

@@ -98,6 +98,8 @@ class Invoke(Event, frozen=True, tag_field="event", tag="invoke"):
     """Of a lease: what it is asked of; () = the harness does not say."""
     region: str = ""
     """Of a submit: the job's; of a lease: the worker's."""
+    names: tuple[str, ...] = ()
+    """Of a lease: the jobs that the worker has handlers for; () = it takes any."""
     key: str = ""
     """Idempotency key."""
     body: str = ""
@@ -333,6 +335,8 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     """The job's after it."""
     worker_region: str = ""
     """Of a lease: the worker's, as the log was told."""
+    name: str = ""
+    """Of the job."""
     priority: int = 0
     """After it."""
 

@@ -121,7 +121,7 @@ def ready_jobs_are_given(history: History) -> list[Violation]:
     """After the heal, no worker waits in vain while a job that nothing keeps back waits in a queue that it asks for.
 
     (L1.) Said of jobs without a concurrency key in queues about whose limits nobody has said anything, of the worker's
-    region or of none.
+    region or of none, that it has a handler for.
     """
     healed = _healed_at(history)
     if healed < 0:
@@ -135,7 +135,8 @@ def ready_jobs_are_given(history: History) -> list[Violation]:
         region = answer.call.region
         for queue in answer.call.queues:
             for wait in waits.get(queue, ()):
-                if wait.start < start and end < wait.end and wait.job.region in ("", region):
+                is_for_it = wait.job.region in ("", region) and wait.job.name in (answer.call.names or (wait.job.name,))
+                if wait.start < start and end < wait.end and is_for_it:
                     what = f"{answer.operation} gets nothing of {queue}, where {wait.job.job} waits"
                     violations.append(Violation(what, end))
                     break
@@ -152,6 +153,7 @@ def nobody_is_passed_over(history: History) -> list[Violation]:
     if healed < 0:
         return []
     violations = []
+    names = {grant.token: answer.call.names for answer, grant in history.grants}
     for waits in _waits(history).values():
         leases: dict[tuple[str, int], list[_Wait]] = defaultdict(list)
         for wait in sorted(waits, key=lambda wait: wait.end):
@@ -160,7 +162,7 @@ def nobody_is_passed_over(history: History) -> list[Violation]:
         for wait in waits:
             if wait.end - healed > _MOMENT_US:
                 given = leases.get((wait.job.tenant, wait.job.priority), ())
-                times = [each.end for each in given if _passes_over(each, wait, healed)]
+                times = [each.end for each in given if _passes_over(each, wait, healed, names)]
                 if times and times[-1] - times[0] > _MOMENT_US:
                     what = (
                         f"{len(times)} jobs of {wait.job.queue} pass over {wait.job.job} in {times[-1] - times[0]} µs"
@@ -186,11 +188,17 @@ class _Wait(NamedTuple):
     """What ended the wait, where that was a lease."""
 
 
-def _passes_over(given: _Wait, wait: _Wait, healed: int) -> bool:
-    """Whether a worker got one job after the heal who could have had another, which waited and was due before it."""
+def _passes_over(given: _Wait, wait: _Wait, healed: int, names: dict[int, tuple[str, ...]]) -> bool:
+    """Whether a worker got one job after the heal who could have had another, which waited and was due before it.
+
+    `names` are those that the worker with a token has handlers for. Of one that never heard of its lease nothing is known.
+    """
     if given.job.due_ms <= wait.job.due_ms or not max(wait.start, healed) <= given.end < wait.end:
         return False
-    return given.lease is not None and wait.job.region in ("", given.lease.worker_region)
+    if given.lease is None or wait.job.region not in ("", given.lease.worker_region):
+        return False
+    known = names.get(given.lease.token, ("",))
+    return not known or wait.job.name in known
 
 
 def _waits(history: History) -> dict[str, list[_Wait]]:

@@ -44,13 +44,14 @@ class Submission:
         self.payload = b'{"n":%d}' % op
         self.body = blake2b(b"%d" % op, digest_size=8).digest()
         self.region = world.rates.features.job_region(random)
+        self.name = world.rates.features.job_name(random)
 
     def operation(self, node: SimulatedNode) -> SubmitJob:
         now_ms = node.now_ms()
         return SubmitJob(
             id=node.new_job_id(),
             tenant=TENANT,
-            name="work",
+            name=self.name,
             queue=self.queue,
             priority=self.priority,
             due_at_ms=TimeMs(now_ms + self.delay_ms if self.delay_ms else 0),

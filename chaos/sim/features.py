@@ -1,6 +1,6 @@
 """Which of the things that hang together a seed's users do: schedules, workflows, limits of queues, control of jobs.
 
-And whether jobs and workers have regions. Drawn apart from all else, so that a seed's faults and plain jobs don't depend
+And whether jobs and workers have regions, and workers say which names they have handlers for. Drawn apart from all else, so that a seed's faults and plain jobs don't depend
 on them; in a part of the seeds there are none at all, and those are the runs that they always were.
 """
 
@@ -17,6 +17,10 @@ _CATCHUP_MS = 6_000
 """Where wall clocks are far off, cluster time may jump by thousands of instants; no more are made up than of this."""
 _REGIONS_SHARE = 0.3
 _REGIONS = ("north", "south", "west")
+_HANDLERS_SHARE = 0.3
+TICK, FLOW, WORK, CHORE = "tick", "flow", "work", "chore"
+NAMES = (TICK, FLOW, WORK, CHORE)
+"""Of jobs: of schedules, of workflows, and of all others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class Features:
     """Of jobs and of workers, beside none; () = nobody knows of any."""
     late_region: str = ""
     """The one of them that has no worker until all is healed."""
+    has_handlers: bool = False
+    """Jobs have several names, and most workers say which of them they know."""
 
     @property
     def is_on(self) -> bool:
@@ -45,6 +51,18 @@ class Features:
     def job_region(self, random: Random) -> str:
         """A region for a job, or none; no coin is thrown where there are no regions."""
         return random.choice(("", *self.regions)) if self.regions else ""
+
+    def job_name(self, random: Random) -> str:
+        """The name of a job that somebody submits; no coin is thrown where all have the same."""
+        return random.choice((WORK, CHORE)) if self.has_handlers else WORK
+
+    def worker_names(self, random: Random, *, knows_all: bool) -> tuple[str, ...]:
+        """The names that a worker says it has handlers for; () = it does not say."""
+        if not self.has_handlers:
+            return ()
+        if knows_all:
+            return random.choice(((), NAMES))
+        return random.choice(((), NAMES, (WORK,), (CHORE, TICK), (WORK, FLOW)))
 
     def worker_region(self, random: Random) -> str:
         """The same for a worker, before all is healed."""
@@ -61,7 +79,8 @@ NO_FEATURES = Features()
 
 
 def draw_features(seed: int) -> Features:
-    return _with_regions(_draw_users(seed), Random(f"regions of {seed}"))
+    features = _with_regions(_draw_users(seed), Random(f"regions of {seed}"))
+    return replace(features, has_handlers=Random(f"handlers of {seed}").random() < _HANDLERS_SHARE)
 
 
 def _with_regions(features: Features, random: Random) -> Features:

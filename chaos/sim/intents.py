@@ -12,7 +12,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from chaos.sim.features import AMBER, FEATURE_QUEUES, Features
+from chaos.sim.features import AMBER, FEATURE_QUEUES, FLOW, TICK, Features
 from chaos.sim.node import SimulatedNode
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Backoff, Condition, Dependency, OnDependencyFailure, Options, RetryPolicy
@@ -66,7 +66,7 @@ class ScheduleIntent:
             max_firings=random.choice((0, 0, 0, 5)),
             lasts_ms=random.choice((0, 0, 0, 8_000)),
             template=Template(
-                name="tick",
+                name=TICK,
                 queue=random.choice(FEATURE_QUEUES),
                 priority=random.choice((0, 5, 9)),
                 max_attempts=random.choice((1, 2)),
@@ -228,7 +228,7 @@ class WorkflowIntent:
         return SubmitJob(
             id=ids[number],
             tenant=TENANT,
-            name="task",
+            name=FLOW,
             queue=task.queue,
             priority=task.priority,
             due_at_ms=TimeMs(now_ms + task.delay_ms if task.delay_ms else 0),

@@ -85,6 +85,7 @@ def _changed(operation: Operation, write: PutJob, parents: dict[JobId, tuple[Dep
         "unique": options.unique_key.hex() if not options.unique_until_ms else "",
         "tenant": new.tenant,
         "region": new.region,
+        "name": new.name,
         "priority": new.priority,
     }
     if old is None:

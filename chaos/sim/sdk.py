@@ -224,7 +224,7 @@ class SdkUser:
 def _options_of(wanted: Submission) -> dict[str, Any]:
     """The options of the job that `Submission.operation` stores."""
     return {
-        "name": "work",
+        "name": wanted.name,
         "payload": {"n": wanted.op},
         "queue": wanted.queue,
         "priority": wanted.priority,

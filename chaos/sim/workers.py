@@ -47,10 +47,11 @@ class Receiver:
 class WorkerProcess:
     """Leases jobs, keeps them by heartbeats, does them, reports; sometimes it stalls past its lease, or dies.
 
-    It stays in `region` where it is told one; else each of its lives may be in another.
+    It stays in `region` where it is told one; else each of its lives may be in another. One that `knows_all` has a handler
+    for every job; the others may know a part of the names only, in each of their lives another.
     """
 
-    def __init__(self, workload: Workload, name: str, *, region: str = "") -> None:
+    def __init__(self, workload: Workload, name: str, *, region: str = "", knows_all: bool = True) -> None:
         self._workload = workload
         self._world = workload.world
         self._number = 0
@@ -59,6 +60,8 @@ class WorkerProcess:
         self._beats = Caller(workload.world, f"{name}-beat")
         self._home = region
         self._region = self._next_region()
+        self._knows_all = knows_all
+        self._names = self._next_names()
 
     @property
     def _name(self) -> str:
@@ -66,6 +69,9 @@ class WorkerProcess:
 
     def _next_region(self) -> str:
         return self._home or self._world.rates.features.worker_region(self._world.random)
+
+    def _next_names(self) -> tuple[str, ...]:
+        return self._world.rates.features.worker_names(self._world.random, knows_all=self._knows_all)
 
     async def live(self) -> None:
         while not self._workload.is_over:
@@ -87,18 +93,21 @@ class WorkerProcess:
             await sleep(0.05)
 
     async def _lease(self) -> list[Grant]:
-        random, worker, region = self._world.random, self._name, self._region
+        random, worker, region, names = self._world.random, self._name, self._region, self._names
         queues = random.choice(_ASKED_OF_ALL if self._world.rates.features.is_on else _ASKED)
         capacity = random.choice((1, 1, 2, 4))
 
         async def handler(node: SimulatedNode) -> tuple[list[Grant], int]:
-            grants = await node.leadership().lease(worker, queues, capacity, _WAIT_SECONDS, region=region)
+            leadership = node.leadership()
+            grants = await leadership.lease(worker, queues, capacity, _WAIT_SECONDS, region=region, names=names or None)
             return grants, node.state.applied_index
 
         def answer(found: tuple[list[Grant], int]) -> dict[str, Any]:
             return {"grants": tuple(granted_of(grant) for grant in found[0]), "applied": found[1]}
 
-        grants, _ = await self._caller.ask("lease", handler, answer, worker=worker, queues=queues, region=region)
+        grants, _ = await self._caller.ask(
+            "lease", handler, answer, worker=worker, queues=queues, region=region, names=names
+        )
         for grant in grants:
             self._workload.met(grant.job.id)
         return grants
@@ -156,7 +165,7 @@ class WorkerProcess:
             await sleep(0.2 * random.random())
             world.recorder.effect("end", grant, worker)
             self._number += 1
-            self._region = self._next_region()
+            self._region, self._names = self._next_region(), self._next_names()
             return False
         if not is_calm and random.random() < rates.worker_stall:
             await sleep(rates.lease * (1 + random.random()))

@@ -45,7 +45,8 @@ class Workload:
         homes = rates.features.served_regions
         for number in range(max(rates.worker_count, len(homes) + 1) if homes else rates.worker_count):
             region = homes[number] if number < len(homes) else ""
-            self._begin(WorkerProcess(self, f"w{number}", region=region), number)
+            knows_all = number <= len(homes)
+            self._begin(WorkerProcess(self, f"w{number}", region=region, knows_all=knows_all), number)
         self._begin_features()
         for number, node in enumerate(world.ids):
             self._begin(Prober(self, f"p{number}", node), number)
@@ -62,7 +63,7 @@ class Workload:
             self._begin(Controller(self, f"m{number}"), number)
         if features.is_on:
             for number in range(_WORKERS_MORE):
-                self._begin(WorkerProcess(self, f"v{number}"), number)
+                self._begin(WorkerProcess(self, f"v{number}", knows_all=not number), number)
 
     def _begin(self, user: User, number: int) -> None:
         self.world.timeline.after(0.3 + 0.01 * number, lambda: self._start(user))

@@ -14,6 +14,7 @@ from raftsched.api.replies import ExplainReply, ReasonReply
 from raftsched.core.explain import Detail, LeaseSigns, Reason, ServingWorker, explain
 from raftsched.core.ids import TimeMs, job_id_text
 from raftsched.core.job import Job
+from raftsched.core.wanted import takes
 from raftsched.storage.reader import StateReader
 
 _HEARD_MS: Final = 60_000
@@ -39,7 +40,7 @@ def marked_workers(state: StateReader, queue: str, now_ms: int) -> list[ServingW
     return [
         ServingWorker(worker.name, worker.queues, worker.region, worker.seen_at_ms)
         for worker in state.workers()
-        if queue in worker.queues and worker.seen_at_ms > now_ms - _HEARD_MS
+        if worker.seen_at_ms > now_ms - _HEARD_MS and takes(worker.queues, queue)
     ]
 
 

@@ -68,13 +68,19 @@ class Leases:
     async def lease_jobs(self, request: web.Request) -> web.Response:
         """Lease due jobs of the given queues, waiting up to `wait_seconds` for the first.
 
-        Jobs of a region go only to workers of that region.
+        Jobs of a region go only to workers of that region, and of a worker that sends `names` only to that.
         """
         asked, _ = self._lease.read(await self._bodies.read_json(request))
         queues = tuple(dict.fromkeys(asked.queues))
         leadership = self._backend.leadership()
         grants = await leadership.lease(
-            asked.worker, queues, asked.capacity, asked.wait_seconds, asked.request_id, region=asked.region or ""
+            asked.worker,
+            queues,
+            asked.capacity,
+            asked.wait_seconds,
+            asked.request_id,
+            region=asked.region or "",
+            names=asked.names,
         )
         return json_response(LeasesReply(leases=[lease_reply(grant) for grant in grants]))
 

@@ -9,7 +9,7 @@ long is cut, and says how long it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from raftsched.core import bucket
@@ -19,6 +19,7 @@ from raftsched.core.job import FINISHED, LEASED, Condition, DeadLetterReason, Jo
 from raftsched.core.queue import Queue
 from raftsched.core.texts import span_text
 from raftsched.core.view import View
+from raftsched.core.wanted import takes
 from raftsched.core.workflow import WorkflowId
 
 PARENTS_NAMED_MAX: Final = 20
@@ -40,6 +41,8 @@ class ServingWorker(NamedTuple):
     """"" = none: it takes no job that has one."""
     heard_at_ms: int = 0
     """When it was heard last, in cluster time; 0 = not known."""
+    names: Collection[str] | None = None
+    """Of the jobs that it has handlers for; None = not known, or it takes any."""
 
 
 class LeaseSigns(NamedTuple):
@@ -329,19 +332,35 @@ def _ready(job: Job, workers: Sequence[ServingWorker], now_ms: TimeMs) -> Reason
 
 
 def _unserved(job: Job, workers: Sequence[ServingWorker]) -> list[Reason]:
-    serving = [worker for worker in workers if job.queue in worker.queues]
+    serving = [worker for worker in workers if takes(worker.queues, job.queue)]
     if not serving:
         return [Reason("no_worker", f"no worker takes jobs of its queue, {job.queue}", {"queue": job.queue})]
-    if not _takers(job, serving):
-        details: dict[str, Detail] = {"queue": job.queue, "region": job.region, "worker_count": len(serving)}
+    near = [worker for worker in serving if _is_near(job, worker)]
+    details: dict[str, Detail] = {"queue": job.queue, "worker_count": len(serving)}
+    if not near:
+        details["region"] = job.region
         return [Reason("no_worker", f"no worker of its queue is in its region, {job.region}", details)]
+    if not any(_has_handler(job, worker) for worker in near):
+        details |= {"name": job.name, "worker_count": len(near)}
+        text = f"no worker with a handler for {job.name}: {len(near)} of its queue, {job.queue}, have none"
+        return [Reason("no_handler", text, details)]
     return []
 
 
 def _takers(job: Job, workers: Sequence[ServingWorker]) -> list[ServingWorker]:
     return [
-        worker for worker in workers if job.queue in worker.queues and (not job.region or worker.region == job.region)
+        worker
+        for worker in workers
+        if takes(worker.queues, job.queue) and _is_near(job, worker) and _has_handler(job, worker)
     ]
+
+
+def _is_near(job: Job, worker: ServingWorker) -> bool:
+    return not job.region or worker.region == job.region
+
+
+def _has_handler(job: Job, worker: ServingWorker) -> bool:
+    return worker.names is None or job.name in worker.names
 
 
 # -- how it is said ---------------------------------------------------------------------------------------------------

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import NewType
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Final, NewType
 
 from raftsched.errors import Invalid
 
@@ -23,9 +25,20 @@ FencingToken = NewType("FencingToken", int)
 TimeMs = NewType("TimeMs", int)
 """Milliseconds since 1970-01-01 UTC, by the cluster's time."""
 LogIndex = NewType("LogIndex", int)
+NameTag = NewType("NameTag", bytes)
+"""Stands for the name of a job in keys, which have no room for one text more."""
 
+NAME_TAG_BYTES: Final = 8
+"""Two names of one queue have the same tag once in 10^17: then a worker may get a job that it has no handler for."""
+_NAME_TAGS_KEPT: Final = 10_000
 _COUNTER_MAX = 0xFFF
 _RUN_NUMBER_DIGITS_MAX = 9
+
+
+@lru_cache(_NAME_TAGS_KEPT)
+def name_tag(name: str) -> NameTag:
+    """Return the tag of a job's name: a digest, the same on every node and for ever."""
+    return NameTag(blake2b(name.encode(), digest_size=NAME_TAG_BYTES).digest())
 
 
 class JobIdFactory:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from raftsched.core.bounds import PRIORITY_MAX
 from raftsched.core.control_operations import AlarmKind
-from raftsched.core.ids import JobId
+from raftsched.core.ids import JobId, name_tag
 from raftsched.core.job import FINISHED, LEASED, PARKED, WAITING, Job
 from raftsched.core.queue import Queue
 from raftsched.core.schedule import Schedule, ScheduleId
@@ -67,7 +67,8 @@ class Index(NamedTuple):
 def _waiting_entry(job: Job) -> WaitingEntry | None:
     if job.status not in WAITING or job.held:
         return None
-    return WaitingEntry(job.queue, job.tenant, job.priority, job.due_at_ms, job.id, job.region)
+    tag = name_tag(job.name)
+    return WaitingEntry(job.queue, job.tenant, job.priority, tag, job.due_at_ms, job.id, job.region)
 
 
 def _held_entry(job: Job) -> HeldEntry | None:
@@ -79,7 +80,7 @@ def _held_entry(job: Job) -> HeldEntry | None:
 def _timer_entry(job: Job) -> TimerEntry | None:
     if not job.timed or job.status not in WAITING:
         return None
-    return TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority, job.region)
+    return TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority, name_tag(job.name), job.region)
 
 
 def _unique_entry(job: Job) -> tuple[str, bytes, JobId] | None:
@@ -148,7 +149,7 @@ JOB_INDEXES: Final = (
         lambda entry: entry.job_id,
         lambda entry: (
             entry.queue,
-            (entry.region, entry.tenant, PRIORITY_MAX - entry.priority, entry.due_at_ms, entry.job_id),
+            (entry.region, entry.tenant, PRIORITY_MAX - entry.priority, entry.tag, entry.due_at_ms, entry.job_id),
         ),
     ),
     Index(

@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from raftsched.core.control_operations import AlarmKind, ChoreKind
-from raftsched.core.ids import FencingToken, JobId, TimeMs
+from raftsched.core.ids import FencingToken, JobId, NameTag, TimeMs
 from raftsched.core.job import Condition, Dependency, Job, Status, Verdict, Worker
 from raftsched.core.queue import Queue
 from raftsched.core.schedule import Firing, FiringKind, Schedule, ScheduleId
@@ -102,11 +102,12 @@ class LogSize(NamedTuple):
 
 
 class WaitingEntry(NamedTuple):
-    """An entry of the ready index; it sorts by queue, region, tenant, falling priority, due time, id."""
+    """An entry of the ready index; it sorts by queue, region, tenant, falling priority, name tag, due time, id."""
 
     queue: str
     tenant: str
     priority: int
+    tag: NameTag
     due_at_ms: TimeMs
     job_id: JobId
     region: str = ""
@@ -120,6 +121,7 @@ class TimerEntry(NamedTuple):
     queue: str
     tenant: str
     priority: int
+    tag: NameTag
     region: str = ""
 
 

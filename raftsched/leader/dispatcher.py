@@ -7,6 +7,9 @@ they came, each with an even share of what is there, so that a burst spreads ove
 operation a worker. Jobs are handed to a waiter directly, so nobody wakes up for nothing. Waiters stand in a line for
 each region, and lines without a job are passed over whole.
 
+A line is that of a region and of the names that its workers have handlers for: those of one release stand in one line. A
+worker that asks by pattern stands in the lines of the pattern, which are served with each queue that fits.
+
 Handing over commits nothing: the waiter proposes the lease, and the log decides. Left out: this module neither
 proposes nor sleeps.
 """
@@ -19,7 +22,9 @@ from typing import Final
 
 from raftsched import limits
 from raftsched.core.ids import JobId
+from raftsched.core.wanted import fits, is_pattern, tags_of
 from raftsched.errors import RaftschedError, Unavailable
+from raftsched.leader.lanes import Line
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.ready import ReadyJobs
 from raftsched.leader.wheel import Timer, Wheel
@@ -28,10 +33,17 @@ READY_QUEUES_MAX: Final = 10_000
 """Queues known to `ready`, beyond those waited for; a worker can ask for any name, so names must not pile up."""
 
 
-class Waiter:
-    """A worker's request for up to `capacity` jobs. `jobs` gets the ids handed over, or [] when the time is over."""
+Lines = dict[Line, dict["Waiter", None]]
+"""In the order they came; no line is empty."""
 
-    __slots__ = ("capacity", "jobs", "number", "queues", "region", "timer", "worker")
+
+class Waiter:
+    """A worker's request for up to `capacity` jobs. `jobs` gets the ids handed over, or [] when the time is over.
+
+    `queues` are names and patterns; `names` those of the jobs that it has handlers for, None = it takes any.
+    """
+
+    __slots__ = ("capacity", "jobs", "line", "names", "number", "queues", "region", "tags", "timer", "worker")
 
     def __init__(
         self,
@@ -40,12 +52,17 @@ class Waiter:
         capacity: int,
         jobs: asyncio.Future[list[JobId]],
         region: str = "",
+        *,
+        names: Sequence[str] | None = None,
     ) -> None:
         self.worker: Final = worker
         self.queues: Final = queues
         self.capacity: Final = capacity
         self.jobs: Final = jobs
         self.region: Final = region
+        self.names: Final = names
+        self.tags: Final = None if names is None else tags_of(names)
+        self.line: Final[Line] = (region, self.tags)
         self.number = 0
         """The lower, the earlier it came; set where it waits."""
         self.timer: Timer[Waiter] | None = None
@@ -56,8 +73,11 @@ class Dispatcher:
 
     def __init__(self, ready: ReadyJobs) -> None:
         self._ready: Final = ready
-        self._queues: Final[dict[str, dict[str, dict[Waiter, None]]]] = {}
-        """By queue and region, in the order they came; no line is empty."""
+        self._queues: Final[dict[str, Lines]] = {}
+        """By queue."""
+        self._patterns: Final[dict[str, Lines]] = {}
+        """By pattern."""
+        ready.watch(self._patterns.keys())
         self._waiters: Final[dict[Waiter, None]] = {}
         self._deadlines: Final[Wheel[Waiter]] = Wheel()
         self._number = 0
@@ -69,7 +89,8 @@ class Dispatcher:
 
     def waiting_count(self, queue: str) -> int:
         """Workers waiting for jobs of `queue`."""
-        return sum(map(len, self._queues.get(queue, {}).values()))
+        lines = [self._queues.get(queue, {}), *self._lines_by_pattern(queue)]
+        return sum(len(waiters) for each in lines for waiters in each.values())
 
     def waiting_workers(self) -> Iterator[str]:
         """The name of every worker that waits, once for each of its requests."""
@@ -81,7 +102,7 @@ class Dispatcher:
         Raises `Unavailable` where too many wait already, and nothing is changed then.
         """
         self._limit_queues()
-        job_ids = self._ready.take(waiter.queues, waiter.region, waiter.capacity, now.cluster_ms)
+        job_ids = self._ready.take(waiter.queues, waiter.region, waiter.capacity, now.cluster_ms, waiter.tags)
         if job_ids or until_ms <= now.monotonic_ms:
             waiter.jobs.set_result(job_ids)
             return
@@ -92,7 +113,7 @@ class Dispatcher:
         waiter.number = self._number
         waiter.timer = self._deadlines.add(until_ms, waiter)
         for queue in waiter.queues:
-            self._queues.setdefault(queue, {}).setdefault(waiter.region, {})[waiter] = None
+            self._places(queue).setdefault(queue, {}).setdefault(waiter.line, {})[waiter] = None
 
     def leave(self, waiter: Waiter) -> None:
         """End the wait, if it lasts still; nothing is handed over."""
@@ -102,17 +123,18 @@ class Dispatcher:
         waiter.timer = None
         del self._waiters[waiter]
         for queue in waiter.queues:
-            lines = self._queues[queue]
-            del lines[waiter.region][waiter]
-            if not lines[waiter.region]:
-                del lines[waiter.region]
+            places = self._places(queue)
+            lines = places[queue]
+            del lines[waiter.line][waiter]
+            if not lines[waiter.line]:
+                del lines[waiter.line]
             if not lines:
-                del self._queues[queue]
+                del places[queue]
 
     def match(self, now: Now) -> None:
         """Hand what has arrived since the last call to those who wait for it."""
         for queue in self._ready.touched_queues(now.cluster_ms):
-            if queue in self._queues:
+            if queue in self._queues or self._patterns:
                 self._serve(queue, now)
 
     def step(self, now: Now) -> None:
@@ -138,9 +160,12 @@ class Dispatcher:
             self._ready_queues_max = max(READY_QUEUES_MAX, 2 * self._ready.queue_count)
 
     def _serve(self, queue: str, now: Now) -> None:
-        while lines := self._queues.get(queue):
-            counts = ((self._ready.fill(queue, region, now.cluster_ms), region) for region in lines)
-            served = [(next(iter(lines[region])), count) for count, region in counts if count]
+        while True:
+            lines = [self._queues.get(queue, {}), *self._lines_by_pattern(queue)]
+            counts = {line: self._ready.fill(queue, *line, now.cluster_ms) for each in lines for line in each}
+            served = [
+                (next(iter(waiters)), counts[line]) for each in lines for line, waiters in each.items() if counts[line]
+            ]
             if not served:
                 return
             waiter, available = min(served, key=_came)
@@ -148,8 +173,15 @@ class Dispatcher:
                 self.leave(waiter)
                 continue
             share = min(waiter.capacity, -(-available // self.waiting_count(queue)))
-            if job_ids := self._ready.take(waiter.queues, waiter.region, share, now.cluster_ms):
+            queues = waiter.queues if queue in waiter.queues else (queue,)
+            if job_ids := self._ready.take(queues, waiter.region, share, now.cluster_ms, waiter.tags):
                 self._hand_over(waiter, job_ids)
+
+    def _places(self, queue: str) -> dict[str, Lines]:
+        return self._patterns if is_pattern(queue) else self._queues
+
+    def _lines_by_pattern(self, queue: str) -> Iterator[Lines]:
+        return (lines for pattern, lines in self._patterns.items() if fits(pattern, queue))
 
     def _hand_over(self, waiter: Waiter, job_ids: list[JobId]) -> None:
         self.leave(waiter)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 
 from raftsched.core.cron import zones
 from raftsched.core.explain import LeaseSigns, ServingWorker
-from raftsched.core.ids import FencingToken, JobId
+from raftsched.core.ids import FencingToken, JobId, name_tag
 from raftsched.core.job import LEASED, WAITING, AttemptEnd, Job, Status
 from raftsched.core.operations import Operation, RecordOutcome
 from raftsched.core.results import Grant, Leased, Result
@@ -188,7 +188,8 @@ class Duties:
                     ready.freed(new.queue)
             if new.status in WAITING and not new.held:
                 if new.due_at_ms <= cluster_ms:
-                    ready.add(new.queue, new.tenant, new.priority, new.due_at_ms, new.id, region=new.region)
+                    tag = name_tag(new.name)
+                    ready.add(new.queue, new.tenant, new.priority, new.due_at_ms, new.id, tag=tag, region=new.region)
                 else:
                     timers.add(new)
         self._wake_jobs(now)
@@ -230,7 +231,7 @@ class Duties:
 
         For the ids it gets, `lease_settled` must follow, or `leave`.
         """
-        self._marks.asked(waiter.worker, waiter.queues, waiter.capacity, waiter.region, now)
+        self._marks.asked(waiter.worker, waiter.queues, waiter.capacity, waiter.region, now, names=waiter.names)
         self._wake_jobs(now)
         self._dispatcher.ask(waiter, until_ms, now)
 
@@ -296,7 +297,8 @@ class Duties:
             if job is None or job.status not in WAITING or job.held:
                 continue
             if job.due_at_ms <= now.cluster_ms and self._ready.key_has_room(job):
-                self._ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id, region=job.region)
+                tag = name_tag(job.name)
+                self._ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id, tag=tag, region=job.region)
             else:
                 self._timers.offer_again(job, now)
 

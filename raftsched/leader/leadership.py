@@ -132,10 +132,12 @@ class Leadership:
         request_id: str = "",
         *,
         region: str = "",
+        names: Sequence[str] | None = None,
     ) -> list[Grant]:
         """Lease up to `capacity` due jobs of `queues`; wait up to `wait_seconds` for the first, else return [].
 
-        Jobs of a region go only to workers of the same `region`; "" = the worker has none.
+        `queues` are names and patterns (`core.wanted`). Jobs of a region go only to workers of the same `region`; "" =
+        the worker has none. `names` are those of the jobs that it has handlers for; None = it takes any.
         The worker's latest request, repeated under its `request_id` because the reply was lost, gets what it got.
 
         Raises `NotLeader`, `Unavailable`, or `OutcomeUnknown`: then leases may exist that the worker never heard of,
@@ -148,7 +150,8 @@ class Leadership:
         if repeated := self._duties.repeated(worker, request_id):
             return repeated
         while True:
-            waiter = Waiter(worker, queues, capacity, asyncio.get_running_loop().create_future(), region)
+            future = asyncio.get_running_loop().create_future()
+            waiter = Waiter(worker, queues, capacity, future, region, names=names)
             job_ids = await self._job_ids(waiter, until_ms)
             if not job_ids:
                 return []

@@ -13,24 +13,30 @@ limit is set *aside*, and so is one that has expired: it is neither given nor re
 released, and those behind it pass. `holds` takes the former out of the index. A queue with `limits.HOLD_JOBS_MAX` jobs
 aside gives nothing until some are gone.
 
+Workers also ask by pattern (`core.wanted`). Which queues may have ready jobs is known from the first such request on
+(`open_queues`), so a request looks at those alone, and a queue that gets its first job becomes known where a worker waits
+for it by pattern.
+
 Queues that are asked for together take turns. A queue whose limits may leave more than before is *touched*, like one
 that got jobs, and its waiters are served anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from heapq import heappop, heappush
 from typing import Final
 
-from raftsched.core.ids import JobId
+from raftsched.core.ids import JobId, NameTag
 from raftsched.core.job import WAITING, Job
 from raftsched.core.lease import is_expired
 from raftsched.core.queue import Queue
+from raftsched.core.wanted import Tags
 from raftsched.leader.buffer import Buffer
 from raftsched.leader.gates import NO_LIMIT, Gates, KeysInFlight
-from raftsched.leader.lanes import ReadyQueue, Shelf
+from raftsched.leader.lanes import Line, ReadyQueue
 from raftsched.leader.now import NEVER_MS, Now
+from raftsched.leader.open_queues import OpenQueues
 from raftsched.leader.view import LeaderView
 
 
@@ -47,9 +53,14 @@ class ReadyJobs(Buffer):
         """Those aside that are to be held, in the order they were met."""
         self._keys: Final = KeysInFlight(view)
         self._gates: Final = Gates(view)
+        self._open: Final = OpenQueues(view)
         self._turn = 0
         self.has_limits = False
         """Whether any queue that was known may have had limits."""
+
+    def watch(self, patterns: Collection[str]) -> None:
+        """Workers wait by these patterns from now on; the caller changes them as they come and go."""
+        self._open.patterns = patterns
 
     @property
     def queue_count(self) -> int:
@@ -58,9 +69,12 @@ class ReadyJobs(Buffer):
 
     # -- jobs come and go ---------------------------------------------------------------------------------------------
 
-    def add(self, queue: str, tenant: str, priority: int, due_at_ms: int, job_id: JobId, *, region: str) -> None:
+    def add(
+        self, queue: str, tenant: str, priority: int, due_at_ms: int, job_id: JobId, *, tag: NameTag, region: str
+    ) -> None:
         """A waiting job is due: keep it, unless the index will show it when it is needed."""
-        known = self._queues.get(queue)
+        self._open.filled(queue, region)
+        known = self._queues.get(queue) or self._met(queue)
         if known is None or job_id in self._buffered or job_id in self._away:
             return
         if not known.is_touched:
@@ -73,14 +87,14 @@ class ReadyJobs(Buffer):
             lane = self._add_lane(part, tenant)
         elif not lane.is_read:
             return
-        shelf = lane.shelves.get(priority)
+        shelf = lane.shelves.get((priority, tag))
         if shelf is None:
-            shelf = lane.shelves[priority] = Shelf(lane, priority, None)
+            shelf = self._add_shelf(lane, priority, tag, None)
         place = (due_at_ms, job_id)
         if shelf.cut is None or place <= shelf.cut:
             heappush(shelf.heap, place)
             self._buffered[job_id] = shelf
-            part.size += 1
+            shelf.grew(1)
             if len(shelf.heap) > known.room:
                 self._shorten(shelf)
 
@@ -88,7 +102,7 @@ class ReadyJobs(Buffer):
         """A job no longer waits: it was leased, held or cancelled. Unknown ids are ignored."""
         shelf = self._buffered.pop(job_id, None)
         if shelf is not None:
-            shelf.lane.part.size -= 1
+            shelf.grew(-1)
             return
         queue = self._away.pop(job_id, None)
         if queue is None:
@@ -153,6 +167,10 @@ class ReadyJobs(Buffer):
             queue.is_touched = False
         return [queue.name for queue in touched]
 
+    def _met(self, name: str) -> ReadyQueue | None:
+        """Make a queue known that has a job, where a worker waits for it by pattern."""
+        return self._queue(name) if self._open.is_asked_by_pattern(name) else None
+
     def _touch(self, queue: ReadyQueue) -> None:
         if not queue.is_touched:
             queue.is_touched = True
@@ -160,67 +178,80 @@ class ReadyJobs(Buffer):
 
     # -- taking -------------------------------------------------------------------------------------------------------
 
-    def take(self, queues: Sequence[str], region: str, count: int, now_ms: int) -> list[JobId]:
-        """Take up to `count` jobs for a worker of `region` out of `queues`, which must be distinct.
+    def take(
+        self, queues: Sequence[str], region: str, count: int, now_ms: int, tags: Tags | None = None
+    ) -> list[JobId]:
+        """Take up to `count` jobs for a worker of `region` out of `queues`, names and patterns, which must be distinct.
 
-        They are in flight then. Each queue gives an equal share as long as it has that many; the first turn changes with
-        every call.
+        `tags` are those of the names that it has handlers for; None = all. They are in flight then. Each queue gives an
+        equal share as long as it has that many; the first turn changes with every call.
         """
         self._turn += 1
-        first = self._turn % len(queues)
-        asked = [self._queue(name) for name in (*queues[first:], *queues[:first])]
+        names = self._open.names(queues, region)
+        if not names:
+            return []
+        first = self._turn % len(names)
+        asked = [self._queue(name) for name in (*names[first:], *names[:first])]
+        looked_at = asked if names is not queues else ()
         taken: list[JobId] = []
         while asked and len(taken) < count:
             share = -(-(count - len(taken)) // len(asked))
             asked = [
                 queue
                 for queue in asked
-                if self._take_from(queue, region, min(share, count - len(taken)), now_ms, taken)
+                if self._take_from(queue, (region, tags), min(share, count - len(taken)), now_ms, taken)
             ]
+        for queue in looked_at:
+            self._open.looked_at(queue, region)
         return taken
 
-    def fill(self, queue: str, region: str, now_ms: int) -> int:
-        """Return how many jobs of `queue` in memory a worker of `region` may take, after reading if there are none.
+    def fill(self, queue: str, region: str, tags: Tags | None, now_ms: int) -> int:
+        """Return how many jobs of `queue` in memory such a worker may take, after reading if there are none.
 
         0 = it may take none.
         """
         known = self._queue(queue)
         room = NO_LIMIT if known.is_free else self._gates.room(known, now_ms)
-        if not room or self._first(known, region, now_ms) is None:
+        if not room or self._first(known, region, tags, now_ms) is None:
             return 0
-        parts = known.parts
-        return min(parts[""].size + parts[region].size if region else parts[""].size, room)
+        size = known.parts[""].size_of(tags)
+        return min(size + known.parts[region].size_of(tags) if region else size, room)
 
-    def _take_from(self, queue: ReadyQueue, region: str, count: int, now_ms: int, taken: list[JobId]) -> bool:
+    def _take_from(self, queue: ReadyQueue, line: Line, count: int, now_ms: int, taken: list[JobId]) -> bool:
         """Move up to `count` jobs to `taken`; False where there were fewer."""
         if queue.is_free:
-            return self._draw(queue, region, count, now_ms, taken)
+            return self._draw(queue, line, count, now_ms, taken)
         goal = len(taken) + count
         while room := min(goal - len(taken), self._gates.room(queue, now_ms)):
             drawn: list[JobId] = []
-            had_all = self._draw(queue, region, room, now_ms, drawn)
+            had_all = self._draw(queue, line, room, now_ms, drawn)
             taken += [job_id for job_id in drawn if self._may_go(queue, job_id, now_ms)] if queue.is_keyed else drawn
             if not had_all:
                 break
         return len(taken) == goal
 
-    def _draw(self, queue: ReadyQueue, region: str, count: int, now_ms: int, taken: list[JobId]) -> bool:
+    def _draw(self, queue: ReadyQueue, line: Line, count: int, now_ms: int, taken: list[JobId]) -> bool:
         """Move up to `count` jobs to `taken`, whatever limits say; False where there were fewer."""
         buffered, away = self._buffered, self._away
+        region, tags = line
         while count:
-            lane = self._first(queue, region, now_ms)
+            lane = self._first(queue, region, tags, now_ms)
             if lane is None:
                 return False
             twin = queue.twin(lane, region) if region else None
             shared = queue.is_shared(lane, twin, region)
             share = left = min(count, queue.turn(lane.tenant)) if shared else count
             while left:
-                shelf = self._first_shelf(lane, now_ms) if twin is None else self._first_of_both(lane, twin, now_ms)
+                shelf = (
+                    self._first_shelf(lane, tags, now_ms)
+                    if twin is None
+                    else self._first_of_both(lane, twin, tags, now_ms)
+                )
                 if shelf is None:
                     break
                 job_id = heappop(shelf.heap)[1]
                 del buffered[job_id]
-                shelf.lane.part.size -= 1
+                shelf.grew(-1)
                 away[job_id] = queue
                 taken.append(job_id)
                 left -= 1
@@ -297,13 +328,19 @@ class ReadyJobs(Buffer):
     def doubt(self) -> None:
         """Read all known queues anew at the next `take`: jobs may have become due unnoticed."""
         self._buffered.clear()
+        self._open.doubt()
         for queue in self._queues.values():
             queue.reset()
             self._touch(queue)
 
     def forget_except(self, queues: Container[str]) -> None:
-        """Forget what is known about all other queues; those with limits that have jobs on their way are kept."""
+        """Forget what is known about all other queues; those with limits that have jobs on their way are kept.
+
+        So are those that have jobs and are waited for by pattern.
+        """
         for queue in [queue for queue in self._queues.values() if queue.name not in queues]:
+            if self._open.is_asked_by_pattern(queue.name) and not all(part.is_empty for part in queue.parts.values()):
+                continue
             if queue.is_free or not (queue.in_flight_count or queue.aside_count):
                 del self._queues[queue.name]
                 self._gates.forget(queue)

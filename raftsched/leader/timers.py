@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Final
 
 from raftsched import limits
-from raftsched.core.ids import JobId, TimeMs
+from raftsched.core.ids import JobId, NameTag, TimeMs, name_tag
 from raftsched.core.job import WAITING, Job
 from raftsched.core.view import TimerEntry
 from raftsched.leader.now import NEVER_MS, Now
@@ -92,7 +92,15 @@ class TimerHorizon:
         for entry in self._wheel.advance(now.cluster_ms):
             if entry.job_id in self._moved and not self._still_is(entry):
                 continue
-            add(entry.queue, entry.tenant, entry.priority, entry.due_at_ms, entry.job_id, region=entry.region)
+            add(
+                entry.queue,
+                entry.tenant,
+                entry.priority,
+                entry.due_at_ms,
+                entry.job_id,
+                tag=entry.tag,
+                region=entry.region,
+            )
         if self._covered[0] < now.cluster_ms:
             self._start_over()
         # The second is checked last, for it is mostly true.
@@ -108,7 +116,7 @@ class TimerHorizon:
 
     def _read(self) -> None:
         until_ms = self._cluster_ms + limits.WHEEL_HORIZON_MS
-        after = TimerEntry(TimeMs(self._covered[0]), self._covered[1], "", "", 0)
+        after = TimerEntry(TimeMs(self._covered[0]), self._covered[1], "", "", 0, NameTag(b""))
         entries = self._view.timers(until_ms=until_ms, limit=_READ_TIMERS, after=after)
         for entry in entries:
             self._wheel.add(entry.due_at_ms, entry)
@@ -128,4 +136,4 @@ class TimerHorizon:
 
 
 def _entry(job: Job) -> TimerEntry:
-    return TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority, job.region)
+    return TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority, name_tag(job.name), job.region)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from raftsched.core.control_operations import AlarmKind, ChoreKind
-from raftsched.core.ids import JobId, TimeMs
+from raftsched.core.ids import JobId, NameTag, TimeMs
 from raftsched.core.job import Job, Status, Worker
 from raftsched.core.queue import Queue
 from raftsched.core.schedule import Firing, Schedule, ScheduleId
@@ -59,20 +59,27 @@ class LeaderView(Protocol):
         """Tenants that have any waiting job of this region in the queue, due or not."""
 
     def first_of_lanes(self, queue: str) -> list[WaitingEntry]:
-        """The waiting job that is due first of each region, tenant and priority of the queue that has any."""
+        """The waiting job that is due first of each region, tenant, priority and name of the queue that has any."""
+
+    def first_of_lane(self, queue: str, tenant: str, region: str) -> list[WaitingEntry]:
+        """The waiting job that is due first of each priority and name that a tenant has any of in this region."""
+
+    def waiting_queues(self) -> list[str]:
+        """The queues with any waiting job that is not held, due or not, by name."""
 
     def waiting(
         self,
         queue: str,
         tenant: str,
         priority: int,
+        tag: NameTag,
         *,
         region: str = "",
         due_until_ms: int,
         limit: int,
         after: WaitingEntry | None = None,
     ) -> list[WaitingEntry]:
-        """The first `limit` waiting jobs of a queue, tenant, priority and region, by due time and id, behind `after`."""
+        """The first `limit` waiting jobs of a queue, tenant, priority, name and region, by due time and id, behind `after`."""
 
     def timers(self, *, until_ms: int, limit: int, after: TimerEntry | None = None) -> list[TimerEntry]:
         """The first `limit` timed jobs that are due up to `until_ms`, by due time and id, behind `after`."""

@@ -17,7 +17,7 @@ Left out: whether a lease lives is the lease keeper's to say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
 from raftsched import limits
@@ -25,6 +25,7 @@ from raftsched.core.explain import ServingWorker
 from raftsched.core.job import SilentLease
 from raftsched.core.operations import MarkWorkers, Operation, WorkerMark
 from raftsched.core.results import Result
+from raftsched.core.wanted import takes
 from raftsched.leader.now import Now
 from raftsched.leader.settings import LeaderSettings
 from raftsched.leader.view import LeaderView
@@ -48,12 +49,16 @@ class Leases(Protocol):
 
 
 class _Worker:
-    __slots__ = ("capacity", "heard_ms", "is_marked", "queues", "region", "slots")
+    __slots__ = ("capacity", "heard_ms", "is_marked", "names", "queues", "region", "slots")
 
-    def __init__(self, queues: tuple[str, ...], capacity: int, region: str, heard_ms: int) -> None:
+    def __init__(
+        self, queues: tuple[str, ...], capacity: int, region: str, names: Collection[str] | None, heard_ms: int
+    ) -> None:
         self.queues = queues
         self.capacity = capacity
         self.region = region
+        self.names = names
+        """Of the jobs that it has handlers for; None = it takes any, or has not asked in this term."""
         self.slots = capacity
         """The most it has asked for: what it runs at the same time."""
         self.heard_ms = heard_ms  # monotonic: setting the wall clock makes nobody old
@@ -93,12 +98,22 @@ class WorkerMarks:
     def __len__(self) -> int:
         return len(self._workers)
 
-    def asked(self, name: str, queues: Sequence[str], capacity: int, region: str, now: Now) -> None:
+    def asked(
+        self,
+        name: str,
+        queues: Sequence[str],
+        capacity: int,
+        region: str,
+        now: Now,
+        *,
+        names: Collection[str] | None = None,
+    ) -> None:
         """A worker asked for jobs. Beyond `limits.WAITING_WORKERS_MAX` names, new ones are not written down."""
         worker = self._workers.get(name)
         if worker is None:
-            self._meet(name, tuple(queues), capacity, region, now)
+            self._meet(name, tuple(queues), capacity, region, now, names=names)
         else:
+            worker.names = names
             worker.queues, worker.capacity, worker.heard_ms = tuple(queues), capacity, now.monotonic_ms
             worker.region = region
             worker.slots = max(worker.slots, capacity)
@@ -124,22 +139,28 @@ class WorkerMarks:
         """The workers that take jobs of `queue` and are alive, as far as their marks and this term tell, by name."""
         since_ms = now.monotonic_ms - self._alive_ms
         alive = {
-            name for name, worker in self._workers.items() if queue in worker.queues and worker.heard_ms >= since_ms
+            name
+            for name, worker in self._workers.items()
+            if worker.heard_ms >= since_ms and takes(worker.queues, queue)
         }
         seen_since_ms = now.cluster_ms - self._alive_ms
         marked = (worker for worker in self._view.workers() if worker.name not in self._workers)
-        alive.update(w.name for w in marked if queue in w.queues and w.seen_at_ms >= seen_since_ms)
+        alive.update(w.name for w in marked if w.seen_at_ms >= seen_since_ms and takes(w.queues, queue))
         return [self._serving(name, now) for name in sorted(alive)]
 
     def slots(self, queue: str) -> int:
         """How many jobs a typical worker of `queue` runs at the same time, by the most that each has asked for."""
-        slots = sorted(worker.slots for worker in self._workers.values() if queue in worker.queues)
+        slots = sorted(worker.slots for worker in self._workers.values() if takes(worker.queues, queue))
         return max(slots[len(slots) // 2], 1) if slots else 1
 
     def _serving(self, name: str, now: Now) -> ServingWorker:
-        worker = self._workers.get(name) or self._view.worker(name)
-        queues, region = (worker.queues, worker.region) if worker is not None else ((), "")
-        return ServingWorker(name, queues, region, self._heard_at_ms(name, now))
+        heard_at_ms = self._heard_at_ms(name, now)
+        worker = self._workers.get(name)
+        if worker is not None:
+            return ServingWorker(name, worker.queues, worker.region, heard_at_ms, worker.names)
+        marked = self._view.worker(name)
+        queues, region = (marked.queues, marked.region) if marked is not None else ((), "")
+        return ServingWorker(name, queues, region, heard_at_ms)
 
     def _heard_at_ms(self, name: str, now: Now) -> int:
         """In cluster time; 0 = never. Of one that waits, at least since its latest mark."""
@@ -174,10 +195,18 @@ class WorkerMarks:
         return self._mark_at_ms if self._workers or len(self._leases) else max(self._mark_at_ms, self._forget_at_ms)
 
     def _meet(
-        self, name: str, queues: tuple[str, ...], capacity: int, region: str, now: Now, *, must: bool = False
+        self,
+        name: str,
+        queues: tuple[str, ...],
+        capacity: int,
+        region: str,
+        now: Now,
+        *,
+        names: Collection[str] | None = None,
+        must: bool = False,
     ) -> None:
         if must or len(self._workers) < limits.WAITING_WORKERS_MAX:
-            self._workers[name] = _Worker(queues, capacity, region, now.monotonic_ms)
+            self._workers[name] = _Worker(queues, capacity, region, names, now.monotonic_ms)
             self._new[name] = None
 
     def _note(self, name: str, worker: _Worker) -> None:

@@ -10,6 +10,7 @@ What is written once with the record and read only by its id (payloads, dependen
 from __future__ import annotations
 
 from raftsched.core.control_operations import AlarmKind
+from raftsched.core.ids import name_tag
 from raftsched.core.job import FINISHED, Job, Status
 from raftsched.core.queue import Queue
 from raftsched.core.schedule import Schedule
@@ -60,12 +61,12 @@ def _waiting_entries(job: Job) -> Entries:
         key = keys.held_key(region, job.priority, job.due_at_ms, job.id)
         ready = (Table.HELD, key, b"")
     else:
-        group = keys.waiting_group(job.queue, job.tenant, job.priority, job.region)
+        group = keys.waiting_group(job.queue, job.tenant, job.priority, name_tag(job.name), job.region)
         key = keys.waiting_key(group, job.due_at_ms, job.id)
         ready = (_WAITING_TABLE, key, b"")
     if not job.timed:
         return (ready,)
-    value = keys.timer_value(job.status, job.priority, job.tenant, job.queue, job.region)
+    value = keys.timer_value(job.status, job.priority, name_tag(job.name), job.tenant, job.queue, region=job.region)
     return (ready, (Table.TIMERS, keys.timer_key(job.due_at_ms, job.id), value))
 
 

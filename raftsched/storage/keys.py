@@ -16,7 +16,7 @@ from functools import lru_cache
 
 from raftsched import limits
 from raftsched.core.control_operations import AlarmKind, ChoreKind
-from raftsched.core.ids import JobId, TimeMs
+from raftsched.core.ids import NAME_TAG_BYTES, JobId, NameTag, TimeMs
 from raftsched.core.job import Status
 from raftsched.core.schedule import FiringKind, ScheduleId
 from raftsched.core.view import (
@@ -75,13 +75,13 @@ def after(key: bytes) -> bytes:
     return key + b"\0"
 
 
-# -- waiting: queue, region, tenant, 9 - priority, due, id -------------------------------------------------------------
+# -- waiting: queue, region, tenant, 9 - priority, name tag, due, id ---------------------------------------------------
 
 
 @lru_cache(limits.ENCODED_QUEUES_MAX)
-def waiting_group(queue: str, tenant: str, priority: int, region: str) -> bytes:
-    """What the entries of a queue, region, tenant and priority begin with; higher priorities sort first."""
-    return _checked(text(queue) + text(region) + text(tenant) + _priority(priority), _TAIL_BYTES)
+def waiting_group(queue: str, tenant: str, priority: int, tag: NameTag, region: str) -> bytes:
+    """What the entries of a queue, region, tenant, priority and name begin with; higher priorities sort first."""
+    return _checked(waiting_lane(queue, region, tenant) + _priority(priority) + tag, _TAIL_BYTES)
 
 
 def waiting_key(group: bytes, due_at_ms: int, job_id: JobId) -> bytes:
@@ -89,8 +89,9 @@ def waiting_key(group: bytes, due_at_ms: int, job_id: JobId) -> bytes:
 
 
 def after_waiting_group(group: bytes) -> bytes:
-    """The first key behind one queue, region, tenant and priority."""
-    return group[:-1] + bytes([group[-1] + 1])
+    """The first key behind one queue, region, tenant, priority and name."""
+    start = group.rstrip(b"\xff")  # a tag may end so, but the priority before it is none
+    return start[:-1] + bytes([start[-1] + 1])
 
 
 def after_waiting_queue(queue: str) -> bytes:
@@ -103,8 +104,13 @@ def waiting_region(queue: str, region: str) -> bytes:
     return text(queue) + text(region)
 
 
+def waiting_lane(queue: str, region: str, tenant: str) -> bytes:
+    """What the entries of one tenant in a region of a queue begin with."""
+    return waiting_region(queue, region) + text(tenant)
+
+
 def waiting_group_of(key: bytes) -> bytes:
-    """The part of an entry's key before due time and id, in `WAITING` and `HELD`."""
+    """The part of an entry's key before due time and id."""
     return key[:-_TAIL_BYTES]
 
 
@@ -121,7 +127,8 @@ def read_waiting_key(key: bytes) -> WaitingEntry:
     queue, position = _read_text(key)
     region, position = _read_text(key, position)
     tenant, position = _read_text(key, position)
-    return WaitingEntry(queue, tenant, _PRIORITY_MAX - key[position], waiting_due(key), job_id_at_end(key), region)
+    priority, tag = _PRIORITY_MAX - key[position], NameTag(key[position + 1 : -_TAIL_BYTES])
+    return WaitingEntry(queue, tenant, priority, tag, waiting_due(key), job_id_at_end(key), region)
 
 
 def _priority(priority: int) -> bytes:
@@ -166,7 +173,7 @@ def read_held_key(key: bytes) -> HeldEntry:
     return HeldEntry(queue, concurrency_key, priority, waiting_due(key), job_id_at_end(key), region)
 
 
-# -- timers: due, id → status, priority, tenant, queue, region --------------------------------------------------------
+# -- timers: due, id → status, priority, name tag, tenant, queue, region ----------------------------------------------
 
 
 def timer_key(due_at_ms: int, job_id: JobId) -> bytes:
@@ -174,16 +181,17 @@ def timer_key(due_at_ms: int, job_id: JobId) -> bytes:
 
 
 @lru_cache(limits.ENCODED_QUEUES_MAX)
-def timer_value(status: Status, priority: int, tenant: str, queue: str, region: str) -> bytes:
+def timer_value(status: Status, priority: int, tag: NameTag, tenant: str, queue: str, *, region: str) -> bytes:
     """The status comes first, so that a list of one status needs no record of another (`raftsched.storage.pages`)."""
-    return bytes([status, priority]) + text(tenant) + text(queue) + region.encode()
+    return bytes([status, priority]) + tag + text(tenant) + text(queue) + region.encode()
 
 
 def read_timer(key: bytes, value: bytes) -> TimerEntry:
     due_at_ms = TimeMs(int.from_bytes(key[:_TIME_BYTES], "big"))
-    tenant, position = _read_text(value, 2)
+    tag = NameTag(value[2 : 2 + NAME_TAG_BYTES])
+    tenant, position = _read_text(value, 2 + NAME_TAG_BYTES)
     queue, position = _read_text(value, position)
-    return TimerEntry(due_at_ms, JobId(key[_TIME_BYTES:]), queue, tenant, value[1], value[position:].decode())
+    return TimerEntry(due_at_ms, JobId(key[_TIME_BYTES:]), queue, tenant, value[1], tag, value[position:].decode())
 
 
 # -- parked: status, id -----------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from raftsched.core.ids import FencingToken, TimeMs
 from raftsched.errors import RaftschedError
 from raftsched.storage.store import Store, Table
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 _FORMAT_KEY = b"format"
 _FORMAT_BYTES = 4

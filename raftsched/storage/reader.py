@@ -14,7 +14,7 @@ from heapq import merge
 from itertools import islice
 from pathlib import Path
 
-from raftsched.core.ids import FencingToken, JobId, TimeMs
+from raftsched.core.ids import FencingToken, JobId, NameTag, TimeMs
 from raftsched.core.job import FINISHED, Dependency, Job, Status, Worker, decode_job, decode_worker
 from raftsched.core.schedule import ScheduleId
 from raftsched.core.view import CounterKey, Dependant, HeldEntry, LogSize, TimerEntry, WaitingEntry
@@ -182,31 +182,34 @@ class StateReader(Catalog, Walks):
         queue: str,
         tenant: str,
         priority: int,
+        tag: NameTag,
         *,
         region: str = "",
         due_until_ms: int,
         limit: int,
         after: WaitingEntry | None = None,
     ) -> list[WaitingEntry]:
-        """Return waiting jobs of a queue, tenant, priority and region with due <= `due_until_ms`, first due first."""
-        group = keys.waiting_group(queue, tenant, priority, region)
+        """Return waiting jobs of a queue, tenant, priority, name and region up to `due_until_ms`, first due first."""
+        group = keys.waiting_group(queue, tenant, priority, tag, region)
         start = group if after is None else keys.after(keys.waiting_key(group, after.due_at_ms, after.job_id))
         rows = self._store.scan(Table.WAITING, start, group + keys.time(due_until_ms + 1), limit=limit)
         return [
-            WaitingEntry(queue, tenant, priority, keys.waiting_due(key), keys.job_id_at_end(key), region)
+            WaitingEntry(queue, tenant, priority, tag, keys.waiting_due(key), keys.job_id_at_end(key), region)
             for key, _ in rows
         ]
 
-    def first_waiting(self, queue: str, tenant: str, priority: int, region: str = "") -> WaitingEntry | None:
-        """Return the waiting job of a queue, tenant, priority and region that is due first, due or not."""
-        group = keys.waiting_group(queue, tenant, priority, region)
-        rows = self._store.scan(Table.WAITING, group, keys.after_waiting_group(group), limit=1)
-        return keys.read_waiting_key(rows[0][0]) if rows else None
-
     def first_of_lanes(self, queue: str) -> list[WaitingEntry]:
-        """Return the entry that is due first, past or to come, of each region, tenant and priority that has any."""
+        """Return the entry that is due first, past or to come, of each region, tenant, priority and name that has any."""
+        return self._firsts(keys.text(queue), keys.after_waiting_queue(queue))
+
+    def first_of_lane(self, queue: str, tenant: str, region: str) -> list[WaitingEntry]:
+        """Return the entry that is due first of each priority and name that a tenant has any of in this region."""
+        start = keys.waiting_lane(queue, region, tenant)
+        return self._firsts(start, keys.after_texts(start))
+
+    def _firsts(self, start: bytes, stop: bytes) -> list[WaitingEntry]:
+        """The first entry of each group between these keys; costs one look-up a group."""
         firsts: list[WaitingEntry] = []
-        start, stop = keys.text(queue), keys.after_waiting_queue(queue)
         while rows := self._store.scan(Table.WAITING, start, stop, limit=1):
             first = keys.read_waiting_key(rows[0][0])
             firsts.append(first)

@@ -43,6 +43,7 @@ class _Ask(msgspec.Struct, omit_defaults=True):
     wait_seconds: float
     request_id: str
     region: str | None = None
+    names: Sequence[str] | None = None
 
 
 class _Leases(msgspec.Struct):
@@ -65,6 +66,7 @@ class Poller:
         worker: str,
         queues: Sequence[str],
         region: str | None,
+        names: Sequence[str],
         on_leased: Callable[[float, float], None],
     ) -> None:
         self._connection = connection
@@ -73,6 +75,8 @@ class Poller:
         self._worker = worker
         self._queues = queues
         self._region = region
+        self._names = names
+        """Of the jobs that it has handlers for."""
         self._on_leased = on_leased
         self._wait_seconds = min(settings.wait_seconds, _SHORT_WAIT_SECONDS)
         self._wait_seconds_max = self._wait_seconds
@@ -129,7 +133,7 @@ class Poller:
         if self._request is None:
             self._request = (self._keys.next(), self._connection.clock.monotonic())
         request_id, asked_at = self._request
-        ask = _Ask(self._worker, self._queues, capacity, self._wait_seconds, request_id, self._region)
+        ask = _Ask(self._worker, self._queues, capacity, self._wait_seconds, request_id, self._region, self._names)
         reply = await self._connection.attempt(
             Request("POST", "/leases", _encode(ask)),
             timeout_seconds=self._wait_seconds + self._settings.client.hedge_seconds,

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from raftsched import limits
+from raftsched.core.wanted import STAR, is_pattern
 from raftsched.errors import Invalid
 from raftsched.worker.endings import ALWAYS, RetryRules, full_name
 
@@ -44,7 +45,9 @@ class Handler:
 class Registry:
     """The handlers of a worker, by job name."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, queues_are_named: bool = False) -> None:
+        """`queues_are_named`: the worker takes jobs from queues that it was told, not from those of its handlers."""
+        self._queues_are_named = queues_are_named
         self._handlers: dict[str, Handler] = {}
         self.find = self._handlers.get
 
@@ -52,6 +55,11 @@ class Registry:
     def queues(self) -> list[str]:
         """The queues of all handlers, in the order of their registration."""
         return list(dict.fromkeys(handler.queue for handler in self._handlers.values()))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the jobs that have a handler."""
+        return list(self._handlers)
 
     @property
     def stdout_wanted(self) -> bool:
@@ -78,6 +86,7 @@ class Registry:
         def register(function: F) -> F:
             if name in self._handlers:
                 raise Invalid(f"name: there is a handler for {name!r} already", field="name")
+            self._check_room(name if queue is None else queue)
             self._handlers[name] = Handler(
                 name=name,
                 function=function,
@@ -92,6 +101,29 @@ class Registry:
             return function
 
         return register
+
+    def _check_room(self, queue: str) -> None:
+        """Raise `Invalid` where one more handler, with its queue, is more than a request for jobs may name."""
+        if len(self._handlers) >= limits.NAMES_PER_LEASE_MAX:
+            told = f"a worker has at most {limits.NAMES_PER_LEASE_MAX} handlers; split them between several workers"
+            raise Invalid(f"name: {told}", field="name")
+        queues = (
+            self.queues if len(self._handlers) >= limits.QUEUES_PER_LEASE_MAX and not self._queues_are_named else []
+        )
+        if queue not in queues and len(queues) >= limits.QUEUES_PER_LEASE_MAX:
+            told = f"handlers of one worker are in at most {limits.QUEUES_PER_LEASE_MAX} queues"
+            raise Invalid(
+                f"queue: {told}; put some in one queue (queue=...), or make Worker(queues=['*'])", field="queue"
+            )
+
+
+def checked_pattern(queue: Any, *, field: str) -> str:
+    """Return the name of a queue, or a pattern, that the API takes for a worker's queues; raises `Invalid` for any other."""
+    if isinstance(queue, str) and is_pattern(queue):
+        if queue != STAR:
+            checked_name(queue.removesuffix(STAR), field=field)
+        return queue
+    return checked_name(queue, field=field)
 
 
 def checked_name(name: Any, *, field: str) -> str:

@@ -101,6 +101,7 @@ class Service:
             worker=worker,
             queues=queues,
             region=region,
+            names=registry.names,
             on_leased=self._heartbeats.leased,
         )
 

@@ -37,7 +37,7 @@ from raftsched.errors import Invalid
 from raftsched.first_process import leave_first_process
 from raftsched.ports import Clock
 from raftsched.system import SystemClock
-from raftsched.worker.registry import F, Registry, checked_name
+from raftsched.worker.registry import F, Registry, checked_name, checked_pattern
 from raftsched.worker.service import Service
 from raftsched.worker.settings import WorkerSettings
 
@@ -51,7 +51,8 @@ class Worker:
 
     Register handlers with `job`, then call `run` (a whole process) or await `serve` (part of one).
 
-    `queues` are the queues to take jobs from; None = those of the registered handlers. `concurrency` handlers run at
+    `queues` are the queues to take jobs from; None = those of the registered handlers. `mail*` stands for all queues whose
+    names begin so, `*` for all, those made later included. It gets only jobs that it has a handler for. `concurrency` handlers run at
     the same time. With a `region` it takes the jobs of this region and those of none, without one only the latter.
     `name` is what people see; each worker adds a random ending, so that one which is restarted, or
     runs twice, is told apart. After a SIGTERM running handlers have `drain_seconds`. With `follow_leader=False` only
@@ -84,7 +85,7 @@ class Worker:
         self._token = token
         self._tls = tls
         self._clock = clock or SystemClock()
-        self._registry = Registry()
+        self._registry = Registry(queues_are_named=queues is not None)
         self._nodes_at(urls)  # a wrong address is an error here, not when the worker starts
         self._is_drain_asked = False
         self._serving: tuple[asyncio.AbstractEventLoop, Service] | None = None
@@ -277,7 +278,7 @@ def _checked_queues(queues: Sequence[str]) -> Sequence[str]:
     """Refuse what is no list of names; a single text would be taken for a queue in each of its characters."""
     if isinstance(queues, str):
         raise Invalid(f"queues: a list of names, not a text: write [{queues!r}]", field="queues")
-    return [checked_name(queue, field="queues") for queue in queues]
+    return [checked_pattern(queue, field="queues") for queue in queues]
 
 
 def _exit(code: int) -> NoReturn:

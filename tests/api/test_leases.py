@@ -64,6 +64,27 @@ async def test_lease_goes_by_the_region_of_the_worker(api: Api, follower: Api) -
     assert [lease["job_id"] for lease in await api.lease(region="us")] == [late["id"]]
 
 
+async def test_lease_goes_by_the_names_that_the_worker_has_handlers_for(api: Api, follower: Api) -> None:
+    refund, charge = await api.submit(name="refund", queue="pay"), await api.submit(name="charge", queue="pay")
+    assert await api.lease(queues=["pay"], names=[]) == []
+    assert [lease["job_id"] for lease in await follower.lease(queues=["pay"], names=["charge"])] == [charge["id"]]
+    assert await api.lease(queues=["pay"], names=["charge"]) == []
+    explained = (await api.get(f"jobs/{refund['id']}/explain")).json
+    (reason,) = explained["reasons"]
+    assert (reason["code"], reason["details"]["name"]) == ("no_handler", "refund")
+    assert "no worker with a handler for refund" in reason["text"]
+    assert [lease["job_id"] for lease in await api.lease(queues=["pay"])] == [refund["id"]]
+
+
+async def test_lease_takes_many_queues_and_patterns(api: Api) -> None:
+    """Case N05."""
+    job = await api.submit(queue="tenant-42")
+    queues = [*(f"q{number}" for number in range(900)), "tenant-*"]
+    assert [lease["job_id"] for lease in await api.lease(queues=queues)] == [job["id"]]
+    other = await api.submit(queue="quite-new")
+    assert [lease["job_id"] for lease in await api.lease(queues=["*"])] == [other["id"]]
+
+
 @pytest.mark.parametrize("region", ["", "a b", 7])
 async def test_lease_refuses_what_is_no_name_of_a_region(api: Api, region: object) -> None:
     answer = await api.post("leases", {"worker": "w1", "queues": ["x"], "region": region})
@@ -112,8 +133,12 @@ async def test_waiting_lease_hears_that_the_lead_is_lost(api: Api) -> None:
     [
         ({"worker": "../../tmp/x"}, "worker"),
         ({"queues": []}, "queues"),
-        ({"queues": ["a"] * 101}, "queues"),
+        ({"queues": ["a"] * 1001}, "queues"),
         ({"queues": ["a", "b c"]}, "queues[1]"),
+        ({"queues": ["*a"]}, "queues[0]"),
+        ({"queues": ["a**"]}, "queues[0]"),
+        ({"names": ["a"] * 1001}, "names"),
+        ({"names": ["a", "b c"]}, "names[1]"),
         ({"capacity": 0}, "capacity"),
         ({"capacity": 1001}, "capacity"),
         ({"wait_seconds": -1}, "wait_seconds"),

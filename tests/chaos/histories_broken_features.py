@@ -369,6 +369,15 @@ def a_job_that_lost_its_region_goes_to_any_worker(history: History) -> Events:
     return edit(history, (lease, {"region": "", "worker_region": ""}))
 
 
+# -- handlers ---------------------------------------------------------------------------------------------------------
+
+
+@breaks("leases_fit_their_handlers")
+def a_worker_gets_a_job_that_it_does_not_know(history: History) -> Events:
+    answer, _ = first(history.grants, lambda grant: bool(grant[0].call.names))
+    return edit(history, (answer.call, {"names": ("another",)}))
+
+
 # -- what there is one of ---------------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ ALL = Features(
     job_options=0.9,
     regions=("north", "south"),
     late_region="south",
+    has_handlers=True,
 )
 _SECONDS = 10.0
 """Enough for users to do all of it; each test reads the whole history, so it must not be long."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 
 from raftsched.core.apply import apply
 from raftsched.core.control_operations import AlarmKind, ChoreKind
-from raftsched.core.ids import FencingToken, JobId, TimeMs
+from raftsched.core.ids import FencingToken, JobId, TimeMs, name_tag
 from raftsched.core.job import FINISHED, LEASED, PARKED, WAITING, Dependency, Job, Status, Verdict, Worker
 from raftsched.core.operations import Operation
 from raftsched.core.queue import Queue
@@ -212,15 +212,19 @@ class PlainState(PlainReads):
 
     def all_waiting(self) -> Iterator[WaitingEntry]:
         waiting = [job for job in self.jobs.values() if job.status in WAITING and not job.held]
-        waiting.sort(key=lambda job: (job.queue, job.region, job.tenant, -job.priority, job.due_at_ms, job.id))
-        return (WaitingEntry(job.queue, job.tenant, job.priority, job.due_at_ms, job.id, job.region) for job in waiting)
+        tag = name_tag
+        waiting.sort(key=lambda j: (j.queue, j.region, j.tenant, -j.priority, tag(j.name), j.due_at_ms, j.id))
+        return (WaitingEntry(j.queue, j.tenant, j.priority, tag(j.name), j.due_at_ms, j.id, j.region) for j in waiting)
 
     def all_held(self) -> Iterator[HeldEntry]:
         return iter(self._held())
 
     def all_timers(self) -> Iterator[TimerEntry]:
         timed = [job for job in self.jobs.values() if job.timed]
-        entries = (TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority, job.region) for job in timed)
+        entries = (
+            TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority, name_tag(job.name), job.region)
+            for job in timed
+        )
         return iter(sorted(entries))
 
     def all_leased(self) -> Iterator[JobId]:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.control_operations import AlarmKind, ChoreKind, HoldJobs
-from raftsched.core.ids import FencingToken, JobId, TimeMs
+from raftsched.core.ids import FencingToken, JobId, TimeMs, name_tag
 from raftsched.core.invariants import VIOLATIONS_MAX, assert_change, check
 from raftsched.core.job import (
     AttemptEnd,
@@ -324,10 +324,11 @@ WRONG: dict[str, Callable[[Any], Any]] = {
     "names of schedules": lambda entry: (entry[0], "other", entry[2]),
 }
 DANGLING = job_id(404)
+TAG = name_tag("any")
 STRAY: dict[str, Any] = {
-    "ready index": WaitingEntry("zzz", "t", 0, TimeMs(1), DANGLING),
+    "ready index": WaitingEntry("zzz", "t", 0, TAG, TimeMs(1), DANGLING),
     "held index": HeldEntry("zzz", "k", 0, TimeMs(1), DANGLING),
-    "timers": TimerEntry(TimeMs(10**15), DANGLING, "q", "t", 0),
+    "timers": TimerEntry(TimeMs(10**15), DANGLING, "q", "t", 0, TAG),
     "leased index": DANGLING,
     "parked index": (Status.SKIPPED, DANGLING),
     "finished index": (TimeMs(1), DANGLING),
@@ -371,9 +372,9 @@ def test_check_finds_the_entry_of_a_job_that_calls_for_none(cast: Cast, index: s
     """Case D40: what completed is in no in-progress index."""
     cancelled, queued = cast.jobs["cancelled"][0], cast.jobs["queued"][0]
     strays: dict[str, Any] = {
-        "ready index": WaitingEntry("zzz", "t", 5, cancelled.due_at_ms, cancelled.id),
+        "ready index": WaitingEntry("zzz", "t", 5, TAG, cancelled.due_at_ms, cancelled.id),
         "held index": HeldEntry("zzz", "k", 5, queued.due_at_ms, queued.id),
-        "timers": TimerEntry(TimeMs(10**15), queued.id, queued.queue, queued.tenant, queued.priority),
+        "timers": TimerEntry(TimeMs(10**15), queued.id, queued.queue, queued.tenant, queued.priority, TAG),
         "leased index": cancelled.id,
         "parked index": (Status.SKIPPED, queued.id),
         "unique keys": (queued.tenant, b"u", queued.id),

@@ -111,13 +111,14 @@ class World:
         max_attempts: int = 3,
         tenant: str = "default",
         region: str = "",
+        name: str = "",
         **options: Any,
     ) -> SubmitJob:
         now_ms = self.clock.wall_ms()
         return SubmitJob(
             id=self.new_job_id(),
             tenant=tenant,
-            name=queue,
+            name=name or queue,
             queue=queue,
             priority=priority,
             due_at_ms=TimeMs(now_ms + delay_ms if delay_ms else 0),
@@ -218,14 +219,18 @@ class Leader:
         self.world.clock.advance(until_ms - self.world.now.monotonic_ms)
         self.step()
 
-    def lease(self, *queues: str, worker: str = "w1", capacity: int = 1, region: str = "") -> list[Job]:
+    def lease(
+        self, *queues: str, worker: str = "w1", capacity: int = 1, region: str = "", names: Sequence[str] | None = None
+    ) -> list[Job]:
         """Lease what is ready now, as a worker that does not wait."""
-        job_ids = self.take(*queues, worker=worker, capacity=capacity, region=region)
+        job_ids = self.take(*queues, worker=worker, capacity=capacity, region=region, names=names)
         return self.lease_ids(job_ids, worker, region) if job_ids else []
 
-    def take(self, *queues: str, worker: str = "w1", capacity: int = 1, region: str = "") -> list[JobId]:
+    def take(
+        self, *queues: str, worker: str = "w1", capacity: int = 1, region: str = "", names: Sequence[str] | None = None
+    ) -> list[JobId]:
         """Take what is ready now without leasing it yet."""
-        return self.wait(*queues, worker=worker, capacity=capacity, wait_ms=0, region=region).jobs.result()
+        return self.wait(*queues, worker=worker, capacity=capacity, wait_ms=0, region=region, names=names).jobs.result()
 
     def lease_ids(self, job_ids: list[JobId], worker: str = "w1", region: str = "") -> list[Job]:
         ttl_ms = self.settings.lease_ttl_ms
@@ -233,10 +238,17 @@ class Leader:
         return [grant.job for grant in self.duties.lease_settled(job_ids, result, self.world.now)]
 
     def wait(
-        self, *queues: str, worker: str = "w1", capacity: int = 1, wait_ms: int = 30_000, region: str = ""
+        self,
+        *queues: str,
+        worker: str = "w1",
+        capacity: int = 1,
+        wait_ms: int = 30_000,
+        region: str = "",
+        names: Sequence[str] | None = None,
     ) -> Waiter:
         """Ask for jobs, as a worker that waits for `wait_ms` where there are none."""
-        waiter = Waiter(worker, queues or ("mail",), capacity, asyncio.Future(loop=self._loop), region)
+        future: asyncio.Future[list[JobId]] = asyncio.Future(loop=self._loop)
+        waiter = Waiter(worker, queues or ("mail",), capacity, future, region, names=names)
         now = self.world.now
         self.duties.ask(waiter, now.monotonic_ms + wait_ms, now)
         return waiter

@@ -117,6 +117,74 @@ def test_waiters_of_a_region_hear_of_its_jobs_after_the_leader_doubted_what_it_k
     assert waiter.jobs.result() == [job_id]
 
 
+def test_waiters_get_only_jobs_that_they_have_a_handler_for() -> None:
+    world = World()
+    leader = Leader(world)
+    old = leader.wait("mail", names=["charge"], capacity=5)
+    new = leader.wait("mail", names=["charge", "refund"], capacity=5)
+    raw = leader.wait("mail", capacity=5)
+    refund = world.submit_one(name="refund")
+    assert (old.jobs.done(), new.jobs.result(), raw.jobs.done()) == (False, [refund], False)
+    charges = world.submit(name="charge", count=2)
+    assert [old.jobs.result(), raw.jobs.result()] == [[charges[0]], [charges[1]]]
+    late = world.submit_one(name="refund")
+    assert leader.take("mail", names=["charge"], capacity=9) == []
+    assert leader.take("mail", names=["refund"]) == [late]
+
+
+def test_waiter_by_pattern_is_handed_jobs_of_queues_that_are_made_later() -> None:
+    """Case N05."""
+    world = World()
+    leader = Leader(world)
+    tenants = leader.wait("tenant-*", wait_ms=60_000)
+    elsewhere = leader.wait("other*", wait_ms=60_000)
+    anything = leader.wait("*", "mail", wait_ms=60_000, region="eu")
+    assert leader.duties.waiting_workers("tenant-42") == 2
+    job_id = world.submit_one("tenant-42")
+    assert tenants.jobs.result() == [job_id]
+    assert not anything.jobs.done()
+    timed = world.submit_one("quite-new", delay_ms=5_000, region="eu")
+    leader.run(5_000)
+    assert anything.jobs.result() == [timed]
+    assert not elsewhere.jobs.done()
+    assert leader.duties.waiting_workers("otherwise") == 1
+
+
+def test_waiters_by_name_and_by_pattern_are_served_in_the_order_they_came() -> None:
+    world = World()
+    leader = Leader(world)
+    waiters = [leader.wait(queue) for queue in ("*", "mail", "ma*", "mail")]
+    jobs = [world.submit_one("mail") for _ in waiters]
+    assert [waiter.jobs.result() for waiter in waiters] == [[job_id] for job_id in jobs]
+    assert len(leader.duties._dispatcher) == 0
+    assert leader.duties.waiting_workers("mail") == 0
+
+
+def test_waiter_by_pattern_gets_what_a_limit_kept_back() -> None:
+    world = World()
+    world.configure("pay", concurrency_max=1)
+    leader = Leader(world)
+    world.submit("pay", count=2)
+    (first,) = leader.lease("*", capacity=5)
+    waiter = leader.wait("*", capacity=5)
+    assert not waiter.jobs.done()
+    world.complete(first)
+    assert len(waiter.jobs.result()) == 1
+
+
+def test_queues_met_by_pattern_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher, "READY_QUEUES_MAX", 10)
+    world = World()
+    leader = Leader(world)
+    leader.duties._dispatcher._ready_queues_max = 10
+    leader.wait("none*")
+    for number in range(200):
+        job_id = world.submit_one(f"q{number}")
+        assert leader.take("*") == [job_id]
+        world.lease(job_id)
+    assert leader.duties._ready.queue_count <= 30
+
+
 def test_wait_ends_with_nothing_when_its_time_is_over() -> None:
     world = World()
     leader = Leader(world)

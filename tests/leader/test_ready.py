@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from raftsched import limits
-from raftsched.core.ids import JobId
+from raftsched.core.ids import JobId, name_tag
 from raftsched.core.job import WAITING, Job
 from raftsched.core.queue import TenantWeight
+from raftsched.core.wanted import tags_of
 from raftsched.core.writes import PutQueue, Write
 from raftsched.leader.buffer import PARTS_MAX
 from raftsched.leader.duties import Change
@@ -40,11 +42,19 @@ def ready_jobs(world: World) -> ReadyJobs:
 
 
 def add(ready: ReadyJobs, job: Job) -> None:
-    ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id, region=job.region)
+    ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id, tag=name_tag(job.name), region=job.region)
 
 
-def take(ready: ReadyJobs, world: World, *queues: str, count: int = 1_000_000, region: str = "") -> list[JobId]:
-    return ready.take(queues or ("mail",), region, count, world.now.cluster_ms)
+def take(
+    ready: ReadyJobs,
+    world: World,
+    *queues: str,
+    count: int = 1_000_000,
+    region: str = "",
+    names: Sequence[str] | None = None,
+) -> list[JobId]:
+    tags = None if names is None else tags_of(names)
+    return ready.take(queues or ("mail",), region, count, world.now.cluster_ms, tags)
 
 
 def know(ready: ReadyJobs, world: World, *queues: str, region: str = "") -> None:
@@ -332,7 +342,7 @@ def test_ready_keeps_hardly_a_trace_of_tenants_that_have_no_job() -> None:
         world.submit(tenant=f"t{number}")
         assert len(take(ready, world)) == 1
     assert take(ready, world) == []
-    assert ready._queues["mail"].lane_count <= 1
+    assert ready._queues["mail"].line_count <= 1
     assert ready._queues["mail"].room >= limits.READY_BUFFER_JOBS_MAX // 2
 
 
@@ -375,8 +385,8 @@ def test_ready_neither_reads_nor_passes_over_jobs_of_regions_without_workers() -
     for number in range(20):
         world.submit(region=f"r{number}", priority=9, tenant=f"t{number}", count=10)
     plain = world.submit(priority=0)
-    assert (ready.buffered_count, ready._queues["mail"].lane_count) == (1, 1)
-    assert ready.fill("mail", "", world.now.cluster_ms) == 1
+    assert (ready.buffered_count, ready._queues["mail"].line_count) == (1, 1)
+    assert ready.fill("mail", "", None, world.now.cluster_ms) == 1
     assert take(ready, world) == plain
 
 
@@ -427,21 +437,151 @@ def test_ready_keeps_hardly_a_trace_of_regions_that_workers_make_up() -> None:
     assert ready.buffered_count == 0
 
 
+# -- names ------------------------------------------------------------------------------------------------------------
+
+
+def test_ready_gives_a_worker_jobs_of_its_handlers_alone_in_the_order_of_all() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    ids = [
+        world.submit_one(name=name, priority=priority) for name, priority in zip("abcab", (5, 5, 9, 9, 1), strict=True)
+    ]
+    assert take(ready, world, names=["nothing"]) == []
+    assert take(ready, world, names=["a", "c"], count=2) == [ids[2], ids[3]]
+    assert take(ready, world, names=["a", "b"]) == [ids[0], ids[1], ids[4]]
+    assert take(ready, world) == []
+
+
+def test_ready_gives_jobs_that_arrive_by_their_name() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    know(ready, world)
+    a, b = world.submit(name="a", count=2), world.submit(name="b", count=2)
+    assert take(ready, world, names=["b"]) == b
+    assert take(ready, world, names=["b"]) == []
+    assert take(ready, world) == a
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["before", "arrives"])
+def test_ready_neither_reads_nor_passes_over_jobs_without_a_handler(
+    is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A queue of many: whatever waits in front under other names costs a worker nothing."""
+    world = World()
+    ready = ready_jobs(world)
+    if is_known:
+        know(ready, world)
+    for name in ("x", "y", "z"):
+        world.submit(name=name, count=3_000, priority=9)
+    wanted = world.submit(name="wanted", count=5)
+    taken = [take(ready, world, names=["wanted"], count=1)]
+    read: list[int] = []
+    original = world.state.waiting
+
+    def waiting(*place: Any, **bounds: Any) -> Any:
+        found = original(*place, **bounds)
+        read.append(len(found))
+        return found
+
+    monkeypatch.setattr(world.state, "waiting", waiting)
+    for _ in range(50):
+        assert take(ready, world, names=["another"]) == []
+        taken.append(take(ready, world, names=["wanted", "another"], count=1))
+    assert [job_id for part in taken for job_id in part] == wanted
+    assert sum(read) <= 10
+    assert ready.buffered_count <= 3 * limits.READY_BUFFER_JOBS_MAX
+
+
+def test_ready_holds_bounded_memory_however_many_names_a_queue_has() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    know(ready, world)
+    job_ids = {job_id for number in range(100) for job_id in world.submit(name=f"n{number}", count=40)}
+    assert ready.buffered_count <= 4 * limits.READY_BUFFER_JOBS_MAX
+    assert set(take(ready, world)) == job_ids
+    assert ready._queues["mail"].line_count <= 1
+
+
+def test_ready_does_not_starve_tenants_behind_one_whose_jobs_have_no_handler() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    world.submit(name="a", tenant="first", count=10)
+    b = world.submit(name="b", tenant="second", count=2)
+    assert take(ready, world, names=["b"]) == b
+    assert len(take(ready, world)) == 10
+
+
+# -- patterns ---------------------------------------------------------------------------------------------------------
+
+
+def test_ready_gives_by_pattern_what_fits() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    ids = {queue: world.submit_one(queue) for queue in ("mail", "mail-eu", "mailing", "pay", "ma")}
+    assert take(ready, world, "nothing*") == []
+    assert sorted(take(ready, world, "mail*")) == sorted([ids["mail"], ids["mail-eu"], ids["mailing"]])
+    assert sorted(take(ready, world, "*")) == sorted([ids["pay"], ids["ma"]])
+    late = [world.submit_one(queue) for queue in ("new", "mail")]
+    assert sorted(take(ready, world, "*", "mail")) == sorted(late)
+    assert take(ready, world, "*") == []
+
+
+def test_ready_looks_by_pattern_only_at_queues_that_may_have_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a thousand queues with jobs for later, and a paused one, only what is due costs a look."""
+    world = World()
+    ready = ready_jobs(world)
+    for number in range(1_000):
+        world.submit(f"q{number}", delay_ms=3_600_000)
+    world.submit("paused")
+    world.pause("paused")
+    assert take(ready, world, "*") == []
+    looked_at: list[str] = []
+    original = ReadyJobs._take_from
+
+    def take_from(self: ReadyJobs, queue: Any, *rest: Any) -> bool:
+        looked_at.append(queue.name)
+        return original(self, queue, *rest)
+
+    monkeypatch.setattr(ReadyJobs, "_take_from", take_from)
+    job_id = world.submit_one("q7")
+    assert take(ready, world, "*") == [job_id]
+    assert take(ready, world, "*") == []
+    assert set(looked_at) <= {"q7", "paused"}
+    world.resume("paused")
+    assert len(take(ready, world, "*")) == 1
+
+
+def test_ready_knows_queues_by_pattern_for_each_region() -> None:
+    world = World()
+    ready = ready_jobs(world)
+    eu, plain = world.submit("a", region="eu"), world.submit("b")
+    assert take(ready, world, "*") == plain
+    assert take(ready, world, "*", region="us") == []
+    assert take(ready, world, "*", region="eu") == eu
+    late = world.submit("c", region="eu")
+    assert take(ready, world, "*") == []
+    assert take(ready, world, "*", region="eu") == late
+
+
 # -- any history ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("names", ["m", "mno"], ids=["one name", "names"])
 @pytest.mark.parametrize("regions", [("",), ("", "eu", "us")], ids=["nowhere", "regions"])
 @pytest.mark.parametrize("tenants", ["a", "abc"])
 @pytest.mark.parametrize("seed", range(10))
-def test_ready_agrees_with_the_index_after_any_history(seed: int, tenants: str, regions: tuple[str, ...]) -> None:
-    _History(seed, tenants, regions).check(steps=100)
+def test_ready_agrees_with_the_index_after_any_history(
+    seed: int, tenants: str, regions: tuple[str, ...], names: str
+) -> None:
+    _History(seed, tenants, regions, names).check(steps=100)
 
 
 class _History:
     """Random events; each take is compared with a plain sort of all that waits."""
 
-    def __init__(self, seed: int, tenants: str, regions: tuple[str, ...]) -> None:
+    def __init__(self, seed: int, tenants: str, regions: tuple[str, ...], names: str) -> None:
         self.rng = random.Random(seed)
+        self.names = names
         self.tenants = tenants
         self.regions = regions
         self.world = World(seed=seed)
@@ -455,14 +595,15 @@ class _History:
             self.rng.choice(events)()
             self.world.clock.advance(self.rng.choice([0, 1, 500]))
         for region in self.rng.sample(self.regions, len(self.regions)):
-            rest = {tenant: self.waiting(tenant, region) for tenant in self.tenants}
+            rest = {tenant: self.waiting(tenant, region, None) for tenant in self.tenants}
             taken = take(self.ready, self.world, region=region)
             assert {tenant: self.of(tenant, taken) for tenant in self.tenants} == rest
             self.taken.update(taken)
         assert (self.ready.buffered_count, self.ready._queues["mail"].size) == (0, 0)
 
-    def waiting(self, tenant: str, region: str) -> list[JobId]:
+    def waiting(self, tenant: str, region: str, names: Sequence[str] | None) -> list[JobId]:
         """What waits for workers of `region` and is not on its way, in the order of the documentation."""
+        tags = None if names is None else tags_of(names)
         settings = self.world.state.queue("mail")
         assert settings is not None
         waiting = self.world.state.all_waiting()
@@ -470,7 +611,8 @@ class _History:
         entries.sort(
             key=lambda entry: (entry.due_at_ms - entry.priority * settings.ageing_ms, entry.due_at_ms, entry.job_id)
         )
-        return [entry.job_id for entry in entries if entry.job_id not in self.taken]
+        wanted = (entry for entry in entries if tags is None or entry.tag in tags)
+        return [entry.job_id for entry in wanted if entry.job_id not in self.taken]
 
     def of(self, tenant: str, job_ids: list[JobId]) -> list[JobId]:
         return [job_id for job_id in job_ids if self.world.job(job_id).tenant == tenant]
@@ -480,14 +622,17 @@ class _History:
         count = self.rng.choice([1, 3, 400])
         tenant = self.rng.choice(self.tenants)
         region = self.rng.choice(self.regions)
+        name = self.rng.choice(self.names)
         self.world.submit(
-            priority=self.rng.randrange(10), delay_ms=overdue_ms, count=count, tenant=tenant, region=region
+            priority=self.rng.randrange(10), delay_ms=overdue_ms, count=count, tenant=tenant, region=region, name=name
         )
 
     def take(self) -> None:
         count, region = self.rng.choice([1, 7, 300]), self.rng.choice(self.regions)
-        expected = {tenant: self.waiting(tenant, region) for tenant in self.tenants}
-        taken = take(self.ready, self.world, count=count, region=region)
+        names = self.rng.choice([None, [], [*self.names], self.rng.sample(self.names, 1), ["other"]])
+        expected = {tenant: self.waiting(tenant, region, names) for tenant in self.tenants}
+        queue = self.rng.choice(["mail", "mail", "*", "ma*"])
+        taken = take(self.ready, self.world, queue, count=count, region=region, names=names)
         assert len(taken) == min(count, sum(map(len, expected.values())))
         shares = {tenant: self.of(tenant, taken) for tenant in self.tenants}
         for tenant, share in shares.items():

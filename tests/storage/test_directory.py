@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.core.ids import FencingToken
+from raftsched.core.ids import FencingToken, name_tag
 from raftsched.core.writes import PutFence, PutJob
 from raftsched.errors import InvariantBroken
 from raftsched.storage.directory import inspect_copy, open_readonly, open_state, replace_state_file
@@ -18,6 +18,8 @@ from raftsched.storage.verification import faults
 from tests.storage.jobs import NOW_MS, job_id, make_job
 
 _PAGE_BYTES = 4096
+
+TAG = name_tag("send_email")
 
 
 def write_jobs(state: State, numbers: range) -> None:
@@ -209,8 +211,8 @@ def test_a_backlog_of_a_hundred_thousand_jobs_stays_on_disk(tmp_path: Path) -> N
     state.close()
     tracemalloc.start()
     state = open_state(tmp_path / "state")
-    head = state.waiting("mail", "default", 1, due_until_ms=NOW_MS, limit=1_000)
-    following = state.waiting("mail", "default", 1, due_until_ms=NOW_MS, limit=1_000, after=head[-1])
+    head = state.waiting("mail", "default", 1, TAG, due_until_ms=NOW_MS, limit=1_000)
+    following = state.waiting("mail", "default", 1, TAG, due_until_ms=NOW_MS, limit=1_000, after=head[-1])
     assert state.waiting_queues() == ["mail"]
     assert sum(state.counters().values()) == 100_000
     _, peak_bytes = tracemalloc.get_traced_memory()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from raftsched import limits
 from raftsched.core.control_operations import AlarmKind, ChoreKind
-from raftsched.core.ids import JobId, TimeMs
+from raftsched.core.ids import JobId, NameTag, TimeMs, name_tag
 from raftsched.core.job import Status
 from raftsched.core.schedule import FiringKind, ScheduleId
 from raftsched.core.view import AlarmEntry, CounterKey, HeldEntry, TimerEntry, WaitingEntry
@@ -22,16 +22,18 @@ _edges = st.sampled_from(["", "\0", "\0\0", "a", "a\0", "a\0b", "ab", "\x01", "\
 _texts = _edges | st.text(st.sampled_from("\0\x01ab\xff\ud7ff\U0001f600"), max_size=4) | st.text(max_size=8)
 _priorities = st.integers(0, 9)
 _times = (st.sampled_from([0, 1, 255, 256, 1_700_000_000_000]) | st.integers(0, 2**48)).map(TimeMs)
+TAG = name_tag("any")
 _ids = st.binary(min_size=16, max_size=16).map(JobId)
 _statuses = st.sampled_from(Status)
-_waiting = st.builds(WaitingEntry, _texts, _texts, _priorities, _times, _ids, _texts)
+_tags = (st.binary(min_size=8, max_size=8) | st.sampled_from([b"\xff" * 8, b"\0" * 8])).map(NameTag)
+_waiting = st.builds(WaitingEntry, _texts, _texts, _priorities, _tags, _times, _ids, _texts)
 _held = st.builds(HeldEntry, _texts, _texts, _priorities, _times, _ids, _texts)
 _bytes = st.binary(max_size=32) | st.sampled_from([b"", b"\0", b"\xff", b"\0\xff", b"\xff\xff"])
 _counts = st.integers(0, 2**32 - 1)
 
 
-def waiting_order(entry: WaitingEntry) -> tuple[str, str, str, int, int, bytes]:
-    return (entry.queue, entry.region, entry.tenant, -entry.priority, entry.due_at_ms, entry.job_id)
+def waiting_order(entry: WaitingEntry) -> tuple[str, str, str, int, bytes, int, bytes]:
+    return (entry.queue, entry.region, entry.tenant, -entry.priority, entry.tag, entry.due_at_ms, entry.job_id)
 
 
 def held_order(entry: HeldEntry) -> tuple[str, str, str, int, int, bytes]:
@@ -39,7 +41,7 @@ def held_order(entry: HeldEntry) -> tuple[str, str, str, int, int, bytes]:
 
 
 def group(entry: WaitingEntry) -> bytes:
-    return keys.waiting_group(entry.queue, entry.tenant, entry.priority, entry.region)
+    return keys.waiting_group(entry.queue, entry.tenant, entry.priority, entry.tag, entry.region)
 
 
 def waiting_key(entry: WaitingEntry) -> bytes:
@@ -58,7 +60,7 @@ def sorts_alike(tuples: list[Any], encoded: list[bytes]) -> bool:
 
 
 @given(st.lists(_waiting, min_size=2, max_size=8))
-def test_waiting_keys_sort_by_queue_region_tenant_falling_priority_due_and_id(entries: list[WaitingEntry]) -> None:
+def test_waiting_keys_sort_by_queue_region_tenant_falling_priority_tag_due_and_id(entries: list[WaitingEntry]) -> None:
     encoded = [waiting_key(entry) for entry in entries]
     assert sorts_alike([waiting_order(entry) for entry in entries], encoded)
 
@@ -77,7 +79,7 @@ def test_ends_of_groups_and_queues_lie_between_them_and_all_behind(entry: Waitin
     group_end = keys.after_waiting_group(group(entry))
     queue_end = keys.after_waiting_queue(entry.queue)
     assert key < group_end <= queue_end
-    assert (other_key >= group_end) == (waiting_order(other)[:4] > waiting_order(entry)[:4])
+    assert (other_key >= group_end) == (waiting_order(other)[:5] > waiting_order(entry)[:5])
     assert (other_key >= queue_end) == (other.queue > entry.queue)
 
 
@@ -113,9 +115,9 @@ def test_timer_keys_sort_by_due_and_id(entries: list[tuple[int, JobId]]) -> None
     assert sorts_alike(entries, [keys.timer_key(*entry) for entry in entries])
 
 
-@given(st.builds(TimerEntry, _times, _ids, _texts, _texts, _priorities, _texts), _statuses)
+@given(st.builds(TimerEntry, _times, _ids, _texts, _texts, _priorities, _tags, _texts), _statuses)
 def test_timer_is_read_back(entry: TimerEntry, status: Status) -> None:
-    value = keys.timer_value(status, entry.priority, entry.tenant, entry.queue, entry.region)
+    value = keys.timer_value(status, entry.priority, entry.tag, entry.tenant, entry.queue, region=entry.region)
     assert keys.read_timer(keys.timer_key(entry.due_at_ms, entry.job_id), value) == entry
     assert value[0] == status
 
@@ -225,10 +227,10 @@ def test_name_keys_sort_by_name_and_are_never_empty(names: list[str]) -> None:
     assert all(encoded)
 
 
-def test_names_of_160_bytes_of_utf8_fit_in_every_key() -> None:
-    longest = "\U0001f600" * 40
+def test_names_of_156_bytes_of_utf8_fit_in_every_key() -> None:
+    longest = "\U0001f600" * 39
     built = [
-        waiting_key(WaitingEntry(longest, longest, 0, TimeMs(2**48), job_id(1), longest)),
+        waiting_key(WaitingEntry(longest, longest, 0, TAG, TimeMs(2**48), job_id(1), longest)),
         held_key(HeldEntry(longest, longest, 0, TimeMs(2**48), job_id(1), longest)),
         keys.unique_key(longest, b"u" * 64),
         keys.alarm_key(AlarmKind.QUEUE, 2**48, longest.encode()),
@@ -243,7 +245,7 @@ def test_names_of_160_bytes_of_utf8_fit_in_every_key() -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        lambda: keys.waiting_group("\U0001f600" * 128, "t", 5, ""),
+        lambda: keys.waiting_group("\U0001f600" * 128, "t", 5, TAG, ""),
         lambda: keys.held_key(keys.held_group("q", "\U0001f600" * 128), 5, 0, job_id(1)),
         lambda: keys.unique_key("t" * 128, b"u" * 400),
         lambda: keys.chore_key(ChoreKind.RELEASE_HELD, b"q" * 511),
@@ -261,7 +263,7 @@ def test_a_key_over_the_limit_of_the_store_is_refused_by_name(build: Any) -> Non
 @pytest.mark.parametrize("priority", [-1, 10])
 def test_a_priority_out_of_range_is_refused(priority: int) -> None:
     with pytest.raises(InvariantBroken, match="priority"):
-        keys.waiting_group("mail", "t", priority, "")
+        keys.waiting_group("mail", "t", priority, TAG, "")
 
 
 def test_a_time_before_1970_is_refused() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from raftsched.core.ids import FencingToken, JobId, TimeMs
+from raftsched.core.ids import FencingToken, JobId, TimeMs, name_tag
 from raftsched.core.job import Dependency, Job, Options, Status, Worker
 from raftsched.core.view import CounterKey, TimerEntry, WaitingEntry
 from raftsched.core.writes import PutDependencies, PutFence, PutJob, PutLog, PutWorker, RemoveJob, RemoveWorker
@@ -16,6 +16,8 @@ from raftsched.storage.state import State
 from raftsched.storage.store import StorageFailed, Store, Table
 from tests.storage.conftest import Home
 from tests.storage.jobs import NOW_MS, finished, job_id, make_job, running, scheduled
+
+TAG = name_tag("send_email")
 
 
 @pytest.fixture
@@ -123,18 +125,18 @@ def test_waiting_lists_one_queue_and_priority_by_due_up_to_a_time(state: State) 
         running(make_job(7)),
         make_job(8, region="eu"),
     )
-    assert state.waiting("mail", "default", 5, region="eu", due_until_ms=NOW_MS, limit=10) == [
-        WaitingEntry("mail", "default", 5, NOW_MS, job_id(8), "eu")
+    assert state.waiting("mail", "default", 5, TAG, region="eu", due_until_ms=NOW_MS, limit=10) == [
+        WaitingEntry("mail", "default", 5, TAG, NOW_MS, job_id(8), "eu")
     ]
-    found = state.waiting("mail", "default", 5, due_until_ms=NOW_MS, limit=10)
+    found = state.waiting("mail", "default", 5, TAG, due_until_ms=NOW_MS, limit=10)
     assert found == [
-        WaitingEntry("mail", "default", 5, TimeMs(NOW_MS - 5), job_id(2)),
-        WaitingEntry("mail", "default", 5, NOW_MS, job_id(3)),
-        WaitingEntry("mail", "default", 5, NOW_MS, job_id(4)),
+        WaitingEntry("mail", "default", 5, TAG, TimeMs(NOW_MS - 5), job_id(2)),
+        WaitingEntry("mail", "default", 5, TAG, NOW_MS, job_id(3)),
+        WaitingEntry("mail", "default", 5, TAG, NOW_MS, job_id(4)),
     ]
-    assert state.waiting("mail", "default", 5, due_until_ms=NOW_MS, limit=2) == found[:2]
-    assert state.waiting("mail", "default", 5, due_until_ms=NOW_MS, limit=10, after=found[1]) == found[2:]
-    assert state.waiting("mail", "default", 4, due_until_ms=NOW_MS, limit=10) == []
+    assert state.waiting("mail", "default", 5, TAG, due_until_ms=NOW_MS, limit=2) == found[:2]
+    assert state.waiting("mail", "default", 5, TAG, due_until_ms=NOW_MS, limit=10, after=found[1]) == found[2:]
+    assert state.waiting("mail", "default", 4, TAG, due_until_ms=NOW_MS, limit=10) == []
 
 
 def test_waiting_queues_names_each_queue_that_has_a_waiting_job_once(state: State) -> None:
@@ -149,10 +151,10 @@ def test_timers_list_jobs_to_come_by_due_within_a_range(state: State) -> None:
     submit(state, scheduled(1, 300, priority=9), scheduled(2, 100), scheduled(3, 200, queue="export"), make_job(4))
     submit(state, make_job(5, status=Status.RETRYING, timed=True, due_at_ms=200))
     entries = [
-        TimerEntry(TimeMs(100), job_id(2), "mail", "default", 5),
-        TimerEntry(TimeMs(200), job_id(3), "export", "default", 5),
-        TimerEntry(TimeMs(200), job_id(5), "mail", "default", 5),
-        TimerEntry(TimeMs(300), job_id(1), "mail", "default", 9),
+        TimerEntry(TimeMs(100), job_id(2), "mail", "default", 5, TAG),
+        TimerEntry(TimeMs(200), job_id(3), "export", "default", 5, TAG),
+        TimerEntry(TimeMs(200), job_id(5), "mail", "default", 5, TAG),
+        TimerEntry(TimeMs(300), job_id(1), "mail", "default", 9, TAG),
     ]
     assert state.timers(until_ms=300, limit=10) == entries
     assert state.timers(until_ms=299, limit=10) == entries[:3]
@@ -199,10 +201,10 @@ def test_first_of_lanes_is_the_job_due_first_of_each_region_tenant_and_priority(
         scheduled(7, 600, tenant="a", priority=0, region="eu"),
     )
     assert state.first_of_lanes("mail") == [
-        WaitingEntry("mail", "a", 0, TimeMs(100), job_id(4)),
-        WaitingEntry("mail", "b", 9, TimeMs(400), job_id(3)),
-        WaitingEntry("mail", "b", 5, TimeMs(200), job_id(2)),
-        WaitingEntry("mail", "a", 0, TimeMs(500), job_id(6), "eu"),
+        WaitingEntry("mail", "a", 0, TAG, TimeMs(100), job_id(4)),
+        WaitingEntry("mail", "b", 9, TAG, TimeMs(400), job_id(3)),
+        WaitingEntry("mail", "b", 5, TAG, TimeMs(200), job_id(2)),
+        WaitingEntry("mail", "a", 0, TAG, TimeMs(500), job_id(6), "eu"),
     ]
     assert state.first_of_lanes("none") == []
 

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from raftsched.core.control_operations import AlarmKind, ChoreKind
-from raftsched.core.ids import JobId, TimeMs
+from raftsched.core.ids import JobId, TimeMs, name_tag
 from raftsched.core.job import Condition, Dependency, Options, Verdict
 from raftsched.core.queue import Queue
 from raftsched.core.schedule import Firing, FiringKind, ScheduleId
@@ -35,6 +35,8 @@ from raftsched.storage.state import State
 from raftsched.storage.store import Store, Table
 from tests.storage.conftest import Home
 from tests.storage.jobs import NOW_MS, finished, held, job_id, make_job, make_schedule, paused, running
+
+TAG = name_tag("send_email")
 
 
 @pytest.fixture
@@ -116,10 +118,12 @@ def test_held_jobs_come_by_key_falling_priority_due_and_id(state: State) -> None
     assert state.first_held("mail", "a", after=job_id(4)) == job_id(3)
     assert state.first_held("mail", "a", after=job_id(2)) is None
     assert state.first_held("mail", "c") is None
-    assert state.waiting("mail", "default", 5, due_until_ms=NOW_MS, limit=9) == []
+    assert state.waiting("mail", "default", 5, TAG, due_until_ms=NOW_MS, limit=9) == []
     state.execute([PutJob(jobs[3], replace(jobs[3], held=False))])
     assert state.first_held("mail", "a") == job_id(3)
-    assert [entry.job_id for entry in state.waiting("mail", "default", 5, due_until_ms=NOW_MS, limit=9)] == [job_id(4)]
+    assert [entry.job_id for entry in state.waiting("mail", "default", 5, TAG, due_until_ms=NOW_MS, limit=9)] == [
+        job_id(4)
+    ]
 
 
 def test_held_jobs_of_a_key_are_read_by_region(state: State) -> None:
@@ -159,14 +163,12 @@ def test_lanes_are_read_each_by_itself_and_their_tenants_are_known(state: State)
     state.execute([PutJob(None, job) for job in jobs])
     assert state.waiting_tenants("mail") == ["a", "a\0", "b"]
     assert state.waiting_tenants("export") == []
-    assert [entry.job_id for entry in state.waiting("mail", "a", 5, due_until_ms=NOW_MS, limit=9)] == [
+    assert [entry.job_id for entry in state.waiting("mail", "a", 5, TAG, due_until_ms=NOW_MS, limit=9)] == [
         job_id(1),
         job_id(3),
     ]
-    first = state.first_waiting("mail", "a", 5)
-    assert first is not None
-    assert first.job_id == job_id(1)
-    assert state.first_waiting("mail", "a", 4) is None
+    assert [first.job_id for first in state.first_of_lane("mail", "a", "")] == [job_id(1)]
+    assert state.first_of_lane("mail", "a", "eu") == []
     state.execute([PutJob(jobs[0], running(jobs[0])), RemoveJob(jobs[2])])
     assert state.waiting_tenants("mail") == ["a"]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from raftsched import limits
 from raftsched.errors import Invalid
 from raftsched.worker import Worker
 from raftsched.worker.registry import HandlerKind, Registry
@@ -116,11 +117,32 @@ def test_name_that_no_job_can_have_is_refused(name: Any) -> None:
     assert caught.value.field == "name"
 
 
-@pytest.mark.parametrize("queues", ["send_email", ["two words"], [5], ["*"]])
+@pytest.mark.parametrize("queues", ["send_email", ["two words"], [5], ["**"], ["*mail"], ["a b*"], ["*-*"]])
 def test_queues_that_are_no_list_of_names_are_refused_before_the_worker_starts(queues: Any) -> None:
     with pytest.raises(Invalid) as caught:
         Worker(queues=queues)
     assert caught.value.field == "queues"
+
+
+def test_worker_takes_patterns_of_queues() -> None:
+    assert Worker(queues=["mail*", "*", "pay"])._checked_queues() == ["mail*", "*", "pay"]
+
+
+def test_one_handler_too_many_is_refused_when_it_is_registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "NAMES_PER_LEASE_MAX", 6)
+    monkeypatch.setattr(limits, "QUEUES_PER_LEASE_MAX", 4)
+    worker, named = Worker(), Worker(queues=["*"])
+    for number in range(4):
+        worker.job(f"a{number}")(plain)
+    with pytest.raises(Invalid, match="queue=") as too_many_queues:
+        worker.job("a4")(plain)
+    assert too_many_queues.value.field == "queue"
+    worker.job("a4", queue="a0")(plain)
+    for number in range(6):
+        named.job(f"a{number}")(plain)
+    with pytest.raises(Invalid, match="several workers") as too_many_handlers:
+        named.job("a6")(plain)
+    assert too_many_handlers.value.field == "name"
 
 
 @pytest.mark.parametrize(

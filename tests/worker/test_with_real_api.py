@@ -202,33 +202,79 @@ async def test_many_jobs_each_run_once(client: Client, worker: Worker) -> None:
     assert sorted(ran) == list(range(500))
 
 
-async def test_job_that_no_handler_knows_ends_in_the_dead_letters_with_that_reason(
-    client: Client, worker: Worker
-) -> None:
-    async with serving(worker):
-        with pytest.raises(JobFailed, match="no handler") as caught:
-            await ended(client, "surprise", max_attempts=1)
-    job = caught.value.job
-    assert (job.failure_reason, job.error and job.error.type) == ("attempts_exhausted", "UnknownJob")
-
-
-@pytest.mark.parametrize("options", [{"start": "at_most_once"}, {"retry_on": ["ValueError"]}])
+@pytest.mark.parametrize("options", [{}, {"start": "at_most_once"}, {"retry_on": ["ValueError"]}])
 async def test_job_that_no_handler_knows_waits_for_a_worker_that_does(
     client: Client, node: RealNode, worker: Worker, options: dict[str, Any]
 ) -> None:
     newer = Worker(node.api_url, settings=SETTINGS, queues=["default"])
 
+    @worker.job("charge")
+    async def charge(payload: object) -> None: ...
+
     @newer.job("pay")
     async def pay(ctx: Context, payload: object) -> int:
         return ctx.attempt_number
 
-    job = await client.submit("pay", queue="default", max_attempts=2, **options)
-    async with serving(worker), asyncio.timeout(WAIT_SECONDS):
-        async for _ in client.events(job=job.id, types=["job.scheduled", "job.retrying"], last_event_id="1-0"):
-            break
-    await job.reschedule(delay_seconds=0)
-    async with serving(newer):
-        assert await job.wait(timeout=WAIT_SECONDS) == 2
+    job = await client.submit("pay", queue="default", max_attempts=1, **options)
+    async with serving(worker):
+        await ended(client, "charge")
+        (reason,) = (await job.explain()).reasons
+        assert (reason.code, reason.text) == (
+            "no_handler",
+            "no worker with a handler for pay: 1 of its queue, default, have none",
+        )
+        async with serving(newer):
+            assert await job.wait(timeout=WAIT_SECONDS) == 1
+
+
+async def test_jobs_with_a_new_name_lose_no_attempt_while_a_release_rolls_out(client: Client, node: RealNode) -> None:
+    """Old and new workers share a queue, and only the new one knows `refund`: each job completes at its first attempt."""
+    old = Worker(node.api_url, settings=SETTINGS, queues=["payments"], concurrency=8)
+    new = Worker(node.api_url, settings=SETTINGS, queues=["payments"], concurrency=2)
+    ran: list[str] = []
+
+    async def charge(payload: str) -> None: ...
+
+    @new.job("refund")
+    async def refund(ctx: Context, payload: str) -> int:
+        ran.append(payload)
+        return ctx.attempt_number
+
+    for worker in (old, new):
+        worker.job("charge")(charge)
+    async with serving(old), serving(new):
+        jobs = [
+            await client.submit(name, f"{name}-{number}", queue="payments", max_attempts=2)
+            for number in range(60)
+            for name in ("charge", "refund")
+        ]
+        results = [await job.wait(timeout=WAIT_SECONDS) for job in jobs]
+    assert results[1::2] == [1] * 60
+    assert sorted(ran) == sorted(f"refund-{number}" for number in range(60))
+
+
+async def test_worker_with_120_handlers_runs_a_job_of_each_and_one_by_pattern_those_of_new_queues(
+    client: Client, node: RealNode
+) -> None:
+    """Case N05."""
+    many = Worker(node.api_url, settings=SETTINGS)
+    for number in range(120):
+
+        @many.job(f"task_{number:03}")
+        async def run(payload: int) -> int:
+            return payload
+
+    tenants = Worker(node.api_url, settings=SETTINGS, queues=["tenant-*"])
+
+    @tenants.job("export")
+    async def export(payload: object) -> str:
+        return "exported"
+
+    async with serving(many), serving(tenants):
+        jobs = [await client.submit(f"task_{number:03}", number) for number in range(120)]
+        late = await client.submit("export", queue="tenant-42")
+        assert [await job.wait(timeout=WAIT_SECONDS) for job in jobs] == list(range(120))
+        assert await late.wait(timeout=WAIT_SECONDS) == "exported"
 
 
 async def test_delay_that_is_too_long_for_the_api_is_a_failure_that_says_so(client: Client, worker: Worker) -> None:

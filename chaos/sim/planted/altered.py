@@ -133,6 +133,11 @@ def much_control(rates: Rates) -> Rates:
     return replace(rates, features=features, worker_stall=0.2, worker_death=0.1, uses_lmdb=False)
 
 
+def several_names(rates: Rates) -> Rates:
+    """Jobs of several names, and workers that know a part of them."""
+    return replace(rates, features=Features(controllers=2, think=0.1, has_handlers=True), worker_count=3)
+
+
 def two_regions(rates: Rates) -> Rates:
     """Jobs for workers of two regions, more than those can do, and one of the two has none at first."""
     features = Features(controllers=3, think=0.1, job_options=0.9, regions=("north", "south"), late_region="south")

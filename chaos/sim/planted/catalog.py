@@ -30,6 +30,7 @@ from chaos.sim.planted.altered import (
     power_losses,
     reads_under_partitions,
     rotting_disks,
+    several_names,
     slow_commits,
     small_appends,
     two_regions,
@@ -173,6 +174,7 @@ _LEADER: Sequence[Bug] = (
     Bug(leader.leads_without_contact, "lease on a stale leader", alter=reads_under_partitions),
     Bug(leader.expires_early_after_an_election, "early expiry after election"),
     Bug(leader.gives_a_term_with_each_election, "L1", schedule=bounds.THE_LEAD_CHANGES_WITHIN_EACH_TERM),
+    Bug(leader.gives_jobs_whatever_the_handlers, "a job for a worker without its handler", alter=several_names),
     Bug(leader.never_expires, "L1"),
     Bug(leader.renews_what_it_expires, "I9", alter=slow_commits),
 )

@@ -99,9 +99,9 @@ def drops_idempotency(patch: Any) -> None:
 def grants_before_due(patch: Any) -> None:
     original = StateReader.waiting
 
-    def waiting(self: StateReader, queue: str, tenant: str, priority: int, **bounds: Any) -> Any:
+    def waiting(self: StateReader, queue: str, tenant: str, *place: Any, **bounds: Any) -> Any:
         bounds["due_until_ms"] += 2_000
-        return original(self, queue, tenant, priority, **bounds)
+        return original(self, queue, tenant, *place, **bounds)
 
     patch.setattr(StateReader, "waiting", waiting)
     admits = lease_module._may_have  # noqa: SLF001  # what is patched

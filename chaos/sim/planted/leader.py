@@ -11,6 +11,7 @@ from raftsched.leader import lease_keeper
 from raftsched.leader.evidence import Evidence
 from raftsched.leader.lease_keeper import LeaseKeeper
 from raftsched.leader.now import Now
+from raftsched.leader.ready import ReadyJobs
 from raftsched.node import Node
 
 
@@ -40,6 +41,16 @@ def expires_early_after_an_election(patch: Any) -> None:
 def gives_a_term_with_each_election(patch: Any) -> None:
     """A new leader gives every lease a full term, whatever the log knows of its worker's silence."""
     patch.setattr(lease_keeper, "LEASE_TERMS_MAX", 1_000)
+
+
+def gives_jobs_whatever_the_handlers(patch: Any) -> None:
+    """Workers get jobs that they said they have no handler for."""
+    original = ReadyJobs.take
+
+    def take(self: ReadyJobs, queues: Any, region: str, count: int, now_ms: int, *_tags: Any) -> Any:
+        return original(self, queues, region, count, now_ms)
+
+    patch.setattr(ReadyJobs, "take", take)
 
 
 def never_expires(patch: Any) -> None:

@@ -33,8 +33,8 @@ def gives_jobs_to_any_region(patch: Any) -> None:
     original = ReadyJobs.add
     admits = lease_module._may_have  # noqa: SLF001  # what is patched
 
-    def add(self: ReadyJobs, *place: Any, region: str) -> None:  # noqa: ARG001
-        original(self, *place, region="")
+    def add(self: ReadyJobs, *place: Any, tag: Any, region: str) -> None:  # noqa: ARG001
+        original(self, *place, tag=tag, region="")
 
     def may_have(view: View, job: Job, region: str, gates: Any, now_ms: TimeMs) -> bool:  # noqa: ARG001
         return admits(view, job, job.region, gates, now_ms)
@@ -46,9 +46,9 @@ def gives_jobs_to_any_region(patch: Any) -> None:
 def serves_jobs_without_region_first(patch: Any) -> None:
     """A worker gets jobs of its own region only where there are none that any worker may have."""
 
-    def first(self: Buffer, queue: ReadyQueue, region: str, now_ms: int) -> Lane | None:
-        own = self._front(queue, region, now_ms) if region else None
-        return self._front(queue, "", now_ms) or own
+    def first(self: Buffer, queue: ReadyQueue, region: str, tags: Any, now_ms: int) -> Lane | None:
+        own = self._front(queue, region, tags, now_ms) if region else None
+        return self._front(queue, "", tags, now_ms) or own
 
     patch.setattr(Buffer, "_first", first)
     patch.setattr(ReadyQueue, "twin", lambda _self, _lane, _region: None)

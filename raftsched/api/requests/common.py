@@ -16,6 +16,11 @@ NAME_PATTERN: Final = rf"^[A-Za-z0-9][A-Za-z0-9_.:@-]{{0,{limits.NAME_CHARS_MAX 
 """`$` alone would let a line feed pass at the end."""
 is_name: Final = re.compile(NAME_PATTERN).match
 """Whether a text of a path may name anything: what is longer than a key of the store must not get there."""
+QUEUE_PATTERN_RULE: Final = "the name of a queue; or the beginning of names with a * behind it; or * alone, for all"
+QUEUE_PATTERN_PATTERN: Final = (
+    rf"^([A-Za-z0-9][A-Za-z0-9_.:@-]{{0,{limits.NAME_CHARS_MAX - 1}}}|([A-Za-z0-9][A-Za-z0-9_.:@-]{{0,"
+    rf"{limits.NAME_CHARS_MAX - 1}}})?\*)$(?!\n)"
+)
 KEY_RULE: Final = f"1 to {limits.IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters"
 KEY_PATTERN: Final = rf"^[ -~]{{1,{limits.IDEMPOTENCY_KEY_CHARS_MAX}}}$(?!\n)"
 COMPLETION_ID_RULE: Final = f"1 to {limits.COMPLETION_ID_CHARS_MAX} printable ASCII characters"
@@ -27,6 +32,7 @@ MEMBER_ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$(?!\n)"
 PATTERN_RULES: Final = {
     MEMBER_ID_PATTERN: MEMBER_ID_RULE,
     NAME_PATTERN: NAME_RULE,
+    QUEUE_PATTERN_PATTERN: QUEUE_PATTERN_RULE,
     KEY_PATTERN: KEY_RULE,
     COMPLETION_ID_PATTERN: COMPLETION_ID_RULE,
 }
@@ -35,6 +41,7 @@ PATTERN_RULES: Final = {
 _TOKEN_MAX: Final = (1 << 63) - 1
 
 Name = Annotated[str, Meta(pattern=NAME_PATTERN, description=NAME_RULE)]
+QueuePattern = Annotated[str, Meta(pattern=QUEUE_PATTERN_PATTERN, description=QUEUE_PATTERN_RULE)]
 Tag = Annotated[str, Meta(min_length=1, max_length=limits.TAG_CHARS_MAX)]
 IdempotencyKey = Annotated[str, Meta(pattern=KEY_PATTERN, description=KEY_RULE)]
 CompletionId = Annotated[str, Meta(pattern=COMPLETION_ID_PATTERN, description=COMPLETION_ID_RULE)]

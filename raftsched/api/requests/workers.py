@@ -8,20 +8,23 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from raftsched import limits
-from raftsched.api.requests.common import CompletionId, DelaySeconds, Name, Request, Token
+from raftsched.api.requests.common import CompletionId, DelaySeconds, Name, QueuePattern, Request, Token
 
 
 class LeaseRequest(Request, frozen=True):
     """A worker asks for jobs, and waits for them if there are none."""
 
     worker: Name
-    queues: Annotated[list[Name], Meta(min_length=1, max_length=limits.QUEUES_PER_LEASE_MAX)]
+    queues: Annotated[list[QueuePattern], Meta(min_length=1, max_length=limits.QUEUES_PER_LEASE_MAX)]
+    """Names of queues, and patterns: `mail*` = all whose names begin so, `*` = all."""
     capacity: Annotated[int, Meta(ge=1, le=limits.LEASE_CAPACITY_MAX)] = 1
     wait_seconds: Annotated[float, Meta(ge=0, le=limits.LEASE_WAIT_SECONDS_MAX)] = 0.0
     request_id: Annotated[str, Meta(max_length=limits.REQUEST_ID_CHARS_MAX)] = ""
     """The worker's own name for this request: repeated because the reply was lost, it gets the same leases."""
     region: Name | None = None
     """Where the worker is: it takes jobs of this region and those of none; without one, only those of none."""
+    names: Annotated[list[Name], Meta(max_length=limits.NAMES_PER_LEASE_MAX)] | None = None
+    """Names of the jobs that the worker has handlers for: it gets no others. Left out: it takes any."""
 
 
 class HeldLease(Request, frozen=True):
