@@ -5,12 +5,15 @@ from __future__ import annotations
 # -- what a client can send -------------------------------------------------------------------------------------------
 PAYLOAD_BYTES_MAX = 256 * 1024
 """A payload is an argument, not a file; 256 KiB keeps an entry of the log well under one frame."""
-RESULT_BYTES_MAX = 256 * 1024
+RESULT_BYTES_MAX = PAYLOAD_BYTES_MAX
+"""What a job is given, it can give back."""
 BODY_BYTES_MAX = 8 * 1024 * 1024
 """Largest request body: room for a batch of ordinary jobs, small enough that 100 uploads fit in memory."""
 BATCH_JOBS_MAX = 1_000
-JSON_DEPTH_MAX = 64
-"""Nesting of a document; deeper ones come from attacks, and stop parsers that recurse."""
+VALUE_DEPTH_MAX = 64
+"""Nesting of a payload, result or progress report, counted from itself; deeper ones stop parsers that recurse."""
+JSON_DEPTH_MAX = VALUE_DEPTH_MAX + 8
+"""Nesting of a document: the deepest value, and what it can stand in (four levels in a file of schedules)."""
 JSON_VALUES_MAX = 250_000
 """Values in one document: more than the densest payload can hold, and few enough to parse in a fraction of a second."""
 UPLOADS_BYTES_MAX = 128 * 1024 * 1024

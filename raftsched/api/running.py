@@ -23,6 +23,7 @@ from raftsched.core.control_operations import AppendLog, Progress, ReportProgres
 from raftsched.core.ids import FencingToken, JobId, parse_run_id
 from raftsched.core.results import Changed, Counted, Logged
 from raftsched.errors import Invalid, NotFound, Rejected, TooLarge
+from raftsched.values import check_value
 
 
 class Running:
@@ -76,11 +77,9 @@ class Running:
 
 
 def progress_text(progress: Any, field: str) -> bytes:
-    """Return the JSON text; raises `TooLarge` naming `field`."""
+    """Return the JSON text; raises `TooLarge` or `Malformed` naming `field`."""
     text = bytes(progress)
-    if len(text) > limits.PROGRESS_BYTES_MAX:
-        told = f"{field}: has {len(text)} bytes, at most {limits.PROGRESS_BYTES_MAX} are allowed"
-        raise TooLarge(told, field=field)
+    check_value(text, bytes_max=limits.PROGRESS_BYTES_MAX, field=field)
     return text
 
 

@@ -20,7 +20,8 @@ from raftsched.core.bounds import utf8_bytes
 from raftsched.core.ids import JobId, TimeMs
 from raftsched.core.job import Backoff, Options, RetryPolicy
 from raftsched.core.operations import SubmitJob
-from raftsched.errors import Invalid, Malformed, TooLarge
+from raftsched.errors import Invalid, Malformed
+from raftsched.values import check_value
 
 PRIORITIES: Final = {"low": 2, "normal": 5, "high": 8}
 _POLICY_DEFAULT: Final = RetryPolicy()
@@ -79,12 +80,11 @@ def fingerprint_of(document: dict[str, Any]) -> bytes:
 
 
 def json_bytes(raw: msgspec.Raw | UnsetType, bytes_max: int, field: str) -> bytes:
-    """Return the JSON text as it was sent, b"" for none and for null; raises `TooLarge` naming `field`."""
+    """Return the JSON text as it was sent, b"" for none and for null; raises `TooLarge` or `Malformed` naming `field`."""
     if raw is UNSET or raw == NULL:
         return b""
     text = bytes(raw)
-    if len(text) > bytes_max:
-        raise TooLarge(f"{field}: has {len(text)} bytes, at most {bytes_max} are allowed", field=field)
+    check_value(text, bytes_max=bytes_max, field=field)
     return text
 
 

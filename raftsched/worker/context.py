@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from raftsched import limits
 from raftsched.client.documents import encode_document
-from raftsched.errors import Invalid
+from raftsched.values import check_value
 
 _event_creation = threading.Lock()
 _LOGGERS = "raftsched.job"
@@ -158,12 +158,10 @@ class Context:
         """Say how far the handler is: anything with a JSON form, such as `{"done": 3, "of": 10}`; returns at once.
 
         The cluster hears it about once a second at most, and of several only the latest. It is a sign of life, too.
-        Raises `Invalid` for what has no JSON form or more than 4 KiB of it.
+        Raises `Invalid` for what has no JSON form, more than 4 KiB of it, or more than 64 levels.
         """
         document = encode_document(value, field="progress")
-        if len(document) > limits.PROGRESS_BYTES_MAX:
-            text = f"progress: {len(document)} bytes of JSON, more than {limits.PROGRESS_BYTES_MAX}"
-            raise Invalid(text, field="progress")
+        check_value(document, bytes_max=limits.PROGRESS_BYTES_MAX, field="progress")
         self._voice.progress(document)
 
     def heartbeat(self) -> None:

@@ -17,7 +17,8 @@ from msgspec import UNSET, UnsetType
 
 from raftsched import limits
 from raftsched.client.documents import encode_document
-from raftsched.errors import Invalid
+from raftsched.errors import Invalid, Malformed, TooLarge
+from raftsched.values import check_value
 from raftsched.worker.verdicts import GiveUp, Retry, Snooze
 
 COMPLETED = "completed"
@@ -81,15 +82,17 @@ def completed(value: Any) -> Ending:
         return _NO_RESULT
     try:
         text = encode_document(value, field="result")
+        check_value(text, bytes_max=limits.RESULT_BYTES_MAX, field="result")
+    except TooLarge as error:
+        return failed("ResultTooLarge", str(error), retryable=False)
+    except Malformed as error:
+        return failed("ResultTooDeep", str(error), retryable=False)
     except Invalid as error:
         if inspect.iscoroutine(value):
             return _unawaited(value)
         return failed("ResultNotJson", str(error), retryable=False)
     except BaseException as error:  # noqa: BLE001  # raised by an attribute or an iterator of the user's
         return failed("ResultNotJson", f"result: reading it raised {_named(error)}", retryable=False)
-    if len(text) > limits.RESULT_BYTES_MAX:
-        message = f"the result has {len(text)} bytes of JSON, more than {limits.RESULT_BYTES_MAX}"
-        return failed("ResultTooLarge", message, retryable=False)
     return Ending(COMPLETED, msgspec.Raw(text))
 
 

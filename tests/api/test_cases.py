@@ -127,7 +127,7 @@ async def test_case_a03_deep_nesting_is_refused_before_it_is_parsed(
 
 
 async def test_case_a03_what_is_accepted_reads_back(api: Api) -> None:
-    payload = b"[" * (limits.JSON_DEPTH_MAX - 1) + b"]" * (limits.JSON_DEPTH_MAX - 1)
+    payload = b"[" * (limits.VALUE_DEPTH_MAX) + b"]" * (limits.VALUE_DEPTH_MAX)
     assert (await api.post("jobs", b'{"name":"x","payload":%b}' % payload)).status == 201
     assert payload in (await api.get("jobs")).body
 

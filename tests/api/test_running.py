@@ -169,4 +169,5 @@ async def test_heartbeat_is_answered_where_its_progress_can_not_be_kept(api: Api
 async def test_heartbeat_with_too_much_progress_names_it(api: Api) -> None:
     lease = await _leased(api)
     answer = await _beat(api, lease, progress="y" * limits.PROGRESS_BYTES_MAX)
-    assert (answer.status, answer.json["field"]) == (413, "leases[0].progress")
+    problem = answer.json["leases"][0]["problem"]
+    assert (answer.status, problem["status"], problem["field"]) == (200, 413, "leases[0].progress")
