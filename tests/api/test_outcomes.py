@@ -209,3 +209,33 @@ async def test_too_many_outcomes_are_refused_as_a_whole(api: Api) -> None:
     outcome = {"run_id": UNKNOWN_RUN, "fencing_token": 1, "status": "completed"}
     answer = await api.report(*[outcome] * 1001)
     assert (answer.status, answer.json["field"]) == (400, "outcomes")
+
+
+_PAYLOADS = {
+    "deepest": b"[" * (limits.JSON_DEPTH_MAX - 1) + b"]" * (limits.JSON_DEPTH_MAX - 1),
+    "deepest object": b'{"a":' * (limits.JSON_DEPTH_MAX - 2) + b"[1]" + b"}" * (limits.JSON_DEPTH_MAX - 2),
+    "largest": b'"%b"' % (b"x" * (limits.PAYLOAD_BYTES_MAX - 2)),
+    "densest": b"[%b1]" % (b"1," * (limits.PAYLOAD_BYTES_MAX // 2 - 2)),
+    "numbers": b"[1e308,-0.0,1E-400,12345678901234567890123456789012345678901234567890,0.1]",
+    "text": '{"\u00e9":"\\ud83d\\ude00 \U0001f600","":""}'.encode(),
+    "false": b"false",
+}
+
+
+@pytest.mark.parametrize("others", [0, 2], ids=["alone", "among others"])
+async def test_what_is_accepted_as_payload_is_accepted_as_result_and_reads_back(api: Api, others: int) -> None:
+    for name, value in _PAYLOADS.items():
+        submitted = await api.post("jobs", b'{"name":"send_email","payload":%b}' % value)
+        assert submitted.status == 201, name
+        for _ in range(others):
+            await api.submit()
+        leases = await api.lease(capacity=1 + others)
+        items = [
+            b'{"run_id":"%b","fencing_token":%d,"status":"completed","result":%b}'
+            % (lease["run_id"].encode(), lease["fencing_token"], value if not at else b"null")
+            for at, lease in enumerate(leases)
+        ]
+        answer = await api.post("leases/outcomes", b'{"worker":"w1","outcomes":[%b]}' % b",".join(items))
+        assert answer.status == 200, (name, answer.body[:300])
+        assert all(outcome["accepted"] for outcome in answer.json["outcomes"]), name
+        assert value in (await api.get(f"jobs/{submitted.json['id']}/result")).body
