@@ -52,6 +52,7 @@ class _Save(NamedTuple):
 class _Plan:
     """What a file changes."""
 
+    source: str
     saves: list[_Save] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
     changed: list[ChangedReply] = field(default_factory=list)
@@ -104,7 +105,7 @@ class ScheduleFiles:
         tenant = wanted.tenant or TENANT_DEFAULT
         if wanted.prune and not wanted.schedules:
             raise Invalid("prune: a file without schedules would delete them all; delete them by name", field="prune")
-        plan = _Plan()
+        plan = _Plan(wanted.source)
         names: set[str] = set()
         for position, raw in enumerate(wanted.schedules):
             schedule = self._fitted(raw, tenant, names, f"schedules[{position}]")
@@ -113,7 +114,7 @@ class ScheduleFiles:
             if position % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
         if wanted.prune:
-            plan.pruned = await self._others(tenant, names)
+            plan.pruned = await self._others(tenant, wanted.source, names)
         return plan
 
     def _fitted(self, raw: msgspec.Raw, tenant: str, names: set[str], at: str) -> ScheduleRequest:
@@ -127,7 +128,8 @@ class ScheduleFiles:
     def _compare(self, wanted: ScheduleRequest, actor: str, plan: _Plan, at: str) -> None:
         state = self._backend.fresh_state()
         known = named_schedule(state, wanted.tenant or TENANT_DEFAULT, wanted.name)
-        operation = save_operation(state, wanted, self._saver.asked(actor, known), at=at)
+        asked = self._saver.asked(actor, known)._replace(source=plan.source)
+        operation = save_operation(state, wanted, asked, at=at)
         if known is None:
             plan.created.append(operation.name)
         else:
@@ -138,17 +140,24 @@ class ScheduleFiles:
             plan.changed.append(ChangedReply(name=known.name, changes=changes))
         plan.saves.append(_Save(wanted, at, operation))
 
-    async def _others(self, tenant: str, names: set[str]) -> list[Schedule]:
-        """Return the schedules of the tenant that are not among `names`; raises `Invalid` for far too many."""
+    async def _others(self, tenant: str, source: str, names: set[str]) -> list[Schedule]:
+        """Return the schedules that the same source applied and that are not among `names`.
+
+        Raises `Invalid` for far too many.
+        """
         others: list[Schedule] = []
         after = b""
         while True:
             state = self._backend.fresh_state()
             page = state.list_schedule_names(tenant, after=after, limit=_SLICE)
             schedules = (state.schedule(schedule_id) for _, schedule_id in page.items)
-            others += [schedule for schedule in schedules if schedule is not None and schedule.name not in names]
+            others += [
+                schedule
+                for schedule in schedules
+                if schedule is not None and schedule.source == source and schedule.name not in names
+            ]
             if len(others) > limits.APPLY_SCHEDULES_MAX:
-                told = f"would delete more than {limits.APPLY_SCHEDULES_MAX} schedules; is this the right tenant?"
+                told = f"would delete more than {limits.APPLY_SCHEDULES_MAX} schedules; is this the right tenant and source?"
                 raise Invalid(f"prune: {told}", field="prune")
             if not page.next_cursor:
                 return others
@@ -170,11 +179,11 @@ class ScheduleFiles:
                 granted(answer, ScheduleSaved)
         for save, answer in zip(plan.saves, answers, strict=False):
             if isinstance(answer, Refused) and answer.code in MOVED:
-                await self._save_anew(save, actor)
+                await self._save_anew(save, actor, plan.source)
             else:
                 granted(answer, ScheduleSaved)
 
-    async def _save_anew(self, save: _Save, actor: str) -> None:
+    async def _save_anew(self, save: _Save, actor: str, source: str) -> None:
         """Save what ran or was changed since it was read."""
         tenant, wanted = save.operation.tenant, save.wanted
         await self._saver.save(
@@ -183,14 +192,17 @@ class ScheduleFiles:
             condition=Condition(),
             actor=actor,
             at=save.at,
+            source=source,
         )
 
 
 def _changes(state: StateReader, known: Schedule, operation: SaveSchedule) -> Iterator[ChangeReply]:
-    """What `operation` changes of `known`, a pause that comes with it included."""
+    """What `operation` changes of `known`, a pause and a source that come with it included."""
     if known.fingerprint != operation.fingerprint:
         before = schedule_document(known, state.payload(known.id))
         yield from changes_between(before, schedule_document(operation, operation.payload))
+    if known.source != operation.source:
+        yield from changes_between({"source": known.source or None}, {"source": operation.source})
     paused_until_ms = known.pause_until_ms if known.paused else 0
     if operation.pause_until_ms and operation.pause_until_ms != paused_until_ms:
         before, after = {"pause_until": _time(paused_until_ms)}, {"pause_until": _time(operation.pause_until_ms)}

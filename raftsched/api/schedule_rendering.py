@@ -56,6 +56,7 @@ def schedule_reply(schedule: Schedule, payload: bytes, fires_ms: TimeMs) -> Sche
     return ScheduleReply(
         id=job_id_text_of(schedule),
         status=_status(schedule),
+        source=schedule.source or None,
         pause=_pause(schedule),
         next_at=time_or_none(fires_ms),
         last_at=time_or_none(schedule.last_at_ms),

@@ -66,10 +66,12 @@ class ScheduleSaver:
         condition: Condition,
         actor: str,
         at: str = "",
+        source: str = "",
     ) -> ScheduleSaved:
         """Save what `find` makes of the state, where the condition holds, and anew as long as the schedule moves.
 
-        `subject` is what the caller calls the schedule, tenant and name or id. Raises `Invalid` naming the field behind
+        `subject` is what the caller calls the schedule, tenant and name or id; `source` what applies it, "" = nothing
+        that would prune it. Raises `Invalid` naming the field behind
         the path `at`, and `Unavailable` for a schedule that never holds still.
         """
         async with self._saving.setdefault(subject, asyncio.Lock()):
@@ -77,7 +79,7 @@ class ScheduleSaver:
                 state = self._backend.fresh_state()
                 known, wanted = find(state)
                 condition.check(known)
-                asked = self.asked(actor, known)._replace(create_only=condition.create_only)
+                asked = self.asked(actor, known)._replace(create_only=condition.create_only, source=source)
                 result = await self._backend.propose(save_operation(state, wanted, asked, at=at))
                 if not isinstance(result, Refused) or result.code not in MOVED:
                     return granted(result, ScheduleSaved)

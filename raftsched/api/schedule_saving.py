@@ -46,6 +46,8 @@ class Asked(NamedTuple):
     actor: str
     if_revision: int = 0
     create_only: bool = False
+    source: str = ""
+    """What the schedule is applied from; "" = as it was."""
 
 
 # -- saving -----------------------------------------------------------------------------------------------------------
@@ -76,6 +78,7 @@ def save_operation(state: StateReader, wanted: ScheduleRequest, asked: Asked, *,
         create_only=asked.create_only,
         actor=asked.actor,
         pause_until_ms=_pause_until(wanted, prefix),
+        source=asked.source,
     )
     return replace(
         operation,

@@ -18,6 +18,8 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = ""
     status: str = ""
     """`active`, `paused`, or `ended`: no instant is to come."""
+    source: str | None = None
+    """What it was applied from; only that prunes it."""
     cron: str | None = None
     every: str | None = None
     at: datetime | None = None

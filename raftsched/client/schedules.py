@@ -119,14 +119,19 @@ class Schedules:
         schedules: Sequence[Mapping[str, Any]],
         *,
         tenant: str | None = None,
+        source: str | None = None,
         prune: bool = False,
         dry_run: bool = False,
     ) -> Applied:
         """Make the tenant's schedules what `schedules` say, in the form of the API, and return what that changed.
 
-        `prune` deletes those that are not among them; `dry_run` changes nothing.
+        `prune` deletes those that were applied from the same `source` and are not among them; `dry_run` changes nothing.
         """
-        document = given(tenant=tenant) | {"schedules": list(schedules), "prune": prune, "dry_run": dry_run}
+        document = given(tenant=tenant, source=source) | {
+            "schedules": list(schedules),
+            "prune": prune,
+            "dry_run": dry_run,
+        }
         return await self._calls.call(Applied, "PUT", "/schedules", document)
 
     # -- reading ------------------------------------------------------------------------------------------------------

@@ -143,6 +143,7 @@ _TEMPLATE: Final[_Told] = {
     "retention_seconds": lambda job: _seconds(_options(job).retention_ms),
 }
 _SCHEDULE: Final[_Told] = {
+    "source": lambda schedule: _text(schedule.source),
     "cron": lambda schedule: _text(schedule.timing.cron),
     "every": lambda schedule: _text(schedule.timing.every),
     "at": lambda schedule: time_text(schedule.timing.at_ms),

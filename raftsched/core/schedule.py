@@ -134,6 +134,8 @@ class Schedule(msgspec.Struct, frozen=True, array_like=True):
     changed_revision: int = 0
     """Log index of its latest change by somebody: a save, a pause, a resumption. Runs are none, nor is a pause's end by
     time. `If-Match` goes by it."""
+    source: str = ""
+    """Which file, or program, it was applied from last; "" = none. Only that one prunes it."""
 
     @property
     def alarm_at_ms(self) -> int:

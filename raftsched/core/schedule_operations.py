@@ -41,6 +41,8 @@ class SaveSchedule(msgspec.Struct, frozen=True, array_like=True, tag=18):
     actor: str = ""
     pause_until_ms: TimeMs = TimeMs(0)
     """Where this is to come, it is paused until then, also where nothing else changes; 0 = leave the pause as it is."""
+    source: str = ""
+    """What it is applied from; "" = as it was."""
 
 
 class ScheduleAction(IntEnum):

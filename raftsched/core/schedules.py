@@ -91,6 +91,7 @@ def _create(view: View, operation: SaveSchedule, context: Context) -> Applied:
         updated_at_ms=context.now_ms,
         revision=context.index,
         changed_revision=context.index,
+        source=operation.source,
     )
     schedule = _paused_until(schedule, operation, context)
     audit = audited_schedule(schedule, "create", operation.actor, context)
@@ -100,13 +101,16 @@ def _create(view: View, operation: SaveSchedule, context: Context) -> Applied:
 
 
 def _unchanged(known: Schedule, operation: SaveSchedule, context: Context) -> Applied:
-    """The document is the one that is stored; a pause that came with it may be new."""
+    """The document is the one that is stored; a pause or a source that came with it may be new."""
     new = _paused_until(known, operation, context)
+    action, detail = "pause", ""
+    if operation.source not in ("", known.source):
+        new = _changed(new, context, source=operation.source)
+        action, detail = "change", schedule_changes(known, new, payload_changed=False)
     if new is known:
         return Applied(ScheduleSaved(known, changed=False))
-    return Applied(
-        ScheduleSaved(new), (PutSchedule(known, new), audited_schedule(new, "pause", operation.actor, context))
-    )
+    audit = audited_schedule(new, action, operation.actor, context, detail)
+    return Applied(ScheduleSaved(new), (PutSchedule(known, new), audit))
 
 
 def _paused_until(schedule: Schedule, operation: SaveSchedule, context: Context) -> Schedule:
@@ -132,6 +136,7 @@ def _change(view: View, known: Schedule, operation: SaveSchedule, context: Conte
         misfire=operation.misfire,
         catchup_window_ms=operation.catchup_window_ms,
         fingerprint=operation.fingerprint,
+        source=operation.source or known.source,
     )
     writes: list[Write] = []
     if not _same_timing(operation.timing, known.timing):
@@ -306,6 +311,7 @@ def _problem(operation: SaveSchedule) -> str:
         or range_problem("fingerprint bytes", len(operation.fingerprint), 1, 64)
         or range_problem("passed_count", operation.passed_count, 0, TIME_MS_MAX)
         or range_problem("pause_until_ms", operation.pause_until_ms, 0, TIME_MS_MAX)
+        or (name_problem("source", operation.source) if operation.source else "")
         or range_problem("actor bytes", utf8_bytes(operation.actor), 0, limits.ACTOR_CHARS_MAX * 4)
     )
 

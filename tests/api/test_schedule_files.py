@@ -25,10 +25,8 @@ async def _apply(api: Api, *schedules: dict[str, Any], **fields: Any) -> Answer:
 
 
 async def test_a_file_says_what_it_creates_changes_and_prunes(api: Api) -> None:
-    await saved(api, name="same")
-    await saved(api, name="other")
-    await saved(api, name="gone")
-    await saved(api, name="foreign", tenant="acme")
+    await _apply(api, *map(_schedule, ("same", "other", "gone")))
+    await _apply(api, _schedule("foreign"), tenant="acme")
     changed = _schedule("other", cron="30 * * * *", job={"name": "build_report", "payload": {"n": 2}, "priority": 7})
     file = (_schedule("new"), _schedule("same"), changed)
     told = {
@@ -65,8 +63,41 @@ async def test_a_file_says_what_it_creates_changes_and_prunes(api: Api) -> None:
     )
 
 
+async def test_prune_deletes_only_what_the_same_source_applied(api: Api) -> None:
+    await _apply(api, _schedule("a1"), _schedule("a2"), source="team-a")
+    await _apply(api, _schedule("b1"), source="team-b")
+    await _apply(api, _schedule("d1"), _schedule("d2"))
+    await saved(api, name="by-hand")
+    told = (await _apply(api, _schedule("a1"), source="team-a", prune=True, dry_run=True)).json
+    assert (told["unchanged"], told["pruned"]) == (["a1"], ["a2"])
+    assert (await _apply(api, _schedule("a1"), source="team-a", prune=True)).json["pruned"] == ["a2"]
+    assert (await _apply(api, _schedule("d2"), prune=True)).json["pruned"] == ["d1"]
+    schedules = (await api.get("schedules")).json["schedules"]
+    assert {each["name"]: each["source"] for each in schedules} == {
+        "a1": "team-a",
+        "b1": "team-b",
+        "d2": "default",
+        "by-hand": None,
+    }
+
+
+async def test_a_schedule_goes_over_to_the_source_that_applies_it_and_says_so(api: Api) -> None:
+    await saved(api, name="report")
+    for before, after in ((None, "team-a"), ("team-a", "team-b")):
+        told = (await _apply(api, _schedule("report"), source=after)).json
+        assert told["changed"] == [
+            {"name": "report", "changes": [{"field": "source", "before": before, "after": after}]}
+        ]
+        assert (await _apply(api, _schedule("report"), source=after)).json["unchanged"] == ["report"]
+    assert (await _apply(api, _schedule("new"), source="team-a", prune=True)).json["pruned"] == []
+    await saved(api, name="report", cron="5 * * * *")
+    assert (await api.get("schedules/report")).json["source"] == "team-b"
+    changes = (await api.get("audit", action="schedule.change")).json["entries"]
+    assert any("team-a" in each["detail"] and "team-b" in each["detail"] for each in changes), changes
+
+
 async def test_a_pause_is_a_change_of_its_own(api: Api) -> None:
-    await saved(api, name="same")
+    await _apply(api, _schedule("same"))
     until = at(START_MS + MINUTE)
     told = [{"name": "same", "changes": [{"field": "pause_until", "before": None, "after": until}]}]
     for dry_run in (True, False):
@@ -123,7 +154,7 @@ async def test_a_file_without_schedules_prunes_nothing(api: Api) -> None:
 async def test_far_too_many_prunings_are_taken_for_a_mistake(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "APPLY_SCHEDULES_MAX", 2)
     for name in "abcd":
-        await saved(api, name=name)
+        await _apply(api, _schedule(name))
     answer = await _apply(api, _schedule("a"), prune=True)
     assert (answer.status, answer.json["field"]) == (422, "prune")
 

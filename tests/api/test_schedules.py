@@ -45,6 +45,7 @@ async def test_post_schedules_stores_what_was_sent_and_spells_out_the_defaults(a
         "catchup_window_seconds": None,
         "max_firings": None,
         "job": {},
+        "source": None,
         "pause": None,
         "next_at": "2030-03-18T16:30:00.000Z",
         "last_at": None,

@@ -55,12 +55,24 @@ async def test_apply_shows_what_differs_and_a_dry_run_changes_nothing(cli: Cli, 
 
 
 async def test_apply_deletes_the_others_only_when_told_to(cli: Cli, tmp_path: Path) -> None:
-    await cli.ok("schedule", "create", "old", "a", "--every", "1h")
+    await cli.ok("schedule", "create", "by-hand", "a", "--every", "1h")
+    older = written(tmp_path / "older.yaml", "- {name: old, every: 1h, job: {name: a}}")
+    await cli.ok("apply", "-f", older)
     path = written(tmp_path / "schedules.yaml", FILE)
     assert (await cli.json("apply", "-f", path))["pruned"] == []
     pruned = await cli.ok("apply", "-f", path, "--prune")
     assert ["-", "old"] in pruned.rows
-    assert [each["name"] for each in await cli.json("schedule", "list")] == ["hourly", "nightly"]
+    assert [each["name"] for each in await cli.json("schedule", "list")] == ["by-hand", "hourly", "nightly"]
+
+
+async def test_apply_goes_by_the_source_of_the_files(cli: Cli, tmp_path: Path) -> None:
+    one = written(tmp_path / "one.yaml", "source: team-a\nschedules:\n- {name: a, every: 1h, job: {name: a}}")
+    two = written(tmp_path / "two.yaml", "source: team-b\nschedules:\n- {name: b, every: 1h, job: {name: b}}")
+    await cli.ok("apply", "-f", one)
+    assert (await cli.json("apply", "-f", two, "--prune"))["pruned"] == []
+    assert (await cli.json("apply", "-f", two, "--source", "team-a", "--prune", "--dry-run"))["pruned"] == ["a"]
+    clash = await cli.refused("apply", "-f", one, "-f", two)
+    assert "two.yaml:1: source: team-b here and team-a in another file" in clash
 
 
 async def test_apply_reads_json_standard_input_and_several_files(cli: Cli, tmp_path: Path) -> None:

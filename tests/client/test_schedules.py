@@ -197,8 +197,7 @@ async def test_preview_stores_nothing(client: Client) -> None:
 
 
 async def test_file_is_compared_then_applied(client: Client) -> None:
-    await client.schedules.save("old", {"name": "a"}, every="1h")
-    await client.schedules.save("kept", {"name": "a"}, every="1h")
+    await client.schedules.apply([{"name": name, "every": "1h", "job": {"name": "a"}} for name in ("old", "kept")])
     file = [
         {"name": "kept", "every": "2h", "job": {"name": "a"}},
         {"name": "new", "cron": "@daily", "job": {"name": "b"}},

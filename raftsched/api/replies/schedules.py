@@ -28,6 +28,8 @@ class ScheduleReply(Reply, frozen=True):
     tenant: str
     status: Literal["active", "paused", "ended"]
     """`ended`: no instant is to come."""
+    source: str | None
+    """What it was applied from, as by `raftsched apply`; only that prunes it."""
     cron: str | None
     every: str | None
     at: Time | None

@@ -135,6 +135,10 @@ SchedulePatch: Final = msgspec.defstruct(
 """Made from the request itself, so that the two can't differ."""
 
 
+SOURCE_DEFAULT: Final = "default"
+"""The source of files that name none."""
+
+
 class ApplyRequest(Request, frozen=True):
     """All schedules of a tenant as they shall be, from a file for instance."""
 
@@ -144,8 +148,10 @@ class ApplyRequest(Request, frozen=True):
     ]
     tenant: Name | None = None
     """Of all of them, and of those that are pruned."""
+    source: Name = SOURCE_DEFAULT
+    """What these schedules belong to, a team's repository for instance. Those that have another one are never pruned."""
     prune: bool = False
-    """Delete every schedule of the tenant that is not among them."""
+    """Delete every schedule of the tenant that was applied from the same source and is not among them."""
     dry_run: bool = False
     """Only say what would change."""
 

@@ -18,6 +18,7 @@ from raftsched.cli.session import Session, with_session
 from raftsched.errors import Invalid, Malformed
 
 _PLACE: Final = re.compile(r"schedules\[(\d+)\]\.?")
+_SOURCE: Final = "source"
 _VALUE_CHARS_MAX: Final = 60
 _CHANGES: Final = {"+": "green", "~": "yellow", "-": "red"}
 
@@ -45,24 +46,33 @@ class Entry(NamedTuple):
     required=True,
     help="YAML, or JSON; - = standard input. Repeatable.",
 )
-@click.option("--prune", is_flag=True, help="Delete every schedule of the tenant that is in none of the files.")
+@click.option("--source", help="What the schedules belong to, instead of what the files say under `source`.")
+@click.option("--prune", is_flag=True, help="Delete the schedules of the same source that are in none of the files.")
 @dry_run_option
 @tenant_option
 @with_session
 @json_option
 def apply_command(
-    session: Session, paths: Sequence[Path], tenant: str | None, *, prune: bool, dry_run: bool, as_json: bool
+    session: Session,
+    paths: Sequence[Path],
+    tenant: str | None,
+    *,
+    source: str | None,
+    prune: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Make schedules what files say, and show what changes.
 
-    A file has the list `schedules`, each with the fields of POST /schedules. With a mistake in one of them, nothing is
-    changed.
+    A file has the list `schedules`, each with the fields of POST /schedules, and may say under `source` what they belong
+    to. With a mistake in one of them, nothing is changed.
     """
-    entries = [entry for path in paths for entry in _entries(read_document(path))]
+    documents = [read_document(path) for path in paths]
+    entries = [entry for document in documents for entry in _entries(document)]
     _check_names(entries)
     asked = {
         "schedules": [entry.value for entry in entries],
-        **given({"tenant": tenant, "prune": prune, "dry_run": dry_run}),
+        **given({"tenant": tenant, "source": source or _source_of(documents), "prune": prune, "dry_run": dry_run}),
     }
     try:
         with progress_console.status(f"applying {len(entries):,} schedules"):
@@ -81,8 +91,8 @@ def _entries(document: Document) -> Iterator[Entry]:
     if isinstance(value, dict):
         within = "schedules"
         for name in value:
-            if name != within:
-                told = f"{name}: a file of schedules has no such field; it has the list `schedules`"
+            if name not in (within, _SOURCE):
+                told = f"{name}: a file of schedules has no such field; it has the list `schedules`, and `source`"
                 raise document.fault(Malformed(""), name, told)
         value = value.get(within)
     if not isinstance(value, list):
@@ -92,6 +102,22 @@ def _entries(document: Document) -> Iterator[Entry]:
         if not isinstance(each, dict):
             raise document.fault(Malformed(""), path, f"{path}: a schedule has fields; this is something else")
         yield Entry(document, path, each)
+
+
+def _source_of(documents: Sequence[Document]) -> str | None:
+    """Return what the files say that their schedules belong to, None where none does; raises `Invalid` if they disagree."""
+    found: str | None = None
+    for document in documents:
+        said = document.value.get(_SOURCE) if isinstance(document.value, dict) else None
+        if said is None:
+            continue
+        if not isinstance(said, str):
+            raise document.fault(Malformed(""), _SOURCE, f"{_SOURCE}: must be a text")
+        if found not in (None, said):
+            told = f"{_SOURCE}: {said} here and {found} in another file; apply them one by one, or give --source"
+            raise document.fault(Invalid(""), _SOURCE, told)
+        found = said
+    return found
 
 
 def _check_names(entries: Sequence[Entry]) -> None:
