@@ -66,8 +66,11 @@ HEARTBEAT_LEASES_MAX = 10_000
 # -- what a job keeps -------------------------------------------------------------------------------------------------
 ATTEMPTS_KEPT_MAX = 20
 """Summaries of the latest attempts inside a job's record; older ones are dropped, the counts stay."""
-LOST_ATTEMPTS_MAX = 3
-"""A job that took this many workers down with it is dead-lettered: it is more likely the cause than the victim."""
+LOST_WORKERS_DEFAULT = 3
+"""A job that took this many workers down with it is dead-lettered, unless it or its queue says otherwise: it is more likely
+the cause than the victim."""
+LOST_WORKERS_MAX = 1_000_000
+"""Any number, in practice: each loss takes a lease term at least, so these are months of them."""
 
 NOTES_KEPT_MAX = 20
 """Lines of a job's history beside its attempts; older ones are dropped."""

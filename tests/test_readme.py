@@ -22,6 +22,6 @@ def test_readme_shows_the_table_of_transitions() -> None:
 def test_readme_names_the_defaults_and_reasons_that_hold() -> None:
     operation = submit_operation(JobRequest(name="x"), job_id=JobId(bytes(16)), now_ms=0)
     assert operation.max_attempts == 3
-    assert limits.LOST_ATTEMPTS_MAX == 3
+    assert limits.LOST_WORKERS_DEFAULT == 3
     reasons = {value for name, value in vars(DeadLetterReason).items() if name.isupper()}
     assert all(f"`{reason}`" in README for reason in reasons)

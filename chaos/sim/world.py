@@ -146,7 +146,7 @@ class World:
             seed=self.seed,
             lease_ttl_ms=round(rates.lease * 1000),
             cancel_grace_ms=round(rates.cancel_grace * 1000),
-            lost_attempts_max=limits.LOST_ATTEMPTS_MAX,
+            lost_attempts_max=limits.LOST_WORKERS_DEFAULT,
             rate_error_thousandths=max(1, round(rates.clock_rate_error * 1000)),
             epoch_ms=EPOCH_MS + round(self.started_at * 1000) if keeps_time else 0,
             clock_error_ms=500,

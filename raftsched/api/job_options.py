@@ -30,6 +30,7 @@ def options_of_body(wanted: JobBody, prefix: str) -> Options:
         no_retry=_error_types(wanted.no_retry, f"{prefix}no_retry"),
         on_dependency_failure=OnDependencyFailure[wanted.on_dependency_failure.upper()],
         retention_ms=span_ms(wanted.retention_seconds),
+        lost_workers_max=wanted.max_lost_workers or 0,
     )
 
 
@@ -63,6 +64,7 @@ def _asks_for_nothing(wanted: TimedJobBody) -> bool:
         and not wanted.no_retry
         and wanted.on_dependency_failure == "skip"
         and wanted.retention_seconds is None
+        and wanted.max_lost_workers is None
     )
 
 

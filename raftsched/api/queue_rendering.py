@@ -29,6 +29,7 @@ def settings_reply(queue: Queue) -> QueueSettingsReply:
         key_concurrency=queue.key_concurrency_max or None,
         ageing_seconds=queue.ageing_ms / 1000 if queue.ageing_ms else None,
         retention_seconds=queue.retention_ms / 1000 if queue.retention_ms else None,
+        max_lost_workers=queue.lost_workers_max or None,
         weights={each.tenant: each.weight for each in queue.weights},
         revision=queue.revision or None,
         updated_at=time_or_none(queue.updated_at_ms),

@@ -103,6 +103,7 @@ def _configuration(name: str, wanted: QueuePatch, actor: str) -> ConfigureQueue:
         key_concurrency_max=_number(wanted.key_concurrency),
         ageing_ms=_span(wanted.ageing_seconds),
         retention_ms=_span(wanted.retention_seconds),
+        lost_workers_max=_number(wanted.max_lost_workers),
         weights=_weights(wanted.weights),
         actor=actor,
     )

@@ -64,7 +64,7 @@ def full_job_reply(state: StateReader, job: Job, now_ms: int, **fields: Any) -> 
     """Return the job with its texts and all that it depends on."""
     dependencies = state.dependencies(job.id) if job.dependency_count else ()
     result = state.result(job.id) if job.finished_at_ms else b""
-    return job_reply(job, state.payload(job.id), result, now_ms, dependencies, **fields)
+    return job_reply(job, state.payload(job.id), result, now_ms, dependencies, queue=state.queue(job.queue), **fields)
 
 
 def job_response(backend: Backend, job: Job, *, status: int = 200, **fields: Any) -> web.Response:

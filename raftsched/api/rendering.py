@@ -23,6 +23,7 @@ from raftsched.api.replies import (
     RetryPolicyReply,
     WorkerReply,
 )
+from raftsched.core.admission import lost_workers_max
 from raftsched.core.ids import JobId, job_id_text, run_id_text
 from raftsched.core.job import (
     WAITING,
@@ -35,6 +36,7 @@ from raftsched.core.job import (
     Status,
     Worker,
 )
+from raftsched.core.queue import Queue
 from raftsched.core.results import Grant
 from raftsched.errors import InvariantBroken
 
@@ -52,9 +54,19 @@ def json_response(reply: msgspec.Struct | dict[str, Any], *, status: int = 200) 
 
 
 def job_reply(
-    job: Job, payload: bytes, result: bytes, now_ms: int, dependencies: Sequence[Dependency] = (), **fields: Any
+    job: Job,
+    payload: bytes,
+    result: bytes,
+    now_ms: int,
+    dependencies: Sequence[Dependency] = (),
+    *,
+    queue: Queue | None = None,
+    **fields: Any,
 ) -> JobReply:
-    """Return the job as users see it at `now_ms`; what it depends on stands beside its record, as its texts do."""
+    """Return the job as users see it at `now_ms`; what it depends on stands beside its record, as its texts do.
+
+    `queue` is what was said about its queue.
+    """
     waiting = job.status in WAITING
     due = time_text(job.due_at_ms)
     lease = job.lease
@@ -78,6 +90,7 @@ def job_reply(
         timeout_seconds=seconds_or_none(job.timeout_ms),
         heartbeat_timeout_seconds=seconds_or_none(options.heartbeat_timeout_ms),
         max_attempts=job.max_attempts,
+        max_lost_workers=lost_workers_max(job, queue),
         attempt_number=job.attempt_number,
         retry_policy=_policy_json(job.retry),
         retry_on=options.retry_on,

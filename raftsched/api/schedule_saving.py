@@ -207,6 +207,7 @@ def job_document(template: Template, payload: bytes) -> dict[str, Any]:
             "expires_in_seconds": _seconds(template.expires_after_ms),
             "deadline_in_seconds": _seconds(template.deadline_after_ms),
             "retention_seconds": _seconds(options.retention_ms),
+            "max_lost_workers": options.lost_workers_max or None,
         }
     )
 

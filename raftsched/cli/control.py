@@ -179,6 +179,7 @@ def reschedule_command(session: Session, *, run_at: str | None, delay_seconds: f
 @click.option("--queue", help="Move it to this queue.")
 @click.option("--payload", help="JSON; - for JSON from standard input.")
 @click.option("--max-attempts", type=int, help="Failures that end in the dead letters.")
+@click.option("--max-lost-workers", type=int, help="Lost workers that end in the dead letters.")
 @click.option("--timeout", "timeout_seconds", type=SPAN, help="Longest run time of an attempt.")
 @click.option("--expires-at", type=MOMENT, help="Given up if it has not started by then.")
 @click.option("--deadline", type=MOMENT, help="Given up if it has not ended by then.")

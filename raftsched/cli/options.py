@@ -42,6 +42,9 @@ job_options = options(
     click.option("--priority", help="0 to 9, or low, normal, high; higher first."),
     click.option("--max-attempts", type=int, help="Failures that end in the dead letters."),
     click.option("--max-retries", type=int, help="The same, counted without the first attempt."),
+    click.option(
+        "--max-lost-workers", type=int, help="Lost workers that end in the dead letters; default: its queue's, 3."
+    ),
     click.option("--timeout", "timeout_seconds", type=SPAN, help="Longest run time of an attempt, as in 90s or 5m."),
     click.option(
         "--heartbeat-timeout", "heartbeat_timeout_seconds", type=SPAN, help="Longest silence of the handler itself."

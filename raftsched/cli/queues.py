@@ -94,6 +94,7 @@ def get(session: Session, name: str, *, as_json: bool) -> None:
     "--ageing", metavar="TIME", help="A waiting job gains a priority for each of these; none = the cluster's."
 )
 @click.option("--retention", metavar="TIME", help="How long ended jobs are kept; none = the cluster's.")
+@click.option("--max-lost-workers", metavar="COUNT", help="Lost workers that end a job in the dead letters; none = 3.")
 @click.option(
     "--weight", "weights", multiple=True, metavar="TENANT=SHARE", help=f"Replaces all shares. Repeatable; {_NONE_HELP}"
 )
@@ -107,6 +108,7 @@ def set_queue(session: Session, name: str, *, as_json: bool, **options: Any) -> 
         "key_concurrency": ("key_concurrency", _count),
         "ageing": ("ageing_seconds", _seconds),
         "retention": ("retention_seconds", _seconds),
+        "max_lost_workers": ("max_lost_workers", _count),
     }
     changes = {
         field: _read(option, options[option], read)

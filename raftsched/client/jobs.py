@@ -32,6 +32,7 @@ class JobChanges(TypedDict, total=False):
     payload: Any
     max_attempts: int
     max_retries: int
+    max_lost_workers: int | None
     timeout_seconds: float | None
     expires_at: Moment | None
     expires_in_seconds: float

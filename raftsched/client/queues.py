@@ -38,6 +38,8 @@ class QueueChanges(TypedDict, total=False):
     """A waiting job gains one priority for each of these."""
     retention_seconds: float | None
     """How long finished jobs are kept."""
+    max_lost_workers: int | None
+    """Lost workers that end a job in the dead letters; 3 by default, and 1,000,000 is any number."""
     weights: Mapping[str, int] | None
     """Shares of tenants; those that are not named have 1."""
 
@@ -52,6 +54,7 @@ class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
     key_concurrency: int | None = None
     ageing_seconds: float | None = None
     retention_seconds: float | None = None
+    max_lost_workers: int | None = None
     weights: dict[str, int] = {}
     revision: int | None = None
     updated_at: datetime | None = None

@@ -54,6 +54,7 @@ class JobInfo(msgspec.Struct, frozen=True, kw_only=True):
     timeout_seconds: float | None = None
     heartbeat_timeout_seconds: float | None = None
     max_attempts: int = 0
+    max_lost_workers: int = 0
     attempt_number: int = 0
     retry_policy: dict[str, Any] | None = None
     retry_on: list[str] = []

@@ -65,6 +65,7 @@ class JobOptions(TypedDict, total=False):
     heartbeat_timeout_seconds: float | None
     max_attempts: int | None
     max_retries: int | None
+    max_lost_workers: int | None
     retry_policy: RetryPolicy | Mapping[str, Any] | None
     retry_on: Sequence[str] | None
     no_retry: Sequence[str] | None
@@ -107,6 +108,8 @@ class JobSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Failures, timeouts included, that end in the dead letters."""
     max_retries: int | None = None
     """Another way to say `max_attempts`: one less. Give either."""
+    max_lost_workers: int | None = None
+    """Lost workers that end in the dead letters, up to 1,000,000, which is any number; None = as its queue says, else 3."""
     retry_policy: RetryPolicy | Mapping[str, Any] | None = None
     retry_on: Sequence[str] | None = None
     """Error types that are tried again, by the names of their classes; all by default."""

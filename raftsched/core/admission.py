@@ -6,6 +6,7 @@ included, frees its place by the very write that ends it (cases D37, D40), and n
 
 from __future__ import annotations
 
+from raftsched import limits
 from raftsched.core import bucket
 from raftsched.core.control_operations import ChoreKind
 from raftsched.core.job import Job, Options
@@ -17,6 +18,12 @@ from raftsched.core.writes import PutQueue
 def key_concurrency_max(queue: Queue | None) -> int:
     """How many jobs of one concurrency key may be leased at the same time."""
     return (queue.key_concurrency_max if queue is not None else 0) or 1
+
+
+def lost_workers_max(job: Job, queue: Queue | None) -> int:
+    """How many lost workers end the job: its own word, its queue's, or the default."""
+    own = job.options.lost_workers_max if job.options is not None else 0
+    return own or (queue.lost_workers_max if queue is not None else 0) or limits.LOST_WORKERS_DEFAULT
 
 
 def concurrency_key(job: Job) -> str:

@@ -9,8 +9,8 @@ ended, or runs elsewhere, in the meantime is left alone.
 The lease of a cancelled job ends with whatever comes first, report or expiry. The report is then refused, yet its
 refusal is the only one with a write: it closes the lease, and its result is thrown away.
 
-Failures and timeouts use up `max_attempts`. Lost workers count apart, with their own limit: most are the machine's
-fault, but a job that takes several workers down is more likely the cause. Snoozes count nowhere.
+Failures and timeouts use up `max_attempts`. Lost workers count apart, with their own limit (`max_lost_workers`): most are the
+machine's fault, but a job that takes several workers down is more likely the cause. Snoozes count nowhere.
 
 A job that begins at most once is leased again only while its worker has not committed `StartRun`: a report other than
 giving it back is refused until then, and whatever happens after it, success apart, ends in the dead letters (G5). Their
@@ -24,6 +24,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from raftsched import limits
+from raftsched.core.admission import lost_workers_max
 from raftsched.core.bounds import error_problem, range_problem
 from raftsched.core.changes import change, find_job, invalid, refused
 from raftsched.core.ids import JobId, TimeMs
@@ -52,6 +53,12 @@ ONCE_TEXT: Final = "it starts at most once, and had started"
 GIVEN_BACK_ERROR: Final = "GivenBack"
 """Error type of an attempt that its worker gave back though it had started for good."""
 _GIVEN_BACK: Final = "the worker gave the run back after its start was committed: what it had done by then is not known"
+LOST_ERROR: Final = "WorkerLost"
+"""Error type of the attempt whose lost worker ended the job."""
+_LOST: Final = (
+    "{} workers were lost while they ran it, the most that it may lose; where they and not the job were the cause, "
+    "set max_lost_workers of its queue, or of jobs like it, higher, and retry it"
+)
 HEARTBEAT_ERROR: Final = "HeartbeatTimeout"
 """Error type of an attempt that was ended for the silence of its handler."""
 
@@ -172,7 +179,7 @@ def expire_leases(view: View, operation: ExpireLeases, context: Context) -> Appl
         if job is None or job.lease is None or not _is_over(job, job.lease, suspect, context.now_ms):
             kept.append(suspect.job_id)
         else:
-            writes[suspect.job_id] = PutJob(job, _expired(job, job.lease, suspect, context))
+            writes[suspect.job_id] = PutJob(job, _expired(view, job, job.lease, suspect, context))
     return Applied(Expired(tuple(write.new for write in writes.values()), tuple(kept)), tuple(writes.values()))
 
 
@@ -195,13 +202,13 @@ def _is_silent(job: Job, now_ms: TimeMs) -> bool:
     return job.options is not None and 0 < job.options.heartbeat_timeout_ms <= now_ms - job.updated_at_ms
 
 
-def _expired(job: Job, lease: Lease, suspect: ExpiredLease, context: Context) -> Job:
+def _expired(view: View, job: Job, lease: Lease, suspect: ExpiredLease, context: Context) -> Job:
     attempt = _attempt(job, lease, suspect.cause, context, error=_silence(job, lease, suspect, context.now_ms))
     if job.status is Status.CANCELLING:
         return _stopped(job, attempt, context)
     if suspect.cause is AttemptEnd.TIMEOUT:
         return _timed_out(job, attempt, suspect.jitter, context)
-    return _worker_lost(job, attempt, context)
+    return _worker_lost(job, attempt, context, lost_workers_max(job, view.queue(job.queue)))
 
 
 def _silence(job: Job, lease: Lease, suspect: ExpiredLease, now_ms: TimeMs) -> JobError | None:
@@ -222,10 +229,12 @@ def _timed_out(job: Job, attempt: Attempt, jitter: int, context: Context) -> Job
     return _again(job, Event.RETRY, attempt, context, delay_ms, failure_count=failure_count, failure_reason=reason)
 
 
-def _worker_lost(job: Job, attempt: Attempt, context: Context) -> Job:
+def _worker_lost(job: Job, attempt: Attempt, context: Context, lost_count_max: int) -> Job:
     reason = DeadLetterReason.WORKER_LOST
     lost_count = job.lost_count + 1
-    if lost_count >= limits.LOST_ATTEMPTS_MAX or _has_begun_for_good(job):
+    if lost_count >= lost_count_max or _has_begun_for_good(job):
+        if not _has_begun_for_good(job):
+            attempt = replace(attempt, error=JobError(LOST_ERROR, _LOST.format(lost_count)))
         return _given_up(job, reason, attempt, context, lost_count=lost_count)
     delay_ms = lost_delay_ms(lost_count)
     event = Event.RETRY if delay_ms else Event.GIVE_BACK

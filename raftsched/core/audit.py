@@ -114,6 +114,7 @@ _JOB: Final[_Told] = {
     "tags": lambda job: _listed(job.tags),
     "expires_at": lambda job: time_text(_options(job).expires_at_ms),
     "deadline": lambda job: time_text(_options(job).deadline_ms),
+    "max_lost_workers": lambda job: _count(_options(job).lost_workers_max),
 }
 _QUEUE: Final[_Told] = {
     "rate": _rate,
@@ -121,6 +122,7 @@ _QUEUE: Final[_Told] = {
     "key_concurrency": lambda queue: _count(queue.key_concurrency_max),
     "ageing_seconds": lambda queue: _seconds(queue.ageing_ms),
     "retention_seconds": lambda queue: _seconds(queue.retention_ms),
+    "max_lost_workers": lambda queue: _count(queue.lost_workers_max),
     "weights": lambda queue: _listed(tuple(f"{each.tenant}={each.weight}" for each in queue.weights)),
 }
 _TEMPLATE: Final[_Told] = {
@@ -141,6 +143,7 @@ _TEMPLATE: Final[_Told] = {
     "expires_in_seconds": lambda job: _seconds(job.expires_after_ms),
     "deadline_in_seconds": lambda job: _seconds(job.deadline_after_ms),
     "retention_seconds": lambda job: _seconds(_options(job).retention_ms),
+    "max_lost_workers": lambda job: _count(_options(job).lost_workers_max),
 }
 _SCHEDULE: Final[_Told] = {
     "source": lambda schedule: _text(schedule.source),

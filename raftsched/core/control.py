@@ -37,7 +37,7 @@ from raftsched.core.control_operations import AmendJob, ChoreKind, PauseJob, Req
 from raftsched.core.ids import TimeMs, job_id_text
 from raftsched.core.job import LEASED, WAITING, Job, Pause, Status, Verdict
 from raftsched.core.operations import RejectCode
-from raftsched.core.options import AS_IT_WAS, of_new_run, with_times
+from raftsched.core.options import AS_IT_WAS, of_new_run, with_lost_workers_max, with_times
 from raftsched.core.results import Applied, Changed, Context, Refused
 from raftsched.core.settling import JudgedEdge, judged_anew
 from raftsched.core.transitions import Event, next_status, refusal
@@ -109,6 +109,8 @@ def amend_job(view: View, operation: AmendJob, context: Context) -> Applied:
         return refused(RejectCode.STALE_REVISION, f"the job is at revision {job.revision}, not {operation.if_revision}")
     if 0 <= operation.max_attempts <= job.failure_count:
         return invalid(f"max_attempts: must be more than the {job.failure_count} failures that the job has had")
+    if 0 < operation.lost_workers_max <= job.lost_count:
+        return invalid(f"max_lost_workers: must be more than the {job.lost_count} workers that the job has lost")
     fields = _amended_fields(job, operation, context)
     told = [job_changes(job, replace(job, **fields))] if fields else []
     if operation.payload is not None and operation.payload != view.payload(job.id):
@@ -139,6 +141,8 @@ def _amended_fields(job: Job, operation: AmendJob, context: Context) -> dict[str
         wanted["options"] = with_times(
             job.options, expires_at_ms=operation.expires_at_ms, deadline_ms=operation.deadline_ms
         )
+    if operation.lost_workers_max != AS_IT_WAS:
+        wanted["options"] = with_lost_workers_max(wanted["options"], operation.lost_workers_max)
     return {name: value for name, value in wanted.items() if value != getattr(job, name)}
 
 
@@ -176,6 +180,7 @@ def _amendment_problem(operation: AmendJob) -> str:
             else ""
         )
         or range_problem("timeout_ms", operation.timeout_ms, -1, limits.TIMEOUT_MS_MAX)
+        or range_problem("lost_workers_max", operation.lost_workers_max, AS_IT_WAS, limits.LOST_WORKERS_MAX)
         or wish_problem("expires_at_ms", operation.expires_at_ms, AS_IT_WAS)
         or wish_problem("deadline_ms", operation.deadline_ms, AS_IT_WAS)
         or range_problem("payload bytes", len(operation.payload or b""), 0, limits.PAYLOAD_BYTES_MAX)

@@ -55,6 +55,8 @@ class AmendJob(msgspec.Struct, frozen=True, array_like=True, tag=10):
     expires_at_ms: int | None = -1
     """None takes it away, and so with the deadline."""
     deadline_ms: int | None = -1
+    lost_workers_max: int = -1
+    """0 = as its queue says."""
     tags: tuple[str, ...] | None = None
     if_revision: int = 0
     """Refuse unless this is the job's revision; 0 = whatever it is."""

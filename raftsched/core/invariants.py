@@ -19,10 +19,9 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
-from raftsched import limits
 from raftsched.core.index_rules import JOB_INDEXES, check_job_indexes, check_other_indexes
 from raftsched.core.job import FINISHED, LEASED, WAITING, Job, Status
-from raftsched.core.record_rules import RULES, Facts
+from raftsched.core.record_rules import RULES, Facts, most_lost_workers
 from raftsched.core.schedule import ScheduleId
 from raftsched.core.tie_rules import check_ties, check_ties_of
 from raftsched.core.view import AuditableView, CounterKey
@@ -57,7 +56,7 @@ def assert_change(old: Job | None, new: Job) -> None:
         raise _broken(new, "only a waiting job has a timer, and only one that is due is held")
     if (new.pause is not None) is not (status is _PAUSED):
         raise _broken(new, "a pause is set exactly while paused")
-    if new.failure_count > new.max_attempts or new.lost_count > limits.LOST_ATTEMPTS_MAX:
+    if new.failure_count > new.max_attempts or new.lost_count > most_lost_workers(new):
         raise _broken(new, "attempts are bounded")
     if old is None:
         return

@@ -161,6 +161,8 @@ class Options(msgspec.Struct, frozen=True, array_like=True):
     """Id of the job that this is a clone of."""
     retention_ms: int = 0
     """How long it is kept once finished, or longer where it is still needed; 0 = as its queue or cluster says."""
+    lost_workers_max: int = 0
+    """Lost workers that end in the dead letters; 0 = as its queue says when one is lost (`admission.lost_workers_max`)."""
 
 
 class Pause(msgspec.Struct, frozen=True, array_like=True):

@@ -41,6 +41,11 @@ AS_IT_WAS: Final = -1
 """In place of a time, where an amendment says nothing about it."""
 
 
+def with_lost_workers_max(options: Options | None, lost_workers_max: int) -> Options | None:
+    """Return the options with another limit of lost workers; 0 = as the queue says."""
+    return tidy(replace(options or _DEFAULT, lost_workers_max=lost_workers_max))
+
+
 def with_times(options: Options | None, *, expires_at_ms: int | None, deadline_ms: int | None) -> Options | None:
     """Return the options with these two times, None = none; `AS_IT_WAS` leaves one alone."""
     times = {"expires_at_ms": expires_at_ms, "deadline_ms": deadline_ms}
@@ -70,6 +75,7 @@ def _times_problem(options: Options) -> str:
         or range_problem("idempotency_until_ms", options.idempotency_until_ms, 0, TIME_MS_MAX)
         or wish_problem("instant_ms", options.instant_ms)
         or range_problem("retention_ms", options.retention_ms, 0, limits.DELAY_MS_MAX)
+        or range_problem("lost_workers_max", options.lost_workers_max, 0, limits.LOST_WORKERS_MAX)
     )
 
 

@@ -35,6 +35,8 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
     """A waiting job gains one priority for each of these; 0 = as the cluster says."""
     retention_ms: int = 0
     """How long its finished jobs are kept; 0 = as the cluster says."""
+    lost_workers_max: int = 0
+    """Lost workers that end a job in the dead letters; 0 = `limits.LOST_WORKERS_DEFAULT`."""
     weights: tuple[TenantWeight, ...] = ()
     bucket_milli: int = 0
     """Thousandths of leases left in the bucket at `bucket_at_ms`."""

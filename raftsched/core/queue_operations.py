@@ -23,6 +23,7 @@ class ConfigureQueue(msgspec.Struct, frozen=True, array_like=True, tag=23):
     key_concurrency_max: int = -1
     ageing_ms: int = -1
     retention_ms: int = -1
+    lost_workers_max: int = -1
     weights: tuple[TenantWeight, ...] | None = None
     actor: str = ""
 

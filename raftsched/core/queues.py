@@ -35,6 +35,7 @@ _NUMBERS = (
     "key_concurrency_max",
     "ageing_ms",
     "retention_ms",
+    "lost_workers_max",
 )
 
 
@@ -86,6 +87,7 @@ def _settings_problem(operation: ConfigureQueue) -> str:
         or range_problem("key_concurrency_max", operation.key_concurrency_max, -1, limits.QUEUE_LIMIT_MAX)
         or range_problem("ageing_ms", operation.ageing_ms, -1, limits.DELAY_MS_MAX)
         or range_problem("retention_ms", operation.retention_ms, -1, limits.DELAY_MS_MAX)
+        or range_problem("lost_workers_max", operation.lost_workers_max, -1, limits.LOST_WORKERS_MAX)
         or _weights_problem(operation.weights or ())
         or actor_problem(operation.actor)
     )

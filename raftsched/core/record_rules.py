@@ -127,9 +127,14 @@ def _has_honest_counts(job: Job, _: Facts) -> bool:
     return job.failure_count >= failure_count and job.lost_count >= lost_count
 
 
+def most_lost_workers(job: Job) -> int:
+    """The lost workers that the record may count; without a limit of its own its queue's changing word ends it."""
+    return (job.options.lost_workers_max if job.options is not None else 0) or limits.LOST_WORKERS_MAX
+
+
 def _has_attempts_left_unless_dead(job: Job, _: Facts) -> bool:
     spare = 0 if job.status is Status.DEAD_LETTER else 1
-    return job.failure_count + spare <= job.max_attempts and job.lost_count + spare <= limits.LOST_ATTEMPTS_MAX
+    return job.failure_count + spare <= job.max_attempts and job.lost_count + spare <= most_lost_workers(job)
 
 
 def _has_one_end(job: Job, _: Facts) -> bool:

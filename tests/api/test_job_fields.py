@@ -26,6 +26,7 @@ async def test_submit_keeps_what_few_jobs_ask_for(api: Api) -> None:
         "no_retry": ["ValueError", "é"],
         "on_dependency_failure": "fail",
         "retention_seconds": 60.0,
+        "max_lost_workers": 8,
     }
     job = await api.submit(**wanted)
     assert {name: job[name] for name in wanted} == wanted
@@ -74,6 +75,8 @@ async def test_retries_are_attempts_less_one(api: Api, fields: dict[str, Any], a
         ({"depends_on": [NOBODY, {"job": NOBODY}]}, 422, "depends_on[1]"),
         ({"on_dependency_failure": "run"}, 400, "on_dependency_failure"),
         ({"retention_seconds": 0}, 400, "retention_seconds"),
+        ({"max_lost_workers": 0}, 400, "max_lost_workers"),
+        ({"max_lost_workers": 1_000_001}, 400, "max_lost_workers"),
     ],
 )
 async def test_submit_names_what_is_wrong_and_proposes_nothing(

@@ -39,6 +39,7 @@ async def test_submit_answers_201_with_the_whole_job(api: Api) -> None:
         "timeout_seconds": None,
         "heartbeat_timeout_seconds": None,
         "max_attempts": 3,
+        "max_lost_workers": 3,
         "attempt_number": 0,
         "retry_policy": {
             "backoff": "exponential",

@@ -18,6 +18,7 @@ _NOTHING: dict[str, Any] = {
     "key_concurrency": None,
     "ageing_seconds": None,
     "retention_seconds": None,
+    "max_lost_workers": None,
     "weights": {},
     "revision": None,
     "updated_at": None,
@@ -43,6 +44,7 @@ async def test_settings_are_changed_one_by_one_and_taken_away_with_null(api: Api
         "key_concurrency": 2,
         "ageing_seconds": 60,
         "retention_seconds": 3_600,
+        "max_lost_workers": 9,
         "weights": {"b": 2, "a": 1},
     }
     stored = await _patch(api, "mail", wanted)
@@ -58,6 +60,15 @@ async def test_settings_are_changed_one_by_one_and_taken_away_with_null(api: Api
 async def test_rate_without_a_burst_says_what_it_has_by_default(api: Api) -> None:
     for rate, burst in (({"count": 10}, 1), ({"count": 10, "burst": None}, 1), ({"count": 500}, 50)):
         assert (await _patch(api, "mail", {"rate": rate})).json["rate"]["burst"] == burst
+
+
+async def test_job_shows_the_lost_workers_that_its_queue_allows(api: Api) -> None:
+    plain, own = await api.submit(queue="mail"), await api.submit(queue="mail", max_lost_workers=1_000_000)
+    assert (plain["max_lost_workers"], own["max_lost_workers"]) == (3, 1_000_000)
+    await _patch(api, "mail", {"max_lost_workers": 9})
+    assert (await api.get(f"jobs/{plain['id']}")).json["max_lost_workers"] == 9
+    listed = {job["id"]: job["max_lost_workers"] for job in (await api.get("jobs", queue="mail")).json["jobs"]}
+    assert listed == {plain["id"]: 9, own["id"]: 1_000_000}
 
 
 async def test_queues_with_settings_are_listed_beside_those_with_jobs(api: Api) -> None:

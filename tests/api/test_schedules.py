@@ -122,6 +122,7 @@ async def test_what_is_read_can_be_sent_again_and_changes_nothing(api: Api) -> N
             "expires_in_seconds": 60,
             "deadline_in_seconds": 600,
             "retention_seconds": 3600,
+            "max_lost_workers": 7,
         },
     }
     schedule = await saved(api, **everything)

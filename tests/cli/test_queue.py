@@ -22,10 +22,11 @@ async def test_list_shows_jobs_by_status(cli: Cli) -> None:
 async def test_set_changes_what_is_named_and_none_takes_it_away(cli: Cli) -> None:
     settings = await cli.json(
         "queue", "set", "mail", "--rate", "100/5m", "--concurrency", "7", "--key-concurrency", "2",
-        "--ageing", "10m", "--retention", "30d", "--weight", "acme=3", "--weight", "other=1",
+        "--ageing", "10m", "--retention", "30d", "--max-lost-workers", "9", "--weight", "acme=3", "--weight", "other=1",
     )  # fmt: skip
     assert settings["rate"] == {"count": 100, "per_seconds": 300.0, "burst": 1}
     assert (settings["concurrency"], settings["key_concurrency"], settings["ageing_seconds"]) == (7, 2, 600.0)
+    assert settings["max_lost_workers"] == 9
     assert (settings["retention_seconds"], settings["weights"]) == (2_592_000.0, {"acme": 3, "other": 1})
     settings = await cli.json("queue", "set", "mail", "--rate", "none", "--weight", "none")
     assert (settings["rate"], settings["weights"], settings["concurrency"]) == (None, {}, 7)

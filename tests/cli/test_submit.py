@@ -29,7 +29,7 @@ async def test_submit_passes_on_every_field_that_an_option_names(cli: Cli) -> No
         "--deadline-in", "2d", "--retention", "7d", "--tag", "a", "--tag", "b", "--region", "eu",
         "--depends-on", f"{parent}:completion", "--on-dependency-failure", "fail", "--paused",
         "--retry-policy", '{"backoff": "fixed", "base_seconds": 30}', "--idempotency-key", "order-7",
-        "--idempotency-ttl", "1d", "--unique-key", "acct-7", "--unique-for", "1h",
+        "--idempotency-ttl", "1d", "--unique-key", "acct-7", "--unique-for", "1h", "--max-lost-workers", "12",
     )  # fmt: skip
     assert (job["queue"], job["priority"], job["timeout_seconds"], job["max_attempts"]) == ("money", 7, 90.0, 1)
     assert (job["retry_on"], job["no_retry"], job["start"]) == (["Timeout", "Busy"], ["Broke"], "at_most_once")
@@ -37,7 +37,7 @@ async def test_submit_passes_on_every_field_that_an_option_names(cli: Cli) -> No
     assert (job["tags"], job["region"], job["idempotency_key"]) == (["a", "b"], "eu", "order-7")
     assert job["depends_on"] == [{"job": parent, "condition": "completion"}]
     assert (job["on_dependency_failure"], job["status"], job["retention_seconds"]) == ("fail", "paused", 604_800.0)
-    assert job["retry_policy"]["base_seconds"] == 30.0
+    assert (job["retry_policy"]["base_seconds"], job["max_lost_workers"]) == (30.0, 12)
     due = datetime.fromisoformat(job["run_at"])
     assert timedelta(hours=1) < due - datetime.now(UTC) <= timedelta(hours=2)
     assert datetime.fromisoformat(job["expires_at"]) - due == timedelta(days=1)

@@ -56,6 +56,7 @@ async def test_options_of_a_job_read_back(client: Client) -> None:
         expires_in_seconds=3600,
         deadline=deadline,
         retention_seconds=60,
+        max_lost_workers=12,
         idempotency_key="order-7",
         idempotency_ttl_seconds=60,
     )
@@ -64,7 +65,7 @@ async def test_options_of_a_job_read_back(client: Client) -> None:
     assert info.depends_on == [Dependency(parent.id, "completion")]
     assert (info.start, info.heartbeat_timeout_seconds, info.concurrency_key) == ("at_most_once", 30, "customer-7")
     assert (info.retry_on, info.no_retry, info.max_attempts) == (["LookupError"], ["ValueError"], 5)
-    assert (info.on_dependency_failure, info.retention_seconds) == ("fail", 60)
+    assert (info.on_dependency_failure, info.retention_seconds, info.max_lost_workers) == ("fail", 60, 12)
     assert info.expires_at is not None
     assert info.deadline is not None
     assert abs(info.deadline - deadline) < timedelta(milliseconds=1)

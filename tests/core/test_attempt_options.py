@@ -149,12 +149,12 @@ def test_failure_is_tried_again_by_the_type_of_its_error(
 def test_lost_worker_is_no_error_that_a_job_can_list(scene: ControlScene) -> None:
     """Case W04: the loss counts apart, and ends a job that takes its workers down."""
     job = scene.submit(options=options(retry_on=("Nothing",)), max_attempts=1)
-    for _ in range(limits.LOST_ATTEMPTS_MAX):
+    for _ in range(limits.LOST_WORKERS_DEFAULT):
         scene.wait(TTL_MS * 10)
         scene.lose_worker(scene.run(job))
     ended = scene.now(job)
     assert (ended.status, ended.failure_reason) == (Status.DEAD_LETTER, DeadLetterReason.WORKER_LOST)
-    assert (ended.lost_count, ended.failure_count) == (limits.LOST_ATTEMPTS_MAX, 0)
+    assert (ended.lost_count, ended.failure_count) == (limits.LOST_WORKERS_DEFAULT, 0)
 
 
 # -- heartbeats of the handler

@@ -3,10 +3,12 @@ from __future__ import annotations
 import pytest
 
 from raftsched import limits
+from raftsched.core.control_operations import AmendJob
 from raftsched.core.ids import FencingToken, JobId
-from raftsched.core.job import AttemptEnd, DeadLetterReason, Job, JobError, RetryPolicy, Status
+from raftsched.core.job import AttemptEnd, DeadLetterReason, Job, JobError, Options, RetryPolicy, Status
 from raftsched.core.operations import ExpiredLease, ExpireLeases, RecordOutcome, RejectCode
-from raftsched.core.results import Expired, OutcomeRecorded
+from raftsched.core.queue_operations import ConfigureQueue
+from raftsched.core.results import Expired, OutcomeRecorded, Refused
 from tests.core.scene import TTL_MS, Scene, code_of, job_id, token_of
 
 BOOM = JobError("ValueError", "boom", "trace")
@@ -272,12 +274,50 @@ def test_second_lost_worker_makes_the_job_wait_a_little(scene: Scene) -> None:
 def test_job_that_keeps_losing_its_workers_ends_in_the_dead_letters(scene: Scene) -> None:
     """Case W04."""
     job = scene.submit(max_attempts=100)
-    for _ in range(limits.LOST_ATTEMPTS_MAX):
+    for _ in range(limits.LOST_WORKERS_DEFAULT):
         scene.lose_worker(scene.run(job))
         scene.wait(60_000)
     dead = scene.now(job)
     assert (dead.status, dead.failure_reason) == (Status.DEAD_LETTER, DeadLetterReason.WORKER_LOST)
-    assert (dead.failure_count, dead.lost_count) == (0, limits.LOST_ATTEMPTS_MAX)
+    assert (dead.failure_count, dead.lost_count) == (0, limits.LOST_WORKERS_DEFAULT)
+    error = dead.attempts[-1].error
+    assert error is not None
+    assert error.type == "WorkerLost"
+    assert "set max_lost_workers of its queue" in error.message
+
+
+def lose_workers(scene: Scene, job: Job, count: int) -> Job:
+    for _ in range(count):
+        scene.lose_worker(scene.run(job))
+        scene.wait(60_000)
+    return scene.now(job)
+
+
+def test_how_many_lost_workers_end_a_job_is_its_own_word_or_its_queues_or_the_default(scene: Scene) -> None:
+    """Case N04."""
+    scene.apply(ConfigureQueue("send_email", lost_workers_max=5))
+    own = scene.submit(options=Options(lost_workers_max=limits.LOST_WORKERS_MAX))
+    assert lose_workers(scene, own, 12).status is Status.RETRYING
+    of_queue = scene.submit()
+    assert lose_workers(scene, of_queue, 4).status is Status.RETRYING
+    assert lose_workers(scene, of_queue, 1).status is Status.DEAD_LETTER
+    begun = scene.submit()
+    assert lose_workers(scene, begun, 4).lost_count == 4
+    scene.apply(ConfigureQueue("send_email", lost_workers_max=0))
+    assert lose_workers(scene, begun, 1).status is Status.DEAD_LETTER
+    strict = scene.submit(options=Options(lost_workers_max=1))
+    assert lose_workers(scene, strict, 1).status is Status.DEAD_LETTER
+
+
+def test_amending_the_limit_of_lost_workers(scene: Scene) -> None:
+    job = lose_workers(scene, scene.submit(), 2)
+    refused = scene.apply(AmendJob(job.id, job.tenant, lost_workers_max=2))
+    assert isinstance(refused, Refused)
+    assert "max_lost_workers" in refused.message
+    scene.apply(AmendJob(job.id, job.tenant, lost_workers_max=4))
+    assert lose_workers(scene, job, 1).status is Status.RETRYING
+    assert "max_lost_workers: none -> 4" in scene.now(job).notes[-1].detail
+    assert lose_workers(scene, job, 1).status is Status.DEAD_LETTER
 
 
 def test_lease_that_is_younger_than_its_ttl_is_left_alone(scene: Scene) -> None:

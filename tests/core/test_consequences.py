@@ -239,7 +239,7 @@ def test_several_ends_in_one_operation_are_written_once_for_what_they_share(ties
     leased = ties.start(*ids)
     ties.now_ms += 10_000
     lost = tuple(ExpiredLease(job.id, token_of(job), AttemptEnd.WORKER_LOST) for job in leased)
-    for _ in range(limits.LOST_ATTEMPTS_MAX - 1):
+    for _ in range(limits.LOST_WORKERS_DEFAULT - 1):
         ties.apply(ExpireLeases(lost))
         ties.now_ms += 1_000_000
         lost = tuple(ExpiredLease(job.id, token_of(job), AttemptEnd.WORKER_LOST) for job in ties.start(*ids))

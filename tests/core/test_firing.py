@@ -116,7 +116,7 @@ def test_skip_fires_again_once_the_run_is_over(scene: ScheduleScene) -> None:
 def test_a_lost_worker_does_not_block_the_schedule_for_ever(scene: ScheduleScene) -> None:
     """Case D03: the dead run ends by its lease, is tried again, and the overlap check agrees with what runs."""
     (firing,) = scene.fire(FIRST).firings
-    for _ in range(limits.LOST_ATTEMPTS_MAX):
+    for _ in range(limits.LOST_WORKERS_DEFAULT):
         job = scene.job_of(firing)
         scene.now_ms = max(scene.now_ms, job.due_at_ms)
         scene.lose_worker(scene.start(job))

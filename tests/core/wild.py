@@ -66,7 +66,7 @@ asked = st.builds(
     expires_at_ms=st.none() | times, deadline_ms=st.none() | times, heartbeat_timeout_ms=numbers, at_most_once=st.booleans(),
     concurrency_key=texts, unique_key=small_bytes, unique_until_ms=times, idempotency_until_ms=times,
     retry_on=texts_many, no_retry=texts_many, schedule_id=small_bytes, instant_ms=times,
-    is_backfill=st.booleans(), task=texts, replay_of=small_bytes, retention_ms=numbers,
+    is_backfill=st.booleans(), task=texts, replay_of=small_bytes, retention_ms=numbers, lost_workers_max=numbers,
 )  # fmt: skip
 sound = st.builds(
     Options,
@@ -109,7 +109,7 @@ resumes = st.builds(ResumeJob, job_id=job_ids, tenant=texts, actor=texts)
 amendments = st.builds(
     AmendJob,
     job_id=job_ids, tenant=texts, due_at_ms=numbers, priority=numbers, queue=texts, payload=st.none() | small_bytes,
-    max_attempts=numbers, timeout_ms=numbers, expires_at_ms=st.none() | numbers, deadline_ms=st.none() | numbers, tags=st.none() | texts_many,
+    max_attempts=numbers, timeout_ms=numbers, expires_at_ms=st.none() | numbers, deadline_ms=st.none() | numbers, lost_workers_max=numbers, tags=st.none() | texts_many,
     if_revision=numbers, actor=texts,
 )  # fmt: skip
 requeues = st.builds(RequeueJob, job_id=job_ids, tenant=texts, due_at_ms=times, reason=texts, actor=texts)
@@ -126,7 +126,7 @@ weights = st.lists(st.builds(TenantWeight, tenant=texts, weight=numbers), max_si
 settings = st.builds(
     ConfigureQueue,
     name=texts, rate_count=numbers, rate_period_ms=numbers, concurrency_max=numbers, key_concurrency_max=numbers,
-    ageing_ms=numbers, retention_ms=numbers, weights=st.none() | weights, actor=texts,
+    ageing_ms=numbers, retention_ms=numbers, lost_workers_max=numbers, weights=st.none() | weights, actor=texts,
 )  # fmt: skip
 queue_pauses = st.builds(PauseQueue, name=texts, paused=st.booleans(), until_ms=times, reason=texts, actor=texts)
 

@@ -73,6 +73,8 @@ class JobReply(Reply, frozen=True):
     timeout_seconds: float | None
     heartbeat_timeout_seconds: float | None
     max_attempts: int
+    max_lost_workers: int
+    """Lost workers that end in the dead letters; its queue's setting where it has none of its own."""
     attempt_number: int
     """Attempts begun so far in this run."""
     retry_policy: Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/RetryPolicyReply"})]

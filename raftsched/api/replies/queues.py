@@ -27,6 +27,8 @@ class QueueSettingsReply(Reply, frozen=True):
     """null: as the cluster says."""
     retention_seconds: float | None
     """null: as the cluster says."""
+    max_lost_workers: int | None
+    """null: 3."""
     weights: dict[str, int]
     """Shares of tenants; those that are not named have 1."""
     revision: int | None

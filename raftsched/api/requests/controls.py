@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 from raftsched import limits
 from raftsched.api.requests.common import (
     DelaySeconds,
+    LostWorkers,
     Moment,
     Name,
     Priority,
@@ -34,6 +35,7 @@ class AmendRequest(Request, frozen=True):
     payload: msgspec.Raw | UnsetType = UNSET
     max_attempts: Annotated[int, Meta(ge=1, le=limits.ATTEMPTS_MAX)] | UnsetType = UNSET
     max_retries: Annotated[int, Meta(ge=0, le=limits.ATTEMPTS_MAX - 1)] | UnsetType = UNSET
+    max_lost_workers: LostWorkers | UnsetType | None = UNSET
     timeout_seconds: TimeoutSeconds | UnsetType | None = UNSET
     expires_at: Moment | UnsetType | None = UNSET
     expires_in_seconds: SpanSeconds | UnsetType = UNSET

@@ -13,6 +13,7 @@ from raftsched.api.requests.common import (
     DelaySeconds,
     IdempotencyKey,
     IdText,
+    LostWorkers,
     Moment,
     Name,
     Priority,
@@ -63,6 +64,9 @@ class JobBody(Request, frozen=True):
     """Failures, timeouts included, that end in the dead letters."""
     max_retries: Annotated[int, Meta(ge=0, le=limits.ATTEMPTS_MAX - 1)] | None = None
     """Another way to say `max_attempts`: one less. Give either."""
+    max_lost_workers: LostWorkers | None = None
+    """Lost workers that end in the dead letters, counted apart from failures; by default as its queue says, else 3. The
+    largest value stands for any number."""
     retry_policy: RetryPolicyRequest | None = None
     retry_on: ErrorTypes | None = None
     """Error types that are tried again; all by default."""

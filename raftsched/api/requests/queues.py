@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, UnsetType
 
 from raftsched import limits
-from raftsched.api.requests.common import Name, Request, SpanSeconds
+from raftsched.api.requests.common import LostWorkers, Name, Request, SpanSeconds
 
 QueueLimit = Annotated[int, Meta(ge=1, le=limits.QUEUE_LIMIT_MAX)]
 
@@ -37,5 +37,8 @@ class QueuePatch(Request, frozen=True):
     """A waiting job gains one priority for each of these; as the cluster says by default."""
     retention_seconds: SpanSeconds | UnsetType | None = UNSET
     """How long finished jobs are kept; as the cluster says by default."""
+    max_lost_workers: LostWorkers | UnsetType | None = UNSET
+    """Lost workers that end a job which does not say it itself in the dead letters; 3 by default. The largest value stands
+    for any number."""
     weights: dict[Name, Annotated[int, Meta(ge=1, le=1_000)]] | UnsetType | None = UNSET
     """Shares of tenants; those that are not named have 1."""
