@@ -297,7 +297,7 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     worker: str = ""
     ttl_ms: int = 0
     outcome: str = ""
-    """What was reported, or why the lease expired: timeout, worker_lost, cancelled."""
+    """What was reported, or why the lease expired: timeout, worker_lost, outage, cancelled."""
     completion_id: str = ""
     retryable: bool = True
     due_ms: int = 0

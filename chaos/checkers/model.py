@@ -186,7 +186,9 @@ def _ended(state: JobState, move: Move) -> JobState | None:
             failures = state.failures + 1
             is_over = has_begun or not move.retryable or failures >= state.attempts_max
             return free._replace(stage=DEAD_LETTER if is_over else WAITING, failures=failures)
-        case "expire", "worker_lost":
+        case "expire", "outage" if not has_begun:
+            return free._replace(stage=WAITING)
+        case "expire", "worker_lost" | "outage":
             losses = state.losses + 1
             is_over = has_begun or losses >= move.losses_max
             return free._replace(stage=DEAD_LETTER if is_over else WAITING, losses=losses)

@@ -33,7 +33,7 @@ def kept_for_its_term(history: History) -> list[Violation]:
         if change.outcome != "cancelled" and (lasted_ms < limit_ms or not limit_ms):
             what = f"token {change.token} expires ({change.outcome}) after {lasted_ms} of {limit_ms} ms"
             violations.append(Violation(what, change.t))
-        if change.outcome == "worker_lost" and change.t >= 0:
+        if change.outcome in ("worker_lost", "outage") and change.t >= 0:
             renewed = max((beat.operation.start for beat in beats[change.token]), default=0)
             silent_us = change.t - max(renewed, granted.t)
             if silent_us < _term_us(history):

@@ -108,7 +108,7 @@ class AttemptInfo(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: datetime | None = None
     execution_time_ms: int | None = None
     end: str | None = None
-    """`completed`, `failed`, `snoozed`, `timeout`, `worker_lost` or `cancelled`; None while it runs."""
+    """`completed`, `failed`, `snoozed`, `timeout`, `worker_lost`, `outage` or `cancelled`; None while it runs."""
     error: JobFault | None = None
     log_bytes: int = 0
 

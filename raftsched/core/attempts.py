@@ -39,7 +39,7 @@ from raftsched.errors import InvariantBroken
 
 REPORTED: Final = frozenset({AttemptEnd.COMPLETED, AttemptEnd.FAILED, AttemptEnd.SNOOZED})
 """Ends that a worker reports."""
-EXPIRED: Final = frozenset({AttemptEnd.TIMEOUT, AttemptEnd.WORKER_LOST, AttemptEnd.CANCELLED})
+EXPIRED: Final = frozenset({AttemptEnd.TIMEOUT, AttemptEnd.WORKER_LOST, AttemptEnd.OUTAGE, AttemptEnd.CANCELLED})
 """Ends that the leader decides."""
 RETRY_ASKED: Final = "Retry"
 """The error type by which workers report that the handler itself asked for another attempt: lists of types don't count."""
@@ -208,6 +208,8 @@ def _expired(view: View, job: Job, lease: Lease, suspect: ExpiredLease, context:
         return _stopped(job, attempt, context)
     if suspect.cause is AttemptEnd.TIMEOUT:
         return _timed_out(job, attempt, suspect.jitter, context)
+    if suspect.cause is AttemptEnd.OUTAGE and not _has_begun_for_good(job):
+        return _again(job, Event.GIVE_BACK, attempt, context, 0, failure_reason=AttemptEnd.OUTAGE.label)
     return _worker_lost(job, attempt, context, lost_workers_max(job, view.queue(job.queue)))
 
 

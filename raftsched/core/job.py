@@ -210,6 +210,8 @@ class AttemptEnd(IntEnum):
     TIMEOUT = 4
     WORKER_LOST = 5
     CANCELLED = 6
+    OUTAGE = 7
+    """Its worker was not heard of after an outage in which it could not be: it counts against nothing."""
 
     @property
     def label(self) -> str:

@@ -160,7 +160,8 @@ class ExpiredLease(msgspec.Struct, frozen=True, array_like=True):
     job_id: JobId
     token: FencingToken
     cause: AttemptEnd
-    """`TIMEOUT` (ran too long), `WORKER_LOST` (no heartbeat) or `CANCELLED` (did not stop within the grace)."""
+    """`TIMEOUT` (ran too long), `WORKER_LOST` (no heartbeat), `OUTAGE` (none since the cluster had no leader for a term)
+    or `CANCELLED` (did not stop within the grace)."""
     jitter: int = 0
 
 

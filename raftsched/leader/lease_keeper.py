@@ -14,7 +14,8 @@ worker that heard "valid" keeps its job for a full term, and one that heard "not
 A new leader does not know the heartbeats of its predecessor, so it gives every lease one full term from its own start,
 but no more than `LEASE_TERMS_MAX` terms from when the lease was certainly renewed last (`evidence`): so a lease that
 nobody renews ends after that time, however many leaders there are meanwhile. An outage is nobody's silence: terms count
-from its end. The same holds for the silence of handlers, who speak through their workers: theirs counts from the worker's
+from its end, and a lease whose last certain sign of life is from before it ends without counting against its job: its
+worker may have stopped as its own clock told it to. The same holds for the silence of handlers, who speak through their workers: theirs counts from the worker's
 first heartbeat on; and for cancelled jobs, whose workers may not have been told yet. Timeouts go on from the times in the
 record. Left out: whether this node may still answer heartbeats at all (fresh contact with a quorum) is its caller's
 check.
@@ -70,6 +71,7 @@ class _Lease:
         "handler_silent_at_ms",
         "heard_at_ms",
         "is_heard",
+        "is_of_outage",
         "job_id",
         "refused",
         "silent_at_ms",
@@ -90,6 +92,8 @@ class _Lease:
         """When it was renewed last, the grant included; of one that was taken over, when that is certain."""
         self.is_heard = False
         """This leader heard a heartbeat for it."""
+        self.is_of_outage = False
+        """As far as this leader knows, its last sign of life is from before an outage."""
         self.handler_ms = 0
         """Longest silence of the handler; 0 = its job doesn't ask."""
         self.handler_silent_at_ms = NEVER_MS
@@ -118,7 +122,9 @@ class _Lease:
             return AttemptEnd.CANCELLED
         if self.timeout_at_ms <= now_ms:
             return AttemptEnd.TIMEOUT
-        return AttemptEnd.WORKER_LOST if self.silent_at_ms <= now_ms else AttemptEnd.TIMEOUT
+        if self.silent_at_ms > now_ms:
+            return AttemptEnd.TIMEOUT
+        return AttemptEnd.OUTAGE if self.is_of_outage and not self.is_heard else AttemptEnd.WORKER_LOST
 
 
 class LeaseKeeper:
@@ -146,6 +152,7 @@ class LeaseKeeper:
             signs = evidence.of(job)
             lease.heard_at_ms = now.monotonic_before(signs.heard_at_ms)
             lease.silent_at_ms = self._granted_until_ms(lease, signs.terms_from_ms, now)
+            lease.is_of_outage = signs.heard_at_ms < evidence.outage_ended_at_ms
             lease.handler_heard_at_ms = now.monotonic_before(signs.handler_heard_at_ms)
             lease.handler_silent_at_ms = NEVER_MS
             if job.status is Status.CANCELLING:

@@ -154,6 +154,7 @@ class Executor:
             is_async=handler is not None and handler.kind is HandlerKind.COROUTINE,
         )
         run = Run(grant, asked_at, context_of(grant, telling, self._wall_ms()), handler, telling)
+        run.goes_on = not self._settings.stop_at_lease_end and not grant.starts_at_most_once
         if grant.timeout_seconds:
             self._stop_after(grant.timeout_seconds, run, StopReason.TIMEOUT)
         return run
@@ -247,7 +248,7 @@ class Executor:
             _log.warning("hung_handler_ended", name=run.grant.name, run_id=run.grant.run_id)
             return
         now = self._monotonic()
-        if now >= run.lease_end:
+        if run.must_stop(now):
             note(run, StopReason.LEASE_OVER)
         seconds = min(now - run.started_at, _DURATION_SECONDS_MAX)
         self._average_seconds += _AVERAGE_SHARE * (seconds - self._average_seconds)

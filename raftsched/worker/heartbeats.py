@@ -255,9 +255,9 @@ class Heartbeats:
             for run in runs:
                 if run.is_taken_back:
                     continue
-                if run.lease_end <= now:
+                if run.must_stop(now):
                     self._condemn(run, StopReason.LEASE_OVER)
-                elif pause is None or run.lease_end - now < pause:
+                elif run.lease_end > now and (pause is None or run.lease_end - now < pause):
                     pause = run.lease_end - now
             self._loop_watch.look(runs, returns, now)
             await _nap(self._watch_early, pause)

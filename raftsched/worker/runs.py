@@ -90,7 +90,7 @@ class Run:
     """One leased run, from its grant until its outcome is recorded."""
 
     __slots__ = (
-        "asked_at", "context", "grant", "handler", "is_begun", "is_ended", "is_taken_back", "lease_end", "started_at",
+        "asked_at", "context", "goes_on", "grant", "handler", "is_begun", "is_ended", "is_taken_back", "lease_end", "started_at",
         "stop", "task", "telling", "timers",
     )  # fmt: skip
 
@@ -106,6 +106,8 @@ class Run:
         self.asked_at = asked_at
         """When the request left that got or last renewed the lease."""
         self.lease_end = lease_end(asked_at, grant.lease_seconds)
+        self.goes_on = False
+        """Beyond its lease, until an answer says that it is lost: it may then run elsewhere, too."""
         self.stop: StopReason | None = None
         self.is_begun = False
         """Its handler has begun, or its start was asked for."""
@@ -122,6 +124,10 @@ class Run:
         """A heartbeat that left at `asked_at` was acknowledged."""
         self.asked_at = asked_at
         self.lease_end = lease_end(asked_at, self.grant.lease_seconds)
+
+    def must_stop(self, now: float) -> bool:
+        """Whether its lease is over by this worker's clock, and it may not go on beyond that."""
+        return self.lease_end <= now and not (self.goes_on and self.is_begun)
 
     def begin(self) -> bool:
         """Claim it for its handler; return False if it was taken back."""

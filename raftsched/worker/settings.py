@@ -18,6 +18,10 @@ class WorkerSettings:
     """Handlers that run at the same time."""
     drain_seconds: float = 30.0
     """After the first SIGTERM, running handlers may go on for so long."""
+    stop_at_lease_end: bool = True
+    """A handler is told to stop once its lease is over by this worker's clock, so that no two run at the same time. False:
+    it goes on while no node answers, and its outcome counts if the run was not given to another worker meanwhile; it may
+    overlap with that one. Jobs that start at most once stop in any case."""
     stop_grace_seconds: float = 5.0
     """A handler that was told to stop gets so long to clean up; then its slot is given to another."""
     wait_seconds: float = 2.0

@@ -126,6 +126,24 @@ def test_outage_is_nobodys_silence() -> None:
     assert [world.status(each.id) for each in (job, dead)] == [Status.RUNNING, Status.QUEUED]
 
 
+def test_worker_lost_by_an_outage_does_not_count_and_one_lost_later_does() -> None:
+    world = World()
+    leader = Leader(world, SETTINGS)
+    world.submit(count=2)
+    quiet, heard = leader.lease(capacity=2)
+    leader.heartbeat(quiet, heard)
+    world.clock.advance(5 * TTL_MS)
+    leader = Leader(world, SETTINGS)
+    leader.run(TTL_MS // 2)
+    assert leader.heartbeat(heard) == [VALID]
+    leader.run(2 * TTL_MS)
+    assert [world.job(each.id).attempts[-1].end for each in (quiet, heard)] == [
+        AttemptEnd.OUTAGE,
+        AttemptEnd.WORKER_LOST,
+    ]
+    assert [world.job(each.id).lost_count for each in (quiet, heard)] == [0, 1]
+
+
 def test_quiet_cluster_is_no_outage() -> None:
     """A leader alone with a silent lease writes something, so that the next one can tell its silence from an outage."""
     world = World()

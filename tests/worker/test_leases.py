@@ -238,6 +238,71 @@ async def test_handler_is_stopped_before_its_lease_ends_when_no_heartbeat_gets_t
         assert events(logs, "run_stopped", "reason") == ["lease_over"]
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_handler_that_may_go_on_beyond_its_lease_does_until_an_answer_says_that_it_is_lost(
+    is_lost: bool, logs: list[Any]
+) -> None:
+    """Case D22: nobody can have been given the run while the whole cluster was out."""
+    async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
+        clock = SetClock()
+        worker = worker_of(cluster, clock=clock, settings=replace(SETTINGS, stop_at_lease_end=False))
+        began, go, stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        cluster.faults[BEATS].extend([Fault.REFUSED] * 100_000)
+
+        @worker.job("a")
+        async def wait(ctx: Context, payload: object) -> str:
+            cluster.is_paused = True
+            clock.now += 20 * SHORT_SECONDS
+            began.set()
+            try:
+                await go.wait()
+            finally:
+                if is_lost:
+                    stopped.set()
+            return "done"
+
+        job = await cluster.add_job("a")
+        async with serving(worker), asyncio.timeout(WAIT_SECONDS):
+            await began.wait()
+            seen = cluster.nodes[0].seen.count(BEATS)
+            await cluster.until(lambda: cluster.nodes[0].seen.count(BEATS) >= seen + 3)
+            assert not events(logs, "run_stopped", "reason")
+            if is_lost:
+                cluster.lost_tokens.add(job.token)
+            cluster.faults[BEATS].clear()
+            if is_lost:
+                await stopped.wait()
+            else:
+                seen = len(cluster.bodies(BEATS))
+                await cluster.until(lambda: len(cluster.bodies(BEATS)) > seen)
+                go.set()
+                await cluster.finished(job)
+        assert events(logs, "run_stopped", "reason") == (["lease_lost"] if is_lost else [])
+        assert (job.result, cluster.refused) == (None if is_lost else "done", [])
+
+
+async def test_job_that_starts_at_most_once_stops_with_its_lease_in_any_case(logs: list[Any]) -> None:
+    async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
+        clock = SetClock()
+        worker = worker_of(cluster, clock=clock, settings=replace(SETTINGS, stop_at_lease_end=False))
+        stopped = asyncio.Event()
+        cluster.faults[BEATS].extend([Fault.HANGS] * 1000)
+
+        @worker.job("a")
+        async def wait(payload: object) -> None:
+            cluster.is_paused = True
+            clock.now += 0.95 * SHORT_SECONDS
+            try:
+                await asyncio.Event().wait()
+            finally:
+                stopped.set()
+
+        await cluster.add_job("a", start="at_most_once")
+        async with serving(worker), asyncio.timeout(WAIT_SECONDS):
+            await stopped.wait()
+        assert events(logs, "run_stopped", "reason") == ["lease_over"]
+
+
 async def test_success_that_comes_after_the_lease_is_not_reported(logs: list[Any]) -> None:
     """Case W02: the whole process stood still, and the handler returns before anybody told it to stop."""
     async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:

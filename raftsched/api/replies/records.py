@@ -18,7 +18,7 @@ class AttemptReply(Reply, frozen=True):
     ended_at: Time | None
     execution_time_ms: int | None
     end: str | None
-    """`completed`, `failed`, `snoozed`, `timeout`, `worker_lost` or `cancelled`; null while it runs."""
+    """`completed`, `failed`, `snoozed`, `timeout`, `worker_lost`, `outage` or `cancelled`; null while it runs."""
     error: ErrorReply | None
     log_bytes: int
 
