@@ -169,13 +169,17 @@ class ScheduleFiles:
         propose = self._backend.propose
         saved = [propose(save.operation) for save in plan.saves]
         deleted = [
-            propose(ControlSchedule(schedule.id, schedule.tenant, ScheduleAction.DELETE, actor=actor))
+            propose(
+                ControlSchedule(schedule.id, schedule.tenant, ScheduleAction.DELETE, actor=actor, source=plan.source)
+            )
             for schedule in plan.pruned
         ]
         answers = await answers_of([*saved, *deleted])
-        for answer in answers[len(saved) :]:
-            gone = isinstance(answer, Refused) and answer.code is RejectCode.NOT_FOUND
-            if not gone:
+        for schedule, answer in zip(tuple(plan.pruned), answers[len(saved) :], strict=True):
+            code = answer.code if isinstance(answer, Refused) else None
+            if code is RejectCode.STALE_REVISION:  # another source has taken it over meanwhile
+                plan.pruned.remove(schedule)
+            elif code is not RejectCode.NOT_FOUND:
                 granted(answer, ScheduleSaved)
         for save, answer in zip(plan.saves, answers, strict=False):
             if isinstance(answer, Refused) and answer.code in MOVED:

@@ -278,8 +278,8 @@ class _Rows(NamedTuple):
 
 def _rows(state: StateReader, query: SchedulesQuery) -> _Rows:
     tenant = query.tenant or TENANT_DEFAULT
-    filters = ("schedules", tenant, query.queue, query.paused, query.order)
-    filtered = query.queue is not None or query.paused is not None
+    filters = ("schedules", tenant, query.queue, query.paused, query.source, query.order)
+    filtered = any(wish is not None for wish in (query.queue, query.paused, query.source))
     page = state.list_schedule_names(
         tenant,
         after=read_cursor(query.cursor, *filters),
@@ -303,4 +303,8 @@ def _rows(state: StateReader, query: SchedulesQuery) -> _Rows:
 
 
 def _matches(schedule: Schedule, query: SchedulesQuery) -> bool:
-    return query.queue in (None, schedule.template.queue) and query.paused in (None, schedule.paused)
+    return (
+        query.queue in (None, schedule.template.queue)
+        and query.paused in (None, schedule.paused)
+        and query.source in (None, schedule.source)
+    )

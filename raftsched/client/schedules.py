@@ -146,10 +146,11 @@ class Schedules:
         tenant: str | None = None,
         queue: str | None = None,
         paused: bool | None = None,
+        source: str | None = None,
         page_size: int = 100,
     ) -> AsyncIterator[ScheduleInfo]:
         """Yield the schedules that match all filters, by name."""
-        query = given(tenant=tenant, queue=queue, paused=paused, limit=page_size)
+        query = given(tenant=tenant, queue=queue, paused=paused, source=source, limit=page_size)
         return self._calls.each(ScheduleInfo, "/schedules", "schedules", query)
 
     async def next(self, name: str, *, count: int = 10, tenant: str | None = None) -> Outlook:

@@ -56,7 +56,7 @@ class ScheduleAction(IntEnum):
 class ControlSchedule(msgspec.Struct, frozen=True, array_like=True, tag=19):
     """Pause, resume or delete a schedule; each twice succeeds, but a deleted one is not found.
 
-    Jobs it has made go on. Result: `ScheduleSaved`. Rejected: `not_found`.
+    Jobs it has made go on. Result: `ScheduleSaved`. Rejected: `not_found`, `stale_revision` (it is of another `source`).
     """
 
     id: ScheduleId
@@ -65,6 +65,8 @@ class ControlSchedule(msgspec.Struct, frozen=True, array_like=True, tag=19):
     until_ms: TimeMs = TimeMs(0)
     reason: str = ""
     actor: str = ""
+    source: str = ""
+    """Do it only to a schedule that this source applied; "" = to any."""
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):

@@ -194,6 +194,8 @@ def control_schedule(view: View, operation: ControlSchedule, context: Context) -
     known = find_schedule(view, operation.id, operation.tenant)
     if known is None:
         return refused(RejectCode.NOT_FOUND, "there is no such schedule")
+    if operation.source not in ("", known.source):
+        return refused(RejectCode.STALE_REVISION, f"schedule {known.name!r} is of another source by now")
     match operation.action:
         case ScheduleAction.PAUSE:
             return _pause(known, operation, context)

@@ -9,7 +9,7 @@ import pytest
 
 from raftsched import limits
 from raftsched.core.operations import Operation
-from raftsched.core.schedule_operations import SaveSchedule
+from raftsched.core.schedule_operations import ControlSchedule, SaveSchedule
 from tests.api.node import START_MS, Answer, Api
 from tests.api.schedules import MINUTE, REPORT, at, decided, saved
 
@@ -121,6 +121,48 @@ async def test_a_schedule_that_runs_while_a_file_is_applied_is_saved_anew(api: A
     answer = await _apply(api, REPORT | {"name": "report", "every": "1m", "overlap": "allow"})
     assert (answer.status, len(ran)) == (200, 1)
     assert (await api.get("schedules/report")).json["overlap"] == "allow"
+
+
+async def test_a_schedule_that_another_source_takes_over_meanwhile_is_not_pruned(api: Api) -> None:
+    await _apply(api, _schedule("kept"), _schedule("gone"), source="app")
+    seen: list[Operation] = []
+
+    def take_over(operation: Operation) -> None:
+        if isinstance(operation, ControlSchedule) and not seen:
+            seen.append(operation)
+            known = api.node.fresh_state().schedule(operation.id)
+            assert known is not None
+            save = SaveSchedule(
+                id=known.id,
+                tenant=known.tenant,
+                name=known.name,
+                timing=known.timing,
+                template=known.template,
+                overlap=known.overlap,
+                misfire=known.misfire,
+                catchup_window_ms=known.catchup_window_ms,
+                next_at_ms=known.next_at_ms,
+                fingerprint=known.fingerprint,
+                source="mail",
+            )
+            api.node.apply(save)
+
+    api.node.proposal_error = take_over
+    told = (await _apply(api, _schedule("kept"), source="app", prune=True)).json
+    assert (len(seen), told["pruned"]) == (1, [])
+    for source, names in (("app", ["kept"]), ("mail", ["gone"]), ("none", [])):
+        page = (await api.get("schedules", source=source)).json["schedules"]
+        assert [each["name"] for each in page] == names
+
+
+async def test_a_change_of_the_source_alone_is_an_update_that_fires_nothing(api: Api) -> None:
+    await saved(api, name="same", every="1m")
+    before = (await api.get("schedules/same")).json
+    await _apply(api, REPORT | {"name": "same", "every": "1m"}, source="app")
+    after = (await api.get("schedules/same")).json
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed - {"updated_at"} == {"source", "revision", "changed_revision"}
+    assert (after["generation"], after["next_at"]) == (before["generation"], before["next_at"])
 
 
 async def test_without_prune_nothing_is_deleted(api: Api) -> None:

@@ -70,6 +70,7 @@ async def test_apply_goes_by_the_source_of_the_files(cli: Cli, tmp_path: Path) -
     two = written(tmp_path / "two.yaml", "source: team-b\nschedules:\n- {name: b, every: 1h, job: {name: b}}")
     await cli.ok("apply", "-f", one)
     assert (await cli.json("apply", "-f", two, "--prune"))["pruned"] == []
+    assert [each["name"] for each in await cli.json("schedule", "list", "--source", "team-b")] == ["b"]
     assert (await cli.json("apply", "-f", two, "--source", "team-a", "--prune", "--dry-run"))["pruned"] == ["a"]
     clash = await cli.refused("apply", "-f", one, "-f", two)
     assert "two.yaml:1: source: team-b here and team-a in another file" in clash

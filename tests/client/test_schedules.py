@@ -208,6 +208,8 @@ async def test_file_is_compared_then_applied(client: Client) -> None:
     assert [each.name async for each in client.schedules.list()] == ["kept", "old"]
     await client.schedules.apply(file, prune=True)
     assert [each.name async for each in client.schedules.list()] == ["kept", "new"]
+    assert [each.name async for each in client.schedules.list(source="default")] == ["kept", "new"]
+    assert [each async for each in client.schedules.list(source="other")] == []
     assert (await client.schedules.apply(file)).unchanged == ["kept", "new"]
 
 

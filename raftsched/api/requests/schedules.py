@@ -226,6 +226,8 @@ class SchedulesQuery(ReadQuery, frozen=True):
     queue: Name | None = None
     """Of the jobs they make."""
     paused: bool | None = None
+    source: Name | None = None
+    """What applied them."""
     limit: PageLimit = 100
     order: Literal["asc", "desc"] = "asc"
     """By name."""

@@ -28,6 +28,7 @@ def print_schedule(schedule: Mapping[str, Any], *, as_json: bool) -> None:
 @click.command("list")
 @tenant_option
 @click.option("--queue", help="Of the jobs that they make.")
+@click.option("--source", help="What applied them.")
 @click.option("--paused/--not-paused", default=None, help="Only those that are paused, or are not.")
 @limit_option
 @with_session
