@@ -212,8 +212,8 @@ async def test_too_many_outcomes_are_refused_as_a_whole(api: Api) -> None:
 
 
 _PAYLOADS = {
-    "deepest": b"[" * (limits.JSON_DEPTH_MAX - 1) + b"]" * (limits.JSON_DEPTH_MAX - 1),
-    "deepest object": b'{"a":' * (limits.JSON_DEPTH_MAX - 2) + b"[1]" + b"}" * (limits.JSON_DEPTH_MAX - 2),
+    "deepest": b"[" * limits.VALUE_DEPTH_MAX + b"]" * limits.VALUE_DEPTH_MAX,
+    "deepest object": b'{"a":' * (limits.VALUE_DEPTH_MAX - 1) + b"[1]" + b"}" * (limits.VALUE_DEPTH_MAX - 1),
     "largest": b'"%b"' % (b"x" * (limits.PAYLOAD_BYTES_MAX - 2)),
     "densest": b"[%b1]" % (b"1," * (limits.PAYLOAD_BYTES_MAX // 2 - 2)),
     "numbers": b"[1e308,-0.0,1E-400,12345678901234567890123456789012345678901234567890,0.1]",
