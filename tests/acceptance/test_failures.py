@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from raftsched.cli.local_cluster import LocalCluster
@@ -129,6 +130,36 @@ def test_a_killed_workers_jobs_run_elsewhere(
     first = int((tmp_path / "started").read_text().split()[1])
     assert token > first
     assert job.get().attempt_number == 2
+
+
+def test_three_killed_workers_end_a_job_unless_it_or_its_queue_allows_for_more(
+    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf
+) -> None:
+    """Case N04: long jobs on machines that are taken away again."""
+    cluster = start_cluster()
+    client = client_of(cluster)
+    client.queue("spot").configure(max_lost_workers=1_000_000)
+    until = {"until": "never"}
+    plain = client.submit("hold", until, queue="default", max_attempts=20)
+    own = client.submit("hold", until, queue="default", max_attempts=20, max_lost_workers=4)
+    of_queue = client.submit("hold", until, queue="spot", max_attempts=20)
+    jobs = (plain, own, of_queue)
+
+    def are(field: str, value: object) -> bool:
+        return all(getattr(client.get(job.id), field) == value for job in jobs)
+
+    for count in range(1, 4):
+        worker = start_worker(cluster, TEST_QUEUES="default spot")
+        cluster.wait_until(lambda: are("status", "running"), what="the jobs to run", seconds=60)
+        worker.kill()
+        cluster.wait_until(partial(are, "lost_count", count), what=f"loss {count} to be noticed", seconds=60)
+    ended = client.get(plain.id)
+    assert (ended.status, ended.failure_reason, ended.max_lost_workers) == ("dead_letter", "worker_lost", 3)
+    assert ended.error is not None
+    assert "set max_lost_workers of its queue" in ended.error.message
+    waiting = [client.get(job.id) for job in (own, of_queue)]
+    assert [job.max_lost_workers for job in waiting] == [4, 1_000_000]
+    assert {job.status for job in waiting} <= {"retrying", "queued"}
 
 
 def test_a_frozen_worker_learns_that_it_lost_its_job_and_changes_nothing(
