@@ -189,7 +189,7 @@ class WorkerProcess:
 
         async def handler(node: SimulatedNode) -> tuple[bool, bool, int]:
             runs = ((job_id, grant.run, FencingToken(grant.token)),)
-            answer = node.leadership().heartbeat(worker, runs)[0]
+            answer = (await node.leadership().heartbeat(worker, runs))[0]
             return answer.valid, answer.cancel_requested, node.state.applied_index
 
         def answer(found: tuple[bool, bool, int]) -> dict[str, Any]:

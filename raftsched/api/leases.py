@@ -95,7 +95,7 @@ class Leases:
         known = [each for each in held if each.run is not None]
         runs = [each.run for each in known if each.run is not None]
         alive = {each.run[0] for each in known if each.run is not None and each.is_alive}
-        answers = iter(self._backend.leadership().heartbeat(beat.around.worker, runs, alive=alive))
+        answers = iter(await self._backend.leadership().heartbeat(beat.around.worker, runs, alive=alive))
         self._keep([each.progress for each in known if each.progress is not None])
         return json_response(HeartbeatReply(leases=[_state(each, answers) for each in held]))
 

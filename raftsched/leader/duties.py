@@ -280,6 +280,21 @@ class Duties:
         self._marks.heard(worker, now, has_lease=any(answer.valid for answer in answers))
         return answers
 
+    def unproven(self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]], now: Now) -> Operation | None:
+        """Return the mark to commit before heartbeats of `runs` are answered; None if the log proves enough already.
+
+        Call it after `heartbeat`, which notes the renewals that the mark proves.
+        """
+        suspects = self._keeper.unproven(runs, now)
+        if not suspects:
+            return None
+        evidence = Evidence(self._view, self._settings, now)
+        for job_id in suspects:
+            job = self._view.job(job_id)
+            if job is not None and job.lease is not None:
+                self._keeper.proven(job_id, evidence.of(job).proven_at_ms, now)
+        return self._marks.mark_of(worker, now) if self._keeper.unproven(runs, now) else None
+
     def close(self, error: RaftschedError) -> None:
         """End all waits with `error`."""
         self._dispatcher.close(error)

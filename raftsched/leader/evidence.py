@@ -30,6 +30,8 @@ class KnownSigns(NamedTuple):
     """The same of its handler."""
     terms_from_ms: int
     """From when on its worker's silence counts."""
+    proven_at_ms: int
+    """The same as far as the log alone proves it to any later leader."""
 
 
 class _Marked(NamedTuple):
@@ -67,6 +69,7 @@ class Evidence:
             heard_at_ms,
             max(handler_heard_at_ms, lease.granted_at_ms, self.outage_ended_at_ms),
             max(heard_at_ms, self.outage_ended_at_ms),
+            max(heard_at_ms, self._view.outage_ended_at_ms),
         )
 
     def _mark(self, worker: str) -> _Marked:

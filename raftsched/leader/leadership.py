@@ -158,15 +158,26 @@ class Leadership:
             if grants := await self._grants(waiter, job_ids, request_id):
                 return grants
 
-    def heartbeat(
+    async def heartbeat(
         self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]], *, alive: Container[JobId] = ()
     ) -> list[HeartbeatAnswer]:
         """Renew the leases named by (job, run number, token) for a full term; an answer for each, in order.
 
         `alive` are the jobs whose handlers gave a sign of life; only that resets their `heartbeat_timeout_ms`.
+        If a later leader could not know of the renewal, waits until the worker's mark is committed. Raises `NotLeader`,
+        `Unavailable` or `OutcomeUnknown` if that fails: then nothing is promised.
         """
         self._check_serving()
-        return self._duties.heartbeat(worker, runs, self._now(), alive=alive)
+        answers = self._duties.heartbeat(worker, runs, self._now(), alive=alive)
+        mark = self._duties.unproven(worker, runs, self._now())
+        if mark is None:
+            return answers
+        await self._propose(mark)
+        self._check_serving()
+        answers = self._duties.heartbeat(worker, runs, self._now(), alive=alive)
+        if self._duties.unproven(worker, runs, self._now()) is not None:
+            raise Unavailable("the renewal of the leases is not in the log yet; retry the heartbeat in a moment")
+        return answers
 
     def queue_depths(self, queues: Iterable[str], tenant: str | None = None) -> list[QueueDepth]:
         """Return the depth of each of these queues, of one tenant's jobs or of all; see `QueueDepth`."""

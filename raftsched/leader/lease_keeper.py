@@ -13,9 +13,14 @@ worker that heard "valid" keeps its job for a full term, and one that heard "not
 
 A new leader does not know the heartbeats of its predecessor, so it gives every lease one full term from its own start,
 but no more than `LEASE_TERMS_MAX` terms from when the lease was certainly renewed last (`evidence`): so a lease that
-nobody renews ends after that time, however many leaders there are meanwhile. An outage is nobody's silence: terms count
-from its end, and a lease whose last certain sign of life is from before it ends without counting against its job: its
-worker may have stopped as its own clock told it to. The same holds for the silence of handlers, who speak through their workers: theirs counts from the worker's
+nobody renews ends after that time, however many leaders there are meanwhile. In return, a heartbeat is answered as
+valid only if the log proves a renewal within `proven_span_ms` before it: then no later leader ends the lease within the
+term that the answer promises. Otherwise the worker's mark is committed first, and the answer waits for it. Half a term is
+left for steps of cluster time between leaders.
+
+An outage is nobody's silence: terms count from its end, and a lease whose last certain sign of life is from before it
+ends without counting against its job: its worker may have stopped as its own clock told it to. The same holds for the
+silence of handlers, who speak through their workers: theirs counts from the worker's
 first heartbeat on; and for cancelled jobs, whose workers may not have been told yet. Timeouts go on from the times in the
 record. Left out: whether this node may still answer heartbeats at all (fresh contact with a quorum) is its caller's
 check.
@@ -73,6 +78,7 @@ class _Lease:
         "is_heard",
         "is_of_outage",
         "job_id",
+        "proven_until_ms",
         "refused",
         "silent_at_ms",
         "timeout_at_ms",
@@ -90,6 +96,8 @@ class _Lease:
         self.silent_at_ms = NEVER_MS
         self.heard_at_ms = 0
         """When it was renewed last, the grant included; of one that was taken over, when that is certain."""
+        self.proven_until_ms = 0
+        """Until then a heartbeat may be answered as valid without a newer proof in the log."""
         self.is_heard = False
         """This leader heard a heartbeat for it."""
         self.is_of_outage = False
@@ -127,6 +135,15 @@ class _Lease:
         return AttemptEnd.OUTAGE if self.is_of_outage and not self.is_heard else AttemptEnd.WORKER_LOST
 
 
+def proven_span_ms(ttl_ms: int) -> int:
+    """Return how long after a proven renewal heartbeats may be answered as valid: their term ends within the bound."""
+    return (LEASE_TERMS_MAX - 1) * ttl_ms - ttl_ms // 2
+
+
+def _proven_until_ms(ttl_ms: int, proven_at_ms: int, now: Now) -> int:
+    return now.monotonic_before(proven_at_ms) + proven_span_ms(ttl_ms)
+
+
 class LeaseKeeper:
     """All running leases of the cluster. `len` counts them."""
 
@@ -153,6 +170,7 @@ class LeaseKeeper:
             lease.heard_at_ms = now.monotonic_before(signs.heard_at_ms)
             lease.silent_at_ms = self._granted_until_ms(lease, signs.terms_from_ms, now)
             lease.is_of_outage = signs.heard_at_ms < evidence.outage_ended_at_ms
+            lease.proven_until_ms = _proven_until_ms(lease.ttl_ms, signs.proven_at_ms, now)
             lease.handler_heard_at_ms = now.monotonic_before(signs.handler_heard_at_ms)
             lease.handler_silent_at_ms = NEVER_MS
             if job.status is Status.CANCELLING:
@@ -216,6 +234,26 @@ class LeaseKeeper:
                     self._hear_of_handler(lease, now_ms, is_alive=job_id in alive)
                 answers.append(_VALID if lease.cancel_by_ms == NEVER_MS else _CANCEL)
         return answers
+
+    def unproven(self, runs: Sequence[tuple[JobId, int, FencingToken]], now: Now) -> list[JobId]:
+        """Return the jobs whose heartbeats must not be answered as valid before the log proves a newer renewal."""
+        found = []
+        for job_id, _, token in runs:
+            lease = self._leases.get(job_id)
+            if (
+                lease is not None
+                and lease.token == token
+                and not lease.expiring
+                and now.monotonic_ms > lease.proven_until_ms
+            ):
+                found.append(job_id)
+        return found
+
+    def proven(self, job_id: JobId, proven_at_ms: int, now: Now) -> None:
+        """The log proves that the lease was renewed no earlier than `proven_at_ms`, in cluster time."""
+        lease = self._leases.get(job_id)
+        if lease is not None:
+            lease.proven_until_ms = _proven_until_ms(lease.ttl_ms, proven_at_ms, now)
 
     def signs(self, job_id: JobId, now: Now) -> LeaseSigns | None:
         """Return what is known of a job's lease, in cluster time; None where it has none that runs."""
@@ -299,6 +337,7 @@ class LeaseKeeper:
         lease = _Lease(job.id, job.lease.token, job.lease.worker, job.lease.ttl_ms)
         lease.heard_at_ms = now.monotonic_ms
         lease.silent_at_ms = now.monotonic_ms + lease.ttl_ms
+        lease.proven_until_ms = now.monotonic_ms + proven_span_ms(lease.ttl_ms)
         if job.options is not None:
             lease.handler_ms = job.options.heartbeat_timeout_ms
             lease.hear_handler(now.monotonic_ms)

@@ -180,6 +180,13 @@ class WorkerMarks:
             return (MarkWorkers(marks, forget),)
         return ()
 
+    def mark_of(self, name: str, now: Now) -> MarkWorkers | None:
+        """Return the mark of one worker as of now, outside of the rounds; None if it was not heard of."""
+        worker = self._workers.get(name)
+        if worker is None:
+            return None
+        return MarkWorkers((self._mark_of(name, worker, self._leases.silent_leases(now), now),), ())
+
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
         """The marks were applied, or nobody knows (None): then they are made again, in the next round."""
         assert isinstance(operation, MarkWorkers)
@@ -241,11 +248,15 @@ class WorkerMarks:
             if worker is None:
                 continue
             worker.is_marked = True
-            seen_at_ms = now.cluster_before(worker.heard_ms)
-            mark = WorkerMark(name, worker.queues, worker.capacity, seen_at_ms, worker.region, silent.get(name, ()))
+            mark = self._mark_of(name, worker, silent, now)
             byte_count += sum(map(len, mark.queues)) + _LEASE_BYTES * len(mark.silent)
             marks.append(mark)
         return tuple(marks)
+
+    @staticmethod
+    def _mark_of(name: str, worker: _Worker, silent: Mapping[str, tuple[SilentLease, ...]], now: Now) -> WorkerMark:
+        seen_at_ms = now.cluster_before(worker.heard_ms)
+        return WorkerMark(name, worker.queues, worker.capacity, seen_at_ms, worker.region, silent.get(name, ()))
 
     def _is_overdue(self, now: Now) -> bool:
         """Whether leases run, and the log was silent for most of a period."""

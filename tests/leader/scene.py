@@ -255,7 +255,14 @@ class Leader:
 
     def heartbeat(self, *jobs: Job, worker: str = "w1", alive: Sequence[Job] = ()) -> list[HeartbeatAnswer]:
         runs = [(job.id, job.run_number, token_of(job)) for job in jobs]
-        return self.duties.heartbeat(worker, runs, self.world.now, alive={job.id for job in alive})
+        known_alive = {job.id for job in alive}
+        answers = self.duties.heartbeat(worker, runs, self.world.now, alive=known_alive)
+        mark = self.duties.unproven(worker, runs, self.world.now)
+        if mark is None:
+            return answers
+        self.world.apply(mark)
+        assert self.duties.unproven(worker, runs, self.world.now) is None
+        return self.duties.heartbeat(worker, runs, self.world.now, alive=known_alive)
 
     @property
     def expiries(self) -> list[ExpireLeases]:

@@ -402,7 +402,7 @@ def test_fault_of_ours_ends_the_leadership_and_is_raised_to_the_node(error: Exce
         with pytest.raises(NotLeader):
             await waiting
         with pytest.raises(NotLeader):
-            cluster.leadership.heartbeat("w1", [])
+            await cluster.leadership.heartbeat("w1", [])
         await cluster.leadership.stop()
 
     virtual.run(main)
@@ -468,7 +468,7 @@ def test_calls_before_the_start_are_refused() -> None:
         with pytest.raises(NotLeader):
             await leadership.lease("w1", ["mail"], 1, 60)
         with pytest.raises(NotLeader):
-            leadership.heartbeat("w1", [])
+            await leadership.heartbeat("w1", [])
 
     virtual.run(main)
 

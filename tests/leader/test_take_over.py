@@ -157,3 +157,19 @@ def test_quiet_cluster_is_no_outage() -> None:
     assert world.state.outage_ended_at_ms == 0
     marks = [operation for operation in world.log if isinstance(operation, MarkWorkers)]
     assert len(marks) <= 4 * (TERMS_MAX + 2)
+
+
+def test_no_later_leader_ends_the_term_of_a_heartbeat_that_was_answered_as_valid() -> None:
+    """Each leader is gone before its round of marks; only what the answer itself waited for is in the log."""
+    world = World()
+    world.submit()
+    (job,) = Leader(world, SETTINGS).lease()
+    for _ in range(4):
+        world.clock.advance(TTL_MS * 3 // 5)
+        world.submit(queue="others")
+        assert Leader(world, SETTINGS).heartbeat(job) == [VALID]
+    last = Leader(world, SETTINGS)
+    last.run(TTL_MS - 1)
+    assert world.status(job.id) is Status.RUNNING
+    last.run(TTL_MS // 10)
+    assert world.status(job.id) is Status.QUEUED
