@@ -203,12 +203,15 @@ def _is_silent(job: Job, now_ms: TimeMs) -> bool:
 
 
 def _expired(view: View, job: Job, lease: Lease, suspect: ExpiredLease, context: Context) -> Job:
-    attempt = _attempt(job, lease, suspect.cause, context, error=_silence(job, lease, suspect, context.now_ms))
+    cause = suspect.cause
+    if cause is AttemptEnd.OUTAGE and job.status is not Status.CANCELLING and _has_begun_for_good(job):
+        cause = AttemptEnd.WORKER_LOST  # it can't be offered again, so it counts
+    attempt = _attempt(job, lease, cause, context, error=_silence(job, lease, suspect, context.now_ms))
     if job.status is Status.CANCELLING:
         return _stopped(job, attempt, context)
     if suspect.cause is AttemptEnd.TIMEOUT:
         return _timed_out(job, attempt, suspect.jitter, context)
-    if suspect.cause is AttemptEnd.OUTAGE and not _has_begun_for_good(job):
+    if cause is AttemptEnd.OUTAGE:
         return _again(job, Event.GIVE_BACK, attempt, context, 0, failure_reason=AttemptEnd.OUTAGE.label)
     return _worker_lost(job, attempt, context, lost_workers_max(job, view.queue(job.queue)))
 

@@ -56,11 +56,14 @@ def test_completion_of_a_started_run_counts(scene: ControlScene) -> None:
     assert scene.status(job) is Status.COMPLETED
 
 
-def test_started_run_whose_worker_is_lost_ends_in_the_dead_letters(scene: ControlScene) -> None:
-    """RELIABILITY G5: it is never restarted."""
+@pytest.mark.parametrize("cause", [AttemptEnd.WORKER_LOST, AttemptEnd.OUTAGE])
+def test_started_run_whose_worker_is_lost_ends_in_the_dead_letters(scene: ControlScene, cause: AttemptEnd) -> None:
+    """RELIABILITY G5: it is never restarted, so an outage counts as a lost worker."""
     job = begun(scene)
-    scene.lose_worker(job)
+    scene.wait(TTL_MS)
+    scene.expire(job, cause)
     ended = scene.now(job)
+    assert ended.attempts[-1].end is AttemptEnd.WORKER_LOST
     assert (ended.status, ended.failure_reason, ended.lost_count) == (
         Status.DEAD_LETTER, f"{DeadLetterReason.WORKER_LOST}: {ONCE_TEXT}", 1,
     )  # fmt: skip
