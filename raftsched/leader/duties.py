@@ -101,7 +101,7 @@ class Duties:
         self._timers: Final = TimerHorizon(view, self._ready)
         self._dispatcher: Final = Dispatcher(self._ready)
         self._keeper: Final = LeaseKeeper(settings, randomness)
-        self._outage: Final = Outage(view, settings)
+        self._outage: Final = Outage(view, settings, self._keeper.outage_noted)
         self._marks: Final = WorkerMarks(view, settings, self._dispatcher.waiting_workers, self._keeper)
         self._requests: Final = LatestRequests()
         self._alarms: Final = Alarms(view)

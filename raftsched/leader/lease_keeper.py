@@ -77,6 +77,7 @@ class _Lease:
         "heard_at_ms",
         "is_heard",
         "is_of_outage",
+        "is_taken_over",
         "job_id",
         "proven_until_ms",
         "refused",
@@ -100,6 +101,8 @@ class _Lease:
         """Until then a heartbeat may be answered as valid without a newer proof in the log."""
         self.is_heard = False
         """This leader heard a heartbeat for it."""
+        self.is_taken_over = False
+        """An earlier leader granted it."""
         self.is_of_outage = False
         """As far as this leader knows, its last sign of life is from before an outage."""
         self.handler_ms = 0
@@ -169,6 +172,7 @@ class LeaseKeeper:
             signs = evidence.of(job)
             lease.heard_at_ms = now.monotonic_before(signs.heard_at_ms)
             lease.silent_at_ms = self._granted_until_ms(lease, signs.terms_from_ms, now)
+            lease.is_taken_over = True
             lease.is_of_outage = signs.heard_at_ms < evidence.outage_ended_at_ms
             lease.proven_until_ms = _proven_until_ms(lease.ttl_ms, signs.proven_at_ms, now)
             lease.handler_heard_at_ms = now.monotonic_before(signs.handler_heard_at_ms)
@@ -181,6 +185,11 @@ class LeaseKeeper:
                 )
                 lease.cancel_by_ms = max(grace_ends_ms, told_by_ms)
             self._set_timer(lease)
+
+    def outage_noted(self) -> None:
+        """The log says that this leader ended an outage, which it may not have known when it took the leases over."""
+        for lease in self._leases.values():
+            lease.is_of_outage = lease.is_of_outage or lease.is_taken_over
 
     def _granted_until_ms(self, lease: _Lease, terms_from_ms: int, now: Now) -> int:
         """A term from now, but at most `LEASE_TERMS_MAX` from a moment in cluster time."""

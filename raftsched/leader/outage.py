@@ -2,16 +2,16 @@
 
 A leader stamps entries at least once in a third of a term while leases run (`worker_marks`). So a longer silence of the
 log before a leader's own first entry is time in which no worker could be heard. The log decides, by its own stamps, since
-a new leader may not know the cluster's time yet.
+a new leader may not know the cluster's time yet; `on_noted` then hears of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from raftsched.core.operations import NoteOutage, Operation
-from raftsched.core.results import Result
+from raftsched.core.results import Counted, Result
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.settings import LeaderSettings
 from raftsched.leader.view import LeaderView
@@ -22,8 +22,8 @@ class Outage:
 
     name: Final = "outage"
 
-    def __init__(self, view: LeaderView, settings: LeaderSettings) -> None:
-        self._view: Final = view
+    def __init__(self, view: LeaderView, settings: LeaderSettings, on_noted: Callable[[], None]) -> None:
+        self._on_noted: Final = on_noted
         self._operation: Final = NoteOutage(view.cluster_time_ms, settings.lease_ttl_ms)
         self._is_due = False
 
@@ -38,6 +38,8 @@ class Outage:
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:  # noqa: ARG002
         """It is noted, or nobody knows (None): then it is proposed again."""
         self._is_due = result is None
+        if isinstance(result, Counted) and result.count:
+            self._on_noted()
 
     def next_call_ms(self, now: Now) -> int:  # noqa: ARG002
         return 0 if self._is_due else NEVER_MS

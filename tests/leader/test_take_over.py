@@ -173,3 +173,24 @@ def test_no_later_leader_ends_the_term_of_a_heartbeat_that_was_answered_as_valid
     assert world.status(job.id) is Status.RUNNING
     last.run(TTL_MS // 10)
     assert world.status(job.id) is Status.QUEUED
+
+
+def test_outage_counts_against_no_job_though_its_length_is_known_later_than_the_lead() -> None:
+    """After a power loss of all nodes: the clocks of a majority are not known yet when the first leader begins."""
+    world = World()
+    leader = Leader(world, SETTINGS)
+    job_id = world.submit_one()
+    leader.lease()
+    leader.run(1)
+    world.clock.advance(20 * TTL_MS)
+    world.clock.wall_offset_ms -= 20 * TTL_MS
+    leader = Leader(world, SETTINGS)
+    assert world.now.cluster_ms - world.state.cluster_time_ms < TTL_MS
+    world.clock.wall_offset_ms += 20 * TTL_MS
+    late = world.submit_one()
+    leader.lease()
+    leader.run(TTL_MS)
+    lost = world.job(job_id)
+    assert (lost.attempts[-1].end, lost.lost_count) == (AttemptEnd.OUTAGE, 0)
+    leader.run(TTL_MS)
+    assert world.job(late).lost_count == 1
