@@ -61,12 +61,13 @@ class DamagedState(InvariantBroken):
 def require_sound(directory: Path) -> None:
     """Verify the file of a stopped node before it is opened, all of it unless it is large; raises `DamagedState`.
 
-    Nothing is checked where there is no file yet.
+    Nothing is checked if there is no file yet, or an empty one: a power loss at the very first start leaves that. If the
+    state was more than nothing, `consensus.recovery.check_start` refuses what the journal can't make again.
     """
     path = directory / DATA_FILE
-    if not path.exists():
+    size = path.stat().st_size if path.exists() else 0
+    if size == 0:
         return
-    size = path.stat().st_size
     if size <= limits.VERIFIED_AT_START_BYTES or size < _expected_bytes(path):
         for fault in faults(directory):
             raise DamagedState(path, fault)

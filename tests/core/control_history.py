@@ -64,6 +64,7 @@ from raftsched.core.options import options_problem
 from raftsched.core.queue_operations import ConfigureQueue, PauseQueue
 from raftsched.core.results import Context, Counted, Logged, Refused, Result
 from raftsched.core.upkeep import KEPT_AGAIN_MS
+from raftsched.core.view import AlarmEntry
 from raftsched.core.writes import PutJob, PutQueue
 from raftsched.storage.memory_store import MemoryStore
 from raftsched.storage.state import State
@@ -343,10 +344,16 @@ class History:
 
     def ring(self) -> None:
         """Ring all that is due, as the leader does: none of it is due again by the same time."""
-        due = [alarm for alarm in self.plain.all_alarms() if alarm.at_ms <= self.now_ms]
+        due = self._due_alarms()
         result = self.apply(RingAlarms(tuple((alarm.kind, alarm.subject) for alarm in due)))
         assert result == Counted(len(due))
-        assert not [alarm for alarm in self.plain.all_alarms() if alarm.at_ms <= self.now_ms]
+        assert not self._due_alarms()
+
+    def _due_alarms(self) -> list[AlarmEntry]:
+        """All but those of finished jobs, which are purged, not rung."""
+        finished = {bytes(job.id) for job in self.plain.all_jobs() if job.status in FINISHED}
+        alarms = [alarm for alarm in self.plain.all_alarms() if alarm.at_ms <= self.now_ms]
+        return [alarm for alarm in alarms if alarm.kind is not AlarmKind.JOB or alarm.subject not in finished]
 
     def ring_a_stray_one(self) -> None:
         job = self.job(*Status)

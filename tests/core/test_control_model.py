@@ -39,7 +39,7 @@ def test_histories_go_where_they_are_meant_to() -> None:
     refusals: Counter[str] = Counter()
     answers: Counter[str] = Counter()
     statuses: Counter[str] = Counter()
-    for seed in range(20, 26):
+    for seed in range(20, 33):
         history = run_history(seed)
         refusals += history.refusals
         answers += history.answers

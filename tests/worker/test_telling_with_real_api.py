@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from raftsched.client import Client, JobFailed, LogLine
-from raftsched.worker import Context, Worker
+from raftsched.worker import Context, GiveUp, Worker
 from tests.client.cluster import QUICK, WAIT_SECONDS
 from tests.client.real import RealNode, real_node
 from tests.worker.conftest import SETTINGS, serving
@@ -170,7 +170,11 @@ async def test_dead_letters_are_requeued_by_their_reason(client: Client, worker:
 
 
 async def test_purged_dead_letter_is_gone(client: Client, worker: Worker) -> None:
-    job = await client.submit("unknown", queue="default", max_attempts=1)
+    @worker.job("hopeless")
+    async def hopeless(payload: object) -> None:
+        raise GiveUp
+
+    job = await client.submit("hopeless", queue="default")
     async with serving(worker):
         with pytest.raises(JobFailed):
             await job.wait(timeout=WAIT_SECONDS)
