@@ -285,7 +285,7 @@ class Duties:
 
         Call it after `heartbeat`, which notes the renewals that the mark proves.
         """
-        suspects = self._keeper.unproven(runs, now)
+        suspects = self._keeper.unproven(worker, runs, now)
         if not suspects:
             return None
         evidence = Evidence(self._view, self._settings, now)
@@ -293,7 +293,7 @@ class Duties:
             job = self._view.job(job_id)
             if job is not None and job.lease is not None:
                 self._keeper.proven(job_id, evidence.of(job).proven_at_ms, now)
-        return self._marks.mark_of(worker, now) if self._keeper.unproven(runs, now) else None
+        return self._marks.mark_of(worker, now) if self._keeper.unproven(worker, runs, now) else None
 
     def close(self, error: RaftschedError) -> None:
         """End all waits with `error`."""

@@ -244,14 +244,18 @@ class LeaseKeeper:
                 answers.append(_VALID if lease.cancel_by_ms == NEVER_MS else _CANCEL)
         return answers
 
-    def unproven(self, runs: Sequence[tuple[JobId, int, FencingToken]], now: Now) -> list[JobId]:
-        """Return the jobs whose heartbeats must not be answered as valid before the log proves a newer renewal."""
+    def unproven(self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]], now: Now) -> list[JobId]:
+        """Return the jobs whose heartbeats must not be answered as valid before the log proves a newer renewal.
+
+        Those of another worker's leases are answered as invalid, so they need no proof.
+        """
         found = []
         for job_id, _, token in runs:
             lease = self._leases.get(job_id)
             if (
                 lease is not None
                 and lease.token == token
+                and lease.worker == worker
                 and not lease.expiring
                 and now.monotonic_ms > lease.proven_until_ms
             ):

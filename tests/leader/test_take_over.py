@@ -194,3 +194,18 @@ def test_outage_counts_against_no_job_though_its_length_is_known_later_than_the_
     assert (lost.attempts[-1].end, lost.lost_count) == (AttemptEnd.OUTAGE, 0)
     leader.run(TTL_MS)
     assert world.job(late).lost_count == 1
+
+
+def test_heartbeat_under_another_workers_name_is_invalid_and_waits_for_no_proof() -> None:
+    world = World()
+    world.submit()
+    (job,) = Leader(world, SETTINGS).lease()
+    world.clock.advance(TTL_MS * 3 // 5)
+    Leader(world, SETTINGS).heartbeat(job)
+    world.clock.advance(TTL_MS * 3 // 5)
+    leader = Leader(world, SETTINGS)
+    world.clock.advance(TTL_MS * 3 // 5)
+    length = len(world.log)
+    (answer,) = leader.heartbeat(job, worker="w2")
+    assert not answer.valid
+    assert len(world.log) == length
