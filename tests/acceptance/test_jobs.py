@@ -42,10 +42,12 @@ def test_jobs_of_every_kind_end_as_they_must(
         assert found.started_at is not None
         assert found.run_at is not None
         assert found.started_at >= found.run_at
-    for job, reason in ((hopeless, "attempts_exhausted"), (slow, "timeout"), (unknown, "attempts_exhausted")):
+    for job, reason in ((hopeless, "attempts_exhausted"), (slow, "timeout")):
         with pytest.raises(JobFailed):
             job.wait(30)
         assert (job.get().status, job.get().failure_reason) == ("dead_letter", reason)
+    assert unknown.get().status == "queued", "no worker has a handler for it, so none loses its attempt"
+    assert [reason.code for reason in unknown.explain().reasons] == ["no_handler"]
 
 
 def test_higher_priority_is_leased_first_and_equals_in_order(start_cluster: StartCluster) -> None:
