@@ -50,6 +50,7 @@ class _Submit(BatchItem):
             self.future.set_result(answer)
         elif isinstance(answer, RaftschedError):
             self.future.set_exception(definite(answer, maybe_applied=self.maybe_applied))
+            self.future.exception()  # who submitted may be gone, as when a program is told to end: no fault to log
 
 
 class Submitter:
