@@ -103,6 +103,7 @@ class Duties:
         self._keeper: Final = LeaseKeeper(settings, randomness)
         self._outage: Final = Outage(view, settings, self._keeper.outage_noted)
         self._marks: Final = WorkerMarks(view, settings, self._dispatcher.waiting_workers, self._keeper)
+        self._knows_time = False
         self._requests: Final = LatestRequests()
         self._alarms: Final = Alarms(view)
         self._firing: Final = Firing(view, draws)
@@ -288,12 +289,21 @@ class Duties:
         suspects = self._keeper.unproven(worker, runs, now)
         if not suspects:
             return None
+        if not self._knows_time:
+            return self._marks.mark_of(worker, now)
         evidence = Evidence(self._view, self._settings, now)
         for job_id in suspects:
             job = self._view.job(job_id)
             if job is not None and job.lease is not None:
                 self._keeper.proven(job_id, evidence.of(job).proven_at_ms, now)
         return self._marks.mark_of(worker, now) if self._keeper.unproven(worker, runs, now) else None
+
+    def time_is_known(self) -> None:
+        """An entry of this leader is committed, so its cluster time is the cluster's.
+
+        Before that it may be a guess, since the clocks of a majority are not known, and proves nothing about renewals.
+        """
+        self._knows_time = True
 
     def close(self, error: RaftschedError) -> None:
         """End all waits with `error`."""

@@ -173,6 +173,7 @@ class Leadership:
         if mark is None:
             return answers
         await self._propose(mark)
+        self._duties.time_is_known()
         self._check_serving()
         answers = self._duties.heartbeat(worker, runs, self._now(), alive=alive)
         if self._duties.unproven(worker, runs, self._now()) is not None:

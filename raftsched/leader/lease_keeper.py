@@ -45,6 +45,8 @@ from raftsched.leader.settings import LeaderSettings
 from raftsched.leader.wheel import Timer, Wheel
 from raftsched.ports import Randomness
 
+_NOTHING_PROVEN_MS: Final = -1
+"""Of a lease that was taken over, until its first heartbeat asks for proof (`Duties.unproven`)."""
 RETRY_MS: Final = 100
 """An expiry that the log refused is asked for again after this: the clocks disagreed by some milliseconds."""
 LEASE_TERMS_MAX: Final = 3
@@ -173,8 +175,8 @@ class LeaseKeeper:
             lease.heard_at_ms = now.monotonic_before(signs.heard_at_ms)
             lease.silent_at_ms = self._granted_until_ms(lease, signs.terms_from_ms, now)
             lease.is_taken_over = True
+            lease.proven_until_ms = _NOTHING_PROVEN_MS
             lease.is_of_outage = signs.heard_at_ms < evidence.outage_ended_at_ms
-            lease.proven_until_ms = _proven_until_ms(lease.ttl_ms, signs.proven_at_ms, now)
             lease.handler_heard_at_ms = now.monotonic_before(signs.handler_heard_at_ms)
             lease.handler_silent_at_ms = NEVER_MS
             if job.status is Status.CANCELLING:

@@ -261,6 +261,7 @@ class Leader:
         if mark is None:
             return answers
         self.world.apply(mark)
+        self.duties.time_is_known()
         assert self.duties.unproven(worker, runs, self.world.now) is None
         return self.duties.heartbeat(worker, runs, self.world.now, alive=known_alive)
 
