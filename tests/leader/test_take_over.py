@@ -209,3 +209,16 @@ def test_heartbeat_under_another_workers_name_is_invalid_and_waits_for_no_proof(
     (answer,) = leader.heartbeat(job, worker="w2")
     assert not answer.valid
     assert len(world.log) == length
+
+
+def test_leader_trusts_no_proof_of_a_renewal_before_it_has_committed_an_entry() -> None:
+    """Until then it may guess cluster time, and a guess that is too low makes an old renewal look recent (seed 1200248)."""
+    world = World()
+    world.submit()
+    (job,) = Leader(world, SETTINGS).lease()
+    leader = Leader(world, SETTINGS)
+    length = len(world.log)
+    assert leader.heartbeat(job) == [VALID]
+    assert isinstance(world.log[length], MarkWorkers)
+    assert leader.heartbeat(job) == [VALID]
+    assert len(world.log) == length + 1
