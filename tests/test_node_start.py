@@ -81,6 +81,11 @@ def take_anothers_journal(directory: Path) -> None:
     shutil.rmtree(other)
 
 
+def empty_state(directory: Path) -> None:
+    """What a power loss at the very first start leaves; but this state held something."""
+    (directory / "state" / "data.mdb").write_bytes(b"")
+
+
 def cut_name(directory: Path) -> None:
     (directory / "node.json").write_bytes(b"")
 
@@ -111,6 +116,7 @@ REFUSED: dict[str, tuple[Callable[[Path], None], type[RaftschedError], bool]] = 
     "newest segment and state": (lose_newest_and_state, JournalLost, False),
     "another node's journal": (take_anothers_journal, JournalLost, False),
     "state behind a cut journal": (lose("state"), StateLost, True),
+    "state's bytes behind a cut journal": (empty_state, StateLost, True),
     "node.json": (lose("node.json"), WrongDirectory, False),
     "node.json and state": (lose("node.json", "state"), WrongDirectory, False),
     "node.json and journal": (lose("node.json", "journal"), WrongDirectory, False),
