@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import NamedTuple
 
 from chaos.checkers.history import Change, ChoreChanged, Healed, Members, QueueChanged
@@ -50,7 +50,9 @@ def nodes_converge(history: History) -> list[Violation]:
 def no_lease_outlives_its_term(history: History) -> list[Violation]:
     """After the heal, a lease whose worker is silent ends within its term and a bound, a cancelled one within the grace.
 
-    (L1.) Silence counts from the grant, the latest valid heartbeat, or the heal, whatever came last.
+    (L1.) Silence counts from the grant, the latest valid heartbeat, or the heal, whatever came last. It counts in cluster
+    time where that is slow: a time that is ahead of all clocks goes on at half speed (`ClusterClock`), and the log ends no
+    lease before a term of it. In no case may it take twice as long as allowed.
     """
     healed = _healed_at(history)
     if healed < 0:
@@ -61,15 +63,34 @@ def no_lease_outlives_its_term(history: History) -> list[Violation]:
     for answer in history.answers("heartbeat"):
         if answer.reply.valid:
             heard[answer.call.token] = max(heard.get(answer.call.token, 0), answer.operation.end)
+    stamped = _Stamps(history)
     violations = []
     for token, granted in history.grant_of.items():
         ended = history.end_of.get(token)
         end = history.end if ended is None else ended.t
-        silent = end - max(healed, granted.t, heard.get(token, 0))
-        if silent > allowed:
+        begin = max(healed, granted.t, heard.get(token, 0))
+        silent = end - begin
+        if silent > allowed and (silent > 2 * allowed or stamped.between(begin, end) > allowed):
             violations.append(Violation(f"token {token} is current after {silent} µs of silence", end))
     violations.extend(_never_stopped(history, healed))
     return violations
+
+
+class _Stamps:
+    """Cluster time as the log's stamps tell it: at each moment the latest one that was applied."""
+
+    def __init__(self, history: History) -> None:
+        changes = sorted((change.t, change.now_ms) for change in history.changes if change.t >= 0)
+        self._moments = [t for t, _ in changes]
+        self._stamps_ms = list(accumulate((now_ms for _, now_ms in changes), max))
+
+    def between(self, begin: int, end: int) -> int:
+        """Return the microseconds of cluster time between two moments; what no entry shows counts as real time."""
+        first, last = bisect_right(self._moments, begin) - 1, bisect_right(self._moments, end) - 1
+        if first < 0:
+            return end - begin
+        known = (self._stamps_ms[last] - self._stamps_ms[first]) * 1_000
+        return known + end - self._moments[last]
 
 
 def _never_stopped(history: History, healed: int) -> list[Violation]:

@@ -23,6 +23,7 @@ from chaos.checkers import (
 )
 from chaos.checkers.history import AnyEvent, Change, Granted, HandedBack, Healed, Invoke, Nemesis, Reply, Setup, Started
 from chaos.checkers.linearizability import linearizable
+from chaos.checkers.liveness import no_lease_outlives_its_term
 from tests.chaos.histories import NODES, good_history, replay
 from tests.steps import steps_of
 
@@ -234,6 +235,37 @@ def test_a_second_pause_is_not_taken_for_part_of_the_first() -> None:
     assert [str(violation) for violation in linearizable(History(lost))] == [
         "job j: no order explains resume of index 5"
     ]
+
+
+# -- time that goes slowly ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "stamped_seconds", "is_allowed"), [(12, 12, True), (14, 14, False), (24, 12, True), (28, 12, False)]
+)
+def test_silence_counts_in_cluster_time_up_to_twice_its_length(
+    seconds: int, stamped_seconds: int, is_allowed: bool
+) -> None:
+    """Time that was ahead of all clocks goes on at half speed, and leases end by it (seed 1100021 on 5 nodes)."""
+    changes = [("submit", "queued", 0), ("lease", "running", 1), ("expire", "retrying", 2)]
+    events: list[AnyEvent] = [Setup(nodes=("n1",), lease_ttl_ms=3_000, lease_bound_ms=10_000), Healed(t=0)]
+    for f, status, index in changes:
+        is_end = f == "expire"
+        t, now_ms = (seconds * 1_000_000, stamped_seconds * 1_000) if is_end else (index, index)
+        events.append(
+            Change(
+                t=t,
+                index=index + 1,
+                position=0,
+                f=f,
+                job="j",
+                status=status,
+                now_ms=now_ms,
+                token=0 if f == "submit" else 7,
+                worker="w",
+            )
+        )
+    assert (no_lease_outlives_its_term(History(events)) == []) is is_allowed
 
 
 # -- what a leader does by itself -------------------------------------------------------------------------------------
