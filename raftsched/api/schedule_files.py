@@ -23,7 +23,7 @@ from raftsched.api.parsing import Fitter
 from raftsched.api.proposing import answers_of, granted
 from raftsched.api.rendering import json_response, time_text
 from raftsched.api.replies.schedules import ApplyReply, ChangedReply, ChangeReply
-from raftsched.api.requests.schedules import ApplyRequest, ScheduleRequest
+from raftsched.api.requests.schedules import SOURCE_DEFAULT, ApplyRequest, ScheduleRequest
 from raftsched.api.routes import BASE_PATH, Answered, Route
 from raftsched.api.schedule_amending import changes_between
 from raftsched.api.schedule_saver import MOVED, Condition, ScheduleSaver
@@ -38,6 +38,10 @@ from raftsched.storage.reader import StateReader
 
 _SLICE: Final = 20
 """Schedules read before other work gets its turn: some milliseconds."""
+_NO_SOURCE: Final = (
+    f"source: prune deletes what the same source applied, and all files without one share {SOURCE_DEFAULT!r}; "
+    "name a source of your own, such as your repository, and apply once without prune to move your schedules to it"
+)
 
 
 class _Save(NamedTuple):
@@ -105,7 +109,9 @@ class ScheduleFiles:
         tenant = wanted.tenant or TENANT_DEFAULT
         if wanted.prune and not wanted.schedules:
             raise Invalid("prune: a file without schedules would delete them all; delete them by name", field="prune")
-        plan = _Plan(wanted.source)
+        if wanted.prune and wanted.source is None:
+            raise Invalid(_NO_SOURCE, field="source")
+        plan = _Plan(wanted.source or SOURCE_DEFAULT)
         names: set[str] = set()
         for position, raw in enumerate(wanted.schedules):
             schedule = self._fitted(raw, tenant, names, f"schedules[{position}]")
@@ -114,7 +120,7 @@ class ScheduleFiles:
             if position % _SLICE == _SLICE - 1:
                 await asyncio.sleep(0)
         if wanted.prune:
-            plan.pruned = await self._others(tenant, wanted.source, names)
+            plan.pruned = await self._others(tenant, plan.source, names)
         return plan
 
     def _fitted(self, raw: msgspec.Raw, tenant: str, names: set[str], at: str) -> ScheduleRequest:

@@ -125,7 +125,8 @@ class Schedules:
     ) -> Applied:
         """Make the tenant's schedules what `schedules` say, in the form of the API, and return what that changed.
 
-        `prune` deletes those that were applied from the same `source` and are not among them; `dry_run` changes nothing.
+        `prune` deletes those that were applied from the same `source` and are not among them, and raises `Invalid` if none
+        is given; `dry_run` changes nothing.
         """
         document = given(tenant=tenant, source=source) | {
             "schedules": list(schedules),

@@ -49,9 +49,9 @@ def test_a_file_of_schedules_is_compared_applied_and_pruned(cluster: LocalCluste
     base = cluster.nodes[0].api
     path = tmp_path / "schedules.yaml"
 
-    def apply(text: str, *options: str, code: int = 0) -> Any:
+    def apply(text: str, *options: str, source: tuple[str, ...] = ("--source", "app"), code: int = 0) -> Any:
         path.write_text(text)
-        return cli(cluster, "apply", "-f", str(path), "--tenant", "files", *options, code=code)
+        return cli(cluster, "apply", "-f", str(path), "--tenant", "files", *source, *options, code=code)
 
     assert apply(FILE)["created"] == ["nightly", "yearly"]
     assert apply(FILE)["unchanged"] == ["nightly", "yearly"]
@@ -64,6 +64,10 @@ def test_a_file_of_schedules_is_compared_applied_and_pruned(cluster: LocalCluste
     told = apply(alone.replace("0 4 * * *", "0 99 * * *"), "--prune", code=1)
     assert "schedules.yaml:4: nightly" in told
     assert apply(alone)["pruned"] == []
+    assert "--source NAME" in " ".join(apply(alone, "--prune", source=(), code=2).split())
+    body = {"schedules": [{"name": "a", "every": "1h", "job": {"name": "a"}}], "tenant": "files", "prune": True}
+    status, refused = call(base, "PUT", "/api/v1/schedules", body)
+    assert (status, refused["field"]) == (422, "source")
     assert apply(alone, "--prune", "--dry-run")["pruned"] == ["yearly"]
     listed = cli(cluster, "schedule", "list", "--tenant", "files")
     assert [(each["name"], each["cron"]) for each in listed] == [("nightly", "0 4 * * *"), ("yearly", "0 0 1 1 *")]

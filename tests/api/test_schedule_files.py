@@ -25,8 +25,8 @@ async def _apply(api: Api, *schedules: dict[str, Any], **fields: Any) -> Answer:
 
 
 async def test_a_file_says_what_it_creates_changes_and_prunes(api: Api) -> None:
-    await _apply(api, *map(_schedule, ("same", "other", "gone")))
-    await _apply(api, _schedule("foreign"), tenant="acme")
+    await _apply(api, *map(_schedule, ("same", "other", "gone")), source="app")
+    await _apply(api, _schedule("foreign"), tenant="acme", source="app")
     changed = _schedule("other", cron="30 * * * *", job={"name": "build_report", "payload": {"n": 2}, "priority": 7})
     file = (_schedule("new"), _schedule("same"), changed)
     told = {
@@ -45,16 +45,16 @@ async def test_a_file_says_what_it_creates_changes_and_prunes(api: Api) -> None:
         "pruned": ["gone"],
     }
     count = len(api.node.proposed)
-    assert (await _apply(api, *file, prune=True, dry_run=True)).json == told | {"dry_run": True}
+    assert (await _apply(api, *file, source="app", prune=True, dry_run=True)).json == told | {"dry_run": True}
     assert len(api.node.proposed) == count
-    assert (await _apply(api, *file, prune=True)).json == told | {"dry_run": False}
+    assert (await _apply(api, *file, source="app", prune=True)).json == told | {"dry_run": False}
     names = [schedule["name"] for schedule in (await api.get("schedules")).json["schedules"]]
     assert names == ["new", "other", "same"]
     assert (await api.get("schedules/foreign", tenant="acme")).status == 200
     assert (await api.get("audit", actor="ci", action="schedule.delete")).json["entries"][0][
         "subject"
     ] == "schedule:gone"
-    again = (await _apply(api, *file, prune=True)).json
+    again = (await _apply(api, *file, source="app", prune=True)).json
     assert (again["created"], again["changed"], again["unchanged"], again["pruned"]) == (
         [],
         [],
@@ -71,7 +71,7 @@ async def test_prune_deletes_only_what_the_same_source_applied(api: Api) -> None
     told = (await _apply(api, _schedule("a1"), source="team-a", prune=True, dry_run=True)).json
     assert (told["unchanged"], told["pruned"]) == (["a1"], ["a2"])
     assert (await _apply(api, _schedule("a1"), source="team-a", prune=True)).json["pruned"] == ["a2"]
-    assert (await _apply(api, _schedule("d2"), prune=True)).json["pruned"] == ["d1"]
+    assert (await _apply(api, _schedule("d2"), source="default", prune=True)).json["pruned"] == ["d1"]
     schedules = (await api.get("schedules")).json["schedules"]
     assert {each["name"]: each["source"] for each in schedules} == {
         "a1": "team-a",
@@ -79,6 +79,17 @@ async def test_prune_deletes_only_what_the_same_source_applied(api: Api) -> None
         "d2": "default",
         "by-hand": None,
     }
+
+
+async def test_prune_without_a_source_is_refused_since_many_teams_may_share_the_default(api: Api) -> None:
+    await _apply(api, _schedule("mine"))
+    proposed_count = len(api.node.proposed)
+    for fields in ({}, {"source": None}, {"dry_run": True}, {"tenant": "acme"}):
+        answer = await _apply(api, _schedule("theirs"), prune=True, **fields)
+        assert (answer.status, answer.json["field"]) == (422, "source"), fields
+        assert "name a source of your own" in answer.json["detail"], fields
+    assert len(api.node.proposed) == proposed_count
+    assert (await _apply(api, _schedule("mine"))).json["unchanged"] == ["mine"]
 
 
 async def test_a_schedule_goes_over_to_the_source_that_applies_it_and_says_so(api: Api) -> None:
@@ -189,15 +200,15 @@ async def test_one_mistake_keeps_the_whole_file_out(api: Api) -> None:
 
 async def test_a_file_without_schedules_prunes_nothing(api: Api) -> None:
     await saved(api)
-    answer = await _apply(api, prune=True)
+    answer = await _apply(api, source="app", prune=True)
     assert (answer.status, answer.json["field"]) == (422, "prune")
 
 
 async def test_far_too_many_prunings_are_taken_for_a_mistake(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "APPLY_SCHEDULES_MAX", 2)
     for name in "abcd":
-        await _apply(api, _schedule(name))
-    answer = await _apply(api, _schedule("a"), prune=True)
+        await _apply(api, _schedule(name), source="app")
+    answer = await _apply(api, _schedule("a"), source="app", prune=True)
     assert (answer.status, answer.json["field"]) == (422, "prune")
 
 

@@ -57,12 +57,26 @@ async def test_apply_shows_what_differs_and_a_dry_run_changes_nothing(cli: Cli, 
 async def test_apply_deletes_the_others_only_when_told_to(cli: Cli, tmp_path: Path) -> None:
     await cli.ok("schedule", "create", "by-hand", "a", "--every", "1h")
     older = written(tmp_path / "older.yaml", "- {name: old, every: 1h, job: {name: a}}")
-    await cli.ok("apply", "-f", older)
+    await cli.ok("apply", "-f", older, "--source", "app")
     path = written(tmp_path / "schedules.yaml", FILE)
-    assert (await cli.json("apply", "-f", path))["pruned"] == []
-    pruned = await cli.ok("apply", "-f", path, "--prune")
+    assert (await cli.json("apply", "-f", path, "--source", "app"))["pruned"] == []
+    pruned = await cli.ok("apply", "-f", path, "--source", "app", "--prune")
     assert ["-", "old"] in pruned.rows
     assert [each["name"] for each in await cli.json("schedule", "list")] == ["by-hand", "hourly", "nightly"]
+
+
+async def test_apply_refuses_to_prune_where_neither_file_nor_option_names_a_source(cli: Cli, tmp_path: Path) -> None:
+    await cli.ok("apply", "-f", written(tmp_path / "theirs.yaml", "- {name: theirs, every: 1h, job: {name: a}}"))
+    for text in (
+        "- {name: a, every: 1h, job: {name: a}}",
+        "source:\nschedules:\n- {name: a, every: 1h, job: {name: a}}",
+    ):
+        path = written(tmp_path / "mine.yaml", text)
+        for options in ((), ("--dry-run",), ("--json",)):
+            ran = await cli.run("apply", "-f", path, "--prune", *options)
+            assert ran.exit_code == 2, (text, options)
+            assert "or give --source NAME" in " ".join(ran.stderr.split()), (text, options)
+    assert [each["name"] for each in await cli.json("schedule", "list")] == ["theirs"]
 
 
 async def test_apply_goes_by_the_source_of_the_files(cli: Cli, tmp_path: Path) -> None:

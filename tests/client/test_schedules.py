@@ -197,20 +197,25 @@ async def test_preview_stores_nothing(client: Client) -> None:
 
 
 async def test_file_is_compared_then_applied(client: Client) -> None:
-    await client.schedules.apply([{"name": name, "every": "1h", "job": {"name": "a"}} for name in ("old", "kept")])
+    await client.schedules.apply(
+        [{"name": name, "every": "1h", "job": {"name": "a"}} for name in ("old", "kept")], source="app"
+    )
     file = [
         {"name": "kept", "every": "2h", "job": {"name": "a"}},
         {"name": "new", "cron": "@daily", "job": {"name": "b"}},
     ]
-    dry = await client.schedules.apply(file, prune=True, dry_run=True)
+    with pytest.raises(Invalid, match="source") as refused:
+        await client.schedules.apply(file, prune=True)
+    assert refused.value.field == "source"
+    dry = await client.schedules.apply(file, source="app", prune=True, dry_run=True)
     assert (dry.created, [each.name for each in dry.changed], dry.pruned) == (["new"], ["kept"], ["old"])
     assert [change.field for change in dry.changed[0].changes] == ["every"]
     assert [each.name async for each in client.schedules.list()] == ["kept", "old"]
-    await client.schedules.apply(file, prune=True)
+    await client.schedules.apply(file, source="app", prune=True)
     assert [each.name async for each in client.schedules.list()] == ["kept", "new"]
-    assert [each.name async for each in client.schedules.list(source="default")] == ["kept", "new"]
+    assert [each.name async for each in client.schedules.list(source="app")] == ["kept", "new"]
     assert [each async for each in client.schedules.list(source="other")] == []
-    assert (await client.schedules.apply(file)).unchanged == ["kept", "new"]
+    assert (await client.schedules.apply(file, source="app")).unchanged == ["kept", "new"]
 
 
 async def test_deleted_schedule_is_gone(client: Client) -> None:

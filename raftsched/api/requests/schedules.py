@@ -136,7 +136,7 @@ SchedulePatch: Final = msgspec.defstruct(
 
 
 SOURCE_DEFAULT: Final = "default"
-"""The source of files that name none."""
+"""The source of files that name none. It may be many teams', so these files can't prune."""
 
 
 class ApplyRequest(Request, frozen=True):
@@ -148,10 +148,13 @@ class ApplyRequest(Request, frozen=True):
     ]
     tenant: Name | None = None
     """Of all of them, and of those that are pruned."""
-    source: Name = SOURCE_DEFAULT
-    """What these schedules belong to, a team's repository for instance. Those that have another one are never pruned."""
+    source: Name | None = None
+    """What these schedules belong to, a team's repository for instance; `default` if it is not given.
+
+    Schedules of another source are never pruned.
+    """
     prune: bool = False
-    """Delete every schedule of the tenant that was applied from the same source and is not among them."""
+    """Delete every schedule of the tenant that was applied from the same source and is not among them; needs `source`."""
     dry_run: bool = False
     """Only say what would change."""
 

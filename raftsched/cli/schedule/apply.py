@@ -19,6 +19,10 @@ from raftsched.errors import Invalid, Malformed
 
 _PLACE: Final = re.compile(r"schedules\[(\d+)\]\.?")
 _SOURCE: Final = "source"
+_NO_SOURCE: Final = (
+    "--prune deletes what the same source applied, and no file here says what its schedules belong to. Put "
+    "`source: NAME` at the top of a file, or give --source NAME; apply once without --prune to move your schedules to it"
+)
 _VALUE_CHARS_MAX: Final = 60
 _CHANGES: Final = {"+": "green", "~": "yellow", "-": "red"}
 
@@ -47,7 +51,11 @@ class Entry(NamedTuple):
     help="YAML, or JSON; - = standard input. Repeatable.",
 )
 @click.option("--source", help="What the schedules belong to, instead of what the files say under `source`.")
-@click.option("--prune", is_flag=True, help="Delete the schedules of the same source that are in none of the files.")
+@click.option(
+    "--prune",
+    is_flag=True,
+    help="Delete the schedules of the same source that are in none of the files. Needs a source.",
+)
 @dry_run_option
 @tenant_option
 @with_session
@@ -70,9 +78,12 @@ def apply_command(
     documents = [read_document(path) for path in paths]
     entries = [entry for document in documents for entry in _entries(document)]
     _check_names(entries)
+    source = source or _source_of(documents)
+    if prune and not source:
+        raise click.UsageError(_NO_SOURCE)
     asked = {
         "schedules": [entry.value for entry in entries],
-        **given({"tenant": tenant, "source": source or _source_of(documents), "prune": prune, "dry_run": dry_run}),
+        **given({"tenant": tenant, "source": source, "prune": prune, "dry_run": dry_run}),
     }
     try:
         with progress_console.status(f"applying {len(entries):,} schedules"):
