@@ -15,8 +15,7 @@ A new leader does not know the heartbeats of its predecessor, so it gives every 
 but no more than `LEASE_TERMS_MAX` terms from when the lease was certainly renewed last (`evidence`): so a lease that
 nobody renews ends after that time, however many leaders there are meanwhile. In return, a heartbeat is answered as
 valid only if the log proves a renewal within `proven_span_ms` before it: then no later leader ends the lease within the
-term that the answer promises. Otherwise the worker's mark is committed first, and the answer waits for it. Half a term is
-left for steps of cluster time between leaders.
+term that the answer promises. Otherwise the worker's mark is committed first, and the answer waits for it.
 
 An outage is nobody's silence: terms count from its end, and a lease whose last certain sign of life is from before it
 ends without counting against its job: its worker may have stopped as its own clock told it to. The same holds for the
@@ -141,8 +140,12 @@ class _Lease:
 
 
 def proven_span_ms(ttl_ms: int) -> int:
-    """Return how long after a proven renewal heartbeats may be answered as valid: their term ends within the bound."""
-    return (LEASE_TERMS_MAX - 1) * ttl_ms - ttl_ms // 2
+    """Return how long after a proven renewal heartbeats may be answered as valid.
+
+    Their term then ends a whole one before the bound. That is left for steps of cluster time from one leader to the next:
+    a longer one looks like an outage, from whose end terms count anew.
+    """
+    return (LEASE_TERMS_MAX - 2) * ttl_ms
 
 
 def _proven_until_ms(ttl_ms: int, proven_at_ms: int, now: Now) -> int:

@@ -175,6 +175,24 @@ def test_no_later_leader_ends_the_term_of_a_heartbeat_that_was_answered_as_valid
     assert world.status(job.id) is Status.QUEUED
 
 
+@pytest.mark.parametrize("step_ms", [TTL_MS * tenths // 10 for tenths in range(16)])
+def test_no_step_of_cluster_time_between_leaders_ends_the_term_of_a_valid_heartbeat(step_ms: int) -> None:
+    """The first leader answers as late as it may by the proof that it has; the second one's time is ahead by the step."""
+    world = World()
+    world.submit()
+    first = Leader(world, SETTINGS)
+    (job,) = first.lease()
+    runs = [(job.id, job.run_number, token_of(job))]
+    while first.duties.unproven("w1", runs, world.now) is None:
+        assert first.heartbeat(job) == [VALID]
+        world.submit(queue="others")  # so that the log is not silent
+        world.clock.advance(TTL_MS // 20)
+    world.clock.wall_offset_ms += step_ms
+    second = Leader(world, SETTINGS)
+    second.run(TTL_MS - 1)
+    assert world.status(job.id) is Status.RUNNING
+
+
 def test_outage_counts_against_no_job_though_its_length_is_known_later_than_the_lead() -> None:
     """After a power loss of all nodes: the clocks of a majority are not known yet when the first leader begins."""
     world = World()
