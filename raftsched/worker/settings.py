@@ -19,9 +19,17 @@ class WorkerSettings:
     drain_seconds: float = 30.0
     """After the first SIGTERM, running handlers may go on for so long."""
     stop_at_lease_end: bool = True
-    """A handler is told to stop once its lease is over by this worker's clock, so that no two run at the same time. False:
-    it goes on while no node answers, and its outcome counts if the run was not given to another worker meanwhile; it may
-    overlap with that one. Jobs that start at most once stop in any case."""
+    """Stop a handler once its lease is over by this worker's clock, because no leader answered for that long.
+
+    True: no two attempts of a run overlap, since the run is given to another worker only after that. An outage of the
+    cluster that is longer than a lease stops every handler. Their runs begin again afterwards and nothing is counted.
+    False: a handler continues until an answer says that its lease is lost. After an outage it keeps its attempt, or its outcome is recorded. If
+    only this worker was cut off, another one has the run meanwhile: the two overlap until this one hears of it, and this
+    one's outcome is refused. Jobs that start at most once stop in both cases.
+
+    A worker can't tell the two cases apart. It hears nothing in both, and a node that says it has no leader may be cut off
+    from those that have one.
+    """
     stop_grace_seconds: float = 5.0
     """A handler that was told to stop gets so long to clean up; then its slot is given to another."""
     wait_seconds: float = 2.0

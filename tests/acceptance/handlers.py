@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 from raftsched import Worker
-from raftsched.worker import Context
+from raftsched.worker import Context, WorkerSettings
 
 DIRECTORY = Path(os.environ["TEST_DIRECTORY"])
 
 worker = Worker(
-    *os.environ["RAFTSCHED_URL"].split(), queues=os.environ.get("TEST_QUEUES", "default").split(), concurrency=8
+    *os.environ["RAFTSCHED_URL"].split(),
+    queues=os.environ.get("TEST_QUEUES", "default").split(),
+    concurrency=8,
+    settings=WorkerSettings(stop_at_lease_end=os.environ.get("TEST_STOP_AT_LEASE_END") != "0"),
 )
 
 
@@ -43,6 +46,17 @@ async def hold(ctx: Context, payload: dict[str, Any]) -> int:
     _say("started", f"{os.getpid()} {ctx.fencing_token}")
     while not (DIRECTORY / payload["until"]).exists():
         await asyncio.sleep(0.02)  # a file has no event to await
+    return ctx.fencing_token
+
+
+@worker.job("outlast")
+def outlast(ctx: Context, payload: dict[str, Any]) -> int:
+    """Say that it started; once a file appears, take so many seconds more in a thread, and say that it ended."""
+    _say("started", f"{payload['name']} {ctx.fencing_token}")
+    while not (DIRECTORY / payload["after"]).exists():
+        time.sleep(0.02)  # a file has no event to await
+    time.sleep(payload["seconds"])
+    _say("ended", payload["name"])
     return ctx.fencing_token
 
 
