@@ -167,7 +167,7 @@ JOURNAL_CACHE_BYTES_MAX = 64 * 1024 * 1024
 JOURNAL_TAIL_BYTES = 64 * 1024 * 1024
 """Log kept behind the last checkpoint for slow followers, so that a short absence needs no snapshot."""
 CHECKPOINT_BYTES = 16 * 1024 * 1024
-"""Commands applied since the state's last commit at which it commits early: bounds its dirty pages in memory."""
+"""Commands applied since the state's last commit at which it commits early: bounds what of it is in memory alone."""
 SNAPSHOT_CHUNK_BYTES = 512 * 1024
 SNAPSHOT_WINDOW_CHUNKS = 8
 SNAPSHOT_HOLD_BYTES = 4 * JOURNAL_TAIL_BYTES

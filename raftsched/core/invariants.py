@@ -56,7 +56,7 @@ def assert_change(old: Job | None, new: Job) -> None:
         raise _broken(new, "only a waiting job has a timer, and only one that is due is held")
     if (new.pause is not None) is not (status is _PAUSED):
         raise _broken(new, "a pause is set exactly while paused")
-    if new.failure_count > new.max_attempts or new.lost_count > most_lost_workers(new):
+    if new.failure_count > new.max_attempts or (new.lost_count and new.lost_count > most_lost_workers(new)):
         raise _broken(new, "attempts are bounded")
     if old is None:
         return

@@ -9,6 +9,10 @@ What is written once with the record and read only by its id (payloads, dependen
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
+
+from raftsched import limits
 from raftsched.core.control_operations import AlarmKind
 from raftsched.core.ids import name_tag
 from raftsched.core.job import FINISHED, Job, Status
@@ -27,7 +31,6 @@ Entries = tuple[Entry, ...]
 _SCHEDULED, _QUEUED, _RETRYING = Status.SCHEDULED, Status.QUEUED, Status.RETRYING
 _RUNNING, _CANCELLING = Status.RUNNING, Status.CANCELLING
 _WAITING_DEPENDENCIES, _PAUSED = Status.WAITING_DEPENDENCIES, Status.PAUSED
-_QUEUE_AND_NAME = FacetKind.QUEUE_AND_NAME
 _WAITING_TABLE, _LEASED_TABLE, _FINISHED_TABLE = Table.WAITING, Table.LEASED, Table.FINISHED
 
 
@@ -103,23 +106,26 @@ def have_same_facets(old: Job, new: Job) -> bool:
     return old.queue == new.queue and old.tags == new.tags and _ended(old) == _ended(new)
 
 
-def facet_keys(job: Job | None) -> tuple[bytes, ...]:
+def facet_keys(job: Job | None) -> list[bytes]:
     """The keys in `FACETS` by which `job` is listed: by queue, by name, by each tag.
 
     They change twice in the life of most jobs: written at submission, and moved once where the job ends. An entry that
     followed every status would cost a write more for each lease and for each retry.
     """
     if job is None:
-        return ()
-    ended = _ended(job)
-    if job.queue == job.name:
-        first: tuple[bytes, ...] = (keys.facet_group(_QUEUE_AND_NAME, job.queue, ended) + job.id,)
-    else:
-        by_queue = keys.facet_group(FacetKind.QUEUE, job.queue, ended)
-        first = (by_queue + job.id, keys.facet_group(FacetKind.NAME, job.name, ended) + job.id)
-    if not job.tags:
-        return first
-    return first + tuple(keys.facet_group(FacetKind.TAG, tag, ended) + job.id for tag in dict.fromkeys(job.tags))
+        return []
+    ended, job_id = _ended(job), job.id
+    found = [group + job_id for group in _groups(job.queue, job.name, ended)]
+    if job.tags:
+        found += [keys.facet_group(FacetKind.TAG, tag, ended) + job_id for tag in dict.fromkeys(job.tags)]
+    return found
+
+
+@lru_cache(limits.ENCODED_QUEUES_MAX)
+def _groups(queue: str, name: str, ended: int) -> tuple[bytes, ...]:
+    if queue == name:
+        return (keys.facet_group(FacetKind.QUEUE_AND_NAME, queue, ended),)
+    return keys.facet_group(FacetKind.QUEUE, queue, ended), keys.facet_group(FacetKind.NAME, name, ended)
 
 
 def _ended(job: Job) -> int:
@@ -157,19 +163,10 @@ def _alarm_entries(kind: AlarmKind, at_ms: int, subject: bytes) -> Entries:
 # -- what changes -----------------------------------------------------------------------------------------------------
 
 
-def difference(before: Entries, after: Entries) -> tuple[list[tuple[Table, bytes]], list[Entry]]:
-    """Return the entries to remove and to put where a record with the entries `before` gets those of `after`."""
-    if not before:
-        return [], list(after)
-    if len(before) == len(after) == 1:
-        return _single_difference(before[0], after[0])
-    places = [(table, key) for table, key, _ in after]
-    removed = [(table, key) for table, key, _ in before if (table, key) not in places]
-    return removed, [entry for entry in after if entry not in before]
-
-
-def _single_difference(before: Entry, after: Entry) -> tuple[list[tuple[Table, bytes]], list[Entry]]:
-    """The same for the most frequent case: a job without ties that goes from status to status."""
+def difference(before: Entries, after: Entries) -> tuple[Sequence[Entry], Sequence[Entry]]:
+    """Return the entries to remove, and then to insert, where a record with the entries `before` gets those of `after`."""
     if before == after:
-        return [], []
-    return [] if before[:2] == after[:2] else [before[:2]], [after]
+        return (), ()
+    if len(before) + len(after) <= 2:  # they differ, so they have none in common
+        return before, after
+    return [entry for entry in before if entry not in after], [entry for entry in after if entry not in before]

@@ -5,6 +5,11 @@ page of the last commit: changed pages are copied in memory, and commit writes a
 that points to them. So the file is whole at every moment, also after a power loss; it is never opened with NOSYNC or
 NOMETASYNC, which would give that up.
 
+Rows that are put are held back (`pending`) and handed to LMDB table by table, sorted: before a scan of the table, before
+the sums are read, and at commit. Most jobs are leased and completed soon after they were submitted, so most of what is
+written of them is replaced or removed before that, and costs LMDB nothing. A single row is read from what is held back
+as well; a row that LMDB has is removed at once.
+
 A hot copy is made compact, which reads through a read transaction of its own and never waits for the writer; a plain
 copy would wait for our transaction for ever. Reader slots are registered in the lock file, which is what keeps the
 writer from using pages that a copy still reads. That is why locking stays on.
@@ -23,15 +28,15 @@ import os
 import threading
 from contextlib import suppress
 from pathlib import Path
-from zlib import crc32
 
 import lmdb
 from lmdb import _Database as Database
 
 from raftsched import limits
 from raftsched.errors import InvariantBroken
+from raftsched.storage.pending import PendingRows
 from raftsched.storage.resident import let_go, mapped_bytes
-from raftsched.storage.seals import SEEDS, SUMS_KEY, Sums, opened, opened_rows, pack_seal, read_seal, sealed
+from raftsched.storage.seals import SUMS_KEY, Sums, opened, opened_rows, sealed
 from raftsched.storage.store import (
     REPLACE_THIS_NODE,
     CopyFailed,
@@ -144,14 +149,24 @@ class LmdbStore:
         self._owner = threading.get_ident()
         self._copying = threading.Lock()
         self._reads = 0
-        self.sums = Sums()
-        self._sums = self.sums.of_tables
-        self.sums.load(self.get(Table.META, SUMS_KEY))
+        self._pending = tuple(PendingRows() for _ in Table)
+        self._sums = Sums()
+        self._sums.load(self.get(Table.META, SUMS_KEY))
         self._drop_transaction()
         self._keep_headroom()
 
+    @property
+    def sums(self) -> Sums:
+        self._hand_over_all()
+        return self._sums
+
     def get(self, table: Table, key: bytes) -> bytes | None:
         txn = self._txn or self._begin()
+        pending = self._pending[table]
+        if key in pending.new:
+            return pending.new[key]
+        if key in pending.changed:
+            return pending.changed[key]
         self._reads += 1
         if self._reads >= _READS_MAX:
             self._let_go_if_large()
@@ -162,30 +177,30 @@ class LmdbStore:
         return None if stored is None else opened(table, key, stored)
 
     def put(self, table: Table, key: bytes, value: bytes) -> None:
-        txn = self._txn or self._begin()
-        # `sealed` and `Sums.move`, written out: half of what they cost here is the calls.
-        seal = crc32(value, crc32(key, SEEDS[table] | len(key)))
-        try:
-            old = txn.replace(key, value + pack_seal(seal), self._tables[table])
-        except lmdb.Error as error:
-            raise self._fail("put", key, error) from error
-        self._sums[table] += seal * seal
-        if old is not None:
-            self._sums[table] -= read_seal(old, -4)[0] ** 2
+        if self._txn is None or self._read_only:
+            self._begin_to_write()
+        self._pending[table].put(key, value)
+
+    def insert(self, table: Table, key: bytes, value: bytes) -> None:
+        if self._txn is None or self._read_only:
+            self._begin_to_write()
+        self._pending[table].insert(key, value)
 
     def delete(self, table: Table, key: bytes) -> bool:
         txn = self._txn or self._begin()
+        pending = self._pending[table]
+        if pending.new.pop(key, None) is not None:
+            return True
         try:
             old = txn.pop(key, self._tables[table])
         except lmdb.Error as error:
             raise self._fail("delete", key, error) from error
-        if old is None:
-            return False
-        self._sums[table] -= read_seal(old, -4)[0] ** 2
-        return True
+        self._sums.move(table, old, None)
+        return pending.changed.pop(key, None) is not None or old is not None
 
     def scan(self, table: Table, start: bytes, stop: bytes | None, *, limit: int, reverse: bool = False) -> list[Row]:
         txn = self._txn or self._begin()
+        self._hand_over(table, txn)
         self._reads += 1
         if self._reads >= _READS_MAX:
             self._let_go_if_large()
@@ -201,16 +216,33 @@ class LmdbStore:
         self._check_use()
         if self._read_only:
             raise InvariantBroken(f"{self._path} is open for reading only")
+        self._hand_over_all()
         txn, self._txn = self._txn, None
         try:
             if txn is not None:
-                row = sealed(Table.META, SUMS_KEY, self.sums.encoded())
+                row = sealed(Table.META, SUMS_KEY, self._sums.encoded())
                 txn.put(SUMS_KEY, row, db=self._tables[Table.META])
                 txn.commit()
             self._keep_headroom()
         except lmdb.Error as error:
             raise self._fail("commit", b"", error) from error
         self._let_go_if_large()
+
+    def _hand_over_all(self) -> None:
+        txn = self._txn
+        if txn is not None:
+            for table in Table:
+                self._hand_over(table, txn)
+
+    def _hand_over(self, table: Table, txn: lmdb.Transaction[bytes]) -> None:
+        """Write to LMDB what was held back of a table."""
+        pending = self._pending[table]
+        if not (pending.new or pending.changed):
+            return
+        try:
+            pending.hand_over(table, txn, self._tables[table], self._sums)
+        except lmdb.Error as error:
+            raise self._fail("put", b"", error) from error
 
     def copy_to(self, path: Path) -> None:
         with self._copying:
@@ -248,6 +280,11 @@ class LmdbStore:
         if self._txn is not None:
             self._txn.abort()
             self._txn = None
+
+    def _begin_to_write(self) -> None:
+        if self._read_only:
+            raise InvariantBroken(f"{self._path} is open for reading only")
+        self._begin()
 
     def _begin(self) -> lmdb.Transaction[bytes]:
         self._check_use()

@@ -16,6 +16,7 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from raftsched import limits
+from raftsched.errors import InvariantBroken
 from raftsched.storage.seals import SUMS_KEY, Sums, opened, opened_rows, sealed
 from raftsched.storage.store import CopyFailed, DamagedCopy, Row, StorageFailed, StoreFigures, Table, check_key
 
@@ -59,6 +60,11 @@ class MemoryStore:
         check_key(key, bytes_max=limits.KEY_BYTES_MAX)
         stored = sealed(table, key, value)
         self.sums.move(table, self._replace(table, key, stored), stored)
+
+    def insert(self, table: Table, key: bytes, value: bytes) -> None:
+        if key in self._tables[table]:
+            raise InvariantBroken(f"table {table.name.lower()} has a row {key.hex()} already")
+        self.put(table, key, value)
 
     def delete(self, table: Table, key: bytes) -> bool:
         self._refuse_if_failed()

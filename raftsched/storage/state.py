@@ -40,6 +40,8 @@ from raftsched.storage.store import Store, Table
 
 _ENTRIES_BYTES = 200
 """What a transition's index entries come to, roughly."""
+_JOBS, _PAYLOADS, _FACETS = Table.JOBS, Table.PAYLOADS, Table.FACETS
+"""A member of an enumeration costs a look-up each time; these are needed with every job written."""
 
 
 class State(OtherWrites, StateReader):
@@ -125,14 +127,20 @@ class State(OtherWrites, StateReader):
     def _put_job(self, write: PutJob) -> None:
         old, new, payload, result = write
         record = encode_job(new)
-        self._store.put(Table.JOBS, new.id, record)
+        if old is None:
+            self._store.insert(_JOBS, new.id, record)
+            if payload:
+                self._store.insert(_PAYLOADS, new.id, payload)
+                self.uncommitted_bytes += len(payload)
+        else:
+            self._store.put(_JOBS, new.id, record)
+            if payload is not None:
+                self._put_text(_PAYLOADS, new.id, payload)
         self._recent.put(new)
         if new.idempotency_key != ("" if old is None else old.idempotency_key):
             self._move_key(old, new)
         if new.options is not None and new.options.unique_key:
             self._check_claim(new, new.options.unique_key)
-        if payload is not None:
-            self._put_text(Table.PAYLOADS, new.id, payload)
         if result is not None:
             self._put_text(Table.RESULTS, new.id, result)
         self._follow(old, new)
@@ -142,7 +150,7 @@ class State(OtherWrites, StateReader):
         if old is not None and old.idempotency_key:
             self._take_away(Table.KEYS, keys.dedup_key(old.tenant, old.idempotency_key))
         if new.idempotency_key:
-            self._store.put(Table.KEYS, keys.dedup_key(new.tenant, new.idempotency_key), new.id)
+            self._store.insert(Table.KEYS, keys.dedup_key(new.tenant, new.idempotency_key), new.id)
 
     def _check_claim(self, job: Job, unique_key: bytes) -> None:
         """Raise `InvariantBroken` where another job has the claim: it must lose it first."""
@@ -172,19 +180,19 @@ class State(OtherWrites, StateReader):
         self._running.move(old, new)
 
     def _move_entries(self, before: Entries, after: Entries) -> None:
-        removed, put = difference(before, after)
-        for table, key in removed:
+        removed, inserted = difference(before, after)
+        for table, key, _ in removed:
             self._take_away(table, key)
-        for table, key, value in put:
-            self._store.put(table, key, value)
+        for table, key, value in inserted:
+            self._store.insert(table, key, value)
 
-    def _move_facets(self, before: tuple[bytes, ...], after: tuple[bytes, ...]) -> None:
+    def _move_facets(self, before: list[bytes], after: list[bytes]) -> None:
         for key in before:
             if key not in after:
-                self._take_away(Table.FACETS, key)
+                self._take_away(_FACETS, key)
         for key in after:
             if key not in before:
-                self._store.put(Table.FACETS, key, b"")
+                self._store.insert(_FACETS, key, b"")
                 self.uncommitted_bytes += len(key)
 
     def _put_text(self, table: Table, record_id: bytes, text: bytes) -> None:

@@ -176,6 +176,13 @@ class Store(Protocol):
         Nothing is changed then.
         """
 
+    def insert(self, table: Table, key: bytes, value: bytes) -> None:
+        """Store a row whose key is not there, which costs less than `put`.
+
+        Raises as `put` does, and `InvariantBroken` where the key is there: at once, or when the row is handed to the
+        disk, at the latest by `commit`; the store must not be used any more then.
+        """
+
     def delete(self, table: Table, key: bytes) -> bool:
         """Remove the key; False where there was none."""
 

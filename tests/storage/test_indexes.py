@@ -112,21 +112,22 @@ def test_other_records_have_alarms_names_and_keys() -> None:
 @given(_jobs | st.none(), _jobs | st.none())
 def test_difference_leads_from_the_old_entries_to_the_new_ones(old: Job | None, new: Job | None) -> None:
     entries = {(table, key): value for table, key, value in index_entries(old)}
-    removed, put = difference(index_entries(old), index_entries(new))
-    for place in removed:
-        del entries[place]
-    for table, key, value in put:
-        assert entries.get((table, key)) != value, "put what was there already"
+    removed, inserted = difference(index_entries(old), index_entries(new))
+    assert set(removed).isdisjoint(inserted), "an entry that stays is not touched"
+    for table, key, value in removed:
+        assert entries.pop((table, key)) == value
+    for table, key, value in inserted:
+        assert (table, key) not in entries
         entries[table, key] = value
     assert entries == {(table, key): value for table, key, value in index_entries(new)}
 
 
 def test_a_lease_takes_one_entry_and_adds_one() -> None:
-    removed, put = difference(index_entries(make_job(1)), index_entries(running(make_job(1))))
-    assert [table for table, _ in removed] == [Table.WAITING]
-    assert put == [(Table.LEASED, job_id(1), b"")]
+    removed, inserted = difference(index_entries(make_job(1)), index_entries(running(make_job(1))))
+    assert [table for table, _, _ in removed] == [Table.WAITING]
+    assert inserted == ((Table.LEASED, job_id(1), b""),)
 
 
 def test_a_cancel_of_a_running_job_touches_no_entry() -> None:
     before, after = running(make_job(1)), make_job(1, status=Status.CANCELLING)
-    assert difference(index_entries(before), index_entries(after)) == ([], [])
+    assert difference(index_entries(before), index_entries(after)) == ((), ())

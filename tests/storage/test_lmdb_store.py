@@ -134,8 +134,9 @@ def test_a_transaction_larger_than_the_map_fails_with_a_clear_error_for_good(tmp
     store.put(Table.JOBS, b"a", b"1")
     store.commit()
     store.put(Table.JOBS, b"b", b"2")
+    store.put(Table.PAYLOADS, b"large", bytes(2 * _MIB))
     with pytest.raises(StorageFailed, match=r"put failed.*MDB_MAP_FULL.*address space"):
-        store.put(Table.PAYLOADS, b"large", bytes(2 * _MIB))
+        store.commit()
     with pytest.raises(StorageFailed, match="MDB_MAP_FULL"):
         store.delete(Table.JOBS, b"a")
     store.close()

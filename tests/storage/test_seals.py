@@ -110,6 +110,8 @@ def write_at_random(store: Store, random: Random, rounds: int) -> None:
         table, key = random.choice(list(Table)), b"%d" % random.randrange(20)
         if random.random() < 0.3:
             store.delete(table, key)
+        elif store.get(table, key) is None and random.random() < 0.5:
+            store.insert(table, key, random.randbytes(random.randrange(30)))
         else:
             store.put(table, key, random.randbytes(random.randrange(30)))
 
