@@ -17,13 +17,13 @@ from raftsched.core.workflow import Workflow
 from raftsched.core.writes import Write
 
 
-class Submitted(NamedTuple):
+class Submitted(msgspec.Struct, frozen=True):
     job: Job
     duplicate: bool
     """True where the same submit was applied before; `job` is then the job as it stands now."""
 
 
-class Grant(NamedTuple):
+class Grant(msgspec.Struct, frozen=True):
     job: Job
     payload: bytes
 
@@ -34,7 +34,7 @@ class Leased(NamedTuple):
     """Asked for, but no longer waiting, not due, or more than one reply should carry (`limits.LEASE_BYTES_MAX`)."""
 
 
-class OutcomeRecorded(NamedTuple):
+class OutcomeRecorded(msgspec.Struct, frozen=True):
     job: Job
     repeated: bool
     """True where this outcome was recorded before under the same completion id."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from raftsched.core.control_operations import ChoreKind
 from raftsched.core.ids import FencingToken, JobId, TimeMs
 from raftsched.core.job import Dependency, Job, Worker
@@ -17,8 +19,11 @@ from raftsched.core.view import AuditEntry, Dependant
 from raftsched.core.workflow import Workflow
 
 
-class PutJob(NamedTuple):
-    """Store `new` in place of `old` (None for a new job); payload and result go with it where given."""
+class PutJob(msgspec.Struct, frozen=True):
+    """Store `new` in place of `old` (None for a new job); payload and result go with it where given.
+
+    A struct, which is made in a third of the time: every job has several.
+    """
 
     old: Job | None
     new: Job

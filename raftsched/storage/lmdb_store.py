@@ -46,10 +46,12 @@ from raftsched.storage.store import (
     StorageFailed,
     StoreFigures,
     Table,
+    check_key,
 )
 
 DATA_FILE = "data.mdb"
 LOCK_FILE = "lock.mdb"
+_KEY_BYTES_MAX = limits.KEY_BYTES_MAX
 _FORMAT_V1 = 0
 """LMDB 0.9's file format, which other tools read; a file in another one is refused."""
 _FULL_BYTES = 1 << 20
@@ -179,12 +181,22 @@ class LmdbStore:
     def put(self, table: Table, key: bytes, value: bytes) -> None:
         if self._txn is None or self._read_only:
             self._begin_to_write()
-        self._pending[table].put(key, value)
+        pending = self._pending[table]
+        if key in pending.new:
+            pending.new[key] = value
+        else:
+            check_key(key, bytes_max=_KEY_BYTES_MAX)
+            pending.changed[key] = value
 
     def insert(self, table: Table, key: bytes, value: bytes) -> None:
         if self._txn is None or self._read_only:
             self._begin_to_write()
-        self._pending[table].insert(key, value)
+        pending = self._pending[table]
+        if key in pending.new or key in pending.changed:
+            raise InvariantBroken(f"table {table.name.lower()} has a row {key.hex()} already")
+        if not 0 < len(key) <= _KEY_BYTES_MAX:
+            check_key(key, bytes_max=_KEY_BYTES_MAX)
+        pending.new[key] = value
 
     def delete(self, table: Table, key: bytes) -> bool:
         txn = self._txn or self._begin()

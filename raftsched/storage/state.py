@@ -125,7 +125,7 @@ class State(OtherWrites, StateReader):
         )
 
     def _put_job(self, write: PutJob) -> None:
-        old, new, payload, result = write
+        old, new, payload, result = write.old, write.new, write.payload, write.result
         record = encode_job(new)
         if old is None:
             self._store.insert(_JOBS, new.id, record)

@@ -190,7 +190,7 @@ def requeues_within_the_same_run(patch: Any) -> None:
     def requeue(view: View, operation: RequeueJob, context: Context) -> Applied:
         result, writes = original(view, operation, context)
         changed = [
-            write._replace(new=replace(write.new, run_number=write.old.run_number))
+            replace(write, new=replace(write.new, run_number=write.old.run_number))
             if isinstance(write, PutJob) and write.old is not None
             else write
             for write in writes
