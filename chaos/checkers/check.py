@@ -22,6 +22,7 @@ from chaos.checkers import (
     linearizability,
     liveness,
     log,
+    outages,
     outcomes,
     queue_limits,
     regions,
@@ -151,6 +152,7 @@ FEATURES: Final = (
     Property(regions.jobs_keep_their_region, "DESIGN 8", regions.region_count),
     Property(regions.leases_stay_in_their_region, "DESIGN 8", regions.region_count),
     Property(handlers.leases_fit_their_handlers, "DESIGN 8", handlers.choosy_count),
+    Property(outages.outages_lose_no_worker, "D22", outages.outage_count),
     Property(singles.begins_at_most_once, "I11", singles.once_count),
     Property(singles.one_unfinished_job_per_unique_key, "D21", singles.unique_count),
     Property(singles.unique_refusals_have_a_cause, "D21", singles.unique_count),
@@ -161,7 +163,7 @@ FEATURES: Final = (
     Property(liveness.ready_jobs_are_given, "L1", liveness.lease_count),
     Property(liveness.nobody_is_passed_over, "L1", liveness.lease_count),
 )
-"""Of schedules, of jobs that hang together, and of limits; histories without any have nothing to say to these."""
+"""Of schedules, of jobs that hang together, of limits, and of outages; histories without any have nothing to say to these."""
 
 
 def check_all(history: History) -> Report:

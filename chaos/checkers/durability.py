@@ -120,8 +120,9 @@ def _altered(history: History) -> Iterator[Violation]:
 
 def _is_wanted(change: Change, call: Invoke) -> bool:
     due_ms = change.due_ms if call.due_ms == -1 else call.due_ms or change.now_ms
-    wanted = (call.tenant, call.body, call.max_attempts, call.timeout_ms, due_ms)
-    return wanted == (change.tenant, change.body, change.max_attempts, change.timeout_ms, change.due_ms)
+    wanted = (call.tenant, call.body, call.max_attempts, call.max_lost_workers, call.timeout_ms, due_ms)
+    limits = (change.max_attempts, change.max_lost_workers, change.timeout_ms)
+    return wanted == (change.tenant, change.body, *limits, change.due_ms)
 
 
 def refused_is_not_applied(history: History) -> list[Violation]:

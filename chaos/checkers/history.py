@@ -57,7 +57,7 @@ class Setup(Event, frozen=True, tag_field="event", tag="setup"):
     lease_ttl_ms: int = 10_000
     cancel_grace_ms: int = 30_000
     lost_attempts_max: int = 3
-    """A run that lost this many workers is given up."""
+    """A run that lost this many workers is given up, where neither its job nor its queue says another number."""
     rate_error_thousandths: int = 10
     """The rho of G3b: how much monotonic clocks may run fast or slow."""
     epoch_ms: int = 0
@@ -124,6 +124,8 @@ class Invoke(Event, frozen=True, tag_field="event", tag="invoke"):
     """Of a submit: what makes the job unique within its tenant."""
     once: bool = False
     """Of a submit: it begins at most once."""
+    max_lost_workers: int = 0
+    """Of a submit: lost workers that end it; 0 = as its queue says."""
     force: bool = False
     """Of a cancel: the lease ends with it."""
 
@@ -236,6 +238,8 @@ class Applied(Event, frozen=True, tag_field="event", tag="applied"):
     term: int
     digest: str
     """Of the command; the same for the same bytes."""
+    now_ms: int = 0
+    """Cluster time after it; 0 = the harness does not say."""
 
 
 class StateDigest(Event, frozen=True, tag_field="event", tag="state"):
@@ -322,6 +326,8 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     """The claim that it has after it, until it ends; "" = none, or one that has a time of its own."""
     once: bool = False
     """Of a submit: it begins at most once."""
+    max_lost_workers: int = 0
+    """Of a submit or an amendment: the job's own number after it; 0 = as its queue says."""
     schedule: str = ""
     """Of a submit: the schedule that made it."""
     instant_ms: int = 0
@@ -403,6 +409,8 @@ class QueueChanged(Event, frozen=True, tag_field="event", tag="queue"):
     concurrency_max: int = 0
     key_concurrency_max: int = 0
     """As it counts: 1 where nobody said anything."""
+    max_lost_workers: int = 0
+    """0 = as the setup says."""
 
 
 class WorkflowChanged(Event, frozen=True, tag_field="event", tag="workflow"):

@@ -26,7 +26,7 @@ def move_of(change: Change, history: History) -> Move:
         completion_id=change.completion_id,
         retryable=change.retryable,
         attempts_max=change.max_attempts,
-        losses_max=history.setup.lost_attempts_max,
+        losses_max=history.lost_workers_max.get(change.token, 0),
         stage=stage_of(change.status) if change.f in _LEADING else "",
         is_once=change.once,
     )

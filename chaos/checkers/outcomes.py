@@ -74,17 +74,21 @@ def _shown(answer: Answer) -> str:
 
 
 def attempts_within_limits(history: History) -> list[Violation]:
-    """Failures and timeouts never exceed a job's attempts, lost workers never their limit (section 3, I11)."""
+    """Failures and timeouts never exceed a job's attempts; the last lost worker that it may have ends it (section 3, I11)."""
     limits = {change.job: change.max_attempts for change in history.changes if change.f == "submit"}
     violations = []
     for job, changes in history.changes_of.items():
         for run in _runs(changes):
             ends = Counter(change.outcome for change in run if change.f in ("outcome", "expire"))
-            failures, losses = ends["failed"] + ends["timeout"], ends["worker_lost"]
+            failures = ends["failed"] + ends["timeout"]
             if failures > limits.get(job, failures):
                 violations.append(Violation(f"job {job} fails {failures} times of {limits[job]}", run[-1].t))
-            if losses > history.setup.lost_attempts_max:
-                violations.append(Violation(f"job {job} loses {losses} workers", run[-1].t))
+            lost = [change for change in run if change.f == "expire" and change.outcome == "worker_lost"]
+            violations.extend(
+                Violation(f"job {job} goes on after {losses} lost workers, at index {change.index}", change.t)
+                for losses, change in enumerate(lost, start=1)
+                if losses >= history.lost_workers_max[change.token] and change.status not in ENDED
+            )
     return violations
 
 

@@ -251,6 +251,22 @@ class History:
         return sorted(self.of(Change), key=lambda change: (change.index, change.position))
 
     @cached_property
+    def lost_workers_max(self) -> dict[int, int]:
+        """Token -> how many lost workers ended its job when its lease expired: its own word, its queue's, or the default."""
+        of_jobs: dict[str, int] = {}
+        of_queues: dict[str, int] = {}
+        most: dict[int, int] = {}
+        for event in self.log_of(Change, QueueChanged):
+            if isinstance(event, QueueChanged):
+                of_queues[event.queue] = event.max_lost_workers
+            elif isinstance(event, Change) and event.f in ("submit", "amend"):
+                of_jobs[event.job] = event.max_lost_workers
+            elif isinstance(event, Change) and event.f == "expire":
+                own, of_queue = of_jobs.get(event.job), of_queues.get(event.queue)
+                most[event.token] = own or of_queue or self.setup.lost_attempts_max
+        return most
+
+    @cached_property
     def changes_of(self) -> dict[str, list[Change]]:
         """The log of each job."""
         changes: dict[str, list[Change]] = defaultdict(list)

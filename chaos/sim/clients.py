@@ -12,8 +12,9 @@ from chaos.sim.node import SimulatedNode
 from raftsched.api.callers import signed
 from raftsched.core.bounds import ANONYMOUS
 from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import Backoff, RetryPolicy
+from raftsched.core.job import Backoff, Options, RetryPolicy
 from raftsched.core.operations import CancelJob, SubmitJob
+from raftsched.core.options import tidy
 from raftsched.core.results import Cancelled, Result, Submitted
 from raftsched.errors import NotFound
 
@@ -24,6 +25,11 @@ if TYPE_CHECKING:
 TENANT = "default"
 QUEUES = ("red", "blue")
 _SHORT_PATIENCE_SECONDS = 0.3
+
+
+_LOST_WORKERS_MAX = (0, 0, 0, 1, 2, 5)
+"""Lost workers that end a job; 0 = as its queue says. The number of the operation chooses, and no draw: worlds stay as
+they were."""
 
 
 class Submission:
@@ -45,6 +51,7 @@ class Submission:
         self.body = blake2b(b"%d" % op, digest_size=8).digest()
         self.region = world.rates.features.job_region(random)
         self.name = world.rates.features.job_name(random)
+        self.max_lost_workers = _LOST_WORKERS_MAX[op % len(_LOST_WORKERS_MAX)]
 
     def operation(self, node: SimulatedNode) -> SubmitJob:
         now_ms = node.now_ms()
@@ -63,6 +70,7 @@ class Submission:
             fingerprint=self.body,
             tags=(f"{OP_TAG}{self.op}",),
             region=self.region,
+            options=tidy(Options(lost_workers_max=self.max_lost_workers)),
         )
 
     @property
@@ -73,6 +81,7 @@ class Submission:
             "body": self.body.hex(),
             "due_ms": -1 if self.delay_ms else 0,
             "max_attempts": self.max_attempts,
+            "max_lost_workers": self.max_lost_workers,
             "timeout_ms": self.timeout_ms,
             "region": self.region,
         }

@@ -48,6 +48,7 @@ class SpecialSubmission(Submission):
             at_most_once=random.random() < 0.3,
             concurrency_key=random.choice(_KEYS) if random.random() < 0.5 else "",
             unique_key=unique_digest(self.unique),
+            lost_workers_max=self.max_lost_workers,
             on_dependency_failure=random.choice(tuple(OnDependencyFailure)),
         )
 
@@ -140,12 +141,20 @@ class Controller(FeatureUser):
     async def _amend(self) -> None:
         job_id = self._any_job()
         delay_ms = self._random.choice((-1, -1, 0, 400))
-        priority = self._random.choice((-1, 3))
+        priority, lost_workers_max = self._random.choice(((-1, -1), (3, 4)))
         queue = self._random.choice(("", *FEATURE_QUEUES))
 
         def make(node: SimulatedNode) -> AmendJob:
             due_at_ms = node.now_ms() + delay_ms if delay_ms > 0 else delay_ms
-            return AmendJob(job_id, TENANT, due_at_ms=due_at_ms, priority=priority, queue=queue, actor="simulator")
+            return AmendJob(
+                job_id,
+                TENANT,
+                due_at_ms=due_at_ms,
+                priority=priority,
+                queue=queue,
+                lost_workers_max=lost_workers_max,
+                actor="simulator",
+            )
 
         await self._propose("amend", make, job=job_name(job_id))
 

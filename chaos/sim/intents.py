@@ -257,13 +257,15 @@ _BURSTS = {0: 0, 5: 1, 20: 20}
 def draw_limits(random: Random, queue: str) -> ConfigureQueue:
     """Other limits for a queue."""
     rate = random.choice((0, 0, 5, 20))
+    key_concurrency_max, lost_workers_max = random.choice(((0, -1), (1, 0), (2, 2)))
     return ConfigureQueue(
         queue,
         rate_count=rate,
         rate_period_ms=random.choice((500, 1_000)) if rate else -1,
         rate_burst=_BURSTS[rate],
         concurrency_max=random.choice((0, 0, 1, 2, 3)),
-        key_concurrency_max=random.choice((0, 1, 2)),
+        key_concurrency_max=key_concurrency_max,
+        lost_workers_max=lost_workers_max,
         ageing_ms=random.choice((-1, 500)),
         actor="simulator",
     )

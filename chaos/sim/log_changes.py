@@ -111,6 +111,7 @@ def _submitted(operation: Operation, new: Job, options: Options, depends_on: tup
         "timeout_ms": new.timeout_ms,
         "op": _op(new),
         "once": options.at_most_once,
+        "max_lost_workers": options.lost_workers_max,
         "schedule": options.schedule_id.hex(),
         "instant_ms": options.instant_ms or 0,
         "workflow": options.workflow_id.hex(),
@@ -134,7 +135,7 @@ def _done(operation: Operation, old: Job, new: Job) -> dict[str, Any]:
     if old.lease is not None and new.lease is None:
         return _freed(operation, old, new)
     if getattr(operation, "job_id", None) == new.id and (f := _asked(operation, old, new)):
-        return {"f": f}
+        return {"f": f, "max_lost_workers": (new.options or _NO_OPTIONS).lost_workers_max if f == "amend" else 0}
     f = _by_status(old, new)
     return {"f": f, "cause": _cause(operation, f)}
 

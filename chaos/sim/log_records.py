@@ -121,6 +121,7 @@ def _limits(queue: Queue) -> dict[str, Any]:
         "rate_burst": burst(queue) if queue.rate_count else 0,
         "concurrency_max": queue.concurrency_max,
         "key_concurrency_max": queue.key_concurrency_max or 1,
+        "max_lost_workers": queue.lost_workers_max,
     }
 
 

@@ -221,7 +221,7 @@ class Recorder:
         whole = b"\x01" if command is None else b"\x00" + command
         name = digest(whole)
         self.mark(b"applied %b %d %d %b" % (node.encode(), index, term, name.encode()))
-        self._add(Applied(t=self.t, node=node, index=index, term=term, digest=name))
+        self._add(Applied(t=self.t, node=node, index=index, term=term, digest=name, now_ms=state.cluster_time_ms))
         if index > self._last_applied:
             self._last_applied = index
             self.commands[index] = (term, command)
@@ -234,7 +234,7 @@ class Recorder:
         index, term, content = entry
         name = digest(CONFIGURATION + content)
         self.mark(b"applied %b %d %d %b" % (node.encode(), index, term, name.encode()))
-        self._add(Applied(t=self.t, node=node, index=index, term=term, digest=name))
+        self._add(Applied(t=self.t, node=node, index=index, term=term, digest=name, now_ms=state.cluster_time_ms))
         if index > self._last_applied:
             self._last_applied = index
             self.commands[index] = (term, None)

@@ -41,6 +41,7 @@ _REOPEN = 0.3
 _ALONE = 0.4
 """Part of the submits that are requests for one job."""
 _SCHEDULES = 2
+_REFUSED = 400
 
 
 class _WatchedPool(SimulatedPool):
@@ -48,12 +49,13 @@ class _WatchedPool(SimulatedPool):
 
     sent_count = 0
     applied = 0
-    """The log index on which the latest reply rests."""
+    """The log index on which the latest success rests."""
 
     async def send(self, exchange: Exchange, patience: Patience) -> Reply:
         self.sent_count += exchange.method != "GET"
         reply = await super().send(exchange, patience)
-        if not exchange.url.endswith(("/cluster", "/healthz")):  # which any node answers
+        # Any node answers the first two; and a refusal may come beside another request's success.
+        if reply.status < _REFUSED and not exchange.url.endswith(("/cluster", "/healthz")):
             self.applied = int(reply.headers.get(REVISION_HEADER, 0))
         return reply
 
@@ -230,6 +232,7 @@ def _options_of(wanted: Submission) -> dict[str, Any]:
         "priority": wanted.priority,
         "delay_seconds": wanted.delay_ms / 1000 if wanted.delay_ms else None,
         "max_attempts": wanted.max_attempts,
+        "max_lost_workers": wanted.max_lost_workers or None,
         "timeout_seconds": wanted.timeout_ms / 1000 if wanted.timeout_ms else None,
         "retry_policy": {"backoff": "fixed", "base_seconds": 0.2},
         "idempotency_key": wanted.key,

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from chaos.checkers import History
 from chaos.checkers.history import (
+    AnyEvent,
     Change,
     ChoreChanged,
     Decided,
@@ -20,6 +21,7 @@ from chaos.checkers.history import (
     ScheduleChanged,
     WorkflowChanged,
 )
+from chaos.checkers.outages import _unheard
 from chaos.checkers.queue_limits import _leases
 from chaos.checkers.views import ENDS_LEASE
 from tests.chaos.histories_broken import Events, Mutation, Mutator, NoPlace, edit, first, inserted, without
@@ -518,6 +520,45 @@ def a_worker_waits_beside(history: History, region: str) -> Events:
         id(late.reply): {"grants": ()},
     }
     return [replace(event, **fields.get(id(event), {})) for event in inserted(history, made, waiting)]
+
+
+@breaks("outages_lose_no_worker")
+def an_outage_counts_as_a_lost_worker(history: History) -> Events:
+    expired, _ = first(_unheard(history))
+    return edit(history, (expired, {"outcome": "worker_lost"}))
+
+
+def _outlived(history: History) -> Iterator[Change]:
+    """Lost workers that did not end their job, which has a number of its own."""
+    lost = (change for change in history.changes if change.outcome == "worker_lost" and change.status in _WAITS)
+    return (change for change in lost if history.changes_of[change.job][0].max_lost_workers > 1)
+
+
+@breaks("attempts_within_limits", "legal_transitions")
+def a_job_goes_on_after_as_many_lost_workers_as_it_may_have(history: History) -> Events:
+    made = history.changes_of[first(_outlived(history)).job][0]
+    calls = [operation.call for operation in history.operations if operation.call.body == made.body]
+    events: list[AnyEvent] = [made, *calls]
+    return edit(history, *((event, {"max_lost_workers": 1}) for event in events))
+
+
+@breaks("attempts_within_limits", "legal_transitions")
+def a_job_goes_on_after_as_many_lost_workers_as_its_queue_allows(history: History) -> Events:
+    lost = (change for change in history.changes if change.outcome == "worker_lost" and change.status in _WAITS)
+    said = first(
+        said
+        for change, said in product(lost, history.of(QueueChanged))
+        if said.queue == change.queue and said.index < change.index
+        if not any(each.max_lost_workers for each in history.changes_of[change.job])
+    )
+    later = [each for each in history.of(QueueChanged) if each.queue == said.queue]
+    return edit(history, *((each, {"max_lost_workers": 1}) for each in later))
+
+
+@breaks("nothing_from_nowhere")
+def a_job_is_stored_with_another_number_of_lost_workers(history: History) -> Events:
+    made = first(history.changes, lambda change: change.f == "submit" and change.max_lost_workers and not change.cause)
+    return edit(history, (made, {"max_lost_workers": made.max_lost_workers + 1}))
 
 
 @breaks("nobody_is_passed_over")

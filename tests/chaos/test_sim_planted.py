@@ -25,6 +25,8 @@ SOURCES = (
     *("lease on a stale leader", "read without quorum contact", "non-idempotent replay", "lost snapshot chunk"),
     "early expiry after election",
     "a disk of which only part is gone",
+    "an outage longer than a lease",
+    "max_lost_workers",
 )
 """All that RELIABILITY.md and PYSYNCOBJ.md name, and a simulator must be able to find."""
 

@@ -36,6 +36,11 @@ def _short_logs(rates: Rates) -> Rates:
     return replace(altered, sizes=replace(altered.sizes, tail_bytes=600, chunk_bytes=5_000), checkpoint=0.1)
 
 
+def _long_leases(rates: Rates) -> Rates:
+    """Two leaders, one after the other, within one lease."""
+    return replace(calm(rates), lease=3.0)
+
+
 def each_entry_leaves_once(stage: Stage) -> Play:
     """Nothing is lost on these links, so nothing is sent twice."""
     leader = yield from stage.settled()
@@ -106,6 +111,27 @@ def the_lead_changes_within_each_term(stage: Stage) -> Play:
         yield 0.1
 
 
+def the_cluster_is_out_for_longer_than_a_lease(stage: Stage) -> Play:
+    """Workers lease jobs, all nodes are gone, and the leader that ends this hands over before the leases end."""
+    leader = yield from stage.settled()
+    yield from stage.submits(leader, 30)
+    for _ in range(10):
+        stage.lease_and_die()
+    yield from stage.until(lambda: len(_untimed(stage)) >= 3)
+    yield 0.5
+    term_seconds = stage.world.rates.lease
+    for node_id in stage.ids:
+        stage.host(node_id).crash(power_loss=False)
+    yield 1.5 * term_seconds
+    for node_id in stage.ids:
+        stage.host(node_id).start()
+    leader = yield from stage.settled()
+    yield 0.5 * term_seconds
+    stage.hand_over(leader)
+    yield from stage.until(lambda: not stage.serves(leader))
+    yield from stage.until(lambda: not _untimed(stage), seconds=5 * term_seconds)
+
+
 def _untimed(stage: Stage) -> list[Job]:
     """The running jobs that no timeout of their own ends, as the node sees them that has applied most."""
     state = max((stage.node(node_id).state for node_id in stage.ids), key=lambda state: state.applied_index)
@@ -126,5 +152,6 @@ def a_stranger_sends_a_command(stage: Stage) -> Play:
 EACH_ENTRY_LEAVES_ONCE = Schedule(each_entry_leaves_once, alter=_slow_links)
 A_FOLLOWER_THAT_WAS_CUT_OFF_DISTURBS_NOBODY = Schedule(a_follower_that_was_cut_off_disturbs_nobody)
 A_COPY_TAKES_ITS_TIME = Schedule(a_copy_takes_its_time, alter=_short_logs)
+THE_CLUSTER_IS_OUT_FOR_LONGER_THAN_A_LEASE = Schedule(the_cluster_is_out_for_longer_than_a_lease, alter=_long_leases)
 THE_LEAD_CHANGES_WITHIN_EACH_TERM = Schedule(the_lead_changes_within_each_term)
 A_STRANGER_SENDS_A_COMMAND = Schedule(a_stranger_sends_a_command)

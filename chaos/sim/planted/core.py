@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from raftsched import limits
 from raftsched.consensus import machine as machine_module
 from raftsched.consensus.cluster_clock import ClusterClock
 from raftsched.core import attempts as attempts_module
@@ -90,6 +91,11 @@ def accepts_reports_twice(patch: Any) -> None:
         return Applied(OutcomeRecorded(job, repeated=True))
 
     patch.setattr(attempts_module, "_late", late)
+
+
+def ignores_what_jobs_say_of_lost_workers(patch: Any) -> None:
+    """The default number of lost workers ends every job, whatever it or its queue says."""
+    patch.setattr(attempts_module, "lost_workers_max", lambda _job, _queue: limits.LOST_WORKERS_DEFAULT)
 
 
 def drops_idempotency(patch: Any) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from raftsched.consensus.quorum_reads import QuorumReads
-from raftsched.core.job import Job
+from raftsched.core.job import AttemptEnd, Job
 from raftsched.leader import lease_keeper
 from raftsched.leader.evidence import Evidence
-from raftsched.leader.lease_keeper import LeaseKeeper
+from raftsched.leader.lease_keeper import LeaseKeeper, _Lease
 from raftsched.leader.now import Now
+from raftsched.leader.outage import Outage
 from raftsched.leader.ready import ReadyJobs
 from raftsched.node import Node
 
@@ -41,6 +42,22 @@ def expires_early_after_an_election(patch: Any) -> None:
 def gives_a_term_with_each_election(patch: Any) -> None:
     """A new leader gives every lease a full term, whatever the log knows of its worker's silence."""
     patch.setattr(lease_keeper, "LEASE_TERMS_MAX", 1_000)
+
+
+def counts_outages_as_lost_workers(patch: Any) -> None:
+    """Whoever was not heard for a term is lost, also if there was no leader to hear him."""
+    original = _Lease.cause
+
+    def cause(self: _Lease, now_ms: int) -> AttemptEnd:
+        end = original(self, now_ms)
+        return AttemptEnd.WORKER_LOST if end is AttemptEnd.OUTAGE else end
+
+    patch.setattr(_Lease, "cause", cause)
+
+
+def notes_no_outage(patch: Any) -> None:
+    """The leader that ends an outage knows of it, and no later one does."""
+    patch.setattr(Outage, "start", lambda _self, _lease_count: None)
 
 
 def gives_jobs_whatever_the_handlers(patch: Any) -> None:
