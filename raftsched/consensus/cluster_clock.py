@@ -31,6 +31,10 @@ Cluster time as applied, `floor_ms`, never runs backward. Where it is ahead of t
 older version stamped wrongly), a reading goes on from it at half speed until the line has caught up: so leases end and
 retries come due meanwhile, if late, where a clock that stands still would freeze them.
 
+Readings that no stamp came of do go back when the line does: they were wrong. Whoever remembers what came due by one must
+reckon with that (`leader.timers`). Only steps of up to `HELD_MS`, as rounding makes them many times a second, are not
+passed on: time goes on at half speed instead.
+
 A node alone has no other clock to ask. Its own counts, jumps included; a jump is logged, and one backward only halves
 the speed. Left out: clocks of a majority that are wrong together are right by definition.
 """
@@ -66,6 +70,9 @@ INHERITED_SECONDS: Final = 60.0
 """A line that was told or judged longer ago is no ground for a new leader's."""
 COMPLAINT_SECONDS: Final = 60.0
 """What stays wrong is logged again after this."""
+
+HELD_MS: Final = 20
+"""A reading goes back by more than this or not at all: lines are a millisecond apart by rounding, and some by round trips."""
 
 _log = structlog.get_logger()
 
@@ -109,8 +116,8 @@ class MedianBounds:
 
 
 class ClusterClock:
-    """Cluster time on this node. It is a `Clock`, whose `wall_ms` is the estimate of cluster time and never jumps back
-    behind what was applied; `stamp_ms` is for log entries.
+    """Cluster time on this node. It is a `Clock`, whose `wall_ms` is the estimate of cluster time; `stamp_ms` is for log
+    entries. Neither goes back behind what was applied, nor by a few milliseconds.
 
     `floor_ms` is the cluster time of the last applied entry. All times that end in `_ms` are milliseconds; moments
     without a unit are seconds on the monotonic clock.
@@ -134,6 +141,8 @@ class ClusterClock:
         self._off_since: float | None = None
         self._half_speed = (0, 0.0)
         """(cluster time, moment) from which on a reading goes at half speed, where it is ahead of the line."""
+        self._read_ms = 0
+        """The latest reading."""
         self._own_seen_ms: float | None = None
         self._complained_at: dict[str, float] = {}
 
@@ -143,7 +152,7 @@ class ClusterClock:
         return self._clock.monotonic()
 
     def wall_ms(self) -> int:
-        """Cluster time as far as this node can tell: never behind the last applied stamp."""
+        """Cluster time as far as this node can tell: never behind the last applied stamp. It goes back if it was wrong."""
         return self._reading_ms(self._clock.monotonic())
 
     def stamp_ms(self) -> TimeMs:
@@ -174,10 +183,12 @@ class ClusterClock:
             line_ms = round(self._line_ms + now * 1000) if self._line_ms is not None else floor_ms
         start_ms, started_at = self._half_speed
         ahead_ms = start_ms + int((now - started_at) * 500)
-        if floor_ms > max(line_ms, ahead_ms):
-            self._half_speed = (floor_ms, now)
-            return floor_ms
-        return max(line_ms, ahead_ms)
+        due_ms = max(line_ms, ahead_ms)
+        least_ms = max(floor_ms, self._read_ms) if self._read_ms - due_ms <= HELD_MS else floor_ms
+        if least_ms > due_ms:
+            self._half_speed = (least_ms, now)
+        self._read_ms = max(least_ms, due_ms)
+        return self._read_ms
 
     # -- what operators see -------------------------------------------------------------------------------------------
 

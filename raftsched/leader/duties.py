@@ -312,7 +312,7 @@ class Duties:
     def _give_back(self, job_ids: Sequence[JobId], now: Now) -> None:
         """Their lease was never proposed: offer them to others at once."""
         self._offer(job_ids, now)
-        self._dispatcher.match(now)
+        self._wake_jobs(now)
 
     def _offer(self, job_ids: Sequence[JobId], now: Now) -> None:
         """Offer jobs again that were not leased: at once, unless what is in flight takes their place."""
@@ -340,6 +340,7 @@ class Duties:
             self._ready.look_at_each(job.queue)
 
     def _wake_jobs(self, now: Now) -> None:
+        """Hand out what is due; jobs are read by a time only after the timers have reached it."""
         self._timers.step(now)
         self._dispatcher.match(now)
 

@@ -20,7 +20,7 @@ class Now(NamedTuple):
 
     monotonic_ms: int
     cluster_ms: int
-    """The leader's estimate of cluster time: never behind what was applied."""
+    """The leader's estimate of cluster time: never behind what was applied. It goes back if clocks are corrected."""
     wall_ms: int
     """What its clock shows."""
 

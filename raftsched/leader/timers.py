@@ -9,6 +9,9 @@ The wheel is a hint: a timer that fires only says that the job may be ready. Wha
 not taken out; its lease is refused when it is applied. When the wheel falls behind (more timers fall into a moment
 than it holds, or the wall clock was set forward) nothing is fired one by one: every due job is in the ready index, so
 it is enough to make `ReadyJobs` doubt what it knows, and to go on from the present.
+
+The present may also go back: a leader's estimate of cluster time is corrected when clocks are. `ready` does not know what
+fired and was left to the index, and a read by the earlier time does not show it. So then, too, all is read anew.
 """
 
 from __future__ import annotations
@@ -86,8 +89,11 @@ class TimerHorizon:
                 self._start_over()
 
     def step(self, now: Now) -> None:
-        """Fire what is due and read what comes near."""
+        """Fire what is due and read what comes near; `ready` must be read by `now` only after this."""
+        went_back = now.cluster_ms < self._cluster_ms
         self._cluster_ms = now.cluster_ms
+        if went_back:
+            self._start_over()
         add = self._ready.add
         for entry in self._wheel.advance(now.cluster_ms):
             if entry.job_id in self._moved and not self._still_is(entry):

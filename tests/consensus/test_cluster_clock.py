@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from raftsched.consensus.cluster_clock import (
     COMPLAINT_SECONDS,
     FRESH_SECONDS,
+    HELD_MS,
     INHERITED_SECONDS,
     JUDGE_SECONDS,
     JUDGED_SECONDS,
@@ -391,6 +392,55 @@ def test_time_that_is_ahead_goes_at_half_speed_until_the_clocks_have_caught_up()
     scene.stamp_error_ms()
     scene.run(65.0)
     assert abs(scene.stamp_error_ms()) <= 2
+
+
+class CoarseWall(Wall):
+    """A wall clock that shows the millisecond that has begun, as that of a real machine."""
+
+    @property
+    def true_ms(self) -> int:
+        return START_MS + int(self.seconds * 1000)
+
+
+def test_a_reading_does_not_go_back_by_its_rounding() -> None:
+    scene = Scene()
+    scene.wall = CoarseWall()
+    scene.clock = ClusterClock(scene.wall, skew_ms=SKEW_MS)
+    scene.clock.set_peers(scene.ahead_ms)
+    scene.lead()
+    readings = []
+    for number in range(20_000):
+        scene.wall.seconds += 0.00013
+        readings.append(scene.clock.wall_ms())
+        if number % 427 == 0:  # the milliseconds are cut at another place each time
+            scene.round(round_trip=0.0001)
+        readings.append(scene.clock.wall_ms())
+    assert readings == sorted(readings)
+    assert abs(readings[-1] - scene.wall.true_ms) <= ROUNDING_MS
+
+
+def test_a_clock_that_is_stepped_back_by_a_few_milliseconds_turns_no_reading_back() -> None:
+    scene = Scene()
+    scene.clock.set_peers([])
+    scene.lead()
+    before_ms = scene.clock.wall_ms()
+    scene.wall.ahead_ms = -HELD_MS
+    assert scene.clock.wall_ms() == before_ms
+    scene.wall.seconds += HELD_MS / 1000
+    assert scene.clock.wall_ms() == before_ms + HELD_MS // 2
+    scene.wall.seconds += 1.0
+    assert scene.clock.wall_ms() == scene.wall.wall_ms()
+
+
+def test_a_reading_that_was_wrong_and_never_stamped_is_taken_back() -> None:
+    """A guess while clocks disagreed must not turn into cluster time once they agree."""
+    scene = Scene(b=2 * HOUR_MS, c=-HOUR_MS)
+    scene.wall.ahead_ms = HOUR_MS
+    scene.lead(SETTLE_SECONDS + 1.0)
+    assert scene.clock.wall_ms() == pytest.approx(scene.wall.wall_ms(), abs=ROUNDING_MS)
+    scene.wall.ahead_ms, scene.ahead_ms = 0, {"b": 0, "c": 0}
+    scene.run(0.1)
+    assert abs(scene.clock.wall_ms() - scene.wall.true_ms) <= ROUNDING_MS
 
 
 # -- alone ------------------------------------------------------------------------------------------------------------

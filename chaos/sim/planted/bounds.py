@@ -14,7 +14,7 @@ import msgpack
 
 from chaos.sim.clients import Submission
 from chaos.sim.network import LinkRates
-from chaos.sim.planted.stage import Play, Schedule, Stage, calm, frames_of
+from chaos.sim.planted.stage import NotReached, Play, Schedule, Stage, calm, frames_of
 from chaos.sim.rates import Rates
 from raftsched.consensus.messages import APPEND, CHUNK, Message
 from raftsched.core.ids import TimeMs
@@ -22,6 +22,8 @@ from raftsched.core.job import Job
 from raftsched.core.operations import encode_batch
 
 _LEASE_TERMS_MAX = 3
+_AHEAD_MS = 20_000
+"""So far that a reading goes back at once, and every delay of a job is over."""
 _HEARTBEATS = 60
 """Of two seconds of a transfer, with what is sent beside them."""
 
@@ -138,6 +140,30 @@ def _untimed(stage: Stage) -> list[Job]:
     return [job for job in state.leased_jobs() if not job.timeout_ms]
 
 
+def time_goes_back_before_anybody_asks(stage: Stage) -> Play:
+    """All clocks are some seconds ahead for a moment in which nothing is written; a worker asks once they are right.
+
+    Jobs that came due meanwhile are not due any more then.
+    """
+    leader = yield from stage.settled()
+    for number in range(20):
+        stage.submit_later(leader, 2_000 + number)
+    yield 0.3
+    leader = yield from stage.settled()
+    node, world = stage.node(leader), stage.world
+    stamped_ms = node.state.cluster_time_ms
+    for node_id in stage.ids:
+        stage.host(node_id).set_wall_error(_AHEAD_MS)
+    yield from stage.until(lambda: node.now_ms() - world.wall_ms > _AHEAD_MS // 2)
+    yield 1.1  # a leader looks at its timers once a second
+    for node_id in stage.ids:
+        stage.host(node_id).set_wall_error(0)
+    yield from stage.until(lambda: node.now_ms() - world.wall_ms < _AHEAD_MS // 2)
+    if node.state.cluster_time_ms > stamped_ms:
+        raise NotReached("a stamp keeps time from going back")
+    stage.lease_and_die()
+
+
 def a_stranger_sends_a_command(stage: Stage) -> Play:
     """A frame that this protocol doesn't have, with a pickle in it, as stock pysyncobj takes from anybody."""
     leader = yield from stage.settled()
@@ -154,4 +180,5 @@ A_FOLLOWER_THAT_WAS_CUT_OFF_DISTURBS_NOBODY = Schedule(a_follower_that_was_cut_o
 A_COPY_TAKES_ITS_TIME = Schedule(a_copy_takes_its_time, alter=_short_logs)
 THE_CLUSTER_IS_OUT_FOR_LONGER_THAN_A_LEASE = Schedule(the_cluster_is_out_for_longer_than_a_lease, alter=_long_leases)
 THE_LEAD_CHANGES_WITHIN_EACH_TERM = Schedule(the_lead_changes_within_each_term)
+TIME_GOES_BACK_BEFORE_ANYBODY_ASKS = Schedule(time_goes_back_before_anybody_asks)
 A_STRANGER_SENDS_A_COMMAND = Schedule(a_stranger_sends_a_command)

@@ -186,6 +186,11 @@ _LEADER: Sequence[Bug] = (
     ),
     Bug(leader.gives_jobs_whatever_the_handlers, "a job for a worker without its handler", alter=several_names),
     Bug(leader.never_expires, "L1"),
+    Bug(
+        leader.keeps_its_timers_when_time_goes_back,
+        "L1; seed 102 on 5 nodes whose members change",
+        schedule=bounds.TIME_GOES_BACK_BEFORE_ANYBODY_ASKS,
+    ),
     Bug(leader.renews_what_it_expires, "I9", alter=slow_commits),
 )
 

@@ -13,6 +13,7 @@ from raftsched.leader.lease_keeper import LeaseKeeper, _Lease
 from raftsched.leader.now import Now
 from raftsched.leader.outage import Outage
 from raftsched.leader.ready import ReadyJobs
+from raftsched.leader.timers import TimerHorizon
 from raftsched.node import Node
 
 
@@ -68,6 +69,17 @@ def gives_jobs_whatever_the_handlers(patch: Any) -> None:
         return original(self, queues, region, count, now_ms)
 
     patch.setattr(ReadyJobs, "take", take)
+
+
+def keeps_its_timers_when_time_goes_back(patch: Any) -> None:
+    """Jobs that came due by a reading that was corrected since are looked for by the earlier time, once."""
+    original = TimerHorizon.step
+
+    def step(self: TimerHorizon, now: Now) -> None:
+        self._cluster_ms = min(self._cluster_ms, now.cluster_ms)
+        original(self, now)
+
+    patch.setattr(TimerHorizon, "step", step)
 
 
 def never_expires(patch: Any) -> None:

@@ -15,13 +15,13 @@ A script that waits in vain raises `NotReached`: its world has gone another way.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Collection, Generator, Iterable
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from chaos.sim.callers import Refusal, Unknown
-from chaos.sim.clients import Client
+from chaos.sim.clients import Client, Submission
 from chaos.sim.features import NO_FEATURES
 from chaos.sim.host import Host
 from chaos.sim.network import LinkRates, Network
@@ -242,7 +242,15 @@ class Stage:
         """A client that submits one job here, and has little patience."""
         self._submit_count += 1
         client = Client(self._nobody, f"d{self._submit_count}", node=node_id)
-        self.world.loop.create_task(_once(client))
+        self.world.loop.create_task(_heard(client.submit_once()))
+
+    def submit_later(self, node_id: str, delay_ms: int) -> None:
+        """A client that submits one job here, which is due after `delay_ms`."""
+        self._submit_count += 1
+        client, op = Client(self._nobody, f"d{self._submit_count}", node=node_id), self.world.recorder.new_op()
+        submission = Submission(self.world, op, "")
+        submission.delay_ms = delay_ms
+        self.world.loop.create_task(_heard(client.submit(submission, op)))
 
     def submits(self, node_id: str, count: int) -> Play:
         """Each in an entry of its own."""
@@ -300,9 +308,9 @@ class Stage:
         self.network.loses = lambda _sender, _receiver, _message: False
 
 
-async def _once(client: Client) -> None:
+async def _heard(request: Coroutine[Any, Any, object]) -> None:
     with suppress(Refusal, Unknown):
-        await client.submit_once()
+        await request
 
 
 def run_schedule(schedule: Schedule, seed: int, *, trace: Trace | None = None) -> Outcome:
