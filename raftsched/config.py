@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from raftsched import limits
-from raftsched.consensus.address import Address
+from raftsched.consensus.net.address import Address
 from raftsched.environment import nearest, setting_of, settings_in
 from raftsched.errors import Invalid
 

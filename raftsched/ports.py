@@ -1,6 +1,6 @@
 """The outside world as objects handed in: clock, disk and randomness, each with a real and a simulated version.
 
-The network's port is pysyncobj's `Transport`; see `raftsched.consensus.transport`.
+The network's port is pysyncobj's `Transport`; see `raftsched.consensus.net.transport`.
 """
 
 from __future__ import annotations

@@ -19,15 +19,15 @@ from zlib import crc32
 import pytest
 from pysyncobj.node import Node
 
-from raftsched.consensus.engine import RaftEngine
-from raftsched.consensus.journal import Journal
+from raftsched.consensus.journal.journal import Journal
+from raftsched.consensus.journal.recovery import DifferenceMark, FormedMark, InstallMarker, align
 from raftsched.consensus.machine import ReplicatedState
-from raftsched.consensus.messages import APPEND, CHUNK, VOTE_REQUEST
 from raftsched.consensus.ports import Sizes
-from raftsched.consensus.recovery import DifferenceMark, FormedMark, InstallMarker, align
+from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.consensus.raft.messages import APPEND, CHUNK, VOTE_REQUEST
 from raftsched.disk import SystemDisk, make_directory
 from raftsched.errors import RaftschedError
-from raftsched.identity import DirectoryClaim
+from raftsched.node.identity import DirectoryClaim
 from tests.consensus.subjects import TIMING, HandClock, Recorder
 from tests.lost_power import Killed, Shadow, Tree, write_tree
 
@@ -89,7 +89,7 @@ class Life:
         self.promises = replace(self.promises, **news)  # type: ignore[arg-type]  # the fields' own types
         self.moment()
 
-    # -- the parts, as `raftsched.node` opens them --------------------------------------------------------------------
+    # -- the parts, as `raftsched.node.node` opens them --------------------------------------------------------------------
 
     def begin(self) -> None:
         """Open all parts; what the journal holds at a start counts as durable for whoever asks."""

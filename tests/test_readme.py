@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from raftsched import limits
-from raftsched.api.requests import JobRequest
-from raftsched.api.submission import submit_operation
-from raftsched.core.ids import JobId
-from raftsched.core.job import DeadLetterReason
-from raftsched.core.transitions import meanings, mermaid_diagram
+from raftsched.api.jobs.convert import submit_operation
+from raftsched.core.records.ids import JobId
+from raftsched.core.records.job import DeadLetterReason
+from raftsched.core.records.transitions import meanings, mermaid_diagram
+from raftsched.wire.requests import JobRequest
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 

@@ -13,10 +13,10 @@ import trustme
 import uvloop
 from structlog.testing import capture_logs
 
-from raftsched.consensus.address import Address
-from raftsched.consensus.framing import encode_frame
-from raftsched.consensus.introductions import TransportSettings
-from raftsched.consensus.messages import Message
+from raftsched.consensus.net.address import Address
+from raftsched.consensus.net.framing import encode_frame
+from raftsched.consensus.net.handshake import TransportSettings
+from raftsched.consensus.raft.messages import Message
 from raftsched.errors import Invalid
 from raftsched.tls import (
     TlsFiles,

@@ -3,7 +3,7 @@
     loop.py       an asyncio event loop for each simulated process, all driven by one timeline
     network.py    links between nodes that carry real frames
     storage.py    the node's disk and its state, which forget what was not synced
-    node.py       `raftsched.node.Node` with simulated ports
+    node.py       `raftsched.node.node.Node` with simulated ports
     host.py       the machine of a node, and the process that runs on it
     workload.py   clients, workers, and a receiver that checks fencing tokens
     faults.py     what befalls the cluster

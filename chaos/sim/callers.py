@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from chaos.sim.host import Reset, Unreachable
 from chaos.sim.node import SimulatedNode
-from raftsched.core.operations import Operation
-from raftsched.core.results import Refused, Result
+from raftsched.core.operations.codec import Operation
+from raftsched.core.state.results import Refused, Result
 from raftsched.errors import InvariantBroken, NotLeader, OutcomeUnknown, RaftschedError, Unavailable
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from chaos.sim.callers import PATIENCE_SECONDS, Caller, Refusal, Unknown, or_refuse, propose
 from chaos.sim.log_changes import OP_TAG, job_name
 from chaos.sim.node import SimulatedNode
-from raftsched.api.callers import signed
-from raftsched.core.bounds import ANONYMOUS
-from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import Backoff, Options, RetryPolicy
-from raftsched.core.operations import CancelJob, SubmitJob
-from raftsched.core.options import tidy
-from raftsched.core.results import Cancelled, Result, Submitted
+from raftsched.api.http.actor import signed
+from raftsched.core.operations.codec import CancelJob, SubmitJob
+from raftsched.core.records.bounds import ANONYMOUS
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import Backoff, Options, RetryPolicy
+from raftsched.core.records.options import tidy
+from raftsched.core.state.results import Cancelled, Result, Submitted
 from raftsched.errors import NotFound
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from chaos.sim.features import FEATURE_QUEUES
 from chaos.sim.intents import TENANT, options_of
 from chaos.sim.log_changes import job_name
 from chaos.sim.node import SimulatedNode
-from raftsched.core.control_operations import AmendJob, PauseJob, RequeueJob, ResumeJob
-from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import Condition, Dependency, OnDependencyFailure, Options
-from raftsched.core.operations import SubmitJob
+from raftsched.core.operations.codec import SubmitJob
+from raftsched.core.operations.control import AmendJob, PauseJob, RequeueJob, ResumeJob
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import Condition, Dependency, OnDependencyFailure, Options
 
 if TYPE_CHECKING:
     from chaos.sim.workload import Workload

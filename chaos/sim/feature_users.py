@@ -23,13 +23,13 @@ from chaos.sim.intents import (
     named_schedule,
 )
 from chaos.sim.node import SimulatedNode
-from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.operations import Operation
-from raftsched.core.queue_operations import CancelWorkflow, PauseQueue
-from raftsched.core.results import Fired, Refused, Result, ScheduleSaved, WorkflowSaved
-from raftsched.core.schedule import FiringKind, Overlap, ScheduleId
-from raftsched.core.schedule_operations import ControlSchedule, ScheduleAction
-from raftsched.core.workflow import WorkflowId
+from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.queues import CancelWorkflow, PauseQueue
+from raftsched.core.operations.schedules import ControlSchedule, ScheduleAction
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.schedule import FiringKind, Overlap, ScheduleId
+from raftsched.core.records.workflow import WorkflowId
+from raftsched.core.state.results import Fired, Refused, Result, ScheduleSaved, WorkflowSaved
 from raftsched.errors import NotFound
 
 if TYPE_CHECKING:

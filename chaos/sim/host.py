@@ -15,9 +15,9 @@ from chaos.sim.loop import ProcessClock, ProcessLoop
 from chaos.sim.node import SimulatedNode
 from chaos.sim.storage import LmdbState, Machine, MachineDisk
 from raftsched.config import Member, NodeConfig
-from raftsched.consensus.address import Address
-from raftsched.consensus.segments import segment_number
-from raftsched.storage.memory_store import MemoryStore
+from raftsched.consensus.journal.segments import segment_number
+from raftsched.consensus.net.address import Address
+from raftsched.storage.store.memory_store import MemoryStore
 from tests.simulated.disk import PowerCut
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Host:
 
     @property
     def incarnation(self) -> str:
-        """Which data directory it has, as `raftsched.identity` would tell."""
+        """Which data directory it has, as `raftsched.node.identity` would tell."""
         return f"{self.id} disk {self._disk_number}"
 
     @property

@@ -14,14 +14,29 @@ from msgspec.structs import replace
 
 from chaos.sim.features import AMBER, FEATURE_QUEUES, FLOW, TICK, Features
 from chaos.sim.node import SimulatedNode
-from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import Backoff, Condition, Dependency, OnDependencyFailure, Options, RetryPolicy
-from raftsched.core.operations import SubmitJob, SubmitWorkflow
-from raftsched.core.queue_operations import ConfigureQueue
-from raftsched.core.schedule import FiringKind, Misfire, Overlap, Schedule, ScheduleId, Template, Timing
-from raftsched.core.schedule_operations import Decision, RunSchedule, SaveSchedule
-from raftsched.core.workflow import WorkflowId
-from raftsched.leader.instants import instants_of
+from raftsched.core.operations.codec import SubmitJob, SubmitWorkflow
+from raftsched.core.operations.queues import ConfigureQueue
+from raftsched.core.operations.schedules import Decision, RunSchedule, SaveSchedule
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import (
+    Backoff,
+    Condition,
+    Dependency,
+    OnDependencyFailure,
+    Options,
+    RetryPolicy,
+)
+from raftsched.core.records.schedule import (
+    FiringKind,
+    Misfire,
+    Overlap,
+    Schedule,
+    ScheduleId,
+    Template,
+    Timing,
+)
+from raftsched.core.records.workflow import WorkflowId
+from raftsched.leader.schedules.fire_times import instants_of
 
 TENANT = "default"
 RETRY = RetryPolicy(backoff=Backoff.FIXED, base_ms=200)

@@ -11,19 +11,7 @@ from typing import Any, NamedTuple
 
 from chaos.checkers.history import FinalJob
 from chaos.sim.log_records import other_events
-from raftsched.core.control_operations import (
-    AmendJob,
-    DoChore,
-    HoldJobs,
-    PauseJob,
-    RequeueJob,
-    ResumeJob,
-    RingAlarms,
-    StartRun,
-)
-from raftsched.core.ids import JobId
-from raftsched.core.job import FINISHED, LEASED, WAITING, Dependency, Job, Options, Status
-from raftsched.core.operations import (
+from raftsched.core.operations.codec import (
     CancelJob,
     ExpireLeases,
     LeaseJobs,
@@ -33,10 +21,22 @@ from raftsched.core.operations import (
     SubmitJobAs,
     SubmitWorkflow,
 )
-from raftsched.core.queue_operations import CancelWorkflow
-from raftsched.core.results import Applied
-from raftsched.core.schedule_operations import FireSchedule, RunSchedule
-from raftsched.core.writes import PutDependencies, PutJob, RemoveJob
+from raftsched.core.operations.control import (
+    AmendJob,
+    DoChore,
+    HoldJobs,
+    PauseJob,
+    RequeueJob,
+    ResumeJob,
+    RingAlarms,
+    StartRun,
+)
+from raftsched.core.operations.queues import CancelWorkflow
+from raftsched.core.operations.schedules import FireSchedule, RunSchedule
+from raftsched.core.records.ids import JobId
+from raftsched.core.records.job import FINISHED, LEASED, WAITING, Dependency, Job, Options, Status
+from raftsched.core.state.results import Applied
+from raftsched.core.state.writes import PutDependencies, PutJob, RemoveJob
 
 OP_TAG = "op:"
 """A submit's tag that carries the number of its operation."""

@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-from raftsched.core.bucket import burst
-from raftsched.core.control_operations import ChoreKind
-from raftsched.core.operations import Operation
-from raftsched.core.queue import Queue
-from raftsched.core.queue_operations import CancelWorkflow
-from raftsched.core.schedule import Firing, Schedule, ScheduleId
-from raftsched.core.schedule_operations import FireSchedule, RunSchedule
-from raftsched.core.workflow import Workflow
-from raftsched.core.writes import (
+from raftsched.core.jobs.rate_limit import burst
+from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.control import ChoreKind
+from raftsched.core.operations.queues import CancelWorkflow
+from raftsched.core.operations.schedules import FireSchedule, RunSchedule
+from raftsched.core.records.queue import Queue
+from raftsched.core.records.schedule import Firing, Schedule, ScheduleId
+from raftsched.core.records.workflow import Workflow
+from raftsched.core.state.writes import (
     PutChore,
     PutFiring,
     PutQueue,

@@ -5,13 +5,13 @@ the address that it knows of the other, and both judge each other's hello by `in
 node that was removed, or that nobody has added yet, is refused and tries again. Guests come in by the rule of production as
 well (`introductions.Guests`), and a node knocks at one that should dial it and doesn't know it.
 
-Messages travel as the frames of `raftsched.consensus.framing`, through a decoder for each connection and direction that
+Messages travel as the frames of `raftsched.consensus.net.framing`, through a decoder for each connection and direction that
 expects a hello first, so their shapes are checked on both sides as in production. A cut holds what is sent, as TCP would,
 until it heals or the connection breaks; a broken connection loses what is on its way, both sides hear of it, and a new
 one is made when nothing is cut. In the harsh mode a link also reorders, repeats and loses frames, which TCP never does:
 Raft must bear it, and old messages of another connection look just like it.
 
-Left out: `transport.py` itself, which is sockets (tests/consensus/test_transport.py).
+Left out: `transport.py` itself, which is sockets (tests/consensus/net/test_transport.py).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from random import Random
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport as TransportPort
 
-from raftsched.consensus.address import Address
-from raftsched.consensus.framing import FrameDecoder, check_message, encode_frame
-from raftsched.consensus.introductions import GUEST_SECONDS, UNKNOWN_NODE, Guests, hello_of, objection
-from raftsched.consensus.messages import Message
+from raftsched.consensus.net.address import Address
+from raftsched.consensus.net.framing import FrameDecoder, check_message, encode_frame
+from raftsched.consensus.net.handshake import GUEST_SECONDS, UNKNOWN_NODE, Guests, hello_of, objection
 from raftsched.consensus.ports import NodeId
+from raftsched.consensus.raft.messages import Message
 from raftsched.ports import Wake
 from tests.simulated.clock import Timeline
 
@@ -38,7 +38,7 @@ OnFrame = Callable[[NodeId, NodeId, Message], None]
 
 
 class SimulatedTransport(TransportPort):  # type: ignore[misc]  # pysyncobj carries no types
-    """One node's end of its links; `raftsched.consensus.transport.Transport` as the replica sees it.
+    """One node's end of its links; `raftsched.consensus.net.transport.Transport` as the replica sees it.
 
     It listens on `address` and links to `peers`, of whom it knows the addresses, and to those that are added.
     """

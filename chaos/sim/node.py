@@ -20,14 +20,14 @@ from chaos.sim.sockets import SimulatedPool
 from chaos.sim.storage import LmdbState, TwinState, WatchedJournal
 from raftsched.api.app import create_app, create_runner
 from raftsched.config import NodeConfig
-from raftsched.consensus.address import Address
-from raftsched.consensus.journal import Journal
+from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.machine import ReplicatedState
-from raftsched.consensus.membership import Membership, recorded_membership
+from raftsched.consensus.net.address import Address
+from raftsched.consensus.raft.membership import Membership, recorded_membership
 from raftsched.consensus.replica import ReplicaSettings
-from raftsched.core.operations import Operation, RecordOutcome
-from raftsched.core.results import Result
-from raftsched.node import Node
+from raftsched.core.operations.codec import Operation, RecordOutcome
+from raftsched.core.state.results import Result
+from raftsched.node.node import Node
 from raftsched.ports import Randomness, Wake
 from raftsched.storage.state import State
 

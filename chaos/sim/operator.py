@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from chaos.sim.host import Host, Reset, Unreachable
 from chaos.sim.node import SimulatedNode
-from raftsched.consensus.membership import Membership
+from raftsched.consensus.raft.membership import Membership
 from raftsched.errors import InvariantBroken, RaftschedError
 
 if TYPE_CHECKING:

@@ -47,12 +47,12 @@ from chaos.checkers.history import (
 from chaos.sim.log_changes import Deed, events_of, final_job, job_name
 from chaos.sim.replay import LoggedEntry
 from chaos.sim.trace import Trace
-from raftsched.consensus.journal import BASE_COMMAND, Journal
-from raftsched.consensus.membership import CONFIGURATION
-from raftsched.consensus.messages import Message
-from raftsched.core.operations import RecordOutcome
+from raftsched.consensus.journal.journal import BASE_COMMAND, Journal
+from raftsched.consensus.raft.membership import CONFIGURATION
+from raftsched.consensus.raft.messages import Message
+from raftsched.core.operations.codec import RecordOutcome
 from raftsched.storage.state import State
-from raftsched.storage.store import Table, all_rows
+from raftsched.storage.store.port import Table, all_rows
 from tests.simulated.clock import Timeline
 
 _encode = msgspec.msgpack.Encoder().encode

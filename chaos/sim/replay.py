@@ -8,9 +8,9 @@ import msgspec
 
 from chaos.sim.upgrades import NEWEST
 from raftsched.core.apply import apply
-from raftsched.core.ids import TimeMs
-from raftsched.core.operations import decode_batch
-from raftsched.core.results import Context, Result
+from raftsched.core.operations.codec import decode_batch
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.state.results import Context, Result
 from raftsched.storage.state import State
 
 

@@ -18,10 +18,10 @@ from chaos.sim.callers import Refusal, Unknown
 from chaos.sim.clients import TENANT, Submission
 from chaos.sim.log_changes import OP_TAG, job_name
 from chaos.sim.sockets import SimulatedPool
-from raftsched.api.reading import REVISION_HEADER
-from raftsched.api.submission import fingerprint_of
+from raftsched.api.http.consistency import REVISION_HEADER
+from raftsched.api.jobs.convert import fingerprint_of
 from raftsched.client import Client, ClientSettings, JobInfo, JobSpec
-from raftsched.core.ids import JobId
+from raftsched.core.records.ids import JobId
 from raftsched.errors import OutcomeUnknown, RaftschedError
 from raftsched.exchange import Exchange, Patience, Reply
 

@@ -17,16 +17,16 @@ from random import Random
 from typing import Protocol
 
 from chaos.sim.log_changes import Deed
-from raftsched.consensus.journal import Journal
-from raftsched.consensus.journal_register import SegmentId, SegmentRegister
+from raftsched.consensus.journal.journal import Journal
+from raftsched.consensus.journal.register import SegmentId, SegmentRegister
+from raftsched.consensus.journal.segments import segment_number
 from raftsched.consensus.machine import ReplicatedState
-from raftsched.consensus.segments import segment_number
-from raftsched.core.operations import CODEC_VERSION, Operation
-from raftsched.core.results import Applied, Context, Result
+from raftsched.core.operations.codec import CODEC_VERSION, Operation
+from raftsched.core.state.results import Applied, Context, Result
 from raftsched.ports import Randomness
-from raftsched.storage.memory_store import MemoryStore
 from raftsched.storage.state import State
-from raftsched.storage.store import DamagedCopy, StorageFailed
+from raftsched.storage.store.memory_store import MemoryStore
+from raftsched.storage.store.port import DamagedCopy, StorageFailed
 from raftsched.storage.verification import faults_of_rows
 from tests.simulated.disk import PowerCut, SimulatedDisk
 

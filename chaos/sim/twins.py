@@ -24,9 +24,9 @@ from typing import IO, Any
 import msgspec
 
 from chaos.sim.replay import LoggedEntry, LogReplay
-from raftsched.storage.memory_store import MemoryStore
 from raftsched.storage.state import State
-from raftsched.storage.store import Table
+from raftsched.storage.store.memory_store import MemoryStore
+from raftsched.storage.store.port import Table
 
 _CHECKPOINT_EVERY = 16
 _LENGTH_BYTES = 8

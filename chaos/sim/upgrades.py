@@ -16,7 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING, Final
 
 from chaos.sim.rates import MEMBER_FAULTS
-from raftsched.core.operations import CODEC_VERSION, UnknownVersion, decode_batch
+from raftsched.core.operations.codec import CODEC_VERSION, UnknownVersion, decode_batch
 
 if TYPE_CHECKING:
     from chaos.sim.host import Host

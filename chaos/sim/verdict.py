@@ -11,10 +11,10 @@ from chaos.checkers.history import Applied, FinalState, Installed, StateDigest
 from chaos.sim import twins
 from chaos.sim.recorder import Recorder, state_digest
 from chaos.sim.replay import LogReplay
-from raftsched.core import invariants
+from raftsched.core.checks import invariants
 from raftsched.errors import InvariantBroken
-from raftsched.storage.memory_store import MemoryStore
 from raftsched.storage.state import State
+from raftsched.storage.store.memory_store import MemoryStore
 
 if TYPE_CHECKING:
     from chaos.sim.world import Outcome, World

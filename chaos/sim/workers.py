@@ -12,11 +12,11 @@ from chaos.sim.clients import QUEUES
 from chaos.sim.features import AMBER, FEATURE_QUEUES
 from chaos.sim.log_changes import job_name
 from chaos.sim.node import SimulatedNode
-from raftsched.core.control_operations import AppendLog, Progress, ReportProgress, StartRun
-from raftsched.core.ids import FencingToken, JobId
-from raftsched.core.job import AttemptEnd
-from raftsched.core.operations import Operation, RecordOutcome
-from raftsched.core.results import Grant, OutcomeRecorded, Result
+from raftsched.core.operations.codec import Operation, RecordOutcome
+from raftsched.core.operations.control import AppendLog, Progress, ReportProgress, StartRun
+from raftsched.core.records.ids import FencingToken, JobId
+from raftsched.core.records.job import AttemptEnd
+from raftsched.core.state.results import Grant, OutcomeRecorded, Result
 
 if TYPE_CHECKING:
     from chaos.sim.workload import Workload

@@ -14,7 +14,7 @@ from chaos.sim.controllers import Controller
 from chaos.sim.feature_users import FeatureUser, ScheduleUser, Tuner, WorkflowUser
 from chaos.sim.sdk import SdkUser
 from chaos.sim.workers import Receiver, WorkerProcess
-from raftsched.core.ids import JobId
+from raftsched.core.records.ids import JobId
 
 if TYPE_CHECKING:
     from chaos.sim.world import World

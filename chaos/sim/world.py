@@ -42,9 +42,9 @@ from chaos.sim.upgrades import Upgrades
 from chaos.sim.verdict import judge
 from chaos.sim.workload import Workload
 from raftsched import limits
-from raftsched.consensus import messages
-from raftsched.consensus.membership import Member, Membership
-from raftsched.consensus.messages import Message
+from raftsched.consensus.raft import messages
+from raftsched.consensus.raft.membership import Member, Membership
+from raftsched.consensus.raft.messages import Message
 from raftsched.errors import Unavailable
 from tests.simulated.clock import Timeline
 

@@ -15,39 +15,39 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
-from raftsched.api.audit import Audit
 from raftsched.api.backend import Backend
-from raftsched.api.backfilling import Backfilling
-from raftsched.api.bodies import FRAMING_HEADER, Bodies, check_framing
-from raftsched.api.bodiless import refusing_bodies
-from raftsched.api.bulk import Bulk
-from raftsched.api.cluster import Cluster
-from raftsched.api.controls import Controls
-from raftsched.api.dead_letters import DeadLetterBox
-from raftsched.api.events import Events
-from raftsched.api.forwarding import ELECTION_SECONDS, Forwarder
-from raftsched.api.health import Health
-from raftsched.api.job_records import JobRecords
-from raftsched.api.jobs import Jobs
-from raftsched.api.leases import Leases
-from raftsched.api.openapi import openapi_document
-from raftsched.api.outcomes import Outcomes
-from raftsched.api.problems import http_problem, problem_of, problem_response
-from raftsched.api.queue_settings import QueueSettings
-from raftsched.api.queues import Queues
-from raftsched.api.reading import REVISION_HEADER
-from raftsched.api.relay import RELAY_PATH, RelayedSubmits
-from raftsched.api.rendering import encode
-from raftsched.api.routes import BASE_PATH, Answered, Handler, Route
-from raftsched.api.running import Running
-from raftsched.api.schedule_files import ScheduleFiles
-from raftsched.api.schedule_runs import ScheduleRuns
-from raftsched.api.schedule_saver import ScheduleSaver
-from raftsched.api.schedules import Schedules
-from raftsched.api.seed import Seed
-from raftsched.api.serving import SERVER, Runner
-from raftsched.api.workers import Workers
-from raftsched.api.workflows import Workflows
+from raftsched.api.cluster.audit import Audit
+from raftsched.api.cluster.events import Events
+from raftsched.api.cluster.health import Health
+from raftsched.api.cluster.routes import Cluster
+from raftsched.api.forwarder import ELECTION_SECONDS, Forwarder
+from raftsched.api.http.bodies import FRAMING_HEADER, Bodies, check_framing
+from raftsched.api.http.consistency import REVISION_HEADER
+from raftsched.api.http.empty_body import refusing_bodies
+from raftsched.api.http.json_reply import encode
+from raftsched.api.http.openapi import openapi_document
+from raftsched.api.http.problems import http_problem, problem_of, problem_response
+from raftsched.api.http.routes import BASE_PATH, Answered, Handler, Route
+from raftsched.api.http.server import SERVER, Runner
+from raftsched.api.http.submit_relay import RELAY_PATH, RelayedSubmits
+from raftsched.api.jobs.bulk import Bulk
+from raftsched.api.jobs.control import Controls
+from raftsched.api.jobs.dead_letters import DeadLetterBox
+from raftsched.api.jobs.legacy import Seed
+from raftsched.api.jobs.records import JobRecords
+from raftsched.api.jobs.routes import Jobs
+from raftsched.api.queues.routes import Queues
+from raftsched.api.queues.settings import QueueSettings
+from raftsched.api.schedules.backfill import Backfilling
+from raftsched.api.schedules.files import ScheduleFiles
+from raftsched.api.schedules.routes import Schedules
+from raftsched.api.schedules.runs import ScheduleRuns
+from raftsched.api.schedules.save import ScheduleSaver
+from raftsched.api.workers.leases import Leases
+from raftsched.api.workers.outcomes import Outcomes
+from raftsched.api.workers.progress import Running
+from raftsched.api.workers.routes import Workers
+from raftsched.api.workflows.routes import Workflows
 from raftsched.errors import InvariantBroken, RaftschedError, Unavailable
 from raftsched.exchange import Http
 

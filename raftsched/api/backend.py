@@ -11,9 +11,9 @@ from typing import Final, Protocol
 import msgspec
 
 from raftsched.api.event_log import EventLog
-from raftsched.core.ids import JobId
-from raftsched.core.operations import Operation
-from raftsched.core.results import Result
+from raftsched.core.operations.codec import Operation
+from raftsched.core.records.ids import JobId
+from raftsched.core.state.results import Result
 from raftsched.errors import InvariantBroken
 from raftsched.leader.leadership import Leadership
 from raftsched.storage.reader import StateReader

@@ -22,9 +22,17 @@ import msgspec
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.core.job import Job, Status
-from raftsched.core.schedule import Schedule, ScheduleId
-from raftsched.core.writes import PutFiring, PutQueue, PutSchedule, PutWorkflow, RemoveSchedule, RemoveWorkflow, Write
+from raftsched.core.records.job import Job, Status
+from raftsched.core.records.schedule import Schedule, ScheduleId
+from raftsched.core.state.writes import (
+    PutFiring,
+    PutQueue,
+    PutSchedule,
+    PutWorkflow,
+    RemoveSchedule,
+    RemoveWorkflow,
+    Write,
+)
 
 Change = tuple[Job | None, Job | None]
 """A job before and after an operation; None where there was or is none."""

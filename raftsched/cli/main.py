@@ -15,51 +15,51 @@ from typing import Any, Final
 
 import click
 
-from raftsched.cli.endings import EXIT_INTERRUPTED
+from raftsched.cli.terminal.exit_codes import EXIT_INTERRUPTED
 
 _SECTIONS: Final = {
     "Jobs": {
-        "submit": "raftsched.cli.submit",
-        "get": "raftsched.cli.jobs",
-        "list": "raftsched.cli.jobs",
-        "tail": "raftsched.cli.tail",
-        "logs": "raftsched.cli.tail",
-        "explain": "raftsched.cli.jobs",
-        "history": "raftsched.cli.jobs",
-        "cancel": "raftsched.cli.control",
-        "pause": "raftsched.cli.control",
-        "resume": "raftsched.cli.control",
-        "retry": "raftsched.cli.control",
-        "replay": "raftsched.cli.control",
-        "reschedule": "raftsched.cli.control",
-        "reprioritise": "raftsched.cli.control",
-        "amend": "raftsched.cli.control",
-        "delete": "raftsched.cli.control",
-        "dead-letter": "raftsched.cli.dead_letters",
+        "submit": "raftsched.cli.commands.submit",
+        "get": "raftsched.cli.commands.jobs",
+        "list": "raftsched.cli.commands.jobs",
+        "tail": "raftsched.cli.commands.tail",
+        "logs": "raftsched.cli.commands.tail",
+        "explain": "raftsched.cli.commands.jobs",
+        "history": "raftsched.cli.commands.jobs",
+        "cancel": "raftsched.cli.commands.control",
+        "pause": "raftsched.cli.commands.control",
+        "resume": "raftsched.cli.commands.control",
+        "retry": "raftsched.cli.commands.control",
+        "replay": "raftsched.cli.commands.control",
+        "reschedule": "raftsched.cli.commands.control",
+        "reprioritise": "raftsched.cli.commands.control",
+        "amend": "raftsched.cli.commands.control",
+        "delete": "raftsched.cli.commands.control",
+        "dead-letter": "raftsched.cli.commands.dead_letters",
     },
     "Schedules and workflows": {
-        "schedule": "raftsched.cli.schedule.command",
-        "apply": "raftsched.cli.schedule.apply",
-        "workflow": "raftsched.cli.workflows",
+        "schedule": "raftsched.cli.commands.schedule.command",
+        "apply": "raftsched.cli.commands.schedule.apply",
+        "workflow": "raftsched.cli.commands.workflows",
     },
     "Queues and workers": {
-        "queue": "raftsched.cli.queues",
-        "queues": "raftsched.cli.queues",
-        "workers": "raftsched.cli.workers",
-        "worker": "raftsched.cli.worker",
+        "queue": "raftsched.cli.commands.queues",
+        "queues": "raftsched.cli.commands.queues",
+        "workers": "raftsched.cli.commands.workers",
+        "worker": "raftsched.cli.commands.worker",
     },
     "The cluster": {
-        "cluster": "raftsched.cli.cluster",
-        "events": "raftsched.cli.events",
-        "audit": "raftsched.cli.audit",
-        "node": "raftsched.cli.node",
-        "check": "raftsched.cli.check",
-        "compact": "raftsched.cli.compact",
-        "healthcheck": "raftsched.cli.healthcheck",
+        "cluster": "raftsched.cli.commands.cluster",
+        "events": "raftsched.cli.commands.events",
+        "audit": "raftsched.cli.commands.audit",
+        "node": "raftsched.cli.commands.node",
+        "check": "raftsched.cli.commands.check",
+        "compact": "raftsched.cli.commands.compact",
+        "healthcheck": "raftsched.cli.commands.healthcheck",
     },
     "Try it": {
         "demo": "raftsched.cli.demo.command",
-        "dev": "raftsched.cli.dev",
+        "dev": "raftsched.cli.local.dev",
         "bench": "raftsched.cli.bench.command",
     },
 }
@@ -87,7 +87,7 @@ class _LazyGroup(click.Group):
             try:
                 return super().main(*args, **settings)
             except OSError:
-                from raftsched.cli.output import writing
+                from raftsched.cli.terminal.output import writing
 
                 with writing():  # where click's own output, such as the help, is what failed, this fails, too
                     sys.stdout.write("\n")

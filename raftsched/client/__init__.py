@@ -12,11 +12,11 @@ from raftsched.client.blocking import BlockingClient, BlockingJob, BlockingWorkf
 from raftsched.client.client import Client
 from raftsched.client.errors import JobCancelled, JobFailed, JobNotCompleted, JobUnfinished, WorkflowNotCompleted
 from raftsched.client.events import Event
+from raftsched.client.http.settings import ClientSettings
 from raftsched.client.jobs import Job
 from raftsched.client.queues import Queue, QueueInfo, QueueScale, QueueSettings, Rate
 from raftsched.client.records import BulkResult, JobInfo, LogLine
 from raftsched.client.schedule_records import Firing, ScheduleInfo
-from raftsched.client.settings import ClientSettings
 from raftsched.client.specs import Dependency, JobOptions, JobSpec, RetryPolicy, Unique
 from raftsched.client.workflow_records import WorkflowInfo
 from raftsched.client.workflows import Task, Workflow, WorkflowRun

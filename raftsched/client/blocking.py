@@ -20,14 +20,14 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from raftsched.client.blocking_wrapper import Runtime, Twin, twin, twin_each
 from raftsched.client.bulk import DeadLetters
 from raftsched.client.client import Client
+from raftsched.client.http.settings import ClientSettings
 from raftsched.client.jobs import Job, ReplayChanges
 from raftsched.client.queues import Queue
 from raftsched.client.schedules import Schedules
-from raftsched.client.settings import ClientSettings
 from raftsched.client.specs import JobOptions, JobSpec
-from raftsched.client.twins import Runtime, Twin, twin, twin_each
 from raftsched.client.workflows import Workflow, WorkflowRun, Workflows
 from raftsched.errors import RaftschedError, Unavailable
 

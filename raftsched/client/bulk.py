@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
-from raftsched.client.calls import KEY_HEADER, Calls, given
+from raftsched.client.http.calls import KEY_HEADER, Calls, given
 from raftsched.client.records import BulkResult, JobInfo
 from raftsched.client.specs import Moment, Priority
 

@@ -24,18 +24,18 @@ import msgspec
 
 from raftsched.client.audit import AuditEntry
 from raftsched.client.bulk import Action, ActionFields, Bulk, DeadLetters, JobFilter
-from raftsched.client.calls import Calls, given, part
-from raftsched.client.connection import Connection
 from raftsched.client.events import Event, event_stream
+from raftsched.client.http.calls import Calls, given, part
+from raftsched.client.http.connection import Connection
+from raftsched.client.http.idempotency_keys import KeyFactory
+from raftsched.client.http.nodes import Nodes
+from raftsched.client.http.settings import ClientSettings
 from raftsched.client.jobs import Job
-from raftsched.client.keys import KeyFactory
-from raftsched.client.nodes import Nodes
 from raftsched.client.queues import Queue
 from raftsched.client.records import BulkResult, JobInfo
 from raftsched.client.schedules import Schedules
-from raftsched.client.settings import ClientSettings
 from raftsched.client.specs import JobOptions, JobSpec, Moment
-from raftsched.client.submits import Accepted, Submitter
+from raftsched.client.submit import Accepted, Submitter
 from raftsched.client.workflows import Workflows
 from raftsched.errors import OutcomeUnknown, RaftschedError
 from raftsched.exchange import Http

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from raftsched.client.calls import given, query_of
-from raftsched.client.connection import Connection
-from raftsched.client.retries import Failure, Retries, given_up
+from raftsched.client.http.calls import given, query_of
+from raftsched.client.http.connection import Connection
+from raftsched.client.http.retries import Failure, Retries, given_up
 from raftsched.errors import OutcomeUnknown, RaftschedError
 
 RESET = "reset"

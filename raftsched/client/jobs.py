@@ -11,8 +11,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, TypedDict, Unpack
 
-from raftsched.client.calls import IF_MATCH, KEY_HEADER, Calls, given, part
 from raftsched.client.errors import JobCancelled, JobFailed, JobUnfinished, waited_in_vain
+from raftsched.client.http.calls import IF_MATCH, KEY_HEADER, Calls, given, part
 from raftsched.client.records import Explanation, History, JobInfo, LogLine, LogPart, Runs
 from raftsched.client.specs import Moment, Priority
 

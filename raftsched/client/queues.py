@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Unpack
 
 import msgspec
 
-from raftsched.client.calls import Calls, given, part
+from raftsched.client.http.calls import Calls, given, part
 from raftsched.client.records import PauseInfo
 from raftsched.client.specs import Moment
 

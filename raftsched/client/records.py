@@ -11,7 +11,7 @@ import msgspec
 from raftsched.client.specs import Dependency
 
 FINISHED = frozenset({"completed", "failed", "dead_letter", "cancelled", "skipped"})
-"""Statuses that nothing but a hand changes; see `raftsched.core.job.FINISHED`."""
+"""Statuses that nothing but a hand changes; see `raftsched.core.records.job.FINISHED`."""
 
 
 class JobFault(msgspec.Struct, frozen=True):

@@ -15,11 +15,11 @@ from typing import Any, Final, Literal, TypedDict, Unpack
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from raftsched.client.backfilling import PATIENCE_SECONDS, PAUSE_SECONDS, BackfillWalk
-from raftsched.client.calls import IF_MATCH, IF_NONE_MATCH, KEY_HEADER, Calls, given, part
+from raftsched.client.backfill import PATIENCE_SECONDS, PAUSE_SECONDS, BackfillWalk
+from raftsched.client.http.calls import IF_MATCH, IF_NONE_MATCH, KEY_HEADER, Calls, given, part
 from raftsched.client.schedule_records import Applied, Backfill, Firing, Outlook, ScheduleInfo
 from raftsched.client.specs import JobSpec, Moment, job_text
-from raftsched.core.cron.every import period_text
+from raftsched.core.cron.interval import period_text
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 Overlap = Literal["skip", "buffer_one", "buffer_all", "allow", "cancel_previous", "terminate_previous"]

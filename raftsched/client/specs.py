@@ -12,7 +12,7 @@ from typing import Any, Literal, TypedDict
 
 import msgspec
 
-from raftsched.client.documents import encode_document, encode_fields
+from raftsched.client.http.documents import encode_document, encode_fields
 from raftsched.errors import Invalid
 
 Priority = int | Literal["low", "normal", "high"]

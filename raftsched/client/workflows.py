@@ -18,8 +18,8 @@ from typing import Any, Literal, Unpack
 
 import msgspec
 
-from raftsched.client.calls import Calls, given, part
 from raftsched.client.errors import WorkflowNotCompleted, waited_in_vain
+from raftsched.client.http.calls import Calls, given, part
 from raftsched.client.jobs import Job
 from raftsched.client.records import JobInfo
 from raftsched.client.specs import Condition, Dependency, JobOptions, JobSpec

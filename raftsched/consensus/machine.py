@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from raftsched.core.apply import apply
-from raftsched.core.ids import TimeMs
-from raftsched.core.job import Job
-from raftsched.core.operations import (
+from raftsched.core.operations.codec import (
     CODEC_VERSION,
     OLDEST_READ,
     Operation,
@@ -23,8 +21,10 @@ from raftsched.core.operations import (
     decode_batch,
     require_readable,
 )
-from raftsched.core.results import Applied, Context, Result
-from raftsched.core.writes import PutFence, PutJob, RemoveJob, Write
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.job import Job
+from raftsched.core.state.results import Applied, Context, Result
+from raftsched.core.state.writes import PutFence, PutJob, RemoveJob, Write
 from raftsched.storage import directory as storage
 
 Change = tuple[Job | None, Job | None]

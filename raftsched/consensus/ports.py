@@ -44,7 +44,7 @@ class Sizes:
 
 
 class Log(Protocol):
-    """The journal as the engine uses it; `raftsched.consensus.journal.Journal` keeps it on disk."""
+    """The journal as the engine uses it; `raftsched.consensus.journal.journal.Journal` keeps it on disk."""
 
     @property
     def first_index(self) -> int: ...

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from raftsched import limits
-from raftsched.core.ids import TimeMs
-from raftsched.core.operations import (
+from raftsched.core.operations.codec import (
     LeaseJobs,
     Operation,
     RecordOutcome,
@@ -23,7 +22,8 @@ from raftsched.core.operations import (
     encode_batch,
     since_version,
 )
-from raftsched.core.results import Result
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.state.results import Result
 from raftsched.errors import Unavailable, UpgradeInProgress
 
 _OPERATION_BYTES = 256

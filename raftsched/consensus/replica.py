@@ -28,17 +28,17 @@ from typing import Any, Protocol
 import structlog
 from msgspec.structs import replace
 
-from raftsched.consensus.address import Address
-from raftsched.consensus.cluster_clock import ClusterClock
-from raftsched.consensus.configuring import Change
 from raftsched.consensus.disk_space import ClusterSpace
-from raftsched.consensus.engine import RaftEngine
 from raftsched.consensus.machine import StateMachine
-from raftsched.consensus.membership import Member, Membership
+from raftsched.consensus.net.address import Address
 from raftsched.consensus.ports import Log, NodeId, Sizes, Timing
+from raftsched.consensus.raft.cluster_clock import ClusterClock
+from raftsched.consensus.raft.configuration import Change
+from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.consensus.raft.membership import Member, Membership
+from raftsched.consensus.raft.pysyncobj_adapter import DISCARDED, NOT_LEADER, QUEUE_FULL, REFUSED, SUCCESS
+from raftsched.consensus.raft.snapshots import Work
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
-from raftsched.consensus.snapshots import Work
-from raftsched.consensus.stock import DISCARDED, NOT_LEADER, QUEUE_FULL, REFUSED, SUCCESS
 from raftsched.errors import DiskStalled, NotLeader, OutcomeUnknown, RaftschedError, TooLarge, Unavailable
 from raftsched.limits import APPEND_BYTES_MAX, CHECKPOINT_BYTES, JOURNAL_TAIL_BYTES, SNAPSHOT_HOLD_BYTES
 from raftsched.ports import Clock, Randomness, Wake
@@ -79,7 +79,7 @@ class ReplicaJournal(Log, Protocol):
 
 
 MakeTransport = Callable[[Wake], Any]
-"""Makes the transport, a `raftsched.consensus.transport.Transport`, which calls the function whenever it has news."""
+"""Makes the transport, a `raftsched.consensus.net.transport.Transport`, which calls the function whenever it has news."""
 
 
 class Replica:

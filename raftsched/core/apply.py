@@ -20,27 +20,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from raftsched.core.alarms import ring_alarms
-from raftsched.core.attempts import expire_leases, record_outcome
-from raftsched.core.cancel import cancel_job
-from raftsched.core.chores import do_chore
-from raftsched.core.consequences import with_consequences
-from raftsched.core.control import amend_job, pause_job, requeue_job, resume_job
-from raftsched.core.control_operations import (
-    AmendJob,
-    AppendLog,
-    DoChore,
-    HoldJobs,
-    PauseJob,
-    ReportProgress,
-    RequeueJob,
-    ResumeJob,
-    RingAlarms,
-    StartRun,
-)
-from raftsched.core.firing import fire_schedule, run_schedule, trim_ledger
-from raftsched.core.lease import hold_jobs, lease_jobs
-from raftsched.core.operations import (
+from raftsched.core.jobs.attempts import expire_leases, record_outcome
+from raftsched.core.jobs.cancel import cancel_job
+from raftsched.core.jobs.control import amend_job, pause_job, requeue_job, resume_job
+from raftsched.core.jobs.lease import hold_jobs, lease_jobs
+from raftsched.core.jobs.progress import append_log, report_progress, start_run
+from raftsched.core.jobs.submit import submit_job, submit_job_as
+from raftsched.core.maintenance.deadlines import ring_alarms
+from raftsched.core.maintenance.queues import configure_queue, pause_queue
+from raftsched.core.maintenance.retention import mark_workers, note_outage, purge_jobs, trim_audit
+from raftsched.core.operations.codec import (
     CancelJob,
     ExpireLeases,
     LeaseJobs,
@@ -53,11 +42,20 @@ from raftsched.core.operations import (
     SubmitJobAs,
     SubmitWorkflow,
 )
-from raftsched.core.queue_operations import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
-from raftsched.core.queues import configure_queue, pause_queue
-from raftsched.core.results import Applied, Context
-from raftsched.core.running import append_log, report_progress, start_run
-from raftsched.core.schedule_operations import (
+from raftsched.core.operations.control import (
+    AmendJob,
+    AppendLog,
+    DoChore,
+    HoldJobs,
+    PauseJob,
+    ReportProgress,
+    RequeueJob,
+    ResumeJob,
+    RingAlarms,
+    StartRun,
+)
+from raftsched.core.operations.queues import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
+from raftsched.core.operations.schedules import (
     AdoptZoneRules,
     ControlSchedule,
     FireSchedule,
@@ -65,12 +63,14 @@ from raftsched.core.schedule_operations import (
     SaveSchedule,
     TrimLedger,
 )
-from raftsched.core.schedules import control_schedule, save_schedule
-from raftsched.core.submit import submit_job, submit_job_as
-from raftsched.core.upkeep import mark_workers, note_outage, purge_jobs, trim_audit
-from raftsched.core.view import View
-from raftsched.core.workflows import cancel_workflow, submit_workflow
-from raftsched.core.zone_rules import adopt_zone_rules
+from raftsched.core.schedules.fire import fire_schedule, run_schedule, trim_ledger
+from raftsched.core.schedules.save import control_schedule, save_schedule
+from raftsched.core.schedules.zone_rules import adopt_zone_rules
+from raftsched.core.state.results import Applied, Context
+from raftsched.core.state.view import View
+from raftsched.core.workflows.background_steps import do_chore
+from raftsched.core.workflows.cascade import with_consequences
+from raftsched.core.workflows.submit import cancel_workflow, submit_workflow
 
 Handler = Callable[[View, Any, Context], Applied]
 

@@ -12,15 +12,23 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from raftsched.core import bucket
-from raftsched.core.admission import concurrency_key, key_concurrency_max
-from raftsched.core.ids import TimeMs, job_id_text
-from raftsched.core.job import FINISHED, LEASED, Condition, DeadLetterReason, Job, JobError, Status
-from raftsched.core.queue import Queue
-from raftsched.core.texts import span_text
-from raftsched.core.view import View
-from raftsched.core.wanted import takes
-from raftsched.core.workflow import WorkflowId
+from raftsched.core.jobs import rate_limit as bucket
+from raftsched.core.jobs.admission import concurrency_key, key_concurrency_max
+from raftsched.core.records.ids import TimeMs, job_id_text
+from raftsched.core.records.job import (
+    FINISHED,
+    LEASED,
+    Condition,
+    DeadLetterReason,
+    Job,
+    JobError,
+    Status,
+)
+from raftsched.core.records.queue import Queue
+from raftsched.core.records.texts import span_text
+from raftsched.core.records.wanted import takes
+from raftsched.core.records.workflow import WorkflowId
+from raftsched.core.state.view import View
 
 PARENTS_NAMED_MAX: Final = 20
 PARENTS_READ_MAX: Final = 1_000

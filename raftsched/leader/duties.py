@@ -16,32 +16,39 @@ from typing import Final, NamedTuple, Protocol
 
 from raftsched.core.cron import zones
 from raftsched.core.explain import LeaseSigns, ServingWorker
-from raftsched.core.ids import FencingToken, JobId, name_tag
-from raftsched.core.job import LEASED, WAITING, AttemptEnd, Job, Status
-from raftsched.core.operations import Operation, RecordOutcome
-from raftsched.core.results import Grant, Leased, Result
-from raftsched.core.writes import PutChore, PutFiring, PutQueue, PutSchedule, PutWorkflow, Write
+from raftsched.core.operations.codec import Operation, RecordOutcome
+from raftsched.core.records.ids import FencingToken, JobId, name_tag
+from raftsched.core.records.job import LEASED, WAITING, AttemptEnd, Job, Status
+from raftsched.core.state.results import Grant, Leased, Result
+from raftsched.core.state.writes import (
+    PutChore,
+    PutFiring,
+    PutQueue,
+    PutSchedule,
+    PutWorkflow,
+    Write,
+)
 from raftsched.errors import RaftschedError
-from raftsched.leader.alarms import Alarms
-from raftsched.leader.chores import Chores
-from raftsched.leader.depths import QueueScale, queue_scale
-from raftsched.leader.dispatcher import Dispatcher, Waiter
-from raftsched.leader.evidence import Evidence
-from raftsched.leader.firing import Firing
-from raftsched.leader.holds import Holds
-from raftsched.leader.latest_requests import LatestRequests
-from raftsched.leader.lease_keeper import HeartbeatAnswer, LeaseKeeper
+from raftsched.leader.dispatch.blocked import Holds
+from raftsched.leader.dispatch.depths import QueueScale, queue_scale
+from raftsched.leader.dispatch.dispatcher import Dispatcher, Waiter
+from raftsched.leader.dispatch.due_jobs import TimerHorizon
+from raftsched.leader.dispatch.latest_requests import LatestRequests
+from raftsched.leader.dispatch.ready import ReadyJobs
+from raftsched.leader.leases.evidence import Evidence
+from raftsched.leader.leases.keeper import HeartbeatAnswer, LeaseKeeper
+from raftsched.leader.leases.outage import Outage
+from raftsched.leader.leases.worker_marks import WorkerMarks
+from raftsched.leader.maintenance.background_steps import Chores
+from raftsched.leader.maintenance.retention import Retention
+from raftsched.leader.maintenance.trim import Trimming
 from raftsched.leader.now import NEVER_MS, Now
-from raftsched.leader.outage import Outage
-from raftsched.leader.planning import Draws
-from raftsched.leader.ready import ReadyJobs
-from raftsched.leader.retention import Retention
+from raftsched.leader.schedules.firer import Firing
+from raftsched.leader.schedules.plan import Draws
+from raftsched.leader.schedules.zone_rules import ZoneRules
 from raftsched.leader.settings import LeaderSettings
-from raftsched.leader.timers import TimerHorizon
-from raftsched.leader.trimming import Trimming
+from raftsched.leader.timers.deadlines import Alarms
 from raftsched.leader.view import LeaderView
-from raftsched.leader.worker_marks import WorkerMarks
-from raftsched.leader.zone_rules import ZoneRules
 from raftsched.ports import Randomness
 
 Change = tuple[Job | None, Job | None]

@@ -22,15 +22,15 @@ import structlog
 
 from raftsched import limits
 from raftsched.core.explain import LeaseSigns, ServingWorker
-from raftsched.core.ids import FencingToken, JobId
-from raftsched.core.operations import LeaseJobs, Operation
-from raftsched.core.results import Grant, Leased, Result
-from raftsched.core.writes import Write
+from raftsched.core.operations.codec import LeaseJobs, Operation
+from raftsched.core.records.ids import FencingToken, JobId
+from raftsched.core.state.results import Grant, Leased, Result
+from raftsched.core.state.writes import Write
 from raftsched.errors import NotLeader, Unavailable
-from raftsched.leader.depths import QueueDepth, QueueScale, queue_depths
-from raftsched.leader.dispatcher import Waiter
+from raftsched.leader.dispatch.depths import QueueDepth, QueueScale, queue_depths
+from raftsched.leader.dispatch.dispatcher import Waiter
 from raftsched.leader.duties import Change, Duties, Order, hand_back
-from raftsched.leader.lease_keeper import HeartbeatAnswer
+from raftsched.leader.leases.keeper import HeartbeatAnswer
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.settings import LeaderSettings
 from raftsched.leader.view import LeaderView

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from raftsched.core.ids import TimeMs
+from raftsched.core.records.ids import TimeMs
 from raftsched.ports import Clock
 
 NEVER_MS: Final = 1 << 62

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from raftsched.core.control_operations import AlarmKind, ChoreKind
-from raftsched.core.ids import JobId, NameTag, TimeMs
-from raftsched.core.job import Job, Status, Worker
-from raftsched.core.queue import Queue
-from raftsched.core.schedule import Firing, Schedule, ScheduleId
-from raftsched.core.view import AlarmEntry, AuditEntry, TimerEntry, WaitingEntry
-from raftsched.storage.pages import Page
+from raftsched.core.operations.control import AlarmKind, ChoreKind
+from raftsched.core.records.ids import JobId, NameTag, TimeMs
+from raftsched.core.records.job import Job, Status, Worker
+from raftsched.core.records.queue import Queue
+from raftsched.core.records.schedule import Firing, Schedule, ScheduleId
+from raftsched.core.state.view import AlarmEntry, AuditEntry, TimerEntry, WaitingEntry
+from raftsched.storage.tables.pages import Page
 
 FinishedPlace = tuple[TimeMs, JobId]
 """When a job ended, and its id: its place among the finished."""

@@ -11,10 +11,16 @@ import os
 from pathlib import Path
 
 from raftsched import limits
-from raftsched.storage.lmdb_store import DATA_FILE, LOCK_FILE, open_read_only, open_store, sync_directory
 from raftsched.storage.reader import StateReader
 from raftsched.storage.state import State
-from raftsched.storage.store import DamagedCopy, DamagedValue, StorageFailed
+from raftsched.storage.store.lmdb_store import (
+    DATA_FILE,
+    LOCK_FILE,
+    open_read_only,
+    open_store,
+    sync_directory,
+)
+from raftsched.storage.store.port import DamagedCopy, DamagedValue, StorageFailed
 from raftsched.storage.verification import require_sound, require_sound_copy
 
 

@@ -14,24 +14,39 @@ from heapq import merge
 from itertools import islice
 from pathlib import Path
 
-from raftsched.core.ids import FencingToken, JobId, NameTag, TimeMs
-from raftsched.core.job import FINISHED, Dependency, Job, Status, Worker, decode_job, decode_worker
-from raftsched.core.schedule import ScheduleId
-from raftsched.core.view import CounterKey, Dependant, HeldEntry, LogSize, TimerEntry, WaitingEntry
+from raftsched.core.records.ids import FencingToken, JobId, NameTag, TimeMs
+from raftsched.core.records.job import (
+    FINISHED,
+    Dependency,
+    Job,
+    Status,
+    Worker,
+    decode_job,
+    decode_worker,
+)
+from raftsched.core.records.schedule import ScheduleId
+from raftsched.core.state.view import (
+    CounterKey,
+    Dependant,
+    HeldEntry,
+    LogSize,
+    TimerEntry,
+    WaitingEntry,
+)
 from raftsched.errors import InvariantBroken
-from raftsched.storage import edges, keys, logs
-from raftsched.storage.catalog import Catalog
-from raftsched.storage.counters import Counters
-from raftsched.storage.facets import HIGHEST_ID, LOWEST_ID, Facets, page_of_facets
-from raftsched.storage.pages import JobPage, check_cursor, page_by_status
-from raftsched.storage.position import Configuration, read_configuration, read_position
-from raftsched.storage.running import RunningCounts, RunningKey
-from raftsched.storage.store import Store, StoreFigures, Table, all_rows
-from raftsched.storage.walks import Walks
+from raftsched.storage.store.port import Store, StoreFigures, Table, all_rows
+from raftsched.storage.tables import edges, keys, logs
+from raftsched.storage.tables.catalog import Catalog
+from raftsched.storage.tables.counters import Counters
+from raftsched.storage.tables.facets import HIGHEST_ID, LOWEST_ID, Facets, page_of_facets
+from raftsched.storage.tables.leased_counts import RunningCounts, RunningKey
+from raftsched.storage.tables.pages import JobPage, check_cursor, page_by_status
+from raftsched.storage.tables.position import Configuration, read_configuration, read_position
+from raftsched.storage.tables.walks import Walks
 
 
 class StateReader(Catalog, Walks):
-    """`raftsched.core.view.AuditableView`, and the reads of leader and API, over a `Store`.
+    """`raftsched.core.state.view.AuditableView`, and the reads of leader and API, over a `Store`.
 
     Raises `UnknownFormat` when made over data of another format. Single-threaded, as its store is.
     """
@@ -54,7 +69,7 @@ class StateReader(Catalog, Walks):
         """The cluster's configuration that was applied last; None while there was none."""
 
     def digest(self) -> int:
-        """Return one number over all records and index entries, kept up with each write (`raftsched.storage.seals`)."""
+        """Return one number over all records and index entries, kept up with each write (`raftsched.storage.store.seals`)."""
         return self._store.sums.digest()
 
     def sums(self) -> dict[str, int]:
@@ -97,7 +112,7 @@ class StateReader(Catalog, Walks):
     def log(
         self, job_id: JobId, run_number: int, attempt_number: int, *, offset: int = 0, bytes_max: int
     ) -> logs.LogPart:
-        """Return an attempt's log from `offset` on; see `raftsched.storage.logs.read`."""
+        """Return an attempt's log from `offset` on; see `raftsched.storage.tables.logs.read`."""
         return logs.read(self._store, job_id, run_number, attempt_number, offset=offset, bytes_max=bytes_max)
 
     def logs(self, job_id: JobId) -> list[tuple[int, int, LogSize]]:
@@ -294,7 +309,7 @@ class StateReader(Catalog, Walks):
         limit: int,
         descending: bool = False,
     ) -> JobPage:
-        """Return the next jobs that users see as `status` at `now_ms`; see `raftsched.storage.pages`.
+        """Return the next jobs that users see as `status` at `now_ms`; see `raftsched.storage.tables.pages`.
 
         `queue`: only of that queue, which the statuses that wait for time can tell; raises `Invalid` for others, and
         for an impossible cursor.
@@ -320,7 +335,7 @@ class StateReader(Catalog, Walks):
         limit: int,
         descending: bool = False,
     ) -> JobPage:
-        """Return the next jobs of a queue, name, tag, workflow or schedule by id; see `raftsched.storage.facets`."""
+        """Return the next jobs of a queue, name, tag, workflow or schedule by id; see `raftsched.storage.tables.facets`."""
         return page_of_facets(
             self._store,
             self._indexed_job,

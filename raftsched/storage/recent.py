@@ -7,8 +7,8 @@ older when it is full, bound the memory without bookkeeping at each read.
 
 from __future__ import annotations
 
-from raftsched.core.ids import JobId
-from raftsched.core.job import Job
+from raftsched.core.records.ids import JobId
+from raftsched.core.records.job import Job
 
 
 class RecentJobs:

@@ -18,12 +18,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from raftsched import limits
-from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import Job, encode_job
-from raftsched.core.writes import PutFence, PutJob, PutOutage, PutZoneRules, RemoveJob, Write
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import Job, encode_job
+from raftsched.core.state.writes import PutFence, PutJob, PutOutage, PutZoneRules, RemoveJob, Write
 from raftsched.errors import InvariantBroken
-from raftsched.storage import edges, keys, logs
-from raftsched.storage.indexes import (
+from raftsched.storage.reader import StateReader
+from raftsched.storage.recent import RecentJobs
+from raftsched.storage.store.port import Store, Table
+from raftsched.storage.tables import edges, keys, logs
+from raftsched.storage.tables.indexes import (
     Entries,
     difference,
     facet_keys,
@@ -31,12 +34,14 @@ from raftsched.storage.indexes import (
     holds_claim,
     index_entries,
 )
-from raftsched.storage.other_writes import OtherWrites
-from raftsched.storage.position import Configuration, Position, write_configuration, write_position
-from raftsched.storage.reader import StateReader
-from raftsched.storage.recent import RecentJobs
-from raftsched.storage.running import RunningCounts
-from raftsched.storage.store import Store, Table
+from raftsched.storage.tables.leased_counts import RunningCounts
+from raftsched.storage.tables.other_writes import OtherWrites
+from raftsched.storage.tables.position import (
+    Configuration,
+    Position,
+    write_configuration,
+    write_position,
+)
 
 _ENTRIES_BYTES = 200
 """What a transition's index entries come to, roughly."""

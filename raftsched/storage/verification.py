@@ -31,9 +31,16 @@ import lmdb.verify
 
 from raftsched import limits
 from raftsched.errors import InvariantBroken, RaftschedError
-from raftsched.storage.lmdb_store import DATA_FILE, open_read_only
-from raftsched.storage.seals import SUMS_KEY, Sums, sealed
-from raftsched.storage.store import REPLACE_THIS_NODE, DamagedCopy, DamagedValue, Store, Table, all_rows
+from raftsched.storage.store.lmdb_store import DATA_FILE, open_read_only
+from raftsched.storage.store.port import (
+    REPLACE_THIS_NODE,
+    DamagedCopy,
+    DamagedValue,
+    Store,
+    Table,
+    all_rows,
+)
+from raftsched.storage.store.seals import SUMS_KEY, Sums, sealed
 
 _NICE: Final = 19
 _FAULTS_MAX: Final = 20

@@ -18,15 +18,15 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from raftsched import limits
-from raftsched.client.connection import Connection
-from raftsched.client.hedging import Request
-from raftsched.client.keys import KeyFactory
-from raftsched.client.problems import TooLargeOnTheWay
-from raftsched.client.retries import Failure, Retries
+from raftsched.client.http.connection import Connection
+from raftsched.client.http.hedge import Request
+from raftsched.client.http.idempotency_keys import KeyFactory
+from raftsched.client.http.problems import TooLargeOnTheWay
+from raftsched.client.http.retries import Failure, Retries
 from raftsched.errors import OutcomeUnknown
-from raftsched.worker.executor import Executor
-from raftsched.worker.outages import Outage
-from raftsched.worker.runs import Grant
+from raftsched.worker.execution.executor import Executor
+from raftsched.worker.outage_log import Outage
+from raftsched.worker.runs.runs import Grant
 from raftsched.worker.settings import WorkerSettings
 
 _WAIT_SHARE = 1 / 4

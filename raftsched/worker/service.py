@@ -13,22 +13,22 @@ from contextlib import suppress
 
 import structlog
 
-from raftsched.client.connection import Connection
+from raftsched.client.http.connection import Connection
 from raftsched.errors import RaftschedError
 from raftsched.ports import Clock
-from raftsched.worker.blocked_loop import LoopWatch
-from raftsched.worker.capture import routed
-from raftsched.worker.executor import Executor
-from raftsched.worker.heartbeats import Heartbeats
-from raftsched.worker.parents import Parents
+from raftsched.worker.execution.capture import routed
+from raftsched.worker.execution.executor import Executor
+from raftsched.worker.handlers.parent_results import Parents
+from raftsched.worker.handlers.progress import Desk
+from raftsched.worker.handlers.registry import Registry
+from raftsched.worker.leases.blocked_loop import LoopWatch
+from raftsched.worker.leases.heartbeats import Heartbeats
 from raftsched.worker.poller import Poller
-from raftsched.worker.registry import Registry
-from raftsched.worker.reporter import Reporter
-from raftsched.worker.runs import RunTable
+from raftsched.worker.runs.log_shipper import LogShipper
+from raftsched.worker.runs.reporter import Reporter
+from raftsched.worker.runs.runs import RunTable
+from raftsched.worker.runs.start import Starter
 from raftsched.worker.settings import WorkerSettings
-from raftsched.worker.shipping import LogShipper
-from raftsched.worker.starting import Starter
-from raftsched.worker.telling import Desk
 
 _log = structlog.get_logger(__name__)
 

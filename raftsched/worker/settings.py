@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from raftsched import limits
-from raftsched.client.settings import ClientSettings
+from raftsched.client.http.settings import ClientSettings
 from raftsched.errors import Invalid
 
 

@@ -31,13 +31,13 @@ import structlog
 
 from raftsched import limits
 from raftsched.client.client import URL_DEFAULT
-from raftsched.client.connection import Connection
-from raftsched.client.nodes import Nodes
+from raftsched.client.http.connection import Connection
+from raftsched.client.http.nodes import Nodes
 from raftsched.errors import Invalid
 from raftsched.first_process import leave_first_process
 from raftsched.ports import Clock
 from raftsched.system import SystemClock
-from raftsched.worker.registry import F, Registry, checked_name, checked_pattern
+from raftsched.worker.handlers.registry import F, Registry, checked_name, checked_pattern
 from raftsched.worker.service import Service
 from raftsched.worker.settings import WorkerSettings
 

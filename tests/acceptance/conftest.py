@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from raftsched.check import check_directory
-from raftsched.cli.children import UNTIL_STDIN_ENDS, lifeline
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline
+from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import BlockingClient
+from raftsched.node.check import check_directory
 
 FAST = {"lease_seconds": 2.0, "cancel_grace_seconds": 2.0, "log_level": "info"}
 """Settings under which a lost worker is noticed within seconds."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.http import all_pages, ask, call, job_of, lease, reasons_of, report, submit
 from tests.drills import cancel_races
 

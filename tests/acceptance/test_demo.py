@@ -19,7 +19,7 @@ from raftsched.cli.demo import checks
 from raftsched.cli.demo.evidence import Evidence
 from raftsched.cli.demo.plan import KINDS
 from raftsched.cli.demo.run import WORKER_COUNT
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.http import call
 from tests.acceptance.processes import has_ended
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from raftsched.cli.local_cluster import LocalCluster, LocalNode
+from raftsched.cli.local.cluster import LocalCluster, LocalNode
 from tests.acceptance.conftest import StartCluster, run_cli
 from tests.acceptance.http import call, call_once, lease, report, submit
 

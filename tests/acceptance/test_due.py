@@ -6,7 +6,7 @@ import signal
 import time
 from typing import Any
 
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import BlockingClient
 from tests.acceptance.conftest import StartWorker
 from tests.acceptance.http import all_pages, ask

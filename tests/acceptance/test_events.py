@@ -9,7 +9,7 @@ import urllib.request
 from itertools import cycle, islice
 from typing import Any
 
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.conftest import StartCluster
 from tests.acceptance.http import lease, report, submit
 

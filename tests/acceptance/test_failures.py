@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import BlockingClient
 from tests.acceptance.conftest import StartCluster, StartWorker
 from tests.acceptance.http import call, call_once, lease, report

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import BlockingClient, JobFailed
 from raftsched.errors import Rejected
 from tests.acceptance.conftest import StartCluster, StartWorker, run_cli

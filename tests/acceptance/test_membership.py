@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
-from raftsched.cli.local_cluster import HOST, LocalCluster, LocalNode, free_ports
+from raftsched.cli.local.cluster import HOST, LocalCluster, LocalNode, free_ports
 from raftsched.client import BlockingClient
 from tests.acceptance.conftest import StartCluster, StartWorker, run_cli
 from tests.acceptance.http import call, call_once

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from raftsched.cli.local_cluster import LocalCluster, LocalNode
+from raftsched.cli.local.cluster import LocalCluster, LocalNode
 from tests.acceptance.conftest import FAST, StartWorker
 from tests.acceptance.http import ask, submit
 

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.conftest import StartWorker
 from tests.acceptance.http import ask, call, job_of, lease, reasons_of, report, submit
 

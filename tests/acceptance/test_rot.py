@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from raftsched.cli.local_cluster import LocalNode
-from raftsched.storage.lmdb_store import DATA_FILE, open_store
-from raftsched.storage.store import Table
+from raftsched.cli.local.cluster import LocalNode
+from raftsched.storage.store.lmdb_store import DATA_FILE, open_store
+from raftsched.storage.store.port import Table
 from tests.acceptance.conftest import StartCluster, run_cli
 from tests.acceptance.http import call, call_once
 from tests.acceptance.test_membership import add, follower_of, others, remove, retire, says

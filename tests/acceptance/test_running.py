@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.conftest import StartWorker, run_cli
 from tests.acceptance.http import ask, call, job_of, lease, submit
 

@@ -10,7 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.conftest import run_cli
 from tests.acceptance.http import all_pages, ask, call, lease, report
 from tests.drills.ledger import decided_up_to, faults, first_instant, ledger, ms, save_grid

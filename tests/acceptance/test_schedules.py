@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from raftsched.cli.local_cluster import LocalNode
+from raftsched.cli.local.cluster import LocalNode
 from tests.acceptance.conftest import StartCluster
 from tests.acceptance.http import call
 

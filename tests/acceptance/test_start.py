@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.cli.local_cluster import LocalCluster, LocalNode, free_ports
+from raftsched.cli.local.cluster import LocalCluster, LocalNode, free_ports
 from raftsched.errors import Unavailable
 from tests.acceptance.conftest import StartCluster, run_cli
 from tests.acceptance.http import call

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from raftsched.cli.local_cluster import LocalCluster, LocalNode
+from raftsched.cli.local.cluster import LocalCluster, LocalNode
 from tests.acceptance.http import call_once
 from tests.drills import freezes
 

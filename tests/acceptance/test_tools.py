@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from raftsched.cli.bench.load import WARM_UP_SECONDS
-from raftsched.cli.local_cluster import LocalCluster, free_ports
+from raftsched.cli.local.cluster import LocalCluster, free_ports
 from tests.acceptance.conftest import run_cli
 from tests.acceptance.processes import has_ended
 

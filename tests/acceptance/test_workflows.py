@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.conftest import StartCluster, StartWorker
 from tests.acceptance.http import ask, call, job_of, lease, report, submit
 from tests.drills import workflow as drill

@@ -22,17 +22,17 @@ from raftsched import limits
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.backend import ClusterStatus, NodeStatus
 from raftsched.api.event_log import EventLog
-from raftsched.consensus.membership import Member, Membership
+from raftsched.consensus.raft.membership import Member, Membership
 from raftsched.core.apply import apply
-from raftsched.core.ids import JobId, JobIdFactory, TimeMs
-from raftsched.core.job import Job
-from raftsched.core.operations import Operation
-from raftsched.core.results import Context, Result
-from raftsched.core.writes import PutFence, PutJob, RemoveJob
+from raftsched.core.operations.codec import Operation
+from raftsched.core.records.ids import JobId, JobIdFactory, TimeMs
+from raftsched.core.records.job import Job
+from raftsched.core.state.results import Context, Result
+from raftsched.core.state.writes import PutFence, PutJob, RemoveJob
 from raftsched.errors import InvariantBroken, NotLeader, RaftschedError
 from raftsched.leader.leadership import LeaderSettings, Leadership
-from raftsched.storage.memory_store import MemoryStore
 from raftsched.storage.state import State
+from raftsched.storage.store.memory_store import MemoryStore
 
 START_MS = 1_900_000_000_000
 """2030-03-17T17:46:40Z."""

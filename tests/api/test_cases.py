@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from raftsched import limits
-from raftsched.api import scanning
-from raftsched.worker.endings import valid_text
+from raftsched.api.json import scan as scanning
+from raftsched.worker.handlers.result import valid_text
 from tests.api.cases import case, inputs
 from tests.api.node import Answer, Api
 

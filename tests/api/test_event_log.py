@@ -10,12 +10,20 @@ import pytest
 from msgspec.structs import replace
 
 from raftsched.api.event_log import EVENT_TYPES, Event, EventLog, Place, record_event
-from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import Job, RetryPolicy, Status
-from raftsched.core.queue import Queue
-from raftsched.core.schedule import Firing
-from raftsched.core.workflow import Workflow, WorkflowId
-from raftsched.core.writes import PutFiring, PutQueue, PutSchedule, PutWorkflow, RemoveSchedule, RemoveWorkflow, Write
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import Job, RetryPolicy, Status
+from raftsched.core.records.queue import Queue
+from raftsched.core.records.schedule import Firing
+from raftsched.core.records.workflow import Workflow, WorkflowId
+from raftsched.core.state.writes import (
+    PutFiring,
+    PutQueue,
+    PutSchedule,
+    PutWorkflow,
+    RemoveSchedule,
+    RemoveWorkflow,
+    Write,
+)
 from tests.core.schedule_scene import ScheduleScene
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.api.node import Api
-from tests.api.schedules import saved
+from tests.api.schedules.scene import saved
 
 LAST = "9999-12-31T23:59:59.999Z"
 

@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from raftsched.api.requests import (
+from raftsched.wire.requests import (
     AmendRequest,
     BulkRequest,
     DeadLettersRequest,

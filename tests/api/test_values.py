@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from raftsched import limits
 from raftsched.errors import Malformed, TooLarge
 from raftsched.values import check_value, nests_deeper
-from raftsched.worker.endings import COMPLETED, completed
+from raftsched.worker.handlers.result import COMPLETED, completed
 from tests.api.node import Api
 
 _DEEPEST: Final = limits.VALUE_DEPTH_MAX

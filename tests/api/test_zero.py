@@ -15,12 +15,12 @@ import msgspec
 import pytest
 from msgspec import inspect
 
-from raftsched.api import requests
-from raftsched.api.parsing import Fitter
-from raftsched.api.requests.common import Request
+from raftsched.api.json.decode import Fitter
 from raftsched.errors import Malformed
+from raftsched.wire import requests
+from raftsched.wire.requests.common import Request
 from tests.api.node import START_MS, Answer, Api
-from tests.api.schedules import patch, saved
+from tests.api.schedules.scene import patch, saved
 
 EPOCH: Final = "1970-01-01T00:00:00Z"
 EPOCH_SHOWN: Final = "1970-01-01T00:00:00.000Z"

@@ -16,10 +16,10 @@ from collections import Counter
 from pathlib import Path
 
 from raftsched.consensus.machine import ReplicatedState
-from raftsched.core.ids import JobId
-from raftsched.core.job import AttemptEnd, RetryPolicy
-from raftsched.core.operations import LeaseJobs, RecordOutcome, SubmitJob, encode_batch
-from raftsched.core.results import OutcomeRecorded
+from raftsched.core.operations.codec import LeaseJobs, RecordOutcome, SubmitJob, encode_batch
+from raftsched.core.records.ids import JobId
+from raftsched.core.records.job import AttemptEnd, RetryPolicy
+from raftsched.core.state.results import OutcomeRecorded
 
 _PAYLOAD = b'{"kind":"bench","data":"' + b"x" * 165 + b'"}'
 _START_MS = 1_800_000_000_000

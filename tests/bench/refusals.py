@@ -37,11 +37,11 @@ from rich.table import Table
 from chaos.checkers import History, check_all
 from raftsched import limits
 from raftsched.api.app import create_app
-from raftsched.api.parsing import Fitter
-from raftsched.api.requests import BatchRequest, JobRequest
-from raftsched.api.submission import fingerprint_of, submit_operation
-from raftsched.core.cron.parsing import parse, parse_expression
-from raftsched.core.ids import JobId
+from raftsched.api.jobs.convert import fingerprint_of, submit_operation
+from raftsched.api.json.decode import Fitter
+from raftsched.core.cron.parser import parse, parse_expression
+from raftsched.core.records.ids import JobId
+from raftsched.wire.requests import BatchRequest, JobRequest
 from tests.api import node as node_module
 from tests.api.node import Api, SimulatedNode, serving
 from tests.chaos.histories import good_history, replay

@@ -17,7 +17,7 @@ import yaml
 _DIRECTORY = Path(__file__).parent
 _NEW_YEAR = "2027-01-01T00:00:00Z"
 _READINGS = {"C22": "reading_both", "C26": "reading_skip", "C29": "reading_seconds_first"}
-"""Where a case leaves a choice, the reading that is ours; see `raftsched.core.cron.parsing`."""
+"""Where a case leaves a choice, the reading that is ours; see `raftsched.core.cron.parser`."""
 _DESCRIBED: dict[str, tuple[str, ...]] = {
     "newline between two fields": ("0\n0 * * *", "0 0 * * *\n", "0 0\r* * *"),
     "NUL at the end": ("0 0 * * *\0",),

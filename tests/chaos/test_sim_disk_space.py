@@ -11,8 +11,8 @@ from chaos.sim.host import Host
 from chaos.sim.node import SimulatedNode
 from chaos.sim.rates import Rates
 from chaos.sim.world import World
-from raftsched.core.operations import CancelJob, Operation
-from raftsched.core.results import Refused
+from raftsched.core.operations.codec import CancelJob, Operation
+from raftsched.core.state.results import Refused
 from raftsched.errors import StorageFull
 from tests.core.scene import job_id, submit_operation
 

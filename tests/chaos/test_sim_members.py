@@ -13,10 +13,10 @@ from chaos.sim.node import SimulatedNode
 from chaos.sim.rates import Rates
 from chaos.sim.scoring import hunt
 from chaos.sim.world import World, run_seed
-from raftsched.consensus.configuring import Configuring
-from raftsched.consensus.greetings import Greeting
-from raftsched.consensus.membership import CONFIGURATION
 from raftsched.consensus.ports import NodeId
+from raftsched.consensus.raft.configuration import Configuring
+from raftsched.consensus.raft.membership import CONFIGURATION
+from raftsched.consensus.raft.peer_identity import Greeting
 from tests.core.scene import submit_operation
 
 

@@ -8,9 +8,9 @@ import pytest
 from pysyncobj.node import Node
 
 from chaos.sim.network import LinkRates, Network, SimulatedTransport
-from raftsched.consensus.address import Address
-from raftsched.consensus.framing import FrameError
-from raftsched.consensus.messages import Message
+from raftsched.consensus.net.address import Address
+from raftsched.consensus.net.framing import FrameError
+from raftsched.consensus.raft.messages import Message
 from tests.simulated.clock import Timeline
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from chaos.sim.planted import BUGS, NOT_REACHED, Bug, Schedule, planted, run_schedule
 from chaos.sim.scoring import hunt
-from raftsched.consensus.journal import Journal
+from raftsched.consensus.journal.journal import Journal
 
 QUICK = ("gives_tokens_again", "commits_alone", "lets_counters_drift")
 SEEDS = range(19, 39)

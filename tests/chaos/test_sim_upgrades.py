@@ -8,8 +8,8 @@ import pytest
 
 from chaos.sim.upgrades import SHARE, upgrade_dice
 from chaos.sim.world import Outcome, run_seed
-from raftsched.consensus import versions
-from raftsched.consensus.versions import Heard
+from raftsched.consensus.raft import entry_versions as versions
+from raftsched.consensus.raft.entry_versions import Heard
 
 SEEDS = [seed for seed in range(1, 100) if upgrade_dice(seed).random() < SHARE]
 WHOLE, HALF = (16, 99), 106

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from raftsched.cli import session
+from raftsched.cli.terminal import session
 from tests.api.node import Api, serving
-from tests.cli.commands import Cli
+from tests.cli.runner import Cli
 from tests.client.cluster import QUICK
 from tests.client.real import RealNode
 

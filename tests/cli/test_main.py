@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import click
 import pytest
 
+from raftsched.cli.commands.submit import submit_command
 from raftsched.cli.main import main
-from raftsched.cli.options import JOB_OPTIONS
-from raftsched.cli.submit import submit_command
+from raftsched.cli.terminal.options import JOB_OPTIONS
 from raftsched.client import ClientSettings
 from raftsched.client.specs import JobSpec
-from tests.cli.commands import Cli
+from tests.cli.runner import Cli
 
 RUNS_IN_THE_FOREGROUND = {"node", "worker", "dev", "demo", "healthcheck"}
 """Commands without an answer."""
@@ -76,7 +76,7 @@ async def test_help_names_every_command_in_its_section() -> None:
 async def test_no_cluster_is_said_in_one_line_with_a_way_out(
     monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
-    monkeypatch.setattr("raftsched.cli.session.SETTINGS", IMPATIENT)
+    monkeypatch.setattr("raftsched.cli.terminal.session.SETTINGS", IMPATIENT)
     monkeypatch.setattr("raftsched.client.client.ClientSettings", lambda: IMPATIENT)
     refused = await Cli(NOWHERE).refused(*arguments)
     assert "can't connect to http://127.0.0.1:1" in refused

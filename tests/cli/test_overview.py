@@ -10,10 +10,10 @@ from asyncio.subprocess import PIPE
 import msgspec
 
 from raftsched.api.backend import NodeStatus
-from raftsched.core.ids import TimeMs
-from raftsched.core.operations import MarkWorkers, WorkerMark
+from raftsched.core.operations.codec import MarkWorkers, WorkerMark
+from raftsched.core.records.ids import TimeMs
 from tests.api.node import Api
-from tests.cli.commands import USER, Cli
+from tests.cli.runner import USER, Cli
 
 
 async def test_audit_says_who_did_what(cli: Cli) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from raftsched.__main__ import run
-from raftsched.cli.endings import EXIT_INTERRUPTED
+from raftsched.cli.terminal.exit_codes import EXIT_INTERRUPTED
 from tests.api.node import Api
 
 FULL = "/dev/full"
@@ -93,7 +93,9 @@ async def test_output_that_can_not_be_written_is_said_in_one_line(api: Api, argu
     assert said == "raftsched: can't write to standard output: No space left on device\n"
 
 
-@pytest.mark.parametrize("module", ["raftsched.cli.main", "raftsched.cli.jobs", "raftsched.cli.output"])
+@pytest.mark.parametrize(
+    "module", ["raftsched.cli.main", "raftsched.cli.commands.jobs", "raftsched.cli.terminal.output"]
+)
 @pytest.mark.parametrize("arguments", [("list",), ("--help",), ("list", "--help")], ids=" ".join)
 async def test_interrupt_while_a_command_is_loaded_ends_it_quietly(module: str, arguments: tuple[str, ...]) -> None:
     assert await ran("-c", INTERRUPTED_AT_IMPORT, module, *arguments) == (EXIT_INTERRUPTED, "")

@@ -22,9 +22,9 @@ from raftsched.client import (
     WorkflowRun,
 )
 from raftsched.client.blocking import BlockingDeadLetters, BlockingQueue, BlockingSchedules, BlockingWorkflows
+from raftsched.client.blocking_wrapper import Runtime, Twin, twin_each
 from raftsched.client.bulk import DeadLetters
 from raftsched.client.schedules import Schedules
-from raftsched.client.twins import Runtime, Twin, twin_each
 from raftsched.client.workflows import Workflows
 from raftsched.errors import Invalid, NotFound, RaftschedError, Unavailable
 from tests.client.cluster import QUICK, WAIT_SECONDS, Cluster, running_cluster

@@ -10,7 +10,7 @@ from typing import Literal
 import pytest
 
 from raftsched import limits
-from raftsched.api import backfilling
+from raftsched.api.schedules import backfill as backfilling
 from raftsched.client import Client, JobSpec, schedules
 from raftsched.errors import Invalid, NotFound, Rejected
 from tests.api.node import StillClock

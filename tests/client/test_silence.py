@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from raftsched.client import Client
-from raftsched.client.connection import Connection
-from raftsched.client.hedging import ATTEMPTS_MAX
-from raftsched.client.nodes import Nodes
+from raftsched.client.http.connection import Connection
+from raftsched.client.http.hedge import ATTEMPTS_MAX
+from raftsched.client.http.nodes import Nodes
 from raftsched.errors import OutcomeUnknown, Rejected, Unavailable
 from tests.client.cluster import QUICK, WAIT_SECONDS, Cluster, Fault, running_cluster
 

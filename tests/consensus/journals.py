@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
-from raftsched.consensus.journal import Journal
-from raftsched.consensus.log_table import Entry
-from raftsched.consensus.segments import HEADER_BYTES, decode_header, segment_name, segment_number
+from raftsched.consensus.journal.journal import Journal
+from raftsched.consensus.journal.log_table import Entry
+from raftsched.consensus.journal.segments import HEADER_BYTES, decode_header, segment_name, segment_number
 from raftsched.ports import Disk
 from tests.simulated.disk import SimulatedDisk
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from pysyncobj.node import Node
 
-from raftsched.consensus.address import Address
-from raftsched.consensus.framing import FrameDecoder, encode_frame
-from raftsched.consensus.introductions import TransportSettings
-from raftsched.consensus.messages import Message
-from raftsched.consensus.transport import Transport
+from raftsched.consensus.net.address import Address
+from raftsched.consensus.net.framing import FrameDecoder, encode_frame
+from raftsched.consensus.net.handshake import TransportSettings
+from raftsched.consensus.net.transport import Transport
+from raftsched.consensus.raft.messages import Message
 
 CLUSTER = "test"
 LOOPBACK = Address("127.0.0.1", 0)

@@ -9,12 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from raftsched.consensus.address import Address
-from raftsched.consensus.introductions import TransportSettings
-from raftsched.consensus.journal import Journal
+from raftsched.consensus.journal.journal import Journal
+from raftsched.consensus.net.address import Address
+from raftsched.consensus.net.handshake import TransportSettings
+from raftsched.consensus.net.transport import Transport
 from raftsched.consensus.ports import Timing
 from raftsched.consensus.replica import Replica, ReplicaSettings
-from raftsched.consensus.transport import Transport
 from raftsched.disk import SystemDisk
 from raftsched.system import SystemClock, system_randomness
 from tests.simulated.machine import HistoryMachine, MachineDisk

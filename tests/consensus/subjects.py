@@ -12,12 +12,12 @@ from pysyncobj.journal import MemoryJournal
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
-from raftsched.consensus.engine import RaftEngine
-from raftsched.consensus.introductions import Guests
-from raftsched.consensus.journal import Journal
-from raftsched.consensus.messages import Message
+from raftsched.consensus.journal.journal import Journal
+from raftsched.consensus.net.handshake import Guests
 from raftsched.consensus.ports import Sizes, Timing
-from raftsched.consensus.stock import ORIGINALS, install_seams
+from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.consensus.raft.messages import Message
+from raftsched.consensus.raft.pysyncobj_adapter import ORIGINALS, install_seams
 from tests.simulated.disk import SimulatedDisk
 from tests.simulated.machine import HistoryMachine, MachineDisk
 

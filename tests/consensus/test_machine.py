@@ -9,14 +9,14 @@ import pytest
 
 from raftsched import limits
 from raftsched.consensus.machine import ReplicatedState
-from raftsched.core.control_operations import DoChore
-from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.invariants import check
-from raftsched.core.job import Status
-from raftsched.core.operations import CancelJob, Operation, encode_batch
-from raftsched.core.results import Cancelled, Context, Result
+from raftsched.core.checks.invariants import check
+from raftsched.core.operations.codec import CancelJob, Operation, encode_batch
+from raftsched.core.operations.control import DoChore
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import Status
+from raftsched.core.state.results import Cancelled, Context, Result
+from tests.core.relations_scene import needs
 from tests.core.scene import START_MS, job_id, submit_operation
-from tests.core.ties_scene import needs
 
 CHILDREN = 12
 

@@ -9,10 +9,18 @@ import pytest
 
 from raftsched import limits
 from raftsched.consensus.proposer import Proposer
-from raftsched.core import operations
-from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import RetryPolicy
-from raftsched.core.operations import CODEC_VERSION, Batch, CancelJob, Operation, PurgeJobs, SubmitJob, decode_batch
+from raftsched.core.operations import codec as operations
+from raftsched.core.operations.codec import (
+    CODEC_VERSION,
+    Batch,
+    CancelJob,
+    Operation,
+    PurgeJobs,
+    SubmitJob,
+    decode_batch,
+)
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import RetryPolicy
 from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable, UpgradeInProgress
 
 

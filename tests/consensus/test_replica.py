@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.consensus.membership import Membership
+from raftsched.consensus.raft.membership import Membership
 from raftsched.consensus.replica_status import PeerStatus
 from raftsched.disk import DiskFailed
 from raftsched.errors import (

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from raftsched.consensus.connection import Connection
-from raftsched.consensus.framing import FrameError
-from raftsched.consensus.introductions import TransportSettings
-from raftsched.consensus.messages import Message
-from raftsched.consensus.transport import Transport
+from raftsched.consensus.net.connection import Connection
+from raftsched.consensus.net.framing import FrameError
+from raftsched.consensus.net.handshake import TransportSettings
+from raftsched.consensus.net.transport import Transport
+from raftsched.consensus.raft.messages import Message
 from tests.consensus.links import WAIT_SECONDS, Network, network, vote
 
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_policy:pytest.PytestDeprecationWarning")

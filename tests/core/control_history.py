@@ -15,11 +15,25 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from raftsched import limits
-from raftsched.core.admission import concurrency_key, key_concurrency_max
 from raftsched.core.apply import apply
-from raftsched.core.bucket import burst
-from raftsched.core.claims import holds_idempotency_key, holds_unique_key
-from raftsched.core.control_operations import (
+from raftsched.core.checks.invariants import check
+from raftsched.core.explain import ServingWorker, explain
+from raftsched.core.jobs.admission import concurrency_key, key_concurrency_max
+from raftsched.core.jobs.rate_limit import burst
+from raftsched.core.jobs.unique_keys import holds_idempotency_key, holds_unique_key
+from raftsched.core.maintenance.retention import KEPT_AGAIN_MS
+from raftsched.core.operations.codec import (
+    CancelJob,
+    ExpiredLease,
+    ExpireLeases,
+    LeaseJobs,
+    Operation,
+    PurgeJobs,
+    RecordOutcome,
+    RejectCode,
+    SubmitJob,
+)
+from raftsched.core.operations.control import (
     AlarmKind,
     AmendJob,
     AppendLog,
@@ -34,10 +48,9 @@ from raftsched.core.control_operations import (
     RingAlarms,
     StartRun,
 )
-from raftsched.core.explain import ServingWorker, explain
-from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.invariants import check
-from raftsched.core.job import (
+from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
+from raftsched.core.records.ids import FencingToken, JobId, TimeMs
+from raftsched.core.records.job import (
     FINISHED,
     LEASED,
     WAITING,
@@ -49,25 +62,12 @@ from raftsched.core.job import (
     Options,
     Status,
 )
-from raftsched.core.operations import (
-    CancelJob,
-    ExpiredLease,
-    ExpireLeases,
-    LeaseJobs,
-    Operation,
-    PurgeJobs,
-    RecordOutcome,
-    RejectCode,
-    SubmitJob,
-)
-from raftsched.core.options import options_problem
-from raftsched.core.queue_operations import ConfigureQueue, PauseQueue
-from raftsched.core.results import Context, Counted, Logged, Refused, Result
-from raftsched.core.upkeep import KEPT_AGAIN_MS
-from raftsched.core.view import AlarmEntry
-from raftsched.core.writes import PutJob, PutQueue
-from raftsched.storage.memory_store import MemoryStore
+from raftsched.core.records.options import options_problem
+from raftsched.core.state.results import Context, Counted, Logged, Refused, Result
+from raftsched.core.state.view import AlarmEntry
+from raftsched.core.state.writes import PutJob, PutQueue
 from raftsched.storage.state import State
+from raftsched.storage.store.memory_store import MemoryStore
 from tests.core.control_scene import assert_limits_hold, is_grant, options, told_alike
 from tests.core.plain_state import PlainState
 from tests.core.scene import PLAIN_RETRY, START_MS, TTL_MS, job_id

@@ -10,8 +10,10 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from raftsched.core.admission import concurrency_key, key_concurrency_max
-from raftsched.core.control_operations import (
+from raftsched.core.checks.invariants import check
+from raftsched.core.jobs.admission import concurrency_key, key_concurrency_max
+from raftsched.core.operations.codec import CancelJob, Operation, RejectCode
+from raftsched.core.operations.control import (
     AlarmKind,
     AmendJob,
     AppendLog,
@@ -24,15 +26,13 @@ from raftsched.core.control_operations import (
     RingAlarms,
     StartRun,
 )
-from raftsched.core.ids import TimeMs
-from raftsched.core.invariants import check
-from raftsched.core.job import FINISHED, LEASED, Job, Note, Options
-from raftsched.core.operations import CancelJob, Operation, RejectCode
-from raftsched.core.queue import Queue
-from raftsched.core.queue_operations import ConfigureQueue, PauseQueue
-from raftsched.core.results import Changed, QueueSaved, Refused, Result
-from raftsched.core.view import AuditableView, AuditEntry
-from raftsched.core.writes import PutAudit, PutJob, Write
+from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.job import FINISHED, LEASED, Job, Note, Options
+from raftsched.core.records.queue import Queue
+from raftsched.core.state.results import Changed, QueueSaved, Refused, Result
+from raftsched.core.state.view import AuditableView, AuditEntry
+from raftsched.core.state.writes import PutAudit, PutJob, Write
 from tests.core.scene import Scene, token_of
 
 QUEUE = "send_email"

@@ -9,14 +9,25 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from raftsched.core.apply import apply
-from raftsched.core.control_operations import AlarmKind, ChoreKind
-from raftsched.core.ids import FencingToken, JobId, TimeMs, name_tag
-from raftsched.core.job import FINISHED, LEASED, PARKED, WAITING, Dependency, Job, Status, Verdict, Worker
-from raftsched.core.operations import Operation
-from raftsched.core.queue import Queue
-from raftsched.core.results import Applied, Context
-from raftsched.core.schedule import Firing, FiringKind, Schedule, ScheduleId
-from raftsched.core.view import (
+from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.control import AlarmKind, ChoreKind
+from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
+from raftsched.core.records.job import (
+    FINISHED,
+    LEASED,
+    PARKED,
+    WAITING,
+    Dependency,
+    Job,
+    Status,
+    Verdict,
+    Worker,
+)
+from raftsched.core.records.queue import Queue
+from raftsched.core.records.schedule import Firing, FiringKind, Schedule, ScheduleId
+from raftsched.core.records.workflow import Workflow, WorkflowId
+from raftsched.core.state.results import Applied, Context
+from raftsched.core.state.view import (
     AlarmEntry,
     AuditEntry,
     CounterKey,
@@ -28,8 +39,7 @@ from raftsched.core.view import (
     TimerEntry,
     WaitingEntry,
 )
-from raftsched.core.workflow import Workflow, WorkflowId
-from raftsched.core.writes import (
+from raftsched.core.state.writes import (
     PutAudit,
     PutChore,
     PutDependant,

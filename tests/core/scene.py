@@ -6,10 +6,8 @@ finished ever changed.
 
 from __future__ import annotations
 
-from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.invariants import check
-from raftsched.core.job import FINISHED, AttemptEnd, Job, RetryPolicy, Status
-from raftsched.core.operations import (
+from raftsched.core.checks.invariants import check
+from raftsched.core.operations.codec import (
     CancelJob,
     ExpiredLease,
     ExpireLeases,
@@ -19,7 +17,9 @@ from raftsched.core.operations import (
     RejectCode,
     SubmitJob,
 )
-from raftsched.core.results import Applied, Leased, Refused, Result, Submitted
+from raftsched.core.records.ids import FencingToken, JobId, TimeMs
+from raftsched.core.records.job import FINISHED, AttemptEnd, Job, RetryPolicy, Status
+from raftsched.core.state.results import Applied, Leased, Refused, Result, Submitted
 from tests.core.plain_state import PlainState
 
 START_MS = 1_700_000_000_000

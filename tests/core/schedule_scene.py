@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from raftsched.core.ids import JobId, TimeMs
-from raftsched.core.job import AttemptEnd, Job, RetryPolicy
-from raftsched.core.operations import LeaseJobs, RecordOutcome
-from raftsched.core.results import Fired, Leased, Result, ScheduleSaved
-from raftsched.core.schedule import Firing, FiringKind, Misfire, Overlap, Schedule, ScheduleId, Template, Timing
-from raftsched.core.schedule_operations import (
+from raftsched.core.operations.codec import LeaseJobs, RecordOutcome
+from raftsched.core.operations.schedules import (
     ControlSchedule,
     Decision,
     FireSchedule,
@@ -17,6 +13,19 @@ from raftsched.core.schedule_operations import (
     SaveSchedule,
     ScheduleAction,
 )
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import AttemptEnd, Job, RetryPolicy
+from raftsched.core.records.schedule import (
+    Firing,
+    FiringKind,
+    Misfire,
+    Overlap,
+    Schedule,
+    ScheduleId,
+    Template,
+    Timing,
+)
+from raftsched.core.state.results import Fired, Leased, Result, ScheduleSaved
 from tests.core.scene import PLAIN_RETRY, START_MS, TTL_MS, Scene, job_id
 
 MINUTE = 60_000

@@ -6,11 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftsched.core.apply import apply
-from raftsched.core.invariants import check
-from raftsched.core.job import Job, Status
-from raftsched.core.operations import Operation, RejectCode
-from raftsched.core.results import Context, Refused
-from raftsched.core.writes import PutJob
+from raftsched.core.checks.invariants import check
+from raftsched.core.operations.codec import Operation, RejectCode
+from raftsched.core.records.job import Job, Status
+from raftsched.core.state.results import Context, Refused
+from raftsched.core.state.writes import PutJob
 from tests.core.plain_state import PlainState
 from tests.core.scene import START_MS, Scene
 from tests.core.wild import operations

@@ -4,11 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from raftsched.core.explain import PARENTS_NAMED_MAX, LeaseSigns, Reason, ServingWorker, explain
-from raftsched.core.ids import TimeMs, job_id_text
-from raftsched.core.job import Dependency, Job, JobError, Status
-from raftsched.core.operations import MarkWorkers, WorkerMark
-from raftsched.core.workflow import Workflow, WorkflowId
-from raftsched.core.writes import PutWorkflow
+from raftsched.core.operations.codec import MarkWorkers, WorkerMark
+from raftsched.core.records.ids import TimeMs, job_id_text
+from raftsched.core.records.job import Dependency, Job, JobError, Status
+from raftsched.core.records.workflow import Workflow, WorkflowId
+from raftsched.core.state.writes import PutWorkflow
 from tests.core.control_scene import QUEUE, ControlScene, options
 from tests.core.scene import START_MS
 

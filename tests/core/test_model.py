@@ -14,10 +14,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.invariants import check
-from raftsched.core.job import FINISHED, LEASED, WAITING, AttemptEnd, Job, JobError, RetryPolicy, Status
-from raftsched.core.operations import (
+from raftsched.core.checks.invariants import check
+from raftsched.core.operations.codec import (
     CancelJob,
     ExpiredLease,
     ExpireLeases,
@@ -28,8 +26,28 @@ from raftsched.core.operations import (
     RejectCode,
     SubmitJob,
 )
-from raftsched.core.results import Cancelled, Expired, Leased, OutcomeRecorded, Purged, Refused, Result, Submitted
-from raftsched.core.writes import PutJob
+from raftsched.core.records.ids import FencingToken, JobId, TimeMs
+from raftsched.core.records.job import (
+    FINISHED,
+    LEASED,
+    WAITING,
+    AttemptEnd,
+    Job,
+    JobError,
+    RetryPolicy,
+    Status,
+)
+from raftsched.core.state.results import (
+    Cancelled,
+    Expired,
+    Leased,
+    OutcomeRecorded,
+    Purged,
+    Refused,
+    Result,
+    Submitted,
+)
+from raftsched.core.state.writes import PutJob
 from tests.core.model import Answer, Model, Record
 from tests.core.plain_state import PlainState
 from tests.core.scene import START_MS, job_id

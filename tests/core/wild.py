@@ -5,24 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from raftsched.core.control_operations import (
-    AlarmKind,
-    AmendJob,
-    AppendLog,
-    ChoreKind,
-    DoChore,
-    HoldJobs,
-    PauseJob,
-    Progress,
-    ReportProgress,
-    RequeueJob,
-    ResumeJob,
-    RingAlarms,
-    StartRun,
-)
-from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.job import AttemptEnd, Backoff, Condition, Dependency, JobError, Options, RetryPolicy, SilentLease
-from raftsched.core.operations import (
+from raftsched.core.operations.codec import (
     CancelJob,
     ExpiredLease,
     ExpireLeases,
@@ -37,11 +20,37 @@ from raftsched.core.operations import (
     SubmitWorkflow,
     WorkerMark,
 )
-from raftsched.core.queue import TenantWeight
-from raftsched.core.queue_operations import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
-from raftsched.core.schedule import ScheduleId
-from raftsched.core.schedule_operations import AdoptZoneRules, NextInstant
-from raftsched.core.workflow import WorkflowId
+from raftsched.core.operations.control import (
+    AlarmKind,
+    AmendJob,
+    AppendLog,
+    ChoreKind,
+    DoChore,
+    HoldJobs,
+    PauseJob,
+    Progress,
+    ReportProgress,
+    RequeueJob,
+    ResumeJob,
+    RingAlarms,
+    StartRun,
+)
+from raftsched.core.operations.queues import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
+from raftsched.core.operations.schedules import AdoptZoneRules, NextInstant
+from raftsched.core.records.ids import FencingToken, JobId, TimeMs
+from raftsched.core.records.job import (
+    AttemptEnd,
+    Backoff,
+    Condition,
+    Dependency,
+    JobError,
+    Options,
+    RetryPolicy,
+    SilentLease,
+)
+from raftsched.core.records.queue import TenantWeight
+from raftsched.core.records.schedule import ScheduleId
+from raftsched.core.records.workflow import WorkflowId
 
 numbers = st.one_of(st.integers(-2, 12), st.sampled_from([1_000, -(2**63), 2**63, 2**64 - 1]))
 times = numbers.map(TimeMs)

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import Client
 from tests.acceptance.http import all_pages
 from tests.drills.ledger import ms

@@ -23,7 +23,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from raftsched import limits
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import Client
 from tests.acceptance.http import all_pages, ask
 from tests.drills.later_node import start_later

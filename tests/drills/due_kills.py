@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import BlockingClient
 from tests.acceptance.http import ask
 from tests.drills.ledger import decided_up_to, faults, first_instant, ledger, save_grid

@@ -28,7 +28,7 @@ from typing import Any, Final
 
 import trustme
 
-from raftsched.cli.local_cluster import LocalCluster, LocalNode
+from raftsched.cli.local.cluster import LocalCluster, LocalNode
 from raftsched.errors import Unavailable
 from tests.acceptance.http import call
 

@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 
 import aiohttp
 
-from raftsched.cli.children import UNTIL_STDIN_ENDS, lifeline
+from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline
 from tests.drills.hosts import Host, can_hang_disks, hosts
 from tests.drills.namespaces import Unfit, enter
 from tests.drills.users import PAUSE_SECONDS, QUEUE

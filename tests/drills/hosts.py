@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from raftsched.cli.children import UNTIL_STDIN_ENDS, lifeline
+from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline
 from tests.drills.namespaces import Network
 
 _ROOT: Final = Path(__file__).parents[2]

@@ -18,10 +18,10 @@ import click
 import uvloop
 
 from raftsched import config, logs
-from raftsched.cli.children import UNTIL_STDIN_ENDS, lifeline, until_stdin_ends_option
-from raftsched.cli.local_cluster import LocalCluster
-from raftsched.node import Node
-from raftsched.shutdown import Shutdown
+from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline, until_stdin_ends_option
+from raftsched.cli.local.cluster import LocalCluster
+from raftsched.node.node import Node
+from raftsched.node.shutdown import Shutdown
 from raftsched.system import SystemClock, system_randomness
 
 _ROOT = Path(__file__).parents[2]

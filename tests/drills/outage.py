@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from raftsched import limits
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.http import ask
 from tests.drills.ledger import Line, decided_up_to, faults, first_instant, ledger, save_grid
 from tests.drills.processes import drill_cluster

@@ -26,14 +26,21 @@ from random import Random
 
 from raftsched import limits
 from raftsched.consensus.machine import ReplicatedState
-from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.job import AttemptEnd, RetryPolicy
-from raftsched.core.operations import LeaseJobs, Operation, PurgeJobs, RecordOutcome, SubmitJob, encode_batch
+from raftsched.core.operations.codec import (
+    LeaseJobs,
+    Operation,
+    PurgeJobs,
+    RecordOutcome,
+    SubmitJob,
+    encode_batch,
+)
+from raftsched.core.records.ids import FencingToken, JobId, TimeMs
+from raftsched.core.records.job import AttemptEnd, RetryPolicy
 from raftsched.errors import RaftschedError
 from raftsched.storage.directory import inspect_copy, open_readonly
-from raftsched.storage.lmdb_store import DATA_FILE
 from raftsched.storage.state import State
-from raftsched.storage.store import Table, all_rows
+from raftsched.storage.store.lmdb_store import DATA_FILE
+from raftsched.storage.store.port import Table, all_rows
 from raftsched.storage.verification import verify_elsewhere
 
 _MAP_BYTES = 64 << 20

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from raftsched.cli.children import UNTIL_STDIN_ENDS, lifeline
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline
+from raftsched.cli.local.cluster import LocalCluster
 
 _ROOT = Path(__file__).parents[2]
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from raftsched.cli.local_cluster import LocalCluster, LocalNode
+from raftsched.cli.local.cluster import LocalCluster, LocalNode
 from tests.acceptance.http import ask, call
 from tests.drills.processes import drill_cluster, started_worker
 

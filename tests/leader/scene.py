@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from raftsched.core.apply import apply
-from raftsched.core.ids import FencingToken, JobId, JobIdFactory, TimeMs
-from raftsched.core.job import AttemptEnd, Job, Options, RetryPolicy, Status
-from raftsched.core.operations import (
+from raftsched.core.operations.codec import (
     CancelJob,
     ExpireLeases,
     LeaseJobs,
@@ -21,16 +19,18 @@ from raftsched.core.operations import (
     RecordOutcome,
     SubmitJob,
 )
-from raftsched.core.queue_operations import ConfigureQueue, PauseQueue
-from raftsched.core.results import Context, Leased, QueueSaved, Result, Submitted
-from raftsched.core.writes import PutFence, PutJob, RemoveJob, Write
-from raftsched.leader.dispatcher import Waiter
+from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
+from raftsched.core.records.ids import FencingToken, JobId, JobIdFactory, TimeMs
+from raftsched.core.records.job import AttemptEnd, Job, Options, RetryPolicy, Status
+from raftsched.core.state.results import Context, Leased, QueueSaved, Result, Submitted
+from raftsched.core.state.writes import PutFence, PutJob, RemoveJob, Write
+from raftsched.leader.dispatch.dispatcher import Waiter
 from raftsched.leader.duties import Change, Duties, Order
-from raftsched.leader.lease_keeper import HeartbeatAnswer
+from raftsched.leader.leases.keeper import HeartbeatAnswer
 from raftsched.leader.now import Now
 from raftsched.leader.settings import LeaderSettings
-from raftsched.storage.memory_store import MemoryStore
 from raftsched.storage.state import State
+from raftsched.storage.store.memory_store import MemoryStore
 
 START_MS = 1_800_000_000_000
 TTL_MS = 10_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.consensus.cluster_clock import ClusterClock
-from raftsched.core.job import Status
-from raftsched.core.operations import ExpireLeases
+from raftsched.consensus.raft.cluster_clock import ClusterClock
+from raftsched.core.operations.codec import ExpireLeases
+from raftsched.core.records.job import Status
 from tests.leader.scene import START_MS, TTL_MS, HandClock, Leader, World
 
 HOUR_MS = 3_600_000

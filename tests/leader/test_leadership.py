@@ -7,13 +7,19 @@ from typing import Any
 import pytest
 
 from raftsched import limits
-from raftsched.core.control_operations import HoldJobs
-from raftsched.core.invariants import check
-from raftsched.core.job import FINISHED, AttemptEnd, Status
-from raftsched.core.operations import ExpireLeases, LeaseJobs, MarkWorkers, Operation, RecordOutcome
-from raftsched.core.results import Grant, OutcomeRecorded, Result
+from raftsched.core.checks.invariants import check
+from raftsched.core.operations.codec import (
+    ExpireLeases,
+    LeaseJobs,
+    MarkWorkers,
+    Operation,
+    RecordOutcome,
+)
+from raftsched.core.operations.control import HoldJobs
+from raftsched.core.records.job import FINISHED, AttemptEnd, Status
+from raftsched.core.state.results import Grant, OutcomeRecorded, Result
 from raftsched.errors import InvariantBroken, NotLeader, OutcomeUnknown, Unavailable
-from raftsched.leader.latest_requests import LatestRequests
+from raftsched.leader.dispatch.latest_requests import LatestRequests
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from tests.leader import virtual
 from tests.leader.scene import TTL_MS, HandClock, World, token_of

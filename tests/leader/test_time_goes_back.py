@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from raftsched import limits
-from raftsched.core.ids import JobId
+from raftsched.core.records.ids import JobId
 from tests.leader.scene import START_MS, Leader, World
 
 

@@ -20,10 +20,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from raftsched.consensus.journal import Journal
-from raftsched.consensus.membership import CONFIGURATION, Membership, decode_membership
+from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.ports import NodeId
-from raftsched.consensus.stock import SUCCESS, UNKNOWN_OUTCOME
+from raftsched.consensus.raft.membership import CONFIGURATION, Membership, decode_membership
+from raftsched.consensus.raft.pysyncobj_adapter import SUCCESS, UNKNOWN_OUTCOME
 from tests.simulated.machine import Applied, HistoryMachine
 
 if TYPE_CHECKING:

@@ -20,14 +20,14 @@ from random import Random
 from typing import Self
 
 from chaos.sim.network import Network, SimulatedTransport
-from raftsched.consensus.address import Address
-from raftsched.consensus.cluster_clock import ClusterClock
-from raftsched.consensus.engine import RaftEngine
-from raftsched.consensus.journal import Journal
-from raftsched.consensus.journal_register import JournalLost, VolatileRegister
-from raftsched.consensus.membership import Member, Membership
+from raftsched.consensus.journal.journal import Journal
+from raftsched.consensus.journal.register import JournalLost, VolatileRegister
+from raftsched.consensus.net.address import Address
 from raftsched.consensus.ports import NodeId, Sizes, Timing
-from raftsched.consensus.snapshots import Work
+from raftsched.consensus.raft.cluster_clock import ClusterClock
+from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.consensus.raft.membership import Member, Membership
+from raftsched.consensus.raft.snapshots import Work
 from raftsched.errors import Unavailable
 from tests.simulated.checker import Checker, Violation
 from tests.simulated.clock import NodeClock, Timeline, WrongWall

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgpack
 
-from raftsched.consensus.membership import CONFIGURATION
-from raftsched.core.operations import CODEC_VERSION
+from raftsched.consensus.raft.membership import CONFIGURATION
+from raftsched.core.operations.codec import CODEC_VERSION
 
 Applied = tuple[int, bytes | None]
 """(term, command) of an entry; None is a no-op."""

@@ -17,9 +17,9 @@ from functools import partial
 import pytest
 import structlog
 
-from raftsched.consensus.configuring import Change
-from raftsched.consensus.membership import Membership
 from raftsched.consensus.ports import NodeId
+from raftsched.consensus.raft.configuration import Change
+from raftsched.consensus.raft.membership import Membership
 from tests.simulated import planted
 from tests.simulated.checker import Violation
 from tests.simulated.cluster import SimulatedCluster, SimulatedNode, simulated_member

@@ -16,18 +16,18 @@ from typing import Any
 from pysyncobj.node import Node
 
 from chaos.sim.network import SimulatedTransport
-from raftsched.consensus import messages
-from raftsched.consensus.applying import Applying
-from raftsched.consensus.configuring import Configuring
-from raftsched.consensus.engine import RaftEngine
-from raftsched.consensus.greetings import Greeting
-from raftsched.consensus.lease import QuorumContact
-from raftsched.consensus.membership import Membership
-from raftsched.consensus.messages import Message
 from raftsched.consensus.ports import Entry
-from raftsched.consensus.proposals import Proposals
-from raftsched.consensus.replication import Replication
-from raftsched.consensus.stock import DISCARDED
+from raftsched.consensus.raft import messages
+from raftsched.consensus.raft.apply_queue import Applying
+from raftsched.consensus.raft.configuration import Configuring
+from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.consensus.raft.membership import Membership
+from raftsched.consensus.raft.messages import Message
+from raftsched.consensus.raft.peer_identity import Greeting
+from raftsched.consensus.raft.proposals import Proposals
+from raftsched.consensus.raft.pysyncobj_adapter import DISCARDED
+from raftsched.consensus.raft.quorum_lease import QuorumContact
+from raftsched.consensus.raft.replication import Replication
 
 Plant = Callable[[Any], None]
 """Takes pytest's monkeypatch, or anything with its `setattr`."""

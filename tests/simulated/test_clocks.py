@@ -13,8 +13,8 @@ from functools import partial
 import pytest
 from structlog.testing import capture_logs
 
-from raftsched.consensus.cluster_clock import FRESH_SECONDS, JUDGED_SECONDS, ClusterClock
-from raftsched.consensus.engine import RaftEngine
+from raftsched.consensus.raft.cluster_clock import FRESH_SECONDS, JUDGED_SECONDS, ClusterClock
+from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.errors import Unavailable
 from raftsched.limits import CLOCK_SKEW_MS
 from tests.simulated.checker import Violation

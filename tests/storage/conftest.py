@@ -10,9 +10,9 @@ from typing import Protocol
 
 import pytest
 
-from raftsched.storage.lmdb_store import LmdbStore, open_read_only, open_store
-from raftsched.storage.memory_store import MemoryStore
-from raftsched.storage.store import Store, Table
+from raftsched.storage.store.lmdb_store import LmdbStore, open_read_only, open_store
+from raftsched.storage.store.memory_store import MemoryStore
+from raftsched.storage.store.port import Store, Table
 
 
 class Home(Protocol):

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from raftsched.core.ids import FencingToken, JobId, TimeMs
-from raftsched.core.job import Job, Lease, Options, Pause, RetryPolicy, Status
-from raftsched.core.schedule import Schedule, ScheduleId, Template, Timing
+from raftsched.core.records.ids import FencingToken, JobId, TimeMs
+from raftsched.core.records.job import Job, Lease, Options, Pause, RetryPolicy, Status
+from raftsched.core.records.schedule import Schedule, ScheduleId, Template, Timing
 
 NOW_MS = TimeMs(1_700_000_000_000)
 

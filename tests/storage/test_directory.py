@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.core.ids import FencingToken, name_tag
-from raftsched.core.writes import PutFence, PutJob
+from raftsched.core.records.ids import FencingToken, name_tag
+from raftsched.core.state.writes import PutFence, PutJob
 from raftsched.errors import InvariantBroken
 from raftsched.storage.directory import inspect_copy, open_readonly, open_state, replace_state_file
-from raftsched.storage.lmdb_store import open_store
-from raftsched.storage.position import UnknownFormat
 from raftsched.storage.state import State
-from raftsched.storage.store import DamagedCopy, Table
+from raftsched.storage.store.lmdb_store import open_store
+from raftsched.storage.store.port import DamagedCopy, Table
+from raftsched.storage.tables.position import UnknownFormat
 from raftsched.storage.verification import faults
 from tests.storage.jobs import NOW_MS, job_id, make_job
 

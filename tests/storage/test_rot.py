@@ -8,8 +8,8 @@ import pytest
 
 from raftsched import limits
 from raftsched.storage.directory import inspect_copy, open_state
-from raftsched.storage.lmdb_store import DATA_FILE, open_store
-from raftsched.storage.store import DamagedCopy, StorageFailed, Table
+from raftsched.storage.store.lmdb_store import DATA_FILE, open_store
+from raftsched.storage.store.port import DamagedCopy, StorageFailed, Table
 from raftsched.storage.verification import DamagedState, is_verified_later, require_sound_copy, verify_elsewhere
 from tests.drills.rot import drill, make_state
 

@@ -6,14 +6,22 @@ from collections.abc import Callable
 
 import pytest
 
-from raftsched.core.ids import FencingToken, JobId, TimeMs, name_tag
-from raftsched.core.job import Dependency, Job, Options, Status, Worker
-from raftsched.core.view import CounterKey, TimerEntry, WaitingEntry
-from raftsched.core.writes import PutDependencies, PutFence, PutJob, PutLog, PutWorker, RemoveJob, RemoveWorker
+from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
+from raftsched.core.records.job import Dependency, Job, Options, Status, Worker
+from raftsched.core.state.view import CounterKey, TimerEntry, WaitingEntry
+from raftsched.core.state.writes import (
+    PutDependencies,
+    PutFence,
+    PutJob,
+    PutLog,
+    PutWorker,
+    RemoveJob,
+    RemoveWorker,
+)
 from raftsched.errors import InvariantBroken
-from raftsched.storage.position import Configuration
 from raftsched.storage.state import State
-from raftsched.storage.store import StorageFailed, Store, Table
+from raftsched.storage.store.port import StorageFailed, Store, Table
+from raftsched.storage.tables.position import Configuration
 from tests.storage.conftest import Home
 from tests.storage.jobs import NOW_MS, finished, job_id, make_job, running, scheduled
 

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from msgspec.structs import replace
 
-from raftsched.core import control_operations as control
-from raftsched.core import operations as ops
-from raftsched.core import queue_operations
 from raftsched.core.apply import apply
-from raftsched.core.control_operations import AlarmKind, ChoreKind
-from raftsched.core.ids import FencingToken, TimeMs
-from raftsched.core.invariants import check
-from raftsched.core.job import (
+from raftsched.core.checks.invariants import check
+from raftsched.core.operations import codec as ops
+from raftsched.core.operations import control
+from raftsched.core.operations import queues as queue_operations
+from raftsched.core.operations.control import AlarmKind, ChoreKind
+from raftsched.core.records.ids import FencingToken, TimeMs
+from raftsched.core.records.job import (
     LEASED,
     WAITING,
     AttemptEnd,
@@ -37,12 +37,12 @@ from raftsched.core.job import (
     Verdict,
     Worker,
 )
-from raftsched.core.queue import Queue
-from raftsched.core.results import Context
-from raftsched.core.schedule import Firing, FiringKind, ScheduleId
-from raftsched.core.view import AuditableView, AuditEntry, Dependant
-from raftsched.core.workflow import Workflow, WorkflowId
-from raftsched.core.writes import (
+from raftsched.core.records.queue import Queue
+from raftsched.core.records.schedule import Firing, FiringKind, ScheduleId
+from raftsched.core.records.workflow import Workflow, WorkflowId
+from raftsched.core.state.results import Context
+from raftsched.core.state.view import AuditableView, AuditEntry, Dependant
+from raftsched.core.state.writes import (
     PutAudit,
     PutChore,
     PutDependant,
@@ -64,11 +64,11 @@ from raftsched.core.writes import (
     RemoveWorkflow,
     Write,
 )
-from raftsched.storage.facets import Facets
 from raftsched.storage.reader import StateReader
 from raftsched.storage.state import State
-from raftsched.storage.store import Table, all_rows
-from raftsched.storage.walks import Walks
+from raftsched.storage.store.port import Table, all_rows
+from raftsched.storage.tables.facets import Facets
+from raftsched.storage.tables.walks import Walks
 from tests.core.plain_state import PlainState
 from tests.storage.conftest import Home, make_home
 from tests.storage.jobs import NOW_MS, job_id, make_job, make_schedule, running

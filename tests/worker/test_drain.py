@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from raftsched.client.connection import Connection
+from raftsched.client.http.connection import Connection
 from raftsched.worker import Cancelled, Context, HungHandlers, Worker
 from tests.client.cluster import WAIT_SECONDS, Cluster, running_cluster
 from tests.test_first_process import NEW_PID_NAMESPACE

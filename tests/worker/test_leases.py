@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from raftsched.worker import Context
-from raftsched.worker.runs import Grant, Run, StopReason, lease_end
+from raftsched.worker.runs.runs import Grant, Run, StopReason, lease_end
 from tests.client.cluster import WAIT_SECONDS, Cluster, Fault, running_cluster
 from tests.worker.conftest import SETTINGS, SetClock, serving, worker_of
 
@@ -472,7 +472,7 @@ async def test_slot_of_a_handler_that_ignores_the_order_to_stop_is_used_again(
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-@pytest.mark.parametrize("place", ["executor.outcome", "reporter._Outcome"])
+@pytest.mark.parametrize("place", ["execution.executor.outcome", "runs.reporter._Outcome"])
 async def test_fault_of_our_own_costs_no_slot_and_keeps_no_lease(
     is_async: bool, place: str, logs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

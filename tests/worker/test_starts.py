@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from raftsched.client.connection import Connection
-from raftsched.client.nodes import Nodes
+from raftsched.client.http.connection import Connection
+from raftsched.client.http.nodes import Nodes
 from raftsched.system import SystemClock
 from raftsched.worker import Context
-from raftsched.worker.context import Mute
-from raftsched.worker.runs import Grant, Run, context_of
-from raftsched.worker.starting import Starter
+from raftsched.worker.handlers.context import Mute
+from raftsched.worker.runs.runs import Grant, Run, context_of
+from raftsched.worker.runs.start import Starter
 from tests.client.cluster import QUICK, Cluster, Fault, StoredJob, running_cluster
 from tests.worker.conftest import SETTINGS, serving, worker_of
 

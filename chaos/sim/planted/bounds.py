@@ -16,10 +16,10 @@ from chaos.sim.clients import Submission
 from chaos.sim.network import LinkRates
 from chaos.sim.planted.stage import NotReached, Play, Schedule, Stage, calm, frames_of
 from chaos.sim.rates import Rates
-from raftsched.consensus.messages import APPEND, CHUNK, Message
-from raftsched.core.ids import TimeMs
-from raftsched.core.job import Job
-from raftsched.core.operations import encode_batch
+from raftsched.consensus.raft.messages import APPEND, CHUNK, Message
+from raftsched.core.operations.codec import encode_batch
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.job import Job
 
 _LEASE_TERMS_MAX = 3
 _AHEAD_MS = 20_000

@@ -8,14 +8,15 @@ from typing import Any
 
 from pysyncobj.node import Node
 
-from raftsched.consensus import framing, snapshots
-from raftsched.consensus.applying import Applying
-from raftsched.consensus.engine import RaftEngine
-from raftsched.consensus.messages import VOTE_REQUEST, Message
+from raftsched.consensus.net import framing
 from raftsched.consensus.ports import Entry
-from raftsched.consensus.progress import Progress
-from raftsched.consensus.proposals import Proposals
-from raftsched.consensus.replication import Replication
+from raftsched.consensus.raft import snapshots
+from raftsched.consensus.raft.apply_queue import Applying
+from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.consensus.raft.messages import VOTE_REQUEST, Message
+from raftsched.consensus.raft.progress import Progress
+from raftsched.consensus.raft.proposals import Proposals
+from raftsched.consensus.raft.replication import Replication
 
 
 def loses_a_piece_of_a_snapshot(patch: Any) -> None:

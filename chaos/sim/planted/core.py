@@ -9,24 +9,24 @@ import msgspec
 
 from raftsched import limits
 from raftsched.consensus import machine as machine_module
-from raftsched.consensus.cluster_clock import ClusterClock
-from raftsched.core import attempts as attempts_module
-from raftsched.core import lease as lease_module
-from raftsched.core import submit as submit_module
+from raftsched.consensus.raft.cluster_clock import ClusterClock
 from raftsched.core.apply import HANDLERS
-from raftsched.core.cancel import cancel_job
-from raftsched.core.ids import FencingToken, TimeMs
-from raftsched.core.job import Job, Status
-from raftsched.core.operations import CancelJob, RecordOutcome
-from raftsched.core.results import Applied, Cancelled, Context, OutcomeRecorded
-from raftsched.core.view import View
-from raftsched.core.writes import PutFence, Write
+from raftsched.core.jobs import attempts as attempts_module
+from raftsched.core.jobs import lease as lease_module
+from raftsched.core.jobs import submit as submit_module
+from raftsched.core.jobs.cancel import cancel_job
+from raftsched.core.operations.codec import CancelJob, RecordOutcome
+from raftsched.core.records.ids import FencingToken, TimeMs
+from raftsched.core.records.job import Job, Status
+from raftsched.core.state.results import Applied, Cancelled, Context, OutcomeRecorded
+from raftsched.core.state.view import View
+from raftsched.core.state.writes import PutFence, Write
 from raftsched.storage import reader as reader_module
-from raftsched.storage.counters import Counters
-from raftsched.storage.position import Position, read_position
 from raftsched.storage.reader import StateReader
 from raftsched.storage.state import State
-from raftsched.storage.store import Store
+from raftsched.storage.store.port import Store
+from raftsched.storage.tables.counters import Counters
+from raftsched.storage.tables.position import Position, read_position
 
 
 def gives_tokens_again(patch: Any) -> None:

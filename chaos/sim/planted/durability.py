@@ -7,19 +7,19 @@ from typing import Any
 import msgspec
 
 from chaos.sim.network import SimulatedTransport
-from raftsched.consensus import journal as journal_module
 from raftsched.consensus import machine as machine_module
-from raftsched.consensus import segments
-from raftsched.consensus.applying import Applying
-from raftsched.consensus.journal import Journal
-from raftsched.consensus.recovery import InstallMarker
-from raftsched.consensus.replication import Replication
-from raftsched.consensus.snapshots import Received
+from raftsched.consensus.journal import journal as journal_module
+from raftsched.consensus.journal import segments
+from raftsched.consensus.journal.journal import Journal
+from raftsched.consensus.journal.recovery import InstallMarker
+from raftsched.consensus.raft.apply_queue import Applying
+from raftsched.consensus.raft.replication import Replication
+from raftsched.consensus.raft.snapshots import Received
 from raftsched.disk import DiskFailed
 from raftsched.storage import state as state_module
-from raftsched.storage.memory_store import MemoryStore
-from raftsched.storage.position import Position, write_position
-from raftsched.storage.store import Table
+from raftsched.storage.store.memory_store import MemoryStore
+from raftsched.storage.store.port import Table
+from raftsched.storage.tables.position import Position, write_position
 
 
 def answers_before_the_sync(patch: Any) -> None:

@@ -7,32 +7,32 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from raftsched.core import attempts as attempts_module
-from raftsched.core import firing as firing_module
-from raftsched.core import settling as settling_module
-from raftsched.core import submit as submit_module
-from raftsched.core import workflows as workflows_module
-from raftsched.core.admission import Gate
 from raftsched.core.apply import HANDLERS
-from raftsched.core.consequences import Consequences
-from raftsched.core.control_operations import RequeueJob, StartRun
-from raftsched.core.dependencies import tie
-from raftsched.core.ids import TimeMs
-from raftsched.core.job import WAITING, Job
-from raftsched.core.operations import Operation
-from raftsched.core.queue_operations import CancelWorkflow, PauseQueue
-from raftsched.core.results import Applied, Changed, Context, QueueSaved, WorkflowSaved
-from raftsched.core.schedule import Schedule, ScheduleId
-from raftsched.core.view import Dependant, View
-from raftsched.core.writes import PutJob
-from raftsched.leader import firing as leader_firing
-from raftsched.leader.alarms import Alarms
-from raftsched.leader.chores import Chores
-from raftsched.leader.firing import Firing
-from raftsched.leader.instants import instants_of
+from raftsched.core.jobs import attempts as attempts_module
+from raftsched.core.jobs import dependency_resolution as settling_module
+from raftsched.core.jobs import submit as submit_module
+from raftsched.core.jobs.admission import Gate
+from raftsched.core.jobs.dependencies import tie
+from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.control import RequeueJob, StartRun
+from raftsched.core.operations.queues import CancelWorkflow, PauseQueue
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.job import WAITING, Job
+from raftsched.core.records.schedule import Schedule, ScheduleId
+from raftsched.core.schedules import fire as firing_module
+from raftsched.core.state.results import Applied, Changed, Context, QueueSaved, WorkflowSaved
+from raftsched.core.state.view import Dependant, View
+from raftsched.core.state.writes import PutJob
+from raftsched.core.workflows import submit as workflows_module
+from raftsched.core.workflows.cascade import Consequences
+from raftsched.leader.maintenance.background_steps import Chores
 from raftsched.leader.now import Now
-from raftsched.leader.planning import plan_firing
-from raftsched.storage import indexes as indexes_module
+from raftsched.leader.schedules import firer as leader_firing
+from raftsched.leader.schedules.fire_times import instants_of
+from raftsched.leader.schedules.firer import Firing
+from raftsched.leader.schedules.plan import plan_firing
+from raftsched.leader.timers.deadlines import Alarms
+from raftsched.storage.tables import indexes as indexes_module
 
 # -- schedules --------------------------------------------------------------------------------------------------------
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import aiohttp
 
-from raftsched.api import forwarding
-from raftsched.client import connection, submits
-from raftsched.client.connection import Connection
-from raftsched.client.hedging import Asking
-from raftsched.client.retries import Failure
+from raftsched.api import forwarder as forwarding
+from raftsched.client import submit as submits
+from raftsched.client.http import connection
+from raftsched.client.http.connection import Connection
+from raftsched.client.http.hedge import Asking
+from raftsched.client.http.retries import Failure
 from raftsched.errors import OutcomeUnknown, RaftschedError, Unavailable
 from raftsched.exchange import Exchange, pool
 

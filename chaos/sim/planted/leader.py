@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from raftsched.consensus.quorum_reads import QuorumReads
-from raftsched.core.job import AttemptEnd, Job
-from raftsched.leader import lease_keeper
-from raftsched.leader.evidence import Evidence
-from raftsched.leader.lease_keeper import LeaseKeeper, _Lease
+from raftsched.consensus.raft.quorum_reads import QuorumReads
+from raftsched.core.records.job import AttemptEnd, Job
+from raftsched.leader.dispatch.due_jobs import TimerHorizon
+from raftsched.leader.dispatch.ready import ReadyJobs
+from raftsched.leader.leases import keeper as lease_keeper
+from raftsched.leader.leases.evidence import Evidence
+from raftsched.leader.leases.keeper import LeaseKeeper, _Lease
+from raftsched.leader.leases.outage import Outage
 from raftsched.leader.now import Now
-from raftsched.leader.outage import Outage
-from raftsched.leader.ready import ReadyJobs
-from raftsched.leader.timers import TimerHorizon
-from raftsched.node import Node
+from raftsched.node.node import Node
 
 
 def leads_without_contact(patch: Any) -> None:

@@ -6,15 +6,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from raftsched.core import attempts as attempts_module
-from raftsched.core import lease as lease_module
-from raftsched.core.ids import TimeMs
-from raftsched.core.job import Job
-from raftsched.core.overlay import Overlay
-from raftsched.core.view import View
-from raftsched.leader.buffer import Buffer
-from raftsched.leader.lanes import Lane, ReadyQueue
-from raftsched.leader.ready import ReadyJobs
+from raftsched.core.jobs import attempts as attempts_module
+from raftsched.core.jobs import lease as lease_module
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.job import Job
+from raftsched.core.state.overlay import Overlay
+from raftsched.core.state.view import View
+from raftsched.leader.dispatch.buffer import Buffer
+from raftsched.leader.dispatch.lanes import Lane, ReadyQueue
+from raftsched.leader.dispatch.ready import ReadyJobs
 from raftsched.storage.reader import StateReader
 
 

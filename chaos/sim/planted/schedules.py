@@ -7,7 +7,7 @@ from operator import methodcaller
 
 from chaos.sim.planted.stage import NotReached, Play, Schedule, Stage, calm, frames_of
 from chaos.sim.rates import Rates
-from raftsched.consensus.messages import READ_ROUND_OK, TIMEOUT_NOW, VOTE, VOTE_REQUEST, Message
+from raftsched.consensus.raft.messages import READ_ROUND_OK, TIMEOUT_NOW, VOTE, VOTE_REQUEST, Message
 
 _SUSPENDED_SECONDS = 4.0
 """Longer than any election."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from chaos.sim.planted.stage import Ear, NotReached, Play, Schedule, Stage, calm, frames_of
 from chaos.sim.rates import Rates
-from raftsched.consensus.messages import APPEND_ACK, Message
+from raftsched.consensus.raft.messages import APPEND_ACK, Message
 
 _CATCH_UP_SECONDS = 3.0
 """A follower that lacks a single entry has it long before that."""

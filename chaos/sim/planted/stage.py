@@ -31,11 +31,11 @@ from chaos.sim.trace import Trace
 from chaos.sim.workers import WorkerProcess
 from chaos.sim.workload import Workload
 from chaos.sim.world import Outcome, World, conclude
-from raftsched.consensus.engine import RaftEngine
-from raftsched.consensus.framing import FrameDecoder, FrameError, encode_frame
-from raftsched.consensus.introductions import hello_of
-from raftsched.consensus.messages import Message
+from raftsched.consensus.net.framing import FrameDecoder, FrameError, encode_frame
+from raftsched.consensus.net.handshake import hello_of
 from raftsched.consensus.ports import Sizes
+from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.consensus.raft.messages import Message
 from raftsched.errors import Unavailable
 
 NOT_REACHED = "schedule: not reached"

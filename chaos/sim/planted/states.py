@@ -6,10 +6,10 @@ from typing import Any
 
 from chaos.sim.node import SimulatedNode
 from chaos.sim.planted.stage import Play, Schedule, Stage
-from raftsched.consensus.comparison import StateComparison
-from raftsched.consensus.recovery import DifferenceMark
-from raftsched.core.ids import JobId
-from raftsched.storage.store import Table
+from raftsched.consensus.journal.recovery import DifferenceMark
+from raftsched.consensus.raft.state_comparison import StateComparison
+from raftsched.core.records.ids import JobId
+from raftsched.storage.store.port import Table
 
 _NOBODYS = JobId(b"\xff" * 16)
 """The job of a payload that only one node stores."""

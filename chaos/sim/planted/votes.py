@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from chaos.sim.planted.stage import NotReached, Play, Schedule, Stage, calm, frames_of
 from chaos.sim.rates import Rates
-from raftsched.consensus.messages import PRE_VOTE, PRE_VOTE_OK, VOTE, Message
+from raftsched.consensus.raft.messages import PRE_VOTE, PRE_VOTE_OK, VOTE, Message
 
 _PAUSE_SECONDS = 30.0
 """Longer than any script pauses a node; it resumes the node itself."""

@@ -17,9 +17,15 @@ import click
 from raftsched.cli.bench import PAYLOAD, QUEUE
 from raftsched.cli.bench.failover import Failover, measure
 from raftsched.cli.bench.load import Load, Measurement
-from raftsched.cli.children import UNTIL_STDIN_ENDS, lifeline, stops_its_children
-from raftsched.cli.local_cluster import START_SECONDS_MAX, LocalCluster
-from raftsched.cli.output import json_option, print_json, print_table, progress_console, reports_errors
+from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline, stops_its_children
+from raftsched.cli.local.cluster import START_SECONDS_MAX, LocalCluster
+from raftsched.cli.terminal.output import (
+    json_option,
+    print_json,
+    print_table,
+    progress_console,
+    reports_errors,
+)
 from raftsched.client import Client
 from raftsched.errors import Unavailable
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from raftsched.cli.bench import PAYLOAD
-from raftsched.cli.local_cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import Client
 
 QUEUE = "failover"

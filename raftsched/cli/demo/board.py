@@ -10,7 +10,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Column
 
 from raftsched.cli.demo.plan import KINDS
-from raftsched.cli.output import console
+from raftsched.cli.terminal.output import console
 from raftsched.client.records import FINISHED
 
 _BAR_WIDTH = 12

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from raftsched.cli.children import stops_its_children
 from raftsched.cli.demo.report import Report
 from raftsched.cli.demo.run import run_demo
-from raftsched.cli.output import console, print_table, reports_errors
+from raftsched.cli.local.children import stops_its_children
+from raftsched.cli.terminal.output import console, print_table, reports_errors
 from raftsched.errors import RaftschedError
 
 _FAULTS_SHOWN = 20

@@ -12,15 +12,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from raftsched.cli.children import UNTIL_STDIN_ENDS, lifeline
 from raftsched.cli.demo.board import Board, finished_count
 from raftsched.cli.demo.evidence import Evidence, Timetable
 from raftsched.cli.demo.ledger import Ledger
 from raftsched.cli.demo.plan import Planned, plan, probe
 from raftsched.cli.demo.report import Report, judge
 from raftsched.cli.demo.scenes import PLAYED_KINDS, Scenes
-from raftsched.cli.local_cluster import LocalCluster, LocalNode
-from raftsched.cli.output import console
+from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline
+from raftsched.cli.local.cluster import LocalCluster, LocalNode
+from raftsched.cli.terminal.output import console
 from raftsched.client import Client, Job
 from raftsched.client.workflow_records import Graph
 from raftsched.errors import RaftschedError

@@ -23,7 +23,7 @@ from itertools import product
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from raftsched.core.cron.parsing import parse
+from raftsched.core.cron.parser import parse
 
 GAPS = ("shift", "skip")
 OVERLAPS = ("first", "both")

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from raftsched.core.cron.every import Every
-from raftsched.core.cron.parsing import parse
+from raftsched.core.cron.interval import Every
+from raftsched.core.cron.parser import parse
 from raftsched.errors import Invalid
 from tests.cases.cron import Question, questions
 

@@ -10,7 +10,7 @@ from itertools import islice, product
 
 import pytest
 
-from raftsched.core.cron.parsing import parse
+from raftsched.core.cron.parser import parse
 from tests.core.cron.oracle import (
     EXPRESSIONS,
     GAPS,

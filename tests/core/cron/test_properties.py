@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import raftsched
 from raftsched import limits
 from raftsched.core.cron.expression import YEAR_MAX
-from raftsched.core.cron.parsing import parse, parse_expression
+from raftsched.core.cron.parser import parse, parse_expression
 from raftsched.core.cron.recurrence import Recurrence
 from raftsched.errors import Invalid
 from tests.core.cron.oracle import EPOCH, EXPRESSIONS, GAPS, OVERLAPS, Reading, packaged, ticks, walk, zone_names

@@ -1,0 +1,1 @@
+"""The cluster: members, health, events, audit trail."""

@@ -1,0 +1,221 @@
+"""GET /events: what is committed, as a stream of server-sent events; any node serves its own.
+
+A message's id is its place in the log (`event_log`); a reader that comes back with `Last-Event-ID`, to whichever node,
+goes on behind it. Where what came behind it is no longer known, or was never so, the stream begins with the event
+`reset`: read the lists anew, the stream goes on from now. So it does in the midst of a stream for a reader that is slower
+than the ring turns. Places are told with the heartbeats, too, so that a reader of few events does not fall out of the ring;
+and how long ago this node heard from a leader (-1 = it does not know), since a node that is cut off has no news.
+
+A reader that takes nothing for `_STALLED_SECONDS` is cut off. No event is kept for any of them: they share the ring.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+from aiohttp import web
+from msgspec import UNSET
+
+from raftsched import limits
+from raftsched.api.backend import TENANT_DEFAULT, Backend
+from raftsched.api.event_log import EVENT_TYPES, Event, EventLog, Place
+from raftsched.api.http.json_reply import encode, id_text, time_text
+from raftsched.api.http.routes import BASE_PATH, STREAM_TYPE, Answered, Route
+from raftsched.api.json.decode import job_id_at, parse_query
+from raftsched.errors import Malformed, Unavailable
+from raftsched.wire.replies.observing import ChangeEvent
+from raftsched.wire.requests.observing import EventsQuery
+
+LAST_ID: Final = "Last-Event-ID"
+HEARTBEAT_SECONDS: Final = 15.0
+_STALLED_SECONDS: Final = 30.0
+_CATCH_UP_SECONDS: Final = 5.0
+"""How long a node that is behind the one which served before may take to get there."""
+_LOOK_SECONDS: Final = 0.2
+_PLACE: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,10})", re.ASCII)
+
+_log = structlog.get_logger()
+
+Wanted = Callable[[Event], bool]
+
+
+class Events:
+    """The route of events."""
+
+    def __init__(self, backend: Backend, *, heartbeat_seconds: float = HEARTBEAT_SECONDS) -> None:
+        self._backend = backend
+        self._heartbeat_seconds = heartbeat_seconds
+        self._stream_count = 0
+        self._closing = asyncio.Event()
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="GET",
+                path=f"{BASE_PATH}/events",
+                handler=self.stream_events,
+                answered=Answered.HERE,
+                query=EventsQuery,
+                headers=(LAST_ID,),
+                reply=ChangeEvent,
+                reply_type=STREAM_TYPE,
+            ),
+        )
+
+    async def close(self, app: web.Application) -> None:
+        """End all streams: the node stops, and readers go elsewhere."""
+        del app
+        self._closing.set()
+
+    async def stream_events(self, request: web.Request) -> web.StreamResponse:
+        """Stream what is committed, from now on or behind `Last-Event-ID` (server-sent events)."""
+        wanted = _wanted(parse_query(request, EventsQuery))
+        place = _last_place(request)
+        if self._stream_count >= limits.EVENT_STREAMS_MAX:
+            raise Unavailable(f"this node serves {limits.EVENT_STREAMS_MAX} streams of events already; ask another")
+        self._stream_count += 1
+        try:
+            response = web.StreamResponse(headers={"Content-Type": STREAM_TYPE, "X-Accel-Buffering": "no"})
+            await response.prepare(request)
+            try:
+                await self._serve(response, wanted, place)
+            except ConnectionError:
+                _log.debug("events_reader_gone")
+            except TimeoutError:
+                _log.info("events_reader_stalled", peer=request.remote)
+                if request.transport is not None:
+                    # The end of the reply would wait for it, too.
+                    request.transport.abort()
+            return response
+        finally:
+            self._stream_count -= 1
+
+    async def _serve(self, response: web.StreamResponse, wanted: Wanted, place: Place | None) -> None:
+        log = self._log()
+        clock = asyncio.get_running_loop().time
+        found = log.end if place is None else await self._found(log, place)
+        number = log.end if found is None else found
+        data = _reset(log) if found is None else self._beat(log.head if number == log.end else None)
+        beat_at = clock() + self._heartbeat_seconds
+        while not self._closing.is_set():
+            if data:
+                async with asyncio.timeout(_STALLED_SECONDS):
+                    await response.write(data)
+                beat_at = clock() + self._heartbeat_seconds
+            events = self._log().read(number, limits.EVENTS_PER_WRITE_MAX)
+            if events is None:
+                number, data = log.end, _reset(log)
+            elif events:
+                number += len(events)
+                data = b"".join(map(_message, filter(wanted, events)))
+                if not data and clock() >= beat_at:
+                    data = self._beat(events[-1].place)
+            else:
+                fed = await self._waited(log, max(0.0, beat_at - clock()))
+                data = b"" if fed or number != log.end else self._beat(log.head)
+
+    async def _found(self, log: EventLog, place: Place) -> int | None:
+        """Return the number of the next event behind `place`, once this node has applied it; None where it is lost."""
+        clock = asyncio.get_running_loop().time
+        give_up_at = clock() + _CATCH_UP_SECONDS
+        while place > log.head and clock() < give_up_at and not self._closing.is_set():
+            await self._waited(log, _LOOK_SECONDS)
+            self._log()
+        return log.next_behind(place)
+
+    async def _waited(self, log: EventLog, seconds: float) -> bool:
+        """Whether something was fed, or the node stops, within `seconds`."""
+        waits = [asyncio.ensure_future(log.arrival()), asyncio.ensure_future(self._closing.wait())]
+        try:
+            done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+        return bool(done)
+
+    def _beat(self, place: Place | None) -> bytes:
+        """Show a reader that the stream lives, how old its news may be, and the place up to which it has seen all."""
+        age = b": age_ms=%d\n" % self._backend.stale_state()[1]
+        return age + (b"\n" if place is None else b"id: %d-%d\n\n" % place)
+
+    def _log(self) -> EventLog:
+        """The ring, after a look whether the state is still the one that was fed to it."""
+        log = self._backend.events
+        log.follow(self._backend.stale_state()[0])
+        return log
+
+
+def _last_place(request: web.Request) -> Place | None:
+    text = request.headers.get(LAST_ID)
+    if not text:
+        return None
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise Malformed(f"{LAST_ID}: not an id that a stream of events gave out", field=LAST_ID)
+    return Place(int(found[1]), int(found[2]))
+
+
+def _known_types(named: list[str]) -> frozenset[str]:
+    """Return the types and nouns that were named; raises `Malformed` for one that no event has."""
+    nouns = tuple(dict.fromkeys(each.partition(".")[0] for each in EVENT_TYPES))
+    for name in named:
+        if name in EVENT_TYPES or name in nouns:
+            continue
+        noun = name.partition(".")[0]
+        known = [each for each in EVENT_TYPES if each.startswith(f"{noun}.")] if noun in nouns else nouns
+        raise Malformed(f"types: there are no events {name!r}; known are {', '.join(known)}", field="types")
+    return frozenset(named)
+
+
+def _wanted(query: EventsQuery) -> Wanted:
+    types = _known_types(query.types or [])
+    tenant = query.tenant or TENANT_DEFAULT
+    job_id = None if query.job is None else job_id_at(query.job, "job")
+
+    def is_wanted(event: Event) -> bool:
+        return (
+            (not types or event.type in types or event.type.partition(".")[0] in types)
+            and query.queue in (None, event.queue)
+            and (job_id is None or job_id in (event.subject, event.job_id))
+            and event.tenant in ("", tenant)
+        )
+
+    return is_wanted
+
+
+# -- messages ---------------------------------------------------------------------------------------------------------
+
+
+def _message(event: Event) -> bytes:
+    return b"id: %d-%d\ndata: %b\n\n" % (event.revision, event.number, encode(event_reply(event)))
+
+
+def _reset(log: EventLog) -> bytes:
+    return b'event: reset\nid: %d-%d\ndata: {"type":"reset","revision":%d}\n\n' % (*log.head, log.head.revision - 1)
+
+
+def event_reply(event: Event) -> ChangeEvent:
+    noun = event.type.partition(".")[0]
+    subject = id_text(event.subject)
+    return ChangeEvent(
+        type=event.type,
+        revision=event.revision,
+        at=time_text(event.at_ms),
+        tenant=event.tenant or UNSET,
+        job_id=(subject if noun == "job" else id_text(event.job_id)) or UNSET,
+        schedule_id=(subject if noun == "schedule" else None) or UNSET,
+        workflow_id=(subject if noun == "workflow" else None) or UNSET,
+        name=event.name or UNSET,
+        queue=event.queue or UNSET,
+        status=UNSET if event.status is None else event.status.label,
+        previous=UNSET if event.previous is None else event.previous.label,
+        worker=event.worker or UNSET,
+        attempt_number=event.attempt_number or UNSET,
+        reason=event.reason or UNSET,
+        instant=time_text(event.instant_ms) if event.instant_ms else UNSET,
+        kind=event.kind or UNSET,
+    )

@@ -1,0 +1,43 @@
+"""Health: whether the process answers, and whether it can serve."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from msgspec import UNSET
+
+from raftsched.api.backend import Backend
+from raftsched.api.http.json_reply import json_response
+from raftsched.api.http.routes import Answered, Route
+from raftsched.errors import Unavailable
+from raftsched.wire.replies import HealthReply
+
+
+class Health:
+    """The routes that orchestrators and load balancers ask, at the root."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def routes(self) -> tuple[Route, ...]:
+        paths = {"/healthz": self.healthz, "/health": self.health, "/readyz": self.readyz}
+        return tuple(
+            Route(method="GET", path=path, handler=handler, answered=Answered.HERE, reply=HealthReply)
+            for path, handler in paths.items()
+        )
+
+    async def healthz(self, request: web.Request) -> web.Response:
+        """Answer as long as the process lives."""
+        del request
+        return json_response(HealthReply(status="ok", node=self._backend.node_id))
+
+    async def health(self, request: web.Request) -> web.Response:
+        """The same as /healthz, under the name that older clients know."""
+        return await self.healthz(request)
+
+    async def readyz(self, request: web.Request) -> web.Response:
+        """Answer 200 while this node can serve, 503 with the reason while it can't."""
+        del request
+        is_ready, reason = self._backend.readiness()
+        if not is_ready:
+            raise Unavailable(reason)
+        return json_response(HealthReply(status="ready", node=self._backend.node_id, warning=reason or UNSET))

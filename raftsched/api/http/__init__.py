@@ -1,0 +1,1 @@
+"""HTTP as every route uses it: server, bodies, routes, problems, consistency of reads."""

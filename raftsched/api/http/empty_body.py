@@ -1,0 +1,38 @@
+"""Requests that change something and take no body: none, or `{}`, is as well; what says more is refused, not ignored.
+
+Who sends a field means something by it, and must not hear 200 while it was never read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import wraps
+from typing import Final
+
+from aiohttp import web
+
+from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.routes import Route
+from raftsched.api.json.decode import Fitter
+from raftsched.wire.requests.common import Request
+
+
+class _Nothing(Request, frozen=True):
+    """A body without fields."""
+
+
+_nothing: Final = Fitter(_Nothing)
+
+
+def refusing_bodies(route: Route, bodies: Bodies) -> Route:
+    """Return the route, which answers `Malformed` to a body where it takes none; one that only reads ignores bodies."""
+    if route.body is not None or route.method == "GET":
+        return route
+    handler = route.handler
+
+    @wraps(handler)
+    async def answer(request: web.Request) -> web.StreamResponse:
+        _nothing.read_optional(await bodies.read_optional_json(request))
+        return await handler(request)
+
+    return replace(route, handler=answer)

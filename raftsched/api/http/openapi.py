@@ -1,0 +1,184 @@
+"""The OpenAPI 3.1 document, made from the table of routes and the structs that enforce what it says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import version
+from typing import Any, Final
+
+import msgspec
+
+from raftsched import limits
+from raftsched.api.http.actor import ACTOR_HEADER
+from raftsched.api.http.problems import CONTENT_TYPE as PROBLEM_TYPE
+from raftsched.api.http.problems import Problem
+from raftsched.api.http.routes import BASE_PATH, Route
+from raftsched.wire.replies import RetryPolicyReply
+from raftsched.wire.requests import (
+    KEY_PATTERN,
+    HeldLease,
+    JobBody,
+    JobRequest,
+    OutcomeReport,
+    TaskRequest,
+)
+from raftsched.wire.requests.schedules import CalendarRequest, ScheduleRequest
+
+_REF: Final = "#/components/schemas/{name}"
+_PARTS: Final = (
+    Problem,
+    JobBody,
+    HeldLease,
+    JobRequest,
+    OutcomeReport,
+    RetryPolicyReply,
+    TaskRequest,
+    CalendarRequest,
+    ScheduleRequest,
+)
+"""Structs that others hold as raw JSON and refer to by name."""
+_NO_LINE_FEED: Final = r"$(?!\n)"
+"""How Python says the end of a text; in a document `$` alone means it, and look-aheads stop some generators."""
+_TAGS: Final = {
+    "jobs": "Submit, read, list and change jobs, one or many.",
+    "schedules": "What submits jobs again and again, when, and what it decided.",
+    "workflows": "Jobs that are submitted together and depend on each other.",
+    "queues": "Limits, shares and pauses.",
+    "dead-letters": "Jobs that were given up.",
+    "leases": "How workers get jobs, keep them and report.",
+    "runs": "What workers report of a run.",
+    "workers": "Who works.",
+    "events": "What happens, as it happens.",
+    "audit": "Who did what.",
+    "cluster": "Nodes and the lead.",
+    "node": "The node that is asked, and older clients.",
+}
+
+
+def _given(*names: str) -> dict[str, Any]:
+    """A schema for an object that has these fields, and not as null."""
+    return {"required": list(names), "properties": {name: {"not": {"type": "null"}} for name in names}}
+
+
+_ALL: Final = {"required": ["all"], "properties": {"all": {"const": True}}}
+_WHEN: Final = [_given("cron"), _given("every"), _given("at")]
+_EXACTLY_ONE: Final[dict[str, list[dict[str, Any]]]] = {
+    "BulkRequest": [_given("ids"), _given("filter"), _ALL],
+    "DeadLettersRequest": [
+        _given("ids"),
+        _given("filter"),
+        _ALL,
+        _given("reason") | {"not": {"anyOf": [_given("ids"), _given("filter"), _ALL]}},
+    ],
+    "ScheduleRequest": _WHEN,
+    "PreviewRequest": _WHEN,
+    "BlackoutRequest": [_given("from", "to"), _given("start", "end")],
+    "TaskDependencyRequest": [_given("task"), _given("job")],
+}
+"""Of which fields, or groups of fields, exactly one must be given."""
+_HEADERS: Final[dict[str, dict[str, Any]]] = {
+    "Idempotency-Key": {"pattern": KEY_PATTERN.removesuffix(_NO_LINE_FEED) + "$"},
+    ACTOR_HEADER: {"pattern": rf"^[!-~]([ -~]{{0,{limits.ACTOR_CHARS_MAX - 2}}}[!-~])?$"},
+    "If-Match": {"pattern": r'^((W/)?"?[0-9]{1,18}"?|\*)$'},
+    "If-None-Match": {"pattern": r"^\*$"},
+}
+_PATH_PARAMETER: Final = re.compile(r"{(\w+)}")
+_STATUS_TEXTS: Final = {200: "Done.", 201: "Stored."}
+
+
+def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
+    """Return the document for `routes`."""
+    schemas = _schemas(frozenset(kind for route in routes for kind in (route.body, route.query, route.reply) if kind))
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "raftsched",
+            "version": version("raftsched"),
+            "description": "A job scheduler that is one small Raft cluster. Every node answers every request.",
+        },
+        "tags": [{"name": name, "description": told} for name, told in _TAGS.items()],
+        "paths": paths,
+        "components": {"schemas": schemas},
+    }
+
+
+@cache
+def _schemas(structs: frozenset[type]) -> dict[str, Any]:
+    """Return the schema of every struct, by its name: read only, and made once, since it takes a tenth of a second."""
+    ordered = sorted({*structs, *_PARTS}, key=lambda kind: kind.__name__)
+    _, schemas = msgspec.json.schema_components(ordered, ref_template=_REF)
+    for name, cases in _EXACTLY_ONE.items():
+        if name in schemas:
+            schemas[name]["allOf"] = [{"oneOf": cases}]
+    _plain(schemas)
+    return schemas
+
+
+def _plain(schema: Any) -> None:
+    """Write what schemas say as generators of clients understand it: ends of patterns, single truth values, and arrays of anything."""
+    if isinstance(schema, dict):
+        pattern = schema.get("pattern")
+        if isinstance(pattern, str) and pattern.endswith(_NO_LINE_FEED):
+            schema["pattern"] = pattern.removesuffix(_NO_LINE_FEED) + "$"
+        if len(values := schema.get("enum", ())) == 1 and isinstance(values[0], bool):
+            schema |= {"type": "boolean", "const": values[0]}
+            del schema["enum"]
+        if schema.get("type") == "array":
+            schema.setdefault("items", {})
+    for part in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        _plain(part)
+
+
+def _tag(path: str) -> str:
+    noun = path.removeprefix(f"{BASE_PATH}/").partition("/")[0]
+    return noun if path.startswith(BASE_PATH) and noun in _TAGS else "node"
+
+
+def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": route.name,
+        "tags": [_tag(route.path)],
+        "summary": route.summary,
+        "parameters": _parameters(route, schemas),
+        "responses": {
+            **{str(status): _response(route, _STATUS_TEXTS[status]) for status in route.statuses},
+            "default": {"description": "Refused.", "content": {PROBLEM_TYPE: {"schema": _reference(Problem)}}},
+        },
+    }
+    if route.body is not None:
+        content = {"application/json": {"schema": _reference(route.body)}}
+        operation["requestBody"] = {"required": route.body_required, "content": content}
+    return operation
+
+
+def _response(route: Route, text: str) -> dict[str, Any]:
+    schema = {} if route.reply is None else _reference(route.reply)
+    return {"description": text, "content": {route.reply_type: {"schema": schema}}}
+
+
+def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
+    in_path = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PATH_PARAMETER.findall(route.path)
+    ]
+    in_headers = [
+        {"name": name, "in": "header", "schema": {"type": "string"} | _HEADERS.get(name, {})} for name in route.headers
+    ]
+    properties = {} if route.query is None else schemas[route.query.__name__]["properties"]
+    in_query = [{"name": name, "in": "query", "schema": schema} | _style(schema) for name, schema in properties.items()]
+    return [*in_path, *in_headers, *in_query]
+
+
+def _style(schema: dict[str, Any]) -> dict[str, Any]:
+    """Several values of one parameter stand in one text, with commas between them."""
+    is_list = any(part.get("type") == "array" for part in (schema, *schema.get("anyOf", ())))
+    return {"style": "form", "explode": False} if is_list else {}
+
+
+def _reference(struct: type) -> dict[str, str]:
+    return {"$ref": _REF.format(name=struct.__name__)}

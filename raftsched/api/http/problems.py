@@ -1,0 +1,121 @@
+"""Errors as RFC 9457 problem documents, from the one table in `raftsched.errors`.
+
+`code` is what programs compare; `title`, `detail` and `advice` are for people, and no detail holds more of a request
+than the name or the short text at fault. `field` is the path of the field at fault, as in `jobs[3].priority`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from raftsched.api.http.advice import ADVICE
+from raftsched.core.operations.codec import RejectCode
+from raftsched.core.records.ids import job_id_text
+from raftsched.core.state.results import Refused
+from raftsched.errors import Invalid, NotFound, RaftschedError, Rejected
+
+CONTENT_TYPE: Final = "application/problem+json"
+RETRY_AFTER_SECONDS: Final = 1
+"""An election takes about this long; clients add their own backoff."""
+_RETRY_LATER: Final = frozenset({429, 503, 507})
+_REFUSAL_STATUS: Final = {
+    RejectCode.NOT_FOUND: 404,
+    RejectCode.IDEMPOTENCY_MISMATCH: 422,
+    RejectCode.UNKNOWN_DEPENDENCY: 422,
+    RejectCode.STALE_REVISION: 412,
+}
+"""What isn't here is 409: the state is in the way, and may change."""
+_HTTP_ADVICE: Final = {
+    400: "Send an HTTP/1.1 request with a request line and headers of at most 8 KiB each.",
+    404: "See /api/v1/openapi.json for the paths that there are.",
+}
+"""No field or id is at fault here, so the advice of the code would lead astray."""
+_FIELD: Final = re.compile(r"(?P<field>[a-z_]+(?:\.[a-z_]+)*)(?: bytes)?: ")
+"""Where the state machine names a field, its sentence begins with it."""
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An RFC 9457 problem document."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    """Stable and machine-readable."""
+    retryable: bool
+    """Whether the same request, with the same idempotency key, may succeed later."""
+    advice: str = ""
+    """What to do next."""
+    field: str = ""
+    """Path of the field at fault."""
+    job_id: str = ""
+    """The job that stands in the way."""
+    members: tuple[str, ...] = ()
+    """What is in the circle, in order, each waiting for the next."""
+    outcomes: list[Any] = []
+    """What became of each outcome, where outcomes were reported."""
+
+
+def problem_of(error: RaftschedError, *, status: int | None = None, outcomes: list[Any] | None = None) -> Problem:
+    """Return the problem that tells of `error`; `status` replaces its own."""
+    return _problem(
+        status or error.http_status,
+        error.code,
+        str(error),
+        retryable=error.retryable,
+        field=error.field if isinstance(error, Invalid | Rejected) else "",
+        job_id=error.job_id if isinstance(error, Rejected) else "",
+        members=error.members if isinstance(error, Rejected) else (),
+        outcomes=outcomes or [],
+    )
+
+
+def problem_response(problem: Problem) -> web.Response:
+    """Return the HTTP reply; those worth repeating say when."""
+    response = web.Response(body=msgspec.json.encode(problem), status=problem.status, content_type=CONTENT_TYPE)
+    if problem.status in _RETRY_LATER:
+        response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+    return response
+
+
+def http_problem(status: int, detail: str) -> Problem:
+    """Return the problem for an error of HTTP itself: no such route, a method that the route lacks."""
+    codes = {404: "not_found", 405: "method_not_allowed", 413: "too_large", 417: "expectation_failed"}
+    problem = _problem(status, codes.get(status, "malformed" if status < 500 else "internal_error"), detail)
+    return msgspec.structs.replace(problem, advice=_HTTP_ADVICE.get(status, problem.advice))
+
+
+def refusal(refused: Refused, *, at: str = "") -> RaftschedError:
+    """Return the error that tells a caller of an operation which the state machine refused; `at` is its path."""
+    if refused.code is RejectCode.NOT_FOUND:
+        return NotFound(refused.message)
+    named = _FIELD.match(refused.message)
+    path = f"{at}.{named['field']}" if named and at else named["field"] if named else ""
+    message = f"{at}.{refused.message}" if named and at else refused.message
+    if refused.code is RejectCode.INVALID:
+        return Invalid(message, field=path)
+    return Rejected(
+        refused.code.label,
+        message,
+        http_status=_REFUSAL_STATUS.get(refused.code, 409),
+        field=path,
+        job_id=job_id_text(refused.job_id) if refused.job_id else "",
+    )
+
+
+def _problem(status: int, code: str, detail: str, *, retryable: bool = False, **members: Any) -> Problem:
+    return Problem(
+        type=f"urn:raftsched:problem:{code}",
+        title=code.replace("_", " ").capitalize(),
+        status=status,
+        detail=detail,
+        code=code,
+        retryable=retryable,
+        advice=ADVICE.get(code, ""),
+        **members,
+    )

@@ -1,0 +1,61 @@
+"""Waits for many proposals at once, without a task for each: those of one request commit together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TypeGuard, TypeVar
+
+from raftsched.api.backend import Backend
+from raftsched.api.http.problems import refusal
+from raftsched.core.operations.codec import Operation
+from raftsched.core.state.results import Refused, Result
+from raftsched.errors import InvariantBroken, OutcomeUnknown, RaftschedError, Unavailable
+
+Answer = Result | RaftschedError
+_R = TypeVar("_R")
+
+
+async def propose(backend: Backend, operation: Operation, kind: type[_R]) -> _R:
+    """Return the operation's result, which is of `kind`; raises what a refusal means to a caller."""
+    return granted(await backend.propose(operation), kind)
+
+
+def granted(result: Answer, kind: type[_R], *, at: str = "") -> _R:
+    """Return the result, which is of `kind`; raises what a refusal means to a caller, naming fields behind `at`."""
+    if isinstance(result, kind):
+        return result
+    if isinstance(result, Refused):
+        raise refusal(result, at=at)
+    if isinstance(result, RaftschedError):
+        raise result
+    raise InvariantBroken(f"an operation gave a result of another kind: {type(result).__name__}")
+
+
+async def answers_of(futures: Sequence[asyncio.Future[Result]]) -> list[Answer]:
+    """Return the result or the error of each proposal, in order.
+
+    Raises `Unavailable` where not one of several got into the log, so that the whole request is repeated elsewhere.
+    When this is cancelled nobody waits for the others either; what they proposed goes on.
+    """
+    answers: list[Answer] = []
+    try:
+        for future in futures:
+            # Awaiting a future that is done costs next to nothing, and the first one of a batch waits for all.
+            try:
+                answers.append(await future)
+            except RaftschedError as error:
+                answers.append(error)
+    except asyncio.CancelledError:
+        for future in futures:
+            future.cancel()
+        raise
+    refused = [answer for answer in answers if is_refused_now(answer)]
+    if refused and len(refused) == len(answers):
+        raise refused[0]
+    return answers
+
+
+def is_refused_now(answer: object) -> TypeGuard[Unavailable]:
+    """Whether the operation is certainly not in the log, for a reason that passes."""
+    return isinstance(answer, Unavailable) and not isinstance(answer, OutcomeUnknown)

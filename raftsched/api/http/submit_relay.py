@@ -1,0 +1,199 @@
+"""Single submits that come to a follower, passed on to the leader several at a time.
+
+A follower that passed on each by itself would need as many connections to the leader as it has submitters, and the
+leader would pay for as many requests. Here those that come while a request is under way leave together when it ends; one
+that comes while none is under way leaves at once. Each keeps what it would have got alone: status, headers, body.
+
+`SubmitRelay` is the follower's side, `RelayedSubmits` the leader's. Between them goes msgpack, since bodies need not be
+JSON; the path belongs to the nodes and is no part of the API that is documented.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from raftsched import limits
+from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.problems import problem_of, problem_response
+from raftsched.api.http.proposals import is_refused_now
+from raftsched.client.http.gather import Gatherer, GatherLimits
+from raftsched.errors import Malformed, OutcomeUnknown, RaftschedError, Unavailable
+from raftsched.exchange import Reply
+
+RELAY_PATH: Final = "/internal/submits"
+_HEADERS: Final = ("Content-Type", "Location", "ETag", "Retry-After")
+"""Those of a reply to a single submit; the others are the same for all of a request."""
+_OK: Final = 200
+_LATE_SECONDS: Final = 1.0
+"""A request to the leader that takes longer holds up nobody."""
+
+
+class RelayedSubmit(msgspec.Struct, frozen=True, array_like=True):
+    """A submit as its client sent it."""
+
+    body: bytes
+    keys: tuple[str, ...]
+    """Values of its header `Idempotency-Key`."""
+    actors: tuple[str, ...]
+    """Those of `X-Actor`."""
+
+
+class RelayedReply(msgspec.Struct, frozen=True, array_like=True):
+    """The reply to one."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode_submits: Final = msgspec.msgpack.Decoder(list[RelayedSubmit]).decode
+_decode_replies: Final = msgspec.msgpack.Decoder(list[RelayedReply]).decode
+Submit = Callable[[RelayedSubmit], Awaitable[web.Response]]
+Send = Callable[[bytes], Awaitable[Reply]]
+
+
+class RelayedSubmits:
+    """The leader's side: does several submits at once."""
+
+    def __init__(self, bodies: Bodies, submit: Submit) -> None:
+        self._bodies = bodies
+        self._submit = submit
+
+    async def submit_all(self, request: web.Request) -> web.Response:
+        """Answer each submit of the request, in order.
+
+        Raises `Unavailable` where certainly none of them happened, so that all of them wait for a leader.
+        """
+        try:
+            submits = _decode_submits(await self._bodies.read(request))
+        except msgspec.DecodeError as error:
+            raise Malformed(f"no submits that a node has passed on: {error}") from None
+        answers = await asyncio.gather(*map(self._answer, submits))
+        refused = [answer for answer in answers if is_refused_now(answer)]
+        if answers and len(refused) == len(answers):
+            raise refused[0]
+        return web.Response(body=_encode([_reply_of(answer) for answer in answers]))
+
+    async def _answer(self, submit: RelayedSubmit) -> web.Response | RaftschedError:
+        try:
+            return await self._submit(submit)
+        except RaftschedError as error:
+            return error
+
+
+class SubmitRelay:
+    """The follower's side, for one leader; `send` brings an encoded request to it."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._gatherer: Gatherer[_Waiting] = Gatherer(
+            self._send_all,
+            GatherLimits(
+                items_max=limits.ENTRY_OPERATIONS_MAX,
+                bytes_max=limits.RELAY_BYTES_MAX,
+                in_flight_max=limits.RELAYS_IN_FLIGHT_MAX,
+                early_items=limits.RELAY_EARLY_SUBMITS,
+                late_seconds=_LATE_SECONDS,
+                late_max=limits.RELAYS_IN_FLIGHT_MAX,
+                waiting_max=limits.PROPOSALS_WAITING_MAX,
+            ),
+        )
+
+    @staticmethod
+    def fits(body: bytes) -> bool:
+        """Whether a submit of this size travels with others; a larger one goes by itself."""
+        return len(body) <= limits.RELAY_BYTES_MAX // 2
+
+    async def submit(self, submit: RelayedSubmit, *, seconds: float) -> web.Response:
+        """Return the leader's reply; raises what `send` raises, and `Unavailable` if it was not sent in `seconds`."""
+        if self._gatherer.is_full:
+            raise Unavailable("too many requests wait for the leader; retry in a moment")
+        waiting = _Waiting(submit, asyncio.get_running_loop().create_future())
+        self._gatherer.add(waiting)
+        try:
+            await asyncio.wait((waiting.answer,), timeout=seconds)
+        except asyncio.CancelledError:
+            waiting.answer.cancel()  # it is not sent for somebody who has gone
+            raise
+        if not waiting.answer.done() and not waiting.is_sent:
+            waiting.answer.cancel()
+            raise Unavailable("the leader does not take requests; retry in a moment")
+        return await waiting.answer
+
+    async def close(self) -> None:
+        """End what waits, and what is under way."""
+        await self._gatherer.close()
+
+    async def _send_all(self, items: list[_Waiting]) -> None:
+        wanted = [item for item in items if not item.answer.done()]  # not those whose clients have gone
+        if not wanted:
+            return
+        for item in wanted:
+            item.is_sent = True
+        try:
+            reply = await self._send(_encode([item.submit for item in wanted]))
+            answers = _answers_in(reply, len(wanted))
+        except RaftschedError as error:
+            for item in wanted:
+                item.settle(type(error)(str(error)))  # of its own: each is raised at another place
+        except BaseException:
+            for item in wanted:
+                item.settle(OutcomeUnknown("this node stopped before the leader's reply came"))
+            raise
+        else:
+            for item, answer in zip(wanted, answers, strict=True):
+                item.settle(answer)
+
+
+class _Waiting:
+    """A submit on its way; an `Item` of the gatherer."""
+
+    __slots__ = ("answer", "is_sent", "submit")
+
+    def __init__(self, submit: RelayedSubmit, answer: asyncio.Future[web.Response]) -> None:
+        self.submit = submit
+        self.answer = answer
+        self.is_sent = False
+
+    @property
+    def body(self) -> bytes:
+        return self.submit.body
+
+    def settle(self, answer: object | RaftschedError) -> None:
+        if self.answer.done():
+            return
+        if isinstance(answer, web.Response):
+            self.answer.set_result(answer)
+        elif isinstance(answer, RaftschedError):
+            self.answer.set_exception(answer)
+
+
+def _reply_of(answer: web.Response | RaftschedError) -> RelayedReply:
+    response = problem_response(problem_of(answer)) if isinstance(answer, RaftschedError) else answer
+    body = response.body
+    assert isinstance(body, bytes)
+    headers = {name: response.headers[name] for name in _HEADERS if name in response.headers}
+    return RelayedReply(response.status, headers, body)
+
+
+def _answers_in(reply: Reply, count: int) -> Sequence[web.Response]:
+    """Return the reply to each of `count` submits; where the leader refused them all, that refusal for each."""
+    if reply.status != _OK:
+        return [_response(reply.status, reply.headers, reply.body) for _ in range(count)]
+    try:
+        relayed = _decode_replies(reply.body)
+    except msgspec.DecodeError as error:
+        raise OutcomeUnknown(f"the leader's reply can't be read: {error}") from None
+    if len(relayed) != count:
+        raise OutcomeUnknown(f"the leader gave {len(relayed)} answers to {count} submits")
+    return [_response(each.status, {**reply.headers, **each.headers}, each.body) for each in relayed]
+
+
+def _response(status: int, headers: Mapping[str, str], body: bytes) -> web.Response:
+    return web.Response(body=body, status=status, headers=headers)

@@ -1,0 +1,1 @@
+"""Jobs: submit, read, list, control, alone and in bulk."""

@@ -1,0 +1,89 @@
+"""The routes of the first version, at the root: `POST /submit {"task"}` and `GET /jobs/{id}`."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from raftsched.api.backend import Backend
+from raftsched.api.http.actor import ACTOR_HEADER, actor_of
+from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.consistency import etag, read
+from raftsched.api.http.json_reply import json_response
+from raftsched.api.http.routes import Answered, Route
+from raftsched.api.jobs.convert import fingerprint_of
+from raftsched.api.jobs.reply import full_job_reply, job_in_path
+from raftsched.api.jobs.routes import KEY_HEADER, Jobs, key_of
+from raftsched.api.json.decode import Fitter
+from raftsched.core.records.ids import job_id_text
+from raftsched.wire.replies import JobReply, SeedReply
+from raftsched.wire.requests import JobRequest, ReadQuery, SeedRequest
+
+
+class Seed:
+    """Jobs as older clients know them."""
+
+    def __init__(self, backend: Backend, bodies: Bodies, jobs: Jobs) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._jobs = jobs
+        self._request = Fitter(SeedRequest)
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="POST",
+                path="/submit",
+                handler=self.submit_task,
+                answered=Answered.BY_LEADER,
+                body=SeedRequest,
+                headers=(KEY_HEADER, ACTOR_HEADER),
+                reply=SeedReply,
+                statuses=(201, 200),
+            ),
+            Route(
+                method="GET",
+                path="/jobs/{id}",
+                handler=self.get_task,
+                answered=Answered.BY_LEADER_UNLESS_STALE,
+                query=ReadQuery,
+                reply=JobReply,
+            ),
+        )
+
+    async def submit_task(self, request: web.Request) -> web.Response:
+        """Submit a job by its name alone, as older clients do."""
+        asked, document = self._request.read(await self._bodies.read_json(request))
+        wanted = JobRequest(
+            name=asked.task,
+            payload=asked.payload,
+            priority=asked.priority,
+            run_at=asked.run_at,
+            delay_seconds=asked.delay_seconds,
+            timeout_seconds=asked.timeout_seconds,
+            max_retries=asked.max_retries,
+        )
+        key = key_of(request, asked.idempotency_key)
+        fingerprint = fingerprint_of(document) if key else b""
+        submitted = await self._jobs.submit(wanted, key=key, fingerprint=fingerprint, actor=actor_of(request))
+        job = submitted.job
+        reply = SeedReply(
+            id=job_id_text(job.id),
+            job_id=job_id_text(job.id),
+            task=job.name,
+            status=job.status_at(self._backend.now_ms()).label,
+            duplicate=True if submitted.duplicate else UNSET,
+        )
+        response = json_response(reply, status=200 if submitted.duplicate else 201)
+        response.headers["Location"] = f"/jobs/{job_id_text(job.id)}"
+        return response
+
+    async def get_task(self, request: web.Request) -> web.Response:
+        """Read a job, as `GET /api/v1/jobs/{id}` does; `task` is its name, as older clients call it."""
+        _, reading = read(self._backend, request, ReadQuery)
+        job = job_in_path(reading, request)
+        reply = full_job_reply(reading.state, job, reading.now_ms)
+        response = reading.response(replace(reply, task=job.name))
+        response.headers["ETag"] = etag(job.revision)
+        return response

@@ -1,0 +1,90 @@
+"""What became of a job: its runs, its history, its logs, and why it waits."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from aiohttp import web
+
+from raftsched.api.backend import Backend
+from raftsched.api.http.consistency import open_reading, read
+from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.jobs.explain import explain_reply, marked_workers
+from raftsched.api.jobs.history import history_reply, runs_reply
+from raftsched.api.jobs.logs import LogPlace, behind, log_place, log_reply
+from raftsched.api.jobs.reply import job_in_path
+from raftsched.api.json.decode import parse_query
+from raftsched.wire.replies import ExplainReply, HistoryReply, LogReply, RunsReply
+from raftsched.wire.requests import LogQuery, ReadQuery
+
+_LOOK_SECONDS: Final = 0.2
+"""How often somebody who follows a log looks for new lines: one look-up, for as long as nothing is there."""
+
+
+class JobRecords:
+    """The routes by which people see what became of a job."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def routes(self) -> tuple[Route, ...]:
+        path = f"{BASE_PATH}/jobs/{{id}}"
+        return (
+            _get(f"{path}/runs", self.get_runs, RunsReply),
+            _get(f"{path}/history", self.get_history, HistoryReply),
+            _get(f"{path}/explain", self.explain_job, ExplainReply),
+            _get(f"{path}/logs", self.get_logs, LogReply, query=LogQuery, waits=True),
+        )
+
+    async def get_runs(self, request: web.Request) -> web.Response:
+        """Read a job's runs with their attempts, oldest first."""
+        _, reading = read(self._backend, request, ReadQuery)
+        return reading.response(runs_reply(reading.state, job_in_path(reading, request), reading.now_ms))
+
+    async def get_history(self, request: web.Request) -> web.Response:
+        """Read what happened to a job, in order: who did what, each attempt, and the end."""
+        _, reading = read(self._backend, request, ReadQuery)
+        return reading.response(history_reply(job_in_path(reading, request), reading.now_ms))
+
+    async def explain_job(self, request: web.Request) -> web.Response:
+        """Say why a job isn't running."""
+        _, reading = read(self._backend, request, ReadQuery)
+        job = job_in_path(reading, request)
+        signs = None
+        if reading.age_ms is None:
+            leadership = self._backend.leadership()
+            workers, signs = leadership.workers_for(job.queue), leadership.lease_signs(job.id)
+        else:
+            workers = marked_workers(reading.state, job.queue, reading.now_ms)
+        return reading.response(explain_reply(reading.state, job, reading.now_ms, workers, signs))
+
+    async def get_logs(self, request: web.Request) -> web.Response:
+        """Read an attempt's log from a cursor on, waiting up to `wait_seconds` for lines where more may come."""
+        query = parse_query(request, LogQuery)
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + query.wait_seconds
+        place: LogPlace | None = None
+        while True:
+            reading = open_reading(self._backend, query)
+            job = job_in_path(reading, request)
+            # Begun once: an attempt that begins and ends between two looks is read, too.
+            place = place or log_place(job, query)
+            reply = log_reply(reading.state, job, place, query.max_bytes)
+            left = give_up_at - loop.time()
+            if reply.text or reply.next_cursor is None or left <= 0:
+                return reading.response(reply)
+            place = behind(reply)
+            await asyncio.sleep(min(_LOOK_SECONDS, left))
+
+
+def _get(path: str, handler: Any, reply: type, *, query: type = ReadQuery, waits: bool = False) -> Route:
+    return Route(
+        method="GET",
+        path=path,
+        handler=handler,
+        answered=Answered.BY_LEADER_UNLESS_STALE,
+        query=query,
+        reply=reply,
+        waits=waits,
+    )

@@ -1,0 +1,79 @@
+"""Replays: a new job like one that is there, with a link to it.
+
+The clone has what its original was asked to do and how, but not what belonged to its place in time or among others: no
+times, no dependencies, no workflow, no schedule, and no claim to be unique, which its original may still hold.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from raftsched import limits
+from raftsched.api.jobs.convert import json_bytes, priority_number
+from raftsched.api.json.times import due_at_ms, due_or_now_ms
+from raftsched.core.operations.codec import SubmitJob
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import Job, Options
+from raftsched.wire.requests import ReplayRequest
+
+
+class Changes(NamedTuple):
+    """What the clone has otherwise than its original; None, and "" = as it has it."""
+
+    due_ms: TimeMs = TimeMs(0)
+    payload: bytes | None = None
+    queue: str = ""
+    priority: int | None = None
+
+
+def changes_of(wanted: ReplayRequest, now_ms: int) -> Changes:
+    """Return what a request asks for; raises `Malformed`, `TooLarge` or `Invalid` naming the field."""
+    return Changes(
+        due_or_now_ms(due_at_ms(wanted.run_at, wanted.delay_seconds, now_ms, "")),
+        None if wanted.payload is UNSET else json_bytes(wanted.payload, limits.PAYLOAD_BYTES_MAX, "payload"),
+        wanted.queue or "",
+        None if wanted.priority is None else priority_number(wanted.priority),
+    )
+
+
+def replay_operation(
+    job: Job, payload: bytes, changes: Changes, *, job_id: JobId, key: str = "", fingerprint: bytes = b""
+) -> SubmitJob:
+    """Return the operation that submits a clone of `job` under `job_id`."""
+    return SubmitJob(
+        id=job_id,
+        tenant=job.tenant,
+        name=job.name,
+        queue=changes.queue or job.queue,
+        priority=job.priority if changes.priority is None else changes.priority,
+        due_at_ms=changes.due_ms,
+        payload=payload if changes.payload is None else changes.payload,
+        max_attempts=job.max_attempts,
+        timeout_ms=job.timeout_ms,
+        retry=job.retry,
+        idempotency_key=key,
+        fingerprint=fingerprint,
+        tags=job.tags,
+        region=job.region,
+        options=_options(job),
+    )
+
+
+def _options(job: Job) -> Options:
+    return replace(
+        job.options or Options(),
+        expires_at_ms=None,
+        deadline_ms=None,
+        unique_key=b"",
+        unique_until_ms=TimeMs(0),
+        idempotency_until_ms=TimeMs(0),
+        schedule_id=b"",
+        instant_ms=None,
+        is_backfill=False,
+        workflow_id=b"",
+        task="",
+        replay_of=job.id,
+    )

@@ -1,0 +1,272 @@
+"""Jobs: submit one or many, read, list.
+
+A reply of 200 or 201 means that the job is in the log of a majority, synced, and applied. In a batch each job stands
+for itself: one that is refused, or whose outcome is unknown, says so in its own place, and the others are stored. A
+submission that finds a job which is there for the same purpose is answered with that job, and says `duplicate`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, NamedTuple, TypeGuard
+
+from aiohttp import web
+
+from raftsched.api.backend import Backend
+from raftsched.api.http.actor import ACTOR_HEADER, actor_named, actor_of, signed
+from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.consistency import etag, read
+from raftsched.api.http.json_reply import json_response
+from raftsched.api.http.problems import problem_of
+from raftsched.api.http.proposals import Answer, answers_of, granted
+from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.submit_relay import RelayedSubmit
+from raftsched.api.jobs.batch import Item, ItemsFitter
+from raftsched.api.jobs.convert import fingerprint_of, submit_operation
+from raftsched.api.jobs.list import list_response
+from raftsched.api.jobs.reply import full_job_reply, job_in_path, job_response, result_reply
+from raftsched.api.json.decode import Fitter, parse_query
+from raftsched.core.operations.codec import RejectCode, SubmitJob
+from raftsched.core.records.ids import JobId, job_id_text
+from raftsched.core.records.job import Job
+from raftsched.core.state.results import Refused, Submitted
+from raftsched.errors import Invalid, Malformed, RaftschedError, Rejected, Unavailable
+from raftsched.wire.replies import BatchItem, BatchReply, JobReply, JobsPage, ResultReply
+from raftsched.wire.requests import (
+    KEY_PATTERN,
+    KEY_RULE,
+    BatchRequest,
+    JobRequest,
+    ListQuery,
+    ReadQuery,
+)
+
+_match_key: Final = re.compile(KEY_PATTERN).match
+KEY_HEADER: Final = "Idempotency-Key"
+_CONFLICTS_MAX: Final = 3
+"""How often a job that was in the way may be gone by the time it is looked for."""
+
+
+class Jobs:
+    """The routes of jobs."""
+
+    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._job = Fitter(JobRequest)
+        self._batch = ItemsFitter(BatchRequest, "jobs")
+
+    def routes(self) -> tuple[Route, ...]:
+        leader, any_node = Answered.BY_LEADER, Answered.BY_LEADER_UNLESS_STALE
+        return (
+            Route(
+                method="POST",
+                path=f"{BASE_PATH}/jobs",
+                handler=self.submit_job,
+                answered=leader,
+                body=JobRequest,
+                headers=(KEY_HEADER, ACTOR_HEADER),
+                reply=JobReply,
+                statuses=(201, 200),
+                is_relayed=True,
+            ),
+            Route(
+                method="POST",
+                path=f"{BASE_PATH}/jobs/batch",
+                handler=self.submit_batch,
+                answered=leader,
+                body=BatchRequest,
+                headers=(ACTOR_HEADER,),
+                reply=BatchReply,
+            ),
+            Route(
+                method="GET",
+                path=f"{BASE_PATH}/jobs",
+                handler=self.list_jobs,
+                answered=any_node,
+                query=ListQuery,
+                reply=JobsPage,
+            ),
+            Route(
+                method="GET",
+                path=f"{BASE_PATH}/jobs/{{id}}",
+                handler=self.get_job,
+                answered=any_node,
+                query=ReadQuery,
+                reply=JobReply,
+            ),
+            Route(
+                method="GET",
+                path=f"{BASE_PATH}/jobs/{{id}}/result",
+                handler=self.get_result,
+                answered=any_node,
+                query=ReadQuery,
+                reply=ResultReply,
+            ),
+        )
+
+    async def submit_job(self, request: web.Request) -> web.Response:
+        """Submit a job; 201 with the new job, 200 with the one that is there for the same purpose."""
+        return await self.submit_text(submit_in(request, await self._bodies.read_json(request)))
+
+    async def submit_text(self, sent: RelayedSubmit) -> web.Response:
+        """Submit a job as its client has sent it; see `submit_job`."""
+        wanted, document = self._job.read(sent.body)
+        key = key_named(sent.keys, wanted.idempotency_key)
+        fingerprint = fingerprint_of(document) if key else b""
+        submitted = await self.submit(wanted, key=key, fingerprint=fingerprint, actor=actor_named(sent.actors))
+        response = submitted_response(self._backend, submitted)
+        response.headers["Location"] = f"{BASE_PATH}/jobs/{job_id_text(submitted.job.id)}"
+        return response
+
+    async def submit(self, wanted: JobRequest, *, key: str, fingerprint: bytes, actor: str) -> Submitted:
+        """Store `wanted`; a job that it must not stand beside is its result, or raises `Rejected`, as it asks for."""
+        operation = self._operation(wanted, key=key, fingerprint=fingerprint)
+        for _ in range(_CONFLICTS_MAX):
+            result = await self._backend.propose(signed(operation, actor))
+            holder = self._holder(result)
+            if holder is not None and returns_holder(wanted):
+                return Submitted(holder, duplicate=True)
+            if holder is not None or not is_conflict(result):
+                break
+        return _granted(result, operation)
+
+    async def submit_batch(self, request: web.Request) -> web.Response:
+        """Submit up to 1,000 jobs, each stored or refused on its own, with a result for each in order."""
+        batch = self._batch.read(await self._bodies.read_json(request))
+        prepared = [self._prepared(item, f"jobs[{position}]") for position, item in enumerate(batch.items)]
+        propose, actor = self._backend.propose, actor_of(request)
+        futures = [propose(signed(each.operation, actor)) for each in prepared if isinstance(each, _Prepared)]
+        answers = iter(await answers_of(futures))
+        items = [
+            self._item(each, next(answers)) if isinstance(each, _Prepared) else _refused_item(each) for each in prepared
+        ]
+        return json_response(BatchReply(results=items))
+
+    async def list_jobs(self, request: web.Request) -> web.Response:
+        """List jobs in a stable order: a walk along the cursors sees each job that is there all the time once."""
+        return await list_response(self._backend, parse_query(request, ListQuery))
+
+    async def get_job(self, request: web.Request) -> web.Response:
+        """Read a job."""
+        _, reading = read(self._backend, request, ReadQuery)
+        job = job_in_path(reading, request)
+        response = reading.response(full_job_reply(reading.state, job, reading.now_ms))
+        response.headers["ETag"] = etag(job.revision)
+        return response
+
+    async def get_result(self, request: web.Request) -> web.Response:
+        """Read a job's status, result and latest error, without its payload."""
+        _, reading = read(self._backend, request, ReadQuery)
+        job = job_in_path(reading, request)
+        return reading.response(result_reply(job, reading.state.result(job.id), reading.now_ms))
+
+    def _prepared(self, item: Item, at: str) -> _Prepared | RaftschedError:
+        if item.flaw is not None:
+            return item.flaw
+        try:
+            wanted = self._job.fit(item.text, at=at)
+            key = wanted.idempotency_key or ""
+            fingerprint = fingerprint_of(item.document) if key else b""
+            operation = self._operation(wanted, key=key, fingerprint=fingerprint, at=at)
+            return _Prepared(operation, at, returns_holder(wanted))
+        except Invalid as error:
+            return error
+
+    def _operation(self, wanted: JobRequest, *, key: str, fingerprint: bytes, at: str = "") -> SubmitJob:
+        backend = self._backend
+        return submit_operation(
+            wanted, job_id=backend.new_job_id(), now_ms=backend.now_ms(), key=key, fingerprint=fingerprint, at=at
+        )
+
+    def _item(self, prepared: _Prepared, answer: Answer) -> BatchItem:
+        holder = self._holder(answer) if prepared.returns_holder else None
+        if holder is not None:
+            return _stored_item(Submitted(holder, duplicate=True))
+        try:
+            return _stored_item(_granted(answer, prepared.operation, at=prepared.at))
+        except (Invalid, Rejected, Unavailable) as error:
+            return _refused_item(error)
+
+    def _holder(self, result: Answer) -> Job | None:
+        """The job that stood in the way of a unique one, as it is now; None where none did, or it is gone since."""
+        if not is_conflict(result):
+            return None
+        state, _ = self._backend.stale_state()
+        return state.job(result.job_id)
+
+
+class _Prepared(NamedTuple):
+    """A job of a batch that can be proposed."""
+
+    operation: SubmitJob
+    at: str
+    returns_holder: bool
+
+
+def submitted_response(backend: Backend, submitted: Submitted) -> web.Response:
+    """Return the reply to a submission: 201 with the new job, 200 with the one that was there."""
+    if submitted.duplicate:
+        return job_response(backend, submitted.job, duplicate=True)
+    return job_response(backend, submitted.job, status=201)
+
+
+def returns_holder(wanted: JobRequest) -> bool:
+    """Whether a submission that meets a job which claims to be unique is answered with that job."""
+    return wanted.unique is not None and wanted.unique.on_conflict == "return"
+
+
+def is_conflict(result: Answer) -> TypeGuard[Refused]:
+    return isinstance(result, Refused) and result.code is RejectCode.UNIQUE_CONFLICT
+
+
+def _granted(answer: Answer, operation: SubmitJob, *, at: str = "") -> Submitted:
+    """Return the result; raises what a refusal means to the caller, naming a parent that is not there by its path."""
+    if isinstance(answer, Refused) and answer.code is RejectCode.UNKNOWN_DEPENDENCY:
+        parents = [dependency.parent for dependency in operation.depends_on]
+        field = f"{at}.depends_on" if at else "depends_on"
+        raise unknown_parent(answer.job_id, f"{field}[{parents.index(answer.job_id)}]")
+    return granted(answer, Submitted, at=at)
+
+
+def unknown_parent(job_id: JobId, field: str) -> Rejected:
+    """Return the error for a parent, named at the path `field`, that is not there."""
+    text = job_id_text(job_id)
+    told = f"{field}: there is no job {text}"
+    return Rejected("unknown_dependency", told, http_status=422, field=field, job_id=text)
+
+
+def submit_in(request: web.Request, body: bytes) -> RelayedSubmit:
+    """Return the submit that `request` makes with `body`."""
+    headers = request.headers
+    return RelayedSubmit(body, tuple(headers.getall(KEY_HEADER, ())), tuple(headers.getall(ACTOR_HEADER, ())))
+
+
+def key_of(request: web.Request, in_body: str | None) -> str:
+    """Return the idempotency key, from header or body; "" where there is none."""
+    return key_named(request.headers.getall(KEY_HEADER, []), in_body)
+
+
+def key_named(values: Sequence[str], in_body: str | None) -> str:
+    """Return the idempotency key, by the values of the header or from the body; "" where there is none."""
+    if not values:
+        return in_body or ""
+    if len(values) > 1 or not _match_key(values[0]):
+        raise Malformed(f"{KEY_HEADER}: expected {KEY_RULE}, once", field=KEY_HEADER)
+    if in_body not in (None, values[0]):
+        raise Invalid(f"{KEY_HEADER}: is not the idempotency_key of the body; give one of them", field=KEY_HEADER)
+    return values[0]
+
+
+def _stored_item(submitted: Submitted) -> BatchItem:
+    job = submitted.job
+    if submitted.duplicate:
+        return BatchItem(status=200, id=job_id_text(job.id), revision=job.revision, duplicate=True)
+    return BatchItem(status=201, id=job_id_text(job.id), revision=job.revision)
+
+
+def _refused_item(error: RaftschedError) -> BatchItem:
+    """A job that is malformed in any way is 422 in a batch: the document as a whole was not."""
+    status = 422 if isinstance(error, Invalid) else error.http_status
+    return BatchItem(status=status, problem=problem_of(error, status=status))

@@ -1,0 +1,216 @@
+"""Which jobs a list or a bulk request is about, and the walk over them in a stable order.
+
+Theory of operation. A walk goes through one or more parts, each an index that is read on from a key:
+
+    a queue, name, tag, workflow or schedule is named   the ids that all of them have in common (`storage.facets`)
+    a queue, and only statuses that wait for time       that queue's lanes, a status after the other (`storage.pages`)
+    only statuses                                       the index of each status, one after the other
+    none of these                                       all jobs by id
+
+What else was asked for is looked at in the records: the tenant, the reason of a dead letter, the time of submission, and
+which of `queued`, `scheduled` and `retrying` an unfinished job of a name or tag is. So each step is bounded by the rows
+that it examines, and whoever walks decides how many steps a request may take.
+
+Jobs submitted after the walk began are left out (`newest`), so a walk ends however fast new ones come (by status: unless
+they come faster than it reads). A job that changes its status while it is walked past may be seen in two parts, or in
+none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final, NamedTuple
+
+import msgspec
+
+from raftsched import limits
+from raftsched.api.json.decode import job_id_at
+from raftsched.api.json.times import moment_ms_or_none
+from raftsched.core.records.job import WAITING, Job, Options, Status
+from raftsched.storage.reader import StateReader
+from raftsched.storage.tables.facets import ID_BYTES, LOWEST_ID, Facets
+from raftsched.wire.requests import JobFilter, ListQuery
+
+_DIGEST_BYTES: Final = 8
+_TIME_BITS_BELOW: Final = 80
+_SLACK_MS: Final = 60_000
+"""A job's id is made before the job is: by less than a request may take."""
+_NO_OPTIONS: Final = Options()
+
+
+class Selection(msgspec.Struct, frozen=True, array_like=True):
+    """Jobs for which all of this holds; what is empty or None says nothing."""
+
+    statuses: tuple[Status, ...] = ()
+    queue: str = ""
+    name: str = ""
+    tag: str = ""
+    tenant: str = ""
+    schedule_id: bytes = b""
+    workflow_id: bytes = b""
+    reason: str = ""
+    created_from_ms: int | None = None
+    created_until_ms: int | None = None
+    by_age: bool = False
+    """Walk by id, also where statuses are named: for what changes the order in which a status is kept."""
+
+    @property
+    def is_by_lane(self) -> bool:
+        """Whether it is about what waits for time in one queue, which is kept in the order of dispatch."""
+        others = self.name or self.tag or self.schedule_id or self.workflow_id or self.by_age
+        return bool(self.queue and self.statuses and not others and WAITING.issuperset(self.statuses))
+
+    @property
+    def is_by_facets(self) -> bool:
+        """Whether it is walked by the ids of a queue, name, tag, workflow or schedule."""
+        named = self.queue or self.name or self.tag or self.schedule_id or self.workflow_id
+        return bool(named) and not self.is_by_lane
+
+    def matches(self, job: Job) -> bool:
+        options = job.options or _NO_OPTIONS
+        return (
+            (not self.queue or job.queue == self.queue)
+            and (not self.name or job.name == self.name)
+            and (not self.tag or self.tag in job.tags)
+            and (not self.tenant or job.tenant == self.tenant)
+            and (not self.schedule_id or options.schedule_id == self.schedule_id)
+            and (not self.workflow_id or options.workflow_id == self.workflow_id)
+            and (not self.reason or job.failure_reason.partition(":")[0] == self.reason)
+            and (self.created_from_ms is None or job.created_at_ms >= self.created_from_ms)
+            and (self.created_until_ms is None or job.created_at_ms < self.created_until_ms)
+        )
+
+    def digest(self, *more: object) -> bytes:
+        """Return what tells this selection, and what belongs to it, from others."""
+        return hashlib.blake2b(msgspec.msgpack.encode((self, more)), digest_size=_DIGEST_BYTES).digest()
+
+
+class Place(NamedTuple):
+    """Where a walk stands: in which part, and behind which key of it."""
+
+    part: int = 0
+    after: bytes = b""
+
+
+class Step(NamedTuple):
+    """Jobs in order, each with the place behind it, and where the walk goes on; None at its end."""
+
+    jobs: list[tuple[Place, Job]]
+    following: Place | None
+
+
+def selection_of(wanted: ListQuery | JobFilter, prefix: str = "") -> Selection:
+    """Return what a list or a filter asks for; raises `Malformed` naming an id or a time that is none."""
+    labels = [wanted.status] if isinstance(wanted.status, str) else wanted.status or []
+    statuses = tuple(dict.fromkeys(Status[label.upper()] for label in labels))
+    return Selection(
+        statuses=statuses or ((Status.DEAD_LETTER,) if wanted.reason else ()),
+        queue=wanted.queue or "",
+        name=wanted.name or "",
+        tag=wanted.tag or "",
+        tenant=wanted.tenant or "",
+        schedule_id=job_id_at(wanted.schedule, f"{prefix}schedule") if wanted.schedule else b"",
+        workflow_id=job_id_at(wanted.workflow, f"{prefix}workflow") if wanted.workflow else b"",
+        reason=wanted.reason or "",
+        created_from_ms=moment_ms_or_none(wanted.created_after, f"{prefix}created_after"),
+        created_until_ms=moment_ms_or_none(wanted.created_before, f"{prefix}created_before"),
+    )
+
+
+def newest_id(state: StateReader) -> bytes:
+    """Return the id of the newest job, which bounds a walk that begins now."""
+    newest = state.list_jobs(limit=1, descending=True)
+    return newest[0].id if newest else bytes(ID_BYTES)
+
+
+def more_rows(wanted_count: int, before: int) -> int:
+    """Return how many rows the next step examines: as many as are wanted, and twice as many as the step before."""
+    return min(max(wanted_count, 2 * before), limits.SCAN_ROWS_MAX)
+
+
+def part_count(selection: Selection) -> int:
+    """Return how many parts a walk over `selection` has."""
+    return 1 if selection.is_by_facets or selection.by_age else max(1, len(selection.statuses))
+
+
+def next_jobs(
+    state: StateReader,
+    selection: Selection,
+    place: Place,
+    *,
+    newest: bytes,
+    now_ms: int,
+    limit: int,
+    descending: bool = False,
+) -> Step:
+    """Return what matches among the next `limit` rows at `place`, and where the walk goes on."""
+    if selection.is_by_facets:
+        rows, more = _of_facets(state, selection, place.after, limit, newest, descending=descending)
+        rows = _of_statuses(rows, selection, now_ms)
+    elif selection.statuses and not selection.by_age:
+        status = selection.statuses[place.part]
+        page = state.list_jobs_by_status(
+            status,
+            now_ms=now_ms,
+            queue=selection.queue,
+            after=place.after or None,
+            limit=limit,
+            descending=descending,
+        )
+        rows, more = page.items, page.next_cursor
+    else:
+        rows, more = _by_age(state, selection, place.after, limit, newest, descending=descending)
+        rows = _of_statuses(rows, selection, now_ms)
+    jobs = [(Place(place.part, key), job) for key, job in rows if job.id <= newest and selection.matches(job)]
+    if more:
+        return Step(jobs, Place(place.part, more))
+    is_last = place.part + 1 >= part_count(selection)
+    return Step(jobs, None if is_last else Place(place.part + 1))
+
+
+def _by_age(
+    state: StateReader, selection: Selection, after: bytes, limit: int, newest: bytes, *, descending: bool
+) -> tuple[list[tuple[bytes, Job]], bytes]:
+    """The next jobs by id."""
+    low, high = _ids_between(selection, newest)
+    if not after and not (descending and high == newest):
+        after = high if descending else low
+    found = state.list_jobs(after=after or None, limit=limit, descending=descending)
+    jobs = [job for job in found if low <= job.id <= high]
+    more = jobs[-1].id if len(jobs) == limit else b""
+    return [(job.id, job) for job in jobs], more
+
+
+def _ids_between(selection: Selection, newest: bytes) -> tuple[bytes, bytes]:
+    """The ids, both included, that jobs of this time of submission may have; those of a time are no job's own."""
+    low = LOWEST_ID if selection.created_from_ms is None else _id_floor(selection.created_from_ms - _SLACK_MS)
+    if selection.created_until_ms is None:
+        return low, newest
+    return low, min(newest, _id_floor(selection.created_until_ms + _SLACK_MS))
+
+
+def _id_floor(ms: int) -> bytes:
+    """The lowest id of that time."""
+    return (max(ms, 0) << _TIME_BITS_BELOW).to_bytes(ID_BYTES, "big")
+
+
+def _of_facets(
+    state: StateReader, selection: Selection, after: bytes, limit: int, newest: bytes, *, descending: bool
+) -> tuple[list[tuple[bytes, Job]], bytes]:
+    """The next jobs of a queue, name, tag, workflow or schedule, by id."""
+    low, high = _ids_between(selection, newest)
+    facets = Facets(
+        queue=selection.queue,
+        name=selection.name,
+        tag=selection.tag,
+        workflow_id=selection.workflow_id,
+        schedule_id=selection.schedule_id,
+        statuses=selection.statuses,
+    )
+    page = state.list_jobs_of(facets, low=low, high=high, after=after, limit=limit, descending=descending)
+    return page.items, page.next_cursor
+
+
+def _of_statuses(rows: list[tuple[bytes, Job]], selection: Selection, now_ms: int) -> list[tuple[bytes, Job]]:
+    statuses = selection.statuses
+    return [(key, job) for key, job in rows if job.status_at(now_ms) in statuses] if statuses else rows

@@ -1,0 +1,1 @@
+"""Queues: counts, settings, pauses."""

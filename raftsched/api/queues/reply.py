@@ -1,0 +1,52 @@
+"""From queues to replies, and from a request's path to the queue that it names."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from raftsched.api.http.json_reply import time_or_none, time_text
+from raftsched.core.jobs import rate_limit as bucket
+from raftsched.core.records.queue import Queue
+from raftsched.errors import NotFound
+from raftsched.wire.replies import PauseReply
+from raftsched.wire.replies.queues import QueueSettingsReply, RateReply
+from raftsched.wire.requests.common import is_name
+
+
+def named_queue(request: web.Request) -> str:
+    """Return the queue that the path names; raises `NotFound` for a text that is no queue's name."""
+    name = request.match_info["name"]
+    if not is_name(name):
+        raise NotFound("there is no such queue: this is not a queue's name")
+    return name
+
+
+def settings_reply(queue: Queue) -> QueueSettingsReply:
+    return QueueSettingsReply(
+        pause=_pause(queue),
+        rate=_rate(queue),
+        concurrency=queue.concurrency_max or None,
+        key_concurrency=queue.key_concurrency_max or None,
+        ageing_seconds=queue.ageing_ms / 1000 if queue.ageing_ms else None,
+        retention_seconds=queue.retention_ms / 1000 if queue.retention_ms else None,
+        max_lost_workers=queue.lost_workers_max or None,
+        weights={each.tenant: each.weight for each in queue.weights},
+        revision=queue.revision or None,
+        updated_at=time_or_none(queue.updated_at_ms),
+    )
+
+
+def _rate(queue: Queue) -> RateReply | None:
+    if not queue.rate_count:
+        return None
+    return RateReply(count=queue.rate_count, per_seconds=queue.rate_period_ms / 1000, burst=bucket.burst(queue))
+
+
+def _pause(queue: Queue) -> PauseReply | None:
+    if not queue.paused:
+        return None
+    return PauseReply(
+        since=time_text(queue.paused_at_ms),
+        until=time_or_none(queue.pause_until_ms),
+        reason=queue.pause_reason or None,
+    )

@@ -1,0 +1,126 @@
+"""Queues: how many jobs of each status they hold, what operators said about them, and numbers for autoscalers.
+
+The counts come from counters that are part of the state. Every queue exists; one that nobody uses has zeros. A list comes
+in pages by name, and costs what is on the page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import groupby, islice
+
+from aiohttp import web
+
+from raftsched.api.backend import TENANT_DEFAULT, Backend
+from raftsched.api.http.consistency import Reading, read
+from raftsched.api.http.json_reply import json_response
+from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.json.cursors import read_cursor, write_cursor
+from raftsched.api.queues.reply import named_queue, settings_reply
+from raftsched.core.records.job import Status
+from raftsched.core.records.queue import Queue
+from raftsched.errors import Malformed
+from raftsched.leader.dispatch.depths import QueueDepth, queue_depths
+from raftsched.wire.replies import QueueReply, QueuesReply
+from raftsched.wire.replies.queues import ScaleReply
+from raftsched.wire.requests import QueuesQuery, ReadQuery
+
+
+class Queues:
+    """The routes by which queues are read."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def routes(self) -> tuple[Route, ...]:
+        any_node = Answered.BY_LEADER_UNLESS_STALE
+        return (
+            Route(
+                method="GET",
+                path=f"{BASE_PATH}/queues",
+                handler=self.list_queues,
+                answered=any_node,
+                query=QueuesQuery,
+                reply=QueuesReply,
+            ),
+            Route(
+                method="GET",
+                path=f"{BASE_PATH}/queues/{{name}}",
+                handler=self.get_queue,
+                answered=any_node,
+                query=ReadQuery,
+                reply=QueueReply,
+            ),
+            Route(
+                method="GET",
+                path=f"{BASE_PATH}/queues/{{name}}/scale",
+                handler=self.get_queue_scale,
+                answered=Answered.BY_LEADER,
+                reply=ScaleReply,
+            ),
+        )
+
+    async def list_queues(self, request: web.Request) -> web.Response:
+        """List the queues that hold jobs or have settings, with their counts by status."""
+        query, reading = read(self._backend, request, QueuesQuery)
+        after = _name_in(read_cursor(query.cursor, "queues"))
+        names = list(islice(_names(reading, after), query.limit + 1))
+        shown, is_last = names[: query.limit], len(names) <= query.limit
+        queues = [_queue_reply(reading, depth) for depth in self._depths(reading, shown)]
+        next_cursor = None if is_last else write_cursor(shown[-1].encode(), "queues")
+        return reading.response(QueuesReply(queues=queues, next_cursor=next_cursor))
+
+    async def get_queue(self, request: web.Request) -> web.Response:
+        """Read a queue: its counts by status, and its settings."""
+        name = named_queue(request)
+        _, reading = read(self._backend, request, ReadQuery)
+        [depth] = self._depths(reading, [name])
+        return reading.response(_queue_reply(reading, depth))
+
+    async def get_queue_scale(self, request: web.Request) -> web.Response:
+        """Read how many workers a queue should have, and the numbers that say so."""
+        scale = self._backend.leadership().queue_scale(named_queue(request))
+        return json_response(
+            ScaleReply(
+                queue=scale.queue,
+                ready=scale.ready_count,
+                exact=scale.exact,
+                running=scale.running_count,
+                oldest_wait_ms=scale.oldest_wait_ms,
+                waiting_workers=scale.waiting_workers,
+                worker_slots=scale.worker_slots,
+                wanted_workers=scale.wanted_workers,
+            )
+        )
+
+    def _depths(self, reading: Reading, names: Sequence[str]) -> list[QueueDepth]:
+        if reading.age_ms is None:
+            return self._backend.leadership().queue_depths(names, TENANT_DEFAULT)
+        return queue_depths(reading.state, names, reading.now_ms, waiting_workers=lambda _: 0, tenant=TENANT_DEFAULT)
+
+
+def _names(reading: Reading, after: str) -> Iterator[str]:
+    """The queues that hold jobs or have settings, by name, behind `after`."""
+    state = reading.state
+    names = merge(state.used_queues(TENANT_DEFAULT, after=after), state.configured_queues(after=after))
+    return (name for name, _ in groupby(names))
+
+
+def _name_in(key: bytes) -> str:
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        raise Malformed("cursor: not one that this server gave out", field="cursor") from None
+
+
+def _queue_reply(reading: Reading, depth: QueueDepth) -> QueueReply:
+    return QueueReply(
+        name=depth.queue,
+        tenant=TENANT_DEFAULT,
+        exact=depth.exact,
+        oldest_wait_ms=depth.oldest_wait_ms,
+        waiting_workers=depth.waiting_workers if reading.age_ms is None else None,
+        settings=settings_reply(reading.state.queue(depth.queue) or Queue(depth.queue)),
+        **{status.label: depth.counts.get(status, 0) for status in Status},
+    )

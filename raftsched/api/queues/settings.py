@@ -1,0 +1,126 @@
+"""What operators say about queues: limits, shares, retention, and pauses. It holds from the next lease on."""
+
+from __future__ import annotations
+
+from aiohttp import web
+from msgspec import UNSET, UnsetType
+
+from raftsched import limits
+from raftsched.api.backend import Backend
+from raftsched.api.http.actor import ACTOR_HEADER, actor_of
+from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.json_reply import json_response
+from raftsched.api.http.proposals import propose
+from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.json.decode import Fitter
+from raftsched.api.json.times import pause_end_ms, span_ms
+from raftsched.api.queues.reply import named_queue, settings_reply
+from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
+from raftsched.core.records.queue import TenantWeight
+from raftsched.core.state.results import QueueSaved
+from raftsched.errors import Invalid, Rejected
+from raftsched.wire.replies.queues import QueueSettingsReply
+from raftsched.wire.requests import PauseRequest
+from raftsched.wire.requests.queues import QueuePatch
+
+
+class QueueSettings:
+    """The routes by which operators change queues."""
+
+    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._patch = Fitter(QueuePatch)
+        self._pause = Fitter(PauseRequest)
+
+    def routes(self) -> tuple[Route, ...]:
+        one = f"{BASE_PATH}/queues/{{name}}"
+        return (
+            Route(
+                method="PATCH",
+                path=one,
+                handler=self.configure_queue,
+                answered=Answered.BY_LEADER,
+                body=QueuePatch,
+                headers=(ACTOR_HEADER,),
+                reply=QueueSettingsReply,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/pause",
+                handler=self.pause_queue,
+                answered=Answered.BY_LEADER,
+                body=PauseRequest,
+                body_required=False,
+                headers=(ACTOR_HEADER,),
+                reply=QueueSettingsReply,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/resume",
+                handler=self.resume_queue,
+                answered=Answered.BY_LEADER,
+                headers=(ACTOR_HEADER,),
+                reply=QueueSettingsReply,
+            ),
+        )
+
+    async def configure_queue(self, request: web.Request) -> web.Response:
+        """Change a queue's settings; what runs goes on."""
+        wanted, _ = self._patch.read(await self._bodies.read_json(request))
+        return await self._save(_configuration(named_queue(request), wanted, actor_of(request)))
+
+    async def pause_queue(self, request: web.Request) -> web.Response:
+        """Give out no more jobs of a queue until a time, or until it is resumed; what runs goes on."""
+        wanted = self._pause.read_optional(await self._bodies.read_optional_json(request))
+        until_ms = pause_end_ms(wanted.until, wanted.for_seconds, self._backend.now_ms())
+        return await self._save(
+            PauseQueue(
+                named_queue(request), True, until_ms=until_ms, reason=wanted.reason or "", actor=actor_of(request)
+            )
+        )
+
+    async def resume_queue(self, request: web.Request) -> web.Response:
+        """Give out jobs of a queue again."""
+        return await self._save(PauseQueue(named_queue(request), False, actor=actor_of(request)))
+
+    async def _save(self, operation: ConfigureQueue | PauseQueue) -> web.Response:
+        state = self._backend.fresh_state()
+        if state.queue(operation.name) is None and len(state.queues()) >= limits.QUEUES_CONFIGURED_MAX:
+            raise Rejected("limit_reached", f"{limits.QUEUES_CONFIGURED_MAX} queues have settings; no more can")
+        saved = await propose(self._backend, operation, QueueSaved)
+        return json_response(settings_reply(saved.queue))
+
+
+def _configuration(name: str, wanted: QueuePatch, actor: str) -> ConfigureQueue:
+    rate = wanted.rate
+    return ConfigureQueue(
+        name=name,
+        rate_count=-1 if rate is UNSET else 0 if rate is None else rate.count,
+        rate_period_ms=-1 if rate is UNSET else 0 if rate is None else span_ms(rate.per_seconds),
+        rate_burst=-1 if rate is UNSET else 0 if rate is None else rate.burst or 0,
+        concurrency_max=_number(wanted.concurrency),
+        key_concurrency_max=_number(wanted.key_concurrency),
+        ageing_ms=_span(wanted.ageing_seconds),
+        retention_ms=_span(wanted.retention_seconds),
+        lost_workers_max=_number(wanted.max_lost_workers),
+        weights=_weights(wanted.weights),
+        actor=actor,
+    )
+
+
+def _number(value: int | UnsetType | None) -> int:
+    """-1 = it stays as it is, 0 = none."""
+    return -1 if value is UNSET else value or 0
+
+
+def _span(seconds: float | UnsetType | None) -> int:
+    return -1 if seconds is UNSET else span_ms(seconds)
+
+
+def _weights(weights: dict[str, int] | UnsetType | None) -> tuple[TenantWeight, ...] | None:
+    if weights is UNSET:
+        return None
+    if weights is not None and len(weights) > limits.QUEUE_WEIGHTS_MAX:
+        raise Invalid(f"weights: must name at most {limits.QUEUE_WEIGHTS_MAX} tenants", field="weights")
+    return tuple(TenantWeight(tenant, weight) for tenant, weight in sorted((weights or {}).items()))

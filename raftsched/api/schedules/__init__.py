@@ -1,0 +1,1 @@
+"""Schedules: save, preview, run, backfill, and apply from files."""

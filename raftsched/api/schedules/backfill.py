@@ -1,0 +1,277 @@
+"""Backfill: runs for past instants of a schedule, as few operations as they fit into, and the same when sent again.
+
+Each instant has one line of the ledger for all backfills, so what an earlier request has decided is left alone. The line
+says which request it is of, by its idempotency key: one that is sent again after a lost reply counts what it made the
+first time as its own, and requests at the same time each count their own. A request that finds no room among the unfinished runs of the schedule's backfills, or no more time, says how much remains,
+and goes on when it is sent again. Runs are proposed in their order: a sequential one waits for the one before, and the
+others have rising ids, by which jobs that are due at the same time are given out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from aiohttp import web
+
+from raftsched import limits
+from raftsched.api.backend import Backend
+from raftsched.api.http.actor import ACTOR_HEADER, actor_of
+from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.json_reply import id_text, json_response, time_or_none, time_text
+from raftsched.api.http.proposals import propose
+from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.jobs.routes import KEY_HEADER, key_of
+from raftsched.api.jobs.unique_key import digest_of
+from raftsched.api.json.decode import Fitter, parse_query
+from raftsched.api.json.times import moment_ms
+from raftsched.api.schedules.reply import found_schedule
+from raftsched.core.operations.schedules import Decision, RunSchedule
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.schedule import Firing, FiringKind, Overlap, Schedule
+from raftsched.core.schedules.fire import OVERLAP_LIMIT
+from raftsched.core.state.results import Fired
+from raftsched.errors import Invalid
+from raftsched.leader.schedules.fire_times import TimingInstants, grid_period_ms, instants_of
+from raftsched.wire.replies.schedules import BackfillItem, BackfillReply
+from raftsched.wire.requests.schedules import BackfillRequest, TenantQuery
+
+_SLICE: Final = 200
+"""Instants looked at before other work gets its turn."""
+_SECONDS_MAX: Final = 4.0
+"""After this the reply says what remains: a node that passed the request on gives up after some ten."""
+_AT_NO_TIME: Final = TimeMs(0)
+_NO_JOB: Final = JobId(b"")
+_OVERLAPS: Final = {"sequential": Overlap.BUFFER_ALL, "allow": Overlap.ALLOW}
+
+
+@dataclass(slots=True)
+class _Item:
+    """One instant: what is to become of it, and what has."""
+
+    instant_ms: TimeMs
+    action: Literal["run", "skip", "known"] = "run"
+    reason: str = ""
+    due_at_ms: TimeMs = _AT_NO_TIME
+    job_id: JobId = _NO_JOB
+    planned: Literal["fired", "skipped"] | None = None
+    decided: bool = False
+
+    def reply(self) -> BackfillItem:
+        return BackfillItem(
+            instant=time_text(self.instant_ms),
+            action=self.action,
+            run_at=time_or_none(self.due_at_ms),
+            job_id=id_text(self.job_id),
+            reason=self.reason or None,
+            planned=self.planned,
+        )
+
+
+class _Ledger:
+    """What was decided for a schedule's instants, as far as it is still kept."""
+
+    def __init__(self, call: bytes) -> None:
+        self._call: Final = call
+        self._planned: Final[list[Firing]] = []
+        self._backfilled: Final[dict[TimeMs, Firing]] = {}
+
+    def add(self, lines: Sequence[Firing]) -> None:
+        """Take in lines that come behind those before, by instant."""
+        for line in lines:
+            if line.kind is FiringKind.PLANNED:
+                self._planned.append(line)
+            elif line.kind is FiringKind.BACKFILL and line.reason != OVERLAP_LIMIT:
+                self._backfilled[line.instant_ms] = line
+
+    def judge(self, item: _Item, instants: TimingInstants) -> None:
+        """Say what is to become of an instant, and what was decided for it at its time."""
+        behind = bisect_right(self._planned, item.instant_ms, key=lambda line: line.instant_ms)
+        line = self._planned[behind - 1] if behind else None
+        if line is not None and item.instant_ms <= max(line.instant_ms, line.last_instant_ms):
+            item.planned = "fired" if line.job_id else "skipped"
+        known = self._backfilled.get(item.instant_ms)
+        if known is not None:
+            _settle(item, known, self._call)
+        elif reason := instants.skipped_by_calendar(item.instant_ms):
+            item.action, item.reason = "skip", reason
+
+
+class Backfilling:
+    """The route of backfills."""
+
+    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._request = Fitter(BackfillRequest)
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="POST",
+                path=f"{BASE_PATH}/schedules/{{id}}/backfill",
+                handler=self.backfill_schedule,
+                answered=Answered.BY_LEADER,
+                body=BackfillRequest,
+                query=TenantQuery,
+                headers=(KEY_HEADER, ACTOR_HEADER),
+                reply=BackfillReply,
+            ),
+        )
+
+    async def backfill_schedule(self, request: web.Request) -> web.Response:
+        """Make runs for past instants, or only say what would happen; sent again, it goes on where it stands."""
+        wanted, _ = self._request.read(await self._bodies.read_json(request))
+        tenant = parse_query(request, TenantQuery).tenant
+        schedule = found_schedule(self._backend.fresh_state(), request, tenant)
+        key = key_of(request, wanted.idempotency_key)
+        call = digest_of(key) if key and not wanted.dry_run else self._backend.new_job_id()
+        items = await self._planned(schedule, wanted, call)
+        if not wanted.dry_run:
+            await self._carry_out(schedule, wanted, items, call, actor_of(request))
+        return json_response(_reply(wanted, items, room=limits.SCHEDULE_ACTIVE_MAX - len(schedule.backfilling)))
+
+    async def _planned(self, schedule: Schedule, wanted: BackfillRequest, call: bytes) -> list[_Item]:
+        """Every instant of the range, in the order of the runs, with what is to become of it."""
+        now_ms = self._backend.now_ms()
+        from_ms, to_ms = moment_ms(wanted.from_, "from"), moment_ms(wanted.to, "to")
+        if not from_ms < to_ms <= now_ms:
+            told = "must be later than from" if to_ms <= now_ms else "must not be later than now"
+            raise Invalid(f"to: {told}", field="to")
+        _check_range(schedule, from_ms, to_ms)
+        instants = instants_of(schedule.timing, from_ms=schedule.created_at_ms)
+        items = [_Item(at_ms) async for at_ms in _between(instants, from_ms, to_ms)]
+        if wanted.order == "desc":
+            items.reverse()
+        ledger = await self._ledger(schedule, to_ms, call)
+        first_ms = self._first_due_ms(schedule, wanted, now_ms)
+        run_count = 0
+        for number, item in enumerate(items):
+            ledger.judge(item, instants)
+            if item.action == "run" and not item.decided:
+                item.due_at_ms = _due_at_ms(wanted, first_ms, run_count)
+                run_count += 1
+            if number % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+        return items
+
+    def _first_due_ms(self, schedule: Schedule, wanted: BackfillRequest, now_ms: int) -> int:
+        """When the first run is due: one that is spread comes behind those that an earlier part of it has spread."""
+        if not (wanted.per_minute and schedule.backfilling):
+            return now_ms
+        state, _ = self._backend.stale_state()
+        last = state.job(schedule.backfilling[-1])
+        return now_ms if last is None else max(now_ms, last.run_at_ms + 60_000 // wanted.per_minute)
+
+    async def _ledger(self, schedule: Schedule, to_ms: TimeMs, call: bytes) -> _Ledger:
+        """Read what was decided up to a time, a page at a time."""
+        ledger = _Ledger(call)
+        last: Firing | None = None
+        while True:
+            state, _ = self._backend.stale_state()
+            lines = state.firings(schedule.id, after=last, until_ms=to_ms, limit=limits.SCAN_ROWS_MAX)
+            ledger.add(lines)
+            if len(lines) < limits.SCAN_ROWS_MAX:
+                return ledger
+            last = lines[-1]
+            await asyncio.sleep(0)
+
+    async def _carry_out(
+        self, schedule: Schedule, wanted: BackfillRequest, items: list[_Item], call: bytes, actor: str
+    ) -> None:
+        """Propose what is to be decided, part by part, while there is room and time."""
+        clock = asyncio.get_running_loop().time
+        give_up_at = clock() + _SECONDS_MAX
+        for part in _parts([item for item in items if not item.decided]):
+            decisions = tuple(self._decision(item) for item in part)
+            operation = RunSchedule(
+                schedule.id,
+                schedule.tenant,
+                FiringKind.BACKFILL,
+                decisions,
+                _OVERLAPS[wanted.overlap],
+                actor=actor,
+                call=call,
+            )
+            fired = await propose(self._backend, operation, Fired)
+            for item, firing in zip(part, fired.firings, strict=True):
+                _settle(item, firing, call)
+            if any(not item.decided for item in part) or clock() > give_up_at:
+                return
+
+    def _decision(self, item: _Item) -> Decision:
+        if item.action == "skip":
+            return Decision(item.instant_ms, reason=item.reason)
+        return Decision(item.instant_ms, self._backend.new_job_id(), item.due_at_ms)
+
+
+def _check_range(schedule: Schedule, from_ms: TimeMs, to_ms: TimeMs) -> None:
+    """Raise `Invalid` for a range in which the schedule can have no instant, since it lies outside its limits."""
+    timing = schedule.timing
+    begins_ms = timing.begins_ms(schedule.created_at_ms if grid_period_ms(timing) else 0)
+    if to_ms <= begins_ms:
+        began = f"begins at {time_text(begins_ms)}"
+        told = f"{began}, its start_at" if timing.start_at_ms is not None else f"{began}, as it has no start_at"
+        raise Invalid(f"to: the range ends before the schedule {told}; it has no instants there", field="to")
+    if timing.end_at_ms is not None and from_ms > timing.end_at_ms:
+        told = f"{time_text(timing.end_at_ms)}, its end_at"
+        raise Invalid(
+            f"from: the range begins after the schedule ends at {told}; it has no instants there", field="from"
+        )
+
+
+async def _between(instants: TimingInstants, from_ms: int, to_ms: int) -> AsyncIterator[TimeMs]:
+    """Yield the instants from `from_ms` up to, not including, `to_ms`; raises `Invalid` where they are too many."""
+    count = 0
+    at_ms = instants.next_after(from_ms - 1)
+    while at_ms is not None and at_ms < to_ms:
+        if count == limits.BACKFILL_RUNS_MAX:
+            raise Invalid(f"to: the range has more than {limits.BACKFILL_RUNS_MAX} instants; take parts", field="to")
+        yield TimeMs(at_ms)
+        count += 1
+        if count % _SLICE == 0:
+            await asyncio.sleep(0)
+        at_ms = instants.next_after(at_ms)
+
+
+def _due_at_ms(wanted: BackfillRequest, first_ms: int, run_count: int) -> TimeMs:
+    """When the run is due that has `run_count` others before it."""
+    return TimeMs(first_ms + (run_count * 60_000 // wanted.per_minute if wanted.per_minute else 0))
+
+
+def _parts(items: list[_Item]) -> Iterator[list[_Item]]:
+    for start in range(0, len(items), limits.DECISIONS_MAX):
+        yield items[start : start + limits.DECISIONS_MAX]
+
+
+def _settle(item: _Item, firing: Firing, call: bytes) -> None:
+    """Take over what was decided, by `call` or another one; an instant without room stays to be decided."""
+    item.decided = firing.reason != OVERLAP_LIMIT
+    if not item.decided:
+        return
+    item.job_id, item.reason = firing.job_id, firing.reason
+    if firing.call != call:
+        item.action, item.due_at_ms = "known", _AT_NO_TIME
+    elif not firing.job_id:
+        item.action, item.due_at_ms = "skip", _AT_NO_TIME
+
+
+def _reply(wanted: BackfillRequest, items: list[_Item], *, room: int) -> BackfillReply:
+    runs = [item for item in items if item.action == "run"]
+    made = min(len(runs), max(0, room)) if wanted.dry_run else sum(item.decided for item in runs)
+    skips = [item for item in items if item.action == "skip"]
+    skipped = len(skips) if wanted.dry_run else sum(item.decided for item in skips)
+    return BackfillReply(
+        dry_run=wanted.dry_run,
+        run_count=made,
+        skipped_count=skipped,
+        known_count=sum(item.action == "known" for item in items),
+        remaining_count=len(runs) - made + len(skips) - skipped,
+        next_instant=None
+        if wanted.dry_run
+        else next((time_text(each.instant_ms) for each in items if not each.decided), None),
+        instants=[item.reply() for item in items],
+    )

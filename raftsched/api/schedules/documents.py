@@ -1,0 +1,238 @@
+"""From a schedule as users write it to the operation that saves it, and back to the document it was written as.
+
+The document that is made of a stored schedule, sent again, changes nothing: an amendment is made to it, and what a file
+would change is found by comparing two of them. Whether a schedule is the same as before is told by a digest of what its
+document means, so neither the order of keys nor a default that is spelt out makes a difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from raftsched import limits
+from raftsched.api.backend import TENANT_DEFAULT
+from raftsched.api.http.json_reply import time_text, wish_or_none
+from raftsched.api.jobs.convert import (
+    json_bytes,
+    max_attempts_of,
+    policy_of,
+    priority_number,
+    tags_of,
+)
+from raftsched.api.jobs.options import options_of_body
+from raftsched.api.json.times import milliseconds, moment_ms, span_ms
+from raftsched.api.schedules.calendars import calendar_document
+from raftsched.api.schedules.timing import anchored, first_instant, passed_count, timing_of
+from raftsched.core.operations.schedules import SaveSchedule
+from raftsched.core.records.ids import TimeMs, parse_job_id
+from raftsched.core.records.job import Backoff, OnDependencyFailure, Options, RetryPolicy
+from raftsched.core.records.options import tidy
+from raftsched.core.records.schedule import Misfire, Overlap, Schedule, ScheduleId, Template, Timing
+from raftsched.errors import Invalid
+from raftsched.storage.reader import StateReader
+from raftsched.wire.requests import JobBody
+from raftsched.wire.requests.schedules import ScheduleRequest
+
+_POLICY_DEFAULT: Final = RetryPolicy()
+_OPTIONS_DEFAULT: Final = Options()
+_FINGERPRINT_BYTES: Final = 16
+_DAY_MS: Final = 86_400_000
+
+
+class Asked(NamedTuple):
+    """Who saves, when, and on what condition."""
+
+    new_id: ScheduleId
+    now_ms: int
+    actor: str
+    if_revision: int = 0
+    create_only: bool = False
+    source: str = ""
+    """What the schedule is applied from; "" = as it was."""
+
+
+# -- saving -----------------------------------------------------------------------------------------------------------
+
+
+def save_operation(state: StateReader, wanted: ScheduleRequest, asked: Asked, *, at: str = "") -> SaveSchedule:
+    """Return the operation that saves `wanted`; raises `Invalid` naming the field, behind the path `at`."""
+    prefix = f"{at}." if at else ""
+    tenant = wanted.tenant or TENANT_DEFAULT
+    known = named_schedule(state, tenant, wanted.name)
+    _check(wanted, asked.now_ms, prefix)
+    timing = timing_of(wanted, prefix=prefix)
+    template, payload = _template(wanted.job, f"{prefix}job.")
+    operation = SaveSchedule(
+        id=asked.new_id,
+        tenant=tenant,
+        name=wanted.name,
+        timing=anchored(timing, known, asked.now_ms),
+        template=template,
+        overlap=Overlap[wanted.overlap.upper()],
+        misfire=Misfire[wanted.misfire.upper()],
+        catchup_window_ms=_window_ms(wanted.catchup_window_seconds),
+        next_at_ms=TimeMs(0),
+        fingerprint=b"",
+        payload=payload,
+        passed_count=passed_count(known, asked.now_ms),
+        if_revision=asked.if_revision,
+        create_only=asked.create_only,
+        actor=asked.actor,
+        pause_until_ms=_pause_until(wanted, prefix),
+        source=asked.source,
+    )
+    return replace(
+        operation,
+        next_at_ms=first_instant(operation.timing, known, now_ms=asked.now_ms, prefix=prefix),
+        fingerprint=_fingerprint(operation, timing),
+    )
+
+
+def _check(wanted: ScheduleRequest, now_ms: int, prefix: str) -> None:
+    """Raise `Invalid` or `Malformed` for what no schedule may be."""
+    if _looks_like_id(wanted.name):
+        told = "must not look like an id, for a path takes either"
+        raise Invalid(f"{prefix}name: {told}", field=f"{prefix}name")
+    if wanted.at is not None:
+        moment_ms(wanted.at, f"{prefix}at")
+    only_dates = wanted.calendar and wanted.calendar.only_dates
+    if only_dates and max(only_dates) < time_text(TimeMs(now_ms - _DAY_MS))[: len("2027-12-24")]:
+        field = f"{prefix}calendar.only_dates"
+        raise Invalid(f"{field}: have all passed, so nothing would ever run", field=field)
+
+
+def _looks_like_id(name: str) -> bool:
+    try:
+        parse_job_id(name)
+    except Invalid:
+        return False
+    return True
+
+
+def named_schedule(state: StateReader, tenant: str, name: str) -> Schedule | None:
+    """Return the schedule of this name; None where there is none."""
+    schedule_id = state.schedule_id_for_name(tenant, name)
+    return None if schedule_id is None else state.schedule(schedule_id)
+
+
+def _fingerprint(operation: SaveSchedule, timing: Timing) -> bytes:
+    payload = json.dumps(json.loads(operation.payload), sort_keys=True) if operation.payload else ""
+    meaning = (
+        timing,
+        operation.template,
+        operation.overlap,
+        operation.misfire,
+        operation.catchup_window_ms,
+        payload,
+    )
+    return hashlib.blake2b(msgspec.msgpack.encode(meaning), digest_size=_FINGERPRINT_BYTES).digest()
+
+
+def _window_ms(seconds: float | None) -> int:
+    """The catch-up window; 0 = the default, so that of no seconds at all is a millisecond."""
+    return 0 if seconds is None else max(1, milliseconds(seconds))
+
+
+def _pause_until(wanted: ScheduleRequest, prefix: str) -> TimeMs:
+    """When the pause ends that the schedule is saved with; 0 = none, as any time that has passed."""
+    if wanted.pause_until is None:
+        return TimeMs(0)
+    return moment_ms(wanted.pause_until, f"{prefix}pause_until")
+
+
+def _template(job: JobBody, prefix: str) -> tuple[Template, bytes]:
+    template = Template(
+        name=job.name,
+        queue=job.queue or job.name,
+        priority=priority_number(job.priority),
+        max_attempts=max_attempts_of(job, prefix),
+        timeout_ms=span_ms(job.timeout_seconds),
+        retry=_POLICY_DEFAULT if job.retry_policy is None else policy_of(job.retry_policy, prefix),
+        tags=tags_of(job.tags, prefix) if job.tags else (),
+        region=job.region or "",
+        expires_after_ms=span_ms(job.expires_in_seconds),
+        deadline_after_ms=span_ms(job.deadline_in_seconds),
+        options=tidy(options_of_body(job, prefix)),
+    )
+    return template, json_bytes(job.payload, limits.PAYLOAD_BYTES_MAX, f"{prefix}payload")
+
+
+# -- documents --------------------------------------------------------------------------------------------------------
+
+
+def schedule_document(schedule: Schedule | SaveSchedule, payload: bytes, *, with_nulls: bool = False) -> dict[str, Any]:
+    """Return what a user would write to save this schedule; texts are as they were written, defaults are spelt out."""
+    timing = schedule.timing
+    document: dict[str, Any] = {
+        "name": schedule.name,
+        "tenant": schedule.tenant,
+        "cron": timing.cron or None,
+        "every": timing.every or None,
+        "at": wish_or_none(timing.at_ms),
+        "timezone": timing.timezone,
+        "dst_gap": timing.dst_gap,
+        "dst_overlap": timing.dst_overlap,
+        "start_at": wish_or_none(timing.start_at_ms),
+        "end_at": wish_or_none(timing.end_at_ms),
+        "calendar": calendar_document(timing.calendar),
+        "jitter_seconds": _seconds(timing.jitter_ms),
+        "overlap": schedule.overlap.label,
+        "misfire": schedule.misfire.label,
+        "catchup_window_seconds": _seconds(schedule.catchup_window_ms),
+        "max_firings": timing.max_firings or None,
+        "job": job_document(schedule.template, payload),
+    }
+    return document if with_nulls else _without_nulls(document)
+
+
+def job_document(template: Template, payload: bytes) -> dict[str, Any]:
+    """Return what a user would write for the job that firings submit."""
+    options = template.options or _OPTIONS_DEFAULT
+    return _without_nulls(
+        {
+            "name": template.name,
+            "payload": msgspec.Raw(payload) if payload else None,
+            "queue": template.queue,
+            "priority": template.priority,
+            "timeout_seconds": _seconds(template.timeout_ms),
+            "heartbeat_timeout_seconds": _seconds(options.heartbeat_timeout_ms),
+            "max_attempts": template.max_attempts,
+            "retry_policy": _policy_document(template.retry),
+            "retry_on": options.retry_on or None,
+            "no_retry": options.no_retry or None,
+            "start": "at_most_once" if options.at_most_once else None,
+            "concurrency_key": options.concurrency_key or None,
+            "on_dependency_failure": "fail" if options.on_dependency_failure is OnDependencyFailure.FAIL else None,
+            "tags": template.tags or None,
+            "region": template.region or None,
+            "expires_in_seconds": _seconds(template.expires_after_ms),
+            "deadline_in_seconds": _seconds(template.deadline_after_ms),
+            "retention_seconds": _seconds(options.retention_ms),
+            "max_lost_workers": options.lost_workers_max or None,
+        }
+    )
+
+
+def _policy_document(policy: RetryPolicy) -> dict[str, Any]:
+    delays = [delay_ms / 1000 for delay_ms in policy.delays_ms]
+    document: dict[str, Any] = {
+        "backoff": policy.backoff.name.lower(),
+        "base_seconds": policy.base_ms / 1000,
+        "factor": policy.factor_thousandths / 1000,
+        "cap_seconds": policy.cap_ms / 1000,
+        "jitter": policy.jitter_thousandths / 1000,
+    }
+    return document | ({"delays_seconds": delays} if policy.backoff is Backoff.LIST else {})
+
+
+def _without_nulls(document: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if value is not None}
+
+
+def _seconds(ms: int) -> float | None:
+    return ms / 1000 if ms else None

@@ -1,0 +1,223 @@
+"""Files of schedules: make the schedules of a tenant what the file says, and say what that changes.
+
+The whole file is read before anything is proposed, so a mistake in one schedule leaves all as they are. Each schedule is
+then saved by an operation of its own: a file that is cut short by a fault is sent again, and goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import msgspec
+from aiohttp import web
+from msgspec.structs import replace
+
+from raftsched import limits
+from raftsched.api.backend import TENANT_DEFAULT, Backend
+from raftsched.api.http.actor import ACTOR_HEADER, actor_of
+from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.json_reply import json_response, time_text
+from raftsched.api.http.proposals import answers_of, granted
+from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.json.decode import Fitter
+from raftsched.api.schedules.amend import changes_between
+from raftsched.api.schedules.documents import named_schedule, save_operation, schedule_document
+from raftsched.api.schedules.save import MOVED, Condition, ScheduleSaver
+from raftsched.core.operations.codec import RejectCode
+from raftsched.core.operations.schedules import ControlSchedule, SaveSchedule, ScheduleAction
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.schedule import Schedule
+from raftsched.core.state.results import Refused, ScheduleSaved
+from raftsched.errors import Invalid
+from raftsched.storage.reader import StateReader
+from raftsched.wire.replies.schedules import ApplyReply, ChangedReply, ChangeReply
+from raftsched.wire.requests.schedules import SOURCE_DEFAULT, ApplyRequest, ScheduleRequest
+
+_SLICE: Final = 20
+"""Schedules read before other work gets its turn: some milliseconds."""
+_NO_SOURCE: Final = (
+    f"source: prune deletes what the same source applied, and all files without one share {SOURCE_DEFAULT!r}; "
+    "name a source of your own, such as your repository, and apply once without prune to move your schedules to it"
+)
+
+
+class _Save(NamedTuple):
+    """A schedule of the file that is new or another one."""
+
+    wanted: ScheduleRequest
+    at: str
+    operation: SaveSchedule
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What a file changes."""
+
+    source: str
+    saves: list[_Save] = field(default_factory=list)
+    created: list[str] = field(default_factory=list)
+    changed: list[ChangedReply] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+    pruned: list[Schedule] = field(default_factory=list)
+
+    def reply(self, *, dry_run: bool) -> ApplyReply:
+        return ApplyReply(
+            created=self.created,
+            changed=self.changed,
+            unchanged=self.unchanged,
+            pruned=[schedule.name for schedule in self.pruned],
+            dry_run=dry_run,
+        )
+
+
+class ScheduleFiles:
+    """The route of files."""
+
+    def __init__(self, backend: Backend, bodies: Bodies, saver: ScheduleSaver) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._saver = saver
+        self._file = Fitter(ApplyRequest)
+        self._schedule = Fitter(ScheduleRequest)
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="PUT",
+                path=f"{BASE_PATH}/schedules",
+                handler=self.apply_schedules,
+                answered=Answered.BY_LEADER,
+                body=ApplyRequest,
+                headers=(ACTOR_HEADER,),
+                reply=ApplyReply,
+            ),
+        )
+
+    async def apply_schedules(self, request: web.Request) -> web.Response:
+        """Make a tenant's schedules what the file says, or only say what that would change."""
+        wanted, _ = self._file.read(await self._bodies.read_json(request))
+        actor = actor_of(request)
+        plan = await self._planned(wanted, actor)
+        if not wanted.dry_run:
+            await self._carry_out(plan, actor)
+        return json_response(plan.reply(dry_run=wanted.dry_run))
+
+    async def _planned(self, wanted: ApplyRequest, actor: str) -> _Plan:
+        tenant = wanted.tenant or TENANT_DEFAULT
+        if wanted.prune and not wanted.schedules:
+            raise Invalid("prune: a file without schedules would delete them all; delete them by name", field="prune")
+        if wanted.prune and wanted.source is None:
+            raise Invalid(_NO_SOURCE, field="source")
+        plan = _Plan(wanted.source or SOURCE_DEFAULT)
+        names: set[str] = set()
+        for position, raw in enumerate(wanted.schedules):
+            schedule = self._fitted(raw, tenant, names, f"schedules[{position}]")
+            names.add(schedule.name)
+            self._compare(schedule, actor, plan, f"schedules[{position}]")
+            if position % _SLICE == _SLICE - 1:
+                await asyncio.sleep(0)
+        if wanted.prune:
+            plan.pruned = await self._others(tenant, plan.source, names)
+        return plan
+
+    def _fitted(self, raw: msgspec.Raw, tenant: str, names: set[str], at: str) -> ScheduleRequest:
+        schedule = self._schedule.fit(raw, at=at)
+        if schedule.tenant not in (None, tenant):
+            raise Invalid(f"{at}.tenant: is not the tenant of the file, {tenant}", field=f"{at}.tenant")
+        if schedule.name in names:
+            raise Invalid(f"{at}.name: {schedule.name!a} stands in the file twice", field=f"{at}.name")
+        return replace(schedule, tenant=tenant)
+
+    def _compare(self, wanted: ScheduleRequest, actor: str, plan: _Plan, at: str) -> None:
+        state = self._backend.fresh_state()
+        known = named_schedule(state, wanted.tenant or TENANT_DEFAULT, wanted.name)
+        asked = self._saver.asked(actor, known)._replace(source=plan.source)
+        operation = save_operation(state, wanted, asked, at=at)
+        if known is None:
+            plan.created.append(operation.name)
+        else:
+            changes = list(_changes(state, known, operation))
+            if not changes:
+                plan.unchanged.append(known.name)
+                return
+            plan.changed.append(ChangedReply(name=known.name, changes=changes))
+        plan.saves.append(_Save(wanted, at, operation))
+
+    async def _others(self, tenant: str, source: str, names: set[str]) -> list[Schedule]:
+        """Return the schedules that the same source applied and that are not among `names`.
+
+        Raises `Invalid` for far too many.
+        """
+        others: list[Schedule] = []
+        after = b""
+        while True:
+            state = self._backend.fresh_state()
+            page = state.list_schedule_names(tenant, after=after, limit=_SLICE)
+            schedules = (state.schedule(schedule_id) for _, schedule_id in page.items)
+            others += [
+                schedule
+                for schedule in schedules
+                if schedule is not None and schedule.source == source and schedule.name not in names
+            ]
+            if len(others) > limits.APPLY_SCHEDULES_MAX:
+                told = f"would delete more than {limits.APPLY_SCHEDULES_MAX} schedules; is this the right tenant and source?"
+                raise Invalid(f"prune: {told}", field="prune")
+            if not page.next_cursor:
+                return others
+            after = page.next_cursor
+            await asyncio.sleep(0)
+
+    async def _carry_out(self, plan: _Plan, actor: str) -> None:
+        """Propose all changes at once; raises the first fault, behind which some may be done."""
+        propose = self._backend.propose
+        saved = [propose(save.operation) for save in plan.saves]
+        deleted = [
+            propose(
+                ControlSchedule(schedule.id, schedule.tenant, ScheduleAction.DELETE, actor=actor, source=plan.source)
+            )
+            for schedule in plan.pruned
+        ]
+        answers = await answers_of([*saved, *deleted])
+        for schedule, answer in zip(tuple(plan.pruned), answers[len(saved) :], strict=True):
+            code = answer.code if isinstance(answer, Refused) else None
+            if code is RejectCode.STALE_REVISION:  # another source has taken it over meanwhile
+                plan.pruned.remove(schedule)
+            elif code is not RejectCode.NOT_FOUND:
+                granted(answer, ScheduleSaved)
+        for save, answer in zip(plan.saves, answers, strict=False):
+            if isinstance(answer, Refused) and answer.code in MOVED:
+                await self._save_anew(save, actor, plan.source)
+            else:
+                granted(answer, ScheduleSaved)
+
+    async def _save_anew(self, save: _Save, actor: str, source: str) -> None:
+        """Save what ran or was changed since it was read."""
+        tenant, wanted = save.operation.tenant, save.wanted
+        await self._saver.save(
+            lambda state: (named_schedule(state, tenant, wanted.name), wanted),
+            subject=(tenant, wanted.name),
+            condition=Condition(),
+            actor=actor,
+            at=save.at,
+            source=source,
+        )
+
+
+def _changes(state: StateReader, known: Schedule, operation: SaveSchedule) -> Iterator[ChangeReply]:
+    """What `operation` changes of `known`, a pause and a source that come with it included."""
+    if known.fingerprint != operation.fingerprint:
+        before = schedule_document(known, state.payload(known.id))
+        yield from changes_between(before, schedule_document(operation, operation.payload))
+    if known.source != operation.source:
+        yield from changes_between({"source": known.source or None}, {"source": operation.source})
+    paused_until_ms = known.pause_until_ms if known.paused else 0
+    if operation.pause_until_ms and operation.pause_until_ms != paused_until_ms:
+        before, after = {"pause_until": _time(paused_until_ms)}, {"pause_until": _time(operation.pause_until_ms)}
+        yield from changes_between(before, after)
+
+
+def _time(at_ms: int) -> str | None:
+    return time_text(TimeMs(at_ms)) if at_ms else None

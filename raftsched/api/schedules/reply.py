@@ -1,0 +1,117 @@
+"""From schedules and their ledgers to replies, and from a request's path to the schedule that it names."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+from aiohttp import web
+
+from raftsched.api.backend import TENANT_DEFAULT
+from raftsched.api.http.consistency import etag
+from raftsched.api.http.json_reply import encode, id_text, json_response, time_or_none, time_text
+from raftsched.api.schedules.documents import named_schedule, schedule_document
+from raftsched.core.records.ids import TimeMs, job_id_text, parse_job_id
+from raftsched.core.records.schedule import Firing, FiringKind, Schedule, ScheduleId
+from raftsched.errors import Invalid, NotFound
+from raftsched.storage.reader import StateReader
+from raftsched.wire.replies import PauseReply
+from raftsched.wire.replies.schedules import FiringReply, ScheduleReply, SkippedInstant
+from raftsched.wire.requests.common import is_name
+
+_NULL: Final = msgspec.Raw(b"null")
+
+
+def found_schedule(state: StateReader, request: web.Request, tenant: str | None) -> Schedule:
+    """Return the schedule that the path names, by its id or by its name within the tenant; raises `NotFound`."""
+    text = request.match_info["id"]
+    found = _by_id(state, text) or (is_name(text) and named_schedule(state, tenant or TENANT_DEFAULT, text))
+    if not found:
+        raise NotFound("there is no such schedule")
+    return found
+
+
+def _by_id(state: StateReader, text: str) -> Schedule | None:
+    try:
+        return state.schedule(ScheduleId(parse_job_id(text)))
+    except Invalid:
+        return None
+
+
+def schedule_response(schedule: Schedule, payload: bytes, fires_ms: TimeMs, *, status: int = 200) -> web.Response:
+    """Return the schedule, with its ETag; `fires_ms` is when it fires next, 0 = never, as far as is known."""
+    return tagged(json_response(schedule_reply(schedule, payload, fires_ms), status=status), schedule)
+
+
+def tagged(response: web.Response, schedule: Schedule) -> web.Response:
+    """Return the response with the schedule's ETag, which stays as it is when the schedule runs."""
+    response.headers["ETag"] = etag(schedule.changed_revision)
+    return response
+
+
+def schedule_reply(schedule: Schedule, payload: bytes, fires_ms: TimeMs) -> ScheduleReply:
+    document: dict[str, Any] = schedule_document(schedule, payload, with_nulls=True)
+    document["calendar"] = msgspec.Raw(encode(document["calendar"]))
+    document["job"] = msgspec.Raw(encode(document["job"]))
+    return ScheduleReply(
+        id=job_id_text_of(schedule),
+        status=_status(schedule),
+        source=schedule.source or None,
+        pause=_pause(schedule),
+        next_at=time_or_none(fires_ms),
+        last_at=time_or_none(schedule.last_at_ms),
+        fired_count=schedule.fired_count,
+        skipped_count=schedule.skipped_count,
+        active=[job_id_text(job_id) for job_id in schedule.active],
+        backfilling=[job_id_text(job_id) for job_id in schedule.backfilling],
+        generation=schedule.generation,
+        revision=schedule.revision,
+        changed_revision=schedule.changed_revision,
+        created_at=time_text(schedule.created_at_ms),
+        updated_at=time_text(schedule.updated_at_ms),
+        **document,
+    )
+
+
+def job_id_text_of(schedule: Schedule) -> str:
+    """Return the text of a schedule's id, which is that of a UUID."""
+    text = id_text(schedule.id)
+    assert text is not None
+    return text
+
+
+def _status(schedule: Schedule) -> Literal["active", "paused", "ended"]:
+    if not schedule.next_at_ms:
+        return "ended"
+    return "paused" if schedule.paused else "active"
+
+
+def _pause(schedule: Schedule) -> PauseReply | None:
+    if not schedule.paused:
+        return None
+    return PauseReply(
+        since=time_text(schedule.paused_at_ms),
+        until=time_or_none(schedule.pause_until_ms),
+        reason=schedule.pause_reason or None,
+    )
+
+
+def firing_reply(firing: Firing) -> FiringReply:
+    planned = firing.kind is FiringKind.PLANNED
+    return FiringReply(
+        instant=time_text(firing.instant_ms),
+        kind=firing.kind.label,
+        fired=bool(firing.job_id),
+        job_id=id_text(firing.job_id),
+        reason=firing.reason or None,
+        count=firing.count or None,
+        last_instant=time_or_none(firing.last_instant_ms),
+        decided_at=time_text(firing.decided_at_ms),
+        lateness_ms=max(0, firing.decided_at_ms - firing.instant_ms) if planned else None,
+        generation=firing.generation,
+        revision=firing.revision,
+    )
+
+
+def skipped_replies(skipped: list[tuple[int, str]]) -> list[SkippedInstant]:
+    return [SkippedInstant(instant=time_text(at_ms), reason=reason) for at_ms, reason in skipped]

@@ -1,0 +1,310 @@
+"""Schedules: save, list, read, amend, control, delete, and apply a file of them.
+
+A schedule is known by its name within its tenant. Saving it again changes nothing, so an application may do it at every
+start; `If-None-Match: *` asks to create only, `If-Match` to change only what nobody changed since it was read. Reading
+never moves anything.
+
+The path takes an id or a name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, NamedTuple
+
+from aiohttp import web
+
+from raftsched import limits
+from raftsched.api.backend import TENANT_DEFAULT, Backend
+from raftsched.api.http.actor import ACTOR_HEADER, actor_of
+from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.consistency import read
+from raftsched.api.http.json_reply import json_response
+from raftsched.api.http.proposals import propose
+from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.json.cursors import read_cursor, write_cursor
+from raftsched.api.json.decode import Fitter, parse_query
+from raftsched.api.json.times import pause_end_ms
+from raftsched.api.schedules.amend import amended
+from raftsched.api.schedules.documents import named_schedule, schedule_document
+from raftsched.api.schedules.preview import Foresight, Room
+from raftsched.api.schedules.reply import (
+    found_schedule,
+    job_id_text_of,
+    schedule_reply,
+    schedule_response,
+    tagged,
+)
+from raftsched.api.schedules.save import Condition, Found, ScheduleSaver
+from raftsched.core.operations.schedules import ControlSchedule, ScheduleAction
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.schedule import Schedule
+from raftsched.core.state.results import ScheduleSaved
+from raftsched.errors import Invalid, Malformed
+from raftsched.storage.reader import StateReader
+from raftsched.wire.replies.schedules import DeletedReply, ScheduleReply, SchedulesPage
+from raftsched.wire.requests import PauseRequest
+from raftsched.wire.requests.schedules import (
+    SchedulePatch,
+    ScheduleQuery,
+    ScheduleRequest,
+    SchedulesQuery,
+    TenantQuery,
+)
+
+IF_MATCH: Final = "If-Match"
+IF_NONE_MATCH: Final = "If-None-Match"
+_NEVER: Final = TimeMs(0)
+_REVISION: Final = re.compile(r'(?:W/)?"?([1-9][0-9]{0,17})"?', re.ASCII)
+
+
+class Schedules:
+    """The routes of schedules themselves; `schedule_runs` has those of their instants, `schedule_files` of files."""
+
+    def __init__(self, backend: Backend, bodies: Bodies, saver: ScheduleSaver) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._saver = saver
+        self._foresight = Foresight()
+        self._schedule = Fitter(ScheduleRequest)
+        self._patch: Fitter[Any] = Fitter(SchedulePatch)
+        self._pause = Fitter(PauseRequest)
+
+    def routes(self) -> tuple[Route, ...]:
+        leader, any_node = Answered.BY_LEADER, Answered.BY_LEADER_UNLESS_STALE
+        one = f"{BASE_PATH}/schedules/{{id}}"
+        return (
+            Route(
+                method="POST",
+                path=f"{BASE_PATH}/schedules",
+                handler=self.save_schedule,
+                answered=leader,
+                body=ScheduleRequest,
+                headers=(IF_MATCH, IF_NONE_MATCH, ACTOR_HEADER),
+                reply=ScheduleReply,
+                statuses=(201, 200),
+            ),
+            Route(
+                method="GET",
+                path=f"{BASE_PATH}/schedules",
+                handler=self.list_schedules,
+                answered=any_node,
+                query=SchedulesQuery,
+                reply=SchedulesPage,
+            ),
+            Route(
+                method="GET",
+                path=one,
+                handler=self.get_schedule,
+                answered=any_node,
+                query=ScheduleQuery,
+                reply=ScheduleReply,
+            ),
+            Route(
+                method="PATCH",
+                path=one,
+                handler=self.amend_schedule,
+                answered=leader,
+                body=SchedulePatch,
+                query=TenantQuery,
+                headers=(IF_MATCH, ACTOR_HEADER),
+                reply=ScheduleReply,
+            ),
+            Route(
+                method="DELETE",
+                path=one,
+                handler=self.delete_schedule,
+                answered=leader,
+                query=TenantQuery,
+                headers=(ACTOR_HEADER,),
+                reply=DeletedReply,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/pause",
+                handler=self.pause_schedule,
+                answered=leader,
+                body=PauseRequest,
+                body_required=False,
+                query=TenantQuery,
+                headers=(ACTOR_HEADER,),
+                reply=ScheduleReply,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/resume",
+                handler=self.resume_schedule,
+                answered=leader,
+                query=TenantQuery,
+                headers=(ACTOR_HEADER,),
+                reply=ScheduleReply,
+            ),
+        )
+
+    # -- saving -------------------------------------------------------------------------------------------------------
+
+    async def save_schedule(self, request: web.Request) -> web.Response:
+        """Create a schedule (201), or change the one of this name (200); sent again it changes nothing."""
+        wanted, _ = self._schedule.read(await self._bodies.read_json(request))
+        tenant = wanted.tenant or TENANT_DEFAULT
+        saved = await self._saver.save(
+            lambda state: (named_schedule(state, tenant, wanted.name), wanted),
+            subject=(tenant, wanted.name),
+            condition=_condition(request),
+            actor=actor_of(request),
+        )
+        response = await self._response(saved.schedule, status=201 if saved.created else 200)
+        response.headers["Location"] = f"{BASE_PATH}/schedules/{job_id_text_of(saved.schedule)}"
+        return response
+
+    async def amend_schedule(self, request: web.Request) -> web.Response:
+        """Change some of a schedule (JSON Merge Patch); what is left out stays, and a run that is under way, too."""
+        body = await self._bodies.read_json(request)
+        _check_pause(self._patch.read(body)[0])
+        tenant = parse_query(request, TenantQuery).tenant
+
+        def find(state: StateReader) -> Found:
+            known = found_schedule(state, request, tenant)
+            return known, self._schedule.fit(amended(schedule_document(known, state.payload(known.id)), body))
+
+        saved = await self._saver.save(
+            find,
+            subject=(tenant or TENANT_DEFAULT, request.match_info["id"]),
+            condition=_condition(request)._replace(create_only=False),
+            actor=actor_of(request),
+        )
+        return await self._response(saved.schedule)
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def list_schedules(self, request: web.Request) -> web.Response:
+        """List schedules by name."""
+        query, reading = read(self._backend, request, SchedulesQuery)
+        return reading.response(await self._page(_rows(reading.state, query)))
+
+    async def _page(self, rows: _Rows) -> SchedulesPage:
+        """Return the page; it ends early where calendars make looking ahead long."""
+        room = Room()
+        found: list[ScheduleReply] = []
+        next_key = rows.next_key
+        for position, (_, schedule, payload) in enumerate(rows.rows):
+            fires_ms = await self._foresight.next_firing_ms(schedule, room)
+            if fires_ms is None:
+                next_key = rows.rows[position - 1].key
+                break
+            found.append(schedule_reply(schedule, payload, fires_ms))
+        return SchedulesPage(schedules=found, next_cursor=write_cursor(next_key, *rows.filters))
+
+    async def get_schedule(self, request: web.Request) -> web.Response:
+        """Read a schedule."""
+        query, reading = read(self._backend, request, ScheduleQuery)
+        schedule = found_schedule(reading.state, request, query.tenant)
+        payload = reading.state.payload(schedule.id)
+        fires_ms = await self._foresight.next_firing_ms(schedule, Room())
+        return tagged(reading.response(schedule_reply(schedule, payload, fires_ms or _NEVER)), schedule)
+
+    # -- control ------------------------------------------------------------------------------------------------------
+
+    async def pause_schedule(self, request: web.Request) -> web.Response:
+        """Decide nothing until a time, or until it is resumed; the misfire policy then decides about what passed."""
+        wanted = self._pause.read_optional(await self._bodies.read_optional_json(request))
+        until_ms = pause_end_ms(wanted.until, wanted.for_seconds, self._backend.now_ms())
+        return await self._control(request, ScheduleAction.PAUSE, until_ms=until_ms, reason=wanted.reason or "")
+
+    async def resume_schedule(self, request: web.Request) -> web.Response:
+        """Go on after a pause."""
+        return await self._control(request, ScheduleAction.RESUME)
+
+    async def delete_schedule(self, request: web.Request) -> web.Response:
+        """Delete a schedule and its ledger; jobs that it has made go on."""
+        schedule = await self._controlled(request, ScheduleAction.DELETE)
+        return json_response(DeletedReply(id=job_id_text_of(schedule), name=schedule.name, deleted=True))
+
+    async def _control(
+        self, request: web.Request, action: ScheduleAction, *, until_ms: int = 0, reason: str = ""
+    ) -> web.Response:
+        return await self._response(await self._controlled(request, action, until_ms=until_ms, reason=reason))
+
+    async def _controlled(
+        self, request: web.Request, action: ScheduleAction, *, until_ms: int = 0, reason: str = ""
+    ) -> Schedule:
+        tenant = parse_query(request, TenantQuery).tenant
+        schedule = found_schedule(self._backend.fresh_state(), request, tenant)
+        operation = ControlSchedule(
+            schedule.id, schedule.tenant, action, until_ms=TimeMs(until_ms), reason=reason, actor=actor_of(request)
+        )
+        return (await propose(self._backend, operation, ScheduleSaved)).schedule
+
+    async def _response(self, schedule: Schedule, *, status: int = 200) -> web.Response:
+        """The reply to what was just applied, so that the state of this node has the payload."""
+        state, _ = self._backend.stale_state()
+        payload = state.payload(schedule.id)
+        fires_ms = await self._foresight.next_firing_ms(schedule, Room())
+        return schedule_response(schedule, payload, fires_ms or _NEVER, status=status)
+
+
+def _condition(request: web.Request) -> Condition:
+    """Read `If-Match` and `If-None-Match`; raises `Malformed` for what is no such condition."""
+    if_match, if_none_match = request.headers.get(IF_MATCH), request.headers.get(IF_NONE_MATCH)
+    if if_none_match not in (None, "*"):
+        raise Malformed(f"{IF_NONE_MATCH}: expected *, which asks to create only", field=IF_NONE_MATCH)
+    found = None if if_match is None else _REVISION.fullmatch(if_match)
+    if if_match is not None and (found is None or if_none_match is not None):
+        raise Malformed(f"{IF_MATCH}: expected the revision that was read, alone", field=IF_MATCH)
+    return Condition(since=int(found[1]) if found else 0, create_only=if_none_match is not None)
+
+
+def _check_pause(patch: Any) -> None:
+    """Raise `Invalid` for a patch with `pause_until: null`, which could mean no pause as well as one without an end."""
+    if patch.pause_until is None:
+        told = "null takes no pause away; POST .../resume ends it, and POST .../pause makes it one without an end"
+        raise Invalid(f"pause_until: {told}", field="pause_until")
+
+
+class _Row(NamedTuple):
+    key: bytes
+    """Behind it the next page begins."""
+    schedule: Schedule
+    payload: bytes
+
+
+class _Rows(NamedTuple):
+    """What a page may hold, read at one moment."""
+
+    rows: list[_Row]
+    next_key: bytes
+    filters: tuple[Any, ...]
+
+
+def _rows(state: StateReader, query: SchedulesQuery) -> _Rows:
+    tenant = query.tenant or TENANT_DEFAULT
+    filters = ("schedules", tenant, query.queue, query.paused, query.source, query.order)
+    filtered = any(wish is not None for wish in (query.queue, query.paused, query.source))
+    page = state.list_schedule_names(
+        tenant,
+        after=read_cursor(query.cursor, *filters),
+        limit=limits.SCAN_ROWS_MAX if filtered else query.limit,
+        descending=query.order == "desc",
+    )
+    rows: list[_Row] = []
+    room = limits.PAGE_BYTES_MAX
+    next_key = page.next_cursor
+    for position, (key, schedule_id) in enumerate(page.items):
+        schedule = state.schedule(schedule_id)
+        if schedule is None or not _matches(schedule, query):
+            continue
+        payload = state.payload(schedule_id)
+        rows.append(_Row(key, schedule, payload))
+        room -= len(payload)
+        if len(rows) == query.limit or room <= 0:
+            next_key = key if position + 1 < len(page.items) else next_key
+            break
+    return _Rows(rows, next_key, filters)
+
+
+def _matches(schedule: Schedule, query: SchedulesQuery) -> bool:
+    return (
+        query.queue in (None, schedule.template.queue)
+        and query.paused in (None, schedule.paused)
+        and query.source in (None, schedule.source)
+    )

@@ -1,0 +1,200 @@
+"""Instants of schedules: what comes next, what was decided, runs by hand, and previews of timings that nobody saved.
+
+Reading computes and moves nothing. A preview needs no state, so any node answers it from its own zone data; what really
+fires is decided by the leader's, and shown by the ledger.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+from msgspec import UNSET
+
+from raftsched import limits
+from raftsched.api.backend import Backend
+from raftsched.api.http.actor import ACTOR_HEADER, actor_of
+from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.consistency import read
+from raftsched.api.http.json_reply import json_response, time_text
+from raftsched.api.http.proposals import propose
+from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.jobs.convert import fingerprint_of, json_bytes
+from raftsched.api.jobs.routes import KEY_HEADER, key_of
+from raftsched.api.jobs.unique_key import digest_of
+from raftsched.api.json.cursors import read_cursor, write_cursor
+from raftsched.api.json.decode import Fitter, parse_query
+from raftsched.api.json.times import moment_ms
+from raftsched.api.schedules.reply import (
+    firing_reply,
+    found_schedule,
+    job_id_text_of,
+    skipped_replies,
+)
+from raftsched.api.schedules.timing import Outlook, timing_of
+from raftsched.core.operations.schedules import Decision, RunSchedule
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.schedule import Firing, FiringKind, Overlap, Schedule
+from raftsched.core.state.results import Fired
+from raftsched.leader.schedules.fire_times import instants_of
+from raftsched.storage.reader import StateReader
+from raftsched.wire.replies.schedules import FiringReply, FiringsPage, NextReply, PreviewReply
+from raftsched.wire.requests.schedules import (
+    FiringsQuery,
+    NextQuery,
+    PreviewRequest,
+    TenantQuery,
+    TriggerRequest,
+)
+
+
+class ScheduleRuns:
+    """The routes of schedules' instants and runs; `backfilling` has that of many runs at once."""
+
+    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._preview = Fitter(PreviewRequest)
+        self._trigger = Fitter(TriggerRequest)
+
+    def routes(self) -> tuple[Route, ...]:
+        one = f"{BASE_PATH}/schedules/{{id}}"
+        return (
+            Route(
+                method="POST",
+                path=f"{BASE_PATH}/schedules/preview",
+                handler=self.preview_timing,
+                answered=Answered.HERE,
+                body=PreviewRequest,
+                reply=PreviewReply,
+            ),
+            Route(
+                method="GET",
+                path=f"{one}/next",
+                handler=self.get_next_instants,
+                answered=Answered.BY_LEADER_UNLESS_STALE,
+                query=NextQuery,
+                reply=NextReply,
+            ),
+            Route(
+                method="GET",
+                path=f"{one}/firings",
+                handler=self.list_firings,
+                answered=Answered.BY_LEADER_UNLESS_STALE,
+                query=FiringsQuery,
+                reply=FiringsPage,
+            ),
+            Route(
+                method="POST",
+                path=f"{one}/trigger",
+                handler=self.trigger_schedule,
+                answered=Answered.BY_LEADER,
+                body=TriggerRequest,
+                body_required=False,
+                query=TenantQuery,
+                headers=(KEY_HEADER, ACTOR_HEADER),
+                reply=FiringReply,
+                statuses=(201, 200),
+            ),
+        )
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    async def preview_timing(self, request: web.Request) -> web.Response:
+        """Show the next instants of a timing; nothing is stored."""
+        wanted, _ = self._preview.read(await self._bodies.read_json(request))
+        after_ms = self._backend.now_ms() if wanted.after is None else moment_ms(wanted.after, "after")
+        instants = instants_of(timing_of(wanted), from_ms=after_ms)
+        outlook = await Outlook.of(instants, first_ms=instants.next_after(after_ms), count=wanted.count)
+        return json_response(
+            PreviewReply(
+                firings=list(map(time_text, outlook.fires_ms)),
+                skipped=skipped_replies(outlook.skipped),
+                complete=outlook.is_whole,
+            )
+        )
+
+    async def get_next_instants(self, request: web.Request) -> web.Response:
+        """Read the next instants of a schedule."""
+        query, reading = read(self._backend, request, NextQuery)
+        schedule = found_schedule(reading.state, request, query.tenant)
+        instants = instants_of(schedule.timing, from_ms=schedule.created_at_ms)
+        outlook = await Outlook.of(instants, first_ms=schedule.next_at_ms or None, count=_count(schedule, query.count))
+        return reading.response(
+            NextReply(
+                id=job_id_text_of(schedule),
+                name=schedule.name,
+                paused=schedule.paused,
+                firings=list(map(time_text, outlook.fires_ms)),
+                skipped=skipped_replies(outlook.skipped),
+                complete=outlook.is_whole,
+            )
+        )
+
+    async def list_firings(self, request: web.Request) -> web.Response:
+        """List what was decided for each instant, the latest first."""
+        query, reading = read(self._backend, request, FiringsQuery)
+        schedule = found_schedule(reading.state, request, query.tenant)
+        return reading.response(_page(reading.state, schedule, query))
+
+    # -- by hand ------------------------------------------------------------------------------------------------------
+
+    async def trigger_schedule(self, request: web.Request) -> web.Response:
+        """Run a schedule now, beside its instants: 201 with the run, 200 where it is skipped, or known already."""
+        wanted, document = self._trigger.read(await self._bodies.read_optional_json(request) or b"{}")
+        tenant = parse_query(request, TenantQuery).tenant
+        schedule = found_schedule(self._backend.fresh_state(), request, tenant)
+        key = key_of(request, wanted.idempotency_key)
+        now_ms = self._backend.now_ms()
+        at_ms = TimeMs(now_ms) if wanted.instant is None else moment_ms(wanted.instant, "instant")
+        decision = Decision(at_ms, self._backend.new_job_id(), TimeMs(now_ms))
+        operation = RunSchedule(
+            schedule.id,
+            schedule.tenant,
+            FiringKind.MANUAL,
+            (decision,),
+            schedule.overlap if wanted.overlap is None else Overlap[wanted.overlap.upper()],
+            payload=None
+            if wanted.payload is UNSET
+            else json_bytes(wanted.payload, limits.PAYLOAD_BYTES_MAX, "payload"),
+            actor=actor_of(request),
+            call=fingerprint_of(document | {"instant": wanted.instant is not None}),
+            key=_job_key(schedule, key),
+            any_instant=wanted.instant is None,
+        )
+        (firing,) = (await propose(self._backend, operation, Fired)).firings
+        return json_response(firing_reply(firing), status=201 if firing.job_id == decision.job_id else 200)
+
+
+def _job_key(schedule: Schedule, key: str) -> str:
+    """The idempotency key of a trigger's job: apart from those of jobs, and of other schedules' triggers."""
+    return f"trigger:{schedule.id.hex()}:{digest_of(key).hex()}" if key else ""
+
+
+def _count(schedule: Schedule, asked: int) -> int:
+    """How many instants to show: no more than it may still fire at."""
+    most = schedule.timing.max_firings
+    return asked if not most else min(asked, max(0, most - schedule.fired_count))
+
+
+def _page(state: StateReader, schedule: Schedule, query: FiringsQuery) -> FiringsPage:
+    filters = ("firings", schedule.id, query.kind, query.fired, query.order)
+    filtered = query.kind is not None or query.fired is not None
+    page = state.list_firings(
+        schedule.id,
+        after=read_cursor(query.cursor, *filters),
+        limit=limits.SCAN_ROWS_MAX if filtered else query.limit,
+        descending=query.order == "desc",
+    )
+    found: list[FiringReply] = []
+    next_key = page.next_cursor
+    for position, (key, firing) in enumerate(page.items):
+        if not _matches(firing, query):
+            continue
+        found.append(firing_reply(firing))
+        if len(found) == query.limit:
+            next_key = key if position + 1 < len(page.items) else next_key
+            break
+    return FiringsPage(firings=found, next_cursor=write_cursor(next_key, *filters))
+
+
+def _matches(firing: Firing, query: FiringsQuery) -> bool:
+    return query.kind in (None, firing.kind.label) and query.fired in (None, bool(firing.job_id))

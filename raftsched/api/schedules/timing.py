@@ -1,0 +1,162 @@
+"""From a timing as users write it to the one that is stored, and to its instants.
+
+A grid without a start of its own begins when it is first saved: its anchor is the leader's time then, and stays where
+it is when the schedule is saved again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
+
+from raftsched import limits
+from raftsched.api.json.times import milliseconds, moment_ms_or_none
+from raftsched.api.schedules.calendars import calendar_of
+from raftsched.core.cron.interval import parse_every
+from raftsched.core.cron.zones import zone
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.schedule import Schedule, Timing
+from raftsched.errors import Invalid
+from raftsched.leader.schedules.fire_times import TimingInstants, grid_period_ms, instants_of
+from raftsched.wire.requests.schedules import ScheduleRequest, TimingBody
+
+_TURN_INSTANTS: Final = 4
+"""Instants that are looked at in one turn of the event loop; each may need up to three years of holidays, some ms each."""
+
+
+def timing_of(wanted: TimingBody, *, prefix: str = "") -> Timing:
+    """Return the timing that is stored, without an anchor; raises `Invalid` naming the field behind `prefix`."""
+    kinds = [name for name in ("cron", "every", "at") if getattr(wanted, name) is not None]
+    if len(kinds) != 1:
+        path = f"{prefix}{kinds[1] if kinds else 'cron'}"
+        raise Invalid(f"{path}: give exactly one of cron, every and at", field=path)
+    timing = Timing(
+        cron=wanted.cron or "",
+        every=wanted.every or "",
+        at_ms=moment_ms_or_none(wanted.at, f"{prefix}at"),
+        timezone=wanted.timezone,
+        start_at_ms=moment_ms_or_none(wanted.start_at, f"{prefix}start_at"),
+        end_at_ms=moment_ms_or_none(wanted.end_at, f"{prefix}end_at"),
+        dst_gap=wanted.dst_gap,
+        dst_overlap=wanted.dst_overlap,
+    )
+    if timing.end_at_ms is not None and timing.start_at_ms is not None and timing.end_at_ms < timing.start_at_ms:
+        raise Invalid(f"{prefix}end_at: must not be before start_at", field=f"{prefix}end_at")
+    _check(wanted, timing, prefix)
+    timing = replace(timing, calendar=calendar_of(wanted.calendar, at=f"{prefix}calendar"))
+    if not isinstance(wanted, ScheduleRequest):
+        return timing
+    return replace(timing, jitter_ms=milliseconds(wanted.jitter_seconds or 0.0), max_firings=wanted.max_firings or 0)
+
+
+def _check(wanted: TimingBody, timing: Timing, prefix: str) -> None:
+    """Raise `Invalid` unless text and zone can be read."""
+    try:
+        zone(timing.timezone)
+        if wanted.every is not None:
+            parse_every(wanted.every)
+        else:
+            instants_of(timing, from_ms=0)
+    except Invalid as error:
+        raise Invalid(f"{prefix}{error}", field=f"{prefix}{error.field}") from None
+
+
+def anchored(timing: Timing, known: Schedule | None, now_ms: int) -> Timing:
+    """Return the timing with the anchor of its grid: that of `known` where its grid has this period, else `now_ms`.
+
+    So an edit of anything else does not put off what is due next.
+    """
+    period_ms = grid_period_ms(timing)
+    if not period_ms or timing.start_at_ms is not None:
+        return timing
+    if known is not None and known.timing.anchor_ms is not None and grid_period_ms(known.timing) == period_ms:
+        return replace(timing, anchor_ms=known.timing.anchor_ms)
+    return replace(timing, anchor_ms=TimeMs(now_ms))
+
+
+def first_instant(timing: Timing, known: Schedule | None, *, now_ms: int, prefix: str = "") -> TimeMs:
+    """Return the first instant after now, 0 = there is none any more.
+
+    Raises `Invalid` for a timing that is new and has none: nothing would ever run.
+    """
+    found = instants_of(timing, from_ms=now_ms).next_after(now_ms)
+    if found is None and (known is None or known.timing != timing):
+        path, told = _at_fault(timing, now_ms)
+        raise Invalid(f"{prefix}{path}: {told}, so nothing would ever run", field=f"{prefix}{path}")
+    return TimeMs(found or 0)
+
+
+def _at_fault(timing: Timing, now_ms: int) -> tuple[str, str]:
+    """Return which field leaves no instant after now, and how."""
+    if timing.at_ms is not None and timing.at_ms > now_ms:
+        late = timing.end_at_ms is not None and timing.end_at_ms < timing.at_ms
+        return ("end_at", "is before `at`") if late else ("start_at", "is later than `at`")
+    if timing.at_ms is not None:
+        return "at", "has passed"
+    if timing.end_at_ms is not None:
+        return "end_at", "is before the next instant"
+    if timing.start_at_ms is not None:
+        return "start_at", "no instant follows it up to the year 9999"
+    return ("every" if timing.every else "cron"), "has no instant to come"
+
+
+def passed_count(known: Schedule | None, now_ms: int) -> int:
+    """Return how many instants are undecided up to now, at least 1; 0 = too many to be counted, or nobody can."""
+    if known is None or not 0 < known.next_at_ms <= now_ms:
+        return 1
+    try:
+        instants = instants_of(known.timing, from_ms=known.created_at_ms)
+    except Invalid:
+        return 0
+    count = 0
+    at_ms: int | None = known.next_at_ms
+    while at_ms is not None and at_ms <= now_ms:
+        count += 1
+        if count > limits.PASSED_INSTANTS_COUNTED_MAX:
+            return 0
+        at_ms = instants.next_after(at_ms)
+    return count
+
+
+@dataclass(slots=True)
+class Outlook:
+    """Instants to come: which fire, and which the calendar skips and why; at most so many are looked at."""
+
+    fires_ms: list[int] = field(default_factory=list)
+    skipped: list[tuple[int, str]] = field(default_factory=list)
+    is_whole: bool = True
+    """False: so many were skipped that not all were looked at."""
+    looked_at_count: int = 0
+    last_ms: int = 0
+    """The last that was looked at."""
+
+    @classmethod
+    async def of(
+        cls, instants: TimingInstants, *, first_ms: int | None, count: int, most: int | None = None
+    ) -> Outlook:
+        """Look at the instants from `first_ms` until `count` fire, and give way to others again and again.
+
+        At most `most` are looked at, by default `limits.INSTANTS_EXAMINED_MAX`.
+
+        For a thousand instants may lie in thousands of years, each with holidays of its own: seconds of work, which
+        would cost a leader its lead.
+        """
+        outlook = cls()
+        at_ms = first_ms
+        for number in range(limits.INSTANTS_EXAMINED_MAX if most is None else most):
+            if at_ms is None or len(outlook.fires_ms) == count:
+                return outlook
+            outlook.looked_at_count, outlook.last_ms = number + 1, at_ms
+            reason = instants.skipped_by_calendar(at_ms)
+            if not reason:
+                outlook.fires_ms.append(at_ms)
+            elif len(outlook.skipped) < limits.PREVIEW_INSTANTS_MAX:
+                outlook.skipped.append((at_ms, reason))
+            at_ms = instants.next_after(at_ms)
+            if number % _TURN_INSTANTS == 0:
+                await asyncio.sleep(0)
+        outlook.is_whole = at_ms is None or len(outlook.fires_ms) == count
+        return outlook

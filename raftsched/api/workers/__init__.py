@@ -1,0 +1,1 @@
+"""Workers: leases, heartbeats, progress and outcomes."""

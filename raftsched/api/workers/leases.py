@@ -1,0 +1,155 @@
+"""Leases: workers ask for jobs, wait for them, and keep what they hold.
+
+The wait is the worker's: when it goes away, the request is cancelled, and with it its place among those who wait. A
+lease whose reply was lost is found again by the `request_id` under which the worker asks once more; else it ends after
+its time, like that of a worker which died.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from aiohttp import web
+from msgspec import UNSET
+
+from raftsched import limits
+from raftsched.api.backend import Backend
+from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.json_reply import json_response
+from raftsched.api.http.problems import problem_of
+from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.jobs.batch import Item, ItemsFitter, named_text, without
+from raftsched.api.jobs.reply import lease_reply
+from raftsched.api.json.decode import Fitter, run_id_at
+from raftsched.api.workers.progress import progress_text
+from raftsched.core.operations.control import Progress, ReportProgress
+from raftsched.core.records.ids import FencingToken, JobId
+from raftsched.core.state.results import Result
+from raftsched.errors import Invalid
+from raftsched.leader.leases.keeper import HeartbeatAnswer
+from raftsched.wire.replies import HeartbeatReply, LeasesReply, LeaseState
+from raftsched.wire.requests import HeartbeatRequest, HeldLease, LeaseRequest
+
+_Run = tuple[JobId, int, FencingToken]
+
+
+class Leases:
+    """The routes by which workers get and keep jobs."""
+
+    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._lease = Fitter(LeaseRequest)
+        self._heartbeat = ItemsFitter(HeartbeatRequest, "leases")
+        self._held = Fitter(HeldLease)
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="POST",
+                path=f"{BASE_PATH}/leases",
+                handler=self.lease_jobs,
+                answered=Answered.BY_LEADER,
+                waits=True,
+                body=LeaseRequest,
+                reply=LeasesReply,
+            ),
+            Route(
+                method="POST",
+                path=f"{BASE_PATH}/leases/heartbeat",
+                handler=self.heartbeat,
+                answered=Answered.BY_LEADER,
+                body=HeartbeatRequest,
+                reply=HeartbeatReply,
+            ),
+        )
+
+    async def lease_jobs(self, request: web.Request) -> web.Response:
+        """Lease due jobs of the given queues, waiting up to `wait_seconds` for the first.
+
+        Jobs of a region go only to workers of that region, and of a worker that sends `names` only to that.
+        """
+        asked, _ = self._lease.read(await self._bodies.read_json(request))
+        queues = tuple(dict.fromkeys(asked.queues))
+        leadership = self._backend.leadership()
+        grants = await leadership.lease(
+            asked.worker,
+            queues,
+            asked.capacity,
+            asked.wait_seconds,
+            asked.request_id,
+            region=asked.region or "",
+            names=asked.names,
+        )
+        return json_response(LeasesReply(leases=[lease_reply(grant) for grant in grants]))
+
+    async def heartbeat(self, request: web.Request) -> web.Response:
+        """Keep leases, and hear which of them are lost and which jobs should stop.
+
+        A lease that can't be read is refused on its own, with a problem in its place; one of which only the progress
+        can't be read is kept without it.
+        """
+        beat = self._heartbeat.read(await self._bodies.read_json(request))
+        held = [self._read(item, f"leases[{position}]") for position, item in enumerate(beat.items)]
+        known = [each for each in held if each.run is not None]
+        runs = [each.run for each in known if each.run is not None]
+        alive = {each.run[0] for each in known if each.run is not None and each.is_alive}
+        answers = iter(await self._backend.leadership().heartbeat(beat.around.worker, runs, alive=alive))
+        self._keep([each.progress for each in known if each.progress is not None])
+        return json_response(HeartbeatReply(leases=[_state(each, answers) for each in held]))
+
+    def _read(self, item: Item, at: str) -> _Held:
+        """Return what a part of a heartbeat says, as far as it can be read."""
+        flaw = item.flaw
+        text = item.text
+        if flaw is not None:
+            bare = without(item, "progress")
+            if bare is None:
+                return _Held(named_text(text, "run_id"), flaw=flaw)
+            text = bare
+        run_id = named_text(text, "run_id")
+        try:
+            lease = self._held.fit(text, at=at)
+            run_id = lease.run_id
+            run = (*run_id_at(run_id, f"{at}.run_id"), FencingToken(lease.fencing_token))
+        except Invalid as error:
+            return _Held(run_id, flaw=error)
+        is_alive = lease.alive or lease.progress is not UNSET or flaw is not None
+        if lease.progress is UNSET:
+            return _Held(run_id, run, is_alive, flaw=flaw)
+        try:
+            progress = Progress(*run, progress_text(lease.progress, f"{at}.progress"))
+        except Invalid as error:
+            return _Held(run_id, run, is_alive, flaw=error)
+        return _Held(run_id, run, is_alive, progress)
+
+    def _keep(self, reports: Sequence[Progress]) -> None:
+        """Propose what handlers said; nobody waits for it, since a heartbeat must not be late. The next one says more."""
+        for first in range(0, len(reports), limits.PROGRESS_REPORTS_MAX):
+            operation = ReportProgress(tuple(reports[first : first + limits.PROGRESS_REPORTS_MAX]))
+            self._backend.propose(operation).add_done_callback(_forget)
+
+
+class _Held(NamedTuple):
+    """A part of a heartbeat, as far as it could be read."""
+
+    run_id: str
+    run: _Run | None = None
+    is_alive: bool = False
+    progress: Progress | None = None
+    flaw: Invalid | None = None
+
+
+def _state(held: _Held, answers: Iterator[HeartbeatAnswer]) -> LeaseState:
+    problem = UNSET if held.flaw is None else problem_of(held.flaw)
+    if held.run is None:
+        return LeaseState(run_id=held.run_id, valid=False, cancel_requested=False, problem=problem)
+    answer = next(answers)
+    return LeaseState(run_id=held.run_id, valid=answer.valid, cancel_requested=answer.cancel_requested, problem=problem)
+
+
+def _forget(proposal: asyncio.Future[Result]) -> None:
+    if not proposal.cancelled():
+        proposal.exception()

@@ -1,0 +1,149 @@
+"""Outcomes: workers report how their attempts ended.
+
+An outcome counts once, and only with the current fencing token of its run. All outcomes of a request are proposed
+together, each for itself. A single one that does not count is a 409, so that the simplest worker can't overlook it; in
+a batch each says for itself whether it was accepted.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiohttp import web
+from msgspec import UNSET
+
+from raftsched import limits
+from raftsched.api.backend import Backend
+from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.json_reply import json_response
+from raftsched.api.http.problems import problem_of, problem_response, refusal
+from raftsched.api.http.proposals import Answer, answers_of
+from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.jobs.batch import Item, ItemsFitter, named_text
+from raftsched.api.jobs.convert import NULL, json_bytes
+from raftsched.api.json.decode import Fitter, run_id_at
+from raftsched.api.json.times import milliseconds
+from raftsched.core.operations.codec import RecordOutcome
+from raftsched.core.records.ids import FencingToken
+from raftsched.core.records.job import AttemptEnd, JobError
+from raftsched.core.state.results import OutcomeRecorded, Refused
+from raftsched.errors import Invalid, InvariantBroken, RaftschedError, Rejected
+from raftsched.wire.replies import OutcomeReply, OutcomesReply
+from raftsched.wire.requests import ErrorReport, OutcomeReport, OutcomesRequest
+
+_ENDS: Final = {
+    "completed": AttemptEnd.COMPLETED,
+    "failed": AttemptEnd.FAILED,
+    "snoozed": AttemptEnd.SNOOZED,
+}
+
+
+class Outcomes:
+    """The route by which workers report."""
+
+    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._request = ItemsFitter(OutcomesRequest, "outcomes")
+        self._report = Fitter(OutcomeReport)
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="POST",
+                path=f"{BASE_PATH}/leases/outcomes",
+                handler=self.record_outcomes,
+                answered=Answered.BY_LEADER,
+                body=OutcomesRequest,
+                reply=OutcomesReply,
+            ),
+        )
+
+    async def record_outcomes(self, request: web.Request) -> web.Response:
+        """Record how attempts ended; a single outcome that does not count is a 409."""
+        items = self._request.read(await self._bodies.read_json(request)).items
+        prepared = [self._prepared(item, f"outcomes[{at}]") for at, item in enumerate(items)]
+        propose = self._backend.propose
+        futures = [propose(operation) for operation in prepared if isinstance(operation, RecordOutcome)]
+        results = iter(await answers_of(futures))
+        answers = [next(results) if isinstance(item, RecordOutcome) else item for item in prepared]
+        replies = [_outcome_reply(_run_id(item), answer) for item, answer in zip(items, answers, strict=True)]
+        if len(answers) == 1 and not replies[0].accepted:
+            error = _error(answers[0])
+            status = 409 if isinstance(error, Rejected) else error.http_status
+            return problem_response(problem_of(error, status=status, outcomes=replies))
+        return json_response(OutcomesReply(outcomes=replies))
+
+    def _prepared(self, item: Item, at: str) -> RecordOutcome | RaftschedError:
+        if item.flaw is not None:
+            return item.flaw
+        try:
+            report = self._report.fit(item.text, at=at)
+            _check_fields(report, at)
+            return self._operation(report, at)
+        except Invalid as error:
+            return error
+
+    def _operation(self, report: OutcomeReport, at: str) -> RecordOutcome:
+        job_id, run_number = run_id_at(report.run_id, f"{at}.run_id")
+        wait = report.snooze_seconds if report.snooze_seconds is not None else report.retry_after_seconds
+        return RecordOutcome(
+            job_id=job_id,
+            run_number=run_number,
+            token=FencingToken(report.fencing_token),
+            end=_ENDS[report.status],
+            completion_id=report.completion_id or "",
+            result=json_bytes(report.result, limits.RESULT_BYTES_MAX, f"{at}.result"),
+            error=None if report.error is None else _job_error(report.error),
+            retryable=report.retryable,
+            delay_ms=-1 if wait is None else milliseconds(wait),
+            jitter=self._backend.jitter() if report.status == "failed" else 0,
+        )
+
+
+def _check_fields(report: OutcomeReport, at: str) -> None:
+    """Raise `Invalid` for a field that says nothing with this status: the worker meant something else."""
+    failed = report.status == "failed"
+    misplaced = {
+        "result": report.result is not UNSET and report.result != NULL and report.status != "completed",
+        "error": report.error is not None and not failed,
+        "retryable": not report.retryable and not failed,
+        "retry_after_seconds": report.retry_after_seconds is not None and not failed,
+        "snooze_seconds": (report.snooze_seconds is not None) != (report.status == "snoozed"),
+    }
+    for field, is_misplaced in misplaced.items():
+        if is_misplaced:
+            verb = "is required" if field == "snooze_seconds" and report.status == "snoozed" else "can't stand"
+            raise Invalid(f"{at}.{field}: {verb} with the status {report.status}", field=f"{at}.{field}")
+
+
+def _job_error(error: ErrorReport) -> JobError:
+    return JobError(
+        type=error.type[: limits.NAME_CHARS_MAX],
+        message=error.message[: limits.ERROR_MESSAGE_CHARS_MAX],
+        trace=error.trace[-limits.ERROR_TRACE_CHARS_MAX :],
+    )
+
+
+def _outcome_reply(run_id: str, answer: Answer) -> OutcomeReply:
+    if isinstance(answer, OutcomeRecorded):
+        return OutcomeReply(run_id=run_id, accepted=True, revision=answer.job.revision)
+    error = _error(answer)
+    return OutcomeReply(run_id=run_id, accepted=False, code=error.code, detail=str(error), retryable=error.retryable)
+
+
+def _error(answer: Answer) -> RaftschedError:
+    """Why an outcome was not accepted."""
+    match answer:
+        case Refused():
+            return refusal(answer)
+        case RaftschedError():
+            return answer
+        case _:
+            raise InvariantBroken(f"an outcome gave a result of another kind: {type(answer).__name__}")
+
+
+def _run_id(item: Item) -> str:
+    """The run id as it was sent, so that the reply can be matched even where the report is not valid."""
+    run_id = item.document.get("run_id") if isinstance(item.document, dict) else named_text(item.text, "run_id")
+    return run_id[: limits.NAME_CHARS_MAX] if isinstance(run_id, str) else ""

@@ -1,0 +1,102 @@
+"""What workers say of a run while it lasts: that it starts, how far it is, and its log.
+
+All of it counts with the current fencing token only, and belongs to one attempt: what a worker still sends after its
+lease ended is refused (case W16).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aiohttp import web
+
+from raftsched import limits
+from raftsched.api.backend import Backend
+from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.json_reply import json_response
+from raftsched.api.http.proposals import propose
+from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.json.decode import Fitter
+from raftsched.core.operations.control import AppendLog, Progress, ReportProgress, StartRun
+from raftsched.core.records.ids import FencingToken, JobId, parse_run_id
+from raftsched.core.state.results import Changed, Counted, Logged
+from raftsched.errors import Invalid, NotFound, Rejected, TooLarge
+from raftsched.values import check_value
+from raftsched.wire.replies import LoggedReply, ProgressReply, StartReply
+from raftsched.wire.requests import LogRequest, ProgressRequest, StartRequest
+
+
+class Running:
+    """The routes of runs."""
+
+    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._start = Fitter(StartRequest)
+        self._log = Fitter(LogRequest)
+        self._progress = Fitter(ProgressRequest)
+
+    def routes(self) -> tuple[Route, ...]:
+        path = f"{BASE_PATH}/runs/{{id}}"
+        return (
+            _post(f"{path}/start", self.start_run, StartRequest, StartReply),
+            _post(f"{path}/logs", self.append_log, LogRequest, LoggedReply),
+            _post(f"{path}/progress", self.report_progress, ProgressRequest, ProgressReply),
+        )
+
+    async def start_run(self, request: web.Request) -> web.Response:
+        """Write down that a run begins, before its first effect: one that begins at most once never begins again."""
+        asked, _ = self._start.read(await self._bodies.read_json(request))
+        job_id, run_number = _run_in_path(request)
+        operation = StartRun(job_id, run_number, FencingToken(asked.fencing_token))
+        job = (await propose(self._backend, operation, Changed)).job
+        return json_response(StartReply(run_id=request.match_info["id"], started=True, revision=job.revision))
+
+    async def append_log(self, request: web.Request) -> web.Response:
+        """Add lines to the log of a running attempt; a piece whose `sequence` was stored before is stored once."""
+        asked, _ = self._log.read(await self._bodies.read_json(request))
+        job_id, run_number = _run_in_path(request)
+        operation = AppendLog(
+            job_id, run_number, FencingToken(asked.fencing_token), _piece(asked.lines), asked.sequence or 0
+        )
+        logged = await propose(self._backend, operation, Logged)
+        run_id = request.match_info["id"]
+        return json_response(LoggedReply(run_id=run_id, byte_count=logged.byte_count, repeated=logged.repeated))
+
+    async def report_progress(self, request: web.Request) -> web.Response:
+        """Keep what a running attempt says of itself, in place of what it said before."""
+        asked, _ = self._progress.read(await self._bodies.read_json(request))
+        job_id, run_number = _run_in_path(request)
+        report = Progress(
+            job_id, run_number, FencingToken(asked.fencing_token), progress_text(asked.progress, "progress")
+        )
+        counted = await propose(self._backend, ReportProgress((report,)), Counted)
+        if not counted.count:
+            raise Rejected("lease_lost", f"fencing token {asked.fencing_token} is not the current one of this run")
+        return json_response(ProgressReply(run_id=request.match_info["id"], accepted=True))
+
+
+def progress_text(progress: Any, field: str) -> bytes:
+    """Return the JSON text; raises `TooLarge` or `Malformed` naming `field`."""
+    text = bytes(progress)
+    check_value(text, bytes_max=limits.PROGRESS_BYTES_MAX, field=field)
+    return text
+
+
+def _run_in_path(request: web.Request) -> tuple[JobId, int]:
+    try:
+        return parse_run_id(request.match_info["id"])
+    except Invalid:
+        raise NotFound("there is no such run: this is not a run id") from None
+
+
+def _piece(lines: list[str]) -> bytes:
+    piece = "\n".join((*lines, "")).encode()
+    if len(piece) > limits.LOG_PIECE_BYTES_MAX:
+        told = f"lines: have {len(piece)} bytes with their line feeds, at most {limits.LOG_PIECE_BYTES_MAX} are allowed"
+        raise TooLarge(told, field="lines")
+    return piece
+
+
+def _post(path: str, handler: Any, body: type, reply: type) -> Route:
+    return Route(method="POST", path=path, handler=handler, answered=Answered.BY_LEADER, body=body, reply=reply)

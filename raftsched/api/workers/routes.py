@@ -1,0 +1,36 @@
+"""Workers: who was heard of lately, by the coarse marks in the log."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from raftsched.api.backend import Backend
+from raftsched.api.http.consistency import read
+from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.jobs.reply import worker_reply
+from raftsched.wire.replies import WorkersReply
+from raftsched.wire.requests import ReadQuery
+
+
+class Workers:
+    """The routes of workers."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def routes(self) -> tuple[Route, ...]:
+        return (
+            Route(
+                method="GET",
+                path=f"{BASE_PATH}/workers",
+                handler=self.list_workers,
+                answered=Answered.BY_LEADER_UNLESS_STALE,
+                query=ReadQuery,
+                reply=WorkersReply,
+            ),
+        )
+
+    async def list_workers(self, request: web.Request) -> web.Response:
+        """List the workers that were heard of lately."""
+        _, reading = read(self._backend, request, ReadQuery)
+        return reading.response(WorkersReply(workers=[worker_reply(worker) for worker in reading.state.workers()]))

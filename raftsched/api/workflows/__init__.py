@@ -1,0 +1,1 @@
+"""Workflows: submit, read, list, cancel."""

@@ -1,0 +1,208 @@
+"""Workflows: submit, read, list, cancel.
+
+A workflow is stored whole or not at all. A large one goes into the log in parts, one after another; nothing of it runs
+before the last one is there, and what was stored of one that fails half-way is thrown away. With an idempotency key the
+same workflow a second time finds the first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final
+
+from aiohttp import web
+from msgspec import UNSET
+
+from raftsched.api.backend import Backend
+from raftsched.api.http.actor import ACTOR_HEADER, actor_of
+from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.consistency import etag, read
+from raftsched.api.http.json_reply import json_response
+from raftsched.api.http.proposals import granted, propose
+from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.jobs.convert import fingerprint_of
+from raftsched.api.jobs.routes import KEY_HEADER, key_of, unknown_parent
+from raftsched.api.json.decode import Fitter, job_id_in_path
+from raftsched.api.workflows.graph import graph_page, workflow_fields, workflows_page
+from raftsched.api.workflows.plan import Plan, plan_workflow
+from raftsched.core.operations.queues import CancelWorkflow
+from raftsched.core.records.ids import JobId, job_id_text
+from raftsched.core.records.workflow import Workflow, WorkflowId
+from raftsched.core.state.results import Refused, WorkflowSaved
+from raftsched.errors import NotFound, Rejected, Unavailable
+from raftsched.storage.reader import StateReader
+from raftsched.wire.replies import (
+    GraphReply,
+    SubmittedWorkflowReply,
+    WorkflowReply,
+    WorkflowsPage,
+)
+from raftsched.wire.requests import GraphQuery, WorkflowRequest, WorkflowsQuery
+
+_YIELD_JOBS: Final = 1_000
+"""Jobs read between two looks at what else waits."""
+
+
+class Workflows:
+    """The routes of workflows."""
+
+    def __init__(self, backend: Backend, bodies: Bodies) -> None:
+        self._backend = backend
+        self._bodies = bodies
+        self._request = Fitter(WorkflowRequest)
+
+    def routes(self) -> tuple[Route, ...]:
+        path = f"{BASE_PATH}/workflows"
+        any_node = Answered.BY_LEADER_UNLESS_STALE
+        return (
+            Route(
+                method="POST",
+                path=path,
+                handler=self.submit_workflow,
+                answered=Answered.BY_LEADER,
+                body=WorkflowRequest,
+                waits=True,
+                headers=(KEY_HEADER, ACTOR_HEADER),
+                reply=SubmittedWorkflowReply,
+                statuses=(201, 200),
+            ),
+            Route(
+                method="GET",
+                path=path,
+                handler=self.list_workflows,
+                answered=any_node,
+                query=WorkflowsQuery,
+                reply=WorkflowsPage,
+            ),
+            Route(
+                method="GET",
+                path=f"{path}/{{id}}",
+                handler=self.get_workflow,
+                answered=any_node,
+                query=GraphQuery,
+                reply=GraphReply,
+            ),
+            Route(
+                method="DELETE",
+                path=f"{path}/{{id}}",
+                handler=self.cancel_workflow,
+                answered=Answered.BY_LEADER,
+                headers=(ACTOR_HEADER,),
+                reply=WorkflowReply,
+            ),
+        )
+
+    async def submit_workflow(self, request: web.Request) -> web.Response:
+        """Submit jobs that depend on each other, whole or not at all; 200 where the idempotency key was used before."""
+        wanted, document = self._request.read(await self._bodies.read_json(request))
+        key = key_of(request, wanted.idempotency_key)
+        backend = self._backend
+        plan = await plan_workflow(
+            wanted,
+            new_id=backend.new_job_id,
+            now_ms=backend.now_ms(),
+            key=key,
+            fingerprint=fingerprint_of(document),
+            actor=actor_of(request),
+        )
+        saved = await self._store(plan)
+        return await self._submitted(saved, plan)
+
+    async def list_workflows(self, request: web.Request) -> web.Response:
+        """List workflows, the latest first."""
+        query, reading = read(self._backend, request, WorkflowsQuery)
+        return reading.response(workflows_page(reading.state, query))
+
+    async def get_workflow(self, request: web.Request) -> web.Response:
+        """Read a workflow with its graph: its jobs, parents first, and what they depend on; large ones by pages."""
+        query, reading = read(self._backend, request, GraphQuery)
+        workflow = _found(reading.state, request)
+        response = reading.response(graph_page(reading.state, workflow, query, reading.now_ms))
+        response.headers["ETag"] = etag(workflow.revision)
+        return response
+
+    async def cancel_workflow(self, request: web.Request) -> web.Response:
+        """Cancel all jobs of a workflow that are not finished."""
+        workflow = _found(self._backend.fresh_state(), request)
+        operation = CancelWorkflow(workflow.id, workflow.tenant, actor_of(request))
+        saved = await propose(self._backend, operation, WorkflowSaved)
+        # A small one is cancelled by the very operation, whose result is the record before its jobs ended.
+        state, _ = self._backend.stale_state()
+        return json_response(WorkflowReply(**workflow_fields(state.workflow(workflow.id) or saved.workflow)))
+
+    async def _store(self, plan: Plan) -> WorkflowSaved:
+        self._check_outside(plan)
+        saved: WorkflowSaved | None = None
+        for part in plan.parts:
+            result = await self._backend.propose(part)
+            if isinstance(result, Refused) and saved is not None:
+                # What is stored of it would be thrown away after a while; nobody needs it any more.
+                with contextlib.suppress(Unavailable):
+                    await self._backend.propose(CancelWorkflow(part.id, part.tenant, part.actor))
+            try:
+                saved = granted(result, WorkflowSaved)
+            except Rejected as error:
+                raise _named(error, plan) from None
+            if saved.duplicate and saved.workflow.id != part.id:
+                break
+        assert saved is not None
+        return saved
+
+    def _check_outside(self, plan: Plan) -> None:
+        """Refuse, before anything is stored, parents elsewhere that are not there.
+
+        Not where the workflow may be a repeat: what it once waited for may be gone by now.
+        """
+        state = self._backend.fresh_state()
+        tenant, key = plan.parts[0].tenant, plan.parts[0].idempotency_key
+        if key and state.workflow_id_for_key(tenant, key) is not None:
+            return
+        for job_id, field in plan.outside.items():
+            parent = state.job(job_id)
+            if parent is None or parent.tenant != tenant:
+                raise unknown_parent(job_id, field)
+
+    async def _submitted(self, saved: WorkflowSaved, plan: Plan) -> web.Response:
+        state, _ = self._backend.stale_state()
+        workflow = state.workflow(saved.workflow.id) or saved.workflow
+        is_known = workflow.id != plan.parts[0].id
+        jobs = await self._job_ids(workflow) if is_known else {t: job_id_text(i) for t, i in plan.job_ids.items()}
+        reply = SubmittedWorkflowReply(**workflow_fields(workflow), jobs=jobs, duplicate=True if is_known else UNSET)
+        response = json_response(reply, status=200 if is_known else 201)
+        response.headers["Location"] = f"{BASE_PATH}/workflows/{reply.id}"
+        response.headers["ETag"] = etag(workflow.revision)
+        return response
+
+    async def _job_ids(self, workflow: Workflow) -> dict[str, str]:
+        """The ids of its jobs by task name, as far as they are still kept."""
+        found: dict[str, str] = {}
+        after: JobId | None = None
+        while True:
+            state, _ = self._backend.stale_state()
+            ids = state.workflow_jobs(workflow.id, after=after, limit=_YIELD_JOBS)
+            for job_id in ids:
+                job = state.job(job_id)
+                if job is not None and job.options is not None:
+                    found[job.options.task] = job_id_text(job_id)
+            if len(ids) < _YIELD_JOBS:
+                return found
+            after = ids[-1]
+            await asyncio.sleep(0)
+
+
+def _found(state: StateReader, request: web.Request) -> Workflow:
+    workflow = state.workflow(WorkflowId(job_id_in_path(request, noun="workflow")))
+    if workflow is None:
+        raise NotFound("there is no such workflow")
+    return workflow
+
+
+def _named(error: Rejected, plan: Plan) -> Rejected:
+    """The refusal with the path of the dependency at fault."""
+    if error.code != "unknown_dependency":
+        return error
+    for job_id, field in plan.outside.items():
+        if job_id_text(job_id) == error.job_id:
+            return unknown_parent(job_id, field)
+    return error

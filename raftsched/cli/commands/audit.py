@@ -1,0 +1,37 @@
+"""`raftsched audit`: who did what to what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from raftsched.cli.terminal.options import limit_option, order_option, tenant_option
+from raftsched.cli.terminal.output import json_option, print_json, print_table
+from raftsched.cli.terminal.session import Session, with_plain_session
+from raftsched.cli.terminal.times import when
+
+
+@click.command("audit")
+@click.option("--actor", "who", help="What this one did.")
+@click.option("--action", help="As schedule.pause, or schedule alone for all that is done to schedules.")
+@click.option("--subject", help="As queue:mail, or queue alone.")
+@tenant_option
+@order_option
+@limit_option
+@with_plain_session
+@json_option
+def audit_command(
+    session: Session, limit: int, who: str | None, order: str | None, *, as_json: bool, **filters: Any
+) -> None:
+    """Show who did what to what, the latest first."""
+    lines = list(session.items("/audit", "entries", limit=limit, actor=who, order=order or "desc", **filters))
+    if as_json:
+        print_json(lines)
+        return
+    columns = ("at", "away", "who", "did", "to", "detail")
+    rows = [
+        (line["at"], when(line["at"]), line["actor"], line["action"], line["subject"], line["detail"]) for line in lines
+    ]
+    if_none = "nobody did anything that is so; without filters, `raftsched audit` shows all"
+    print_table(columns, rows, optional=("away",), folded=("detail",), if_none=if_none)

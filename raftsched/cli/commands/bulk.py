@@ -1,0 +1,211 @@
+"""What is done to many jobs: which they are, and the walk over them until all are done.
+
+Commands that change jobs take ids, or filters, or `--all`, and never guess: nothing given is refused. With `--all` they
+count first and ask, on a terminal; elsewhere they need `--yes`. The cluster does
+up to 10,000 jobs in one request and says where to go on, so any number is done, with progress on a terminal.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple, TypeVar
+
+import click
+from rich.progress import Progress, SpinnerColumn, TextColumn
+
+from raftsched.cli.terminal.options import dry_run_option, filter_fields, filter_options, options
+from raftsched.cli.terminal.output import print_json, print_table, progress_console, say
+from raftsched.cli.terminal.session import Session
+from raftsched.errors import RaftschedError
+
+IDS_MAX: Final = 10_000
+"""In one request."""
+_SHOWN_MAX: Final = 10
+_KEPT_MAX: Final = 100
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class Verb(NamedTuple):
+    """What is done, as it is said."""
+
+    plain: str
+    past: str
+    noun: str = "job"
+
+    def counted(self, count: int) -> str:
+        return f"{count:,} {self.noun}" if count == 1 else f"{count:,} {self.noun}s"
+
+
+class Target(NamedTuple):
+    """Which jobs: exactly one of the three."""
+
+    ids: Sequence[str] = ()
+    filter: Mapping[str, Any] = {}
+    everything: bool = False
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        if self.ids:
+            return {"ids": list(self.ids)}
+        return {"all": True} if self.everything else {"filter": dict(self.filter)}
+
+
+def target_options(*, reason: bool = True) -> Callable[[Command], Command]:
+    """The argument and the options that say which jobs a command is about."""
+    return options(
+        click.argument("job_ids", nargs=-1, metavar="[ID]..."),
+        filter_options(reason=reason),
+        all_options("Every job that there is, as far as it can be."),
+        dry_run_option,
+    )
+
+
+def all_options(help_text: str) -> Callable[[Command], Command]:
+    """`--all`, and the `--yes` that it needs where nobody can be asked."""
+    return options(
+        click.option("--all", "everything", is_flag=True, help=help_text),
+        click.option(
+            "--yes", is_flag=True, help="With --all: do it without asking. Needed where there is no terminal."
+        ),
+    )
+
+
+class Asked(NamedTuple):
+    """What the options of a command that changes jobs say."""
+
+    target: Target
+    dry_run: bool
+    as_json: bool
+    is_sure: bool = True
+    """Whether it may be done without asking."""
+
+
+def asked_of(options: Mapping[str, Any]) -> Asked:
+    """Return what `options` say; raises `click.UsageError` unless ids, filters or --all stand alone.
+
+    Also for --all without --yes where there is no terminal at which to ask.
+    """
+    filters = dict(options)
+    job_ids: Sequence[str] = filters.pop("job_ids")
+    everything, dry_run, as_json = filters.pop("everything"), filters.pop("dry_run"), filters.pop("as_json")
+    is_sure = filters.pop("yes") or not everything or dry_run
+    chosen = filter_fields(filters)
+    if bool(job_ids) + bool(chosen) + everything != 1:
+        raise click.UsageError("say which jobs: their ids, or filters such as --queue and --name, or --all")
+    if not is_sure and not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError("--all needs --yes where there is no terminal to ask; --dry-run shows what it would do")
+    return Asked(Target(tuple(job_ids), chosen, everything), dry_run, as_json, is_sure)
+
+
+def run_bulk(
+    session: Session,
+    path: str,
+    document: Mapping[str, Any],
+    asked: Asked,
+    *,
+    verb: Verb,
+    key: str | None = None,
+) -> None:
+    """Do it to all that are meant, and say what became of them; exit code 1 where some could not be.
+
+    `key` makes a repetition count once; only what makes new jobs needs and takes one.
+    """
+    if not asked.is_sure:
+        _ask(_done(session, path, document, asked._replace(dry_run=True), verb=verb, key=key), verb)
+    total = _done(session, path, document, asked, verb=verb, key=key)
+    if asked.as_json:
+        print_json({"dry_run": asked.dry_run, **total})
+    else:
+        _print_total(total, verb, dry_run=asked.dry_run)
+    if total["failed_count"]:
+        raise SystemExit(1)
+
+
+def _ask(total: Mapping[str, Any], verb: Verb) -> None:
+    """Say what would be done, and end the command unless somebody at the terminal wants that."""
+    counted = verb.counted(total["matched"])
+    try:
+        wanted = not total["matched"] or click.confirm(f"{verb.plain.capitalize()} {counted}?", err=True)
+    except click.Abort:
+        click.echo(err=True)
+        wanted = False
+    if not wanted:
+        click.echo("raftsched: nothing was done", err=True)
+        raise SystemExit(1)
+
+
+def _done(
+    session: Session, path: str, document: Mapping[str, Any], asked: Asked, *, verb: Verb, key: str | None
+) -> dict[str, Any]:
+    """Do it, or count where it is a dry run, and return what became of all of them."""
+    total: dict[str, Any] = {"matched": 0, "done": 0, "failed_count": 0, "failed": [], "sample": []}
+    document = {**document, "dry_run": asked.dry_run}
+    headers = {} if key is None else session.key_header(key)
+    with _counting(verb, dry_run=asked.dry_run) as count:
+        try:
+            for part in _parts(asked.target):
+                for reply in _replies(session, path, {**document, **part}, headers):
+                    _add(total, reply)
+                    count(total)
+        except RaftschedError:
+            if total["done"]:
+                click.echo(f"raftsched: {verb.counted(total['done'])} {verb.past} before this:", err=True)
+            raise
+    return total
+
+
+def _parts(target: Target) -> Iterator[dict[str, Any]]:
+    if not target.ids:
+        yield target.fields
+    for first in range(0, len(target.ids), IDS_MAX):
+        yield {"ids": list(target.ids[first : first + IDS_MAX])}
+
+
+def _replies(
+    session: Session, path: str, document: Mapping[str, Any], headers: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
+    """Send the request until nothing is left of it."""
+    cursor = None
+    while True:
+        reply = session.post(path, {**document, **({"cursor": cursor} if cursor else {})}, headers=headers)
+        yield reply
+        cursor = reply["next_cursor"]
+        if not cursor:
+            return
+
+
+def _add(total: dict[str, Any], reply: Mapping[str, Any]) -> None:
+    for name in ("matched", "done", "failed_count"):
+        total[name] += reply[name]
+    for name in ("failed", "sample"):
+        total[name] = [*total[name], *reply[name]][:_KEPT_MAX]
+
+
+@contextmanager
+def _counting(verb: Verb, *, dry_run: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+    """Show on a terminal how many are done so far."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"))
+    quiet = not progress_console.is_terminal
+    with Progress(*columns, console=progress_console, transient=True, disable=quiet) as progress:
+        task = progress.add_task("counting" if dry_run else verb.plain, total=None)
+
+        def count(total: dict[str, Any]) -> None:
+            done = f"{total['matched']:,} found" if dry_run else f"{verb.counted(total['done'])} {verb.past}"
+            progress.update(task, description=done)
+
+        yield count
+
+
+def _print_total(total: Mapping[str, Any], verb: Verb, *, dry_run: bool) -> None:
+    matched, failed_count = total["matched"], total["failed_count"]
+    if dry_run:
+        say(f"would {verb.plain} {verb.counted(matched)}" + (", for instance:" if total["sample"] else ""))
+        for job_id in total["sample"][:_SHOWN_MAX]:
+            say(f"  {job_id}")
+        return
+    say(f"{total['done']:,} of {verb.counted(matched)} {verb.past}")
+    if failed_count:
+        rows = [(failure["id"], failure["code"], failure["detail"]) for failure in total["failed"]]
+        print_table(("id", "code", "why not"), rows, title=f"{failed_count:,} stayed as they were")

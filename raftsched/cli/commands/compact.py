@@ -1,0 +1,37 @@
+"""`raftsched compact`: makes the file of a stopped node's state as small as what it holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from raftsched.cli.terminal.output import console, json_option, print_json, reports_errors
+
+
+@click.command("compact")
+@click.option(
+    "--data-dir",
+    "directory",
+    required=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The node's data directory.",
+)
+@json_option
+@reports_errors
+def compact_command(directory: Path, *, as_json: bool) -> None:
+    """Give the disk space back that a stopped node's state no longer needs.
+
+    The state is copied without its free pages, the copy is verified, and then it takes the old file's place. That needs free
+    space for the copy. Interrupted at any moment, the node still has its state.
+    """
+    from raftsched.node.compaction import compact_directory
+
+    try:
+        done = compact_directory(directory)
+    except OSError as error:
+        raise click.ClickException(f"{directory} was not compacted: {error}; its state is as it was") from error
+    if as_json:
+        print_json(done._asdict())
+    else:
+        console.print(f"{directory}: {done.before_bytes:,} bytes before, {done.after_bytes:,} after", markup=False)

@@ -1,0 +1,79 @@
+"""`raftsched node`: one node, in the foreground, until SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from pathlib import Path
+
+import click
+import structlog
+import uvloop
+
+from raftsched import config as settings
+from raftsched import logs
+from raftsched.cli.local.children import until_stdin_ends_option
+from raftsched.cli.terminal.output import reports_errors
+from raftsched.errors import RaftschedError
+from raftsched.node.shutdown import EXIT_FAULT, Shutdown
+
+log = structlog.get_logger()
+
+
+@click.command("node")
+@click.option(
+    "--config", "path", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Settings in TOML."
+)
+@click.option("--check-config", is_flag=True, help="Check the settings, print what would run, and write nothing.")
+@until_stdin_ends_option
+@reports_errors
+def node_command(path: Path | None, *, check_config: bool) -> None:
+    """Run one node; every setting can also be given as RAFTSCHED_… in the environment."""
+    if not __debug__:
+        raise click.ClickException("raftsched asserts its invariants in production; start it without python -O")
+    loaded = settings.load(path)
+    if check_config:
+        sys.exit(_check(loaded))
+    logs.configure(level=loaded.log_level, form=loaded.log_format, node_id=loaded.node_id)
+    shutdown = Shutdown()
+    shutdown.watch_signals()
+    # Never closed: that would wait for threads, and one may wait for a disk or for a name server.
+    runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    shutdown.end(_run(runner, loaded, shutdown))
+
+
+def _check(loaded: settings.NodeConfig) -> int:
+    """Say what would run, and what keeps it from running; return the exit code."""
+    from raftsched.node.preflight import faults, summary
+
+    found = asyncio.run(faults(loaded))
+    for line in summary(loaded):
+        click.echo(line)
+    for warning in loaded.warnings():
+        click.echo(f"warning: {warning}", err=True)
+    for fault in found:
+        click.echo(f"raftsched: {fault}", err=True)
+    return 1 if found else 0
+
+
+def _run(runner: asyncio.Runner, loaded: settings.NodeConfig, shutdown: Shutdown) -> int:
+    """Run the node to its end; return the exit code. The last line of its log says why it ended."""
+    from raftsched.node.node import Node
+    from raftsched.system import SystemClock, system_randomness
+
+    # What is imported lives as long as the process. Left to the collector, each full pass would look at it again, and hold
+    # everything up for tens of milliseconds.
+    gc.collect()
+    gc.freeze()
+    node = Node(loaded, clock=SystemClock(), randomness=system_randomness(), shutdown=shutdown)
+    try:
+        runner.run(node.run())
+    except (RaftschedError, OSError) as error:
+        code = error.code if isinstance(error, RaftschedError) else "os_error"
+        log.critical("node_failed", error=str(error), code=code)
+        return EXIT_FAULT
+    except Exception:
+        log.critical("node_failed", error="a fault of raftsched; please report it", exc_info=True)
+        return EXIT_FAULT
+    return 0

@@ -1,0 +1,18 @@
+"""The `raftsched schedule` group; its commands stand by what they do: read, save, run, apply a file."""
+
+from __future__ import annotations
+
+import click
+
+from raftsched.cli.commands.schedule import read as reading
+from raftsched.cli.commands.schedule import runs
+from raftsched.cli.commands.schedule import save as saving
+
+
+@click.group("schedule")
+def schedule_command() -> None:
+    """Look at schedules, change them, and run them by hand. NAME is a schedule's name or its id."""
+
+
+for _command in (*reading.COMMANDS, *saving.COMMANDS, *runs.COMMANDS):
+    schedule_command.add_command(_command)

@@ -1,0 +1,138 @@
+"""`raftsched schedule list | get | next | firings`: what there is, what comes, and what was decided."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from raftsched.cli.commands.schedule.fire_times import local_text, print_outlook
+from raftsched.cli.terminal.options import limit_option, order_option, tenant_option
+from raftsched.cli.terminal.output import (
+    json_option,
+    print_fields,
+    print_json,
+    print_table,
+    status_text,
+)
+from raftsched.cli.terminal.session import Session, part, with_session
+from raftsched.cli.terminal.times import rounded, when
+
+_COLUMNS: Final = ("name", "status", "when", "timezone", "job", "next", "last", "fired", "skipped", "active")
+
+
+def schedule_path(name: str, *rest: str) -> str:
+    """Return the path of a schedule by name or id, or of something below it."""
+    return "/".join(("/schedules", part(name), *rest))
+
+
+def print_schedule(schedule: Mapping[str, Any], *, as_json: bool) -> None:
+    print_json(schedule) if as_json else print_fields(schedule)
+
+
+@click.command("list")
+@tenant_option
+@click.option("--queue", help="Of the jobs that they make.")
+@click.option("--source", help="What applied them.")
+@click.option("--paused/--not-paused", default=None, help="Only those that are paused, or are not.")
+@limit_option
+@with_session
+@json_option
+def list_schedules(session: Session, limit: int, *, as_json: bool, **filters: Any) -> None:
+    """List schedules by name."""
+    schedules = list(session.items("/schedules", "schedules", limit=limit, **filters))
+    if as_json:
+        print_json(schedules)
+    else:
+        print_table(_COLUMNS, map(_row, schedules), optional=("last", "skipped", "job", "fired", "active", "timezone"))
+
+
+@click.command("get")
+@click.argument("name")
+@tenant_option
+@with_session
+@json_option
+def get_schedule(session: Session, name: str, tenant: str | None, *, as_json: bool) -> None:
+    """Show a schedule."""
+    print_schedule(session.get(schedule_path(name), tenant=tenant), as_json=as_json)
+
+
+@click.command("next")
+@click.argument("name")
+@click.option("--count", type=click.IntRange(1, 1_000), default=10, show_default=True, help="So many instants.")
+@tenant_option
+@with_session
+@json_option
+def next_instants(session: Session, name: str, count: int, tenant: str | None, *, as_json: bool) -> None:
+    """Show the next instants of a schedule."""
+    answer = session.get(schedule_path(name, "next"), count=count, tenant=tenant)
+    if as_json:
+        print_json(answer)
+        return
+    schedule = session.get(schedule_path(name), tenant=tenant)
+    title = f"{answer['name']} is paused: none of these is decided meanwhile" if answer["paused"] else answer["name"]
+    print_outlook(answer, schedule["timezone"], title=title)
+
+
+@click.command("firings")
+@click.argument("name")
+@click.option("--kind", type=click.Choice(["planned", "manual", "backfill"]), help="Only runs of this kind.")
+@click.option("--fired/--skipped", default=None, help="Only those that made a job, or were skipped.")
+@order_option
+@limit_option
+@tenant_option
+@with_session
+@json_option
+def list_firings(session: Session, name: str, limit: int, order: str | None, *, as_json: bool, **filters: Any) -> None:
+    """Show what was decided for each instant, the latest first."""
+    firings = list(
+        session.items(schedule_path(name, "firings"), "firings", limit=limit, order=order or "desc", **filters)
+    )
+    if as_json:
+        print_json(firings)
+        return
+    columns = ("instant", "away", "kind", "decision", "job", "reason", "instants", "late by")
+    print_table(columns, map(_firing_row, firings), optional=("late by", "kind", "instants", "away"))
+
+
+def _row(schedule: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (
+        schedule["name"],
+        status_text(schedule["status"]),
+        when_text(schedule),
+        schedule["timezone"],
+        schedule["job"]["name"],
+        when(schedule["next_at"]),
+        when(schedule["last_at"]),
+        schedule["fired_count"],
+        schedule["skipped_count"],
+        len(schedule["active"]) + len(schedule["backfilling"]),
+    )
+
+
+def when_text(schedule: Mapping[str, Any]) -> str:
+    """Return when it fires, in the words in which it was written."""
+    if schedule.get("cron"):
+        return str(schedule["cron"])
+    if schedule.get("every"):
+        return f"every {schedule['every']}"
+    return f"at {local_text(schedule.get('at'), 'UTC') or schedule.get('at')}"
+
+
+def _firing_row(firing: Mapping[str, Any]) -> tuple[Any, ...]:
+    count = firing["count"]
+    late_ms = firing["lateness_ms"]
+    return (
+        firing["instant"],
+        when(firing["instant"]),
+        firing["kind"],
+        status_text("fired" if firing["fired"] else "skipped"),
+        firing["job_id"],
+        firing["reason"],
+        "very many" if count is None else count,
+        None if late_ms is None else rounded(late_ms / 1000),
+    )
+
+
+COMMANDS: Final = (list_schedules, get_schedule, next_instants, list_firings)

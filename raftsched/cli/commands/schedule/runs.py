@@ -1,0 +1,154 @@
+"""`raftsched schedule trigger | backfill`: runs by hand, for now or for the past."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from raftsched.cli.commands.schedule.read import schedule_path
+from raftsched.cli.commands.schedule.save import OVERLAPS
+from raftsched.cli.terminal.options import dry_run_option, given, payload_field, tenant_option
+from raftsched.cli.terminal.output import json_option, print_json, print_table, progress_console, say
+from raftsched.cli.terminal.session import Session, with_session
+from raftsched.cli.terminal.times import MOMENT, when
+from raftsched.client.backfill import PATIENCE_SECONDS, PAUSE_SECONDS, BackfillWalk
+
+_SHOWN_MAX: Final = 50
+_PAUSE_SECONDS: Final = PAUSE_SECONDS
+_PATIENCE_SECONDS: Final = PATIENCE_SECONDS
+
+
+@click.command("trigger")
+@click.argument("name")
+@click.option("--payload", help="JSON in place of the schedule's; - for standard input.")
+@click.option(
+    "--overlap",
+    type=click.Choice(OVERLAPS),
+    metavar="POLICY",
+    help=f"One of {', '.join(OVERLAPS)}; default: the schedule's, so it may be skipped.",
+)
+@click.option(
+    "--instant", type=MOMENT, help="What it is a run for; the same a second time finds the first. Default: now."
+)
+@click.option("--idempotency-key", help="The same key and trigger a second time finds the first run.")
+@tenant_option
+@with_session
+@json_option
+def trigger(
+    session: Session,
+    name: str,
+    *,
+    payload: str | None,
+    overlap: str | None,
+    instant: str | None,
+    idempotency_key: str | None,
+    tenant: str | None,
+    as_json: bool,
+) -> None:
+    """Run a schedule now, beside its instants.
+
+    Exit code 1 where the run is skipped, since an earlier one has not ended.
+    """
+    asked = {**payload_field(payload), **given({"overlap": overlap, "instant": instant})}
+    headers = session.key_header(idempotency_key)
+    firing = session.post(schedule_path(name, "trigger"), asked, query={"tenant": tenant}, headers=headers)
+    if as_json:
+        print_json(firing)
+    else:
+        say(f"job {firing['job_id']}" if firing["fired"] else f"skipped: {firing['reason']}")
+    if not firing["fired"]:
+        raise SystemExit(1)
+
+
+@click.command("backfill")
+@click.argument("name")
+@click.option("--from", "from_", type=MOMENT, required=True, help="The first instant.")
+@click.option("--to", type=MOMENT, default="now", show_default=True, help="Not part of the range.")
+@click.option(
+    "--overlap",
+    type=click.Choice(["sequential", "allow"]),
+    help="One run after the other (default), or all at the same time.",
+)
+@click.option("--latest-first", is_flag=True, help="By default the oldest instant runs first.")
+@click.option("--per-minute", type=click.IntRange(min=1), help="So many runs come due in a minute.")
+@dry_run_option
+@tenant_option
+@with_session
+@json_option
+def backfill(
+    session: Session,
+    name: str,
+    *,
+    from_: str,
+    to: str,
+    overlap: str | None,
+    per_minute: int | None,
+    tenant: str | None,
+    latest_first: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Run a schedule for past instants.
+
+    It does so whatever was decided for them at their time. At most 1,000 of its
+    runs are unfinished at once; it goes on as they end, and gives up when for
+    ten seconds none does.
+
+    The same command again goes on where it stands: what was made once is not made again, for 30 days.
+    """
+    asked = {
+        "from": from_,
+        "to": to,
+        **given({"overlap": overlap, "order": latest_first and "desc", "per_minute": per_minute, "dry_run": dry_run}),
+    }
+    answer = _backfilled(session, schedule_path(name, "backfill"), asked, tenant)
+    if as_json:
+        print_json(answer)
+    elif dry_run:
+        _print_plan(answer)
+    else:
+        say(f"{answer['run_count']:,} runs made, {answer['skipped_count']:,} instants skipped")
+        if answer["known_count"]:
+            say(f"{answer['known_count']:,} were backfilled before")
+        if answer["remaining_count"]:
+            told = "there is no room for more unfinished runs; say it again when some of them have ended"
+            say(f"{answer['remaining_count']:,} instants remain: {told}")
+
+
+def _backfilled(session: Session, path: str, asked: Mapping[str, Any], tenant: str | None) -> dict[str, Any]:
+    """Send the request, each time for what remains, until it gets no further for a while; return the answer about all."""
+    headers = session.key_header()
+    walk = BackfillWalk(asked)
+    give_up_at = time.monotonic() + _PATIENCE_SECONDS
+    with progress_console.status("making runs") as shown:
+        while True:
+            gone_on = walk.take(session.post(path, walk.asked, query={"tenant": tenant}, headers=headers))
+            if walk.is_done or (not gone_on and time.monotonic() >= give_up_at):
+                return walk.total()
+            shown.update(f"{walk.run_count:,} runs made, {walk.remaining_count:,} to come")
+            if gone_on:
+                give_up_at = time.monotonic() + _PATIENCE_SECONDS
+            else:  # there is no room until some of the runs have ended
+                time.sleep(_PAUSE_SECONDS)
+
+
+def _print_plan(answer: Mapping[str, Any]) -> None:
+    instants = answer["instants"]
+    rows = [
+        (each["instant"], each["action"], when(each["run_at"]), each["planned"], each["reason"])
+        for each in instants[:_SHOWN_MAX]
+    ]
+    print_table(("instant", "would", "due", "at its time", "reason"), rows)
+    if len(instants) > _SHOWN_MAX:
+        say(f"and {len(instants) - _SHOWN_MAX:,} more; --json has all")
+    say(f"would make {answer['run_count']:,} runs and skip {answer['skipped_count']:,} instants")
+    if answer["known_count"]:
+        say(f"{answer['known_count']:,} were backfilled before")
+    if answer["remaining_count"]:
+        say(f"{answer['remaining_count']:,} would have to wait until runs have ended")
+
+
+COMMANDS: Final = (trigger, backfill)

@@ -1,0 +1,186 @@
+"""`raftsched schedule create | delete | pause | resume | preview`: what people make of schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from raftsched.cli.commands.schedule.fire_times import print_outlook
+from raftsched.cli.commands.schedule.read import print_schedule, schedule_path
+from raftsched.cli.terminal.options import (
+    JOB_OPTIONS,
+    given,
+    job_fields,
+    job_options,
+    options,
+    parse_json,
+    pause_options,
+    payload_field,
+    tenant_option,
+)
+from raftsched.cli.terminal.output import json_option, print_json, say
+from raftsched.cli.terminal.session import Session, with_session
+from raftsched.cli.terminal.times import SPAN, WALL_MOMENT
+from raftsched.errors import Invalid
+
+OVERLAPS: Final = ("skip", "buffer_one", "buffer_all", "allow", "cancel_previous", "terminate_previous")
+
+timing_options = options(
+    click.option("--cron", help="Five fields, or six with the seconds first, or @daily and the like."),
+    click.option("--every", help="A fixed grid, as 90s or 1h30m."),
+    click.option("--at", type=WALL_MOMENT, help="Once."),
+    click.option(
+        "--timezone",
+        metavar="ZONE",
+        is_eager=True,  # the times beside it are read by its clock
+        help="IANA name, as Europe/Berlin; default: UTC. Times without an offset are meant by its clock.",
+    ),
+    click.option("--start-at", type=WALL_MOMENT, help="No instant before it; a grid begins there."),
+    click.option("--end-at", type=WALL_MOMENT, help="No instant after it."),
+    click.option("--dst-gap", type=click.Choice(["shift", "skip"]), help="For a wall time that a clock change skips."),
+    click.option("--dst-overlap", type=click.Choice(["first", "both"]), help="For a wall time that is shown twice."),
+    click.option("--skip-date", "skip_dates", multiple=True, metavar="DATE", help="No instant on it. Repeatable."),
+    click.option(
+        "--business-days",
+        metavar="COUNTRY",
+        help="Only working days: weekdays, or of a country such as DE or DE-BY by its holidays.",
+    ),
+    click.option("--calendar", help="JSON, for blackouts and all else. See POST /schedules for its fields."),
+)
+_CALENDAR: Final = ("skip_dates", "business_days", "calendar")
+
+
+@click.command("create")
+@click.argument("name")
+@click.argument("job")
+@click.argument("payload", required=False)
+@timing_options
+@click.option(
+    "--overlap",
+    type=click.Choice(OVERLAPS),
+    metavar="POLICY",
+    help=f"Where an earlier run has not ended: {', '.join(OVERLAPS)}; default: skip.",
+)
+@click.option(
+    "--misfire",
+    type=click.Choice(["run_once", "skip", "run_all"]),
+    help="For instants missed in an outage or a pause; default: run_once.",
+)
+@click.option(
+    "--catchup-window", "catchup_window_seconds", type=SPAN, help="Older missed instants are skipped; default: 1d."
+)
+@click.option("--jitter", "jitter_seconds", type=SPAN, help="Runs are spread over so much time after their instant.")
+@click.option("--max-firings", type=int, help="It ends after so many runs.")
+@click.option("--pause-until", type=WALL_MOMENT, help="Begin paused, until then.")
+@click.option("--create-only", is_flag=True, help="Fail where there is one of this name, instead of changing it.")
+@tenant_option
+@job_options
+@with_session
+@json_option
+def create_schedule(
+    session: Session,
+    name: str,
+    job: str,
+    payload: str | None,
+    *,
+    create_only: bool,
+    as_json: bool,
+    **fields: Any,
+) -> None:
+    """Create a schedule, or change the one of this name.
+
+    At each of its instants it submits the job JOB with PAYLOAD: JSON, or - for JSON from standard input.
+    """
+    job_options_given = {field: fields.pop(field) for field in JOB_OPTIONS}
+    document = {
+        "name": name,
+        **_timing_fields(fields),
+        "job": {"name": job, **payload_field(payload), **job_fields(job_options_given)},
+    }
+    headers = {"If-None-Match": "*"} if create_only else {}
+    print_schedule(session.post("/schedules", document, headers=headers), as_json=as_json)
+
+
+@click.command("preview")
+@click.argument("expression", required=False, metavar="[CRON]")
+@timing_options
+@click.option("--after", type=WALL_MOMENT, help="Default: now.")
+@click.option("--count", type=click.IntRange(1, 1_000), default=10, show_default=True, help="So many instants.")
+@with_session
+@json_option
+def preview(session: Session, expression: str | None, count: int, *, as_json: bool, **fields: Any) -> None:
+    """Show when a timing would fire; nothing is stored.
+
+    As in: preview '0 9 * * mon-fri' --timezone Europe/Berlin.
+    """
+    if expression is not None and fields["cron"] is not None:
+        raise click.UsageError("give the expression once")
+    fields["cron"] = expression or fields["cron"]
+    answer = session.post("/schedules/preview", {**_timing_fields(fields), "count": count})
+    if as_json:
+        print_json(answer)
+    else:
+        print_outlook(answer, fields["timezone"] or "UTC")
+
+
+@click.command("delete")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@tenant_option
+@with_session
+@json_option
+def delete_schedules(session: Session, names: tuple[str, ...], tenant: str | None, *, as_json: bool) -> None:
+    """Delete schedules. Jobs that they have made go on."""
+    deleted = []
+    for name in names:
+        deleted.append(session.send("DELETE", schedule_path(name), query={"tenant": tenant}))
+        if not as_json:
+            say(f"{name}  deleted")
+    if as_json:
+        print_json(deleted)
+
+
+@click.command("pause")
+@click.argument("name")
+@pause_options
+@tenant_option
+@with_session
+@json_option
+def pause_schedule(session: Session, name: str, tenant: str | None, *, as_json: bool, **fields: Any) -> None:
+    """Pause a schedule until it is resumed, or until a time."""
+    path = schedule_path(name, "pause")
+    print_schedule(session.post(path, given(fields), query={"tenant": tenant}), as_json=as_json)
+
+
+@click.command("resume")
+@click.argument("name")
+@tenant_option
+@with_session
+@json_option
+def resume_schedule(session: Session, name: str, tenant: str | None, *, as_json: bool) -> None:
+    """Let a schedule go on. What it missed is treated as its misfire policy says."""
+    print_schedule(session.post(schedule_path(name, "resume"), query={"tenant": tenant}), as_json=as_json)
+
+
+def _timing_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a schedule that are not its job's, from the options."""
+    wanted = given({name: value for name, value in fields.items() if name not in _CALENDAR})
+    calendar = parse_json(fields["calendar"], "--calendar") if fields["calendar"] else {}
+    if not isinstance(calendar, dict):
+        raise Invalid("--calendar: must be a JSON object", field="calendar")
+    if fields["skip_dates"]:
+        calendar["skip_dates"] = [*calendar.get("skip_dates", ()), *fields["skip_dates"]]
+    if fields["business_days"]:
+        calendar["business_days"] = _business_days(fields["business_days"])
+    return wanted | ({"calendar": calendar} if calendar else {})
+
+
+def _business_days(text: str) -> bool | dict[str, str]:
+    if text == "weekdays":
+        return True
+    country, _, subdivision = text.partition("-")
+    return {"country": country, **({"subdivision": subdivision} if subdivision else {})}
+
+
+COMMANDS: Final = (create_schedule, preview, delete_schedules, pause_schedule, resume_schedule)

@@ -1,0 +1,276 @@
+"""A cluster of real node processes on this machine's loopback, for `dev`, `demo`, `bench` and the acceptance tests.
+
+Each node is a process of its own with its own data directory and log file; `cluster.json` in the common directory says
+where they are. Nothing here talks to a node other than by its HTTP API and by signals. The nodes stop when this process
+is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline
+from raftsched.errors import Unavailable
+
+_T = TypeVar("_T")
+HOST = "127.0.0.1"
+START_SECONDS_MAX = 30.0
+STOP_SECONDS_MAX = 10.0
+_POLL_SECONDS = 0.02
+_PORTS = range(15_000, 32_000)
+"""Below 32,768, where Linux begins with outgoing connections: one of them could take a port before its node listens."""
+
+
+class LocalNode:
+    """One node process; it can be killed, paused and started again over the same data."""
+
+    def __init__(self, node_id: str, api_port: int, raft_port: int, directory: Path) -> None:
+        self.id = node_id
+        self.api = f"http://{HOST}:{api_port}"
+        self.raft = f"{HOST}:{raft_port}"
+        self.directory = directory
+        self.process: subprocess.Popen[bytes] | None = None
+        self.own_config: Path | None = None
+        """A config file of its own, of a node that was added later."""
+
+    @property
+    def data_directory(self) -> Path:
+        return self.directory / "data"
+
+    @property
+    def log_file(self) -> Path:
+        return self.directory / "node.log"
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self, config: Path) -> None:
+        """Start the process, by its own config file if it has one; it is not ready yet when this returns."""
+        config = self.own_config or config
+        environment = os.environ | {"RAFTSCHED_NODE_ID": self.id, "RAFTSCHED_DATA_DIR": str(self.data_directory)}
+        with self.log_file.open("ab") as log:
+            self.process = subprocess.Popen(  # noqa: S603  # our own module, by our own interpreter
+                [sys.executable, "-m", "raftsched", "node", "--config", str(config), UNTIL_STDIN_ENDS],
+                env=environment,
+                stdin=lifeline(),
+                stdout=log,
+                stderr=log,
+                process_group=0,  # Ctrl-C is ours alone; and without us the kernel ends a paused node, which reads nothing
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        if self.process is not None and self.is_running:
+            self.process.send_signal(number)
+
+    def kill(self) -> None:
+        """As the power cord would: SIGKILL, and wait until it is gone."""
+        self.signal(signal.SIGKILL)
+        self.wait()
+
+    def stop(self) -> int | None:
+        """Ask it to stop, and make it after `STOP_SECONDS_MAX`; return its exit code."""
+        self.signal(signal.SIGTERM)
+        return self.ended()
+
+    def ended(self) -> int | None:
+        """Return the exit code of a node that was asked to stop; one that doesn't in time is killed, and has none."""
+        try:
+            return self.wait(STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return None
+
+    def last_words(self) -> str:
+        """The last line of its log."""
+        lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
+        return lines[-1] if lines else f"nothing in {self.log_file}"
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        return self.process.wait(timeout) if self.process else None
+
+    def is_ready(self) -> bool:
+        """Whether it answers that it can serve."""
+        try:
+            self.get("/readyz", timeout=1.0)
+        except (OSError, msgspec.DecodeError):
+            return False
+        return True
+
+    def says_it_leads(self) -> bool:
+        """Whether it answers that it leads, and that it can serve."""
+        try:
+            answer = self.get("/api/v1/cluster", timeout=1.0)
+        except (OSError, msgspec.DecodeError):
+            return False
+        return bool(answer["leader"] == self.id) and self.is_ready()
+
+    def get(self, path: str, *, timeout: float = 2.0) -> Any:
+        """GET a JSON document of the node; raises `OSError` where there is no good answer."""
+        with urllib.request.urlopen(f"{self.api}{path}", timeout=timeout) as reply:  # noqa: S310  # our own http URL
+            return msgspec.json.decode(reply.read())
+
+
+class LocalCluster:
+    """Node processes under one directory, stopped when the context ends."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        node_count: int = 3,
+        base_port: int | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.directory = directory
+        self.config = directory / "cluster.toml"
+        self._settings = settings or {}
+        self._node_count = node_count
+        ports = _ports(node_count, base_port)
+        self.nodes = [
+            LocalNode(f"n{number}", api, raft, directory / f"n{number}")
+            for number, (api, raft) in enumerate(ports, start=1)
+        ]
+        for node in self.nodes:
+            node.directory.mkdir(parents=True, exist_ok=True)
+        self.config.write_text(_toml(self.nodes, self._settings), encoding="utf-8")
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def urls(self) -> list[str]:
+        return [node.api for node in self.nodes]
+
+    def start(self) -> None:
+        """Start all nodes that don't run, and write `cluster.json`."""
+        for node in self.nodes:
+            if not node.is_running:
+                node.start(self.config)
+        self.write_description()
+
+    def start_node(self, node: LocalNode) -> None:
+        node.start(self.config)
+        self.write_description()
+
+    def new_node(self) -> LocalNode:
+        """A further node with an id that was never used, to be started and added; its config names all, and itself."""
+        self._node_count += 1
+        api, raft = free_ports(2)
+        node = LocalNode(f"n{self._node_count}", api, raft, self.directory / f"n{self._node_count}")
+        node.directory.mkdir(parents=True)
+        self.nodes.append(node)
+        node.own_config = node.directory / "cluster.toml"
+        node.own_config.write_text(_toml(self.nodes, self._settings), encoding="utf-8")
+        return node
+
+    def stop(self) -> None:
+        """Ask all nodes to stop, once: a second signal would end them at once."""
+        for node in self.nodes:
+            node.signal(signal.SIGCONT)
+            node.signal(signal.SIGTERM)
+        for node in self.nodes:
+            node.ended()
+
+    def kill(self) -> None:
+        """SIGKILL all nodes at once."""
+        for node in self.nodes:
+            node.signal(signal.SIGKILL)
+        for node in self.nodes:
+            node.wait()
+
+    def write_description(self) -> None:
+        rows = [
+            {"id": node.id, "pid": node.process.pid if node.process else None, "api": node.api, "raft": node.raft}
+            for node in self.nodes
+        ]
+        text = msgspec.json.format(msgspec.json.encode({"nodes": rows}), indent=2)
+        (self.directory / "cluster.json").write_bytes(text + b"\n")
+
+    def leader(self) -> LocalNode | None:
+        """The node that itself says it leads and is ready to serve; None while there is none."""
+        return next((node for node in self.nodes if node.is_running and node.says_it_leads()), None)
+
+    def wait_for_leader(self, *, seconds: float = START_SECONDS_MAX) -> LocalNode:
+        """Return the leader once there is one; raises `Unavailable` naming the log files after `seconds`."""
+        return self.wait_until(self.leader, what="a leader", seconds=seconds)
+
+    def wait_until_ready(self, node: LocalNode, *, seconds: float = START_SECONDS_MAX) -> None:
+        """Return once the node answers that it is ready."""
+        self.wait_until(node.is_ready, what=f"node {node.id} to be ready", seconds=seconds)
+
+    def wait_until(self, probe: Callable[[], _T | None], *, what: str, seconds: float = START_SECONDS_MAX) -> _T:
+        """Poll until `probe` returns something true; raises `Unavailable` when it does not within `seconds`."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if found := probe():
+                return found
+            self._check_for_failed_nodes()
+            time.sleep(_POLL_SECONDS)
+        raise Unavailable(f"waited {seconds:.0f} s for {what}; see {self.directory}/n*/node.log")
+
+    def _check_for_failed_nodes(self) -> None:
+        """Raise `Unavailable` where a node ended by itself; a signal ends it with a negative code."""
+        for node in self.nodes:
+            code = node.process.poll() if node.process else None
+            if code is not None and code > 0:
+                raise Unavailable(f"{node.id} ended with exit code {code}: {node.last_words()}")
+
+
+def _ports(node_count: int, base_port: int | None) -> list[tuple[int, int]]:
+    if base_port is not None:
+        return [(base_port + 10 * number, base_port + 10 * number + 1) for number in range(node_count)]
+    free = free_ports(2 * node_count)
+    return list(zip(free[::2], free[1::2], strict=True))
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody had a moment ago; drawn by the system's chance, since tests in other processes draw as well."""
+    drawn = random.SystemRandom().sample(_PORTS, len(_PORTS))
+    return list(islice(filter(_is_free, drawn), count))
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def _toml(nodes: list[LocalNode], settings: Mapping[str, Any]) -> str:
+    lines = ['auth = "none"  # loopback only']
+    lines += [f"{name} = {_toml_value(value)}" for name, value in settings.items()]
+    for node in nodes:
+        lines += ["", "[[nodes]]", f'id = "{node.id}"', f'raft = "{node.raft}"']
+        lines.append(f'api = "{node.api.removeprefix("http://")}"')
+    return "\n".join(lines) + "\n"
+
+
+def _toml_value(value: Any) -> str:
+    """Scalars and lists are as in JSON; tables are not."""
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{name} = {_toml_value(each)}" for name, each in value.items()) + " }"
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,167 @@
+"""Options that several commands share, and how they become fields of requests."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+import msgspec
+
+from raftsched.cli.terminal.times import MOMENT, SPAN
+from raftsched.errors import Invalid
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True)
+
+limit_option = click.option(
+    "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Most lines to show."
+)
+tenant_option = click.option("--tenant", help="Whose; default: the default tenant's.")
+dry_run_option = click.option("--dry-run", is_flag=True, help="Change nothing; show what would be done.")
+order_option = click.option(
+    "--oldest-first", "order", flag_value="asc", help="The oldest first; by default the latest."
+)
+
+
+def options(*parts: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return one decorator for several options, in their order in the help text."""
+
+    def decorate(command: Command) -> Command:
+        for part in reversed(parts):
+            command = part(command)
+        return command
+
+    return decorate
+
+
+job_options = options(
+    click.option("--queue", help="Default: the job's name."),
+    click.option("--priority", help="0 to 9, or low, normal, high; higher first."),
+    click.option("--max-attempts", type=int, help="Failures that end in the dead letters."),
+    click.option("--max-retries", type=int, help="The same, counted without the first attempt."),
+    click.option(
+        "--max-lost-workers", type=int, help="Lost workers that end in the dead letters; default: its queue's, 3."
+    ),
+    click.option("--timeout", "timeout_seconds", type=SPAN, help="Longest run time of an attempt, as in 90s or 5m."),
+    click.option(
+        "--heartbeat-timeout", "heartbeat_timeout_seconds", type=SPAN, help="Longest silence of the handler itself."
+    ),
+    click.option(
+        "--retry-policy",
+        help='JSON, as in \'{"backoff": "fixed", "base_seconds": 30}\'. See POST /jobs for its fields.',
+    ),
+    click.option(
+        "--retry-on", multiple=True, metavar="TYPE", help="Error type to try again; default: all. Repeatable."
+    ),
+    click.option("--no-retry", multiple=True, metavar="TYPE", help="Error type to give up at once for. Repeatable."),
+    click.option("--at-most-once", is_flag=True, help="Never start it a second time, come what may."),
+    click.option("--concurrency-key", help="Jobs of a queue with the same key run one at a time."),
+    click.option(
+        "--expires-in", "expires_in_seconds", type=SPAN, help="Given up if it has not started so long after it is due."
+    ),
+    click.option(
+        "--deadline-in", "deadline_in_seconds", type=SPAN, help="Given up if it has not ended so long after it is due."
+    ),
+    click.option("--retention", "retention_seconds", type=SPAN, help="How long it is kept once it has ended."),
+    click.option("--tag", "tags", multiple=True, help="Repeatable."),
+    click.option("--region", help="Only workers of this region take it; without it all do."),
+)
+
+
+def _names(decorate: Callable[[Any], Any]) -> frozenset[str]:
+    """The names of the parameters that options add to a command."""
+    return frozenset(str(parameter.name) for parameter in decorate(lambda: None).__click_params__)
+
+
+JOB_OPTIONS: Final = _names(job_options)
+
+when_options = options(
+    click.option("--run-at", type=MOMENT, help="As 2027-03-14T07:00:00Z, 2027-03-14, or +2h."),
+    click.option("--delay", "delay_seconds", type=SPAN, help="From now, as in 90, 30s or 2h."),
+)
+
+pause_options = options(
+    click.option("--until", type=MOMENT, help="It goes on by itself then; by default only once it is resumed."),
+    click.option("--for", "for_seconds", type=SPAN, help="As --until, from now: 30m, 2h."),
+    click.option("--reason", help="For those who wonder why nothing happens."),
+)
+
+
+def filter_options(*, reason: bool = True) -> Callable[[Command], Command]:
+    """The filters of `GET /jobs`, and of the bulk commands; `reason` is left out where it has another meaning."""
+    statuses = click.option(
+        "--status",
+        "statuses",
+        multiple=True,
+        metavar="STATUS",
+        help="As queued, running, dead_letter; commas between several.",
+    )
+    reasons = click.option("--reason", help="Why they failed, as attempts_exhausted, timeout, worker_lost.")
+    return options(
+        statuses,
+        click.option("--queue", help="Jobs of this queue."),
+        click.option("--name", help="Jobs of this name."),
+        click.option("--tag", help="Jobs with this tag."),
+        tenant_option,
+        click.option("--schedule", metavar="ID", help="Runs of this schedule."),
+        click.option("--workflow", metavar="ID", help="Jobs of this workflow."),
+        *((reasons,) if reason else ()),
+        click.option("--since", "created_after", type=MOMENT, help="Submitted then or later, as -2h or 2027-03-14."),
+        click.option("--before", "created_before", type=MOMENT, help="Submitted before then."),
+    )
+
+
+def given(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that were given on the command line, in the form of requests."""
+    return {name: _value(name, value) for name, value in fields.items() if not _is_absent(value)}
+
+
+def job_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a job from the options of `job_options`; raises `Invalid` for JSON that is none."""
+    wanted = given(fields)
+    if wanted.pop("at_most_once", False):
+        wanted["start"] = "at_most_once"
+    if "retry_policy" in wanted:
+        wanted["retry_policy"] = parse_json(wanted["retry_policy"], "--retry-policy")
+    return wanted
+
+
+def filter_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the filter that the options of `filter_options` make."""
+    wanted = given(fields)
+    statuses = [status for text in wanted.pop("statuses", ()) for status in text.split(",") if status]
+    return wanted | ({"status": statuses} if statuses else {})
+
+
+def payload_field(text: str | None) -> dict[str, Any]:
+    """Return the field `payload`: JSON, or `-` for JSON from standard input; nothing where there is none.
+
+    It is passed on byte for byte: large numbers keep their digits, and a key that stands twice is the cluster's to refuse.
+    """
+    if text is None:
+        return {}
+    document = sys.stdin.read() if text == "-" else text
+    parse_json(document, "PAYLOAD")
+    return {"payload": msgspec.Raw(document.encode())}
+
+
+def parse_json(text: str, name: str) -> Any:
+    """Return the document in `text`; raises `Invalid` naming the option or argument that it was."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        told = "write text in double quotes, inside single ones for the shell"
+        raise Invalid(f"{name}: not JSON: {error}; {told}", field=name) from error
+
+
+def _is_absent(value: Any) -> bool:
+    return value is None or value is False or value in ("", ())
+
+
+def _value(name: str, value: Any) -> Any:
+    if name == "priority":
+        return int(value) if value.isdecimal() else value
+    return list(value) if isinstance(value, tuple) else value

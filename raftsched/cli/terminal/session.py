@@ -1,0 +1,168 @@
+"""One conversation with the cluster: documents of the API in, documents out.
+
+Commands print what the API says, new fields included, so they take its documents as they are. Every request is retried
+through elections; those that make something carry an idempotency key, so that a retry never makes a second one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import wraps
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import click
+
+from raftsched.cli.terminal.output import progress_console, reports_errors, url_option
+from raftsched.client import ClientSettings
+from raftsched.client.events import Event, event_stream
+from raftsched.client.http.calls import KEY_HEADER, Calls, part
+from raftsched.client.http.connection import Connection
+from raftsched.client.http.idempotency_keys import KeyFactory
+from raftsched.client.http.nodes import Nodes
+
+__all__ = ["Session", "part", "with_plain_session", "with_session"]
+
+SETTINGS: Final = ClientSettings()
+PAGE_SIZE_MAX: Final = 1_000
+_SILENCE_SECONDS: Final = 2.0
+"""After this, somebody who waits is told that the cluster is still being asked."""
+_R = TypeVar("_R")
+_T = TypeVar("_T")
+
+actor_option = click.option(
+    "--actor",
+    envvar="RAFTSCHED_ACTOR",
+    help="Who you are, for the audit trail; default: your user name here. Also from RAFTSCHED_ACTOR.",
+)
+
+
+class Session:
+    """A client of the cluster for one command; use it as a context manager, from one thread."""
+
+    def __init__(
+        self, urls: Sequence[str], *, actor: str | None = None, settings: ClientSettings | None = None
+    ) -> None:
+        settings = settings or SETTINGS
+        self.urls = tuple(urls)
+        self.actor = actor or user_name()
+        nodes = Nodes(urls, avoid_seconds=settings.avoid_seconds, follow_leader=settings.follow_leader)
+        self._connection = Connection(nodes, settings, actor=self.actor)
+        self._keys = KeyFactory(self._connection.clock, self._connection.randomness)
+        self._calls = Calls(self._connection, self._keys)
+        self._runner = asyncio.Runner()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._runner.run(self._connection.close())
+        self._runner.close()
+
+    def get(self, path: str, **query: Any) -> dict[str, Any]:
+        """Return the document at `path`; parameters that are None, "" or empty are left out."""
+        return self.send("GET", path, query=query)
+
+    def post(self, path: str, document: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+        return self.send("POST", path, document, **options)
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        document: Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Send one request and return the document of its reply; raises its error. See `Calls.call`."""
+        asked = {name: value for name, value in (query or {}).items() if value not in (None, "", (), [])}
+        return self._run(self._calls.call(dict[str, Any], method, path, document, query=asked, headers=headers))
+
+    def new_key(self) -> str:
+        """Return an idempotency key that nobody has used."""
+        return self._keys.next()
+
+    def key_header(self, key: str | None = None) -> dict[str, str]:
+        """Return the header by which a request counts once, however often it is sent; by default with a new key."""
+        return {KEY_HEADER: key or self.new_key()}
+
+    def pages(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
+        """Yield the pages of a list, as far as they are asked for."""
+        while True:
+            page = self.get(path, **query)
+            yield page
+            query["cursor"] = page.get("next_cursor")
+            if not query["cursor"]:
+                return
+
+    def items(self, path: str, key: str, *, limit: int, **query: Any) -> Iterator[dict[str, Any]]:
+        """Yield at most `limit` things of a list, page by page."""
+        left = limit
+        with ExitStack() as shown:
+            for number, page in enumerate(self.pages(path, limit=min(limit, PAGE_SIZE_MAX), **query)):
+                if number == 1:  # it takes longer
+                    shown.enter_context(progress_console.status("reading"))
+                yield from page[key][:left]
+                left -= len(page[key])
+                if left <= 0:
+                    return
+
+    def events(
+        self, *, types: Sequence[str], queue: str | None, job: str | None, tenant: str | None, after: str | None
+    ) -> Iterator[Event]:
+        """Yield what happens from now on, or behind the event `after`, without an end; see `Client.events`."""
+        stream = event_stream(
+            self._connection, types=types or None, queue=queue, job=job, tenant=tenant, last_event_id=after
+        )
+        events = aiter(stream.events())
+        while True:
+            yield self._runner.run(_next(events))
+
+    def _run(self, call: Coroutine[Any, Any, _T]) -> _T:
+        """Return what `call` returns; says so on standard error if that takes long."""
+        return self._runner.run(_announced(call))
+
+
+def with_session(command: Callable[..., _R]) -> Callable[..., _R]:
+    """Give a command its `session` in place of --url and --actor; its errors become one line."""
+    return actor_option(with_plain_session(command))
+
+
+def with_plain_session(command: Callable[..., _R]) -> Callable[..., _R]:
+    """As `with_session`, but without --actor: for commands that leave no trace of who gave them."""
+
+    @url_option
+    @reports_errors
+    @wraps(command)
+    def wrapped(*args: Any, urls: Sequence[str], actor: str | None = None, **kwargs: Any) -> _R:
+        with Session(urls, actor=actor) as session:
+            return command(*args, session=session, **kwargs)
+
+    return wrapped
+
+
+def user_name() -> str:
+    """Return the user's name in this system; "anonymous" where it has none that fits into a header."""
+    try:
+        name = getpass.getuser()
+    except (OSError, KeyError):
+        return "anonymous"
+    return name if name.isascii() and name.isprintable() and name.strip() else "anonymous"
+
+
+async def _next(events: AsyncIterator[Event]) -> Event:
+    return await anext(events)
+
+
+async def _announced(call: Coroutine[Any, Any, _T]) -> _T:
+    asked = asyncio.ensure_future(call)
+    done, _ = await asyncio.wait([asked], timeout=_SILENCE_SECONDS)
+    if not done:
+        click.echo("raftsched: no answer yet; trying on", err=True)
+    return await asked

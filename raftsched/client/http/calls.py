@@ -1,0 +1,115 @@
+"""Typed calls: a document goes out, a struct comes back, and lists are followed along their cursors.
+
+What has a default in the cluster is left out of what is sent: `None` and `UNSET` mean that, but for the changes of a
+`PATCH`, where `None` takes something away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from raftsched.client.http.connection import Connection
+from raftsched.client.http.documents import encode_fields
+from raftsched.client.http.idempotency_keys import KeyFactory
+from raftsched.errors import Invalid, OutcomeUnknown
+
+T = TypeVar("T")
+KEY_HEADER = "Idempotency-Key"
+IF_MATCH = "If-Match"
+IF_NONE_MATCH = "If-None-Match"
+
+
+class Calls:
+    """Requests about objects of the cluster; one for all handles of a client."""
+
+    def __init__(self, connection: Connection, keys: KeyFactory) -> None:
+        self.connection = connection
+        self.keys = keys
+
+    @property
+    def freshness(self) -> dict[str, str]:
+        """What a read's query says of it; nothing where it is the cluster's own default."""
+        consistency = self.connection.settings.consistency
+        return {} if consistency == "linearizable" else {"consistency": consistency}
+
+    async def call(
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        document: msgspec.Struct | Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_seconds: float | None = None,
+        has_consistency: bool = True,
+    ) -> T:
+        """Return the reply to a request that is repeated until its answer comes; see `Connection.call`.
+
+        A GET says how fresh its answer must be, unless there is no choice (`has_consistency`).
+        """
+        asked = {**self.freshness, **(query or {})} if method == "GET" and has_consistency else query
+        body = await self.connection.call(
+            method,
+            path,
+            None if method == "GET" else encode_fields(document or {}, whole="request"),
+            query=query_of(asked or {}),
+            headers=headers,
+            timeout_seconds=timeout_seconds,
+        )
+        return _decoded(body, kind, f"{method} {path}")
+
+    async def each(self, kind: type[T], path: str, field: str, query: Mapping[str, Any]) -> AsyncIterator[T]:
+        """Yield the items under `field`, page by page."""
+        asked = dict(query)
+        while True:
+            page = await self.call(dict[str, msgspec.Raw], "GET", path, query=asked)
+            items: list[T] = _decoded(page.get(field, b""), list[kind], f"GET {path}")  # type: ignore[valid-type]
+            for item in items:
+                yield item
+            cursor = msgspec.json.decode(page.get("next_cursor", b"null"))
+            if not cursor:
+                return
+            asked["cursor"] = cursor
+
+
+def _decoded(body: bytes | msgspec.Raw, kind: type[T], what: str) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as error:
+        raise OutcomeUnknown(f"{what}: the reply can't be read: {error}") from None
+
+
+def given(**fields: Any) -> dict[str, Any]:
+    """Return the fields that have a value."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def query_of(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return what stands in a query: texts, numbers, `true` and `false`, times, lists with commas between."""
+    return {name: _query_text(value) for name, value in fields.items() if value is not None}
+
+
+def _query_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, list | tuple | set | frozenset):
+        return ",".join(map(_query_text, value))
+    return str(value)
+
+
+def part(name: object, *, field: str = "id") -> str:
+    """Return a name as a part of a path; raises `Invalid` naming `field` for what is no text, or an empty one."""
+    if not isinstance(name, str) or not name:
+        raise Invalid(f"{field}: expected a text that is not empty, not {name!r}", field=field)
+    try:
+        return quote(name, safe="")
+    except UnicodeEncodeError as error:
+        raise Invalid(f"{field}: is not Unicode text: {error}", field=field) from None

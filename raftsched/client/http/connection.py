@@ -1,0 +1,314 @@
+"""One connection pool to the whole cluster: asks a node, follows the leader, moves on from nodes that fail.
+
+`attempt` is one request to one node and says what became of it; `call` repeats it within the retry budget. Requests
+that change something can be repeated: they carry their own names (idempotency key, completion id, fencing token), or
+the second time changes nothing.
+
+What an attempt that got no reply means: nothing was sent = the cluster has not seen it; anything later = it may have
+taken effect (`OutcomeUnknown`). Each attempt is sent at most once (`raftsched.exchange`).
+
+Nodes that failed, and addresses that were learned, are probed beside the work (`nodes`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from http import HTTPStatus
+
+import msgspec
+from yarl import URL
+
+from raftsched import limits
+from raftsched.client.http.hedge import Asking, Request
+from raftsched.client.http.nodes import Nodes
+from raftsched.client.http.problems import read_problem
+from raftsched.client.http.retries import Failure, Retries, definite, given_up
+from raftsched.client.http.settings import ClientSettings
+from raftsched.errors import Invalid, OutcomeUnknown, RaftschedError, Unavailable
+from raftsched.exchange import Broken, Exchange, Http, HttpPool, Patience, Reply, StreamedReply
+from raftsched.ports import Clock, Randomness
+from raftsched.system import SystemClock, system_randomness
+
+API = "/api/v1"
+_LEADER = "Raftsched-Leader"
+_OVERLOAD = frozenset({429, 507})
+"""With these, and from the leader, Retry-After is obeyed. A node without a leader can't know when there will be one:
+waiting for a second then would make every election that much longer."""
+_log = logging.getLogger(__name__)
+"""The standard library's, silent unless a program asks: nothing of ours may appear on the standard output of others."""
+
+
+class _Health(msgspec.Struct):
+    status: str
+    node: str
+
+
+class _Node(msgspec.Struct):
+    api: str | None = None
+
+
+class _Cluster(msgspec.Struct):
+    nodes: list[_Node] = []
+
+
+_decode_health = msgspec.json.Decoder(_Health).decode
+_decode_cluster = msgspec.json.Decoder(_Cluster).decode
+
+
+class Connection:
+    """Requests to the cluster over kept-alive connections; belongs to the event loop that first opens or uses it."""
+
+    def __init__(
+        self,
+        nodes: Nodes,
+        settings: ClientSettings,
+        *,
+        token: str | None = None,
+        actor: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        clock: Clock | None = None,
+        randomness: Randomness | None = None,
+        http: Http | None = None,
+    ) -> None:
+        """Connect to `nodes` with `http`, by default a pool of connections that trusts `tls`."""
+        self.nodes = nodes
+        self.settings = settings
+        self.clock = clock or SystemClock()
+        self.randomness = randomness or system_randomness()
+        self._http = http or HttpPool(tls=tls)
+        self._headers = {"Content-Type": "application/json"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        if actor is not None:
+            self._headers["X-Actor"] = _checked_actor(actor)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._learning: asyncio.Task[None] | None = None
+        self._learned_from = ""
+        self._probing: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    def bind(self) -> None:
+        """Belong to the running event loop; raises `RuntimeError` where it belongs to another one, unless closed."""
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+        elif self._loop is not loop and not self._is_closed:
+            raise RuntimeError(
+                "this client belongs to another event loop: open a Client in each loop,"
+                " or use Client.blocking(), which every thread may call"
+            )
+
+    async def close(self) -> None:
+        """Close the connections; a request after it raises `Unavailable`. Closing twice is fine."""
+        self.bind()
+        self._is_closed = True
+        beside = [task for task in (self._learning, self._probing) if task is not None]
+        for task in beside:
+            task.cancel()
+        if beside:
+            await asyncio.wait(beside)
+        await self._http.close()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        retry_seconds: float | None = None,
+        timeout_seconds: float | None = None,
+    ) -> bytes:
+        """Return the body of the successful reply, retrying for at most `retry_seconds` (default: the settings').
+
+        Raises what the cluster answers, and once the retries are used up `OutcomeUnknown` (a change may have taken
+        effect) or `Unavailable` (it has not). A repetition that is refused leaves the outcome unknown; see `definite`.
+        """
+        retries = Retries(self.settings, self.randomness)
+        budget = self.settings.retry_seconds if retry_seconds is None else retry_seconds
+        deadline = self.clock.monotonic() + budget
+        maybe_applied = False
+        while True:
+            request = Request(method, path, body, query=query, headers=headers)
+            if timeout_seconds is None:
+                asking = Asking(self, request, doubles=method == "GET")
+                answer = await asking.answer()
+                maybe_applied |= method != "GET" and asking.is_doubled
+            else:
+                answer = await self.attempt(request, timeout_seconds=timeout_seconds)
+            if isinstance(answer, bytes):
+                return answer
+            if not answer.error.retryable:
+                raise definite(answer.error, maybe_applied=maybe_applied)
+            maybe_applied |= method != "GET" and isinstance(answer.error, OutcomeUnknown)
+            pause = retries.next_pause(answer.retry_after_seconds)
+            if self.clock.monotonic() + pause >= deadline:
+                raise given_up(answer.error, maybe_applied=maybe_applied)
+            await asyncio.sleep(pause)
+
+    async def attempt(self, request: Request, *, timeout_seconds: float | None = None) -> bytes | Failure:
+        """Send `request` once to the current node; return the body of a 2xx reply, or why there is none.
+
+        A failure has already moved `nodes` on. Raises nothing but `asyncio.CancelledError`, and `Unavailable` when
+        this connection is closed.
+        """
+        base = self.nodes.current
+        return await self.send(base, self.exchange(base, request), timeout_seconds)
+
+    async def send(self, base: str, exchange: Exchange, timeout_seconds: float | None = None) -> bytes | Failure:
+        """Send `exchange`, which must be new, to the node at `base`; otherwise as `attempt`."""
+        http = self._opened()
+        total_seconds = timeout_seconds or self.settings.request_timeout_seconds
+        connect_seconds = min(total_seconds, self.settings.connect_timeout_seconds)
+        try:
+            reply = await http.send(exchange, Patience(connect_seconds, total_seconds))
+        except Broken as error:
+            return self._broken(base, exchange, error)
+        return self._judged(base, reply.status, reply.headers, reply.body)
+
+    def exchange(self, base: str, request: Request) -> Exchange:
+        """Return a new exchange of `request` with the node at `base`."""
+        url = f"{base}{API}{request.path}"
+        return Exchange(
+            request.method,
+            str(URL(url, encoded=True).with_query(request.query)) if request.query else url,
+            headers={**self._headers, **request.headers} if request.headers else self._headers,
+            body=request.body,
+        )
+
+    @asynccontextmanager
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], headers: Mapping[str, str], silence_seconds: float
+    ) -> AsyncIterator[AsyncIterator[bytes] | Failure]:
+        """Open a reply that has no end, from the current node: its lines, or why there is none.
+
+        The lines end where the connection does, and after `silence_seconds` without any; `nodes` have moved on then.
+        """
+        base = self.nodes.current
+        exchange = self.exchange(base, Request("GET", path, query=query, headers=headers))
+        patience = Patience(self.settings.connect_timeout_seconds, silence_seconds=silence_seconds)
+        async with AsyncExitStack() as stack:
+            try:
+                reply = await stack.enter_async_context(self._opened().stream(exchange, patience))
+            except Broken as error:
+                yield self._broken(base, exchange, error)
+                return
+            if reply.status == HTTPStatus.OK:
+                self.nodes.answered(base)
+                self._learn(reply.headers.get(_LEADER))
+                yield self._lines(base, exchange, reply)
+            else:
+                yield await self._refused(base, exchange, reply)
+
+    async def _lines(self, base: str, exchange: Exchange, reply: StreamedReply) -> AsyncIterator[bytes]:
+        try:
+            async for line in reply.lines():
+                yield line
+        except Broken as error:
+            self._broken(base, exchange, error)
+            return
+        self.nodes.pass_over(base)
+
+    async def _refused(self, base: str, exchange: Exchange, reply: StreamedReply) -> Failure:
+        try:
+            content = await reply.read()
+        except Broken as error:
+            return self._broken(base, exchange, error)
+        answer = self._judged(base, reply.status, reply.headers, content)
+        return answer if isinstance(answer, Failure) else Failure(OutcomeUnknown(f"an answer of status {reply.status}"))
+
+    def _broken(self, base: str, exchange: Exchange, error: Broken) -> Failure:
+        """What became of a request that got no reply; the next one goes to another node."""
+        self.nodes.failed(base, self.clock.monotonic())
+        self._probe_if_due()
+        _log.debug("no_reply: %s %s, sent: %s: %s", exchange.method, exchange.url, exchange.is_sent, error)
+        if not exchange.is_sent:
+            return Failure(Unavailable(f"can't connect to {base}: {error}"))
+        return Failure(OutcomeUnknown(f"no reply from {base}: {error}"))
+
+    def _judged(self, base: str, status: int, headers: Mapping[str, str], content: bytes) -> bytes | Failure:
+        leader = headers.get(_LEADER)
+        self.nodes.answered(base)
+        failure = None
+        if not 200 <= status < 300:
+            is_overload = status in _OVERLOAD or leader == base
+            failure = Failure(read_problem(status, content), _retry_after(headers) if is_overload else 0.0)
+            if failure.error.retryable:
+                self.nodes.pass_over(base)
+        if leader:
+            self.nodes.follow(leader)
+            self._learn(leader)
+        self._probe_if_due()
+        return content if failure is None else failure
+
+    async def probe(self, base: str) -> bool:
+        """Return whether the node at `base` answers; it is suspected if not. No token is sent."""
+        exchange = Exchange("GET", f"{base}/healthz", headers={})
+        seconds = self.settings.hedge_seconds
+        try:
+            reply = await self._opened().send(exchange, Patience(seconds, seconds))
+        except Broken:
+            reply = None
+        if reply is not None and (self.nodes.is_configured(base) or _is_ours(reply)):
+            self.nodes.answered(base)
+            return True
+        self.nodes.failed(base, self.clock.monotonic())
+        return False
+
+    def _probe_if_due(self) -> None:
+        """Probe beside the work what `nodes` want to be probed."""
+        if self.nodes.probe_at > self.clock.monotonic():
+            return
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.get_running_loop().create_task(self._probe_due())
+
+    async def _probe_due(self) -> None:
+        await asyncio.gather(*map(self.probe, self.nodes.due(self.clock.monotonic())))
+
+    def _opened(self) -> Http:
+        if self._is_closed:
+            raise Unavailable("this client is closed")
+        self.bind()
+        return self._http
+
+    def _learn(self, leader: str | None) -> None:
+        """Read the list of nodes beside the work, once for each leader: when it dies, the others are known."""
+        if not leader or leader == self._learned_from:
+            return
+        self._learned_from = leader
+        if self._learning is None or self._learning.done():
+            self._learning = asyncio.get_running_loop().create_task(self._read_cluster())
+
+    async def _read_cluster(self) -> None:
+        try:
+            cluster = _decode_cluster(await self.call("GET", "/cluster"))
+        except (RaftschedError, msgspec.DecodeError) as error:
+            _log.debug("cluster_not_learned: %s", error)
+            return
+        self.nodes.learn(node.api for node in cluster.nodes if node.api)
+        self._probe_if_due()
+
+
+def _is_ours(reply: Reply) -> bool:
+    """Whether a reply to a probe is that of a node: a learned address may be somebody else's here."""
+    try:
+        return reply.status == HTTPStatus.OK and bool(_decode_health(reply.body).node)
+    except msgspec.DecodeError:
+        return False
+
+
+def _checked_actor(actor: str) -> str:
+    if not actor.strip() or not actor.isprintable() or len(actor.encode()) > limits.ACTOR_CHARS_MAX:
+        raise Invalid(f"actor: 1 to {limits.ACTOR_CHARS_MAX} bytes of printable text, not {actor!r}", field="actor")
+    return actor
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """The seconds of Retry-After; 0 where there is none, or a date, which our servers never send."""
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0.0

@@ -1,0 +1,151 @@
+"""One request, asked of a second node where the first says nothing: the first answer wins.
+
+A node that is paused, cut off or without power keeps its clients waiting until their patience ends, far longer than the
+others need to elect a leader. So after `hedge_seconds` of silence the node is suspected, and another one is asked as
+well. That is for requests whose answer is the same however often they are sent: reads, and changes that carry a key. Any
+other change is given up only where the silent node does not answer a probe either; then its outcome is unknown.
+
+An attempt that was given up may take effect yet: `Asking.is_doubled` says so, and then no later refusal is definite.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from raftsched.client.http.retries import Failure, Retries
+from raftsched.errors import OutcomeUnknown, Unavailable
+
+if TYPE_CHECKING:
+    from raftsched.client.http.connection import Connection
+    from raftsched.exchange import Exchange
+
+ATTEMPTS_MAX: Final = 3
+"""Nodes that are asked the same at a time: with 5 nodes, 2 may be silent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked, of whichever node; `path` is below /api/v1 and encoded."""
+
+    method: str
+    path: str
+    body: bytes | None = None
+    query: Mapping[str, str] | None = None
+    headers: Mapping[str, str] | None = None
+
+
+class _Attempt(NamedTuple):
+    base: str
+    exchange: Exchange
+
+
+class Asking:
+    """Asks `request` until a node answers; made anew for each use.
+
+    `doubles` allows several nodes to be asked at a time. `timeout_seconds` bounds all of it, `hedge_seconds` the silence
+    of one node; both are the settings' by default.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        request: Request,
+        *,
+        doubles: bool = True,
+        timeout_seconds: float | None = None,
+        hedge_seconds: float | None = None,
+    ) -> None:
+        settings = connection.settings
+        self.is_doubled = False
+        """An attempt other than the one that was answered may take effect yet."""
+        self.answered_by = ""
+        """The node whose answer ended it."""
+        self._connection = connection
+        self._request = request
+        self._doubles = doubles
+        self._timeout_seconds = timeout_seconds or settings.request_timeout_seconds
+        self._hedge_seconds = hedge_seconds or settings.hedge_seconds
+        self._under_way: dict[asyncio.Task[bytes | Failure], _Attempt] = {}
+        self._failure: Failure | None = None
+
+    async def answer(self) -> bytes | Failure:
+        """Return the body of a 2xx reply, or why there is none; raises as `Connection.attempt`."""
+        connection = self._connection
+        retries = Retries(connection.settings, connection.randomness)
+        give_up_at = connection.clock.monotonic() + self._timeout_seconds
+        pause, is_silence = self._hedge_seconds, True
+        self._ask(connection.nodes.current)
+        try:
+            while self._under_way:
+                left_seconds = give_up_at - connection.clock.monotonic()
+                done, _ = await asyncio.wait(
+                    self._under_way, timeout=max(0.0, min(pause, left_seconds)), return_when=asyncio.FIRST_COMPLETED
+                )
+                if (answer := self._settled(done)) is not None:
+                    return answer
+                if done:
+                    pause, is_silence = retries.next_pause(0.0), False
+                elif left_seconds <= 0 or not await self._go_on(is_silence=is_silence):
+                    break
+                else:
+                    pause, is_silence = self._hedge_seconds, True
+        finally:
+            await self._give_up()
+        return self._failure or Failure(self._no_answer())
+
+    def _ask(self, base: str) -> None:
+        connection = self._connection
+        exchange = connection.exchange(base, self._request)
+        task = asyncio.get_running_loop().create_task(connection.send(base, exchange, self._timeout_seconds))
+        self._under_way[task] = _Attempt(base, exchange)
+
+    def _settled(self, done: set[asyncio.Task[bytes | Failure]]) -> bytes | Failure | None:
+        """Return the answer that ends the asking, if one of `done` is."""
+        for task in [task for task in self._under_way if task in done]:  # in the order in which they were asked
+            base = self._under_way.pop(task).base
+            answer = task.result()
+            if isinstance(answer, bytes) or not answer.error.retryable:
+                self.answered_by = base
+                return answer
+            self.is_doubled |= isinstance(answer.error, OutcomeUnknown)
+            self._failure = answer
+        return None
+
+    async def _go_on(self, *, is_silence: bool) -> bool:
+        """Ask another node, if that is allowed and there is one; return False where the wait is over."""
+        nodes = self._connection.nodes
+        latest = list(self._under_way.values())[-1].base
+        if not self._doubles:
+            return await self._lives(latest)
+        asked = [attempt.base for attempt in self._under_way.values()]
+        if len(asked) < ATTEMPTS_MAX and (other := nodes.another(asked)) is not None:
+            if is_silence:
+                nodes.failed(latest, self._connection.clock.monotonic())
+            self._ask(other)
+        return True
+
+    async def _lives(self, base: str) -> bool:
+        """Return whether the node answers a probe, or the request meanwhile."""
+        probe = asyncio.get_running_loop().create_task(self._connection.probe(base))
+        try:
+            await asyncio.wait((probe, *self._under_way), return_when=asyncio.FIRST_COMPLETED)
+            return not probe.done() or probe.result()
+        finally:
+            probe.cancel()
+            await asyncio.wait((probe,))
+
+    async def _give_up(self) -> None:
+        """End the attempts that are still under way."""
+        if self._under_way:
+            self.is_doubled |= any(attempt.exchange.is_sent for attempt in self._under_way.values())
+            for task in self._under_way:
+                task.cancel()
+            await asyncio.wait(self._under_way)
+
+    def _no_answer(self) -> Unavailable:
+        bases = ", ".join(attempt.base for attempt in self._under_way.values())
+        kind = OutcomeUnknown if self.is_doubled else Unavailable
+        return kind(f"no reply from {bases}")

@@ -1,0 +1,1 @@
+"""The journal: the Raft log on disk."""

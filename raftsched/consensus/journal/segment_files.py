@@ -1,0 +1,124 @@
+"""Segments on a disk: the one that is written, and entries read back from any of them.
+
+Errors of the disk are OSError here; that they are final is the journal's rule.
+"""
+
+from __future__ import annotations
+
+from raftsched.consensus.journal.log_table import Entry, LogTable
+from raftsched.consensus.journal.register import SegmentId, SegmentRegister
+from raftsched.consensus.journal.replay import Recovered
+from raftsched.consensus.journal.segments import (
+    HEADER_BYTES,
+    MARK_RECORD,
+    Encoded,
+    Header,
+    JournalCorrupt,
+    Link,
+    Record,
+    decode,
+    encode,
+    encode_header,
+    segment_name,
+)
+from raftsched.ports import AppendFile, Disk
+
+START_NAME = "start.tmp"
+"""The segment that a start is writing, before it gets its number; worthless after a crash."""
+
+
+class SegmentWriter:
+    """The newest segment. Records are appended by `append` or `append_to_new`, which return each one's offset."""
+
+    def __init__(self, disk: Disk, recovered: Recovered, register: SegmentRegister) -> None:
+        """Begin the segment that `recovered` asks for, with the records that it wants written again.
+
+        It is complete and synced before it gets its name, so a crash leaves the old journal or the new one. First of
+        all the names that were found become durable: if the process before was killed, the last of them may not be.
+        Each new segment is recorded in `register` once it is durable.
+        """
+        disk.sync_directory()
+        self.number = recovered.number
+        self._disk = disk
+        self._register = register
+        self._name_is_new = False
+        if START_NAME in disk.names():
+            disk.remove(START_NAME)
+        self._file: AppendFile = disk.create(START_NAME)
+        header = encode_header(Header(self.number, recovered.previous))
+        group = encode([*recovered.unproven, MARK_RECORD], segment=self.number, offset=HEADER_BYTES)
+        self.initial_offsets = group.offsets[:-1]
+        self._id = SegmentId(self.number, header.checksum)
+        self._write(group, header.data)
+        self._file.datasync()
+        disk.replace(START_NAME, segment_name(self.number))
+        disk.sync_directory()
+        register.record(self._id)
+
+    @property
+    def size(self) -> int:
+        return self._file.size
+
+    def append(self, records: list[Record]) -> list[int]:
+        """Write a group behind all that is synced; a MARK in front says so."""
+        group = encode([MARK_RECORD, *records], segment=self.number, offset=self._file.size)
+        self._write(group)
+        return group.offsets[1:]
+
+    def append_to_new(self, state: Record, records: list[Record]) -> list[int]:
+        """Write a group to a new segment, which begins with the STATE; all of the one before must be synced.
+
+        The header, the group and the file's name become durable together, with the next `datasync`.
+        """
+        number = self.number + 1
+        header = encode_header(Header(number, Link(self._file.size, self._checksum)))
+        group = encode([state, *records], segment=number, offset=HEADER_BYTES)
+        self._file.close()
+        self._file = self._disk.create(segment_name(number))
+        self.number = number
+        self._id = SegmentId(number, header.checksum)
+        self._name_is_new = True
+        self._write(group, header.data)
+        return group.offsets[1:]
+
+    def datasync(self) -> None:
+        """Blocks until all that was appended is durable; may run in another thread while nothing is appended."""
+        self._file.datasync()
+        if self._name_is_new:
+            self._disk.sync_directory()
+            self._register.record(self._id)
+            self._name_is_new = False
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, group: Encoded, header: bytes = b"") -> None:
+        self._checksum = group.checksum
+        self._file.write(header + group.data)
+
+
+def read_entries(disk: Disk, table: LogTable, start: int, stop: int) -> list[Entry]:
+    """The entries of these positions, all written: one read for each segment, and every record is checked.
+
+    Raises JournalCorrupt where an entry is not what was written.
+    """
+    entries: list[Entry] = []
+    while start < stop:
+        segment_stop = table.same_segment_stop(start, stop)
+        entries += _read_from_one(disk, table, start, segment_stop)
+        start = segment_stop
+    return entries
+
+
+def _read_from_one(disk: Disk, table: LogTable, start: int, stop: int) -> list[Entry]:
+    number = table.segment(start)
+    base, end = table.extent(start)[0], table.extent(stop - 1)[1]
+    data = disk.read(segment_name(number), base, end - base)
+    entries = []
+    for position in range(start, stop):
+        offset = table.extent(position)[0]
+        found = decode(data, segment=number, offset=offset, base=base)
+        if found is None or found.record[1:3] != (table.first + position, table.term(position)):
+            raise JournalCorrupt(segment_name(number), offset, "an entry is not what was written and synced")
+        entries.append((found.record[3], *found.record[1:3]))
+    return entries

@@ -1,0 +1,201 @@
+"""One TCP connection between two nodes: frames in, frames out, and what is known of its health.
+
+The connection decides nothing about the cluster. It turns bytes into messages for its owner, collects outgoing frames
+until they are flushed in one write, and counts: bytes that the peer has not taken yet, and ticks without a byte from it.
+
+An aborted connection is over at once, whatever the event loop does with it: uvloop never calls `connection_lost` where the
+opening of a connection is cancelled after `connection_made`, and raises at every later use of such a transport.
+
+Health is counted in ticks, not in seconds: when this process itself stood still (a slow disk, a stopped process), one
+tick passes, the waiting bytes are read, and no peer is taken for dead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import suppress
+from typing import Final, Protocol, cast
+
+from raftsched.consensus.net.framing import FrameDecoder, FrameError, encode_frame
+from raftsched.consensus.raft.messages import Message
+
+_PING: Final = encode_frame({"type": "ping"})
+
+
+class ConnectionOwner(Protocol):
+    """Who decides what a connection is for; called from the event loop."""
+
+    def on_open(self, connection: Connection) -> None:
+        """The connection, with TLS where it is used, is there; nobody has said hello."""
+
+    def on_hello(self, connection: Connection, hello: Message) -> bool:
+        """The peer said hello; False ends the connection."""
+
+    def on_messages(self, connection: Connection, messages: list[Message], byte_count: int) -> None:
+        """Messages of an introduced peer, in order."""
+
+    def on_bad_bytes(self, connection: Connection, error: FrameError) -> None:
+        """The peer sent what is no frame; the connection is of no more use."""
+
+    def on_lost(self, connection: Connection) -> None:
+        """The connection is closed; called once."""
+
+
+class Connection(asyncio.Protocol):
+    """A connection to `peer_id`, or, where it is "", from a stranger until the owner puts a name to it."""
+
+    def __init__(self, owner: ConnectionOwner, *, peer_id: str = "") -> None:
+        loop = asyncio.get_running_loop()
+        self.peer_id = peer_id
+        self.dialed = bool(peer_id)
+        self.is_introduced = False
+        """Whether the owner has accepted the peer's hello."""
+        self.introduced: asyncio.Future[None] = loop.create_future()
+        """Done once the peer is introduced or the introduction has failed; still pending where the other side closes."""
+        self.lost: asyncio.Future[None] = loop.create_future()
+        self._owner = owner
+        self._decoder = FrameDecoder()
+        self._transport: asyncio.Transport | None = None
+        self._frames: list[tuple[bool, bytes]] = []
+        self._frames_bytes = 0
+        self._silent_ticks = 0
+        self._wrote = False
+        self._paused = False
+        self._remote = "unknown"
+
+    # -- asyncio calls these ------------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self.is_over:
+            transport.abort()  # type: ignore[attr-defined]  # it was given up while it was opened; this is a Transport
+            return
+        self._transport = cast("asyncio.Transport", transport)
+        if name := transport.get_extra_info("peername"):
+            self._remote = f"{name[0]}:{name[1]}"
+        handle = transport.get_extra_info("socket")
+        handle.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        handle.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._owner.on_open(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self.is_over:
+            return
+        self._silent_ticks = 0
+        decoder = self._decoder
+        byte_count = decoder.buffered_bytes + len(data)
+        try:
+            messages = decoder.feed(data)
+        except FrameError as error:
+            self._owner.on_bad_bytes(self, error)
+            return
+        if messages and not self.is_introduced:
+            if not self._owner.on_hello(self, messages.pop(0)) or self.is_over:
+                return
+            self.is_introduced = True
+            _settle(self.introduced)
+        if messages:
+            self._owner.on_messages(self, messages, byte_count - decoder.buffered_bytes)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  # why it was lost changes nothing
+        self._end()
+
+    def _end(self) -> None:
+        """The connection is over: tell the owner, once."""
+        if self.is_over:
+            return
+        _settle(self.lost)
+        self._frames.clear()
+        self._frames_bytes = 0
+        self._owner.on_lost(self)
+        _settle(self.introduced)
+
+    # -- the owner calls these ----------------------------------------------------------------------------------------
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was aborted or lost: nothing is read from it or written to it any more."""
+        return self.lost.done()
+
+    @property
+    def remote(self) -> str:
+        """The other end's address, for logs."""
+        return self._remote
+
+    @property
+    def certificate(self) -> dict[str, object] | None:
+        """The peer's certificate as `ssl.SSLObject.getpeercert` shows it; None without TLS."""
+        return self._transport.get_extra_info("peercert") if self._transport is not None else None
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes queued here or in the event loop that the system has not taken yet."""
+        waiting = self._transport.get_write_buffer_size() if self._transport is not None and not self.is_over else 0
+        return self._frames_bytes + waiting
+
+    def queue(self, frame: bytes, *, early: bool) -> None:
+        """Keep a frame for the next flush; it is dropped if the connection is over."""
+        if self.is_over:
+            return
+        self._frames.append((early, frame))
+        self._frames_bytes += len(frame)
+
+    def flush(self, *, early: bool) -> None:
+        """Write the queued frames at once, in order; with `early`, only those queued as such."""
+        if not self._frames or self._transport is None or self.is_over:
+            return
+        leaving = [frame for is_early, frame in self._frames if is_early or not early]
+        if not leaving:
+            return
+        self._frames = [item for item in self._frames if early and not item[0]]
+        self._frames_bytes = sum(len(frame) for _, frame in self._frames)
+        self._write(leaving)
+
+    def send_now(self, message: Message) -> None:
+        """Write one message, past the queue: for what the link itself has to say."""
+        self._write([encode_frame(message)])
+
+    def _write(self, frames: list[bytes]) -> None:
+        transport = self._transport
+        if transport is None or self.is_over or transport.is_closing():
+            return
+        try:
+            transport.writelines(frames)
+        except RuntimeError:  # uvloop's word for a handle that is closed, of which nobody was told
+            self.abort()
+        self._wrote = True
+
+    def tick(self) -> int:
+        """Ping the peer where nothing was written since the last tick; return the ticks without a byte from it."""
+        if not self._wrote:
+            self._write([_PING])
+        self._wrote = False
+        if not self._paused:
+            self._silent_ticks += 1
+        return self._silent_ticks
+
+    def pause_reading(self) -> None:
+        if self._transport is not None and not self._paused and not self.is_over:
+            self._paused = True
+            with suppress(RuntimeError):  # it is being closed
+                self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None and self._paused and not self.is_over:
+            self._paused = False
+            with suppress(RuntimeError):
+                self._transport.resume_reading()
+
+    def abort(self) -> None:
+        """Close at once; what is unsent is lost, and the owner has heard `on_lost` when this returns."""
+        _settle(self.introduced)
+        if self._transport is not None:
+            with suppress(RuntimeError):
+                self._transport.abort()
+        self._end()
+
+
+def _settle(future: asyncio.Future[None]) -> None:
+    """Mark the future done; whoever waited for it may have given up."""
+    if not future.done():
+        future.set_result(None)

@@ -1,0 +1,274 @@
+"""Frames between nodes: a length, then one msgpack map. Bytes in, messages out; no sockets, no clock.
+
+    frame   = length (4 bytes, big-endian, unsigned) + body (msgpack map, `length` bytes)
+    stream  = hello, then any other messages
+
+A message is a plain map whose `type` is one of `MESSAGE_SHAPES`. That table is closed: an unknown type, a missing or
+unknown field and a value of the wrong type or range are refused here, on both sides, so that garbage never reaches the
+engine and a message that its receiver would refuse never leaves. The values are integers, booleans, text and bytes;
+msgpack's extension types are refused, so nothing that comes from the network can name a class or run code.
+
+The first frame of a stream is small, because its sender is still a stranger. The shape of `hello` never changes, so that
+any two versions of raftsched can tell that they differ.
+
+Left out: compression (payloads are small, the links are local) and checksums (TCP and TLS have theirs, the journal has
+its own).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgpack
+
+from raftsched.consensus.raft.messages import Message
+from raftsched.errors import RaftschedError
+from raftsched.limits import FRAME_BYTES_MAX, FRAME_ITEMS_MAX, HELLO_BYTES_MAX
+
+PROTOCOL_VERSION: Final = 1
+"""Rises with every change of `MESSAGE_SHAPES` that an older node would refuse."""
+
+_HEADER = struct.Struct(">I")
+_INTEGER_MAX = 2**63 - 1
+_NAME_CHARS_MAX = 255
+_FIELDS_MAX = 32
+
+
+class FrameError(RaftschedError):
+    """The bytes are not a frame of this protocol; nothing of them was used."""
+
+    code = "bad_frame"
+
+
+# -- fields -----------------------------------------------------------------------------------------------------------
+
+Field = Callable[[object], bool]
+"""Says whether a value may stand in a field."""
+
+
+def natural(value: object) -> bool:
+    """An integer from 0 to 2^63 - 1; a bool is none."""
+    return type(value) is int and 0 <= value <= _INTEGER_MAX
+
+
+def flag(value: object) -> bool:
+    return type(value) is bool
+
+
+def name(value: object) -> bool:
+    """Text of 1 to 255 characters."""
+    return type(value) is str and 0 < len(value) <= _NAME_CHARS_MAX
+
+
+def blob(value: object) -> bool:
+    return type(value) is bytes
+
+
+def entries(value: object) -> bool:
+    """Log entries: (command, index, term) each."""
+    return isinstance(value, (list, tuple)) and len(value) <= FRAME_ITEMS_MAX and all(map(_is_entry, value))
+
+
+def _is_entry(value: object) -> bool:
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) == 3
+        and type(value[0]) is bytes
+        and natural(value[1])
+        and natural(value[2])
+    )
+
+
+# -- messages ---------------------------------------------------------------------------------------------------------
+
+
+def _any_message(_message: Message) -> bool:
+    return True
+
+
+class Shape:
+    """All that is known of one message type.
+
+    `required` and `optional` map field names to their checks; `rule` sees the whole message when every field is right.
+    `early` messages may leave before the sender's own log is synced; `droppable` ones are not sent to a peer that
+    doesn't keep up, because Raft sends them again.
+    """
+
+    __slots__ = ("droppable", "early", "fields", "required", "rule")
+
+    def __init__(
+        self,
+        required: Mapping[str, Field],
+        optional: Mapping[str, Field] | None = None,
+        *,
+        rule: Callable[[Message], bool] = _any_message,
+        early: bool = False,
+        droppable: bool = False,
+    ) -> None:
+        self.required = frozenset(required)
+        self.fields = {"type": name, **required, **(optional or {})}
+        self.rule = rule
+        self.early = early
+        self.droppable = droppable
+
+
+def _entries_follow(message: Message) -> bool:
+    """The entries run on from `prevLogIdx` without a gap, and no term is above the sender's or falls."""
+    index, term = message["prevLogIdx"], message["prevLogTerm"]
+    for _, entry_index, entry_term in message["entries"]:
+        if entry_index != index + 1 or entry_term < term:
+            return False
+        index, term = entry_index, entry_term
+    return bool(term <= message["term"])
+
+
+_STAMPS: Final[Mapping[str, Field]] = {"sent_us": natural, "wall_ms": natural}
+_LOG_END: Final[Mapping[str, Field]] = {"last_log_index": natural, "last_log_term": natural}
+_POSITION: Final[Mapping[str, Field]] = {"commit_index": natural, "prevLogIdx": natural, "prevLogTerm": natural}
+_TERM: Final[Mapping[str, Field]] = {"term": natural}
+_COPY: Final[Mapping[str, Field]] = {"index": natural, "index_term": natural, "size": natural, "crc": natural}
+
+MESSAGE_SHAPES: Final[Mapping[str, Shape]] = {
+    # The link's own; they never reach the engine.
+    "hello": Shape({"node": name, "cluster": name, "version": natural}),
+    "ping": Shape({}),
+    # The engine's; `messages.py` says what they mean.
+    "append_entries": Shape(
+        {**_TERM, **_POSITION, "entries": entries, **_STAMPS},
+        {"round_trip_ms": natural},
+        rule=_entries_follow,
+        early=True,
+        droppable=True,
+    ),
+    "next_node_idx": Shape(
+        {**_TERM, "success": flag, "reset": flag, "next_node_idx": natural, "rejected": natural, **_STAMPS}
+    ),
+    "snapshot_chunk": Shape(
+        {**_TERM, "transfer": natural, **_COPY, "offset": natural, "data": blob, **_STAMPS}, droppable=True
+    ),
+    "snapshot_ack": Shape({**_TERM, "transfer": natural, "offset": natural, **_STAMPS}),
+    "pre_vote": Shape({**_TERM, **_LOG_END}, {"sent_us": natural}),
+    "pre_vote_ok": Shape(_TERM, {"sent_us": natural}),
+    "pre_vote_no": Shape(_TERM, {"sent_us": natural}),
+    "request_vote": Shape({**_TERM, **_LOG_END}, {"force": flag}),
+    "response_vote": Shape(_TERM),
+    "timeout_now": Shape(_TERM),
+    "read_round": Shape({**_TERM, "round": natural}, early=True, droppable=True),
+    "read_round_ok": Shape({**_TERM, "round": natural}),
+    "state_digest": Shape({"index": natural, "digest": natural}, early=True, droppable=True),
+    "disk_space": Shape({"free_bytes": natural, "reserve_bytes": natural, "low": flag}),
+    "greeting": Shape(
+        {
+            **_TERM,
+            "incarnation": name,
+            "blank": flag,
+            "asks": flag,
+            "members": blob,
+            "members_index": natural,
+            "operations_read": natural,
+            "operations_in_force": natural,
+        }
+    ),
+}
+"""Every message that may travel between nodes; both sides refuse all others."""
+
+
+def check_message(message: object) -> Shape:
+    """Return the shape of `message`; raises `FrameError` saying what is wrong if it has none of `MESSAGE_SHAPES`."""
+    if type(message) is not dict:
+        raise FrameError(f"a message is a map, not {type(message).__name__}")
+    kind = message.get("type")
+    shape = MESSAGE_SHAPES.get(kind) if type(kind) is str else None
+    if shape is None:
+        raise FrameError(f"unknown message type {kind!r:.40}")
+    fields = shape.fields
+    for key, value in message.items():
+        field = fields.get(key)
+        if field is None:
+            raise FrameError(f"{kind}: unknown field {key!r:.40}")
+        if not field(value):
+            raise FrameError(f"{kind}: bad value in field {key}")
+    if not shape.required <= message.keys():
+        raise FrameError(f"{kind}: missing {', '.join(sorted(shape.required - message.keys()))}")
+    if not shape.rule(message):
+        raise FrameError(f"{kind}: the entries do not follow on")
+    return shape
+
+
+# -- frames -----------------------------------------------------------------------------------------------------------
+
+
+def encode_frame(message: Message) -> bytes:
+    """Return the frame of a message that `check_message` accepts; raises `FrameError` where it is too large."""
+    body: bytes = msgpack.packb(message, use_bin_type=True)
+    if len(body) > FRAME_BYTES_MAX:
+        raise FrameError(f"{message['type']}: {len(body)} bytes are more than a frame holds")
+    return _HEADER.pack(len(body)) + body
+
+
+def _decode_body(body: memoryview) -> Message:
+    """Return the one message in `body`; no container may claim more items than the body has bytes."""
+    try:
+        message = msgpack.unpackb(
+            body,
+            raw=False,
+            strict_map_key=True,
+            max_ext_len=0,
+            max_str_len=_NAME_CHARS_MAX * 4,
+            max_bin_len=len(body),
+            max_array_len=min(len(body), FRAME_ITEMS_MAX),
+            max_map_len=_FIELDS_MAX,
+        )
+    except (ValueError, msgpack.UnpackException) as error:
+        raise FrameError(f"not msgpack: {error!s:.80}") from None
+    check_message(message)
+    return message  # type: ignore[no-any-return]  # check_message has seen that it is a map
+
+
+class FrameDecoder:
+    """One peer's bytes, in pieces of any size, into its messages: first `hello`, then the others.
+
+    After a `FrameError` the stream has no meaning any more: close it and drop the decoder.
+    """
+
+    __slots__ = ("_buffer", "_greeted")
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._greeted = False
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of a frame whose end has not come yet; at most one frame's."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Message]:
+        """Return the messages that `data` completes, in order; raises `FrameError` for anything but whole frames."""
+        self._buffer += data
+        messages = []
+        start = 0
+        with memoryview(self._buffer) as view:
+            while (stop := self._end_of_frame(start)) <= len(view):
+                with view[start + _HEADER.size : stop] as body:
+                    messages.append(self._read(body))
+                start = stop
+        del self._buffer[:start]
+        return messages
+
+    def _end_of_frame(self, start: int) -> int:
+        """Return where the frame that begins at `start` ends, as far as its header is known."""
+        if len(self._buffer) - start < _HEADER.size:
+            return start + _HEADER.size
+        length: int = _HEADER.unpack_from(self._buffer, start)[0]
+        if length > (FRAME_BYTES_MAX if self._greeted else HELLO_BYTES_MAX):
+            raise FrameError(f"a frame of {length} bytes was announced")
+        return start + _HEADER.size + length
+
+    def _read(self, body: memoryview) -> Message:
+        message = _decode_body(body)
+        if (message["type"] == "hello") is self._greeted:
+            raise FrameError("hello comes first, and once")
+        self._greeted = True
+        return message

@@ -1,0 +1,234 @@
+"""How connections come about: dialing peers, welcoming strangers, and the time both have until each said hello.
+
+A dialer never gives up. Each attempt resolves the peer's name anew and tries the next of its addresses, with a short,
+capped, jittered pause between attempts. Connecting, the TLS handshake and both hellos must fit into one
+`introduction_seconds`, on either side; what takes longer is closed.
+
+Who may be introduced is the connection's owner to say (`ConnectionOwner.on_hello`), by the rule of `objection`; `Guests`
+says what becomes of a caller that only is unknown. Such a caller may be one whose part it is to be dialed: where nobody does,
+it *knocks*, now and then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import ssl
+from collections.abc import Callable, Container, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from raftsched import limits
+from raftsched.consensus.net.address import Address, Resolve
+from raftsched.consensus.net.connection import Connection, ConnectionOwner
+from raftsched.consensus.net.framing import PROTOCOL_VERSION
+from raftsched.consensus.net.throttled_log import Complaints
+from raftsched.consensus.raft.messages import GREETING, Message
+from raftsched.ports import Randomness
+from raftsched.tls import TlsContexts, reason_of, tls_kind
+
+UNKNOWN_NODE: Final = "unknown_node"
+ENDED_IN_HANDSHAKE: Final = "the other side ended the TLS handshake; if it is a node, it does not accept this node's certificate, and its log says why"
+GUEST_SECONDS: Final = 2.0
+"""How long a guest may stay that says nothing, and how long it is not let in again."""
+_GUESTS_MAX: Final = 8
+"""Guests in any `GUEST_SECONDS`."""
+
+MayVisit = Callable[[str], bool]
+HearGuest = Callable[[str, Message], bool]
+"""(its id, its greeting) → whether this node links to it from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransportSettings:
+    """Times and bounds of the links; the defaults suit nodes in one region."""
+
+    introduction_seconds: float = 2.0
+    """For connecting, the TLS handshake and hello together."""
+    silence_seconds: float = 2.0
+    """A peer without a byte for this long is cut off; idle links are pinged four times as often."""
+    redial_seconds_min: float = 0.05
+    redial_seconds_max: float = 0.5
+    knock_seconds: float = 1.0
+    """A peer that should dial this node, and wasn't linked at two looks at this distance, is dialed."""
+    bind_seconds: float = 1.0
+    """How long `start` waits for the node's own address; binding goes on afterwards."""
+    peer_buffer_bytes_max: int = limits.PEER_BUFFER_BYTES_MAX
+    peer_buffer_bytes_hard_max: int = limits.PEER_BUFFER_BYTES_HARD_MAX
+    inbound_bytes_max: int = limits.INBOUND_BYTES_MAX
+    strangers_max: int = limits.STRANGERS_MAX
+
+
+def hello_of(node_id: str, cluster: str) -> Message:
+    """The first message of a connection, in either direction."""
+    return {"type": "hello", "node": node_id, "cluster": cluster, "version": PROTOCOL_VERSION}
+
+
+def objection(hello: Message, own: Message, *, peers: Container[str], dialed: str | None) -> str | None:
+    """Why the other side can't be the peer that it says it is, or None. `own` is this side's hello.
+
+    `dialed` is the peer that this side has called; None where it was called.
+    """
+    claimed = hello["node"]
+    if hello["version"] != own["version"]:
+        return "wrong_version"
+    if hello["cluster"] != own["cluster"]:
+        return "wrong_cluster"
+    if dialed is not None and claimed != dialed:
+        return "wrong_node"
+    if claimed not in peers:
+        return UNKNOWN_NODE
+    if dialed is None and claimed < own["node"]:
+        return "wrong_direction"
+    return None
+
+
+class Guests:
+    """Callers whose id this node doesn't know, and the only thing that it hears of them: one greeting.
+
+    A node that was away while members changed may know none of those that are left, and none of them could win its vote.
+    Their greeting says who the members are (`greetings.py`): if that is news, they are linked to as any peer. A guest learns
+    nothing but this node's hello, and its connection ends once it has greeted.
+    """
+
+    def __init__(self) -> None:
+        self._may_visit: MayVisit = lambda _node_id: False
+        self._hear: HearGuest = lambda _node_id, _greeting: False
+        self._shut_until: dict[str, float] = {}
+        """When those that were let in a moment ago may be again."""
+
+    def open(self, may_visit: MayVisit, hear: HearGuest) -> None:
+        """Let guests in from now on."""
+        self._may_visit, self._hear = may_visit, hear
+
+    def admit(self, node_id: str, now: float) -> bool:
+        """Whether a caller that `objection` finds unknown, and no more than that, is let in as a guest now."""
+        self._shut_until = {guest: until for guest, until in self._shut_until.items() if until > now}
+        if node_id in self._shut_until or len(self._shut_until) >= _GUESTS_MAX or not self._may_visit(node_id):
+            return False
+        self._shut_until[node_id] = now + GUEST_SECONDS
+        return True
+
+    def hear(self, node_id: str, message: Message) -> bool:
+        """A guest has said something; return whether this node links to it from now on."""
+        return message["type"] == GREETING and self._hear(node_id, message)
+
+
+class Introductions:
+    """Makes the connections of `owner`; `addresses` is its address book, read at every attempt."""
+
+    def __init__(
+        self,
+        owner: ConnectionOwner,
+        addresses: Mapping[str, Address],
+        *,
+        settings: TransportSettings,
+        tls: TlsContexts | None,
+        resolve: Resolve,
+        randomness: Randomness,
+        complaints: Complaints,
+    ) -> None:
+        self._owner = owner
+        self._addresses = addresses
+        self._settings = settings
+        self._tls = tls
+        self._resolve = resolve
+        self._randomness = randomness
+        self._complaints = complaints
+
+    async def keep_dialing(self, peer_id: str) -> None:
+        """Keep one connection to the peer until cancelled; a connection that stands then is left alone."""
+        settings = self._settings
+        delay = settings.redial_seconds_min
+        for attempt in itertools.count():
+            connection = await self._dial(peer_id, attempt)
+            if connection is not None:
+                delay = settings.redial_seconds_min
+                await asyncio.wait({connection.lost})
+            await asyncio.sleep(delay * (0.5 + self._randomness.random() / 2))
+            delay = min(2 * delay, settings.redial_seconds_max)
+
+    async def keep_knocking(self, peer_id: str, is_linked: Callable[[], bool]) -> None:
+        """Dial a peer whose part that is, whenever it hasn't for a while: it may not know this node."""
+        is_away = False
+        for attempt in itertools.count():
+            await asyncio.sleep(self._settings.knock_seconds * (0.5 + self._randomness.random() / 2))
+            was_away, is_away = is_away, not is_linked()
+            if was_away and is_away:
+                connection = await self._dial(peer_id, attempt)
+                if connection is not None:
+                    await asyncio.wait({connection.lost})
+
+    async def _dial(self, peer_id: str, attempt: int) -> Connection | None:
+        """Try one of the peer's addresses; return its connection once both sides said hello, else None."""
+        target = await self._target(peer_id, attempt)
+        if target is None:
+            return None
+        connection = Connection(self._owner, peer_id=peer_id)
+        opening = asyncio.get_running_loop().create_connection(
+            lambda: connection,
+            target.host,
+            target.port,
+            ssl=self._tls.client if self._tls is not None else None,
+            server_hostname=peer_id if self._tls is not None else None,
+        )
+        return connection if await self._introduce(connection, opening, peer=peer_id, remote=str(target)) else None
+
+    async def _target(self, peer_id: str, attempt: int) -> Address | None:
+        """Return the numeric address to try, or None where there is none now.
+
+        The resolver is waited for without a timeout, because giving up would not free the thread that it holds.
+        """
+        address = self._addresses.get(peer_id)
+        if address is None:
+            self._complaints.warn("peer_unreachable", reason="no_address", peer=peer_id)
+            return None
+        try:
+            targets = await self._resolve(address)
+        except OSError as error:
+            self._complaints.warn("peer_unreachable", reason="unresolved", peer=peer_id, error=str(error))
+            return None
+        return targets[attempt % len(targets)]
+
+    async def welcome(self, stranger: socket.socket) -> None:
+        """Hear who has connected; the connection lives on where it is a peer."""
+        connection = Connection(self._owner)
+        try:
+            remote = str(Address(*stranger.getpeername()[:2]))
+        except OSError:
+            remote = "unknown"  # it has gone already
+        opening = asyncio.get_running_loop().connect_accepted_socket(
+            lambda: connection, stranger, ssl=self._tls.server if self._tls is not None else None
+        )
+        await self._introduce(connection, opening, remote=remote)
+
+    async def _introduce(self, connection: Connection, opening: Coroutine[Any, Any, object], **whom: str) -> bool:
+        """Wait for the connection and for the peer's hello; close what is not introduced in time.
+
+        An opening that was cancelled counts for nothing, even where the peer has said hello meanwhile: the event loop has
+        closed its socket. `whom` is for the log.
+        """
+        is_open = False
+        try:
+            async with asyncio.timeout(self._settings.introduction_seconds):
+                await opening
+                is_open = True
+                await connection.introduced
+        except ssl.SSLError as error:
+            self._complaints.warn("tls_refused", reason=tls_kind(error), error=reason_of(error), **whom)
+        except TimeoutError:
+            waited = "no hello" if is_open else "no connection"
+            error_text = f"{waited} within {self._settings.introduction_seconds:g} s"
+            self._complaints.warn("introduction_failed", reason="timeout", error=error_text, **whom)
+        except ConnectionError as error:
+            # The event loops send no TLS alert: who is refused sees no more than that the handshake ends.
+            in_handshake = self._tls is not None and not isinstance(error, ConnectionRefusedError)
+            text = f"{str(error) or 'closed'}: {ENDED_IN_HANDSHAKE}" if in_handshake else str(error)
+            self._complaints.warn("introduction_failed", reason=type(error).__name__, error=text, **whom)
+        except OSError as error:
+            self._complaints.warn("introduction_failed", reason=type(error).__name__, error=str(error), **whom)
+        finally:
+            if not (is_open and connection.is_introduced):
+                connection.abort()
+        return connection.is_introduced and not connection.is_over

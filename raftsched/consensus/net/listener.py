@@ -1,0 +1,144 @@
+"""The port on which peers arrive, and the crowd in front of it.
+
+Sockets are accepted one by one, each handled by a task from its first byte: the TLS handshake and the hello count as one
+introduction. At most `limits.STRANGERS_MAX` are under way; the next one closes the oldest, since a peer needs
+milliseconds and one that has waited longest most likely never says hello. So a thousand idle connections cost little
+memory and keep no peer out.
+
+asyncio's own server is not used because it can't bound connections that are still in their TLS handshake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
+
+import structlog
+
+from raftsched.consensus.net.address import Address, Resolve
+from raftsched.consensus.net.throttled_log import Complaints
+
+_BACKLOG: Final = 128
+_PAUSE_SECONDS: Final = 0.1
+_REBIND_SECONDS: Final = 0.5
+_NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+_log = structlog.get_logger()
+
+Welcome = Callable[[socket.socket], Awaitable[None]]
+"""Introduces one stranger and owns its socket; returns when it is a peer, or gone."""
+
+
+class Listener:
+    """Listens on `address` and hands every accepted socket to `welcome`.
+
+    `sockets` are bound to it already; without any, it binds them itself.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        welcome: Welcome,
+        *,
+        resolve: Resolve,
+        strangers_max: int,
+        complaints: Complaints,
+        sockets: Sequence[socket.socket] = (),
+    ) -> None:
+        self._address = address
+        self._sockets = sockets
+        self._welcome = welcome
+        self._resolve = resolve
+        self._strangers_max = strangers_max
+        self._complaints = complaints
+        self._strangers: dict[asyncio.Task[None], None] = {}
+        self.bound: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.port = 0
+        """The bound port; 0 while it is not."""
+
+    async def run(self) -> None:
+        """Bind and accept until cancelled.
+
+        Waits for a name that doesn't resolve yet and for an address this machine doesn't have yet; raises OSError for
+        everything else, such as a port in use.
+        """
+        listeners = await self._bind()
+        try:
+            self.port = listeners[0].getsockname()[1]
+            self.bound.set_result(None)
+            async with asyncio.TaskGroup() as group:
+                for listener in listeners:
+                    group.create_task(self._accept(listener, group))
+        finally:
+            for listener in listeners:
+                listener.close()
+
+    async def _bind(self) -> list[socket.socket]:
+        for bound in self._sockets:
+            bound.listen(_BACKLOG)
+        if self._sockets:
+            return list(self._sockets)
+        while True:
+            try:
+                return _listen(await self._resolve(self._address))
+            except socket.gaierror as error:
+                self._complaints.warn(
+                    "not_listening", reason="unresolved", address=str(self._address), error=str(error)
+                )
+            except OSError as error:
+                if error.errno not in _NOT_HERE:
+                    raise
+                self._complaints.warn("not_listening", reason="not_ours", address=str(self._address), error=str(error))
+            await asyncio.sleep(_REBIND_SECONDS)
+
+    async def _accept(self, listener: socket.socket, group: asyncio.TaskGroup) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                stranger, _ = await loop.sock_accept(listener)
+            except OSError as error:
+                self._complaints.warn("accept_failed", reason=errno.errorcode.get(error.errno or 0, "unknown"))
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            self._admit(stranger, group)
+            await asyncio.sleep(0)  # a flood of connections must not keep the loop from its other work
+
+    def _admit(self, stranger: socket.socket, group: asyncio.TaskGroup) -> None:
+        if len(self._strangers) >= self._strangers_max:
+            oldest = next(iter(self._strangers))
+            del self._strangers[oldest]
+            oldest.cancel()
+            self._complaints.warn("stranger_evicted", reason="too_many")
+        task = group.create_task(self._introduce(stranger))
+        self._strangers[task] = None
+        task.add_done_callback(lambda done: self._strangers.pop(done, None))
+
+    async def _introduce(self, stranger: socket.socket) -> None:
+        try:
+            await self._welcome(stranger)
+        except Exception:  # noqa: BLE001  # our fault, but no stranger may stop the node by finding it
+            _log.exception("introduction_failed")
+
+
+def _listen(addresses: list[Address]) -> list[socket.socket]:
+    """Listen on each address that this machine has; raises the last OSError where that is none."""
+    listeners: list[socket.socket] = []
+    failure: OSError | None = None
+    for address in addresses:
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        try:
+            listener = socket.create_server(address, family=family, backlog=_BACKLOG)
+        except OSError as error:
+            failure = error
+            if error.errno in _NOT_HERE:
+                continue
+            break
+        listener.setblocking(False)
+        listeners.append(listener)
+    if failure is not None and (not listeners or failure.errno not in _NOT_HERE):
+        for listener in listeners:
+            listener.close()
+        raise failure
+    return listeners

@@ -1,0 +1,484 @@
+"""The links between nodes: pysyncobj's transport over asyncio, in place of its own, which unpickles what strangers send.
+
+    send ──► encode ──► the peer's queue ──flush──► one write to its socket
+    socket ──► frames, checked ──► inbox ──dispatch──► the engine's callbacks
+
+- One TCP connection a pair; the node with the greater id dials. The dialer says hello first, the other side answers only
+  a hello that it accepts: known id, same cluster, same protocol version, and with TLS a certificate of that very id. A
+  stranger learns nothing, keeps little memory busy and is gone after `introduction_seconds`.
+- A caller that only is unknown may be heard once, as a guest (`introductions.Guests`); the engine sees no link.
+- A dialer never gives up; it resolves the peer's name anew at each attempt (`introductions.py`).
+- A new connection of a peer replaces the old one. What the old one still brings is dropped, and the engine hears `down`
+  and `up` in their place among the messages.
+- The engine is stepped: nothing calls it but `dispatch`, and what it sends leaves at `flush`. Both directions are bounded
+  in bytes: a peer that doesn't read loses messages that Raft repeats, and then its connection; a peer that sends faster
+  than the engine takes is not read for a while.
+- A link on which nothing was said carries pings, and one that stays silent is cut: after a partition, a new connection
+  is there long before TCP would send again on the old one.
+
+Time comes from the event loop alone. Left out: read-only nodes and utility commands of pysyncobj (membership is an
+operation of the API), forwarding of commands (the HTTP API forwards), and any delivery guarantee: Raft needs none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final
+
+import structlog
+from pysyncobj.node import Node
+from pysyncobj.transport import Transport as PysyncobjTransport
+
+from raftsched.consensus.net.address import Address, Resolve, resolve
+from raftsched.consensus.net.connection import Connection
+from raftsched.consensus.net.framing import FrameError, Shape, check_message, encode_frame
+from raftsched.consensus.net.handshake import (
+    ENDED_IN_HANDSHAKE,
+    GUEST_SECONDS,
+    UNKNOWN_NODE,
+    Guests,
+    Introductions,
+    TransportSettings,
+    hello_of,
+    objection,
+)
+from raftsched.consensus.net.listener import Listener
+from raftsched.consensus.net.throttled_log import Complaints
+from raftsched.consensus.raft.messages import Message
+from raftsched.limits import LINKS_CLOSE_SECONDS_MAX
+from raftsched.ports import Randomness, Wake
+from raftsched.system import system_randomness
+from raftsched.tls import TlsContexts, certificate_names, is_certified
+
+_SILENT_TICKS_MAX: Final = 4
+_WRONG_CERTIFICATE: Final = "wrong_certificate"
+_log = structlog.get_logger()
+
+VerifyPeer = Callable[[Mapping[str, object] | None, str], bool]
+"""(the peer's verified certificate, the id it claims) → whether the one was issued to the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerStatus:
+    """A link as it is now."""
+
+    node_id: str
+    is_connected: bool
+    unsent_bytes: int
+    dropped_count: int
+    """Messages not sent since the start because the peer didn't keep up."""
+
+
+class _Event(Enum):
+    UP = "up"
+    DOWN = "down"
+
+
+class _Peer:
+    __slots__ = ("connection", "dialer", "dropped_count", "is_removed", "is_up", "node")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.connection: Connection | None = None
+        self.dialer: asyncio.Task[None] | None = None
+        self.dropped_count = 0
+        self.is_up = False  # as the engine knows it
+        self.is_removed = False
+
+
+class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no types
+    """Links of node `node_id`, which listens on `address`, to `peers`, all of the cluster named `cluster`.
+
+    `sockets` are bound to `address` already, if there are any. `wake` is called whenever `dispatch` has something to
+    deliver. TLS is used where both contexts are given, and then
+    `verify_peer` decides whether a certificate belongs to an id.
+    """
+
+    def __init__(
+        self,
+        node_id: str,
+        address: Address,
+        peers: Mapping[str, Address],
+        *,
+        cluster: str,
+        wake: Wake,
+        ssl_server: ssl.SSLContext | None = None,
+        ssl_client: ssl.SSLContext | None = None,
+        verify_peer: VerifyPeer | None = None,
+        settings: TransportSettings | None = None,
+        randomness: Randomness | None = None,
+        resolve: Resolve = resolve,
+        sockets: Sequence[socket.socket] = (),
+    ) -> None:
+        super().__init__(None, None, None)
+        if (ssl_server is None) is not (ssl_client is None):
+            raise ValueError("TLS between nodes needs both contexts")
+        self.node_id = node_id
+        self._address = address
+        self._addresses = dict(peers)
+        self._wake = wake
+        self._tls = TlsContexts(ssl_server, ssl_client) if ssl_server is not None and ssl_client is not None else None
+        self._verify_peer = verify_peer or is_certified
+        self._settings = settings = settings or TransportSettings()
+        self._resolve = resolve
+        self._sockets = sockets
+        self._complaints = Complaints(node=node_id)
+        self._introductions = Introductions(
+            self,
+            self._addresses,
+            settings=settings,
+            tls=self._tls,
+            resolve=resolve,
+            randomness=randomness or system_randomness(),
+            complaints=self._complaints,
+        )
+        self._hello = hello_of(node_id, cluster)
+        self._peers: dict[str, _Peer] = {}
+        self.guests = Guests()
+        """The engine opens it."""
+        self._guests: dict[Connection, float] = {}
+        """Those that have not greeted yet, and when they must have."""
+        self._visits: deque[tuple[Connection, Message]] = deque()
+        self._inbox: deque[tuple[_Peer, Message | _Event]] = deque()
+        self._inbox_bytes = 0
+        self._paused: set[Connection] = set()
+        self._encoded: tuple[Message, Shape, bytes] | None = None
+        self._open: set[Connection] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ticker: asyncio.TimerHandle | None = None
+        self._failure: BaseException | None = None
+        self._listener: Listener | None = None
+        self._is_closed = False
+        for peer_id in peers:
+            self.addNode(Node(peer_id))
+
+    # -- life -----------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Listen and dial; return once the port is bound, or after `bind_seconds` while its name doesn't resolve.
+
+        Raises OSError where the address can't be bound, such as a port in use; `close` is still due then.
+        """
+        if self._tls is None and not self._address.is_loopback:
+            _log.warning("peer_port_without_tls", node=self.node_id, address=str(self._address))
+        self._listener = Listener(
+            self._address,
+            self._introductions.welcome,
+            resolve=self._resolve,
+            strangers_max=self._settings.strangers_max,
+            complaints=self._complaints,
+            sockets=self._sockets,
+        )
+        listening = self._spawn(self._listener.run())
+        for peer in self._peers.values():
+            self._start_dialer(peer)
+        self._tick()
+        await asyncio.wait(
+            {listening, self._listener.bound},
+            timeout=self._settings.bind_seconds,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        if listening.done():
+            listening.result()
+
+    async def close(self) -> None:
+        """Close every socket and end every task; nothing is delivered any more. Unsent messages are lost."""
+        self.destroy()
+        if self._tasks:
+            _, stuck = await asyncio.wait(self._tasks, timeout=LINKS_CLOSE_SECONDS_MAX)
+            if stuck:
+                _log.error("transport_tasks_left", node=self.node_id, tasks=[repr(task.get_coro()) for task in stuck])
+
+    def destroy(self) -> None:
+        """Begin to close; pysyncobj calls it. `close` is still due."""
+        self._is_closed = True
+        if self._ticker is not None:
+            self._ticker.cancel()
+        for task in self._tasks:
+            task.cancel()
+        for connection in list(self._open):
+            connection.abort()
+        self._inbox.clear()
+        self._visits.clear()
+
+    @property
+    def port(self) -> int:
+        """The port that this node listens on; 0 while it is not bound."""
+        return self._listener.port if self._listener is not None else 0
+
+    @property
+    def connected(self) -> frozenset[str]:
+        """Ids of the peers that are linked now; the engine may hear of a change a moment later."""
+        return frozenset(peer_id for peer_id, peer in self._peers.items() if peer.connection is not None)
+
+    def peer_status(self) -> list[PeerStatus]:
+        return [
+            PeerStatus(
+                peer_id,
+                is_connected=peer.connection is not None,
+                unsent_bytes=peer.connection.unsent_bytes if peer.connection is not None else 0,
+                dropped_count=peer.dropped_count,
+            )
+            for peer_id, peer in self._peers.items()
+        ]
+
+    # -- members --------------------------------------------------------------------------------------------------
+
+    def set_address(self, node_id: str, address: Address) -> None:
+        """Note where a node listens, before or after `addNode`; a link that stands is left alone."""
+        self._addresses[node_id] = address
+
+    def addNode(self, node: Node) -> None:  # noqa: N802  # pysyncobj's name
+        """Link to `node`; adding it twice changes nothing. Without an address, the link waits for `set_address`."""
+        if node.id in self._peers or node.id == self.node_id:
+            return
+        peer = self._peers[node.id] = _Peer(node)
+        if self._listener is not None:
+            self._start_dialer(peer)
+
+    def dropNode(self, node: Node) -> None:  # noqa: N802  # pysyncobj's name
+        """Cut the link to `node`: no message of it is delivered any more, `down` is, where the engine knows it as up."""
+        peer = self._peers.get(node.id)
+        if peer is None:
+            return
+        if peer.connection is not None:
+            self._cut(peer.connection, "removed")
+        if peer.dialer is not None:
+            peer.dialer.cancel()
+        peer.is_removed = True
+        del self._peers[node.id]
+
+    # -- the engine's side ----------------------------------------------------------------------------------------
+
+    def send(self, node: Node, message: Message) -> bool:
+        """Queue `message` until the next flush; return False where it can't go: no link, or the peer doesn't keep up.
+
+        The message must not change afterwards: the same object sent to several peers is encoded once. Raises
+        `FrameError`, with nothing queued, for a message that no peer would accept.
+        """
+        peer = self._peers.get(node.id)
+        if peer is None or peer.connection is None:
+            return False
+        encoded = self._encoded
+        if encoded is None or encoded[0] is not message:
+            encoded = self._encoded = (message, check_message(message), encode_frame(message))
+        _, shape, frame = encoded
+        unsent_bytes = peer.connection.unsent_bytes
+        if unsent_bytes > self._settings.peer_buffer_bytes_max and not self._has_room(peer, shape, unsent_bytes):
+            return False
+        peer.connection.queue(frame, early=shape.early)
+        return True
+
+    def _has_room(self, peer: _Peer, shape: Shape, unsent_bytes: int) -> bool:
+        """Whether a message may still join what a slow peer has not taken; beyond the hard bound its link is cut."""
+        if shape.droppable:
+            peer.dropped_count += 1
+            self._complaints.warn("messages_dropped", reason="slow_peer", peer=peer.node.id, unsent_bytes=unsent_bytes)
+            return False
+        if peer.connection is not None and unsent_bytes > self._settings.peer_buffer_bytes_hard_max:
+            self._cut(peer.connection, "overflow")
+            return False
+        return True
+
+    def flush(self, *, early: bool) -> None:
+        """Write what is queued, one write a peer; with `early`, only what may leave before the own log is synced."""
+        for peer in self._peers.values():
+            if peer.connection is not None:
+                peer.connection.flush(early=early)
+        if not early:
+            self._encoded = None
+
+    def dispatch(self) -> int:
+        """Give the engine all that came in, in order, and return how many messages and events that were.
+
+        Raises what ended one of the transport's own tasks: the node can't go on then.
+        """
+        if self._failure is not None:
+            raise self._failure
+        inbox = self._inbox
+        count = 0
+        while self._visits:
+            self._hear_guest(*self._visits.popleft())
+            count += 1
+        while inbox:
+            self._deliver(*inbox.popleft())
+            count += 1
+        self._inbox_bytes = 0
+        while self._paused:
+            self._paused.pop().resume_reading()
+        return count
+
+    def _deliver(self, peer: _Peer, item: Message | _Event) -> None:
+        if item is _Event.DOWN:
+            if peer.is_up:
+                peer.is_up = False
+                self._onNodeDisconnected(peer.node)
+        elif peer.is_removed:
+            return
+        elif item is _Event.UP:
+            peer.is_up = True
+            self._onNodeConnected(peer.node)
+        else:
+            self._onMessageReceived(peer.node, item)
+
+    def _hear_guest(self, connection: Connection, message: Message) -> None:
+        """Give the engine what a guest has said, and end its visit: if it is a peer now, it is linked like any."""
+        if connection.peer_id not in self._peers and not self.guests.hear(connection.peer_id, message):
+            self._complain_of(connection, connection.peer_id, UNKNOWN_NODE)
+        connection.abort()
+
+    # -- the connections' side ------------------------------------------------------------------------------------
+
+    def on_open(self, connection: Connection) -> None:
+        self._open.add(connection)
+        if self._is_closed:
+            connection.abort()
+        elif connection.dialed:
+            connection.send_now(self._hello)
+
+    def on_hello(self, connection: Connection, hello: Message) -> bool:
+        claimed = hello["node"]
+        objection = self._objection(connection, hello)
+        if objection == UNKNOWN_NODE and self._admits_as_guest(connection, claimed):
+            self._guests[connection] = asyncio.get_running_loop().time() + GUEST_SECONDS
+            connection.peer_id = claimed
+            connection.send_now(self._hello)
+            return True
+        if objection is not None:
+            self._complain_of(connection, claimed, objection)
+            connection.abort()
+            return False
+        peer = self._peers[claimed]
+        if peer.connection is not None:
+            self._cut(peer.connection, "replaced")
+        if not connection.dialed:
+            connection.peer_id = claimed
+            connection.send_now(self._hello)
+        if connection.is_over:
+            return False
+        peer.connection = connection
+        self._post(peer, _Event.UP)
+        _log.info("peer_up", node=self.node_id, peer=claimed, remote=connection.remote)
+        return True
+
+    def _objection(self, connection: Connection, hello: Message) -> str | None:
+        """Why the other side of `connection` can't be the peer it says it is, or None."""
+        dialed = connection.peer_id if connection.dialed else None
+        reason = objection(hello, self._hello, peers=self._peers, dialed=dialed)
+        if reason is None and self._tls is not None:
+            return None if self._verify_peer(connection.certificate, hello["node"]) else _WRONG_CERTIFICATE
+        return reason
+
+    def _admits_as_guest(self, connection: Connection, claimed: str) -> bool:
+        if connection.dialed or (self._tls is not None and not self._verify_peer(connection.certificate, claimed)):
+            return False
+        return self.guests.admit(claimed, asyncio.get_running_loop().time())
+
+    def _complain_of_silence(self, connection: Connection) -> None:
+        """The peer has closed before it said hello: that is how it refuses a node, and with TLS 1.3 a certificate."""
+        refused = "it refused this node: its log says why"
+        self._complaints.warn(
+            "peer_unreachable",
+            reason="closed_unheard",
+            peer=connection.peer_id,
+            remote=connection.remote,
+            error=ENDED_IN_HANDSHAKE if self._tls is not None else refused,
+        )
+
+    def _complain_of(self, connection: Connection, claimed: str, reason: str) -> None:
+        fields = {"claimed": f"{claimed!a:.80}", "remote": connection.remote}
+        if reason == _WRONG_CERTIFICATE:
+            fields["certified"] = ", ".join(sorted(certificate_names(connection.certificate))) or "no DNS name"
+        self._complaints.warn("peer_refused", reason=reason, **fields)
+
+    def on_messages(self, connection: Connection, messages: list[Message], byte_count: int) -> None:
+        if connection in self._guests:
+            self._on_guest_messages(connection, messages)
+            return
+        peer = self._peers.get(connection.peer_id)
+        if peer is None or peer.connection is not connection or self._is_closed:
+            return
+        for message in messages:
+            if message["type"] != "ping":
+                self._post(peer, message)
+        self._inbox_bytes += byte_count
+        if self._inbox_bytes > self._settings.inbound_bytes_max and self._inbox:
+            self._paused.add(connection)
+            connection.pause_reading()
+
+    def _on_guest_messages(self, connection: Connection, messages: list[Message]) -> None:
+        said = [message for message in messages if message["type"] != "ping"]
+        if said and not self._is_closed:
+            del self._guests[connection]
+            self._visits.append((connection, said[0]))
+            self._wake()
+
+    def on_bad_bytes(self, connection: Connection, error: FrameError) -> None:
+        self._complaints.warn("bad_bytes", reason=error.code, remote=connection.remote, error=str(error))
+        self._cut(connection, "bad_bytes")
+
+    def on_lost(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        self._paused.discard(connection)
+        self._guests.pop(connection, None)
+        if connection.dialed and not connection.introduced.done():
+            self._complain_of_silence(connection)
+        self._detach(connection, "closed")
+
+    def _cut(self, connection: Connection, reason: str) -> None:
+        self._detach(connection, reason)
+        connection.abort()
+
+    def _detach(self, connection: Connection, reason: str) -> None:
+        """From now on nothing of `connection` counts."""
+        peer = self._peers.get(connection.peer_id)
+        if peer is not None and peer.connection is connection:
+            peer.connection = None
+            self._post(peer, _Event.DOWN)
+            _log.info("peer_down", node=self.node_id, peer=connection.peer_id, reason=reason)
+
+    def _post(self, peer: _Peer, item: Message | _Event) -> None:
+        if not self._is_closed:
+            self._inbox.append((peer, item))
+            self._wake()
+
+    def _tick(self) -> None:
+        """Ping idle links and cut silent ones, and end the visits of silent guests; whatever befalls, it comes again."""
+        loop = asyncio.get_running_loop()
+        self._ticker = loop.call_later(self._settings.silence_seconds / _SILENT_TICKS_MAX, self._tick)
+        for peer in self._peers.values():
+            connection = peer.connection
+            if connection is not None and connection.tick() > _SILENT_TICKS_MAX:
+                self._cut(connection, "silent")
+        for guest in [guest for guest, until in self._guests.items() if until <= loop.time()]:
+            guest.abort()
+
+    # -- tasks ----------------------------------------------------------------------------------------------------
+
+    def _start_dialer(self, peer: _Peer) -> None:
+        if self._is_closed:
+            return
+        if self.node_id > peer.node.id:
+            peer.dialer = self._spawn(self._introductions.keep_dialing(peer.node.id))
+        else:
+            knocking = self._introductions.keep_knocking(peer.node.id, lambda: peer.connection is not None)
+            peer.dialer = self._spawn(knocking)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._on_task_done)
+        return task
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            self._failure = task.exception()
+            _log.error("transport_failed", node=self.node_id, exc_info=self._failure)
+            self._wake()

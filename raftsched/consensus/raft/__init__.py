@@ -1,0 +1,1 @@
+"""Raft over pysyncobj: elections, replication, configuration, snapshots, cluster time."""

@@ -1,0 +1,310 @@
+"""Who the other nodes are, disk included: a greeting on every connection, and what an empty node may do.
+
+A node whose disk was emptied is a stranger with a member's id: it has forgotten what it voted for and what it
+acknowledged, and two of three such nodes would form a majority that never heard of anything (case R13). So each data
+directory has an *incarnation*, a random name, and the first message either way on a connection is a greeting with it:
+
+  * A peer whose incarnation is not the one that the configuration records for its id is refused: its messages are
+    dropped, nothing is sent to it but greetings, and the log says what to do.
+  * A leader records the incarnation of a voter in the log (that changes no voters, so the rule of `configuring.py` does
+    not apply) before it sends it the first entry. Hence nothing that was acknowledged to it is ever counted for another
+    disk. A node that joins is recorded when it becomes a voter.
+  * A *blank* node, one whose log and state hold nothing, takes no part: it gives no vote and does not stand. It begins
+    to when a leader has sent it entries (that leader knows its disk, or takes it for new), or when every node of its
+    config file has greeted it as blank too: then there is nothing that could be forgotten, and a new cluster forms.
+    The node notes that on disk, for the time in which it is still blank, and begins in a term of its own, so that an
+    earlier life's votes, if there was one, were given in another term.
+
+Blank nodes ask until they have heard everybody. What they wait for is in the log and in `idle_reason`.
+
+Greetings also carry the members that the sender knows: a node that is behind links to those it has not heard of, so that
+one of them can win its vote. They may be all that are left: it also reads the greeting of a *guest*, a node that it doesn't
+know, for the members in it and for nothing else (thesis §4.1: servers take messages of servers outside their configuration).
+
+And they carry versions of log entries (`versions.py`): a peer that reads less than what is in force is refused as well, and
+a node that hears of entries which it can't read stops, by `UnknownVersion`: it must be upgraded.
+
+An engine without an incarnation does none of this: its members are fixed, and known by their ids alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from pysyncobj.node import Node
+
+from raftsched.consensus.journal.recovery import FormedMark
+from raftsched.consensus.ports import NodeId
+from raftsched.consensus.raft import messages
+from raftsched.consensus.raft.configuration import Configuring
+from raftsched.consensus.raft.entry_versions import OperationVersions
+from raftsched.consensus.raft.membership import decode_membership, encode_membership
+from raftsched.consensus.raft.messages import Message
+from raftsched.core.operations.codec import require_readable
+from raftsched.errors import Invalid
+
+_OTHER_DISK: Final = "its disk was replaced"
+_TOO_OLD: Final = "it can't read the cluster's log entries: its release is too old"
+_ADVICE: Final = {
+    _OTHER_DISK: "restore its disk, or remove {0} and add the node under a new id",
+    _TOO_OLD: "upgrade raftsched on {0}",
+}
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Greeting:
+    """What a peer last said of itself."""
+
+    incarnation: str
+    term: int
+    is_blank: bool
+    knows_us_otherwise: bool
+    """It knows this node's id by another disk."""
+
+
+class Greeting(Configuring):
+    """What this node knows of its peers' identity, and whether it takes part itself."""
+
+    leader_seen_at: float
+
+    def __init__(self, *, incarnation: str, formed: FormedMark, **rest: Any) -> None:
+        self.incarnation = incarnation
+        self._formed_mark = formed
+        self._greetings: dict[NodeId, _Greeting] = {}
+        self._greeted: set[NodeId] = set()
+        """Peers that have greeted on the connection that stands."""
+        self._objections: dict[NodeId, str] = {}
+        """Of the peers that have greeted: why nothing of them counts; "" where it does."""
+        self.versions = OperationVersions(rest["machine"])
+        self._told_reason = ""
+        super().__init__(**rest)
+        # The mark without the journal is that of a disk from which only the journal was removed.
+        self._is_formed = formed.is_set and self.term > 0
+        if incarnation:
+            self.transport.guests.open(self.may_visit, self.on_guest)
+
+    # -- this node ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether log and state hold nothing but the entry that every log begins with."""
+        return self.log.last_index <= 1 and self.machine.applied_index <= 1
+
+    @property
+    def takes_part(self) -> bool:
+        """Whether this node may vote and stand."""
+        return not self.incarnation or self._is_formed or not self.is_blank
+
+    @property
+    def idle_reason(self) -> str:
+        """Why this node takes no part, for people; "" where it does."""
+        if self.is_removed:
+            return f"{self.node_id} was removed from the cluster: stop this process; its data is of no more use"
+        if self.takes_part:
+            return ""
+        if any(greeting.knows_us_otherwise for greeting in self._greetings.values()):
+            return (
+                f"{self.node_id} is a member of the cluster by another disk, and this one is empty: restore the old one, "
+                f"or `raftsched cluster remove {self.node_id}` and add this node under a new id"
+            )
+        leader, silence = self.leader_node, self.clock.monotonic() - self.leader_seen_at
+        if leader is not None and silence < self.timing.election_max_seconds:
+            return (
+                f"this node is empty: it waits for the log, or a snapshot of the state, from {leader.id}, which leads"
+            )
+        holders = sorted(peer for peer, greeting in self._greetings.items() if not greeting.is_blank)
+        if holders:
+            return (
+                f"this node is empty, and {', '.join(holders)} hold data: it waits to be added, `raftsched cluster add`"
+            )
+        unheard = sorted(set(self._founders()) - set(self._greetings))
+        return (
+            f"this node is empty: a new cluster forms once all say that they are; not heard yet: {', '.join(unheard)}"
+        )
+
+    def _founders(self) -> list[NodeId]:
+        """The other nodes of the config file."""
+        index, membership = self._configurations[0]
+        return [] if index else [peer for peer in membership.ids if peer != self.node_id]
+
+    def form_if_all_are_blank(self) -> None:
+        """Begin a new cluster where there is none."""
+        if self.takes_part or self.configuration_index:
+            return
+        heard = [self._greetings.get(peer) for peer in self._founders()]
+        if not all(greeting is not None and greeting.is_blank for greeting in heard):
+            return
+        self._formed_mark.set()
+        self._is_formed = True
+        self.step_down(max([self.term, *(greeting.term for greeting in heard if greeting is not None)]) + 1)
+        if not heard:
+            self.election_deadline = 0.0
+        _log.info("cluster_formed", node=self.node_id, members=self.membership.ids)
+
+    def stay_idle(self, now: float) -> None:
+        """Instead of standing: ask those who were not heard, and say what this node waits for."""
+        self.election_deadline = now + self.election_timeout()
+        reason = self.idle_reason
+        if reason and reason != self._told_reason:
+            self._told_reason = reason
+            _log.warning("takes_no_part", node=self.node_id, reason=reason)
+        if self.incarnation and not self.takes_part:
+            for node in self.nodes.values():
+                self._greet(node, asks=True)
+
+    def vote_for_first_leader(self, node: Node) -> None:
+        """A blank node follows its first leader: it has voted for it in this term, whatever an earlier life did."""
+        if not self.takes_part:
+            self.set_vote(node.id)
+
+    # -- peers --------------------------------------------------------------------------------------------------------
+
+    def on_connected(self, node: Node) -> None:
+        """A connection is there; the peer counts as connected once it has greeted."""
+        if not self.incarnation:
+            self.on_met(node)
+            return
+        self.connected_nodes.discard(node)
+        self._greet(node, asks=False)
+
+    def on_disconnected(self, node: Node) -> None:
+        self._greeted.discard(node.id)
+        self._objections.pop(node.id, None)
+        self.versions.parted(node.id)
+        self.on_parted(node)
+
+    def on_met(self, node: Node) -> None:
+        """The peer can be talked to from now on."""
+        raise NotImplementedError
+
+    def on_parted(self, node: Node) -> None:
+        raise NotImplementedError
+
+    def hears(self, node: Node) -> bool:
+        """Whether what the peer says counts; one that has not greeted is asked to."""
+        if not self.incarnation or node in self.connected_nodes:
+            return True
+        if node.id not in self._greeted:
+            self._greet(node, asks=True)
+        return False
+
+    def incarnation_of(self, peer: NodeId) -> str | None:
+        if not self.incarnation:
+            return ""
+        return self._greetings[peer].incarnation if peer in self._greeted else None
+
+    def _greet(self, node: Node, *, asks: bool) -> None:
+        self.transport.send(
+            node,
+            {
+                "type": messages.GREETING,
+                "incarnation": self.incarnation,
+                "term": self.term,
+                "blank": self.is_blank,
+                "asks": asks,
+                "members": encode_membership(self.membership),
+                "members_index": self.configuration_index,
+                "operations_read": self.versions.own,
+                "operations_in_force": self.versions.in_force,
+            },
+        )
+
+    def on_greeting(self, node: Node, message: Message) -> None:
+        """A peer says who it is; raises `UnknownVersion` where its log entries are not for this node."""
+        require_readable(message["operations_in_force"], reads=self.versions.own)
+        try:
+            theirs = decode_membership(message["members"])
+        except Invalid as error:
+            _log.warning("greeting_dropped", node=self.node_id, peer=node.id, error=str(error))
+            return
+        us = theirs.member(self.node_id)
+        self._greetings[node.id] = _Greeting(
+            message["incarnation"],
+            message["term"],
+            is_blank=message["blank"],
+            knows_us_otherwise=us is not None and us.incarnation not in ("", self.incarnation),
+        )
+        self._greeted.add(node.id)
+        self.versions.heard(node.id, message["operations_read"], self.clock.monotonic())
+        if message["members_index"] > self.configuration_index:
+            self.link(theirs)
+        if self.leads:
+            self.record_incarnations()
+        self._judge(node)
+        if message["asks"]:
+            self._greet(node, asks=False)
+
+    def may_visit(self, node_id: NodeId) -> bool:
+        """Whether a node that is none of those linked to may greet: no former member may, nor whoever has our id."""
+        if node_id == self.node_id or self.is_removed:
+            return False
+        return all(node_id not in membership.former for _, membership in self._configurations)
+
+    def on_guest(self, guest: NodeId, message: Message) -> bool:
+        """A node that is not known here has greeted: link to it if it is a member of a newer configuration than ours.
+
+        A node with an empty disk knows no configuration, so it never is, whatever id it has.
+        """
+        try:
+            theirs = decode_membership(message["members"])
+            if message["members_index"] <= self.configuration_index or theirs.member(guest) is None:
+                return False
+            self.link(theirs)
+        except Invalid:
+            return False
+        _log.info("guest_linked", node=self.node_id, peer=guest, members=theirs.ids)
+        return True
+
+    def record_incarnations(self) -> None:
+        """As leader, record the disks of voters that were not known."""
+        if not self.incarnation:
+            return
+        known = {peer: greeting.incarnation for peer, greeting in self._greetings.items()}
+        known[self.node_id] = self.incarnation
+        recorded = self.membership.with_incarnations(known)
+        if recorded != self.membership:
+            self.append_configuration(recorded)
+
+    def members_changed(self) -> None:
+        """Judge again by the new configuration, and tell it to everybody who is there."""
+        for peer in sorted(self._greeted):
+            node = self.nodes.get(peer)
+            if node is not None:
+                self._judge(node)
+                self._greet(node, asks=False)
+
+    def _judge(self, node: Node) -> None:
+        """Let a peer that has greeted count as connected if it is the member that its id stands for, and can go along."""
+        peer = str(node.id)
+        reason = self._objection(peer)
+        was_refused_for, self._objections[peer] = self._objections.get(peer, ""), reason
+        if not reason:
+            if node not in self.connected_nodes:
+                self.connected_nodes.add(node)
+                self.on_met(node)
+        elif reason != was_refused_for:
+            self.connected_nodes.discard(node)
+            advice = _ADVICE[reason].format(peer)
+            _log.warning("member_refused", node=self.node_id, peer=peer, reason=reason, advice=advice)
+
+    def _objection(self, peer: NodeId) -> str:
+        """Why nothing of a peer that has greeted may count; "" where it does.
+
+        A removal may be reverted until it is committed: so far, the disk that was recorded before counts.
+        """
+        members = (membership.member(peer) for _, membership in self._configurations)
+        if any(
+            each is not None and each.incarnation not in ("", self._greetings[peer].incarnation) for each in members
+        ):
+            return _OTHER_DISK
+        reads = self.versions.read_by(peer)
+        return _TOO_OLD if reads is not None and reads < self.versions.in_force else ""
+
+    @property
+    def other_disks(self) -> tuple[NodeId, ...]:
+        """Members that are there, but with a disk that is not theirs."""
+        return tuple(sorted(peer for peer, reason in self._objections.items() if reason == _OTHER_DISK))

@@ -1,0 +1,85 @@
+"""How long the answers of peers take, by the messages that ask for contact anyway; what a leader warns by.
+
+A leader's lead is confirmed by an answer (`lease.py`), which counts from when the question left. So an answer must come back
+before the promise that it renews has run out, and the next question leaves a heartbeat later:
+
+    round trip + heartbeat < usable part of the least election timeout
+
+Beyond that limit reads are refused, and soon elections fail as well. A warning comes at half of it. A round trip includes
+what the follower's disk takes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Final
+
+import structlog
+
+from raftsched.consensus.ports import NodeId, Timing
+from raftsched.consensus.raft.quorum_lease import DRIFT
+
+_SAMPLES: Final = 64
+"""Six seconds of heartbeats."""
+_SAMPLES_MIN: Final = 5
+"""With fewer nothing is said: a single one may have met a stalled process."""
+_PERCENT: Final = 90
+_WARN_PART: Final = 0.5
+_WARN_SECONDS: Final = 60.0
+"""What stays slow is logged again after this."""
+
+_log = structlog.get_logger()
+
+
+class RoundTrips:
+    """The recent round trips to each peer; they outlive a term, because who can't lead for long must tell why."""
+
+    def __init__(self, timing: Timing) -> None:
+        self._timing = timing
+        self._samples: dict[NodeId, deque[float]] = {}
+        self._warned_at: dict[NodeId, float] = {}
+
+    @property
+    def limit_seconds(self) -> float:
+        """Beyond this no contact is ever recent enough."""
+        return self._timing.election_min_seconds * (1 - DRIFT) - self._timing.heartbeat_seconds
+
+    def measured(self, peer: NodeId, seconds: float, now: float) -> None:
+        """A peer answered after so long."""
+        self._samples.setdefault(peer, deque(maxlen=_SAMPLES)).append(seconds)
+        if now - self._warned_at.get(peer, now - _WARN_SECONDS) < _WARN_SECONDS or not self._is_slow(peer):
+            return
+        self._warned_at[peer] = now
+        _log.warning("round_trip_slow", peer=peer, advice=self._advice(peer))
+
+    def keep(self, peers: set[NodeId]) -> None:
+        """Forget everybody else."""
+        self._samples = {peer: samples for peer, samples in self._samples.items() if peer in peers}
+
+    def seconds(self, peer: NodeId) -> float | None:
+        """What nine of ten round trips stay below; None while too few were measured."""
+        samples = self._samples.get(peer, ())
+        return sorted(samples)[len(samples) * _PERCENT // 100] if len(samples) >= _SAMPLES_MIN else None
+
+    @property
+    def longest_ms(self) -> int:
+        """To the slowest peer, in whole milliseconds; 0 while none is known."""
+        return round(1000 * max((self.seconds(peer) or 0.0 for peer in self._samples), default=0.0))
+
+    @property
+    def warning(self) -> str:
+        """Which peers are near the limit or beyond it, and what to set; "" if none is."""
+        slow = sorted(filter(self._is_slow, self._samples))
+        return self._advice(max(slow, key=lambda peer: self.seconds(peer) or 0.0)) if slow else ""
+
+    def _is_slow(self, peer: NodeId) -> bool:
+        seconds = self.seconds(peer)
+        return seconds is not None and seconds > _WARN_PART * self.limit_seconds
+
+    def _advice(self, peer: NodeId) -> str:
+        milliseconds, limit = round(1000 * (self.seconds(peer) or 0.0)), round(1000 * self.limit_seconds)
+        return (
+            f"the round trip to {peer} takes {milliseconds:,} ms; with election_seconds_min = "
+            f"{self._timing.election_min_seconds:g} and heartbeat_seconds = {self._timing.heartbeat_seconds:g} it must stay "
+            f"well below {limit:,} ms: set larger values on all nodes, as README's table for slow networks has them"
+        )

@@ -1,0 +1,317 @@
+"""What must hold between the records and the indexes by which they are found, in both directions.
+
+An index is held against the records without being loaded: each of its entries must be what its record calls for, and as
+many must be there as there are records that call for one. Only where the numbers differ does a second pass name what is
+missing. Written apart from the storage code that derives indexes, so that a fault there can't hide itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Final, NamedTuple
+
+from raftsched.core.checks.violation import Violation, named
+from raftsched.core.operations.control import AlarmKind
+from raftsched.core.records.bounds import PRIORITY_MAX
+from raftsched.core.records.ids import JobId, name_tag
+from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job
+from raftsched.core.records.queue import Queue
+from raftsched.core.records.schedule import Schedule, ScheduleId
+from raftsched.core.records.workflow import Workflow, WorkflowId
+from raftsched.core.state.view import (
+    AlarmEntry,
+    AuditableView,
+    FacetEntry,
+    FacetKind,
+    HeldEntry,
+    TimerEntry,
+    WaitingEntry,
+)
+
+Record = Job | Schedule | Queue | Workflow
+
+
+class Index(NamedTuple):
+    """An index to hold against its records.
+
+    `entry_of` gives the entry that a record calls for, or None, or a list of them; `find` the record that an entry names. `group_and_key`
+    says the order that readers rely on: within a group keys rise strictly, and a group is in one piece; None = no order
+    is promised.
+    """
+
+    name: str
+    entries: Callable[[AuditableView], Iterator[Any]]
+    entry_of: Callable[[Any], Hashable | list[Any]]
+    record_id: Callable[[Any], bytes]
+    group_and_key: Callable[[Any], tuple[str, Any]] | None = None
+    noun: str = "job"
+    find: Callable[[AuditableView, Any], Record | None] | None = None
+    """None = a job, by its id."""
+    records: Callable[[AuditableView], Iterator[Any]] = lambda view: view.all_jobs()
+
+    def record(self, view: AuditableView, entry: Any) -> Record | None:
+        return view.job(JobId(self.record_id(entry))) if self.find is None else self.find(view, entry)
+
+    def called_for(self, record: Any) -> list[Any]:
+        """Return the entries that `record` calls for."""
+        entry = self.entry_of(record)
+        if isinstance(entry, list):
+            return entry
+        return [] if entry is None else [entry]
+
+
+# -- what records call for --------------------------------------------------------------------------------------------
+
+
+def _waiting_entry(job: Job) -> WaitingEntry | None:
+    if job.status not in WAITING or job.held:
+        return None
+    tag = name_tag(job.name)
+    return WaitingEntry(job.queue, job.tenant, job.priority, tag, job.due_at_ms, job.id, job.region)
+
+
+def _held_entry(job: Job) -> HeldEntry | None:
+    if job.status not in WAITING or not job.held or job.options is None:
+        return None
+    return HeldEntry(job.queue, job.options.concurrency_key, job.priority, job.due_at_ms, job.id, job.region)
+
+
+def _timer_entry(job: Job) -> TimerEntry | None:
+    if not job.timed or job.status not in WAITING:
+        return None
+    return TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority, name_tag(job.name), job.region)
+
+
+def _unique_entry(job: Job) -> tuple[str, bytes, JobId] | None:
+    options = job.options
+    if options is None or not options.unique_key or (job.status in FINISHED and not options.unique_until_ms):
+        return None
+    return job.tenant, options.unique_key, job.id
+
+
+def _workflow_job_entry(job: Job) -> tuple[bytes, JobId] | None:
+    return (job.options.workflow_id, job.id) if job.options is not None and job.options.workflow_id else None
+
+
+def _schedule_job_entry(job: Job) -> tuple[bytes, JobId] | None:
+    return (job.options.schedule_id, job.id) if job.options is not None and job.options.schedule_id else None
+
+
+def _facet_entries(job: Job) -> list[FacetEntry]:
+    ended = int(job.status) if job.status in FINISHED else 0
+    by_queue_and_name = (
+        [(FacetKind.QUEUE_AND_NAME, job.queue)]
+        if job.queue == job.name
+        else [(FacetKind.QUEUE, job.queue), (FacetKind.NAME, job.name)]
+    )
+    by_tag = [(FacetKind.TAG, tag) for tag in dict.fromkeys(job.tags)]
+    return [FacetEntry(kind, value, ended, job.id) for kind, value in by_queue_and_name + by_tag]
+
+
+def _job_alarm(job: Job) -> AlarmEntry | None:
+    if job.options is None and job.pause is None and not job.kept_until_ms:
+        return None
+    return AlarmEntry(AlarmKind.JOB, job.alarm_at_ms, job.id) if job.alarm_at_ms else None  # type: ignore[arg-type]
+
+
+def _other_alarm(record: Schedule | Queue | Workflow) -> AlarmEntry | None:
+    if not record.alarm_at_ms:
+        return None
+    match record:
+        case Schedule():
+            return AlarmEntry(AlarmKind.SCHEDULE, record.alarm_at_ms, record.id)  # type: ignore[arg-type]
+        case Workflow():
+            return AlarmEntry(AlarmKind.WORKFLOW, record.alarm_at_ms, record.id)  # type: ignore[arg-type]
+        case Queue():
+            return AlarmEntry(AlarmKind.QUEUE, record.alarm_at_ms, record.name.encode())  # type: ignore[arg-type]
+
+
+def _record_of_alarm(view: AuditableView, entry: AlarmEntry) -> Record | None:
+    if entry.kind is AlarmKind.QUEUE:
+        return view.queue(entry.subject.decode())
+    if entry.kind is AlarmKind.SCHEDULE:
+        return view.schedule(ScheduleId(entry.subject))
+    return view.workflow(WorkflowId(entry.subject))
+
+
+def _others(view: AuditableView) -> Iterator[Record]:
+    yield from view.all_schedules()
+    yield from view.all_queues()
+    yield from view.all_workflows()
+
+
+JOB_INDEXES: Final = (
+    Index(
+        "ready index",
+        lambda view: view.all_waiting(),
+        _waiting_entry,
+        lambda entry: entry.job_id,
+        lambda entry: (
+            entry.queue,
+            (entry.region, entry.tenant, PRIORITY_MAX - entry.priority, entry.tag, entry.due_at_ms, entry.job_id),
+        ),
+    ),
+    Index(
+        "held index",
+        lambda view: view.all_held(),
+        _held_entry,
+        lambda entry: entry.job_id,
+        lambda entry: (
+            entry.queue,
+            (entry.concurrency_key, entry.region, PRIORITY_MAX - entry.priority, entry.due_at_ms, entry.job_id),
+        ),
+    ),
+    Index(
+        "timers",
+        lambda view: view.all_timers(),
+        _timer_entry,
+        lambda entry: entry.job_id,
+        lambda entry: ("", (entry.due_at_ms, entry.job_id)),
+    ),
+    Index(
+        "leased index",
+        lambda view: view.all_leased(),
+        lambda job: job.id if job.status in LEASED else None,
+        lambda entry: entry,
+    ),
+    Index(
+        "parked index",
+        lambda view: view.all_parked(),
+        lambda job: (job.status, job.id) if job.status in PARKED else None,
+        lambda entry: entry[1],
+        lambda entry: ("", entry),
+    ),
+    Index(
+        "finished index",
+        lambda view: view.all_finished(),
+        lambda job: (job.finished_at_ms, job.id) if job.status in FINISHED else None,
+        lambda entry: entry[1],
+    ),
+    Index(
+        "idempotency keys",
+        lambda view: view.all_keys(),
+        lambda job: (job.tenant, job.idempotency_key, job.id) if job.idempotency_key else None,
+        lambda entry: entry[2],
+    ),
+    Index("unique keys", lambda view: view.all_unique_keys(), _unique_entry, lambda entry: entry[2]),
+    Index(
+        "jobs of workflows",
+        lambda view: view.all_workflow_jobs(),
+        _workflow_job_entry,
+        lambda entry: entry[1],
+    ),
+    Index(
+        "jobs of schedules",
+        lambda view: view.all_schedule_jobs(),
+        _schedule_job_entry,
+        lambda entry: entry[1],
+    ),
+    Index(
+        "lists by queue, name and tag",
+        lambda view: view.all_facets(),
+        _facet_entries,
+        lambda entry: entry.job_id,
+        lambda entry: ("", entry),
+    ),
+    Index(
+        "alarms of jobs",
+        lambda view: (entry for entry in view.all_alarms() if entry.kind is AlarmKind.JOB),
+        _job_alarm,
+        lambda entry: entry.subject,
+        lambda entry: ("", entry),
+    ),
+)
+"""Counted in the one pass over all jobs."""
+
+OTHER_INDEXES: Final = (
+    Index(
+        "alarms",
+        lambda view: (entry for entry in view.all_alarms() if entry.kind is not AlarmKind.JOB),
+        _other_alarm,
+        lambda entry: entry.subject,
+        lambda entry: ("", entry),
+        noun="record",
+        find=_record_of_alarm,
+        records=_others,
+    ),
+    Index(
+        "keys of workflows",
+        lambda view: view.all_workflow_keys(),
+        lambda workflow: (workflow.tenant, workflow.idempotency_key, workflow.id) if workflow.idempotency_key else None,
+        lambda entry: entry[2],
+        noun="workflow",
+        find=lambda view, entry: view.workflow(entry[2]),
+        records=lambda view: view.all_workflows(),
+    ),
+    Index(
+        "names of schedules",
+        lambda view: view.all_schedule_names(),
+        lambda schedule: (schedule.tenant, schedule.name, schedule.id),
+        lambda entry: entry[2],
+        noun="schedule",
+        find=lambda view, entry: view.schedule(entry[2]),
+        records=lambda view: view.all_schedules(),
+    ),
+)
+
+
+# -- the check --------------------------------------------------------------------------------------------------------
+
+
+def check_job_indexes(view: AuditableView, expected: Counter[str]) -> Iterator[Violation]:
+    """`expected`: how many jobs call for an entry, by the name of the index."""
+    for index in JOB_INDEXES:
+        yield from _check_index(view, index, expected[index.name])
+
+
+def check_other_indexes(view: AuditableView) -> Iterator[Violation]:
+    for index in OTHER_INDEXES:
+        expected_count = sum(len(index.called_for(record)) for record in index.records(view))
+        yield from _check_index(view, index, expected_count)
+
+
+def _check_index(view: AuditableView, index: Index, expected_count: int) -> Iterator[Violation]:
+    count = 0
+    previous: object = None
+    for entry in index.entries(view):
+        record = index.record(view, entry)
+        subject = named(index.noun, index.record_id(entry))
+        if record is None:
+            yield Violation(f"{index.name}: each entry has its record", subject, repr(entry))
+        elif entry not in index.called_for(record):
+            yield Violation(f"{index.name}: each entry is what its record calls for", subject, repr(entry))
+        elif entry == previous:
+            yield Violation(f"{index.name}: no entry is there twice", subject, repr(entry))
+        else:
+            count += 1
+        previous = entry
+    if count != expected_count:
+        yield from _missing(view, index)
+    if index.group_and_key is not None:
+        yield from _check_order(view, index, index.group_and_key)
+
+
+def _missing(view: AuditableView, index: Index) -> Iterator[Violation]:
+    present = set(index.entries(view))
+    for record in index.records(view):
+        for entry in index.called_for(record):
+            if entry not in present:
+                subject = named(index.noun, index.record_id(entry))
+                yield Violation(f"{index.name}: each record that calls for an entry has one", subject, repr(record))
+
+
+def _check_order(
+    view: AuditableView, index: Index, group_and_key: Callable[[Any], tuple[str, Any]]
+) -> Iterator[Violation]:
+    groups: set[str] = set()
+    group: str | None = None
+    key: Any = None
+    for entry in index.entries(view):
+        next_group, next_key = group_and_key(entry)
+        in_order = next_key > key if next_group == group else next_group not in groups
+        if not in_order:
+            subject = named(index.noun, index.record_id(entry))
+            yield Violation(f"{index.name}: entries are in order", subject, repr(entry))
+        groups.add(next_group)
+        group, key = next_group, next_key

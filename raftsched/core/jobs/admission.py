@@ -1,0 +1,94 @@
+"""What a queue lets through: its pause, its rate, and how many jobs, or jobs of one key, may be leased at the same time.
+
+The counts of what is leased come from the state, derived from the records: a job that ends in whatever way, a cancel
+included, frees its place by the very write that ends it (cases D37, D40), and no place can leak.
+"""
+
+from __future__ import annotations
+
+from raftsched import limits
+from raftsched.core.jobs import rate_limit as bucket
+from raftsched.core.operations.control import ChoreKind
+from raftsched.core.records.job import Job, Options
+from raftsched.core.records.queue import Queue
+from raftsched.core.state.view import View
+from raftsched.core.state.writes import PutQueue
+
+
+def key_concurrency_max(queue: Queue | None) -> int:
+    """How many jobs of one concurrency key may be leased at the same time."""
+    return (queue.key_concurrency_max if queue is not None else 0) or 1
+
+
+def lost_workers_max(job: Job, queue: Queue | None) -> int:
+    """How many lost workers end the job: its own word, its queue's, or the default."""
+    own = job.options.lost_workers_max if job.options is not None else 0
+    return own or (queue.lost_workers_max if queue is not None else 0) or limits.LOST_WORKERS_DEFAULT
+
+
+def concurrency_key(job: Job) -> str:
+    return job.options.concurrency_key if job.options is not None else ""
+
+
+def is_being_cancelled(view: View, options: Options) -> bool:
+    """Whether its workflow is cancelled, and the chore has not come to the job yet: it must not begin any more."""
+    workflow_id = options.workflow_id
+    return bool(workflow_id) and view.chore(ChoreKind.CANCEL_WORKFLOW, workflow_id) is not None
+
+
+def gate_of(view: View, name: str, now_ms: int) -> Gate | None:
+    """The gate of a queue; None where nobody set a limit, and only a concurrency key can keep a job back."""
+    queue = view.queue(name)
+    return None if queue is None else Gate(view, name, queue, now_ms)
+
+
+class Gate:
+    """One queue's limits within one operation; `admit` counts on what it lets through, since the view does not show it.
+
+    Cost: a count for each limit that is set, and one for each concurrency key.
+    """
+
+    __slots__ = ("_key_max", "_key_room", "_name", "_old", "_queue", "_room", "_taken_count", "_view")
+
+    def __init__(self, view: View, name: str, queue: Queue | None, now_ms: int) -> None:
+        self._view = view
+        self._name = name
+        self._old = queue
+        self._queue = queue if queue is None else bucket.filled(queue, now_ms)
+        self._room = 0
+        self._taken_count = 0
+        self._key_room: dict[str, int] = {}
+        self._key_max = key_concurrency_max(queue)
+        if queue is not None and queue.concurrency_max:
+            self._room = queue.concurrency_max - view.running_count(name)
+
+    def admit(self, job: Job) -> bool:
+        """Whether `job` may be leased now; where it may, its place is taken."""
+        if not self._has_place():
+            return False
+        key = concurrency_key(job)
+        if key:
+            if key not in self._key_room:
+                self._key_room[key] = self._key_max - self._view.key_running_count(self._name, key)
+            if self._key_room[key] <= 0:
+                return False
+            self._key_room[key] -= 1
+        self._room -= 1
+        self._taken_count += 1
+        return True
+
+    def write(self) -> PutQueue | None:
+        """What is to be written of the queue: the bucket, where something was taken from it."""
+        if self._old is None or self._queue is None or not self._taken_count or not bucket.is_limited(self._old):
+            return None
+        return PutQueue(self._old, bucket.drawn(self._queue, self._taken_count))
+
+    def _has_place(self) -> bool:
+        queue = self._queue
+        if queue is None:
+            return True
+        return (
+            not queue.paused
+            and (not queue.concurrency_max or self._room > 0)
+            and (not queue.rate_count or self._taken_count < bucket.leases_left(queue))
+        )

@@ -1,0 +1,334 @@
+"""How an attempt ends: by its worker's report (RecordOutcome), because its lease ran out (ExpireLeases), or because a
+user or its deadline ends it at once (`aborted`, `overrun`).
+
+A report counts only with the current fencing token of a running job, so each token has at most one accepted outcome,
+and a run at most one completion. A repeat of an accepted report gets the recorded answer; any other late report is
+refused and changes nothing. An expiry is the leader's suspicion; token and times are checked again here, so a job that
+ended, or runs elsewhere, in the meantime is left alone.
+
+The lease of a cancelled job ends with whatever comes first, report or expiry. The report is then refused, yet its
+refusal is the only one with a write: it closes the lease, and its result is thrown away.
+
+Failures and timeouts use up `max_attempts`. Lost workers count apart, with their own limit (`max_lost_workers`): most are the
+machine's fault, but a job that takes several workers down is more likely the cause. Snoozes count nowhere.
+
+A job that begins at most once is leased again only while its worker has not committed `StartRun`: a report other than
+giving it back is refused until then, and whatever happens after it, success apart, ends in the dead letters (G5). Their
+reason says so, since attempts may be left.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from raftsched import limits
+from raftsched.core.jobs.admission import lost_workers_max
+from raftsched.core.jobs.changes import change, find_job, invalid, refused
+from raftsched.core.operations.codec import ExpiredLease, ExpireLeases, RecordOutcome, RejectCode
+from raftsched.core.records.bounds import error_problem, range_problem
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import (
+    Attempt,
+    AttemptEnd,
+    DeadLetterReason,
+    Job,
+    JobError,
+    Lease,
+    Options,
+    Status,
+)
+from raftsched.core.records.retry import JITTER_MAX, backoff_ms, lost_delay_ms
+from raftsched.core.records.transitions import Event
+from raftsched.core.state.results import Applied, Context, Expired, OutcomeRecorded, Refused
+from raftsched.core.state.view import View
+from raftsched.core.state.writes import PutJob
+from raftsched.errors import InvariantBroken
+
+REPORTED: Final = frozenset({AttemptEnd.COMPLETED, AttemptEnd.FAILED, AttemptEnd.SNOOZED})
+"""Ends that a worker reports."""
+EXPIRED: Final = frozenset({AttemptEnd.TIMEOUT, AttemptEnd.WORKER_LOST, AttemptEnd.OUTAGE, AttemptEnd.CANCELLED})
+"""Ends that the leader decides."""
+RETRY_ASKED: Final = "Retry"
+"""The error type by which workers report that the handler itself asked for another attempt: lists of types don't count."""
+# Members of an enumeration cost a look-up each; these are needed with every report.
+_CANCELLING: Final = Status.CANCELLING
+_COMPLETED: Final = AttemptEnd.COMPLETED
+_SNOOZED: Final = AttemptEnd.SNOOZED
+CANCELLED_TEXT: Final = "the job is cancelled; what its worker reports no longer counts"
+ONCE_TEXT: Final = "it starts at most once, and had started"
+"""Stands behind the reason of a job that was given up for this, whatever attempts were left."""
+GIVEN_BACK_ERROR: Final = "GivenBack"
+"""Error type of an attempt that its worker gave back though it had started for good."""
+_GIVEN_BACK: Final = "the worker gave the run back after its start was committed: what it had done by then is not known"
+LOST_ERROR: Final = "WorkerLost"
+"""Error type of the attempt whose lost worker ended the job."""
+_LOST: Final = (
+    "{} workers were lost while they ran it, the most that it may lose; where they and not the job were the cause, "
+    "set max_lost_workers of its queue, or of jobs like it, higher, and retry it"
+)
+HEARTBEAT_ERROR: Final = "HeartbeatTimeout"
+"""Error type of an attempt that was ended for the silence of its handler."""
+
+
+# -- reports ----------------------------------------------------------------------------------------------------------
+
+
+def record_outcome(view: View, operation: RecordOutcome, context: Context) -> Applied:
+    problem = _outcome_problem(operation)
+    if problem:
+        return invalid(problem)
+    job = find_job(view, operation.job_id)
+    if job is None:
+        return refused(RejectCode.NOT_FOUND, "there is no such job")
+    lease = job.lease
+    if lease is None or lease.token != operation.token or job.run_number != operation.run_number:
+        return _late(job, operation)
+    attempt = _attempt(job, lease, operation.end, context, completion_id=operation.completion_id, error=operation.error)
+    if job.status is _CANCELLING:
+        stopped = _stopped(job, attempt, context)
+        return Applied(Refused(RejectCode.CANCELLED, CANCELLED_TEXT), (PutJob(job, stopped),))
+    if job.options is not None and _must_start_first(job.options, lease, operation.end):
+        return refused(RejectCode.NOT_STARTED, "the run begins at most once, and its start was not committed")
+    if operation.end is _COMPLETED:
+        return _completed(job, attempt, operation, context)
+    if operation.end is _SNOOZED:
+        new = _snoozed(job, attempt, operation, context)
+    else:
+        new = _failed(job, attempt, operation, context)
+    return Applied(OutcomeRecorded(new, repeated=False), (PutJob(job, new),))
+
+
+def _completed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Context) -> Applied:
+    new = _ended(job, Event.COMPLETE, attempt, context, finished_at_ms=context.now_ms, failure_reason="")
+    return Applied(OutcomeRecorded(new, repeated=False), (PutJob(job, new, result=operation.result or None),))
+
+
+def _snoozed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Context) -> Job:
+    if _has_begun_for_good(job):
+        lost = attempt if attempt.error is not None else replace(attempt, error=JobError(GIVEN_BACK_ERROR, _GIVEN_BACK))
+        return _given_up(job, DeadLetterReason.WORKER_LOST, lost, context)
+    return _again(job, Event.SNOOZE, attempt, context, operation.delay_ms)
+
+
+def _failed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Context) -> Job:
+    failure_count = job.failure_count + 1
+    asked = operation.delay_ms >= 0 or (operation.error is not None and operation.error.type == RETRY_ASKED)
+    if not operation.retryable or (not asked and _is_hopeless(job.options, operation.error)):
+        return _given_up(job, DeadLetterReason.REJECTED, attempt, context, failure_count=failure_count)
+    if failure_count >= job.max_attempts or _has_begun_for_good(job):
+        return _given_up(job, DeadLetterReason.ATTEMPTS_EXHAUSTED, attempt, context, failure_count=failure_count)
+    delay_ms = operation.delay_ms if operation.delay_ms >= 0 else backoff_ms(job.retry, failure_count, operation.jitter)
+    reason = operation.error.type if operation.error is not None else ""
+    return _again(job, Event.RETRY, attempt, context, delay_ms, failure_count=failure_count, failure_reason=reason)
+
+
+def _must_start_first(options: Options, lease: Lease, end: AttemptEnd) -> bool:
+    """Whether the report says that something ran that was never started; a snooze gives back what has not begun."""
+    return options.at_most_once and not lease.started and end is not AttemptEnd.SNOOZED
+
+
+def _has_begun_for_good(job: Job) -> bool:
+    """Whether the run begins at most once, and has begun."""
+    return job.options is not None and job.options.at_most_once and job.lease is not None and job.lease.started
+
+
+def _is_hopeless(options: Options | None, error: JobError | None) -> bool:
+    """Whether the job's submitter said that errors of this type are not tried again."""
+    if options is None or not (options.retry_on or options.no_retry):
+        return False
+    kind = error.type if error is not None else ""
+    return kind in options.no_retry or (bool(options.retry_on) and kind not in options.retry_on)
+
+
+def _late(job: Job, operation: RecordOutcome) -> Applied:
+    """Answer a report whose token is not the current one, from what was recorded when that token ended."""
+    attempt = next((kept for kept in reversed(job.attempts) if kept.token == operation.token), None)
+    if attempt is None:
+        return refused(RejectCode.LEASE_LOST, f"fencing token {operation.token} is not the current one of this run")
+    if attempt.end is AttemptEnd.CANCELLED:
+        return refused(RejectCode.CANCELLED, CANCELLED_TEXT)
+    if attempt.end not in REPORTED:
+        return refused(
+            RejectCode.LEASE_LOST, f"the lease of fencing token {operation.token} ended: {attempt.end.label}"
+        )
+    if operation.completion_id and attempt.completion_id == operation.completion_id and attempt.end is operation.end:
+        return Applied(OutcomeRecorded(job, repeated=True))
+    return refused(
+        RejectCode.ALREADY_RECORDED, f"fencing token {operation.token} has reported already: {attempt.end.label}"
+    )
+
+
+def _outcome_problem(operation: RecordOutcome) -> str:
+    if operation.end not in REPORTED:
+        return f"end: a worker can't report {operation.end.label}"
+    delay_ms_min = 0 if operation.end is _SNOOZED else -1
+    return (
+        range_problem("delay_ms", operation.delay_ms, delay_ms_min, limits.DELAY_MS_MAX)
+        or range_problem("jitter", operation.jitter, -JITTER_MAX, JITTER_MAX)
+        or range_problem("result bytes", len(operation.result), 0, limits.RESULT_BYTES_MAX)
+        or range_problem("completion_id length", len(operation.completion_id), 0, limits.COMPLETION_ID_CHARS_MAX)
+        or error_problem(operation.error)
+    )
+
+
+# -- expiry -----------------------------------------------------------------------------------------------------------
+
+
+def expire_leases(view: View, operation: ExpireLeases, context: Context) -> Applied:
+    problem = _expiry_problem(operation)
+    if problem:
+        return invalid(problem)
+    # By job: the view doesn't show what this operation writes, so a job given twice must not end twice.
+    writes: dict[JobId, PutJob] = {}
+    kept: list[JobId] = []
+    for suspect in operation.leases:
+        job = None if suspect.job_id in writes else find_job(view, suspect.job_id)
+        if job is None or job.lease is None or not _is_over(job, job.lease, suspect, context.now_ms):
+            kept.append(suspect.job_id)
+        else:
+            writes[suspect.job_id] = PutJob(job, _expired(view, job, job.lease, suspect, context))
+    return Applied(Expired(tuple(write.new for write in writes.values()), tuple(kept)), tuple(writes.values()))
+
+
+def _is_over(job: Job, lease: Lease, suspect: ExpiredLease, now_ms: TimeMs) -> bool:
+    if lease.token != suspect.token:
+        return False
+    if suspect.cause is AttemptEnd.CANCELLED:
+        return job.status is Status.CANCELLING
+    if suspect.cause is AttemptEnd.TIMEOUT:
+        return 0 < job.timeout_ms <= now_ms - lease.granted_at_ms or _is_silent(job, now_ms)
+    return lease.ttl_ms <= now_ms - lease.granted_at_ms
+
+
+def _is_silent(job: Job, now_ms: TimeMs) -> bool:
+    """Whether the handler may have been silent for too long.
+
+    Beats are in the leader's memory alone. What the record knows is its latest change, a report of progress for
+    instance, and that was no silence.
+    """
+    return job.options is not None and 0 < job.options.heartbeat_timeout_ms <= now_ms - job.updated_at_ms
+
+
+def _expired(view: View, job: Job, lease: Lease, suspect: ExpiredLease, context: Context) -> Job:
+    cause = suspect.cause
+    if cause is AttemptEnd.OUTAGE and job.status is not Status.CANCELLING and _has_begun_for_good(job):
+        cause = AttemptEnd.WORKER_LOST  # it can't be offered again, so it counts
+    attempt = _attempt(job, lease, cause, context, error=_silence(job, lease, suspect, context.now_ms))
+    if job.status is Status.CANCELLING:
+        return _stopped(job, attempt, context)
+    if suspect.cause is AttemptEnd.TIMEOUT:
+        return _timed_out(job, attempt, suspect.jitter, context)
+    if cause is AttemptEnd.OUTAGE:
+        return _again(job, Event.GIVE_BACK, attempt, context, 0, failure_reason=AttemptEnd.OUTAGE.label)
+    return _worker_lost(job, attempt, context, lost_workers_max(job, view.queue(job.queue)))
+
+
+def _silence(job: Job, lease: Lease, suspect: ExpiredLease, now_ms: TimeMs) -> JobError | None:
+    """What is kept of an attempt that ended for silence and not for its run time."""
+    if suspect.cause is not AttemptEnd.TIMEOUT or job.options is None:
+        return None
+    if 0 < job.timeout_ms <= now_ms - lease.granted_at_ms:
+        return None
+    return JobError(HEARTBEAT_ERROR, f"nothing heard of the handler for {job.options.heartbeat_timeout_ms} ms")
+
+
+def _timed_out(job: Job, attempt: Attempt, jitter: int, context: Context) -> Job:
+    reason = DeadLetterReason.TIMEOUT
+    failure_count = job.failure_count + 1
+    if failure_count >= job.max_attempts or _has_begun_for_good(job):
+        return _given_up(job, reason, attempt, context, failure_count=failure_count)
+    delay_ms = backoff_ms(job.retry, failure_count, jitter)
+    return _again(job, Event.RETRY, attempt, context, delay_ms, failure_count=failure_count, failure_reason=reason)
+
+
+def _worker_lost(job: Job, attempt: Attempt, context: Context, lost_count_max: int) -> Job:
+    reason = DeadLetterReason.WORKER_LOST
+    lost_count = job.lost_count + 1
+    if lost_count >= lost_count_max or _has_begun_for_good(job):
+        if not _has_begun_for_good(job):
+            attempt = replace(attempt, error=JobError(LOST_ERROR, _LOST.format(lost_count)))
+        return _given_up(job, reason, attempt, context, lost_count=lost_count)
+    delay_ms = lost_delay_ms(lost_count)
+    event = Event.RETRY if delay_ms else Event.GIVE_BACK
+    return _again(job, event, attempt, context, delay_ms, lost_count=lost_count, failure_reason=reason)
+
+
+def _expiry_problem(operation: ExpireLeases) -> str:
+    problem = range_problem("leases", len(operation.leases), 0, limits.EXPIRE_LEASES_MAX)
+    for suspect in operation.leases:
+        if suspect.cause not in EXPIRED:
+            return f"cause: a lease can't expire by {suspect.cause.label}"
+        problem = problem or range_problem("jitter", suspect.jitter, -JITTER_MAX, JITTER_MAX)
+    return problem
+
+
+# -- at once ----------------------------------------------------------------------------------------------------------
+
+
+def aborted(job: Job, context: Context, **fields: Any) -> Job:
+    """Return a leased job whose attempt a user ended without waiting for its worker, whose report is refused."""
+    attempt = _attempt(job, _lease_of(job), AttemptEnd.CANCELLED, context)
+    return _ended(job, Event.ABORT, attempt, context, finished_at_ms=context.now_ms, **fields)
+
+
+def overrun(job: Job, context: Context, **fields: Any) -> Job:
+    """Return a leased job whose deadline has passed: expired, or cancelled where that was under way."""
+    attempt = _attempt(job, _lease_of(job), AttemptEnd.TIMEOUT, context)
+    if job.status is not Status.CANCELLING:
+        fields |= {"failure_reason": DeadLetterReason.EXPIRED, "failure_count": job.failure_count + 1}
+    return _ended(job, Event.EXPIRE, attempt, context, finished_at_ms=context.now_ms, **fields)
+
+
+def _lease_of(job: Job) -> Lease:
+    if job.lease is None:
+        raise InvariantBroken(f"job {job.id.hex()} has no lease, but an attempt of it is to end")
+    return job.lease
+
+
+# -- what all lead to ------------------------------------------------------------------------------------------------
+
+
+def _attempt(
+    job: Job,
+    lease: Lease,
+    end: AttemptEnd,
+    context: Context,
+    *,
+    completion_id: str = "",
+    error: JobError | None = None,
+) -> Attempt:
+    """The summary of the attempt that ends now; in a cancelled job every attempt ends as cancelled."""
+    return Attempt(
+        run_number=job.run_number,
+        attempt_number=job.attempt_number,
+        token=lease.token,
+        worker=lease.worker,
+        started_at_ms=lease.granted_at_ms,
+        ended_at_ms=context.now_ms,
+        end=AttemptEnd.CANCELLED if job.status is _CANCELLING else end,
+        completion_id=completion_id,
+        error=error,
+    )
+
+
+def _ended(job: Job, event: Event, attempt: Attempt, context: Context, **fields: Any) -> Job:
+    return change(job, event, context, lease=None, attempts=job.with_attempt(attempt), **fields)
+
+
+def _again(job: Job, event: Event, attempt: Attempt, context: Context, delay_ms: int, **fields: Any) -> Job:
+    """Wait for another attempt in `delay_ms`; a delay of zero needs no timer."""
+    due_at_ms = TimeMs(context.now_ms + delay_ms)
+    fields |= {"due_at_ms": due_at_ms, "asked_at_ms": job.run_at_ms, "timed": delay_ms > 0}
+    return _ended(job, event, attempt, context, **fields)
+
+
+def _given_up(job: Job, reason: str, attempt: Attempt, context: Context, **counts: int) -> Job:
+    if _has_begun_for_good(job) and reason != DeadLetterReason.REJECTED:
+        reason = f"{reason}: {ONCE_TEXT}"
+    return _ended(job, Event.GIVE_UP, attempt, context, finished_at_ms=context.now_ms, failure_reason=reason, **counts)
+
+
+def _stopped(job: Job, attempt: Attempt, context: Context) -> Job:
+    return _ended(job, Event.STOP, attempt, context, finished_at_ms=context.now_ms)

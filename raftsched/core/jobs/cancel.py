@@ -1,0 +1,68 @@
+"""CancelJob: what waits is cancelled at once; what runs is told to stop, and its outcome no longer counts.
+
+Whichever of a cancel and a completion is applied first wins, and both callers hear the truth: after a cancel no result
+is accepted, after a completion the cancel is refused. By force the attempt ends with the very operation: its token is
+worth nothing any more, whatever its worker still does. A job of another tenant is not there.
+"""
+
+from __future__ import annotations
+
+from raftsched.core.jobs.attempts import aborted
+from raftsched.core.jobs.changes import change, invalid, job_audited, noted, own_job, refused
+from raftsched.core.operations.codec import CancelJob, RejectCode
+from raftsched.core.records.bounds import actor_problem
+from raftsched.core.records.job import FINISHED, LEASED, Job, Status
+from raftsched.core.records.transitions import Event, next_status, refusal
+from raftsched.core.state.results import Applied, Cancelled, Context
+from raftsched.core.state.view import View
+from raftsched.core.state.writes import PutJob
+
+
+def cancel_job(view: View, operation: CancelJob, context: Context) -> Applied:
+    problem = actor_problem(operation.actor)
+    if problem:
+        return invalid(problem)
+    job = own_job(view, operation.job_id, operation.tenant)
+    if job is None:
+        return refused(RejectCode.NOT_FOUND, "there is no such job")
+    if next_status(job.status, Event.CANCEL) is None:
+        return refused(RejectCode.ALREADY_FINISHED, refusal(job.status, Event.CANCEL))
+    new = cancelled(job, context, force=operation.force, actor=operation.actor)
+    if new is job:
+        return Applied(Cancelled(job))
+    detail = "by force" if operation.force and job.status in LEASED else ""
+    audit = job_audited(job, context, "cancel", actor=operation.actor, detail=detail)
+    return Applied(Cancelled(new), (PutJob(job, new), audit))
+
+
+def cancelled(job: Job, context: Context, *, force: bool = False, actor: str = "", detail: str = "") -> Job:
+    """Return `job` after a cancel, which must be legal; itself where it has been cancelled before.
+
+    By force a leased job is `cancelled` at once, else `cancelling` until its attempt has ended.
+    """
+    now_ms = context.now_ms
+    if job.status in LEASED and force:
+        notes = noted(job, context, "cancelled", actor=actor, detail=detail or "by force")
+        return aborted(job, context, cancel_requested_at_ms=job.cancel_requested_at_ms or now_ms, notes=notes)
+    status = next_status(job.status, Event.CANCEL)
+    if status is job.status:
+        return job
+    if status in FINISHED:
+        return change(
+            job,
+            Event.CANCEL,
+            context,
+            cancel_requested_at_ms=now_ms,
+            finished_at_ms=now_ms,
+            timed=False,
+            held=False,
+            pause=None,
+            notes=noted(job, context, Status.CANCELLED.label, actor=actor, detail=detail),
+        )
+    notes = noted(job, context, "cancel_requested", actor=actor, detail=detail)
+    return change(job, Event.CANCEL, context, cancel_requested_at_ms=now_ms, notes=notes)
+
+
+def cancelled_with_workflow(job: Job, context: Context, *, force: bool = False) -> Job:
+    """Return `job`, which has not ended, after a cancel of the workflow that it belongs to; see `cancelled`."""
+    return cancelled(job, context, force=force, detail="with its workflow")

@@ -1,0 +1,321 @@
+"""PauseJob, ResumeJob, AmendJob, RequeueJob: what people make of a job that is not leased.
+
+Each leaves a note on the job and a line in the audit trail; asked for what is already so, it succeeds and writes
+nothing. A leased job is its worker's: it can be cancelled, but neither paused nor changed, and the refusal says so.
+
+A requeue begins a new run: numbers, counts and leases of the earlier one stay with its attempts. Its parents are judged
+anew, as they stand then: the job waits for those that have not ended, and is refused while one has ended otherwise than
+it should, since it would run without what it needs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from raftsched import limits
+from raftsched.core.jobs.changes import change, invalid, job_audited, noted, own_job, refused
+from raftsched.core.jobs.dependency_resolution import JudgedEdge, judged_anew
+from raftsched.core.jobs.unique_keys import (
+    holder_of_unique_key,
+    holds_unique_key,
+    take_overs,
+    unique_conflict,
+)
+from raftsched.core.operations.codec import RejectCode
+from raftsched.core.operations.control import AmendJob, ChoreKind, PauseJob, RequeueJob, ResumeJob
+from raftsched.core.records.bounds import (
+    PRIORITY_MAX,
+    TIME_MS_MAX,
+    actor_problem,
+    name_problem,
+    range_problem,
+    tags_problem,
+    text_problem,
+    wish_problem,
+)
+from raftsched.core.records.ids import TimeMs, job_id_text
+from raftsched.core.records.job import LEASED, WAITING, Job, Pause, Status, Verdict
+from raftsched.core.records.options import AS_IT_WAS, of_new_run, with_lost_workers_max, with_times
+from raftsched.core.records.transitions import Event, next_status, refusal
+from raftsched.core.records.workflow import WorkflowId
+from raftsched.core.state.audit import job_changes
+from raftsched.core.state.results import Applied, Changed, Context, Refused
+from raftsched.core.state.view import View
+from raftsched.core.state.writes import PutDependant, PutJob
+
+# -- pause and resume -------------------------------------------------------------------------------------------------
+
+
+def pause_job(view: View, operation: PauseJob, context: Context) -> Applied:
+    problem = (
+        range_problem("until_ms", operation.until_ms, 0, TIME_MS_MAX)
+        or text_problem("reason", operation.reason, limits.PAUSE_REASON_CHARS_MAX)
+        or actor_problem(operation.actor)
+    )
+    if problem:
+        return invalid(problem)
+    job = own_job(view, operation.job_id, operation.tenant)
+    if job is None:
+        return _not_found()
+    if next_status(job.status, Event.PAUSE) is None:
+        return _refusal(job, Event.PAUSE)
+    since_ms = job.pause.since_ms if job.pause is not None else context.now_ms
+    pause = Pause(since_ms, operation.until_ms, operation.reason)
+    if pause == job.pause:
+        return Applied(Changed(job))
+    notes = noted(job, context, "paused", actor=operation.actor, detail=operation.reason)
+    new = change(job, Event.PAUSE, context, pause=pause, timed=False, held=False, notes=notes)
+    return _changed(job, new, context, "pause", actor=operation.actor, detail=operation.reason)
+
+
+def resume_job(view: View, operation: ResumeJob, context: Context) -> Applied:
+    problem = actor_problem(operation.actor)
+    if problem:
+        return invalid(problem)
+    job = own_job(view, operation.job_id, operation.tenant)
+    if job is None:
+        return _not_found()
+    if job.status is Status.PAUSED:
+        return _changed(job, resumed(job, context, actor=operation.actor), context, "resume", actor=operation.actor)
+    if next_status(job.status, Event.PAUSE) is None and job.status not in LEASED:
+        return _refusal(job, Event.RESUME)
+    return Applied(Changed(job))
+
+
+def resumed(job: Job, context: Context, *, actor: str = "", detail: str = "") -> Job:
+    """Return a paused job that goes on where it stands: it waits for its parents, for its time, or for a lease."""
+    event = Event.RESUME_LATER if job.due_at_ms > context.now_ms else Event.RESUME
+    if job.pending_count:
+        event = Event.RESUME_WAITING
+    notes = noted(job, context, "resumed", actor=actor, detail=detail)
+    return change(job, event, context, pause=None, timed=event is Event.RESUME_LATER, notes=notes)
+
+
+# -- amend ------------------------------------------------------------------------------------------------------------
+
+
+def amend_job(view: View, operation: AmendJob, context: Context) -> Applied:
+    problem = _amendment_problem(operation)
+    if problem:
+        return invalid(problem)
+    job = own_job(view, operation.job_id, operation.tenant)
+    if job is None:
+        return _not_found()
+    if next_status(job.status, Event.AMEND) is None:
+        return _refusal(job, Event.AMEND)
+    if operation.if_revision not in (0, job.revision):
+        return refused(RejectCode.STALE_REVISION, f"the job is at revision {job.revision}, not {operation.if_revision}")
+    if 0 <= operation.max_attempts <= job.failure_count:
+        return invalid(f"max_attempts: must be more than the {job.failure_count} failures that the job has had")
+    if 0 < operation.lost_workers_max <= job.lost_count:
+        return invalid(f"max_lost_workers: must be more than the {job.lost_count} workers that the job has lost")
+    fields = _amended_fields(job, operation, context)
+    told = [job_changes(job, replace(job, **fields))] if fields else []
+    if operation.payload is not None and operation.payload != view.payload(job.id):
+        told.append("payload")
+    if not told:
+        return Applied(Changed(job))
+    detail = "; ".join(told)
+    notes = noted(job, context, _amendment_name(fields), actor=operation.actor, detail=detail)
+    if "due_at_ms" in fields:
+        fields["asked_at_ms"] = TimeMs(0)
+    new = _amended(job, context, fields | {"notes": notes})
+    audit = job_audited(job, context, "amend", actor=operation.actor, detail=detail)
+    return Applied(Changed(new), (PutJob(job, new, payload=operation.payload), audit))
+
+
+def _amended_fields(job: Job, operation: AmendJob, context: Context) -> dict[str, Any]:
+    """What the operation changes in the record; what it leaves as it was is left out."""
+    wanted: dict[str, Any] = {
+        "due_at_ms": _wanted_due_at_ms(job, operation.due_at_ms, context),
+        "priority": operation.priority if operation.priority >= 0 else job.priority,
+        "queue": operation.queue or job.queue,
+        "max_attempts": operation.max_attempts if operation.max_attempts >= 0 else job.max_attempts,
+        "timeout_ms": operation.timeout_ms if operation.timeout_ms >= 0 else job.timeout_ms,
+        "tags": job.tags if operation.tags is None else operation.tags,
+        "options": job.options,
+    }
+    if (operation.expires_at_ms, operation.deadline_ms) != (AS_IT_WAS, AS_IT_WAS):
+        wanted["options"] = with_times(
+            job.options, expires_at_ms=operation.expires_at_ms, deadline_ms=operation.deadline_ms
+        )
+    if operation.lost_workers_max != AS_IT_WAS:
+        wanted["options"] = with_lost_workers_max(wanted["options"], operation.lost_workers_max)
+    return {name: value for name, value in wanted.items() if value != getattr(job, name)}
+
+
+def _wanted_due_at_ms(job: Job, due_at_ms: int, context: Context) -> int:
+    """A job that is due already keeps its place in the line when it is wanted now."""
+    if due_at_ms < 0 or (due_at_ms == 0 and job.due_at_ms <= context.now_ms):
+        return job.due_at_ms
+    return due_at_ms or context.now_ms
+
+
+def _amended(job: Job, context: Context, fields: dict[str, Any]) -> Job:
+    if job.status not in WAITING:
+        return change(job, Event.AMEND, context, **fields)
+    if "due_at_ms" in fields:
+        later = fields["due_at_ms"] > context.now_ms
+        return change(job, Event.RESCHEDULE if later else Event.HASTEN, context, timed=later, held=False, **fields)
+    # In another queue its key is counted apart; whether it is kept back there is found out when a lease is tried.
+    return change(job, Event.AMEND, context, held=job.held and "queue" not in fields, **fields)
+
+
+def _amendment_name(fields: dict[str, Any]) -> str:
+    if "due_at_ms" in fields:
+        return "rescheduled"
+    return "reprioritised" if list(fields) == ["priority"] else "amended"
+
+
+def _amendment_problem(operation: AmendJob) -> str:
+    return (
+        range_problem("due_at_ms", operation.due_at_ms, -1, TIME_MS_MAX)
+        or range_problem("priority", operation.priority, -1, PRIORITY_MAX)
+        or (name_problem("queue", operation.queue) if operation.queue else "")
+        or (
+            range_problem("max_attempts", operation.max_attempts, 1, limits.ATTEMPTS_MAX)
+            if operation.max_attempts != -1
+            else ""
+        )
+        or range_problem("timeout_ms", operation.timeout_ms, -1, limits.TIMEOUT_MS_MAX)
+        or range_problem("lost_workers_max", operation.lost_workers_max, AS_IT_WAS, limits.LOST_WORKERS_MAX)
+        or wish_problem("expires_at_ms", operation.expires_at_ms, AS_IT_WAS)
+        or wish_problem("deadline_ms", operation.deadline_ms, AS_IT_WAS)
+        or range_problem("payload bytes", len(operation.payload or b""), 0, limits.PAYLOAD_BYTES_MAX)
+        or tags_problem(operation.tags or ())
+        or actor_problem(operation.actor)
+    )
+
+
+# -- requeue ----------------------------------------------------------------------------------------------------------
+
+
+def requeue_job(view: View, operation: RequeueJob, context: Context) -> Applied:
+    problem = (
+        range_problem("due_at_ms", operation.due_at_ms, 0, TIME_MS_MAX)
+        or text_problem("reason", operation.reason, limits.PAUSE_REASON_CHARS_MAX)
+        or actor_problem(operation.actor)
+    )
+    if problem:
+        return invalid(problem)
+    job = own_job(view, operation.job_id, operation.tenant)
+    if job is None:
+        return _not_found()
+    if job.status is Status.COMPLETED:
+        return refused(RejectCode.COMPLETED, refusal(job.status, Event.REQUEUE))
+    if job.status in LEASED:
+        return _refusal(job, Event.REQUEUE)
+    if operation.reason and (job.status is not Status.DEAD_LETTER or _reason_of(job) != operation.reason):
+        return refused(RejectCode.STALE_DECISION, f"the job is not in the dead letters for {operation.reason!r}")
+    if _is_staged(view, job):
+        return refused(RejectCode.NOT_STARTED, "the job's workflow is not whole: nothing of it runs yet")
+    if next_status(job.status, Event.REQUEUE) is not None:
+        return _requeued(view, job, operation, context)
+    if job.status is Status.PAUSED:
+        return refused(RejectCode.PAUSED, "the job is paused: it runs again once it is resumed")
+    if job.status is Status.WAITING_DEPENDENCIES:
+        waits_for = f"{job.pending_count} of {job.dependency_count} parents"
+        return refused(RejectCode.WAITING_DEPENDENCIES, f"the job waits for {waits_for}, and runs once they have ended")
+    return _hastened(job, operation, context)
+
+
+def _reason_of(job: Job) -> str:
+    """The reason by which dead letters are listed: without what is told behind it."""
+    return job.failure_reason.partition(":")[0]
+
+
+def _requeued(view: View, job: Job, operation: RequeueJob, context: Context) -> Applied:
+    """A new run of a job that ended; it claims its unique key again, which another job may hold by now."""
+    edges = list(judged_anew(view, job)) if job.dependency_count else []
+    unmet = next((edge for edge in edges if edge.verdict is Verdict.UNMET), None)
+    if unmet is not None:
+        return _unmet(view, unmet)
+    options = None if job.options is None else of_new_run(job.options, context.now_ms)
+    holder = holder_of_unique_key(view, job.tenant, options.unique_key) if options is not None else None
+    if holder is not None and holder.id == job.id:
+        holder = None
+    if holder is not None and holds_unique_key(holder, context.now_ms):
+        return unique_conflict(holder)
+    pending_count = sum(edge.verdict is Verdict.PENDING for edge in edges)
+    event = Event.REQUEUE_LATER if operation.due_at_ms > context.now_ms else Event.REQUEUE
+    if pending_count:
+        event = Event.REQUEUE_WAITING
+    detail = f"{job.status.label}: {job.failure_reason}" if job.failure_reason else job.status.label
+    new = change(
+        job,
+        event,
+        context,
+        run_number=job.run_number + 1,
+        attempt_number=0,
+        failure_count=0,
+        lost_count=0,
+        failure_reason="",
+        started_at_ms=TimeMs(0),
+        finished_at_ms=TimeMs(0),
+        kept_until_ms=TimeMs(0),
+        cancel_requested_at_ms=TimeMs(0),
+        due_at_ms=TimeMs(operation.due_at_ms or context.now_ms),
+        asked_at_ms=_still_asked(job, operation),
+        timed=event is Event.REQUEUE_LATER,
+        pending_count=pending_count,
+        unmet_count=0,
+        options=options,
+        notes=noted(job, context, "requeued", actor=operation.actor, detail=detail),
+    )
+    audit = job_audited(job, context, "requeue", actor=operation.actor, detail=detail)
+    lapsed = take_overs(context, idempotency=None, unique=holder)
+    turned = (PutDependant(edge.parent, edge.dependant) for edge in edges if edge.verdict is not edge.was)
+    return Applied(Changed(new), (*lapsed, *turned, PutJob(job, new), audit))
+
+
+def _unmet(view: View, edge: JudgedEdge) -> Applied:
+    """The refusal that names the parent without which the job can't run."""
+    parent = view.job(edge.parent)
+    stands = "is no longer kept" if parent is None else f"is {parent.status.label}"
+    message = f"the job needs the {edge.dependant.condition.label} of {job_id_text(edge.parent)}, which {stands}"
+    return Applied(Refused(RejectCode.DEPENDENCY_UNMET, message, edge.parent))
+
+
+def _is_staged(view: View, job: Job) -> bool:
+    """Whether the job's workflow is not whole, or has yet to be opened for it."""
+    if job.options is None or not job.options.workflow_id:
+        return False
+    workflow = view.workflow(WorkflowId(job.options.workflow_id))
+    opened = view.chore(ChoreKind.OPEN_WORKFLOW, job.options.workflow_id)
+    return (workflow is not None and not workflow.is_whole) or (opened is not None and job.id > opened)
+
+
+def _hastened(job: Job, operation: RequeueJob, context: Context) -> Applied:
+    """A job that is to run anyway: only its time changes."""
+    due_at_ms = _wanted_due_at_ms(job, operation.due_at_ms, context)
+    if due_at_ms == job.due_at_ms:
+        return Applied(Changed(job))
+    detail = job_changes(job, replace(job, due_at_ms=TimeMs(due_at_ms)))
+    notes = noted(job, context, "rescheduled", actor=operation.actor, detail=detail)
+    fields = {"due_at_ms": TimeMs(due_at_ms), "asked_at_ms": _still_asked(job, operation), "notes": notes}
+    new = _amended(job, context, fields)
+    return _changed(job, new, context, "requeue", actor=operation.actor, detail=detail)
+
+
+def _still_asked(job: Job, operation: RequeueJob) -> TimeMs:
+    """The time that was asked for before; 0 where the requeue asks for another."""
+    return TimeMs(0) if operation.due_at_ms else job.run_at_ms
+
+
+# -- what they share --------------------------------------------------------------------------------------------------
+
+
+def _changed(job: Job, new: Job, context: Context, verb: str, *, actor: str, detail: str = "") -> Applied:
+    audit = job_audited(job, context, verb, actor=actor, detail=detail)
+    return Applied(Changed(new), (PutJob(job, new), audit))
+
+
+def _not_found() -> Applied:
+    return refused(RejectCode.NOT_FOUND, "there is no such job")
+
+
+def _refusal(job: Job, event: Event) -> Applied:
+    code = RejectCode.RUNNING if job.status in LEASED else RejectCode.ALREADY_FINISHED
+    return refused(code, refusal(job.status, event))

@@ -1,0 +1,179 @@
+"""What an end of its parent, or a new run of it, means to a job that depends on it. Pure: a record in, a record out.
+
+Each way from a parent to a child carries a verdict, and only a change of the verdict changes the child, so a child can
+be told twice, or late, or of several ends in a row, without being counted wrong. The rules:
+
+- A parent that ended as it should is met for good. The child goes on once none of its parents is pending.
+- A parent that ended otherwise ends the child at once, whatever its other parents do: `skipped`, or in the dead letters.
+  A child whose workflow is being cancelled is `cancelled`, as it would be when the chore comes to it.
+- A requeued parent is pending again for children that it was not met for. A child that ended for want of its parents
+  waits again once none of them is unmet. Children that ended in another way are left alone.
+- A child that a user requeues has its parents judged anew, those included that were met: it waits for whoever runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from raftsched.core.jobs.cancel import cancelled_with_workflow
+from raftsched.core.jobs.changes import change, noted, touch
+from raftsched.core.records.ids import JobId, TimeMs, job_id_text
+from raftsched.core.records.job import (
+    FINISHED,
+    Condition,
+    DeadLetterReason,
+    Job,
+    OnDependencyFailure,
+    Status,
+    Verdict,
+)
+from raftsched.core.records.options import of_new_run
+from raftsched.core.records.transitions import Event, next_status
+from raftsched.core.records.workflow import WorkflowId
+from raftsched.core.state.results import Context
+from raftsched.core.state.view import Dependant, View
+from raftsched.errors import InvariantBroken
+
+
+def may_have_dependants(job: Job) -> bool:
+    """Whether others may depend on `job`: jobs of a workflow are not marked as parents one by one."""
+    return job.has_dependants or (job.options is not None and bool(job.options.workflow_id))
+
+
+def verdict_of(parent: Job, condition: Condition) -> Verdict:
+    """What a dependency on `parent` comes to, as the parent stands."""
+    if parent.status not in FINISHED:
+        return Verdict.PENDING
+    if condition is Condition.COMPLETION:
+        return Verdict.MET
+    wanted = Status.COMPLETED if condition is Condition.SUCCESS else Status.DEAD_LETTER
+    return Verdict.MET if parent.status is wanted else Verdict.UNMET
+
+
+class JudgedEdge(NamedTuple):
+    """The way from a parent to a job, with the verdict that it has now."""
+
+    parent: JobId
+    dependant: Dependant
+    was: Verdict
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.dependant.verdict
+
+
+def judged_anew(view: View, child: Job) -> Iterator[JudgedEdge]:
+    """Yield what each of the job's dependencies comes to as its parent stands, whatever was said before.
+
+    Of a parent that is no longer kept, its end stands as the job was told it. Costs two look-ups a parent.
+    """
+    for dependency in view.dependencies(child.id):
+        edge = _edge(view, dependency.parent, child.id)
+        parent = view.job(dependency.parent)
+        verdict = edge.verdict if parent is None else verdict_of(parent, edge.condition)
+        yield JudgedEdge(dependency.parent, edge._replace(verdict=verdict), edge.verdict)
+
+
+def _edge(view: View, parent: JobId, child: JobId) -> Dependant:
+    number = int.from_bytes(child, "big")
+    before = JobId((number - 1).to_bytes(len(child), "big")) if number else None
+    found = view.dependants(parent, after=before, limit=1)
+    if not found or found[0].child != child:
+        raise InvariantBroken(f"job {child.hex()} depends on {parent.hex()}, which does not know of it")
+    return found[0]
+
+
+def told(view: View, child: Job, parent: JobId, context: Context, *, was: Verdict, now: Verdict) -> Job:
+    """Return `child` after the verdict on its dependency on `parent` changed; itself where that means nothing to it."""
+    pending_count = child.pending_count + (now is Verdict.PENDING) - (was is Verdict.PENDING)
+    unmet_count = child.unmet_count + (now is Verdict.UNMET) - (was is Verdict.UNMET)
+    counts = {"pending_count": pending_count, "unmet_count": unmet_count}
+    if child.status in FINISHED:
+        if not ended_for_want(child):
+            return child
+        return touch(child, context, **counts) if unmet_count else _revived(view, child, parent, context, counts)
+    if now is Verdict.UNMET:
+        if next_status(child.status, Event.SKIP) is not None and _is_workflow_cancelled(view, child):
+            return cancelled_with_workflow(touch(child, context, **counts), context)
+        return ended(child, parent, context, **counts)
+    return _nearer(child, context, counts)
+
+
+def opened(child: Job, context: Context) -> Job:
+    """Return `child` after its workflow became whole."""
+    if not child.pending_count:
+        return child
+    counts = {"pending_count": child.pending_count - 1}
+    if child.status in FINISHED:
+        return touch(child, context, **counts) if ended_for_want(child) else child
+    return _nearer(child, context, counts)
+
+
+def ended(child: Job, parent: JobId, context: Context, **counts: int) -> Job:
+    """Return `child` after `parent` ended otherwise than it should; a leased one, which waits for nobody, runs on."""
+    policy = child.options.on_dependency_failure if child.options is not None else OnDependencyFailure.SKIP
+    event = Event.SKIP if policy is OnDependencyFailure.SKIP else Event.FAIL_DEPENDENCY
+    status = next_status(child.status, event)
+    if status is None:
+        return touch(child, context, **counts)
+    reason = f"{DeadLetterReason.DEPENDENCY_FAILED}: {job_id_text(parent)}"
+    fields: dict[str, Any] = {
+        "finished_at_ms": context.now_ms,
+        "failure_reason": reason,
+        "timed": False,
+        "held": False,
+        "pause": None,
+        "notes": noted(child, context, status.label, detail=reason),
+    }
+    return change(child, event, context, **fields, **counts)
+
+
+def ended_for_want(job: Job) -> bool:
+    """Whether the job ended because a parent did not end as it should."""
+    if job.status is Status.DEAD_LETTER:
+        return job.failure_reason.startswith(DeadLetterReason.DEPENDENCY_FAILED)
+    return job.status is Status.SKIPPED
+
+
+def _is_workflow_cancelled(view: View, child: Job) -> bool:
+    workflow_id = child.options.workflow_id if child.options is not None else b""
+    workflow = view.workflow(WorkflowId(workflow_id)) if workflow_id else None
+    return workflow is not None and workflow.cancel_requested_at_ms > 0
+
+
+def _nearer(child: Job, context: Context, counts: dict[str, int]) -> Job:
+    """One thing less to wait for; with the last of them the job goes on."""
+    if counts["pending_count"] or child.status is not Status.WAITING_DEPENDENCIES:
+        return touch(child, context, **counts)
+    later = child.due_at_ms > context.now_ms
+    return change(child, Event.RELEASE_LATER if later else Event.RELEASE, context, timed=later, **counts)
+
+
+def _revived(view: View, child: Job, parent: JobId, context: Context, counts: dict[str, int]) -> Job:
+    """A new run of the job, unless another one has come to hold its unique key."""
+    options = None if child.options is None else of_new_run(child.options, context.now_ms)
+    if options is not None and options.unique_key:
+        holder = view.job_id_for_unique(child.tenant, options.unique_key)
+        if holder not in {None, child.id}:
+            return touch(child, context, **counts)
+    event = Event.REQUEUE_LATER if child.due_at_ms > context.now_ms else Event.REQUEUE
+    if counts["pending_count"]:
+        event = Event.REQUEUE_WAITING
+    return change(
+        child,
+        event,
+        context,
+        run_number=child.run_number + 1,
+        attempt_number=0,
+        failure_count=0,
+        lost_count=0,
+        started_at_ms=TimeMs(0),
+        finished_at_ms=TimeMs(0),
+        kept_until_ms=TimeMs(0),
+        failure_reason="",
+        timed=event is Event.REQUEUE_LATER,
+        options=options,
+        notes=noted(child, context, "requeued", detail=f"with {job_id_text(parent)}; was {child.failure_reason}"),
+        **counts,
+    )

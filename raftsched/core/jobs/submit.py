@@ -1,0 +1,152 @@
+"""SubmitJob: store a new job, once for each idempotency key.
+
+A job whose time has come is stored `queued`, a later one `scheduled` with an entry in the timers. A time in the past
+is kept as it was given: among equals, what was due first runs first.
+
+An idempotency key is taken for as long as its job exists, or until the time that its job asked for, so a repeat finds
+the job however it ended. An operation that stands in the log twice, since its proposer could not know that it was
+there, is a repeat too: it finds its id. A repeat is never a conflict of unique keys, least of all with itself.
+"""
+
+from __future__ import annotations
+
+from raftsched import limits
+from raftsched.core.checks.invariants import assert_change
+from raftsched.core.jobs.changes import invalid, refused
+from raftsched.core.jobs.dependencies import with_dependencies
+from raftsched.core.jobs.unique_keys import (
+    holder_of_idempotency_key,
+    holder_of_unique_key,
+    holds_idempotency_key,
+    holds_unique_key,
+    take_overs,
+    unique_conflict,
+)
+from raftsched.core.operations.codec import RejectCode, SubmitJob, SubmitJobAs
+from raftsched.core.records.bounds import (
+    ANONYMOUS,
+    JOB_ID_BYTES,
+    PRIORITY_MAX,
+    TIME_MS_MAX,
+    actor_problem,
+    key_problem,
+    name_problem,
+    range_problem,
+    tags_problem,
+)
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.job import CREATED, Job, Note, Pause
+from raftsched.core.records.options import options_problem, tidy
+from raftsched.core.records.retry import policy_problem
+from raftsched.core.records.transitions import Event, next_status
+from raftsched.core.state.results import Applied, Context, Submitted
+from raftsched.core.state.view import View
+from raftsched.core.state.writes import PutJob
+from raftsched.errors import InvariantBroken
+
+
+def submit_job_as(view: View, operation: SubmitJobAs, context: Context) -> Applied:
+    problem = actor_problem(operation.actor)
+    return invalid(problem) if problem else submit_job(view, operation.job, context, actor=operation.actor)
+
+
+def submit_job(view: View, operation: SubmitJob, context: Context, *, actor: str = "") -> Applied:
+    options = operation.options
+    problem = submit_problem(operation)
+    if not problem and options is not None and options.workflow_id:
+        problem = "options.workflow_id: a job is stored with its workflow, or belongs to none"
+    if problem:
+        return invalid(problem)
+    key_holder = unique_holder = None
+    if operation.idempotency_key:
+        key_holder = holder_of_idempotency_key(view, operation.tenant, operation.idempotency_key)
+        if key_holder is not None and holds_idempotency_key(key_holder, context.now_ms):
+            return _repeat(key_holder, operation, RejectCode.IDEMPOTENCY_MISMATCH)
+    known = view.job(operation.id)
+    if known is not None:
+        return _repeat(known, operation, RejectCode.INVALID)
+    if options is not None and options.unique_key:
+        unique_holder = holder_of_unique_key(view, operation.tenant, options.unique_key)
+        if unique_holder is not None and holds_unique_key(unique_holder, context.now_ms):
+            return unique_conflict(unique_holder)
+    job = new_job(operation, context, actor=actor)
+    applied = Applied(Submitted(job, duplicate=False), (PutJob(None, job, payload=operation.payload or None),))
+    if key_holder is not None or unique_holder is not None:
+        lapsed = take_overs(context, idempotency=key_holder, unique=unique_holder)
+        applied = applied._replace(writes=(*lapsed, *applied.writes))
+    return with_dependencies(view, applied, operation, context) if operation.depends_on else applied
+
+
+def _repeat(known: Job, operation: SubmitJob, mismatch: RejectCode) -> Applied:
+    """Answer with the job that is there, unless what was submitted under its key or id is something else."""
+    same = (
+        known.tenant == operation.tenant
+        and known.idempotency_key == operation.idempotency_key
+        and known.fingerprint == operation.fingerprint
+    )
+    if same:
+        return Applied(Submitted(known, duplicate=True))
+    if mismatch is RejectCode.IDEMPOTENCY_MISMATCH:
+        return refused(mismatch, "idempotency_key: was used before with another body")
+    return refused(mismatch, "id: belongs to another job")
+
+
+def new_job(operation: SubmitJob, context: Context, *, actor: str = "") -> Job:
+    """Return the record that a new job has if it depends on nothing; one that its user is to resume is paused.
+
+    It notes who submitted it, unless nobody said so: most jobs carry nothing for it.
+    """
+    now_ms = context.now_ms
+    due_at_ms = operation.due_at_ms or now_ms
+    later = due_at_ms > now_ms and not operation.paused
+    event = Event.SUBMIT_LATER if later else Event.SUBMIT
+    if operation.paused:
+        event = Event.SUBMIT_PAUSED
+    status = next_status(None, event)
+    if status is None:
+        raise InvariantBroken("the table of transitions has no way to submit a job")
+    job = Job(
+        id=operation.id,
+        tenant=operation.tenant,
+        name=operation.name,
+        queue=operation.queue,
+        status=status,
+        priority=operation.priority,
+        due_at_ms=TimeMs(due_at_ms),
+        created_at_ms=now_ms,
+        updated_at_ms=now_ms,
+        max_attempts=operation.max_attempts,
+        timeout_ms=operation.timeout_ms,
+        retry=operation.retry,
+        idempotency_key=operation.idempotency_key,
+        fingerprint=operation.fingerprint,
+        tags=operation.tags,
+        region=operation.region,
+        revision=context.index,
+        timed=later,
+        options=tidy(operation.options) if operation.options is not None else None,
+        pause=Pause(now_ms) if operation.paused else None,
+        notes=() if actor in ("", ANONYMOUS) else (Note(now_ms, CREATED, actor, revision=context.index),),
+    )
+    assert_change(None, job)
+    return job
+
+
+def submit_problem(operation: SubmitJob) -> str:
+    """Return why the state can't hold this job, or ""."""
+    return (
+        range_problem("id bytes", len(operation.id), JOB_ID_BYTES, JOB_ID_BYTES)
+        or name_problem("tenant", operation.tenant)
+        or name_problem("name", operation.name)
+        or name_problem("queue", operation.queue)
+        or key_problem(operation.idempotency_key)
+        or range_problem("priority", operation.priority, 0, PRIORITY_MAX)
+        or range_problem("due_at_ms", operation.due_at_ms, 0, TIME_MS_MAX)
+        or range_problem("max_attempts", operation.max_attempts, 1, limits.ATTEMPTS_MAX)
+        or range_problem("timeout_ms", operation.timeout_ms, 0, limits.TIMEOUT_MS_MAX)
+        or range_problem("payload bytes", len(operation.payload), 0, limits.PAYLOAD_BYTES_MAX)
+        or policy_problem(operation.retry)
+        or (name_problem("region", operation.region) if operation.region else "")
+        or tags_problem(operation.tags)
+        or options_problem(operation.options)
+    )

@@ -1,0 +1,1 @@
+"""Operations that the cluster needs for itself: deadlines, retention, queue settings."""

@@ -1,0 +1,1 @@
+"""Operations: the closed set of changes that the log holds."""

@@ -1,0 +1,58 @@
+"""Operations on queues, workflows and the audit trail. Rules of the codec: see `operations`."""
+
+from __future__ import annotations
+
+import msgspec
+
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.queue import TenantWeight
+from raftsched.core.records.workflow import WorkflowId
+
+
+class ConfigureQueue(msgspec.Struct, frozen=True, array_like=True, tag=23):
+    """Change a queue's settings; what is -1 or None stays as it is. Held jobs are offered again where limits changed.
+
+    Result: `QueueSaved`. Rejected: `limit_reached` (as many queues have settings as may).
+    """
+
+    name: str
+    rate_count: int = -1
+    rate_period_ms: int = -1
+    rate_burst: int = -1
+    concurrency_max: int = -1
+    key_concurrency_max: int = -1
+    ageing_ms: int = -1
+    retention_ms: int = -1
+    lost_workers_max: int = -1
+    weights: tuple[TenantWeight, ...] | None = None
+    actor: str = ""
+
+
+class PauseQueue(msgspec.Struct, frozen=True, array_like=True, tag=24):
+    """Give no more leases of this queue, or give them again. Twice succeeds.
+
+    Result: `QueueSaved`. Rejected: `limit_reached` (as many queues have settings as may).
+    """
+
+    name: str
+    paused: bool
+    until_ms: TimeMs = TimeMs(0)
+    reason: str = ""
+    actor: str = ""
+
+
+class CancelWorkflow(msgspec.Struct, frozen=True, array_like=True, tag=25):
+    """Cancel all jobs of a workflow that are not finished. Twice succeeds.
+
+    Result: `WorkflowSaved`. Rejected: `not_found`, `already_finished`.
+    """
+
+    id: WorkflowId
+    tenant: str
+    actor: str = ""
+
+
+class TrimAudit(msgspec.Struct, frozen=True, array_like=True, tag=26):
+    """Remove the oldest lines of the audit trail, at most `limits.CHORE_STEPS_MAX`. Result: `Counted`."""
+
+    before_index: int

@@ -1,0 +1,1 @@
+"""Records of the replicated state, and the rules that need nothing else."""

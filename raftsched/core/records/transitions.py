@@ -1,0 +1,210 @@
+"""What a job can do: ONE table of legal transitions. Whatever isn't in it can't happen.
+
+Theory of operation. A job moves only when an operation is applied, and `apply` moves it only along a row of
+`TRANSITIONS`: (status, event) -> status. Documentation, the exhaustive test and the texts of refusals are made from the
+same table, so they can't say anything else.
+
+- *Waiting* (`scheduled`, `queued`, `retrying`): only time stands between the job and a lease. The three differ in how
+  the job came to wait. Becoming due is no event: nothing is written when a job's time comes, and users then see
+  `queued` (`Job.status_at`).
+- *Leased* (`running`, `cancelling`): one worker holds the current fencing token. Each way out but `cancel` ends the
+  lease, and so needs that token or an expiry that was checked again when it was applied.
+- *Finished* (`completed`, `dead_letter`, `cancelled`, `skipped`): the run is over. Only a user leads out of the last
+  three, by `requeue`, which begins a new run of the job; what is completed stays so. Retention removes the job, which
+  is no transition, since nothing is left to have a status.
+
+A race of a cancel and a completion is decided by the order in which they are applied. `complete` leads out of
+`running` only, and from `cancelling` there is no way but `stop`: a cancel that was acknowledged is final.
+
+- *Parked* (`waiting_dependencies`, `paused`): something other than time stands between the job and a lease.
+
+Left out: `failed`; a job that is given up ends in the dead letters, whatever the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final
+
+from raftsched.core.records.job import FINISHED, Status
+
+
+class Event(StrEnum):
+    """What can happen to a job; `MEANING` says when."""
+
+    SUBMIT = "submit"
+    SUBMIT_LATER = "submit_later"
+    LEASE = "lease"
+    COMPLETE = "complete"
+    SNOOZE = "snooze"
+    RETRY = "retry"
+    GIVE_BACK = "give_back"
+    GIVE_UP = "give_up"
+    CANCEL = "cancel"
+    STOP = "stop"
+    SUBMIT_WAITING = "submit_waiting"
+    SUBMIT_PAUSED = "submit_paused"
+    RELEASE = "release"
+    RELEASE_LATER = "release_later"
+    SKIP = "skip"
+    FAIL_DEPENDENCY = "fail_dependency"
+    PAUSE = "pause"
+    RESUME = "resume"
+    RESUME_LATER = "resume_later"
+    RESUME_WAITING = "resume_waiting"
+    RESCHEDULE = "reschedule"
+    HASTEN = "hasten"
+    AMEND = "amend"
+    EXPIRE = "expire"
+    REQUEUE = "requeue"
+    REQUEUE_LATER = "requeue_later"
+    REQUEUE_WAITING = "requeue_waiting"
+    ABORT = "abort"
+
+
+MEANING: Final[Mapping[Event, str]] = {
+    Event.SUBMIT: "a new job whose time has come already",
+    Event.SUBMIT_LATER: "a new job whose time is yet to come",
+    Event.LEASE: "due, and granted to a worker under a new fencing token",
+    Event.COMPLETE: "the worker reported success with the current token",
+    Event.SNOOZE: "the worker asked to be called again later; no attempt is used up",
+    Event.RETRY: "the attempt failed, timed out or lost its worker, and another may follow later",
+    Event.GIVE_BACK: "its worker was lost for the first time: it may run elsewhere at once",
+    Event.GIVE_UP: "the attempt failed, timed out or lost its worker, and no other may follow",
+    Event.CANCEL: "a user wants it no more",
+    Event.STOP: "the lease of a cancelled job ended, whatever its worker reported",
+    Event.SUBMIT_WAITING: "a new job some of whose parents have not ended",
+    Event.SUBMIT_PAUSED: "a new job that a user wants to resume himself",
+    Event.RELEASE: "its last parent ended as it should, and its time has come",
+    Event.RELEASE_LATER: "its last parent ended as it should, and its time is yet to come",
+    Event.SKIP: "a parent ended otherwise than it should, and the job is to be skipped then",
+    Event.FAIL_DEPENDENCY: "a parent ended otherwise than it should, and the job is to fail then",
+    Event.PAUSE: "a user wants it to wait until it is resumed",
+    Event.RESUME: "it may go on, and its time has come",
+    Event.RESUME_LATER: "it may go on, and its time is yet to come",
+    Event.RESUME_WAITING: "it may go on, and some of its parents have not ended",
+    Event.RESCHEDULE: "a user gave it a time that is yet to come",
+    Event.HASTEN: "a user gave it a time that has come, or wants its next attempt now",
+    Event.AMEND: "a user changed what does not concern its time, or the time of a parked job",
+    Event.EXPIRE: "not started by its expiry, or not finished by its deadline",
+    Event.REQUEUE: "a user wants it to run again, now",
+    Event.REQUEUE_LATER: "a user wants it to run again, later",
+    Event.REQUEUE_WAITING: "it is to run again, and some of its parents have not ended",
+    Event.ABORT: "a user or its deadline ended a running attempt at once",
+}
+
+_WAITING: Final = (Status.SCHEDULED, Status.QUEUED, Status.RETRYING)
+_UNLEASED: Final = (*_WAITING, Status.WAITING_DEPENDENCIES, Status.PAUSED)
+_REQUEUED: Final = (Status.DEAD_LETTER, Status.CANCELLED, Status.SKIPPED)
+
+
+def _from(sources: Iterable[Status], event: Event, target: Status) -> dict[tuple[Status | None, Event], Status]:
+    return {(source, event): target for source in sources}
+
+
+TRANSITIONS: Final[Mapping[tuple[Status | None, Event], Status]] = {
+    # a new job
+    (None, Event.SUBMIT): Status.QUEUED,
+    (None, Event.SUBMIT_LATER): Status.SCHEDULED,
+    # waiting
+    (Status.SCHEDULED, Event.LEASE): Status.RUNNING,
+    (Status.SCHEDULED, Event.CANCEL): Status.CANCELLED,
+    (Status.QUEUED, Event.LEASE): Status.RUNNING,
+    (Status.QUEUED, Event.CANCEL): Status.CANCELLED,
+    (Status.RETRYING, Event.LEASE): Status.RUNNING,
+    (Status.RETRYING, Event.CANCEL): Status.CANCELLED,
+    # leased
+    (Status.RUNNING, Event.COMPLETE): Status.COMPLETED,
+    (Status.RUNNING, Event.SNOOZE): Status.SCHEDULED,
+    (Status.RUNNING, Event.RETRY): Status.RETRYING,
+    (Status.RUNNING, Event.GIVE_BACK): Status.QUEUED,
+    (Status.RUNNING, Event.GIVE_UP): Status.DEAD_LETTER,
+    (Status.RUNNING, Event.CANCEL): Status.CANCELLING,
+    (Status.CANCELLING, Event.STOP): Status.CANCELLED,
+    (Status.CANCELLING, Event.ABORT): Status.CANCELLED,
+    (Status.CANCELLING, Event.EXPIRE): Status.CANCELLED,
+    (Status.RUNNING, Event.ABORT): Status.CANCELLED,
+    # parked
+    (None, Event.SUBMIT_WAITING): Status.WAITING_DEPENDENCIES,
+    (None, Event.SUBMIT_PAUSED): Status.PAUSED,
+    (Status.WAITING_DEPENDENCIES, Event.RELEASE): Status.QUEUED,
+    (Status.WAITING_DEPENDENCIES, Event.RELEASE_LATER): Status.SCHEDULED,
+    **_from(_UNLEASED, Event.SKIP, Status.SKIPPED),
+    **_from(_UNLEASED, Event.FAIL_DEPENDENCY, Status.DEAD_LETTER),
+    (Status.WAITING_DEPENDENCIES, Event.CANCEL): Status.CANCELLED,
+    (Status.PAUSED, Event.CANCEL): Status.CANCELLED,
+    **_from(_UNLEASED, Event.PAUSE, Status.PAUSED),
+    (Status.PAUSED, Event.RESUME): Status.QUEUED,
+    (Status.PAUSED, Event.RESUME_LATER): Status.SCHEDULED,
+    (Status.PAUSED, Event.RESUME_WAITING): Status.WAITING_DEPENDENCIES,
+    # amended, expired
+    **_from(_WAITING, Event.RESCHEDULE, Status.SCHEDULED),
+    **_from(_WAITING, Event.HASTEN, Status.QUEUED),
+    **{(status, Event.AMEND): status for status in _UNLEASED},
+    **_from((*_UNLEASED, Status.RUNNING), Event.EXPIRE, Status.DEAD_LETTER),
+    # run again
+    **_from(_REQUEUED, Event.REQUEUE, Status.QUEUED),
+    **_from(_REQUEUED, Event.REQUEUE_LATER, Status.SCHEDULED),
+    **_from(_REQUEUED, Event.REQUEUE_WAITING, Status.WAITING_DEPENDENCIES),
+    # cancelling twice succeeds and changes nothing
+    (Status.CANCELLING, Event.CANCEL): Status.CANCELLING,
+    (Status.CANCELLED, Event.CANCEL): Status.CANCELLED,
+}
+
+
+def next_status(status: Status | None, event: Event) -> Status | None:
+    """Return where `event` leads from `status` (None = no job yet), or None where the event is not legal there."""
+    return TRANSITIONS.get((status, event))
+
+
+def refusal(status: Status | None, event: Event) -> str:
+    """Return the sentence that tells a user why `event` is not legal in `status`, and where it would be."""
+    legal = [_label(source) for source, known in TRANSITIONS if known is event]
+    return f"{event} is not legal for a job that is {_label(status)}, only for one that is {_listed(legal)}"
+
+
+def markdown_table() -> str:
+    """Return the table as Markdown for the documentation: a row for each status, a column for each event."""
+    rows = [f"| | {' | '.join(Event)} |", "|---" * (len(Event) + 1) + "|"]
+    for source in _statuses():
+        targets = (TRANSITIONS.get((source, event)) for event in Event)
+        cells = " | ".join("" if target is None else target.label for target in targets)
+        rows.append(f"| **{_label(source)}** | {cells} |")
+    return "\n".join(rows) + "\n"
+
+
+def meanings() -> str:
+    """Return what each event means, as a Markdown list for the documentation."""
+    return "".join(f"- `{event}`: {MEANING[event]}\n" for event in Event)
+
+
+def mermaid_diagram() -> str:
+    """Return the table as a Mermaid state diagram for the documentation; finished statuses lead to the end.
+
+    What leaves a job in its status (an amendment, a second cancel) is not drawn.
+    """
+    lines = ["stateDiagram-v2"]
+    ways: dict[tuple[Status | None, Status], list[Event]] = {}
+    for (source, event), target in TRANSITIONS.items():
+        if source is not target:
+            ways.setdefault((source, target), []).append(event)
+    for (source, target), events in ways.items():
+        start = "[*]" if source is None else source.label
+        lines.append(f"    {start} --> {target.label}: {', '.join(events)}")
+    lines.extend(f"    {status.label} --> [*]" for status in _statuses() if status in FINISHED)
+    return "\n".join(lines) + "\n"
+
+
+def _statuses() -> list[Status | None]:
+    """The statuses that the table knows, the one of a job that isn't there yet first."""
+    known = set(TRANSITIONS.values())
+    return [None, *(status for status in Status if status in known)]
+
+
+def _label(status: Status | None) -> str:
+    return "new" if status is None else status.label
+
+
+def _listed(words: list[str]) -> str:
+    return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))

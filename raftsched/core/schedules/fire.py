@@ -1,0 +1,385 @@
+"""FireSchedule and RunSchedule: one decision for each instant of a schedule, and the jobs that follow from it.
+
+The leader proposes what it wants for the instants that are due; whether an earlier run stands in the way is judged
+here, in the order of the log. A decision begins at the schedule's first undecided instant and belongs to one
+generation, so of two leaders that propose the same instants one is refused and no instant is decided twice.
+
+Buffering needs no memory of its own: the new job depends on the end of the earlier one, in whatever way it ends.
+
+A call by hand may come again: its reply was lost, or its user wants to be sure. What it has decided for instants that it
+names is found in the ledger, whose lines say which call they are of; a trigger for no instant in particular, by the
+idempotency key of its job. Lines by which a call finds its instants outlive others (`Firing.keeps_from_repeating`).
+
+Runs of backfills and all others do not see each other: a chain of backfilled runs, which may take days, keeps no instant
+from firing, and no instant cancels it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from raftsched import limits
+from raftsched.core.jobs.cancel import cancel_job
+from raftsched.core.jobs.changes import invalid, refused
+from raftsched.core.jobs.submit import submit_job
+from raftsched.core.jobs.unique_keys import holder_of_idempotency_key, holds_idempotency_key
+from raftsched.core.operations.codec import CancelJob, RejectCode
+from raftsched.core.operations.schedules import Decision, FireSchedule, RunSchedule, TrimLedger
+from raftsched.core.records.bounds import (
+    JOB_ID_BYTES,
+    TIME_MS_MAX,
+    key_problem,
+    range_problem,
+    utf8_bytes,
+)
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import FINISHED, Condition, Dependency, Job
+from raftsched.core.records.schedule import Firing, FiringKind, Overlap, Schedule
+from raftsched.core.schedules.save import audited_schedule, find_schedule, job_of
+from raftsched.core.state.overlay import Overlay
+from raftsched.core.state.results import Applied, Context, Counted, Fired, Refused, Submitted
+from raftsched.core.state.view import View
+from raftsched.core.state.writes import PutFiring, PutSchedule, RemoveFirings
+
+OVERLAP_LIMIT: Final = "overlap_limit"
+"""Why an instant is skipped for which there was no room among the unfinished runs."""
+_REASON_BYTES_MAX: Final = 4 * limits.SKIP_REASON_CHARS_MAX
+_CALL_BYTES_MAX: Final = 64
+
+
+# -- planned instants -------------------------------------------------------------------------------------------------
+
+
+def fire_schedule(view: View, operation: FireSchedule, context: Context) -> Applied:
+    problem = _problem(operation.decisions) or range_problem("next_at_ms", operation.next_at_ms, 0, TIME_MS_MAX)
+    if problem:
+        return invalid(problem)
+    schedule = view.schedule(operation.id) if len(operation.id) == JOB_ID_BYTES else None
+    if schedule is None:
+        return refused(RejectCode.NOT_FOUND, "there is no such schedule")
+    if schedule.paused:
+        return refused(RejectCode.PAUSED, "the schedule is paused")
+    if stale := _stale(schedule, operation, context):
+        return refused(RejectCode.STALE_DECISION, stale)
+    round_ = _Round(
+        view,
+        schedule,
+        context,
+        kind=FiringKind.PLANNED,
+        overlap=schedule.overlap,
+        payload=view.payload(schedule.id),
+    )
+    for decision in operation.decisions:
+        round_.decide(decision)
+    last = operation.decisions[-1]
+    ended = round_.schedule.has_fired_enough
+    return round_.close(
+        last_at_ms=TimeMs(max(last.instant_ms, last.last_instant_ms)),
+        next_at_ms=TimeMs(0) if ended else operation.next_at_ms,
+    )
+
+
+def _stale(schedule: Schedule, operation: FireSchedule, context: Context) -> str:
+    """Return why the decisions are not the next ones of this schedule, or ""."""
+    decisions = operation.decisions
+    if operation.generation != schedule.generation:
+        return f"the timing changed: generation {schedule.generation}, not {operation.generation}"
+    if not schedule.next_at_ms or decisions[0].instant_ms != schedule.next_at_ms:
+        return f"the next instant to decide is {schedule.next_at_ms}, not {decisions[0].instant_ms}"
+    end_ms = max(decisions[-1].instant_ms, decisions[-1].last_instant_ms)
+    if end_ms > context.now_ms:
+        return f"instant {end_ms} is yet to come"
+    if 0 < operation.next_at_ms <= end_ms:
+        return "next_at_ms: must be behind the last decision"
+    return ""
+
+
+# -- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def run_schedule(view: View, operation: RunSchedule, context: Context) -> Applied:
+    problem = _by_hand_problem(operation)
+    if problem:
+        return invalid(problem)
+    schedule = find_schedule(view, operation.id, operation.tenant)
+    if schedule is None:
+        return refused(RejectCode.NOT_FOUND, "there is no such schedule")
+    payload = view.payload(schedule.id) if operation.payload is None else operation.payload
+    if problem := range_problem("payload bytes", len(payload), 0, limits.PAYLOAD_BYTES_MAX):
+        return invalid(problem)
+    holder = holder_of_idempotency_key(view, schedule.tenant, operation.key)
+    if holder is not None and holds_idempotency_key(holder, context.now_ms):
+        return _triggered_before(view, schedule, operation, holder)
+    decisions = operation.decisions
+    if operation.any_instant:
+        free_ms = _free_instant(view, schedule, decisions[0].instant_ms)
+        if free_ms is None:
+            return refused(RejectCode.LIMIT_REACHED, "too many triggers in the same moment; send it again")
+        decisions = (replace(decisions[0], instant_ms=free_ms),)
+    round_ = _Round(
+        view, schedule, context, kind=operation.kind, overlap=operation.overlap, payload=payload, by_hand=operation
+    )
+    return _decide_by_hand(round_, operation, [(each, round_.known(each.instant_ms)) for each in decisions], context)
+
+
+def _decide_by_hand(
+    round_: _Round, operation: RunSchedule, asked: list[tuple[Decision, Firing | None]], context: Context
+) -> Applied:
+    """Decide what no call before has, each decision standing beside the line that is known of its instant."""
+    is_trigger = operation.kind is FiringKind.MANUAL
+    made: list[Firing] = []
+    for decision, known in asked:
+        if known is None:
+            made.append(round_.decide(decision))
+        elif is_trigger and known.call != operation.call:
+            told = "instant: has a run by hand already, with another payload or overlap"
+            return refused(RejectCode.IDEMPOTENCY_MISMATCH, told)
+        else:
+            round_.firings.append(known)
+    if not made:
+        return Applied(Fired(round_.schedule, tuple(round_.firings)))
+    action = "trigger" if is_trigger else "backfill"
+    runs = sum(1 for firing in made if firing.job_id)
+    round_.overlay.put(audited_schedule(round_.schedule, action, operation.actor, context, f"{runs} runs"))
+    return round_.close()
+
+
+def _triggered_before(view: View, schedule: Schedule, operation: RunSchedule, job: Job) -> Applied:
+    """Answer with the run that the key has made, unless it was used for something else."""
+    instant_ms = job.options.instant_ms if job.options is not None else None
+    other_instant = not operation.any_instant and operation.decisions[0].instant_ms != instant_ms
+    if job.fingerprint != operation.call or other_instant or instant_ms is None:
+        told = "idempotency_key: was used before with another payload, overlap or instant"
+        return refused(RejectCode.IDEMPOTENCY_MISMATCH, told)
+    line = view.firing(schedule.id, instant_ms, FiringKind.MANUAL)
+    if line is None or line.job_id != job.id:  # the job is kept for longer than its line
+        line = Firing(instant_ms, FiringKind.MANUAL, job.id, decided_at_ms=job.created_at_ms, revision=job.revision)
+    return Applied(Fired(schedule, (line,)))
+
+
+def _free_instant(view: View, schedule: Schedule, from_ms: TimeMs) -> TimeMs | None:
+    """The first instant from `from_ms` on that no trigger has; None where a great many have one."""
+    for offset_ms in range(limits.TRIGGERS_PER_MOMENT_MAX):
+        if view.firing(schedule.id, TimeMs(from_ms + offset_ms), FiringKind.MANUAL) is None:
+            return TimeMs(from_ms + offset_ms)
+    return None
+
+
+# -- one operation's decisions ----------------------------------------------------------------------------------------
+
+
+class _Round:
+    """The decisions of one operation; each sees what those before it have done."""
+
+    def __init__(
+        self,
+        view: View,
+        schedule: Schedule,
+        context: Context,
+        *,
+        kind: FiringKind,
+        overlap: Overlap,
+        payload: bytes,
+        by_hand: RunSchedule | None = None,
+    ) -> None:
+        self.overlay = Overlay(view)
+        self.schedule = schedule
+        self.firings: list[Firing] = []
+        self._old = schedule
+        self._kind = kind
+        self._overlap = overlap
+        self._payload = payload
+        self._by_hand = by_hand
+        self._context = context
+        self._is_backfill = kind is FiringKind.BACKFILL
+        # None of these is finished: a run leaves them in the operation that ends it, so nobody need look.
+        self._active = schedule.backfilling if self._is_backfill else schedule.active
+
+    def known(self, instant_ms: TimeMs) -> Firing | None:
+        """The line of an instant that needs no decision; one that found no room does."""
+        line = self.overlay.firing(self.schedule.id, instant_ms, self._kind)
+        return None if line is None or line.reason == OVERLAP_LIMIT else line
+
+    def decide(self, decision: Decision) -> Firing:
+        """Fire or skip; write the line of the ledger, and return it."""
+        reason = decision.reason if not decision.job_id else self._fire(decision)
+        fired = not reason
+        line = Firing(
+            instant_ms=decision.instant_ms,
+            kind=self._kind,
+            job_id=decision.job_id if fired else JobId(b""),
+            reason=reason,
+            count=1 if fired else decision.count,
+            last_instant_ms=TimeMs(0) if fired else decision.last_instant_ms,
+            decided_at_ms=self._context.now_ms,
+            generation=self.schedule.generation,
+            revision=self._context.index,
+            call=b"" if self._by_hand is None or self._by_hand.any_instant else self._by_hand.call,
+        )
+        self.firings.append(line)
+        self.overlay.put(PutFiring(self.schedule.id, line))
+        if self._kind is FiringKind.PLANNED:
+            self._count(line)
+        return line
+
+    def _count(self, line: Firing) -> None:
+        fired = bool(line.job_id)
+        self.schedule = replace(
+            self.schedule,
+            fired_count=self.schedule.fired_count + fired,
+            skipped_count=self.schedule.skipped_count + (0 if fired else line.count),
+        )
+
+    def _fire(self, decision: Decision) -> str:
+        """Submit the job of this instant; return why not, or ""."""
+        if self._kind is FiringKind.PLANNED and self.schedule.has_fired_enough:
+            return "max_firings"
+        active = self._active
+        if len(active) >= limits.SCHEDULE_ACTIVE_MAX:
+            return OVERLAP_LIMIT
+        if active and not self._may_join(active):
+            return "overlap"
+        waits_for = self._make_room(active) if active else ()
+        submit = job_of(
+            self.schedule,
+            self._payload,
+            job_id=decision.job_id,
+            instant_ms=decision.instant_ms,
+            due_at_ms=decision.due_at_ms,
+            is_backfill=self._is_backfill,
+        )
+        if self._by_hand is not None and self._by_hand.key:
+            submit = replace(submit, idempotency_key=self._by_hand.key, fingerprint=self._by_hand.call)
+        depends_on = tuple(Dependency(parent, Condition.COMPLETION) for parent in waits_for)
+        actor = self._by_hand.actor if self._by_hand is not None else ""
+        submit = replace(submit, depends_on=depends_on)
+        result, writes = submit_job(self.overlay, submit, self._context, actor=actor)
+        if isinstance(result, Refused):
+            return result.code.label
+        assert isinstance(result, Submitted)
+        self.overlay.put(*writes)
+        self._active = (*self._active, result.job.id)
+        return ""
+
+    def _unfinished(self, job_ids: tuple[JobId, ...]) -> tuple[JobId, ...]:
+        """Those of the jobs that are not finished, as of the writes so far."""
+        jobs = ((job_id, self.overlay.job(job_id)) for job_id in job_ids)
+        return tuple(job_id for job_id, job in jobs if job is not None and job.status not in FINISHED)
+
+    def _may_join(self, active: tuple[JobId, ...]) -> bool:
+        match self._overlap:
+            case Overlap.SKIP:
+                return False
+            case Overlap.BUFFER_ONE:
+                return len(active) == 1
+            case _:
+                return True
+
+    def _make_room(self, active: tuple[JobId, ...]) -> tuple[JobId, ...]:
+        """Do to earlier runs what the policy says; return those whose end the new run must wait for."""
+        match self._overlap:
+            case Overlap.BUFFER_ONE | Overlap.BUFFER_ALL:
+                return active[-1:]
+            case Overlap.CANCEL_PREVIOUS:
+                self._cancel(active, force=False)
+                return self._active
+            case Overlap.TERMINATE_PREVIOUS:
+                self._cancel(active, force=True)
+                return ()
+            case _:
+                return ()
+
+    def _cancel(self, active: tuple[JobId, ...], *, force: bool) -> None:
+        actor = f"schedule:{self.schedule.name}"
+        for job_id in active:
+            operation = CancelJob(job_id, self.schedule.tenant, force=force, actor=actor)
+            self.overlay.put(*cancel_job(self.overlay, operation, self._context).writes)
+        self._active = self._unfinished(active)
+
+    def close(self, *, last_at_ms: TimeMs | None = None, next_at_ms: TimeMs | None = None) -> Applied:
+        """Return what was decided, with the schedule as it stands then."""
+        runs = {"backfilling" if self._is_backfill else "active": self._active}
+        new = replace(
+            self.schedule,
+            **runs,
+            last_at_ms=self.schedule.last_at_ms if last_at_ms is None else last_at_ms,
+            next_at_ms=self.schedule.next_at_ms if next_at_ms is None else next_at_ms,
+            updated_at_ms=self._context.now_ms,
+            revision=self._context.index,
+        )
+        self.overlay.put(PutSchedule(self._old, new))
+        return Applied(Fired(new, tuple(self.firings)), self.overlay.writes)
+
+
+# -- the ledger -------------------------------------------------------------------------------------------------------
+
+
+def trim_ledger(view: View, operation: TrimLedger, context: Context) -> Applied:
+    problem = range_problem("id bytes", len(operation.id), JOB_ID_BYTES, JOB_ID_BYTES) or range_problem(
+        "lines", len(operation.lines), 1, limits.CHORE_STEPS_MAX
+    )
+    for instant_ms, _ in operation.lines:
+        problem = problem or range_problem("instant_ms", instant_ms, 0, TIME_MS_MAX)
+    if problem:
+        return invalid(problem)
+    named = (view.firing(operation.id, instant_ms, kind) for instant_ms, kind in sorted(set(operation.lines)))
+    lines = tuple(line for line in named if line is not None and not line.keeps_from_repeating(context.now_ms))
+    return Applied(Counted(len(lines)), (RemoveFirings(operation.id, lines),) if lines else ())
+
+
+# -- what the state can hold ------------------------------------------------------------------------------------------
+
+
+def _by_hand_problem(operation: RunSchedule) -> str:
+    problem = (
+        _problem(operation.decisions, rising=False)
+        or range_problem("actor bytes", utf8_bytes(operation.actor), 0, limits.ACTOR_CHARS_MAX * 4)
+        or range_problem("call bytes", len(operation.call), 0, _CALL_BYTES_MAX)
+        or key_problem(operation.key)
+    )
+    if problem:
+        return problem
+    if operation.kind is FiringKind.PLANNED:
+        return "kind: planned instants are fired, not run by hand"
+    if not (operation.key or operation.any_instant):
+        return ""
+    if operation.kind is not FiringKind.MANUAL or len(operation.decisions) > 1:
+        return "decisions: only a single trigger has a key, or is for any instant"
+    last_ms = operation.decisions[0].instant_ms + limits.TRIGGERS_PER_MOMENT_MAX
+    return range_problem("instant_ms", last_ms, 0, TIME_MS_MAX)
+
+
+def _problem(decisions: tuple[Decision, ...], *, rising: bool = True) -> str:
+    """What is wrong with the decisions, or ""; runs by hand may come in any order, each instant once."""
+    problem = range_problem("decisions", len(decisions), 1, limits.DECISIONS_MAX)
+    end_ms = -1
+    for decision in decisions:
+        problem = problem or _decision_problem(decision)
+        if not problem and rising and decision.instant_ms <= end_ms:
+            problem = "decisions: instants must rise"
+        end_ms = max(decision.instant_ms, decision.last_instant_ms)
+    if not problem and len({decision.instant_ms for decision in decisions}) < len(decisions):
+        return "decisions: an instant stands there twice"
+    return problem
+
+
+def _decision_problem(decision: Decision) -> str:
+    problem = (
+        range_problem("instant_ms", decision.instant_ms, 0, TIME_MS_MAX)
+        or range_problem("due_at_ms", decision.due_at_ms, 0, TIME_MS_MAX)
+        or range_problem("count", decision.count, 0, TIME_MS_MAX)
+        or range_problem("reason bytes", utf8_bytes(decision.reason), 0, _REASON_BYTES_MAX)
+    )
+    if problem:
+        return problem
+    if decision.job_id:
+        if decision.count != 1 or decision.last_instant_ms or decision.reason:
+            return "decisions: one that fires stands for one instant, without a reason"
+        return range_problem("job_id bytes", len(decision.job_id), JOB_ID_BYTES, JOB_ID_BYTES)
+    if not decision.reason:
+        return "reason: a decision to skip needs one"
+    if decision.count != 1:
+        return range_problem("last_instant_ms", decision.last_instant_ms, decision.instant_ms, TIME_MS_MAX)
+    return range_problem("last_instant_ms", decision.last_instant_ms, 0, 0)

@@ -1,0 +1,1 @@
+"""The state as `apply` reads it, and what it returns to be written."""

@@ -1,0 +1,236 @@
+"""The state as it is read: by `apply`, narrowly, and by the invariants, whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from raftsched.core.operations.control import AlarmKind, ChoreKind
+from raftsched.core.records.ids import FencingToken, JobId, NameTag, TimeMs
+from raftsched.core.records.job import Condition, Dependency, Job, Status, Verdict, Worker
+from raftsched.core.records.queue import Queue
+from raftsched.core.records.schedule import Firing, FiringKind, Schedule, ScheduleId
+from raftsched.core.records.workflow import Workflow, WorkflowId
+
+
+class View(Protocol):
+    """The state as `apply` may read it."""
+
+    @property
+    def fence(self) -> FencingToken:
+        """The last fencing token given out; 0 before the first."""
+
+    @property
+    def outage_ended_at_ms(self) -> TimeMs:
+        """When a leader took over after the latest outage; 0 = there was none."""
+
+    def job(self, job_id: JobId) -> Job | None: ...
+    def payload(self, job_id: JobId | ScheduleId) -> bytes:
+        """The job's payload; of a schedule's id, its template's."""
+
+    def job_id_for_key(self, tenant: str, idempotency_key: str) -> JobId | None: ...
+    def worker(self, name: str) -> Worker | None: ...
+    def job_id_for_unique(self, tenant: str, unique_key: bytes) -> JobId | None: ...
+    def queue(self, name: str) -> Queue | None:
+        """The queue's settings; None where nobody made any."""
+
+    def queue_count(self) -> int:
+        """Queues that have settings."""
+
+    def schedule_count(self) -> int: ...
+    def running_count(self, queue: str) -> int:
+        """Jobs of the queue that are leased."""
+
+    def key_running_count(self, queue: str, concurrency_key: str) -> int:
+        """Jobs of the queue with this concurrency key that are leased."""
+
+    def first_held(
+        self, queue: str, concurrency_key: str, region: str = "", *, after: JobId | None = None
+    ) -> JobId | None:
+        """The held job of this key and region that comes next, behind the held job `after`.
+
+        They go by falling priority, due time, id.
+        """
+
+    def held_regions(self, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
+        """The first `limit` regions that held jobs of this key have, by name; "" = jobs for any worker."""
+
+    def held_jobs(self, queue: str, *, after: HeldEntry | None = None, limit: int) -> list[JobId]:
+        """Held jobs of the queue by key, region, falling priority, due time and id, behind `after`, there or not."""
+
+    def dependencies(self, child: JobId) -> tuple[Dependency, ...]:
+        """What the job depends on, as it was submitted."""
+
+    def dependants(self, parent: JobId, *, after: JobId | None, limit: int) -> list[Dependant]:
+        """Jobs that depend on `parent`, ended or not, by id."""
+
+    def workflow(self, workflow_id: WorkflowId) -> Workflow | None: ...
+    def workflow_id_for_key(self, tenant: str, idempotency_key: str) -> WorkflowId | None: ...
+    def workflow_jobs(self, workflow_id: WorkflowId, *, after: JobId | None, limit: int) -> list[JobId]: ...
+    def schedule(self, schedule_id: ScheduleId) -> Schedule | None: ...
+    def schedule_id_for_name(self, tenant: str, name: str) -> ScheduleId | None: ...
+    def firings(
+        self, schedule_id: ScheduleId, *, after: Firing | None, until_ms: int | None, limit: int
+    ) -> list[Firing]:
+        """Lines of the ledger by instant and kind, behind `after`, with instant < `until_ms`."""
+
+    def firing(self, schedule_id: ScheduleId, instant_ms: TimeMs, kind: FiringKind) -> Firing | None: ...
+    def chore(self, kind: ChoreKind, subject: bytes) -> bytes | None:
+        """Where the chore stands (an id, b"" = at the start); None where there is none."""
+
+    def log_size(self, job_id: JobId, run_number: int, attempt_number: int) -> LogSize: ...
+
+
+class Dependant(NamedTuple):
+    """A job that depends on another: the way from parent to child."""
+
+    child: JobId
+    condition: Condition
+    verdict: Verdict = Verdict.PENDING
+
+
+class LogSize(NamedTuple):
+    """How much of an attempt's log is stored."""
+
+    byte_count: int
+    last_sequence: int
+    """The worker's number of the last piece; 0 = none."""
+    piece_count: int
+
+
+class WaitingEntry(NamedTuple):
+    """An entry of the ready index; it sorts by queue, region, tenant, falling priority, name tag, due time, id."""
+
+    queue: str
+    tenant: str
+    priority: int
+    tag: NameTag
+    due_at_ms: TimeMs
+    job_id: JobId
+    region: str = ""
+
+
+class TimerEntry(NamedTuple):
+    """An entry of the timers: a job that becomes due later."""
+
+    due_at_ms: TimeMs
+    job_id: JobId
+    queue: str
+    tenant: str
+    priority: int
+    tag: NameTag
+    region: str = ""
+
+
+class CounterKey(NamedTuple):
+    tenant: str
+    queue: str
+    status: Status
+
+
+class AlarmEntry(NamedTuple):
+    """Something that is due by time, of a kind; it sorts by kind, then time, then subject."""
+
+    kind: AlarmKind
+    at_ms: TimeMs
+    subject: bytes
+
+
+class HeldEntry(NamedTuple):
+    """A job that waits for its concurrency key; sorts by queue, key, region, falling priority, due time, id."""
+
+    queue: str
+    concurrency_key: str
+    priority: int
+    due_at_ms: TimeMs
+    job_id: JobId
+    region: str = ""
+
+
+class FacetKind(IntEnum):
+    """By what jobs are listed. The stored number never changes its meaning."""
+
+    QUEUE = 1
+    """The job's queue, where its name is another."""
+    QUEUE_AND_NAME = 2
+    """The job's queue, which is called like the job: one entry stands for both, as for most jobs."""
+    NAME = 3
+    """The job's name, where its queue is another."""
+    TAG = 4
+
+
+class FacetEntry(NamedTuple):
+    """A job by its queue, its name or one of its tags; sorts by kind, value, then open before ended, then id."""
+
+    kind: FacetKind
+    value: str
+    ended: int
+    """0 = not finished, else its status."""
+    job_id: JobId
+
+
+class AuditEntry(msgspec.Struct, frozen=True, array_like=True):
+    """A line of the audit trail: who did what to what."""
+
+    at_ms: TimeMs
+    actor: str
+    action: str
+    """`job.cancel`, `schedule.save`, `queue.pause`, …"""
+    subject: str
+    """`job:<id>`, `schedule:<id>`, `queue:<name>`, `workflow:<id>`."""
+    tenant: str = ""
+    detail: str = ""
+    """What changed, for people: before and after."""
+    revision: int = 0
+
+
+class AuditableView(View, Protocol):
+    """The state as `invariants.check` walks it: every record, index entry and counter."""
+
+    @property
+    def cluster_time_ms(self) -> TimeMs: ...
+    def all_jobs(self) -> Iterator[Job]: ...
+    def all_waiting(self) -> Iterator[WaitingEntry]: ...
+    def all_timers(self) -> Iterator[TimerEntry]: ...
+    def all_leased(self) -> Iterator[JobId]: ...
+    def all_finished(self) -> Iterator[tuple[TimeMs, JobId]]: ...
+    def all_keys(self) -> Iterator[tuple[str, str, JobId]]:
+        """(tenant, idempotency key, job id)."""
+
+    def all_payload_ids(self) -> Iterator[JobId]: ...
+    def all_result_ids(self) -> Iterator[JobId]: ...
+    def counters(self) -> dict[CounterKey, int]: ...
+    def all_parked(self) -> Iterator[tuple[Status, JobId]]: ...
+    def all_held(self) -> Iterator[HeldEntry]: ...
+    def all_alarms(self) -> Iterator[AlarmEntry]: ...
+    def all_unique_keys(self) -> Iterator[tuple[str, bytes, JobId]]: ...
+    def all_dependencies(self) -> Iterator[tuple[JobId, tuple[Dependency, ...]]]: ...
+    def all_dependants(self) -> Iterator[tuple[JobId, Dependant]]:
+        """(parent, its dependant)."""
+
+    def all_logs(self) -> Iterator[tuple[JobId, int, int, LogSize]]:
+        """(job id, run, attempt, size)."""
+
+    def running_counts(self) -> dict[tuple[str, str], int]:
+        """Leased jobs of each (queue, concurrency key), and of each queue under the key ""; only those above zero."""
+
+    def all_workflows(self) -> Iterator[Workflow]: ...
+    def all_workflow_keys(self) -> Iterator[tuple[str, str, WorkflowId]]:
+        """(tenant, idempotency key, workflow id)."""
+
+    def all_workflow_jobs(self) -> Iterator[tuple[WorkflowId, JobId]]: ...
+    def all_schedule_jobs(self) -> Iterator[tuple[ScheduleId, JobId]]:
+        """Also of schedules that are gone."""
+
+    def all_facets(self) -> Iterator[FacetEntry]: ...
+    def all_schedules(self) -> Iterator[Schedule]: ...
+    def all_schedule_names(self) -> Iterator[tuple[str, str, ScheduleId]]:
+        """(tenant, name, schedule id)."""
+
+    def all_firings(self) -> Iterator[tuple[ScheduleId, Firing]]: ...
+    def all_queues(self) -> Iterator[Queue]: ...
+    def all_chores(self) -> Iterator[tuple[ChoreKind, bytes, bytes]]:
+        """(kind, subject, where it stands)."""

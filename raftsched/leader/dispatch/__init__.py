@@ -1,0 +1,1 @@
+"""Ready jobs, and the workers that wait for them."""

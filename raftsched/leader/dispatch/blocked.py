@@ -1,0 +1,46 @@
+"""Takes jobs whose concurrency key is at its limit out of the ready index, so that nobody meets them in vain.
+
+Theory of operation. `ready` sets such a job aside when it meets one; here its hold is proposed. Applied, the job is out
+of the index until one of its key ends, which offers it again. Refused, because a place became free in the meantime, it
+is offered at once; if what is in flight takes the place, a moment later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from raftsched import limits
+from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.control import HoldJobs
+from raftsched.core.records.ids import JobId
+from raftsched.core.state.results import Result
+from raftsched.leader.dispatch.ready import ReadyJobs
+from raftsched.leader.now import NEVER_MS, Now
+
+
+class Holds:
+    """Proposes `HoldJobs`; `offer` is called with jobs that were not held."""
+
+    name: Final = "holds"
+
+    def __init__(self, ready: ReadyJobs, offer: Callable[[Sequence[JobId], Now], None]) -> None:
+        self._ready: Final = ready
+        self._offer: Final = offer
+
+    def step(self, now: Now) -> Sequence[Operation]:  # noqa: ARG002
+        job_ids = self._ready.next_to_hold(limits.HOLD_JOBS_MAX)
+        return (HoldJobs(job_ids),) if job_ids else ()
+
+    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
+        """The holds were applied, or nobody knows (None): those jobs are tried again."""
+        assert isinstance(operation, HoldJobs)
+        left = [job_id for job_id in operation.job_ids if self._ready.is_aside(job_id)]
+        if result is None:
+            for job_id in left:
+                self._ready.hold_again(job_id)
+        else:
+            self._offer(left, now)
+
+    def next_call_ms(self, now: Now) -> int:  # noqa: ARG002
+        return 0 if self._ready.has_to_hold else NEVER_MS

@@ -1,0 +1,193 @@
+"""Workers that wait for jobs, first come, first served.
+
+Theory of operation. A worker asks for jobs of some queues. Where there are any for its region it takes them at once: no
+one can be waiting for the same ones, since whatever arrives is handed to its waiters before anything else. Otherwise it
+waits. When jobs have arrived (`match`, once for all changes of a log entry) each queue's waiters are served in the order
+they came, each with an even share of what is there, so that a burst spreads over idle workers and still costs one lease
+operation a worker. Jobs are handed to a waiter directly, so nobody wakes up for nothing. Waiters stand in a line for
+each region, and lines without a job are passed over whole.
+
+A line is that of a region and of the names that its workers have handlers for: those of one release stand in one line. A
+worker that asks by pattern stands in the lines of the pattern, which are served with each queue that fits.
+
+Handing over commits nothing: the waiter proposes the lease, and the log decides. Left out: this module neither
+proposes nor sleeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from raftsched import limits
+from raftsched.core.records.ids import JobId
+from raftsched.core.records.wanted import fits, is_pattern, tags_of
+from raftsched.errors import RaftschedError, Unavailable
+from raftsched.leader.dispatch.lanes import Line
+from raftsched.leader.dispatch.ready import ReadyJobs
+from raftsched.leader.now import NEVER_MS, Now
+from raftsched.leader.timers.wheel import Timer, Wheel
+
+READY_QUEUES_MAX: Final = 10_000
+"""Queues known to `ready`, beyond those waited for; a worker can ask for any name, so names must not pile up."""
+
+
+Lines = dict[Line, dict["Waiter", None]]
+"""In the order they came; no line is empty."""
+
+
+class Waiter:
+    """A worker's request for up to `capacity` jobs. `jobs` gets the ids handed over, or [] when the time is over.
+
+    `queues` are names and patterns; `names` those of the jobs that it has handlers for, None = it takes any.
+    """
+
+    __slots__ = ("capacity", "jobs", "line", "names", "number", "queues", "region", "tags", "timer", "worker")
+
+    def __init__(
+        self,
+        worker: str,
+        queues: Sequence[str],
+        capacity: int,
+        jobs: asyncio.Future[list[JobId]],
+        region: str = "",
+        *,
+        names: Sequence[str] | None = None,
+    ) -> None:
+        self.worker: Final = worker
+        self.queues: Final = queues
+        self.capacity: Final = capacity
+        self.jobs: Final = jobs
+        self.region: Final = region
+        self.names: Final = names
+        self.tags: Final = None if names is None else tags_of(names)
+        self.line: Final[Line] = (region, self.tags)
+        self.number = 0
+        """The lower, the earlier it came; set where it waits."""
+        self.timer: Timer[Waiter] | None = None
+
+
+class Dispatcher:
+    """Matches waiting workers with ready jobs. Waits are measured in monotonic milliseconds."""
+
+    def __init__(self, ready: ReadyJobs) -> None:
+        self._ready: Final = ready
+        self._queues: Final[dict[str, Lines]] = {}
+        """By queue."""
+        self._patterns: Final[dict[str, Lines]] = {}
+        """By pattern."""
+        ready.watch(self._patterns.keys())
+        self._waiters: Final[dict[Waiter, None]] = {}
+        self._deadlines: Final[Wheel[Waiter]] = Wheel()
+        self._number = 0
+        self._ready_queues_max = READY_QUEUES_MAX
+
+    def __len__(self) -> int:
+        """Workers waiting."""
+        return len(self._waiters)
+
+    def waiting_count(self, queue: str) -> int:
+        """Workers waiting for jobs of `queue`."""
+        lines = [self._queues.get(queue, {}), *self._lines_by_pattern(queue)]
+        return sum(len(waiters) for each in lines for waiters in each.values())
+
+    def waiting_workers(self) -> Iterator[str]:
+        """The name of every worker that waits, once for each of its requests."""
+        return (waiter.worker for waiter in self._waiters)
+
+    def ask(self, waiter: Waiter, until_ms: int, now: Now) -> None:
+        """Hand what is ready to `waiter`, or let it wait until `until_ms`.
+
+        Raises `Unavailable` where too many wait already, and nothing is changed then.
+        """
+        self._limit_queues()
+        job_ids = self._ready.take(waiter.queues, waiter.region, waiter.capacity, now.cluster_ms, waiter.tags)
+        if job_ids or until_ms <= now.monotonic_ms:
+            waiter.jobs.set_result(job_ids)
+            return
+        if len(self._waiters) >= limits.WAITING_WORKERS_MAX:
+            raise Unavailable("too many workers are waiting for jobs; retry in a moment")
+        self._waiters[waiter] = None
+        self._number += 1
+        waiter.number = self._number
+        waiter.timer = self._deadlines.add(until_ms, waiter)
+        for queue in waiter.queues:
+            self._places(queue).setdefault(queue, {}).setdefault(waiter.line, {})[waiter] = None
+
+    def leave(self, waiter: Waiter) -> None:
+        """End the wait, if it lasts still; nothing is handed over."""
+        if waiter.timer is None:
+            return
+        self._deadlines.cancel(waiter.timer)
+        waiter.timer = None
+        del self._waiters[waiter]
+        for queue in waiter.queues:
+            places = self._places(queue)
+            lines = places[queue]
+            del lines[waiter.line][waiter]
+            if not lines[waiter.line]:
+                del lines[waiter.line]
+            if not lines:
+                del places[queue]
+
+    def match(self, now: Now) -> None:
+        """Hand what has arrived since the last call to those who wait for it."""
+        for queue in self._ready.touched_queues(now.cluster_ms):
+            if queue in self._queues or self._patterns:
+                self._serve(queue, now)
+
+    def step(self, now: Now) -> None:
+        """End the waits whose time is over."""
+        for waiter in self._deadlines.advance(now.monotonic_ms):
+            self._hand_over(waiter, [])
+
+    def close(self, error: RaftschedError) -> None:
+        """End all waits with `error`."""
+        for waiter in list(self._waiters):
+            self.leave(waiter)
+            if not waiter.jobs.done():
+                waiter.jobs.set_exception(error)
+
+    def next_call_ms(self) -> int:
+        next_ms = self._deadlines.next_call()
+        return NEVER_MS if next_ms is None else next_ms
+
+    def _limit_queues(self) -> None:
+        if self._ready.queue_count > self._ready_queues_max:
+            self._ready.forget_except(self._queues)
+            # Twice what must stay, so that the sweep is paid for by as many new names.
+            self._ready_queues_max = max(READY_QUEUES_MAX, 2 * self._ready.queue_count)
+
+    def _serve(self, queue: str, now: Now) -> None:
+        while True:
+            lines = [self._queues.get(queue, {}), *self._lines_by_pattern(queue)]
+            counts = {line: self._ready.fill(queue, *line, now.cluster_ms) for each in lines for line in each}
+            served = [
+                (next(iter(waiters)), counts[line]) for each in lines for line, waiters in each.items() if counts[line]
+            ]
+            if not served:
+                return
+            waiter, available = min(served, key=_came)
+            if waiter.jobs.done():  # its caller is gone, and about to say so
+                self.leave(waiter)
+                continue
+            share = min(waiter.capacity, -(-available // self.waiting_count(queue)))
+            queues = waiter.queues if queue in waiter.queues else (queue,)
+            if job_ids := self._ready.take(queues, waiter.region, share, now.cluster_ms, waiter.tags):
+                self._hand_over(waiter, job_ids)
+
+    def _places(self, queue: str) -> dict[str, Lines]:
+        return self._patterns if is_pattern(queue) else self._queues
+
+    def _lines_by_pattern(self, queue: str) -> Iterator[Lines]:
+        return (lines for pattern, lines in self._patterns.items() if fits(pattern, queue))
+
+    def _hand_over(self, waiter: Waiter, job_ids: list[JobId]) -> None:
+        self.leave(waiter)
+        if not waiter.jobs.done():
+            waiter.jobs.set_result(job_ids)
+
+
+def _came(served: tuple[Waiter, int]) -> int:
+    return served[0].number

@@ -1,0 +1,122 @@
+"""What the limits of queues leave to be leased now, as far as the leader can tell before it proposes.
+
+Theory of operation. The state counts what is leased; what is in flight counts as leased, too, so a lease that is
+proposed is mostly granted, and never can two proposals fight for one place. The log decides all the same
+(`core.admission`).
+
+A queue whose bucket is empty is woken when the lease is there: exactly then, and only if somebody asked. All other
+limits end with something that is heard of: a job that ends, a proposal that comes to nothing, changed settings.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from raftsched import limits
+from raftsched.core.jobs import rate_limit as bucket
+from raftsched.core.jobs.admission import concurrency_key, key_concurrency_max
+from raftsched.core.records.ids import JobId
+from raftsched.core.records.job import Job
+from raftsched.core.records.queue import Queue
+from raftsched.leader.dispatch.lanes import ReadyQueue
+from raftsched.leader.now import NEVER_MS
+from raftsched.leader.timers.wheel import Wheel
+from raftsched.leader.view import LeaderView
+
+NO_LIMIT: Final = 1 << 62
+
+
+class Gates:
+    """The limits of whole queues. Times are cluster milliseconds."""
+
+    def __init__(self, view: LeaderView) -> None:
+        self._view: Final = view
+        self._wakes: Final[Wheel[ReadyQueue]] = Wheel()
+        self.has_any = False
+        """Whether a queue may have to be woken."""
+
+    def room(self, queue: ReadyQueue, now_ms: int) -> int:
+        """How many more jobs of the queue may be taken; where its rate says none, it will be woken."""
+        if queue.aside_count >= limits.HOLD_JOBS_MAX:
+            return 0
+        settings = queue.settings
+        if settings is None:
+            return NO_LIMIT
+        if settings.paused:
+            return 0
+        room = NO_LIMIT
+        if settings.concurrency_max:
+            room = settings.concurrency_max - self._view.running_count(queue.name) - queue.in_flight_count
+        if settings.rate_count and room > 0:
+            left = bucket.leases_left(bucket.filled(settings, now_ms)) - queue.in_flight_count
+            if left <= 0:
+                self._wake_later(queue, settings, now_ms)
+            room = min(room, left)
+        return max(room, 0)
+
+    def advance(self, now_ms: int) -> list[ReadyQueue]:
+        """The queues that were to be woken by now."""
+        woken = self._wakes.advance(now_ms)
+        for queue in woken:
+            queue.wake = None
+        self.has_any = len(self._wakes) > 0
+        return woken
+
+    def next_call_ms(self) -> int:
+        """When `advance` wants to be called next, in cluster milliseconds."""
+        next_ms = self._wakes.next_call()
+        return NEVER_MS if next_ms is None else next_ms
+
+    def forget(self, queue: ReadyQueue) -> None:
+        """Nobody asks for the queue any more."""
+        if queue.wake is not None:
+            self._wakes.cancel(queue.wake)
+            queue.wake = None
+
+    def _wake_later(self, queue: ReadyQueue, settings: Queue, now_ms: int) -> None:
+        """Wake the queue when there is a lease beyond what is in flight; whatever of that fails wakes it, too."""
+        lease_count = queue.in_flight_count + 1
+        if lease_count > bucket.burst(settings):
+            return
+        at_ms = bucket.next_lease_at_ms(settings, now_ms, lease_count=lease_count)
+        if queue.wake is not None:
+            if queue.wake.due_ms == at_ms:
+                return
+            self._wakes.cancel(queue.wake)
+        queue.wake = self._wakes.add(at_ms, queue)
+        self.has_any = True
+
+
+class KeysInFlight:
+    """The limits of concurrency keys: what is in flight of each, beside what the state counts as leased."""
+
+    def __init__(self, view: LeaderView) -> None:
+        self._view: Final = view
+        self._counts: Final[dict[tuple[str, str], int]] = {}
+        self._keys: Final[dict[JobId, tuple[str, str]]] = {}
+
+    def has_room(self, job: Job, settings: Queue | None) -> bool:
+        """Whether the job's key leaves it a place; a job without a key needs none."""
+        key = concurrency_key(job)
+        if not key:
+            return True
+        taken = self._view.key_running_count(job.queue, key) + self._counts.get((job.queue, key), 0)
+        return taken < key_concurrency_max(settings)
+
+    def take_off(self, job: Job, settings: Queue | None) -> bool:
+        """Count the job as in flight, and return True, unless its key leaves it no place."""
+        if not self.has_room(job, settings):
+            return False
+        if key := concurrency_key(job):
+            place = (job.queue, key)
+            self._keys[job.id] = place
+            self._counts[place] = self._counts.get(place, 0) + 1
+        return True
+
+    def land(self, job_id: JobId) -> None:
+        """The job is no longer in flight. Jobs without a key are ignored."""
+        place = self._keys.pop(job_id, None)
+        if place is not None:
+            self._counts[place] -= 1
+            if not self._counts[place]:
+                del self._counts[place]

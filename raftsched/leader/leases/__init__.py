@@ -1,0 +1,1 @@
+"""Running leases, and the evidence that their workers live."""

@@ -1,0 +1,83 @@
+"""What the log knows of when the leases that a new leader takes over were renewed last.
+
+Theory of operation. Heartbeats are in the leader's memory alone. The log holds each grant, and of each worker a mark that
+is made a few times in a term while the worker is heard of. A mark lists the worker's leases that were silent then; all
+others had been renewed within `lease_silence_ms` before it. So for each lease there is a moment at which it was certainly
+renewed, or granted; a living worker's is seldom older than a term. A worker without a mark is known by its grants.
+
+During an outage nobody could be heard: terms count from its end. The one that this leader ends is seen by the time that
+has passed since the last entry of the log; earlier ones are in the log (`outage`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from raftsched.core.records.ids import FencingToken, TimeMs
+from raftsched.core.records.job import Job, SilentLease
+from raftsched.leader.now import Now
+from raftsched.leader.settings import LeaderSettings
+from raftsched.leader.view import LeaderView
+
+
+class KnownSigns(NamedTuple):
+    """Certain signs of life of a lease, in cluster time."""
+
+    heard_at_ms: int
+    """It was renewed, or granted, no earlier."""
+    handler_heard_at_ms: int
+    """The same of its handler."""
+    terms_from_ms: int
+    """From when on its worker's silence counts."""
+    proven_at_ms: int
+    """The same as far as the log alone proves it to any later leader."""
+
+
+class _Marked(NamedTuple):
+    seen_at_ms: int
+    silent: Mapping[FencingToken, SilentLease]
+
+
+_UNMARKED: Final = _Marked(0, {})
+
+
+class Evidence:
+    """Looks each worker up once; made for one take-over."""
+
+    def __init__(self, view: LeaderView, settings: LeaderSettings, now: Now) -> None:
+        self._view: Final = view
+        self._silence_ms: Final = settings.lease_silence_ms
+        self._marks: Final[dict[str, _Marked]] = {}
+        ends_now = now.cluster_ms - view.cluster_time_ms > settings.lease_ttl_ms
+        self.outage_ended_at_ms: Final[int] = now.cluster_ms if ends_now else view.outage_ended_at_ms
+
+    def of(self, job: Job) -> KnownSigns:
+        """Return what is known of the lease of `job`."""
+        lease = job.lease
+        assert lease is not None
+        mark = self._mark(lease.worker)
+        handler_ms = job.options.heartbeat_timeout_ms if job.options is not None else 0
+        listed = mark.silent.get(lease.token)
+        if listed is not None:
+            heard_at_ms, handler_heard_at_ms = listed.heard_at_ms, listed.handler_heard_at_ms
+        else:
+            heard_at_ms = TimeMs(mark.seen_at_ms - self._silence_ms)
+            handler_heard_at_ms = TimeMs(mark.seen_at_ms - max(self._silence_ms, handler_ms // 2))
+        heard_at_ms = max(heard_at_ms, lease.granted_at_ms)
+        return KnownSigns(
+            heard_at_ms,
+            max(handler_heard_at_ms, lease.granted_at_ms, self.outage_ended_at_ms),
+            max(heard_at_ms, self.outage_ended_at_ms),
+            max(heard_at_ms, self._view.outage_ended_at_ms),
+        )
+
+    def _mark(self, worker: str) -> _Marked:
+        known = self._marks.get(worker)
+        if known is None:
+            record = self._view.worker(worker)
+            known = _UNMARKED
+            if record is not None:
+                known = _Marked(record.seen_at_ms, {lease.token: lease for lease in record.silent})
+            self._marks[worker] = known
+        return known

@@ -1,0 +1,370 @@
+"""Keeps watch over every running lease, and asks the log to end those that ran out.
+
+Theory of operation. A lease has up to four deadlines on the leader's monotonic clock: its worker's silence (one term
+after the grant or the latest heartbeat), its handler's silence (where the job asks for it: `heartbeat_timeout_ms` after
+the grant or the latest sign of life, a heartbeat that says so or a change of the record such as progress), its job's
+timeout (counted from the grant), and, once cancelled, the end of the grace. One timer in a wheel stands for the
+earliest. A heartbeat only notes the time; the timer that fires too early is set anew then, so a renewal costs no work
+in the wheel. Where worker and handler are silent, it is the worker that is lost.
+
+A lease ends only by a committed operation. Once its expiry is proposed, its heartbeats are refused, and a lease whose
+worker has been refused never becomes valid again, also where the log keeps it: the expiry is asked for again. So a
+worker that heard "valid" keeps its job for a full term, and one that heard "not valid" can stop at once (case W17).
+
+A new leader does not know the heartbeats of its predecessor, so it gives every lease one full term from its own start,
+but no more than `LEASE_TERMS_MAX` terms from when the lease was certainly renewed last (`evidence`): so a lease that
+nobody renews ends after that time, however many leaders there are meanwhile. In return, a heartbeat is answered as
+valid only if the log proves a renewal within `proven_span_ms` before it: then no later leader ends the lease within the
+term that the answer promises. Otherwise the worker's mark is committed first, and the answer waits for it.
+
+An outage is nobody's silence: terms count from its end, and a lease whose last certain sign of life is from before it
+ends without counting against its job: its worker may have stopped as its own clock told it to. The same holds for the
+silence of handlers, who speak through their workers: theirs counts from the worker's
+first heartbeat on; and for cancelled jobs, whose workers may not have been told yet. Timeouts go on from the times in the
+record. Left out: whether this node may still answer heartbeats at all (fresh contact with a quorum) is its caller's
+check.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from raftsched import limits
+from raftsched.core.explain import LeaseSigns
+from raftsched.core.operations.codec import ExpiredLease, ExpireLeases, Operation
+from raftsched.core.records.ids import FencingToken, JobId
+from raftsched.core.records.job import AttemptEnd, Job, SilentLease, Status
+from raftsched.core.records.retry import JITTER_MAX
+from raftsched.core.state.results import Expired, Result
+from raftsched.leader.leases.evidence import Evidence
+from raftsched.leader.now import NEVER_MS, Now
+from raftsched.leader.settings import LeaderSettings
+from raftsched.leader.timers.wheel import Timer, Wheel
+from raftsched.ports import Randomness
+
+_NOTHING_PROVEN_MS: Final = -1
+"""Of a lease that was taken over, until its first heartbeat asks for proof (`Duties.unproven`)."""
+RETRY_MS: Final = 100
+"""An expiry that the log refused is asked for again after this: the clocks disagreed by some milliseconds."""
+LEASE_TERMS_MAX: Final = 3
+"""A lease that nobody renews ends after so many terms, however many leaders give it time. Less than two would not do:
+a living worker's last renewal can be one term older in the log than it is."""
+
+
+class HeartbeatAnswer(NamedTuple):
+    """What a worker hears about one of its leases."""
+
+    valid: bool
+    """False: the lease is over or about to be; the worker must stop, and its outcome won't count."""
+    cancel_requested: bool
+
+
+_VALID: Final = HeartbeatAnswer(valid=True, cancel_requested=False)
+_CANCEL: Final = HeartbeatAnswer(valid=True, cancel_requested=True)
+_OVER: Final = HeartbeatAnswer(valid=False, cancel_requested=False)
+
+
+class _Lease:
+    """A running lease; all times are monotonic milliseconds."""
+
+    __slots__ = (
+        "cancel_by_ms",
+        "expiring",
+        "handler_heard_at_ms",
+        "handler_ms",
+        "handler_silent_at_ms",
+        "heard_at_ms",
+        "is_heard",
+        "is_of_outage",
+        "is_taken_over",
+        "job_id",
+        "proven_until_ms",
+        "refused",
+        "silent_at_ms",
+        "timeout_at_ms",
+        "timer",  # None: it rang, and the lease is looked at or its expiry is on its way
+        "token",
+        "ttl_ms",
+        "worker",
+    )
+
+    def __init__(self, job_id: JobId, token: FencingToken, worker: str, ttl_ms: int) -> None:
+        self.job_id: Final = job_id
+        self.token: Final = token
+        self.worker: Final = worker
+        self.ttl_ms: Final = ttl_ms
+        self.silent_at_ms = NEVER_MS
+        self.heard_at_ms = 0
+        """When it was renewed last, the grant included; of one that was taken over, when that is certain."""
+        self.proven_until_ms = 0
+        """Until then a heartbeat may be answered as valid without a newer proof in the log."""
+        self.is_heard = False
+        """This leader heard a heartbeat for it."""
+        self.is_taken_over = False
+        """An earlier leader granted it."""
+        self.is_of_outage = False
+        """As far as this leader knows, its last sign of life is from before an outage."""
+        self.handler_ms = 0
+        """Longest silence of the handler; 0 = its job doesn't ask."""
+        self.handler_silent_at_ms = NEVER_MS
+        """`NEVER_MS` also while nothing can have been heard of the handler: its worker is not back yet."""
+        self.handler_heard_at_ms = 0
+        """When its handler gave a sign last, as `heard_at_ms`."""
+        self.timeout_at_ms = NEVER_MS
+        self.cancel_by_ms = NEVER_MS
+        self.expiring = False
+        """Its expiry is proposed."""
+        self.refused = False
+        """Its worker was told that it is over."""
+        self.timer: Timer[_Lease] | None = None
+
+    def deadline_ms(self) -> int:
+        return min(self.silent_at_ms, self.handler_silent_at_ms, self.timeout_at_ms, self.cancel_by_ms)
+
+    def hear_handler(self, now_ms: int) -> None:
+        """The handler gave a sign of life."""
+        if self.handler_ms:
+            self.handler_heard_at_ms = now_ms
+            self.handler_silent_at_ms = now_ms + self.handler_ms
+
+    def cause(self, now_ms: int) -> AttemptEnd:
+        if self.cancel_by_ms < NEVER_MS:
+            return AttemptEnd.CANCELLED
+        if self.timeout_at_ms <= now_ms:
+            return AttemptEnd.TIMEOUT
+        if self.silent_at_ms > now_ms:
+            return AttemptEnd.TIMEOUT
+        return AttemptEnd.OUTAGE if self.is_of_outage and not self.is_heard else AttemptEnd.WORKER_LOST
+
+
+def proven_span_ms(ttl_ms: int) -> int:
+    """Return how long after a proven renewal heartbeats may be answered as valid.
+
+    Their term then ends a whole one before the bound. That is left for steps of cluster time from one leader to the next:
+    a longer one looks like an outage, from whose end terms count anew.
+    """
+    return (LEASE_TERMS_MAX - 2) * ttl_ms
+
+
+def _proven_until_ms(ttl_ms: int, proven_at_ms: int, now: Now) -> int:
+    return now.monotonic_before(proven_at_ms) + proven_span_ms(ttl_ms)
+
+
+class LeaseKeeper:
+    """All running leases of the cluster. `len` counts them."""
+
+    name: Final = "lease_keeper"
+
+    def __init__(self, settings: LeaderSettings, randomness: Randomness) -> None:
+        self._settings: Final = settings
+        self._randomness: Final = randomness
+        self._leases: Final[dict[JobId, _Lease]] = {}
+        self._wheel: Final[Wheel[_Lease]] = Wheel()
+        self._rung: Final[deque[_Lease]] = deque()
+        """Leases whose timer fired, to be looked at; more than one operation holds, after a whole rack was lost."""
+
+    def __len__(self) -> int:
+        return len(self._leases)
+
+    # -- what the log says --------------------------------------------------------------------------------------------
+
+    def start(self, leased: Iterable[Job], evidence: Evidence, now: Now) -> None:
+        """Take over the leases of an earlier leader, each for a full term from now if it can have been renewed lately."""
+        for job in leased:
+            lease = self._keep(job, now)
+            signs = evidence.of(job)
+            lease.heard_at_ms = now.monotonic_before(signs.heard_at_ms)
+            lease.silent_at_ms = self._granted_until_ms(lease, signs.terms_from_ms, now)
+            lease.is_taken_over = True
+            lease.proven_until_ms = _NOTHING_PROVEN_MS
+            lease.is_of_outage = signs.heard_at_ms < evidence.outage_ended_at_ms
+            lease.handler_heard_at_ms = now.monotonic_before(signs.handler_heard_at_ms)
+            lease.handler_silent_at_ms = NEVER_MS
+            if job.status is Status.CANCELLING:
+                # A term, for the worker may not have been told yet.
+                grace_ends_ms = now.monotonic_at(job.cancel_requested_at_ms + self._settings.cancel_grace_ms)
+                told_by_ms = self._granted_until_ms(
+                    lease, max(job.cancel_requested_at_ms, evidence.outage_ended_at_ms), now
+                )
+                lease.cancel_by_ms = max(grace_ends_ms, told_by_ms)
+            self._set_timer(lease)
+
+    def outage_noted(self) -> None:
+        """The log says that this leader ended an outage, which it may not have known when it took the leases over."""
+        for lease in self._leases.values():
+            lease.is_of_outage = lease.is_of_outage or lease.is_taken_over
+
+    def _granted_until_ms(self, lease: _Lease, terms_from_ms: int, now: Now) -> int:
+        """A term from now, but at most `LEASE_TERMS_MAX` from a moment in cluster time."""
+        ends_at_ms = terms_from_ms + LEASE_TERMS_MAX * lease.ttl_ms
+        return now.monotonic_ms + max(0, min(lease.ttl_ms, ends_at_ms - now.cluster_ms))
+
+    def leased(self, job: Job, now: Now) -> None:
+        """The log gave `job` to a worker, heard from its handler, or wants it back: then it has the grace to stop."""
+        lease = self._leases.get(job.id)
+        if lease is None or job.lease is None or lease.token != job.lease.token:
+            if lease is not None:
+                self.ended(job.id)
+            self._set_timer(self._keep(job, now))
+            return
+        self._hear_of_handler(lease, now.monotonic_ms, is_alive=True)
+        if job.status is Status.CANCELLING and lease.cancel_by_ms == NEVER_MS:
+            lease.cancel_by_ms = now.monotonic_ms + self._settings.cancel_grace_ms
+            if lease.timer is not None:
+                self._set_timer(lease)
+
+    def ended(self, job_id: JobId) -> None:
+        """The log ended the lease. Unknown ids are ignored."""
+        lease = self._leases.pop(job_id, None)
+        if lease is not None and lease.timer is not None:
+            self._wheel.cancel(lease.timer)
+
+    # -- what workers say ---------------------------------------------------------------------------------------------
+
+    def heartbeat(
+        self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]], now: Now, *, alive: Container[JobId] = ()
+    ) -> list[HeartbeatAnswer]:
+        """Renew the leases named by (job, run number, token) for one term from now; an answer for each, in order.
+
+        `alive` are the jobs whose handlers gave a sign of life; the others' are renewed for their worker's.
+        """
+        leases = self._leases
+        now_ms = now.monotonic_ms
+        answers = []
+        for job_id, _, token in runs:
+            lease = leases.get(job_id)
+            if lease is None or lease.token != token or lease.worker != worker:
+                answers.append(_OVER)
+            elif lease.expiring:
+                lease.refused = True
+                answers.append(_OVER)
+            else:
+                lease.silent_at_ms = now_ms + lease.ttl_ms
+                lease.heard_at_ms = now_ms
+                lease.is_heard = True
+                if lease.handler_ms:  # here already: most jobs don't ask
+                    self._hear_of_handler(lease, now_ms, is_alive=job_id in alive)
+                answers.append(_VALID if lease.cancel_by_ms == NEVER_MS else _CANCEL)
+        return answers
+
+    def unproven(self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]], now: Now) -> list[JobId]:
+        """Return the jobs whose heartbeats must not be answered as valid before the log proves a newer renewal.
+
+        Those of another worker's leases are answered as invalid, so they need no proof.
+        """
+        found = []
+        for job_id, _, token in runs:
+            lease = self._leases.get(job_id)
+            if (
+                lease is not None
+                and lease.token == token
+                and lease.worker == worker
+                and not lease.expiring
+                and now.monotonic_ms > lease.proven_until_ms
+            ):
+                found.append(job_id)
+        return found
+
+    def proven(self, job_id: JobId, proven_at_ms: int, now: Now) -> None:
+        """The log proves that the lease was renewed no earlier than `proven_at_ms`, in cluster time."""
+        lease = self._leases.get(job_id)
+        if lease is not None:
+            lease.proven_until_ms = _proven_until_ms(lease.ttl_ms, proven_at_ms, now)
+
+    def signs(self, job_id: JobId, now: Now) -> LeaseSigns | None:
+        """Return what is known of a job's lease, in cluster time; None where it has none that runs."""
+        lease = self._leases.get(job_id)
+        if lease is None:
+            return None
+        ahead_ms = now.cluster_ms - now.monotonic_ms
+        over_at_ms = min(lease.timeout_at_ms, lease.cancel_by_ms)
+        return LeaseSigns(
+            heard_at_ms=lease.heard_at_ms + ahead_ms if lease.is_heard else 0,
+            ends_at_ms=min(lease.silent_at_ms, lease.handler_silent_at_ms) + ahead_ms,
+            over_at_ms=over_at_ms + ahead_ms if over_at_ms < NEVER_MS else 0,
+        )
+
+    def silent_leases(self, now: Now) -> Mapping[str, tuple[SilentLease, ...]]:
+        """Return the leases that were not renewed for a while, or whose handlers are silent as long, by worker.
+
+        Costs a look at every lease: some milliseconds for ten thousand.
+        """
+        found: defaultdict[str, list[SilentLease]] = defaultdict(list)
+        now_ms, silence_ms = now.monotonic_ms, self._settings.lease_silence_ms
+        for lease in self._leases.values():
+            is_silent = now_ms - lease.heard_at_ms > silence_ms
+            if is_silent or (lease.handler_ms and now_ms - lease.handler_heard_at_ms > lease.handler_ms // 2):
+                silent = found[lease.worker]
+                if len(silent) < limits.SILENT_LEASES_MAX:
+                    heard_at_ms = now.cluster_before(lease.heard_at_ms)
+                    silent.append(SilentLease(lease.token, heard_at_ms, now.cluster_before(lease.handler_heard_at_ms)))
+        return {worker: tuple(silent) for worker, silent in found.items()}
+
+    def _hear_of_handler(self, lease: _Lease, now_ms: int, *, is_alive: bool) -> None:
+        """Note what is heard of the handler; the first word of its worker to a new leader gives it time, too."""
+        is_first = bool(lease.handler_ms) and lease.handler_silent_at_ms == NEVER_MS
+        if is_alive:
+            lease.hear_handler(now_ms)
+        elif is_first:
+            longest_ms = LEASE_TERMS_MAX * max(lease.handler_ms, lease.ttl_ms)
+            lease.handler_silent_at_ms = min(now_ms + lease.handler_ms, lease.handler_heard_at_ms + longest_ms)
+        if is_first and lease.timer is not None:
+            self._set_timer(lease)  # this deadline may come before the one that it stands for
+
+    # -- what time says -----------------------------------------------------------------------------------------------
+
+    def step(self, now: Now) -> Sequence[Operation]:
+        """The expiry of the leases that ran out, at most `limits.EXPIRE_LEASES_MAX`; () where none did."""
+        now_ms = now.monotonic_ms
+        for lease in self._wheel.advance(now_ms):
+            lease.timer = None
+            self._rung.append(lease)
+        over: list[ExpiredLease] = []
+        while self._rung and len(over) < limits.EXPIRE_LEASES_MAX:
+            lease = self._rung.popleft()
+            if self._leases.get(lease.job_id) is not lease:
+                continue
+            if lease.deadline_ms() > now_ms:
+                self._set_timer(lease)
+            else:
+                lease.expiring = True
+                jitter = self._randomness.randint(-JITTER_MAX, JITTER_MAX)
+                over.append(ExpiredLease(lease.job_id, lease.token, lease.cause(now_ms), jitter))
+        return (ExpireLeases(tuple(over)),) if over else ()
+
+    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
+        """The expiry was applied with `result`, or nobody knows (None); whatever still runs is looked at again."""
+        assert isinstance(operation, ExpireLeases)
+        for suspect in operation.leases:
+            lease = self._leases.get(suspect.job_id)
+            if lease is None or lease.token != suspect.token:
+                continue
+            lease.expiring = lease.refused or not isinstance(result, Expired)
+            lease.timer = self._wheel.add(now.monotonic_ms + RETRY_MS, lease)
+
+    def next_call_ms(self, now: Now) -> int:  # noqa: ARG002
+        if self._rung:
+            return 0
+        next_ms = self._wheel.next_call()
+        return NEVER_MS if next_ms is None else next_ms
+
+    def _keep(self, job: Job, now: Now) -> _Lease:
+        assert job.lease is not None
+        lease = _Lease(job.id, job.lease.token, job.lease.worker, job.lease.ttl_ms)
+        lease.heard_at_ms = now.monotonic_ms
+        lease.silent_at_ms = now.monotonic_ms + lease.ttl_ms
+        lease.proven_until_ms = now.monotonic_ms + proven_span_ms(lease.ttl_ms)
+        if job.options is not None:
+            lease.handler_ms = job.options.heartbeat_timeout_ms
+            lease.hear_handler(now.monotonic_ms)
+        if job.timeout_ms:
+            lease.timeout_at_ms = now.monotonic_at(job.lease.granted_at_ms + job.timeout_ms)
+        self._leases[job.id] = lease
+        return lease
+
+    def _set_timer(self, lease: _Lease) -> None:
+        if lease.timer is not None:
+            self._wheel.cancel(lease.timer)
+        lease.timer = self._wheel.add(lease.deadline_ms(), lease)

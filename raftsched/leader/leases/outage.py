@@ -1,0 +1,45 @@
+"""Writes down, once a leader takes leases over, whether the cluster had no leader for longer than a lease.
+
+A leader stamps entries at least once in a third of a term while leases run (`worker_marks`). So a longer silence of the
+log before a leader's own first entry is time in which no worker could be heard. The log decides, by its own stamps, since
+a new leader may not know the cluster's time yet; `on_noted` then hears of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from raftsched.core.operations.codec import NoteOutage, Operation
+from raftsched.core.state.results import Counted, Result
+from raftsched.leader.now import NEVER_MS, Now
+from raftsched.leader.settings import LeaderSettings
+from raftsched.leader.view import LeaderView
+
+
+class Outage:
+    """Proposes `NoteOutage` once, where there is a lease that it may concern."""
+
+    name: Final = "outage"
+
+    def __init__(self, view: LeaderView, settings: LeaderSettings, on_noted: Callable[[], None]) -> None:
+        self._on_noted: Final = on_noted
+        self._operation: Final = NoteOutage(view.cluster_time_ms, settings.lease_ttl_ms)
+        self._is_due = False
+
+    def start(self, lease_count: int) -> None:
+        """This leader takes over so many leases."""
+        self._is_due = lease_count > 0
+
+    def step(self, now: Now) -> Sequence[Operation]:  # noqa: ARG002
+        self._is_due = False
+        return (self._operation,)
+
+    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:  # noqa: ARG002
+        """It is noted, or nobody knows (None): then it is proposed again."""
+        self._is_due = result is None
+        if isinstance(result, Counted) and result.count:
+            self._on_noted()
+
+    def next_call_ms(self, now: Now) -> int:  # noqa: ARG002
+        return 0 if self._is_due else NEVER_MS

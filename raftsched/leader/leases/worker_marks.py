@@ -1,0 +1,277 @@
+"""Writes down, coarsely, which workers are alive.
+
+Theory of operation. Workers are heard of by their lease requests and heartbeats; that is kept in memory. Once a third
+of a lease term, a *round* writes those heard of since to the log, which is what people see in the list of workers and what
+a new leader starts from. A worker that only waits for jobs is alive while it waits. Workers not heard of for long are
+forgotten, here and in the log.
+
+A round is fixed when it begins, and goes on at once with what its operations left over; so its cost is bounded by the
+number of workers, whatever that is, and by the period. Workers that this leader has not marked yet do not wait for it: a
+round for them alone comes sooner. So also where the lead changes often, who is alive is soon in the log.
+
+A mark lists which of the worker's leases are silent (`evidence` says what a new leader makes of that). While leases run
+something is written in each period, if need be without a mark: what the log is silent for is an outage (`outage`).
+
+Left out: whether a lease lives is the lease keeper's to say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from raftsched import limits
+from raftsched.core.explain import ServingWorker
+from raftsched.core.operations.codec import MarkWorkers, Operation, WorkerMark
+from raftsched.core.records.job import SilentLease
+from raftsched.core.records.wanted import takes
+from raftsched.core.state.results import Result
+from raftsched.leader.now import Now
+from raftsched.leader.settings import LeaderSettings
+from raftsched.leader.view import LeaderView
+
+MARKS_MAX: Final = 1_000
+"""Marks, and names to forget, in one operation: about 100 KiB of log."""
+_FORGET_ROUNDS: Final = 10
+"""The list of all workers is read this often within the time after which one is forgotten."""
+_NEW_ROUNDS: Final = 8
+"""Rounds for workers that were not marked yet, within a period at most."""
+_LEASE_BYTES: Final = 20
+"""About what a silent lease takes in a mark."""
+
+
+class Leases(Protocol):
+    """The running leases, as the marks must know them."""
+
+    def __len__(self) -> int: ...
+    def silent_leases(self, now: Now) -> Mapping[str, tuple[SilentLease, ...]]:
+        """Those that were not renewed for a while, by worker."""
+
+
+class _Worker:
+    __slots__ = ("capacity", "heard_ms", "is_marked", "names", "queues", "region", "slots")
+
+    def __init__(
+        self, queues: tuple[str, ...], capacity: int, region: str, names: Collection[str] | None, heard_ms: int
+    ) -> None:
+        self.queues = queues
+        self.capacity = capacity
+        self.region = region
+        self.names = names
+        """Of the jobs that it has handlers for; None = it takes any, or has not asked in this term."""
+        self.slots = capacity
+        """The most it has asked for: what it runs at the same time."""
+        self.heard_ms = heard_ms  # monotonic: setting the wall clock makes nobody old
+        self.is_marked = False
+        """This leader has marked it."""
+
+
+class WorkerMarks:
+    """The workers heard of in this term; `waiting` names those that wait for jobs at this moment."""
+
+    name: Final = "worker_marks"
+
+    def __init__(
+        self, view: LeaderView, settings: LeaderSettings, waiting: Callable[[], Iterable[str]], leases: Leases
+    ) -> None:
+        self._view: Final = view
+        self._period_ms: Final = settings.worker_mark_ms
+        self._forget_ms: Final = settings.worker_forget_ms
+        self._alive_ms: Final = settings.lease_ttl_ms + settings.worker_mark_ms
+        """Workers that live are heard of at least once in a term, and marked some time later."""
+        self._waiting: Final = waiting
+        self._leases: Final = leases
+        self._workers: Final[dict[str, _Worker]] = {}
+        self._new: Final[dict[str, None]] = {}
+        """Heard of, and not marked by this leader yet."""
+        self._unmarked: Final[dict[str, None]] = {}
+        """Heard of since their last mark."""
+        self._round: list[str] = []
+        """Whom the round under way has yet to mark, the last one first."""
+        self._forgotten: list[str] = []
+        """Whom the log has yet to forget, the last one first."""
+        self._mark_at_ms = 0
+        self._new_at_ms = 0
+        self._forget_at_ms = 0
+        """Monotonic, as the other two."""
+
+    def __len__(self) -> int:
+        return len(self._workers)
+
+    def asked(
+        self,
+        name: str,
+        queues: Sequence[str],
+        capacity: int,
+        region: str,
+        now: Now,
+        *,
+        names: Collection[str] | None = None,
+    ) -> None:
+        """A worker asked for jobs. Beyond `limits.WAITING_WORKERS_MAX` names, new ones are not written down."""
+        worker = self._workers.get(name)
+        if worker is None:
+            self._meet(name, tuple(queues), capacity, region, now, names=names)
+        else:
+            worker.names = names
+            worker.queues, worker.capacity, worker.heard_ms = tuple(queues), capacity, now.monotonic_ms
+            worker.region = region
+            worker.slots = max(worker.slots, capacity)
+            self._note(name, worker)
+
+    def heard(self, name: str, now: Now, *, has_lease: bool = False) -> None:
+        """A worker sent a heartbeat; what it works on is taken from its latest request, or its mark.
+
+        One that has a lease is written down however many there are: its lease depends on it.
+        """
+        worker = self._workers.get(name)
+        if worker is not None:
+            worker.heard_ms = now.monotonic_ms
+            self._note(name, worker)
+        else:
+            marked = self._view.worker(name)
+            if marked is None:
+                self._meet(name, (), 0, "", now, must=has_lease)
+            else:
+                self._meet(name, marked.queues, marked.capacity, marked.region, now, must=has_lease)
+
+    def serving(self, queue: str, now: Now) -> list[ServingWorker]:
+        """The workers that take jobs of `queue` and are alive, as far as their marks and this term tell, by name."""
+        since_ms = now.monotonic_ms - self._alive_ms
+        alive = {
+            name
+            for name, worker in self._workers.items()
+            if worker.heard_ms >= since_ms and takes(worker.queues, queue)
+        }
+        seen_since_ms = now.cluster_ms - self._alive_ms
+        marked = (worker for worker in self._view.workers() if worker.name not in self._workers)
+        alive.update(w.name for w in marked if w.seen_at_ms >= seen_since_ms and takes(w.queues, queue))
+        return [self._serving(name, now) for name in sorted(alive)]
+
+    def slots(self, queue: str) -> int:
+        """How many jobs a typical worker of `queue` runs at the same time, by the most that each has asked for."""
+        slots = sorted(worker.slots for worker in self._workers.values() if takes(worker.queues, queue))
+        return max(slots[len(slots) // 2], 1) if slots else 1
+
+    def _serving(self, name: str, now: Now) -> ServingWorker:
+        heard_at_ms = self._heard_at_ms(name, now)
+        worker = self._workers.get(name)
+        if worker is not None:
+            return ServingWorker(name, worker.queues, worker.region, heard_at_ms, worker.names)
+        marked = self._view.worker(name)
+        queues, region = (marked.queues, marked.region) if marked is not None else ((), "")
+        return ServingWorker(name, queues, region, heard_at_ms)
+
+    def _heard_at_ms(self, name: str, now: Now) -> int:
+        """In cluster time; 0 = never. Of one that waits, at least since its latest mark."""
+        worker = self._workers.get(name)
+        if worker is not None:
+            return now.cluster_ms - (now.monotonic_ms - worker.heard_ms)
+        marked = self._view.worker(name)
+        return marked.seen_at_ms if marked is not None else 0
+
+    def step(self, now: Now) -> Sequence[Operation]:
+        """The next operation of the round; () where there is nothing to write down."""
+        if not self._round and not self._forgotten:
+            self._begin_round(now)
+        marks = self._next_marks(now)
+        forget = tuple(self._forgotten.pop() for _ in range(min(MARKS_MAX, len(self._forgotten))))
+        if marks or forget or self._is_overdue(now):
+            return (MarkWorkers(marks, forget),)
+        return ()
+
+    def mark_of(self, name: str, now: Now) -> MarkWorkers | None:
+        """Return the mark of one worker as of now, outside of the rounds; None if it was not heard of."""
+        worker = self._workers.get(name)
+        if worker is None:
+            return None
+        return MarkWorkers((self._mark_of(name, worker, self._leases.silent_leases(now), now),), ())
+
+    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
+        """The marks were applied, or nobody knows (None): then they are made again, in the next round."""
+        assert isinstance(operation, MarkWorkers)
+        if result is None:
+            self._unmarked.update((mark.name, None) for mark in operation.marks if mark.name in self._workers)
+            self._forget_at_ms = now.monotonic_ms
+
+    def next_call_ms(self, now: Now) -> int:  # noqa: ARG002
+        if self._round or self._forgotten:
+            return 0
+        if self._new:
+            return min(self._new_at_ms, self._mark_at_ms)
+        return self._mark_at_ms if self._workers or len(self._leases) else max(self._mark_at_ms, self._forget_at_ms)
+
+    def _meet(
+        self,
+        name: str,
+        queues: tuple[str, ...],
+        capacity: int,
+        region: str,
+        now: Now,
+        *,
+        names: Collection[str] | None = None,
+        must: bool = False,
+    ) -> None:
+        if must or len(self._workers) < limits.WAITING_WORKERS_MAX:
+            self._workers[name] = _Worker(queues, capacity, region, names, now.monotonic_ms)
+            self._new[name] = None
+
+    def _note(self, name: str, worker: _Worker) -> None:
+        """It was heard of: mark it in the next round."""
+        (self._unmarked if worker.is_marked else self._new)[name] = None
+
+    def _begin_round(self, now: Now) -> None:
+        """Take those who are to be marked: all once in a period, in between only the new ones."""
+        self._new_at_ms = now.monotonic_ms + self._period_ms // _NEW_ROUNDS
+        names = self._new
+        if self._mark_at_ms <= now.monotonic_ms:
+            self._mark_at_ms = now.monotonic_ms + self._period_ms
+            for name in self._waiting():
+                self.heard(name, now)
+            names = self._new | self._unmarked
+            self._unmarked.clear()
+        self._round = [*names]
+        self._round.reverse()
+        self._new.clear()
+        self._forget(now)
+
+    def _next_marks(self, now: Now) -> tuple[WorkerMark, ...]:
+        """The marks of the next operation: at least one where any is left, and bounded in number and bytes."""
+        if not self._round:
+            return ()
+        silent = self._leases.silent_leases(now)
+        marks: list[WorkerMark] = []
+        byte_count = 0
+        while self._round and len(marks) < MARKS_MAX and byte_count < limits.MARK_BYTES_MAX:
+            name = self._round.pop()
+            worker = self._workers.get(name)
+            if worker is None:
+                continue
+            worker.is_marked = True
+            mark = self._mark_of(name, worker, silent, now)
+            byte_count += sum(map(len, mark.queues)) + _LEASE_BYTES * len(mark.silent)
+            marks.append(mark)
+        return tuple(marks)
+
+    @staticmethod
+    def _mark_of(name: str, worker: _Worker, silent: Mapping[str, tuple[SilentLease, ...]], now: Now) -> WorkerMark:
+        seen_at_ms = now.cluster_before(worker.heard_ms)
+        return WorkerMark(name, worker.queues, worker.capacity, seen_at_ms, worker.region, silent.get(name, ()))
+
+    def _is_overdue(self, now: Now) -> bool:
+        """Whether leases run, and the log was silent for most of a period."""
+        return len(self._leases) > 0 and now.cluster_ms - self._view.cluster_time_ms >= self._period_ms // 2
+
+    def _forget(self, now: Now) -> None:
+        """Forget here who was not heard of for long, and note whom the log should forget, once in a while."""
+        if now.monotonic_ms < self._forget_at_ms:
+            return
+        self._forget_at_ms = now.monotonic_ms + max(self._period_ms, self._forget_ms // _FORGET_ROUNDS)
+        for name in [n for n, worker in self._workers.items() if worker.heard_ms < now.monotonic_ms - self._forget_ms]:
+            del self._workers[name]
+            self._unmarked.pop(name, None)
+            self._new.pop(name, None)
+        before_ms = now.cluster_ms - self._forget_ms
+        marked = (w.name for w in self._view.workers() if w.seen_at_ms < before_ms and w.name not in self._workers)
+        self._forgotten = [*marked]
+        self._forgotten.reverse()

@@ -1,0 +1,1 @@
+"""Work that the leader does in small steps beside everything else."""

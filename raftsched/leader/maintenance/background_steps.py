@@ -1,0 +1,72 @@
+"""Keeps long work going: proposes the next step of each chore until none is left.
+
+A chore's whole state is in the log, so a new leader goes on where the last one stopped, and a step that is proposed
+twice only does two steps.
+
+Chores take turns: the kinds first, and within a kind its subjects. So neither a thousand chores of one kind nor one
+that takes a thousand steps keeps any other waiting for its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.control import ChoreKind, DoChore
+from raftsched.core.state.results import Result
+from raftsched.leader.now import NEVER_MS, Now
+from raftsched.leader.view import LeaderView
+
+PARALLEL_MAX: Final = 4
+"""Steps that are on their way at the same time."""
+
+
+class Chores:
+    """Proposes `DoChore` while there are chores."""
+
+    name: Final = "chores"
+
+    def __init__(self, view: LeaderView) -> None:
+        self._view: Final = view
+        self._may_have_any = True
+        self._latest: Final = dict.fromkeys(ChoreKind, b"")
+        """The subject of each kind that had its turn last; of the kinds, the first one here has waited longest."""
+
+    def heard(self) -> None:
+        """A chore was started or moved on."""
+        self._may_have_any = True
+
+    def step(self, now: Now) -> Sequence[Operation]:  # noqa: ARG002
+        found = {kind: self._next_of(kind) for kind in self._latest}
+        turns = [
+            (kind, subjects[turn])
+            for turn in range(PARALLEL_MAX)
+            for kind, subjects in found.items()
+            if turn < len(subjects)
+        ]
+        chosen = turns[:PARALLEL_MAX]
+        self._may_have_any = bool(chosen)
+        for kind, subject in chosen:
+            del self._latest[kind]
+            self._latest[kind] = subject
+        return [DoChore(kind, subject) for kind, subject in chosen]
+
+    def _next_of(self, kind: ChoreKind) -> list[bytes]:
+        """The subjects of a kind whose turn is next, at most `PARALLEL_MAX`, each once."""
+        latest = self._latest[kind]
+        behind = self._subjects(kind, after=latest)
+        if len(behind) == PARALLEL_MAX:
+            return behind
+        before = [subject for subject in self._subjects(kind, after=b"") if subject <= latest]
+        return [*behind, *before][:PARALLEL_MAX]
+
+    def _subjects(self, kind: ChoreKind, *, after: bytes) -> list[bytes]:
+        found = self._view.chores(limit=PARALLEL_MAX, after=(kind, after))
+        return [subject for its_kind, subject in found if its_kind is kind]
+
+    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
+        """A step was applied, or nobody knows: the next look says what is left."""
+
+    def next_call_ms(self, now: Now) -> int:
+        return now.monotonic_ms if self._may_have_any else NEVER_MS

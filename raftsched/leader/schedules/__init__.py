@@ -1,0 +1,1 @@
+"""Fire times of schedules, and what to decide for them."""

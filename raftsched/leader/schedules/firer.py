@@ -1,0 +1,132 @@
+"""Decides the instants of schedules when they are due: looks at each, plans, and proposes what to decide.
+
+Theory of operation. The index of alarms says when the next schedule needs to be looked at: at its first undecided
+instant, or when its pause ends. Many that are due are planned at once and proposed together, so that the schedules of
+the full hour share few entries of the log. What a plan says is checked again when it is applied; a plan that came too
+late or twice changes nothing.
+
+After an outage there is far more to plan and to apply than fits between two heartbeats, and a leader that tried would
+lose its lead, and all that it planned with it, and so would the next. So a step ends when what it proposes has come to
+`COST_PER_STEP`, and the next goes on once that is applied. Of that, schedules that are on time have a share of their
+own: however much is to be made up for by others, they miss nothing that comes meanwhile. And after a step that made up
+for something there is a rest as long as it took, so that half of the time is left for requests, however slow the disk.
+
+A schedule that can't be planned (its zone is not known to this node any more) must not stop the others: it is logged
+once in a while and looked at again after a pause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import structlog
+
+from raftsched import limits
+from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.control import AlarmKind
+from raftsched.core.operations.schedules import ControlSchedule, FireSchedule, ScheduleAction
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.schedule import Schedule, ScheduleId
+from raftsched.core.state.results import Refused, Result
+from raftsched.core.state.view import AlarmEntry
+from raftsched.errors import Invalid
+from raftsched.leader.now import Now
+from raftsched.leader.schedules.fire_times import instants_of
+from raftsched.leader.schedules.plan import Draws, plan_firing
+from raftsched.leader.timers.deadlines import RETRY_MS, NextAlarm
+from raftsched.leader.view import LeaderView
+
+log = structlog.get_logger()
+
+COST_PER_STEP: Final = 100
+"""Of schedules that are on time, and again of those that are late. 1 is an instant, or so many unfinished runs of its
+schedule as are read in the same time where a new run ends them: some 0.1 ms to plan here and to apply on each node."""
+_ACTIVE_PER_COST: Final = 10
+REST_MS_MAX: Final = 1_000
+"""However long the log took: it may have been an election."""
+BROKEN_PAUSE_MS: Final = 60_000
+
+
+class Firing:
+    """Proposes `FireSchedule`, and the end of schedules' pauses."""
+
+    name: Final = "firing"
+
+    def __init__(self, view: LeaderView, draws: Draws) -> None:
+        self._view: Final = view
+        self._draws: Final = draws
+        self._next: Final = NextAlarm(view, (AlarmKind.SCHEDULE,))
+        self._quiet_until_ms = 0
+        self._late_since_ms: int | None = None
+        """When the latest step was, where it proposed anything for late schedules."""
+        self._broken_until_ms: dict[ScheduleId, int] = {}
+
+    def heard(self, at_ms: int) -> None:
+        """A schedule that must be looked at at `at_ms` was written; 0 = never."""
+        self._next.heard(at_ms)
+
+    def step(self, now: Now) -> Sequence[Operation]:
+        missed_ms = max(now.cluster_ms - limits.MISFIRE_GRACE_MS - 1, 0)
+        on_time = self._due(now.cluster_ms, after_ms=missed_ms)
+        late = self._due(missed_ms)
+        late_operations = list(self._operations(late, now))
+        operations = [*self._operations(on_time, now), *late_operations]
+        self._late_since_ms = now.monotonic_ms if late_operations else None
+        if not operations:
+            self._next.forget()
+            self._quiet_until_ms = now.monotonic_ms + (RETRY_MS if on_time or late else 0)
+        return operations
+
+    def _due(self, until_ms: int, *, after_ms: int = 0) -> Sequence[AlarmEntry]:
+        limit = COST_PER_STEP + len(self._broken_until_ms)
+        return self._view.alarms_due(AlarmKind.SCHEDULE, until_ms, limit=limit, after_ms=after_ms)
+
+    def _operations(self, due: Sequence[AlarmEntry], now: Now) -> Iterator[Operation]:
+        """Yield what to propose for the first of `due`: for one at least, and until it has come to the cost of a step."""
+        cost = 0
+        for entry in due:
+            if cost >= COST_PER_STEP:
+                return
+            schedule_id = ScheduleId(entry.subject)
+            if self._broken_until_ms.get(schedule_id, 0) > now.monotonic_ms:
+                continue
+            schedule = self._view.schedule(schedule_id)
+            if schedule is not None and (operation := self._operation(schedule, now)) is not None:
+                cost += _cost(schedule, operation)
+                yield operation
+
+    def _operation(self, schedule: Schedule, now: Now) -> FireSchedule | ControlSchedule | None:
+        if schedule.paused:
+            return ControlSchedule(schedule.id, schedule.tenant, ScheduleAction.END_PAUSE, actor="clock")
+        return self._plan(schedule, now)
+
+    def _plan(self, schedule: Schedule, now: Now) -> FireSchedule | None:
+        try:
+            instants = instants_of(schedule.timing, from_ms=schedule.created_at_ms)
+        except Invalid as error:
+            log.warning("schedule_cannot_be_planned", schedule=schedule.name, tenant=schedule.tenant, error=str(error))
+            self._broken_until_ms[schedule.id] = now.monotonic_ms + BROKEN_PAUSE_MS
+            return None
+        self._broken_until_ms.pop(schedule.id, None)
+        return plan_firing(schedule, instants, TimeMs(now.cluster_ms), self._draws)
+
+    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:  # noqa: ARG002
+        """A decision was applied, or refused, or nobody knows: the index says what is left."""
+        self._next.forget()
+        if self._late_since_ms is not None:
+            self._quiet_until_ms = now.monotonic_ms + min(now.monotonic_ms - self._late_since_ms, REST_MS_MAX)
+        if isinstance(result, Refused):
+            log.info("firing_refused", code=result.code.label, reason=result.message)
+            self._quiet_until_ms = now.monotonic_ms + RETRY_MS
+
+    def next_call_ms(self, now: Now) -> int:
+        return max(now.monotonic_at(self._next.at_ms()), self._quiet_until_ms)
+
+
+def _cost(schedule: Schedule, operation: FireSchedule | ControlSchedule) -> int:
+    """How much of a step's cost the operation takes; see `COST_PER_STEP`."""
+    if isinstance(operation, ControlSchedule):
+        return 1
+    instant_count = sum(decision.count for decision in operation.decisions)
+    return max(1, instant_count) + len(schedule.active) // _ACTIVE_PER_COST

@@ -1,0 +1,149 @@
+"""What to decide for the instants of a schedule that are due: pure, for one schedule at one moment.
+
+An instant that is decided at most `limits.MISFIRE_GRACE_MS` late is on time. Later ones are *missed*, and so are those
+that fell into a pause; the misfire policy decides about them:
+
+    skip        none fires
+    run_once    the latest one fires, the others are skipped
+    run_all     all fire, the oldest first, but at most the latest `limits.CATCHUP_RUNS_MAX`
+
+Missed instants older than the catch-up window are skipped whatever the policy (`catchup_expired`). Instants that are
+skipped one after the other for the same reason make one line of the ledger.
+
+Bounds. One plan looks at most `_WALK_MAX` instants ahead and decides at most `_SLICE_MAX` of them; the next plan goes
+on behind it. Where far more lie before the catch-up window than anybody would read, they become one line that does not
+count them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from raftsched import limits
+from raftsched.core.operations.schedules import Decision, FireSchedule
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.schedule import Misfire, Schedule
+
+_SLICE_MAX: Final = 2_000
+"""A day's instants of every minute, and more: such a schedule is on time again after one plan, some 10 ms of work."""
+_WALK_MAX: Final = _SLICE_MAX + limits.CATCHUP_RUNS_MAX
+_UNCOUNTED_MIN: Final = 100_000
+"""Instants before the catch-up window from which on nobody counts them."""
+
+
+class Instants(Protocol):
+    """The instants of a schedule, in milliseconds."""
+
+    def next_after(self, after_ms: int) -> int | None:
+        """The first instant after `after_ms`; None where there is none any more."""
+
+    def skipped_by_calendar(self, instant_ms: int) -> str:
+        """Why the calendar skips this instant, or ""."""
+
+
+class Draws(NamedTuple):
+    """What a plan needs of the outside."""
+
+    new_job_id: Callable[[], JobId]
+    jitter: Callable[[int], int]
+    """A draw from 0 to the given number of milliseconds."""
+
+
+def plan_firing(schedule: Schedule, instants: Instants, now_ms: int, draws: Draws) -> FireSchedule | None:
+    """Return the next decisions of `schedule`; None where none is due."""
+    first_ms = schedule.next_at_ms
+    if schedule.paused or not 0 < first_ms <= now_ms:
+        return None
+    if (jump := _jump(schedule, instants, now_ms)) is not None:
+        return jump
+    walk, behind_ms = _walk(first_ms, instants, now_ms)
+    verdicts = _verdicts(schedule, instants, walk, now_ms, is_whole=behind_ms is None or behind_ms > now_ms)
+    decisions: list[Decision] = []
+    count = 0
+    for instant_ms, reason in verdicts:
+        if len(decisions) == limits.DECISIONS_MAX and not _joins(decisions[-1], reason):
+            break
+        _add(decisions, schedule, instant_ms, reason, draws)
+        count += 1
+    next_ms = walk[count] if count < len(walk) else behind_ms
+    return FireSchedule(schedule.id, schedule.generation, tuple(decisions), TimeMs(next_ms or 0))
+
+
+def _walk(first_ms: int, instants: Instants, now_ms: int) -> tuple[list[int], int | None]:
+    """Return the due instants from `first_ms` on, at most `_WALK_MAX`, and the one behind them."""
+    walk = [first_ms]
+    following = instants.next_after(first_ms)
+    while following is not None and following <= now_ms and len(walk) < _WALK_MAX:
+        walk.append(following)
+        following = instants.next_after(following)
+    return walk, following
+
+
+def _verdicts(
+    schedule: Schedule, instants: Instants, walk: Sequence[int], now_ms: int, *, is_whole: bool
+) -> list[tuple[int, str]]:
+    """Return (instant, reason to skip it or "") for the first of `walk`, which is all that is due where `is_whole`."""
+    window_ms = schedule.catchup_window_ms or limits.CATCHUP_MS
+    reasons = [instants.skipped_by_calendar(instant_ms) for instant_ms in walk]
+    missed = [_is_missed(schedule, instant_ms, now_ms) for instant_ms in walk]
+    later_count = sum(map(_is_open, missed, reasons)) if is_whole else 2 * _WALK_MAX
+    verdicts = []
+    for instant_ms, reason, is_missed in zip(walk[:_SLICE_MAX], reasons, missed, strict=False):
+        if not _is_open(is_missed, reason):
+            verdicts.append((instant_ms, reason))
+            continue
+        later_count -= 1
+        expired = now_ms - instant_ms > window_ms
+        verdicts.append((instant_ms, _missed_reason(schedule, instant_ms, later_count, expired=expired)))
+    return verdicts
+
+
+def _is_open(is_missed: bool, calendar_reason: str) -> bool:
+    """Whether the misfire policy decides about this instant."""
+    return is_missed and not calendar_reason
+
+
+def _is_missed(schedule: Schedule, instant_ms: int, now_ms: int) -> bool:
+    return instant_ms <= schedule.resumed_at_ms or now_ms - instant_ms > limits.MISFIRE_GRACE_MS
+
+
+def _missed_reason(schedule: Schedule, instant_ms: int, later_count: int, *, expired: bool) -> str:
+    """Why a missed instant is skipped, or ""; `later_count` missed ones come after it."""
+    if expired or (schedule.misfire is Misfire.RUN_ALL and later_count >= limits.CATCHUP_RUNS_MAX):
+        return "catchup_expired"
+    fires = schedule.misfire is Misfire.RUN_ALL or (schedule.misfire is Misfire.RUN_ONCE and not later_count)
+    if fires:
+        return ""
+    return "paused" if instant_ms <= schedule.resumed_at_ms else "misfire"
+
+
+def _joins(last: Decision, reason: str) -> bool:
+    return bool(reason) and last.reason == reason
+
+
+def _add(decisions: list[Decision], schedule: Schedule, instant_ms: int, reason: str, draws: Draws) -> None:
+    instant = TimeMs(instant_ms)
+    if not reason:
+        jitter_ms = schedule.timing.jitter_ms
+        due_at_ms = TimeMs(min(instant_ms + (draws.jitter(jitter_ms) if jitter_ms else 0), limits.MOMENT_MS_MAX))
+        decisions.append(Decision(instant, draws.new_job_id(), due_at_ms))
+    elif decisions and _joins(decisions[-1], reason):
+        last = decisions[-1]
+        decisions[-1] = Decision(last.instant_ms, reason=reason, count=last.count + 1, last_instant_ms=instant)
+    else:
+        decisions.append(Decision(instant, reason=reason))
+
+
+def _jump(schedule: Schedule, instants: Instants, now_ms: int) -> FireSchedule | None:
+    """Skip what lies before the catch-up window in one step, where that is more than anybody would count."""
+    window_start_ms = now_ms - (schedule.catchup_window_ms or limits.CATCHUP_MS)
+    second_ms = instants.next_after(schedule.next_at_ms)
+    if second_ms is None or window_start_ms <= second_ms:
+        return None
+    if (window_start_ms - schedule.next_at_ms) // (second_ms - schedule.next_at_ms) < _UNCOUNTED_MIN:
+        return None
+    # The next instant is asked for first, so that the line ends where the next one begins.
+    next_ms = instants.next_after(window_start_ms)
+    line = Decision(schedule.next_at_ms, reason="catchup_expired", count=0, last_instant_ms=TimeMs(window_start_ms))
+    return FireSchedule(schedule.id, schedule.generation, (line,), TimeMs(next_ms or 0))

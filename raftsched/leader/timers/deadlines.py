@@ -1,0 +1,100 @@
+"""Rings the alarms of jobs, queues and workflows: expiries, deadlines, ends of pauses, submissions that were left. The
+alarm of a finished job is the end of its own retention, or of the time by which it had to be kept longer: it is purged.
+
+Theory of operation. The state keeps every alarm in an index by kind and time, so this service needs to know only when
+the next one is. It hears of every record that is written and looks into the index no earlier than that. What an alarm
+means is decided when it is applied; ringing one too early or twice does nothing.
+
+Schedules have alarms, too; they are `firing`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from raftsched import limits
+from raftsched.core.operations.codec import Operation, PurgeJobs
+from raftsched.core.operations.control import AlarmKind, RingAlarms
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import FINISHED, Job
+from raftsched.core.state.results import Counted, Purged, Result
+from raftsched.core.state.view import AlarmEntry
+from raftsched.leader.now import NEVER_MS, Now
+from raftsched.leader.view import LeaderView
+
+KINDS: Final = (AlarmKind.JOB, AlarmKind.QUEUE, AlarmKind.WORKFLOW)
+RETRY_MS: Final = 100
+"""An alarm that is still there after it was rung is rung again after this: the clocks disagreed by some milliseconds."""
+
+
+class NextAlarm:
+    """When the next alarm of some kinds is, in cluster milliseconds: asked from the index only after it has passed."""
+
+    def __init__(self, view: LeaderView, kinds: Sequence[AlarmKind]) -> None:
+        self._view: Final = view
+        self._kinds: Final = kinds
+        self._next_ms: int | None = None
+        """None = not known: the index must say."""
+
+    def heard(self, at_ms: int) -> None:
+        """A record with an alarm at `at_ms` was written; 0 = with none."""
+        if at_ms and self._next_ms is not None:
+            self._next_ms = min(self._next_ms, at_ms)
+
+    def forget(self) -> None:
+        """The alarms that were due are dealt with: ask the index for the next."""
+        self._next_ms = None
+
+    def at_ms(self) -> int:
+        """When; `NEVER_MS` where there is none."""
+        if self._next_ms is None:
+            found = (self._view.next_alarm(kind) for kind in self._kinds)
+            self._next_ms = min((at_ms for at_ms in found if at_ms is not None), default=NEVER_MS)
+        return self._next_ms
+
+
+class Alarms:
+    """Proposes `RingAlarms` when alarms are due."""
+
+    name: Final = "alarms"
+
+    def __init__(self, view: LeaderView) -> None:
+        self._view: Final = view
+        self._next: Final = NextAlarm(view, KINDS)
+        self._quiet_until_ms = 0
+
+    def heard(self, at_ms: int) -> None:
+        """A job, queue or workflow with an alarm at `at_ms` was written; 0 = with none."""
+        self._next.heard(at_ms)
+
+    def step(self, now: Now) -> Sequence[Operation]:
+        due = [entry for kind in KINDS for entry in self._due(kind, now)]
+        if not due:
+            self._next.forget()
+            return ()
+        over = self._finished(due)
+        kept_ms = min((job.options.retention_ms for job in over if job.options is not None), default=0)
+        purged = {job.id for job in over}
+        rung = [entry for entry in due if entry.subject not in purged][: limits.RING_ALARMS_MAX]
+        operations: list[Operation] = []
+        if rung:
+            operations.append(RingAlarms(tuple((entry.kind, entry.subject) for entry in rung)))
+        if over:
+            operations.append(PurgeJobs(tuple(job.id for job in over), TimeMs(now.cluster_ms - kept_ms + 1)))
+        return operations
+
+    def _finished(self, due: Sequence[AlarmEntry]) -> list[Job]:
+        jobs = (self._view.job(JobId(entry.subject)) for entry in due if entry.kind is AlarmKind.JOB)
+        return [job for job in jobs if job is not None and job.status in FINISHED]
+
+    def _due(self, kind: AlarmKind, now: Now) -> Sequence[AlarmEntry]:
+        return self._view.alarms_due(kind, now.cluster_ms, limit=limits.RING_ALARMS_MAX)
+
+    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:  # noqa: ARG002
+        self._next.forget()
+        had_effect = isinstance(result, (Counted, Purged)) and result.count
+        self._quiet_until_ms = now.monotonic_ms + (0 if had_effect else RETRY_MS)
+
+    def next_call_ms(self, now: Now) -> int:
+        return max(now.monotonic_at(self._next.at_ms()), self._quiet_until_ms)

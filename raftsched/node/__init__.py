@@ -1,0 +1,1 @@
+"""One node: its parts wired together, its data directory, its start and its end."""

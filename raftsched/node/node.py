@@ -1,0 +1,481 @@
+"""One node: the place where all parts are made and wired together.
+
+A node replicates the state (`consensus`), serves the API, and, while it leads, runs the leader's duties (`leader`).
+It stops as a whole: when one part cannot go on safely, `run` raises, and the process ends with a clear last line.
+
+Order of a stop: the lead is handed over, so that nobody waits for an election; workers that wait for jobs are told
+`not_leader` and go elsewhere; the API ends; the state is checkpointed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+from msgspec.structs import replace
+
+from raftsched import limits
+from raftsched.api.app import create_app, create_runner
+from raftsched.api.backend import ClusterStatus, NodeStatus
+from raftsched.api.event_log import EventLog
+from raftsched.config import NodeConfig
+from raftsched.consensus.disk_space import ClusterSpace
+from raftsched.consensus.journal.journal import Journal
+from raftsched.consensus.journal.recovery import require_state
+from raftsched.consensus.journal.register import SegmentRegister, VolatileRegister
+from raftsched.consensus.machine import Change, ReplicatedState
+from raftsched.consensus.net.address import Address
+from raftsched.consensus.net.transport import Transport
+from raftsched.consensus.ports import Timing
+from raftsched.consensus.proposer import Proposer
+from raftsched.consensus.raft.cluster_clock import ClusterClock
+from raftsched.consensus.raft.membership import Member, Membership
+from raftsched.consensus.replica import Replica, ReplicaSettings
+from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
+from raftsched.core.operations.codec import CODEC_VERSION, NewWork, Operation
+from raftsched.core.records.ids import JobId, JobIdFactory, TimeMs
+from raftsched.core.state.results import Result
+from raftsched.core.state.writes import Write
+from raftsched.disk import SystemDisk, make_directory
+from raftsched.errors import DiskStalled, InvariantBroken, NotLeader, RaftschedError, StorageFull, Unavailable
+from raftsched.free_space import FreeSpace, free_bytes
+from raftsched.leader.leadership import LeaderSettings, Leadership
+from raftsched.node.bound_ports import bind_ports
+from raftsched.node.identity import DirectoryClaim
+from raftsched.node.preflight import peer_contexts
+from raftsched.node.shutdown import Shutdown
+from raftsched.node.state_watch import watch_state
+from raftsched.ports import Clock, Randomness, Wake
+from raftsched.storage.directory import holds_state
+from raftsched.storage.state import State
+
+log = structlog.get_logger()
+
+_API_STOP_SECONDS = 1.0
+
+
+class Node:
+    """One node of the cluster; `run` is its whole life. It is the `Backend` of the API."""
+
+    def __init__(
+        self, config: NodeConfig, *, clock: Clock, randomness: Randomness, shutdown: Shutdown | None = None
+    ) -> None:
+        self.config = config
+        self._shutdown = shutdown or Shutdown()
+        self.node_id = config.node_id
+        self.api_url = _url(config.member.api)
+        self.lease_ttl_ms = round(config.lease_seconds * 1000)
+        self.operations_read = CODEC_VERSION
+        """The latest version of log entries that this node reads."""
+        self._incarnation = ""
+        """Which data directory this is; "" before it was claimed."""
+        self._register: SegmentRegister = VolatileRegister()
+        """Where the journal's newest segment is recorded: the claim, once there is one."""
+        self._clock = clock
+        self._randomness = randomness
+        self._ids = JobIdFactory(randomness.randbytes)
+        self._space = ClusterSpace(
+            self.node_id, clock, FreeSpace(self._free_bytes, clock, reserve_bytes=config.disk_reserve_mib << 20).look
+        )
+        self._leadership: Leadership | None = None
+        self._terms: set[asyncio.Task[None]] = set()
+        self._is_stopping = False
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Run until asked to stop, then stop in order; raises what made it impossible to go on safely.
+
+        The disk is touched once certificates are read and both ports are bound: what is wrong with them leaves no trace.
+        """
+        for warning in self.config.warnings():
+            log.warning("config_warning", warning=warning)
+        self._tls = peer_contexts(self.config)
+        self._ports = await bind_ports(self.config)
+        try:
+            await self._run_on_its_disk()
+        finally:
+            self._ports.close()
+
+    async def _run_on_its_disk(self) -> None:
+        directory = self.config.directory
+        claim = DirectoryClaim(directory, node_id=self.node_id, cluster=self.config.cluster)
+        self._incarnation, self._register = claim.incarnation, claim
+        try:
+            self._build(directory)
+            await self._live()
+            self._machine.close()
+            log.info("node_stopped")
+        finally:
+            claim.release()
+
+    def _build(self, directory: Path) -> None:
+        """Open what the node holds; the journal first, because nothing may be made where it is lost."""
+        self._fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        journal = self._open_journal(directory)
+        self._machine = self._open_machine(directory, journal)
+        self.events = EventLog(self._machine.state)
+        self._machine.on_changes = self._hear_changes
+        self._machine.on_records = self._hear_records
+        self._cluster_clock = ClusterClock(
+            self._clock,
+            skew_ms=self.config.max_clock_skew_ms,
+            floor_ms=lambda: self._machine.state.cluster_time_ms,
+        )
+        self._replica = Replica(
+            settings=self._replica_settings(directory),
+            machine=self._machine,
+            journal=journal,
+            make_transport=self._make_transport,
+            clock=self._clock,
+            randomness=self._randomness,
+            on_leadership=self._on_leadership,
+            cluster_clock=self._cluster_clock,
+            space=self._space,
+        )
+        self._proposer = Proposer(
+            propose_entry=self._replica.propose,
+            now_ms=self._stamp_ms,
+            version=lambda: self._replica.operation_version,
+        )
+
+    def _free_bytes(self) -> int:
+        return free_bytes(self.config.directory)
+
+    def _open_journal(self, directory: Path) -> Journal:
+        register = self._register
+        disk = SystemDisk(directory / "journal", create=register.newest is None)
+        return Journal(disk, segment_bytes=self.config.journal_segment_bytes, register=register)
+
+    def _open_machine(self, directory: Path, journal: Journal) -> ReplicatedState:
+        state = directory / "state"
+        require_state(journal, is_there=holds_state(state))
+        for part in (state, directory / "snapshots"):
+            make_directory(part)
+        return ReplicatedState(state, map_bytes=self.config.state_map_bytes, operations_read=self.operations_read)
+
+    def _replica_settings(self, directory: Path) -> ReplicaSettings:
+        config = self.config
+        return ReplicaSettings(
+            node_id=self.node_id,
+            peers=tuple(member.id for member in config.nodes if member.id != self.node_id),
+            snapshot_directory=directory / "snapshots",
+            timing=Timing(
+                heartbeat_seconds=config.heartbeat_seconds,
+                election_min_seconds=config.election_seconds_min,
+                election_max_seconds=config.election_seconds_max,
+            ),
+            tail_bytes=config.journal_tail_bytes,
+            members=Membership.of(Member(member.id, member.raft, member.api) for member in config.nodes),
+            incarnation=self._incarnation,
+        )
+
+    def _make_transport(self, wake: Wake) -> Transport:
+        config, tls = self.config, self._tls
+        return Transport(
+            self.node_id,
+            config.raft_address[1],
+            {member.id: Address.parse(member.raft) for member in config.nodes if member.id != self.node_id},
+            cluster=config.cluster,
+            wake=wake,
+            ssl_server=tls.server if tls else None,
+            ssl_client=tls.client if tls else None,
+            randomness=self._randomness,
+            sockets=self._ports.raft,
+        )
+
+    async def _live(self) -> None:
+        """Serve until somebody asks to stop, or until a part fails, which is raised."""
+        await self._replica.start()
+        replica = asyncio.create_task(self._replica.run(), name="replica")
+        asked = asyncio.create_task(self._shutdown.asked(), name="asked to stop")
+        verification = asyncio.create_task(self._watch_state(), name="verification")
+        runner = create_runner(create_app(self), stop_seconds=_API_STOP_SECONDS)
+        try:
+            await self._listen(runner)
+            await asyncio.wait({replica, asked, self._fault}, return_when=asyncio.FIRST_COMPLETED)
+            for part in (replica, self._fault):
+                if part.done():
+                    part.result()
+            await self._retire()
+        except Exception as error:
+            # Now, for the clean-up may hang; the stack only where the error is none that we know.
+            unknown = None if isinstance(error, RaftschedError | OSError) else error
+            log.critical("node_failing", error=str(error), exc_info=unknown)
+            raise
+        finally:
+            asked.cancel()
+            verification.cancel()
+            await self._stop_parts(runner)
+        if replica.done():
+            replica.result()
+        self._shutdown.check()
+
+    async def _stop_parts(self, runner: web.AppRunner) -> None:
+        """Stop what runs, each part in a bounded time; what fails or hangs is logged and left."""
+        self._is_stopping = True
+        shutdown = self._shutdown
+        shutdown.begin("a part failed")
+        await shutdown.step("API", runner.cleanup(), seconds=limits.API_STOP_SECONDS_MAX)
+        await shutdown.step("replica", self._replica.stop(), seconds=limits.REPLICA_STOP_SECONDS_MAX)
+        if self._terms:
+            await shutdown.step("leader's duties", asyncio.wait(self._terms), seconds=limits.DUTIES_STOP_SECONDS_MAX)
+
+    async def _listen(self, runner: web.AppRunner) -> None:
+        await runner.setup()
+        for bound in self._ports.api:
+            await web.SockSite(runner, bound, backlog=limits.ACCEPT_BACKLOG).start()
+        log.info(
+            "node_started",
+            api=str(self.config.api_address[1]),
+            applied=self._machine.applied_index,
+            cluster=self.config.cluster,
+        )
+
+    async def _watch_state(self) -> None:
+        try:
+            await watch_state(self.config.directory / "state")
+        except InvariantBroken as error:
+            self.fail(error)
+        except OSError as error:
+            log.warning("state_not_verified", error=str(error))
+
+    async def _retire(self) -> None:
+        """Let somebody else lead before this node goes."""
+        log.info("node_stopping")
+        self._is_stopping = True
+        if self._replica.is_leading and len(self._replica.members) > 1:
+            await self._shutdown.step("hand-over", self._hand_over_for_good(), seconds=limits.HAND_OVER_SECONDS_MAX)
+
+    async def _hand_over_for_good(self) -> None:
+        log.info("handed_over", done=await self._replica.hand_over())
+
+    # -- leading ------------------------------------------------------------------------------------------------------
+
+    def _on_leadership(self, leads: bool) -> None:
+        if leads:
+            self._leadership = Leadership(
+                state=self._machine.state,
+                propose=self._propose_for_leadership,
+                clock=self._cluster_clock,
+                randomness=self._randomness,
+                new_job_id=self.new_job_id,
+                settings=LeaderSettings(
+                    lease_ttl_ms=self.lease_ttl_ms,
+                    cancel_grace_ms=round(self.config.cancel_grace_seconds * 1000),
+                    retention_ms=round(self.config.retention_seconds * 1000),
+                    ageing_ms=max(1, round(self.config.ageing_seconds * 1000)),
+                ),
+            )
+            self._leadership.start()
+            log.info("leading", term=self._replica.term)
+            self._spawn(self._leadership.wait())
+        elif self._leadership is not None:
+            retired, self._leadership = self._leadership, None
+            self._spawn(retired.stop())
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._terms.add(task)
+        task.add_done_callback(self._on_duty_done)
+
+    def _on_duty_done(self, task: asyncio.Task[None]) -> None:
+        self._terms.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None and not self._fault.done():
+            self._fault.set_exception(error)
+
+    def _hear_changes(self, changes: Sequence[Change]) -> None:
+        self.events.feed(self._machine.state, changes=changes)
+        if self._leadership is not None:
+            self._leadership.on_changes(changes)
+
+    def _hear_records(self, records: Sequence[Write]) -> None:
+        self.events.feed(self._machine.state, records=records)
+        if self._leadership is not None:
+            self._leadership.on_records(records)
+
+    def _stamp_ms(self) -> TimeMs:
+        """The stamp of a log entry; raises `Unavailable` where nothing is accepted, or the cluster's time is not known."""
+        if not self._replica.is_leading:
+            raise self._replica.refusal()
+        return self._cluster_clock.stamp_ms()
+
+    # -- the API's backend --------------------------------------------------------------------------------------------
+
+    @property
+    def is_leading(self) -> bool:
+        return self._replica.is_leading
+
+    def leader_url(self) -> str | None:
+        leader = self._replica.leader_id
+        return None if leader == self.node_id else self._url_of(leader)
+
+    def _url_of(self, node_id: str) -> str | None:
+        member = next((member for member in self._replica.members if member.id == node_id), None)
+        return _url(member.api) if member is not None and member.api else None
+
+    @property
+    def leader_change_count(self) -> int:
+        return self._replica.leader_change_count
+
+    async def leader_change(self, since: int) -> None:
+        await self._replica.leader_change(since)
+
+    def fresh_state(self) -> State:
+        self._replica.check_fresh()
+        return self._machine.state
+
+    async def confirm_lead(self) -> None:
+        await self._replica.confirm_lead()
+
+    def stale_state(self) -> tuple[State, int]:
+        if reason := self._replica.difference:
+            raise Unavailable(reason)
+        return self._machine.state, self._replica.leader_age_ms()
+
+    def _propose_for_leadership(self, operation: Operation) -> asyncio.Future[Result]:
+        """What workers get from the leader, and what it does by itself: never refused for want of room on the disks."""
+        return self._proposer.propose(operation)
+
+    def leadership(self) -> Leadership:
+        self._replica.check_fresh()
+        if self._leadership is None:
+            raise NotLeader(self._replica.leader_id)
+        return self._leadership
+
+    def propose(self, operation: Operation) -> asyncio.Future[Result]:
+        if self._space.refusal and isinstance(operation, NewWork):
+            refused: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+            refused.set_exception(StorageFull(self._space.refusal))
+            return refused
+        return self._proposer.propose(operation)
+
+    def new_job_id(self) -> JobId:
+        return self._ids.next(self.now_ms())
+
+    def now_ms(self) -> int:
+        return self._cluster_clock.wall_ms()
+
+    def jitter(self) -> int:
+        return self._randomness.randint(-1000, 1000)
+
+    def cluster_status(self) -> ClusterStatus:
+        status = self._replica.status()
+        peers = {peer.node_id: peer for peer in status.peers}
+        nodes = [
+            self._own_status(member, status)
+            if member.id == self.node_id
+            else _peer_status(member, peers[member.id], status)
+            for member in self._replica.members
+        ]
+        differing = self._replica.differing
+        nodes = [replace(node, state="differs") if node.id in differing else node for node in nodes]
+        return ClusterStatus(
+            status.leader_id, status.term, tuple(nodes), status.operation_version, warning=self._space.refusal
+        )
+
+    def _own_status(self, member: Member, status: ReplicaStatus) -> NodeStatus:
+        return NodeStatus(
+            self.node_id,
+            self.api_url,
+            status.state,
+            status.applied_index,
+            0,
+            raft=member.raft,
+            voter=member.is_voter,
+            operations_read=status.operations_read,
+            disk_free_bytes=self._space.own().free_bytes,
+            disk_low=self._space.own().is_low,
+        )
+
+    def readiness(self) -> tuple[bool, str]:
+        if self._is_stopping:
+            return False, "the node is stopping"
+        if self._replica.is_stalled:
+            return False, str(DiskStalled())
+        status = self._replica.status()
+        if status.incoming_snapshot_bytes is not None and status.leader_id:
+            # Before what an empty node waits for: it may be this very snapshot.
+            done, total = status.incoming_snapshot_bytes
+            return False, f"a snapshot is on its way: {done:,} of {total:,} bytes"
+        if reason := self._replica.idle_reason:
+            return False, reason
+        if not status.leader_id:
+            reasons = ("no leader is known yet" + self._why_no_leader(status), self._replica.round_trip_warning)
+            return False, "; ".join(filter(None, reasons))
+        if self.is_leading:
+            try:
+                self._replica.check_fresh()
+            except Unavailable as error:
+                return False, "; ".join(filter(None, (str(error), self._replica.round_trip_warning)))
+        warnings = (
+            self._replica.round_trip_warning,
+            self._clock_warning(),
+            self._disk_warning(),
+            self._replica.difference_warning,
+        )
+        return True, "; ".join(filter(None, warnings))
+
+    def _clock_warning(self) -> str:
+        offset_ms = self._cluster_clock.own_offset_ms() if self._cluster_clock.is_off else None
+        return "" if offset_ms is None else f"this node's wall clock is off by {offset_ms:,} ms"
+
+    def _disk_warning(self) -> str:
+        space = self._space.own()
+        return self._space.refusal or (f"this node's disk is nearly full: {space}" if space.is_low else "")
+
+    def fail(self, error: InvariantBroken) -> None:
+        if not self._fault.done():
+            self._fault.set_exception(error)
+
+    def _why_no_leader(self, status: ReplicaStatus) -> str:
+        """What an operator may have to do about it; "" while it looks like an election."""
+        names = ", ".join(self._replica.other_disks)
+        if names:
+            return f"; not counted, because their disks are not those that they joined with: {names}"
+        if status.peers and not any(peer.is_connected for peer in status.peers):
+            return "; no other node is reached: it may be cut off, or was removed from the cluster while it was down"
+        return ""
+
+    async def hand_over(self) -> bool:
+        return await self._replica.hand_over()
+
+    async def add_member(self, node_id: str, *, raft: str, api: str) -> tuple[NodeStatus, ...]:
+        await self._replica.change_members(lambda members: members.with_joining(Member(node_id, raft, api)))
+        log.info("member_added", id=node_id, raft=raft, api=api)
+        return self.cluster_status().nodes
+
+    async def remove_member(self, node_id: str) -> tuple[NodeStatus, ...]:
+        if node_id == self.node_id and self.is_leading and len(self._replica.members) > 1:
+            # A leader that removes itself leaves an election behind; its successor does it without one.
+            log.info("handed_over", done=await self._replica.hand_over(), reason="removed")
+            self._replica.check_fresh()
+        await self._replica.change_members(lambda members: members.without(node_id))
+        log.info("member_removed", id=node_id)
+        return self.cluster_status().nodes
+
+
+def _peer_status(member: Member, peer: PeerStatus, status: ReplicaStatus) -> NodeStatus:
+    state = "down"
+    if peer.is_connected:
+        state = "leader" if member.id == status.leader_id else "follower"
+    return NodeStatus(
+        member.id,
+        _url(member.api),
+        state,
+        peer.match_index or None,
+        peer.clock_offset_ms,
+        peer.round_trip_ms,
+        raft=member.raft,
+        voter=member.is_voter,
+        operations_read=peer.operations_read,
+        disk_free_bytes=peer.space and peer.space.free_bytes,
+        disk_low=peer.space and peer.space.is_low,
+    )
+
+
+def _url(api: str) -> str:
+    return f"http://{api}"

@@ -1,0 +1,87 @@
+"""What can be known of a node's settings before it runs: `raftsched node --check-config`, and the first steps of a start.
+
+Nothing is written here, and nothing stays bound. A port that is in use is no fault: the node that is to be restarted with
+these settings may have it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from raftsched.config import NodeConfig
+from raftsched.consensus.net.address import Address, Resolve, resolve
+from raftsched.errors import RaftschedError
+from raftsched.node.bound_ports import PortRefused, bind_socket
+from raftsched.node.identity import NODE_FILE, require_owner
+from raftsched.tls import TlsContexts, TlsFiles, node_contexts
+
+
+def peer_contexts(config: NodeConfig) -> TlsContexts | None:
+    """Return both sides of TLS between nodes, None where it is not used; raises `Invalid` naming setting and file."""
+    files = config.peer_tls
+    if files is None:
+        return None
+    return node_contexts(TlsFiles(Path(files.certificate), Path(files.key), Path(files.ca)), config.node_id)
+
+
+async def faults(config: NodeConfig, *, resolve: Resolve = resolve) -> list[str]:
+    """Return all that would keep the node from starting, each with its setting."""
+    found = []
+    try:
+        peer_contexts(config)
+    except RaftschedError as error:
+        found.append(str(error))
+    for setting, address in (config.api_address, config.raft_address):
+        try:
+            await _require_here(setting, address, resolve)
+        except RaftschedError as error:
+            found.append(str(error))
+    return [*found, *_directory_faults(config)]
+
+
+async def _require_here(setting: str, address: Address, resolve: Resolve) -> None:
+    """Check that this machine has the address, at a port of the system's choice; raises `PortRefused`."""
+    try:
+        numeric = await resolve(address)
+    except OSError as error:
+        raise PortRefused(f"{setting}: {address}: {error.strerror or error}") from error
+    for each in numeric:
+        try:
+            bind_socket(Address(each.host, 0)).close()
+        except OSError:
+            continue
+        return
+    raise PortRefused(f"{setting}: this machine has no address {address.host}")
+
+
+def _directory_faults(config: NodeConfig) -> Iterator[str]:
+    """What keeps the node from its data directory, as far as can be seen without making or locking it."""
+    directory = config.directory
+    existing = next((each for each in (directory, *directory.absolute().parents) if each.exists()), Path("/"))
+    if not existing.is_dir():
+        yield f"data_dir: {existing} is not a directory"
+    elif not _is_writable(existing):
+        yield f"data_dir: {existing} can't be written by this user"
+    elif existing == directory:
+        try:
+            require_owner(directory, node_id=config.node_id, cluster=config.cluster)
+        except RaftschedError as error:
+            yield f"data_dir: {error}"
+
+
+def _is_writable(directory: Path) -> bool:
+    return os.access(directory, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def summary(config: NodeConfig) -> Iterator[str]:
+    """Say what would run, one fact a line."""
+    directory = config.directory
+    state = "in use by this node before" if (directory / NODE_FILE).exists() else "new: it will be made"
+    yield f"node {config.node_id} of cluster {config.cluster}, {len(config.nodes)} nodes:"
+    for member in config.nodes:
+        yield f"  {member.id}: raft {member.raft}, api {member.api}" + (" (this one)" * (member.id == config.node_id))
+    yield f"listens on {config.api_address[1]} (API) and {config.raft_address[1]} (nodes)"
+    yield f"data in {directory} ({state})"
+    yield "TLS between nodes: " + (f"certificate {config.peer_tls.certificate}" if config.peer_tls else "none")

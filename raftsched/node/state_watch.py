@@ -1,0 +1,32 @@
+"""The part of a large state's verification that a start has no time for: a child of low priority reads all of it."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import DEVNULL, PIPE
+from pathlib import Path
+
+import structlog
+
+from raftsched.storage.store.lmdb_store import DATA_FILE
+from raftsched.storage.verification import DamagedState, child_command, child_verdict, is_verified_later
+
+log = structlog.get_logger()
+
+
+async def watch_state(directory: Path) -> None:
+    """Verify the state in `directory` while a node uses it; raises `DamagedState`. Cancelling it ends the child."""
+    if not is_verified_later(directory):
+        return
+    log.info("state_verification_begun", bytes=(directory / DATA_FILE).stat().st_size)
+    child = await asyncio.create_subprocess_exec(*child_command(directory), stdin=DEVNULL, stdout=PIPE, stderr=PIPE)
+    try:
+        output, complaint = await child.communicate()
+    except asyncio.CancelledError:
+        child.kill()
+        await child.wait()
+        raise
+    assert child.returncode is not None
+    for fault in child_verdict(child.returncode, output.decode(), complaint.decode(errors="replace")):
+        raise DamagedState(directory / DATA_FILE, fault)
+    log.info("state_verified")

@@ -1,0 +1,1 @@
+"""Ordered tables of bytes, in LMDB and in memory."""

@@ -1,0 +1,433 @@
+"""`Store` in LMDB: a file `data.mdb` and its lock file in a directory of their own.
+
+Theory of operation. The first use begins a write transaction that stays open until `commit`. LMDB never writes over a
+page of the last commit: changed pages are copied in memory, and commit writes and syncs them before it syncs the page
+that points to them. So the file is whole at every moment, also after a power loss; it is never opened with NOSYNC or
+NOMETASYNC, which would give that up.
+
+Rows that are put are held back (`pending`) and handed to LMDB table by table, sorted: before a scan of the table, before
+the sums are read, and at commit. Most jobs are leased and completed soon after they were submitted, so most of what is
+written of them is replaced or removed before that, and costs LMDB nothing. A single row is read from what is held back
+as well; a row that LMDB has is removed at once.
+
+A hot copy is made compact, which reads through a read transaction of its own and never waits for the writer; a plain
+copy would wait for our transaction for ever. Reader slots are registered in the lock file, which is what keeps the
+writer from using pages that a copy still reads. That is why locking stays on.
+
+The map. LMDB fails a transaction that outgrows the map, and there is no way on from there. The map is address space
+only, so much of it is kept free ahead of the data, and it is enlarged between two transactions (case R19). It can't
+move under a copy: then the next commit tries again. What remains is a full disk, which fails the commit.
+
+Duties of the caller: all but `copy_to` in one thread, since LMDB's write lock belongs to the thread that took it; and
+one process at a time that writes in a directory.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import lmdb
+from lmdb import _Database as Database
+
+from raftsched import limits
+from raftsched.errors import InvariantBroken
+from raftsched.storage.store.pending import PendingRows
+from raftsched.storage.store.port import (
+    REPLACE_THIS_NODE,
+    CopyFailed,
+    DamagedCopy,
+    DamagedValue,
+    Row,
+    StorageFailed,
+    StoreFigures,
+    Table,
+    check_key,
+)
+from raftsched.storage.store.resident import let_go, mapped_bytes
+from raftsched.storage.store.seals import SUMS_KEY, Sums, opened, opened_rows, sealed
+
+DATA_FILE = "data.mdb"
+LOCK_FILE = "lock.mdb"
+_KEY_BYTES_MAX = limits.KEY_BYTES_MAX
+_FORMAT_V1 = 0
+"""LMDB 0.9's file format, which other tools read; a file in another one is refused."""
+_FULL_BYTES = 1 << 20
+"""With less free space than this, a failed write failed for want of space."""
+_HINTS: dict[type[Exception], str] = {
+    lmdb.MapFullError: "; one transaction was larger than all the address space kept free for it",
+    lmdb.DiskError: "; the disk is failing, what it holds is whole as of the last checkpoint",
+}
+_READS_MAX = 128
+"""Reads after which the map's pages in this process are counted.
+
+A random one brings some 90 KiB in, though LMDB advises the kernel against reading ahead: it maps what lies around in the
+file cache as well. A job that is changed touches about six places.
+"""
+_ROTTEN: tuple[type[lmdb.Error], ...] = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.PanicError)
+"""What LMDB raises where it meets a page that is none."""
+
+
+def open_store(
+    directory: Path, *, map_bytes: int = limits.MAP_BYTES, headroom_bytes: int = limits.MAP_HEADROOM_BYTES
+) -> LmdbStore:
+    """Open the store in `directory`, which is made where it is missing.
+
+    `map_bytes` is the address space reserved at first; it grows so that `headroom_bytes` stay free for a transaction.
+    Raises `StorageFailed` where the directory can't be used.
+    """
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        is_new = not (directory / DATA_FILE).exists()
+        env = lmdb.open(
+            str(directory),
+            map_size=map_bytes,
+            max_dbs=len(Table),
+            mode=0o700,
+            readahead=False,
+            lib_version=_FORMAT_V1,
+        )
+        store = LmdbStore(directory, env, _open_tables(env), headroom_bytes=headroom_bytes)
+        if is_new:
+            sync_directory(directory)
+            sync_directory(directory.parent)
+    except (lmdb.Error, OSError) as error:
+        raise StorageFailed(f"the state in {directory} can't be opened: {error}") from error
+    store.check_readers()
+    return store
+
+
+def open_read_only(path: Path) -> LmdbStore:
+    """Open a data directory, or the file of a copy, to read its last commit, held as it is at the first read.
+
+    A directory may be in use by a node, whose old pages then stay until `close`. Raises `DamagedCopy` where there is
+    no whole file.
+    """
+    is_directory = path.is_dir()
+    try:
+        env = lmdb.open(
+            str(path),
+            subdir=is_directory,
+            lock=is_directory,
+            readonly=True,
+            max_dbs=len(Table),
+            readahead=False,
+            lib_version=_FORMAT_V1,
+        )
+    except (lmdb.Error, OSError) as error:
+        raise DamagedCopy(f"{path} holds no state: {error}") from error
+    try:
+        _check_length(env, path / DATA_FILE if is_directory else path)
+        return LmdbStore(path, env, _open_tables(env, create=False), read_only=True)
+    except (lmdb.Error, StorageFailed) as error:
+        env.close()
+        raise DamagedCopy(f"{path} holds no state: {error}") from error
+    except (DamagedCopy, DamagedValue):
+        env.close()
+        raise
+
+
+class LmdbStore:
+    """`raftsched.storage.store.port.Store` over an LMDB environment; made by `open_store` and `open_read_only`."""
+
+    def __init__(
+        self,
+        path: Path,
+        env: lmdb.Environment,
+        tables: list[Database],
+        *,
+        headroom_bytes: int = 0,
+        read_only: bool = False,
+    ) -> None:
+        self._path = path
+        self._env = env
+        self._tables = tables
+        self._headroom_bytes = headroom_bytes
+        self._read_only = read_only
+        self._txn: lmdb.Transaction[bytes] | None = None
+        self._refusal = ""
+        self._owner = threading.get_ident()
+        self._copying = threading.Lock()
+        self._reads = 0
+        self._pending = tuple(PendingRows() for _ in Table)
+        self._sums = Sums()
+        self._sums.load(self.get(Table.META, SUMS_KEY))
+        self._drop_transaction()
+        self._keep_headroom()
+
+    @property
+    def sums(self) -> Sums:
+        self._hand_over_all()
+        return self._sums
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        txn = self._txn or self._begin()
+        pending = self._pending[table]
+        if key in pending.new:
+            return pending.new[key]
+        if key in pending.changed:
+            return pending.changed[key]
+        self._reads += 1
+        if self._reads >= _READS_MAX:
+            self._let_go_if_large()
+        try:
+            stored = txn.get(key, None, self._tables[table])
+        except lmdb.Error as error:
+            raise self._fail("get", key, error) from error
+        return None if stored is None else opened(table, key, stored)
+
+    def put(self, table: Table, key: bytes, value: bytes) -> None:
+        if self._txn is None or self._read_only:
+            self._begin_to_write()
+        pending = self._pending[table]
+        if key in pending.new:
+            pending.new[key] = value
+        else:
+            check_key(key, bytes_max=_KEY_BYTES_MAX)
+            pending.changed[key] = value
+
+    def insert(self, table: Table, key: bytes, value: bytes) -> None:
+        if self._txn is None or self._read_only:
+            self._begin_to_write()
+        pending = self._pending[table]
+        if key in pending.new or key in pending.changed:
+            raise InvariantBroken(f"table {table.name.lower()} has a row {key.hex()} already")
+        if not 0 < len(key) <= _KEY_BYTES_MAX:
+            check_key(key, bytes_max=_KEY_BYTES_MAX)
+        pending.new[key] = value
+
+    def delete(self, table: Table, key: bytes) -> bool:
+        txn = self._txn or self._begin()
+        pending = self._pending[table]
+        if pending.new.pop(key, None) is not None:
+            return True
+        try:
+            old = txn.pop(key, self._tables[table])
+        except lmdb.Error as error:
+            raise self._fail("delete", key, error) from error
+        self._sums.move(table, old, None)
+        return pending.changed.pop(key, None) is not None or old is not None
+
+    def scan(self, table: Table, start: bytes, stop: bytes | None, *, limit: int, reverse: bool = False) -> list[Row]:
+        txn = self._txn or self._begin()
+        self._hand_over(table, txn)
+        self._reads += 1
+        if self._reads >= _READS_MAX:
+            self._let_go_if_large()
+        read = _backward if reverse else _forward
+        try:
+            with txn.cursor(self._tables[table]) as cursor:
+                rows = read(cursor, start, stop, limit) if limit > 0 else []
+        except lmdb.Error as error:
+            raise self._fail("scan", start, error) from error
+        return opened_rows(table, rows)
+
+    def commit(self) -> None:
+        self._check_use()
+        if self._read_only:
+            raise InvariantBroken(f"{self._path} is open for reading only")
+        self._hand_over_all()
+        txn, self._txn = self._txn, None
+        try:
+            if txn is not None:
+                row = sealed(Table.META, SUMS_KEY, self._sums.encoded())
+                txn.put(SUMS_KEY, row, db=self._tables[Table.META])
+                txn.commit()
+            self._keep_headroom()
+        except lmdb.Error as error:
+            raise self._fail("commit", b"", error) from error
+        self._let_go_if_large()
+
+    def _hand_over_all(self) -> None:
+        txn = self._txn
+        if txn is not None:
+            for table in Table:
+                self._hand_over(table, txn)
+
+    def _hand_over(self, table: Table, txn: lmdb.Transaction[bytes]) -> None:
+        """Write to LMDB what was held back of a table."""
+        pending = self._pending[table]
+        if not (pending.new or pending.changed):
+            return
+        try:
+            pending.hand_over(table, txn, self._tables[table], self._sums)
+        except lmdb.Error as error:
+            raise self._fail("put", b"", error) from error
+
+    def copy_to(self, path: Path) -> None:
+        with self._copying:
+            self._refuse_if_failed()
+            try:
+                _copy(self._env, path)
+            except _ROTTEN as error:
+                path.unlink(missing_ok=True)
+                raise StorageFailed(f"a copy of {self._path} failed: {error}. {REPLACE_THIS_NODE}") from error
+            except (lmdb.Error, OSError) as error:
+                path.unlink(missing_ok=True)
+                raise CopyFailed(f"no copy of the state was made: {error}{_hint(error, path.parent)}") from error
+
+    def close(self) -> None:
+        self._refusal = self._refusal or "the store is closed"
+        with self._copying:
+            self._drop_transaction()
+            self._env.close()
+
+    def figures(self) -> StoreFigures:
+        self._refuse_if_failed()
+        disk = os.statvfs(self._path)
+        return StoreFigures(_used_bytes(self._env), self._env.info()["map_size"], disk.f_bavail * disk.f_frsize)
+
+    def check_readers(self) -> int:
+        self._refuse_if_failed()
+        return self._env.reader_check()
+
+    def _let_go_if_large(self) -> None:
+        self._reads = 0
+        if mapped_bytes() > limits.MAPPED_BYTES_MAX:
+            let_go(self._path / DATA_FILE)
+
+    def _drop_transaction(self) -> None:
+        if self._txn is not None:
+            self._txn.abort()
+            self._txn = None
+
+    def _begin_to_write(self) -> None:
+        if self._read_only:
+            raise InvariantBroken(f"{self._path} is open for reading only")
+        self._begin()
+
+    def _begin(self) -> lmdb.Transaction[bytes]:
+        self._check_use()
+        try:
+            self._txn = self._env.begin(write=not self._read_only)
+        except lmdb.Error as error:
+            raise self._fail("begin", b"", error) from error
+        return self._txn
+
+    def _check_use(self) -> None:
+        self._refuse_if_failed()
+        if threading.get_ident() != self._owner:
+            raise InvariantBroken("only the thread that opened a store may use it")
+
+    def _refuse_if_failed(self) -> None:
+        if self._refusal:
+            raise StorageFailed(self._refusal)
+
+    def _fail(self, what: str, key: bytes, error: lmdb.Error) -> InvariantBroken:
+        """Refuse everything from now on, unless LMDB refused the caller's wish before it changed anything."""
+        if isinstance(error, lmdb.BadValsizeError):
+            return InvariantBroken(f"a key has {len(key)} bytes; 1 to {limits.KEY_BYTES_MAX} are possible")
+        if isinstance(error, lmdb.ReadonlyError):
+            return InvariantBroken(f"{self._path} is open for reading only")
+        self._refusal = f"{what} failed in {self._path}: {error}{_hint(error, self._path)}"
+        txn, self._txn = self._txn, None
+        if txn is not None:
+            with suppress(lmdb.Error):  # the first error is the one that counts, and nothing can be kept anyway
+                txn.abort()
+        return StorageFailed(self._refusal)
+
+    def _keep_headroom(self) -> None:
+        """Enlarge the map while no transaction is open; a copy in another thread puts it off to the next commit."""
+        map_bytes = self._env.info()["map_size"]
+        needed_bytes = _used_bytes(self._env) + self._headroom_bytes
+        if needed_bytes <= map_bytes or not self._copying.acquire(blocking=False):
+            return
+        try:
+            self._env.set_mapsize(max(needed_bytes + self._headroom_bytes, 2 * map_bytes))
+        finally:
+            self._copying.release()
+
+
+def sync_directory(directory: Path) -> None:
+    """Make the names in `directory` durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _hint(error: lmdb.Error | OSError, path: Path) -> str:
+    """Say what an error means to an operator.
+
+    The file system is asked whether it is full: LMDB reports the short write of a full disk as "Input/output error".
+    """
+    if isinstance(error, lmdb.MapFullError):
+        return _HINTS[lmdb.MapFullError]
+    with suppress(OSError):  # the directory is gone, or the disk
+        disk = os.statvfs(path)
+        free_bytes = disk.f_bavail * disk.f_frsize
+        if free_bytes < _FULL_BYTES:
+            return f"; the disk is full, {free_bytes >> 10} KiB are left: free some space, then start the node again"
+    return _HINTS.get(type(error), "")
+
+
+def _open_tables(env: lmdb.Environment, *, create: bool = True) -> list[Database]:
+    """Open every table, making all of them at once where the file has none; raises `StorageFailed` if one is not ours."""
+    if create and not env.stat()["entries"]:
+        with env.begin(write=True) as txn:
+            return [env.open_db(_name(table), txn=txn) for table in Table]
+    return [_open_table(env, table) for table in Table]
+
+
+def _open_table(env: lmdb.Environment, table: Table) -> Database:
+    try:
+        database = env.open_db(_name(table), create=False)
+    except lmdb.NotFoundError as error:
+        raise StorageFailed(f"the table {table.name.lower()} is missing. {REPLACE_THIS_NODE}") from error
+    if any(database.flags().values()):
+        raise StorageFailed(f"the table {table.name.lower()} has flags that nobody set. {REPLACE_THIS_NODE}")
+    return database
+
+
+def _name(table: Table) -> bytes:
+    return table.name.lower().encode()
+
+
+def _used_bytes(env: lmdb.Environment) -> int:
+    return (env.info()["last_pgno"] + 1) * env.stat()["psize"]
+
+
+def _check_length(env: lmdb.Environment, path: Path) -> None:
+    """A file cut short would end the process with SIGBUS at the first page that is missing."""
+    file_bytes = path.stat().st_size
+    if file_bytes < _used_bytes(env):
+        raise DamagedCopy(f"{path} was cut short: {file_bytes} of {_used_bytes(env)} bytes")
+
+
+def _copy(env: lmdb.Environment, path: Path) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        env.copyfd(descriptor, compact=True)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _forward(cursor: lmdb.Cursor[bytes], start: bytes, stop: bytes | None, limit: int) -> list[Row]:
+    rows: list[Row] = []
+    if not cursor.set_range(start):
+        return rows
+    for row in cursor.iternext():
+        if stop is not None and row[0] >= stop:
+            break
+        rows.append(row)
+        if len(rows) == limit:
+            break
+    return rows
+
+
+def _backward(cursor: lmdb.Cursor[bytes], start: bytes, stop: bytes | None, limit: int) -> list[Row]:
+    rows: list[Row] = []
+    is_at_stop = stop is not None and cursor.set_range(stop)
+    if not (cursor.prev() if is_at_stop else cursor.last()):
+        return rows
+    for row in cursor.iterprev():
+        if row[0] < start:
+            break
+        rows.append(row)
+        if len(rows) == limit:
+            break
+    return rows

@@ -1,0 +1,180 @@
+"""`Store` in memory: the twin of `LmdbStore` for tests and simulation.
+
+Theory of operation. The tables hold the state with all writes; an undo log holds, for each key written since the last
+commit, what that commit has there. So a commit costs nothing but dropping the log, `crash` plays it back, and a copy
+is the tables seen through it. There is no disk: what a store holds lives as long as the object.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+from sortedcontainers import SortedDict
+
+from raftsched import limits
+from raftsched.errors import InvariantBroken
+from raftsched.storage.store.port import (
+    CopyFailed,
+    DamagedCopy,
+    Row,
+    StorageFailed,
+    StoreFigures,
+    Table,
+    check_key,
+)
+from raftsched.storage.store.seals import SUMS_KEY, Sums, opened, opened_rows, sealed
+
+_MAGIC = b"raftsched memory store 1\n"
+_CRC_BYTES = 4
+_HEAD_BYTES = len(_MAGIC) + _CRC_BYTES
+_Image = dict[str, list[Row]]
+_decode_image = msgspec.msgpack.Decoder(_Image).decode
+_encode_image = msgspec.msgpack.Encoder().encode
+
+
+class MemoryStore:
+    """`raftsched.storage.store.port.Store` over sorted dictionaries."""
+
+    def __init__(self) -> None:
+        self._tables: list[SortedDict[bytes, bytes]] = [SortedDict() for _ in Table]
+        self._undo: dict[tuple[Table, bytes], bytes | None] = {}
+        self._refusal = ""
+        self._fails_next_commit = False
+        self._lock = threading.Lock()
+        self.sums = Sums()
+        self.free_disk_bytes = 1 << 40
+        """What `figures` says of the disk; set it to see what a full one does."""
+
+    @classmethod
+    def load(cls, path: Path) -> MemoryStore:
+        """Make a store from a copy; raises `DamagedCopy` where the file is not one."""
+        store = cls()
+        for name, rows in _read_image(path).items():
+            store._tables[Table[name]].update(rows)
+        store._load_sums()
+        return store
+
+    def get(self, table: Table, key: bytes) -> bytes | None:
+        self._refuse_if_failed()
+        stored: bytes | None = self._tables[table].get(key)
+        return None if stored is None else opened(table, key, stored)
+
+    def put(self, table: Table, key: bytes, value: bytes) -> None:
+        self._refuse_if_failed()
+        check_key(key, bytes_max=limits.KEY_BYTES_MAX)
+        stored = sealed(table, key, value)
+        self.sums.move(table, self._replace(table, key, stored), stored)
+
+    def insert(self, table: Table, key: bytes, value: bytes) -> None:
+        if key in self._tables[table]:
+            raise InvariantBroken(f"table {table.name.lower()} has a row {key.hex()} already")
+        self.put(table, key, value)
+
+    def delete(self, table: Table, key: bytes) -> bool:
+        self._refuse_if_failed()
+        if key not in self._tables[table]:
+            return False
+        self.sums.move(table, self._replace(table, key, None), None)
+        return True
+
+    def _replace(self, table: Table, key: bytes, stored: bytes | None) -> bytes | None:
+        """Store a row, or remove it where there is None; return the old one."""
+        rows = self._tables[table]
+        with self._lock:
+            old: bytes | None = rows.get(key)
+            self._undo.setdefault((table, key), old)
+            if stored is None:
+                del rows[key]
+            else:
+                rows[key] = stored
+        return old
+
+    def scan(self, table: Table, start: bytes, stop: bytes | None, *, limit: int, reverse: bool = False) -> list[Row]:
+        self._refuse_if_failed()
+        rows = self._tables[table]
+        if stop is not None and stop <= start:
+            return []
+        keys = rows.irange(start, stop, inclusive=(True, False), reverse=reverse)
+        return opened_rows(table, [(key, rows[key]) for key in islice(keys, max(limit, 0))])
+
+    def commit(self) -> None:
+        self._refuse_if_failed()
+        if self._fails_next_commit:
+            self._refusal = "commit failed: a simulated fault of the disk"
+            raise StorageFailed(self._refusal)
+        if self._undo:
+            self._replace(Table.META, SUMS_KEY, sealed(Table.META, SUMS_KEY, self.sums.encoded()))
+        with self._lock:
+            self._undo.clear()
+
+    def copy_to(self, path: Path) -> None:
+        self._refuse_if_failed()
+        with self._lock:
+            body = _encode_image(self._committed_image())
+        try:
+            path.write_bytes(_head(body) + body)
+        except OSError as error:
+            path.unlink(missing_ok=True)
+            raise CopyFailed(f"no copy of the state was made: {error}") from error
+
+    def close(self) -> None:
+        self._refusal = self._refusal or "the store is closed"
+
+    def crash(self) -> None:
+        """Go back to the last commit, as a process that was killed and started again finds it."""
+        with self._lock:
+            for (table, key), value in self._undo.items():
+                if value is None:
+                    self._tables[table].pop(key, None)
+                else:
+                    self._tables[table][key] = value
+            self._undo.clear()
+        self._load_sums()
+        self._refusal = ""
+        self._fails_next_commit = False
+
+    def fail_next_commit(self) -> None:
+        """Let the disk refuse the next commit; only `crash` mends it."""
+        self._fails_next_commit = True
+
+    def figures(self) -> StoreFigures:
+        self._refuse_if_failed()
+        used_bytes = sum(len(key) + len(value) for rows in self._tables for key, value in rows.items())
+        return StoreFigures(used_bytes, 0, self.free_disk_bytes)
+
+    def check_readers(self) -> int:
+        self._refuse_if_failed()
+        return 0
+
+    def _refuse_if_failed(self) -> None:
+        if self._refusal:
+            raise StorageFailed(self._refusal)
+
+    def _load_sums(self) -> None:
+        stored = self._tables[Table.META].get(SUMS_KEY)
+        self.sums.load(None if stored is None else opened(Table.META, SUMS_KEY, stored))
+
+    def _committed_image(self) -> _Image:
+        undone = [dict(rows) for rows in self._tables]
+        for (table, key), value in self._undo.items():
+            if value is None:
+                undone[table].pop(key, None)
+            else:
+                undone[table][key] = value
+        return {table.name: list(undone[table].items()) for table in Table}
+
+
+def _read_image(path: Path) -> _Image:
+    data = path.read_bytes()
+    body = data[_HEAD_BYTES:]
+    if data[:_HEAD_BYTES] != _head(body):
+        raise DamagedCopy(f"{path} is not a whole copy")
+    return _decode_image(body)
+
+
+def _head(body: bytes) -> bytes:
+    return _MAGIC + zlib.crc32(body).to_bytes(_CRC_BYTES, "big")

@@ -1,0 +1,102 @@
+"""Seals: a checksum behind every stored value, and the sum of all seals of a table.
+
+Theory of operation. LMDB has no checksums, so one flipped bit on the disk would be served, leased and copied to other
+nodes. A *seal* is the CRC-32 of table, key and value. It is stored behind the value and checked by the store itself
+whenever a row is read, so no table can do without. Table and key are part of it: a value that lies
+under another key is found, and an index entry without a value is protected as well.
+
+A seal can't tell that a row is missing, or that an older row has come back. The *sums* can: for each table the sum of the
+squares of all seals, modulo 2^64. Each write takes the old seal out and adds the new one, so they cost no reads, and they
+don't depend on the order of the writes. They are committed with the rows. A walk over a table must come to its sum, and
+nodes that have applied the same entries must have the same sums. Squares, because CRC-32 is linear: one bit that flips
+in many values of equal length would change all their seals alike, and plain sums of these may cancel out.
+
+Neither is proof against somebody who means to deceive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from struct import Struct
+from typing import ClassVar, Final
+from zlib import crc32
+
+import msgspec
+
+from raftsched.storage.store.port import DamagedValue, Row, Table
+
+SUMS_KEY: Final = b"sums"
+"""The row of `META` that holds the sums; the only one that is in none."""
+_SEAL_BYTES: Final = 4
+_RESIDUE: Final = 0x2144DF1C
+"""CRC-32 of anything with its own CRC-32 behind it, lowest byte first."""
+SEEDS: Final = tuple(crc32(table.name.lower().encode()) & ~0xFFF for table in Table)
+"""One for each table, with room for the length of a key: it says where the key ends and the value begins."""
+pack_seal = Struct("<I").pack
+read_seal = Struct("<I").unpack_from
+_MODULUS: Final = 1 << 64
+_DIGEST_MODULUS: Final = 1 << 63
+"""A message between nodes holds integers below it."""
+_LOCAL: Final = (Table.META, Table.COUNTERS)
+"""Written at checkpoints, which each node makes at times of its own."""
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(dict[str, int]).decode
+
+
+def sealed(table: Table, key: bytes, value: bytes) -> bytes:
+    """Return the value as it is stored under `key`."""
+    return value + pack_seal(crc32(value, crc32(key, SEEDS[table] | len(key))))
+
+
+def opened(table: Table, key: bytes, stored: bytes) -> bytes:
+    """Return the value of a stored row; raises `DamagedValue` unless it is what was written under this key."""
+    if crc32(stored, crc32(key, SEEDS[table] | len(key))) != _RESIDUE:
+        raise DamagedValue(table.name.lower(), key)
+    return stored[:-_SEAL_BYTES]
+
+
+def opened_rows(table: Table, rows: Iterable[Row]) -> list[Row]:
+    """Return the rows with their values; raises `DamagedValue`."""
+    return [(key, opened(table, key, stored)) for key, stored in rows]
+
+
+def seal_in(stored: bytes) -> int:
+    """Return the seal that a stored row carries, unchecked."""
+    return int(read_seal(stored, -_SEAL_BYTES)[0])
+
+
+class Sums:
+    """The sum of each table, as of the last write."""
+
+    __slots__ = ("of_tables",)
+
+    compared: ClassVar = tuple(table for table in Table if table not in _LOCAL)
+    """The tables that the log alone decides."""
+
+    def __init__(self) -> None:
+        self.of_tables = [0] * len(Table)
+        """Not reduced; writers add squares of seals to them, and take them away."""
+
+    def move(self, table: Table, old: bytes | None, new: bytes | None) -> None:
+        """Count the stored row `new` in place of `old`; None where there is none."""
+        if old is not None:
+            self.of_tables[table] -= seal_in(old) ** 2
+        if new is not None:
+            self.of_tables[table] += seal_in(new) ** 2
+
+    def of(self, table: Table) -> int:
+        """Return the sum of one table."""
+        return self.of_tables[table] % _MODULUS
+
+    def digest(self) -> int:
+        """Return one number over all that the log alone decides: equal on nodes that have applied the same entries."""
+        return sum(self.of_tables[table] for table in self.compared) % _DIGEST_MODULUS
+
+    def encoded(self) -> bytes:
+        """Return the row of `META`; tables are known by name, so that their numbers may change."""
+        return _encode({table.name: self.of(table) for table in Table})
+
+    def load(self, row: bytes | None) -> None:
+        """Take over the sums of a commit; None: nothing was committed yet."""
+        stored = {} if row is None else _decode(row)
+        self.of_tables[:] = [stored.get(table.name, 0) for table in Table]

@@ -1,0 +1,1 @@
+"""Keys, records and indexes of the state, table by table."""

@@ -1,0 +1,218 @@
+"""Reads of the records beside jobs: queues, schedules and their ledgers, workflows, chores, alarms, the audit trail.
+
+Queues are few and asked for with every lease: they are kept decoded in memory, and written through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import msgspec
+from sortedcontainers import SortedDict
+
+from raftsched.core.operations.control import AlarmKind, ChoreKind
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.queue import Queue, decode_queue
+from raftsched.core.records.schedule import (
+    Firing,
+    FiringKind,
+    Schedule,
+    ScheduleId,
+    decode_firing,
+    decode_schedule,
+)
+from raftsched.core.records.workflow import Workflow, WorkflowId, decode_workflow
+from raftsched.core.state.view import AlarmEntry, AuditEntry
+from raftsched.storage.store.port import Store, Table, all_rows
+from raftsched.storage.tables import keys
+from raftsched.storage.tables.pages import Page, page_of_range
+
+_decode_audit = msgspec.msgpack.Decoder(AuditEntry).decode
+
+
+class Catalog:
+    """A part of `StateReader`. Each read is bounded by `limit`; cursors that are impossible raise `Invalid`."""
+
+    _store: Store
+
+    # -- queues -------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _queues(self) -> SortedDict[str, Queue]:
+        queues = (decode_queue(record) for _, record in all_rows(self._store, Table.QUEUES))
+        return SortedDict((queue.name, queue) for queue in queues)
+
+    def queue(self, name: str) -> Queue | None:
+        """Return the queue's settings; None where nobody made any."""
+        found: Queue | None = self._queues.get(name)
+        return found
+
+    def queue_count(self) -> int:
+        return len(self._queues)
+
+    def queues(self) -> list[Queue]:
+        """Return every queue that has settings, by name; at most `limits.QUEUES_CONFIGURED_MAX`."""
+        return list(self._queues.values())
+
+    def configured_queues(self, *, after: str = "") -> Iterator[str]:
+        """Yield the queues that have settings, by name, behind `after`; reads nothing."""
+        return iter(self._queues.irange(after, inclusive=(False, True)))
+
+    def list_queues(self, *, after: bytes = b"", limit: int, descending: bool = False) -> Page[Queue]:
+        """Return the next queues that have settings, by name."""
+        return page_of_range(
+            self._store,
+            Table.QUEUES,
+            lambda _, record: decode_queue(record),
+            after=after,
+            limit=limit,
+            descending=descending,
+        )
+
+    # -- schedules ----------------------------------------------------------------------------------------------------
+
+    def schedule(self, schedule_id: ScheduleId) -> Schedule | None:
+        record = self._store.get(Table.SCHEDULES, schedule_id)
+        return None if record is None else decode_schedule(record)
+
+    @cached_property
+    def _schedule_count(self) -> int:
+        return sum(1 for _ in all_rows(self._store, Table.SCHEDULES))
+
+    def schedule_count(self) -> int:
+        """Return how many there are: counted once at opening, and kept up with each write."""
+        return self._schedule_count
+
+    def schedule_id_for_name(self, tenant: str, name: str) -> ScheduleId | None:
+        found = self._store.get(Table.SCHEDULE_NAMES, keys.dedup_key(tenant, name))
+        return None if found is None else ScheduleId(found)
+
+    def list_schedules(self, *, after: bytes = b"", limit: int, descending: bool = False) -> Page[Schedule]:
+        """Return the next schedules by id, that is by age."""
+        return page_of_range(
+            self._store,
+            Table.SCHEDULES,
+            lambda _, record: decode_schedule(record),
+            after=after,
+            limit=limit,
+            descending=descending,
+        )
+
+    def list_schedule_names(
+        self, tenant: str, *, after: bytes = b"", limit: int, descending: bool = False
+    ) -> Page[ScheduleId]:
+        """Return the next schedules of a tenant by name."""
+        start = keys.text(tenant)
+        return page_of_range(
+            self._store,
+            Table.SCHEDULE_NAMES,
+            lambda _, schedule_id: ScheduleId(schedule_id),
+            start=start,
+            stop=keys.after_texts(start),
+            after=after,
+            limit=limit,
+            descending=descending,
+        )
+
+    # -- ledgers ------------------------------------------------------------------------------------------------------
+
+    def firing(self, schedule_id: ScheduleId, instant_ms: TimeMs, kind: FiringKind) -> Firing | None:
+        line = self._store.get(Table.FIRINGS, keys.firing_key(schedule_id, instant_ms, kind))
+        return None if line is None else decode_firing(line)
+
+    def firings(
+        self, schedule_id: ScheduleId, *, after: Firing | None, until_ms: int | None, limit: int
+    ) -> list[Firing]:
+        """Return lines of the ledger by instant and kind, behind `after`, with instant < `until_ms`."""
+        start = keys.firings_until(schedule_id, 0)
+        if after is not None:
+            start = keys.after(keys.firing_key(schedule_id, after.instant_ms, after.kind))
+        stop = keys.after_id(schedule_id) if until_ms is None else keys.firings_until(schedule_id, max(until_ms, 0))
+        return [decode_firing(line) for _, line in self._store.scan(Table.FIRINGS, start, stop, limit=limit)]
+
+    def newest_firings(self, schedule_id: ScheduleId, *, limit: int) -> list[Firing]:
+        """Return the last lines of the ledger by instant and kind, newest first."""
+        rows = self._store.scan(Table.FIRINGS, schedule_id, keys.after_id(schedule_id), limit=limit, reverse=True)
+        return [decode_firing(line) for _, line in rows]
+
+    def list_firings(
+        self, schedule_id: ScheduleId, *, after: bytes = b"", limit: int, descending: bool = False
+    ) -> Page[Firing]:
+        """Return the next lines of the ledger by instant and kind."""
+        return page_of_range(
+            self._store,
+            Table.FIRINGS,
+            lambda _, line: decode_firing(line),
+            start=schedule_id,
+            stop=keys.after_id(schedule_id),
+            after=after,
+            limit=limit,
+            descending=descending,
+        )
+
+    # -- workflows ----------------------------------------------------------------------------------------------------
+
+    def workflow(self, workflow_id: WorkflowId) -> Workflow | None:
+        record = self._store.get(Table.WORKFLOWS, workflow_id)
+        return None if record is None else decode_workflow(record)
+
+    def workflow_id_for_key(self, tenant: str, idempotency_key: str) -> WorkflowId | None:
+        found = self._store.get(Table.WORKFLOW_KEYS, keys.dedup_key(tenant, idempotency_key))
+        return None if found is None else WorkflowId(found)
+
+    def workflow_jobs(self, workflow_id: WorkflowId, *, after: JobId | None, limit: int) -> list[JobId]:
+        """Return jobs of the workflow by id, behind `after`."""
+        start = workflow_id if after is None else keys.after(keys.pair_key(workflow_id, after))
+        rows = self._store.scan(Table.WORKFLOW_JOBS, start, keys.after_id(workflow_id), limit=limit)
+        return [keys.job_id_at_end(key) for key, _ in rows]
+
+    def list_workflows(self, *, after: bytes = b"", limit: int, descending: bool = False) -> Page[Workflow]:
+        """Return the next workflows by id, that is by age."""
+        return page_of_range(
+            self._store,
+            Table.WORKFLOWS,
+            lambda _, record: decode_workflow(record),
+            after=after,
+            limit=limit,
+            descending=descending,
+        )
+
+    # -- what is due, and what is left to do --------------------------------------------------------------------------
+
+    def alarms_due(self, kind: AlarmKind, now_ms: int, *, limit: int, after_ms: int = 0) -> list[AlarmEntry]:
+        """Return alarms of a kind with `after_ms` < time <= `now_ms`, first due first."""
+        start, stop = keys.alarms_until(kind, after_ms + 1), keys.alarms_until(kind, now_ms + 1)
+        rows = self._store.scan(Table.ALARMS, start, stop, limit=limit)
+        return [keys.read_alarm_key(key) for key, _ in rows]
+
+    def next_alarm(self, kind: AlarmKind) -> TimeMs | None:
+        """Return when the next alarm of a kind is, past or to come; None where there is none."""
+        rows = self._store.scan(Table.ALARMS, bytes([kind]), bytes([kind + 1]), limit=1)
+        return keys.read_alarm_key(rows[0][0]).at_ms if rows else None
+
+    def chore(self, kind: ChoreKind, subject: bytes) -> bytes | None:
+        """Return where the chore stands (b"" = at the start); None where there is none."""
+        return self._store.get(Table.CHORES, keys.chore_key(kind, subject))
+
+    def chores(self, *, limit: int, after: tuple[ChoreKind, bytes] | None = None) -> list[tuple[ChoreKind, bytes]]:
+        """Return chores that are not done, by kind and subject, behind `after`."""
+        start = b"" if after is None else keys.after(keys.chore_key(*after))
+        return [keys.read_chore_key(key) for key, _ in self._store.scan(Table.CHORES, start, None, limit=limit)]
+
+    # -- the audit trail ----------------------------------------------------------------------------------------------
+
+    def oldest_audit(self, *, limit: int) -> list[AuditEntry]:
+        """Return the first lines of the audit trail, oldest first."""
+        return [_decode_audit(line) for _, line in self._store.scan(Table.AUDIT, b"", None, limit=limit)]
+
+    def list_audit(self, *, after: bytes = b"", limit: int, descending: bool = False) -> Page[AuditEntry]:
+        """Return the next lines of the audit trail, oldest first unless `descending`."""
+        return page_of_range(
+            self._store,
+            Table.AUDIT,
+            lambda _, line: _decode_audit(line),
+            after=after,
+            limit=limit,
+            descending=descending,
+        )

@@ -1,0 +1,114 @@
+"""How many jobs there are of each tenant, queue and status: state, so that no scan has to answer for it.
+
+Theory of operation. The counts live in memory and move with each job written; those that changed are written at the
+checkpoint, in the transaction of the jobs they count. There are as many as tenants, queues and statuses in use. The
+names of the queues are kept sorted beside them, so that a page of a list costs what is on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sortedcontainers import SortedDict
+
+from raftsched.core.records.job import WAITING, Job, Status
+from raftsched.core.state.view import CounterKey
+from raftsched.errors import InvariantBroken
+from raftsched.storage.store.port import Store, Table, all_rows
+from raftsched.storage.tables import keys
+
+_COUNT_BYTES = 8
+
+
+class Counters:
+    """The counts as of the last write; read from `store` when made."""
+
+    def __init__(self, store: Store) -> None:
+        self._counts: dict[tuple[str, str, Status], int] = {
+            keys.read_counter_key(key): int.from_bytes(value, "big") for key, value in all_rows(store, Table.COUNTERS)
+        }
+        self._changed: set[tuple[str, str, Status]] = set()
+        self._tenants: dict[str, set[str]] = {}
+        """Tenants of each queue that may have waiting jobs: all that have, and some that had."""
+        self._queues: SortedDict[str, set[str]] = SortedDict()
+        """By name: every queue of which there is a count, perhaps zero, with the tenants that it is of."""
+        for tenant, queue, status in self._counts:
+            self._queues.setdefault(queue, set()).add(tenant)
+            if status in WAITING:
+                self._tenants.setdefault(queue, set()).add(tenant)
+
+    def move(self, old: Job | None, new: Job | None) -> None:
+        """Count `new` in place of `old`; raises `InvariantBroken` where there was none of `old`'s kind to take away."""
+        before = None if old is None else (old.tenant, old.queue, old.status)
+        after = None if new is None else (new.tenant, new.queue, new.status)
+        if before == after:
+            return
+        if before is not None:
+            self._take_away(before)
+        if after is not None:
+            count = self._counts.get(after, 0)
+            if not count and after[2] in WAITING:
+                self._tenants.setdefault(after[1], set()).add(after[0])
+            if after not in self._counts:
+                self._queues.setdefault(after[1], set()).add(after[0])
+            self._counts[after] = count + 1
+            self._changed.add(after)
+
+    def _take_away(self, key: tuple[str, str, Status]) -> None:
+        count = self._counts.get(key, 0)
+        if count <= 0:
+            raise InvariantBroken(f"the counter of {CounterKey(*key)} would fall below zero")
+        self._counts[key] = count - 1
+        self._changed.add(key)
+
+    def save(self, store: Store) -> None:
+        """Write what changed since the last save; counts that came down to zero are dropped."""
+        # In order: a set's own differs between processes, and the file's pages would, too (seed 430049).
+        for key in sorted(self._changed):
+            count = self._counts[key]
+            if count:
+                store.put(Table.COUNTERS, keys.counter_key(*key), count.to_bytes(_COUNT_BYTES, "big"))
+            else:
+                store.delete(Table.COUNTERS, keys.counter_key(*key))
+                del self._counts[key]
+                self._forget(key[0], key[1])
+        self._changed.clear()
+
+    def waiting_tenants(self, queue: str) -> list[str]:
+        """Return the tenants that have waiting jobs in the queue, by name."""
+        return sorted(tenant for tenant in self._tenants.get(queue, ()) if self._has_waiting(tenant, queue))
+
+    def _has_waiting(self, tenant: str, queue: str) -> bool:
+        return any(self._counts.get((tenant, queue, status)) for status in WAITING)
+
+    def queues(self, tenant: str | None = None, *, after: str = "") -> Iterator[str]:
+        """Yield the queues that hold jobs, of one tenant or of all, by name, behind `after`."""
+        for queue in self._queues.irange(after, inclusive=(False, True)):
+            if self.of_queue(queue, tenant):
+                yield queue
+
+    def of_queue(self, queue: str, tenant: str | None = None) -> dict[Status, int]:
+        """Return the counts above zero of a queue, of one tenant or of all."""
+        found: dict[Status, int] = {}
+        tenants = self._queues.get(queue, ())
+        for each in tenants if tenant is None else [tenant] if tenant in tenants else []:
+            for status in Status:
+                if count := self._counts.get((each, queue, status)):
+                    found[status] = found.get(status, 0) + count
+        return found
+
+    def _forget(self, tenant: str, queue: str) -> None:
+        of_queue = self._queues[queue]
+        if not any((tenant, queue, status) in self._counts for status in Status):
+            of_queue.discard(tenant)
+            if not of_queue:
+                del self._queues[queue]
+        tenants = self._tenants.get(queue)
+        if tenants is not None and not self._has_waiting(tenant, queue):
+            tenants.discard(tenant)
+            if not tenants:
+                del self._tenants[queue]
+
+    def all(self) -> dict[CounterKey, int]:
+        """Return every count above zero."""
+        return {CounterKey(*key): count for key, count in self._counts.items() if count}

@@ -1,0 +1,93 @@
+"""What depends on what: for each child the list of its parents, and for each parent the way to its children.
+
+Theory of operation. Both are written with the child, and go with it; what an edge has come to stands with the way from
+the parent. A parent that is removed before its child leaves the child's edges as they are, since the child's list leads
+to them. So a parent with thousands of dependants is removed at no cost, and every edge is removed exactly once.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from raftsched.core.records.ids import JobId
+from raftsched.core.records.job import Condition, Dependency, Verdict
+from raftsched.core.state.view import Dependant
+from raftsched.core.state.writes import PutDependant, PutDependencies
+from raftsched.errors import InvariantBroken
+from raftsched.storage.store.port import Store, Table
+from raftsched.storage.tables import keys
+
+_decode = msgspec.msgpack.Decoder(tuple[Dependency, ...]).decode
+_encode = msgspec.msgpack.Encoder().encode
+_EDGE_BYTES = 60
+"""What an edge comes to in both tables, roughly."""
+
+
+def dependencies(store: Store, child: JobId) -> tuple[Dependency, ...]:
+    """What `child` depends on, in the order it was submitted; () where on nothing."""
+    stored = store.get(Table.DEPENDENCIES, child)
+    return () if stored is None else _decode(stored)
+
+
+def dependants(store: Store, parent: JobId, *, after: JobId | None, limit: int) -> list[Dependant]:
+    """Up to `limit` children of `parent`, by id, behind `after`."""
+    start = parent if after is None else keys.after(keys.pair_key(parent, after))
+    rows = store.scan(Table.DEPENDANTS, start, keys.after_id(parent), limit=limit)
+    return [_read(keys.job_id_at_end(key), value) for key, value in rows]
+
+
+def put(store: Store, write: PutDependencies) -> int:
+    """Store a new job's edges; return about how many bytes that took.
+
+    Raises `InvariantBroken` where it has edges already, or a parent twice.
+    """
+    child, wanted = write
+    if not wanted:
+        return 0
+    if len({each.parent for each in wanted}) < len(wanted):
+        raise InvariantBroken(f"job {child.hex()} depends on a job twice")
+    if store.get(Table.DEPENDENCIES, child) is not None:
+        raise InvariantBroken(f"job {child.hex()} has its dependencies already")
+    store.put(Table.DEPENDENCIES, child, _encode(wanted))
+    for each in wanted:
+        store.put(Table.DEPENDANTS, keys.pair_key(each.parent, child), _value(each.condition, Verdict.PENDING))
+    return _EDGE_BYTES * len(wanted)
+
+
+def judge(store: Store, write: PutDependant) -> int:
+    """Store what an edge has come to; return about how many bytes that took. Raises `InvariantBroken` where it is new."""
+    parent, (child, condition, verdict) = write
+    key = keys.pair_key(parent, child)
+    if store.get(Table.DEPENDANTS, key) is None:
+        raise InvariantBroken(f"job {child.hex()} does not depend on {parent.hex()}")
+    store.put(Table.DEPENDANTS, key, _value(condition, verdict))
+    return _EDGE_BYTES
+
+
+def remove(store: Store, child: JobId) -> int:
+    """Remove the child's edges; return about how many bytes that took."""
+    wanted = dependencies(store, child)
+    store.delete(Table.DEPENDENCIES, child)
+    for each in wanted:
+        if not store.delete(Table.DEPENDANTS, keys.pair_key(each.parent, child)):
+            raise InvariantBroken(f"job {each.parent.hex()} does not know that {child.hex()} depends on it")
+    return _EDGE_BYTES * len(wanted)
+
+
+def read_dependencies(key: bytes, value: bytes) -> tuple[JobId, tuple[Dependency, ...]]:
+    """Return a child and what it depends on, of a row of `DEPENDENCIES`."""
+    return JobId(key), _decode(value)
+
+
+def read_dependant(key: bytes, value: bytes) -> tuple[JobId, Dependant]:
+    """Return a parent, and a child with what the edge has come to, of a row of `DEPENDANTS`."""
+    parent, child = keys.read_pair_key(key)
+    return JobId(parent), _read(child, value)
+
+
+def _value(condition: Condition, verdict: Verdict) -> bytes:
+    return bytes([condition, verdict])
+
+
+def _read(child: JobId, value: bytes) -> Dependant:
+    return Dependant(child, Condition(value[0]), Verdict(value[1]))

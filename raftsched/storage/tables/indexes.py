@@ -1,0 +1,172 @@
+"""What follows from a record: its index entries, as a pure function.
+
+Nobody writes an index entry by hand: entries are derived from the record before and the record after, and only the
+difference is applied. So an index can't disagree with the records by a forgotten line, and a transition touches as few
+keys as it can: a lease takes one entry away and adds one, a cancel of a running job touches none.
+
+What is written once with the record and read only by its id (payloads, dependencies, logs) is no index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from raftsched import limits
+from raftsched.core.operations.control import AlarmKind
+from raftsched.core.records.ids import name_tag
+from raftsched.core.records.job import FINISHED, Job, Status
+from raftsched.core.records.queue import Queue
+from raftsched.core.records.schedule import Schedule
+from raftsched.core.records.workflow import Workflow
+from raftsched.core.state.view import FacetKind
+from raftsched.storage.store.port import Table
+from raftsched.storage.tables import keys
+
+Entry = tuple[Table, bytes, bytes]
+"""Table, key and value."""
+Entries = tuple[Entry, ...]
+
+# Members of an enumeration cost a look-up each; these are needed with every job written.
+_SCHEDULED, _QUEUED, _RETRYING = Status.SCHEDULED, Status.QUEUED, Status.RETRYING
+_RUNNING, _CANCELLING = Status.RUNNING, Status.CANCELLING
+_WAITING_DEPENDENCIES, _PAUSED = Status.WAITING_DEPENDENCIES, Status.PAUSED
+_WAITING_TABLE, _LEASED_TABLE, _FINISHED_TABLE = Table.WAITING, Table.LEASED, Table.FINISHED
+
+
+# -- jobs -------------------------------------------------------------------------------------------------------------
+
+
+def index_entries(job: Job | None) -> Entries:
+    """The entries by which `job` is found; none where there is no job."""
+    if job is None:
+        return ()
+    if job.options is None and job.pause is None and not job.kept_until_ms:
+        return _status_entries(job)
+    return _status_entries(job) + _tie_entries(job)
+
+
+def _status_entries(job: Job) -> Entries:
+    status = job.status
+    # By identity, since a status in a set costs a hash: this runs twice for each job written.
+    if status is _QUEUED or status is _SCHEDULED or status is _RETRYING:
+        return _waiting_entries(job)
+    if status is _RUNNING or status is _CANCELLING:
+        return ((_LEASED_TABLE, job.id, b""),)
+    if status is _WAITING_DEPENDENCIES or status is _PAUSED:
+        return ((Table.PARKED, keys.parked_key(status, job.id), b""),)
+    return ((_FINISHED_TABLE, keys.finished_key(status, job.finished_at_ms, job.id), b""),)
+
+
+def _waiting_entries(job: Job) -> Entries:
+    if job.held:
+        region = keys.held_region(job.queue, concurrency_key(job), job.region)
+        key = keys.held_key(region, job.priority, job.due_at_ms, job.id)
+        ready = (Table.HELD, key, b"")
+    else:
+        group = keys.waiting_group(job.queue, job.tenant, job.priority, name_tag(job.name), job.region)
+        key = keys.waiting_key(group, job.due_at_ms, job.id)
+        ready = (_WAITING_TABLE, key, b"")
+    if not job.timed:
+        return (ready,)
+    value = keys.timer_value(job.status, job.priority, name_tag(job.name), job.tenant, job.queue, region=job.region)
+    return (ready, (Table.TIMERS, keys.timer_key(job.due_at_ms, job.id), value))
+
+
+def concurrency_key(job: Job) -> str:
+    """The key that the job shares its queue's limit under; "" = none."""
+    return "" if job.options is None else job.options.concurrency_key
+
+
+def _tie_entries(job: Job) -> Entries:
+    entries: list[Entry] = []
+    if job.options is not None:
+        if holds_claim(job):
+            entries.append((Table.UNIQUE, keys.unique_key(job.tenant, job.options.unique_key), job.id))
+        if job.options.workflow_id:
+            entries.append((Table.WORKFLOW_JOBS, keys.pair_key(job.options.workflow_id, job.id), b""))
+        if job.options.schedule_id:
+            entries.append((Table.SCHEDULE_JOBS, keys.pair_key(job.options.schedule_id, job.id), b""))
+    return (*entries, *_alarm_entries(AlarmKind.JOB, job.alarm_at_ms, job.id))
+
+
+def holds_claim(job: Job) -> bool:
+    """Whether the job has a claim on its unique key: while it is unfinished, and a timed claim until it is taken over."""
+    options = job.options
+    if options is None or not options.unique_key:
+        return False
+    return options.unique_until_ms > 0 or job.status not in FINISHED
+
+
+# -- lists of jobs ----------------------------------------------------------------------------------------------------
+
+
+def have_same_facets(old: Job, new: Job) -> bool:
+    """Whether two records of one job are listed in the same places: so most transitions touch no list."""
+    return old.queue == new.queue and old.tags == new.tags and _ended(old) == _ended(new)
+
+
+def facet_keys(job: Job | None) -> list[bytes]:
+    """The keys in `FACETS` by which `job` is listed: by queue, by name, by each tag.
+
+    They change twice in the life of most jobs: written at submission, and moved once where the job ends. An entry that
+    followed every status would cost a write more for each lease and for each retry.
+    """
+    if job is None:
+        return []
+    ended, job_id = _ended(job), job.id
+    found = [group + job_id for group in _groups(job.queue, job.name, ended)]
+    if job.tags:
+        found += [keys.facet_group(FacetKind.TAG, tag, ended) + job_id for tag in dict.fromkeys(job.tags)]
+    return found
+
+
+@lru_cache(limits.ENCODED_QUEUES_MAX)
+def _groups(queue: str, name: str, ended: int) -> tuple[bytes, ...]:
+    if queue == name:
+        return (keys.facet_group(FacetKind.QUEUE_AND_NAME, queue, ended),)
+    return keys.facet_group(FacetKind.QUEUE, queue, ended), keys.facet_group(FacetKind.NAME, name, ended)
+
+
+def _ended(job: Job) -> int:
+    return job.status if job.status in FINISHED else 0
+
+
+# -- other records ----------------------------------------------------------------------------------------------------
+
+
+def workflow_entries(workflow: Workflow | None) -> Entries:
+    if workflow is None:
+        return ()
+    alarm = _alarm_entries(AlarmKind.WORKFLOW, workflow.alarm_at_ms, workflow.id)
+    if not workflow.idempotency_key:
+        return alarm
+    key = keys.dedup_key(workflow.tenant, workflow.idempotency_key)
+    return ((Table.WORKFLOW_KEYS, key, workflow.id), *alarm)
+
+
+def schedule_entries(schedule: Schedule | None) -> Entries:
+    if schedule is None:
+        return ()
+    name = (Table.SCHEDULE_NAMES, keys.dedup_key(schedule.tenant, schedule.name), bytes(schedule.id))
+    return (name, *_alarm_entries(AlarmKind.SCHEDULE, schedule.alarm_at_ms, schedule.id))
+
+
+def queue_entries(queue: Queue | None) -> Entries:
+    return () if queue is None else _alarm_entries(AlarmKind.QUEUE, queue.alarm_at_ms, queue.name.encode())
+
+
+def _alarm_entries(kind: AlarmKind, at_ms: int, subject: bytes) -> Entries:
+    return ((Table.ALARMS, keys.alarm_key(kind, at_ms, subject), b""),) if at_ms else ()
+
+
+# -- what changes -----------------------------------------------------------------------------------------------------
+
+
+def difference(before: Entries, after: Entries) -> tuple[Sequence[Entry], Sequence[Entry]]:
+    """Return the entries to remove, and then to insert, where a record with the entries `before` gets those of `after`."""
+    if before == after:
+        return (), ()
+    if len(before) + len(after) <= 2:  # they differ, so they have none in common
+        return before, after
+    return [entry for entry in before if entry not in after], [entry for entry in after if entry not in before]

@@ -1,0 +1,68 @@
+"""How many jobs of each queue, and of each concurrency key, are leased: what limits are held against.
+
+Theory of operation. The counts follow from the leased jobs alone. So they are kept in memory only, move with each job
+written, and are counted anew from the index of leased jobs when a state is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from raftsched.core.records.job import Job, Status
+from raftsched.errors import InvariantBroken
+
+RunningKey = tuple[str, str]
+"""Queue and concurrency key; "" = of the whole queue."""
+_RUNNING, _CANCELLING = Status.RUNNING, Status.CANCELLING
+
+
+class RunningCounts:
+    """The counts as of the last write, beginning with `leased`, the jobs that are leased now."""
+
+    def __init__(self, leased: Iterable[Job]) -> None:
+        self._counts: dict[RunningKey, int] = {}
+        for job in leased:
+            self._add(job)
+
+    def move(self, old: Job | None, new: Job | None) -> None:
+        """Count `new` in place of `old`."""
+        was_leased = old is not None and (old.status is _RUNNING or old.status is _CANCELLING)
+        is_leased = new is not None and (new.status is _RUNNING or new.status is _CANCELLING)
+        if was_leased is is_leased:  # a leased job keeps its queue and key
+            return
+        if old is not None and was_leased:
+            self._take_away(old)
+        elif new is not None:
+            self._add(new)
+
+    def of_queue(self, queue: str) -> int:
+        return self._counts.get((queue, ""), 0)
+
+    def of_key(self, queue: str, key: str) -> int:
+        """Jobs of the queue with this key; 0 for "", which is none."""
+        return self._counts.get((queue, key), 0) if key else 0
+
+    def all(self) -> dict[RunningKey, int]:
+        """Return every count above zero."""
+        return dict(self._counts)
+
+    def _add(self, job: Job) -> None:
+        counts, place = self._counts, (job.queue, "")
+        counts[place] = counts.get(place, 0) + 1
+        if job.options is not None and job.options.concurrency_key:
+            place = (job.queue, job.options.concurrency_key)
+            counts[place] = counts.get(place, 0) + 1
+
+    def _take_away(self, job: Job) -> None:
+        self._take_one((job.queue, ""))
+        if job.options is not None and job.options.concurrency_key:
+            self._take_one((job.queue, job.options.concurrency_key))
+
+    def _take_one(self, place: RunningKey) -> None:
+        count = self._counts.get(place, 0) - 1
+        if count < 0:
+            raise InvariantBroken(f"the count of running jobs of {place} would fall below zero")
+        if count:
+            self._counts[place] = count
+        else:
+            del self._counts[place]

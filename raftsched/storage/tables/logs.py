@@ -1,0 +1,104 @@
+"""Logs of attempts, in pieces as the worker sent them.
+
+Theory of operation. A piece is stored under the offset at which it begins, so that reading on from any offset is one
+look-up. How much there is stands in a row of its own, which costs the same however long the log is; it also leads to
+the logs that a job has, so that a job without any is removed at the price of one look-up in a small table.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from raftsched import limits
+from raftsched.core.records.ids import JobId
+from raftsched.core.state.view import LogSize
+from raftsched.core.state.writes import PutLog
+from raftsched.errors import InvariantBroken
+from raftsched.storage.store.port import Store, Table
+from raftsched.storage.tables import keys
+
+_decode_size = msgspec.msgpack.Decoder(LogSize).decode
+_encode = msgspec.msgpack.Encoder().encode
+_NONE = LogSize(0, 0, 0)
+
+
+class LogPart(NamedTuple):
+    """A stretch of an attempt's log."""
+
+    offset: int
+    """Where `lines` begins."""
+    lines: bytes
+    next_offset: int
+    """Where the next part begins; at the end of the log, where the next lines will be."""
+
+
+def size(store: Store, job_id: JobId, run_number: int, attempt_number: int) -> LogSize:
+    """How much of the attempt's log there is."""
+    stored = store.get(Table.LOG_SIZES, keys.log_key(job_id, run_number, attempt_number))
+    return _NONE if stored is None else _decode_size(stored)
+
+
+def append(store: Store, write: PutLog) -> None:
+    """Add a piece behind those that are there; its `sequence` is taken over unless it is 0."""
+    log = keys.log_key(write.job_id, write.run_number, write.attempt_number)
+    before = size(store, write.job_id, write.run_number, write.attempt_number)
+    if write.lines:
+        store.put(Table.LOGS, keys.log_piece_key(log, before.byte_count), write.lines)
+    after = LogSize(
+        before.byte_count + len(write.lines),
+        write.sequence or before.last_sequence,
+        before.piece_count + bool(write.lines),
+    )
+    store.put(Table.LOG_SIZES, log, _encode(after))
+
+
+def read(
+    store: Store, job_id: JobId, run_number: int, attempt_number: int, *, offset: int = 0, bytes_max: int
+) -> LogPart:
+    """Return the log from `offset` on: whole pieces until `bytes_max` is reached, at least one where there is any.
+
+    The first piece is cut where `offset` lies inside it, so an offset from anywhere is harmless.
+    """
+    offset = max(offset, 0)
+    log = keys.log_key(job_id, run_number, attempt_number)
+    start, stop = keys.log_piece_key(log, offset), log + keys.LOG_END
+    first = store.scan(Table.LOGS, log, keys.after(start), limit=1, reverse=True)
+    begin = first[0][0] if first else start
+    lines = bytearray()
+    for key, piece in store.scan(Table.LOGS, begin, stop, limit=limits.SCAN_ROWS_MAX):
+        lines += piece[max(offset - keys.log_offset(key), 0) :]
+        if len(lines) >= bytes_max:
+            break
+    return LogPart(offset, bytes(lines), offset + len(lines))
+
+
+def attempts(store: Store, job_id: JobId) -> list[tuple[int, int, LogSize]]:
+    """Return (run, attempt, size) of every log of the job, in order."""
+    rows = store.scan(Table.LOG_SIZES, job_id, keys.after_id(job_id), limit=limits.SCAN_ROWS_MAX)
+    return [(*keys.read_log_key(key)[1:], _decode_size(value)) for key, value in rows]
+
+
+def remove(store: Store, job_id: JobId) -> None:
+    """Remove all logs of the job."""
+    stop = keys.after_id(job_id)
+    while logs := store.scan(Table.LOG_SIZES, job_id, stop, limit=limits.SCAN_ROWS_MAX):
+        for log, value in logs:
+            store.delete(Table.LOG_SIZES, log)
+            _remove_pieces(store, log, _decode_size(value).piece_count)
+
+
+def _remove_pieces(store: Store, log: bytes, piece_count: int) -> None:
+    removed_count = 0
+    while pieces := store.scan(Table.LOGS, log, log + keys.LOG_END, limit=limits.SCAN_ROWS_MAX):
+        removed_count += len(pieces)
+        for key, _ in pieces:
+            store.delete(Table.LOGS, key)
+    if removed_count != piece_count:
+        raise InvariantBroken(f"a log has {removed_count} pieces, not {piece_count}: {log.hex()}")
+
+
+def read_size(key: bytes, value: bytes) -> tuple[JobId, int, int, LogSize]:
+    """Return (job id, run, attempt, size) of a row of `LOG_SIZES`."""
+    return (*keys.read_log_key(key), _decode_size(value))

@@ -1,0 +1,130 @@
+"""How the writes beside those of jobs are executed: a part of `State`.
+
+Records go through the same pure functions of `indexes` as jobs do, so that alarms, names and keys follow from them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from sortedcontainers import SortedDict
+
+from raftsched.core.records.job import encode_worker
+from raftsched.core.records.queue import Queue, encode_queue
+from raftsched.core.records.schedule import encode_firing, encode_schedule
+from raftsched.core.records.workflow import encode_workflow
+from raftsched.core.state.writes import (
+    PutAudit,
+    PutChore,
+    PutDependant,
+    PutDependencies,
+    PutFiring,
+    PutLog,
+    PutQueue,
+    PutSchedule,
+    PutWorker,
+    PutWorkflow,
+    RemoveAudit,
+    RemoveChore,
+    RemoveFirings,
+    RemoveSchedule,
+    RemoveWorker,
+    RemoveWorkflow,
+    Write,
+)
+from raftsched.errors import InvariantBroken
+from raftsched.storage.store.port import Store, Table
+from raftsched.storage.tables import edges, keys, logs
+from raftsched.storage.tables.indexes import Entries, queue_entries, schedule_entries, workflow_entries
+
+_encode = msgspec.msgpack.Encoder().encode
+_ROW_BYTES = 100
+"""What a row's keys come to, roughly."""
+
+
+class OtherWrites:
+    """A part of `State`, whose helpers it uses."""
+
+    if TYPE_CHECKING:
+        _store: Store
+        _queues: SortedDict[str, Queue]
+        _schedule_count: int
+        applied_index: int
+        uncommitted_bytes: int
+
+        def _move_entries(self, before: Entries, after: Entries) -> None: ...
+        def _put_text(self, table: Table, record_id: bytes, text: bytes) -> None: ...
+        def _take_away(self, table: Table, key: bytes) -> None: ...
+
+    _audit_count = 0
+    """Lines of the audit trail that the open entry has written."""
+
+    def _execute_other(self, write: Write) -> None:
+        match write:
+            case PutDependencies():
+                self.uncommitted_bytes += edges.put(self._store, write)
+            case PutDependant():
+                self.uncommitted_bytes += edges.judge(self._store, write)
+            case PutLog():
+                logs.append(self._store, write)
+                self.uncommitted_bytes += len(write.lines) + _ROW_BYTES
+            case PutAudit():
+                key = keys.audit_key(self.applied_index + 1, self._audit_count)
+                self._audit_count += 1
+                self._put_record(Table.AUDIT, key, _encode(write.entry))
+            case RemoveAudit(before_index, limit):
+                for key, _ in self._store.scan(Table.AUDIT, b"", keys.audit_key(before_index), limit=limit):
+                    self._take_away(Table.AUDIT, key)
+            case PutWorker(worker):
+                self._put_record(Table.WORKERS, keys.name_key(worker.name), encode_worker(worker))
+            case RemoveWorker(name):
+                self._store.delete(Table.WORKERS, keys.name_key(name))
+            case _:
+                self._execute_definition(write)
+
+    def _execute_definition(self, write: Write) -> None:
+        """What users set up, and the long work that follows from it."""
+        match write:
+            case PutQueue(old_queue, queue):
+                self._put_record(Table.QUEUES, keys.name_key(queue.name), encode_queue(queue))
+                self._queues[queue.name] = queue
+                self._move_entries(queue_entries(old_queue), queue_entries(queue))
+            case PutWorkflow(old_workflow, workflow):
+                self._put_record(Table.WORKFLOWS, workflow.id, encode_workflow(workflow))
+                self._move_entries(workflow_entries(old_workflow), workflow_entries(workflow))
+            case RemoveWorkflow(old_workflow):
+                self._take_away(Table.WORKFLOWS, old_workflow.id)
+                self._move_entries(workflow_entries(old_workflow), ())
+            case PutChore(kind, subject, cursor):
+                self._put_record(Table.CHORES, keys.chore_key(kind, subject), cursor)
+            case RemoveChore(kind, subject):
+                self._take_away(Table.CHORES, keys.chore_key(kind, subject))
+            case _:
+                self._execute_schedule(write)
+
+    def _execute_schedule(self, write: Write) -> None:
+        match write:
+            case PutSchedule(old, schedule, payload):
+                self._schedule_count += old is None
+                self._put_record(Table.SCHEDULES, schedule.id, encode_schedule(schedule))
+                if payload is not None:
+                    self._put_text(Table.PAYLOADS, schedule.id, payload)
+                self._move_entries(schedule_entries(old), schedule_entries(schedule))
+            case RemoveSchedule(old):
+                self._schedule_count -= 1
+                self._take_away(Table.SCHEDULES, old.id)
+                self._store.delete(Table.PAYLOADS, old.id)
+                self._move_entries(schedule_entries(old), ())
+            case PutFiring(schedule_id, firing):
+                key = keys.firing_key(schedule_id, firing.instant_ms, firing.kind)
+                self._put_record(Table.FIRINGS, key, encode_firing(firing))
+            case RemoveFirings(schedule_id, firings):
+                for firing in firings:
+                    self._take_away(Table.FIRINGS, keys.firing_key(schedule_id, firing.instant_ms, firing.kind))
+            case _:
+                raise InvariantBroken(f"a write that the state does not know: {write!r}")
+
+    def _put_record(self, table: Table, key: bytes, record: bytes) -> None:
+        self._store.put(table, key, record)
+        self.uncommitted_bytes += len(key) + len(record)

@@ -1,0 +1,243 @@
+"""Pages of jobs: stable orders, cursors that are keys, and a bound on what one page may read.
+
+Theory of operation. A page is read from an index in the order of its keys, and a cursor is the key after which the next
+page begins. So a walk sees every job that stays in the list exactly once, whatever is added or removed meanwhile, also
+when the job at the cursor is gone, or another node answers (case A10).
+
+Which index a status is read by:
+
+    queued               WAITING up to now, lane by lane: a waiting job whose time has come, whatever is stored; then HELD
+    scheduled, retrying  TIMERS from now on; the entry tells the two apart. Of one queue: WAITING from now on, lane by lane
+    running, cancelling  LEASED; the record tells the two apart
+    parked ones          PARKED, by id, that is by age
+    the finished ones    FINISHED, oldest first
+
+A page examines at most `limits.SCAN_ROWS_MAX` index rows or lanes. It may therefore come back short, or empty, and
+still have a next cursor. Filters by other fields are the caller's, over pages; lists by queue, name or tag, whatever the
+status, are in `facets`.
+
+A job that changes its place in the order (it is held or released, retried, given another priority) while it is walked
+past may be seen twice or not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from raftsched import limits
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job, Status
+from raftsched.errors import Invalid
+from raftsched.storage.store.port import Row, Store, Table
+from raftsched.storage.tables import keys
+
+_Item = TypeVar("_Item")
+_HELD_CURSOR = b"\xff"
+"""Begins the cursors of `HELD`: above all cursors of `WAITING`, which begin with a queue's name."""
+
+
+class Page(NamedTuple, Generic[_Item]):
+    """Records in order, each with the cursor that continues after it."""
+
+    items: list[tuple[bytes, _Item]]
+    next_cursor: bytes
+    """Where the next page begins; b"" at the end of the list."""
+
+
+JobPage = Page[Job]
+
+
+class _Rows(NamedTuple):
+    """Index rows in order, and where the next ones begin; b"" at the end."""
+
+    rows: list[Row]
+    next_cursor: bytes
+
+
+class _Span(NamedTuple):
+    """Keys with start <= key < stop."""
+
+    start: bytes = b""
+    stop: bytes | None = None
+
+
+_ALL = _Span()
+_Part = Callable[[bytes], _Span]
+"""The part of a lane of `WAITING` that is wanted."""
+
+
+def page_by_status(
+    store: Store,
+    load: Callable[[JobId], Job],
+    status: Status,
+    *,
+    now_ms: int,
+    queue: str = "",
+    after: bytes,
+    limit: int,
+    descending: bool,
+) -> JobPage:
+    """Return the next jobs that users see as `status` at `now_ms`; raises `Invalid` for an impossible cursor.
+
+    `queue`: no other rows than those of this queue are examined; "" = all queues. Raises `Invalid` where the index of
+    the status is not kept by queue.
+    """
+    check_cursor(after)
+    if queue and status not in WAITING:
+        raise Invalid(f"status: jobs that are {status.label} are not kept by queue", field="status")
+    found = _index_rows(store, status, now_ms=now_ms, queue=queue, after=after, limit=limit, descending=descending)
+    items: list[tuple[bytes, Job]] = []
+    for key, _ in found.rows:
+        if len(items) == limit:
+            return JobPage(items, items[-1][0])
+        job = load(keys.job_id_at_end(key))
+        if job.status_at(now_ms) == status:
+            items.append((key, job))
+    return JobPage(items, found.next_cursor)
+
+
+def page_of_range(
+    store: Store,
+    table: Table,
+    read: Callable[[bytes, bytes], _Item],
+    *,
+    start: bytes = b"",
+    stop: bytes | None = None,
+    after: bytes,
+    limit: int,
+    descending: bool = False,
+) -> Page[_Item]:
+    """Return the next rows of `table` with start <= key < stop, each as `read` makes it of key and value.
+
+    Raises `Invalid` for an impossible cursor.
+    """
+    check_cursor(after)
+    found = _range_rows(store, table, start, stop, after=after, limit=limit, descending=descending)
+    return Page([(key, read(key, value)) for key, value in found.rows], found.next_cursor)
+
+
+def check_cursor(cursor: bytes) -> None:
+    """A cursor may come from anyone; this is all it takes for it to be harmless."""
+    if len(cursor) > limits.KEY_BYTES_MAX:
+        raise Invalid("cursor: not one that this server gave out", field="cursor")
+
+
+def _index_rows(
+    store: Store, status: Status, *, now_ms: int, queue: str, after: bytes, limit: int, descending: bool
+) -> _Rows:
+    """The index rows of `status`, and perhaps of the status that shares its index."""
+    within = _Span(keys.text(queue), keys.after_waiting_queue(queue)) if queue else _ALL
+    if status is Status.QUEUED:
+        read_queued = _queued_backward if descending else _queued_forward
+        return read_queued(store, now_ms, within, after, limit)
+    if status in WAITING and queue:
+        read_lanes = _lanes_backward if descending else _lanes_forward
+        return read_lanes(store, _later_part(now_ms), within, after, limit)
+    if status in WAITING:
+        start = keys.time(TimeMs(now_ms + 1))
+        found = _range_rows(
+            store, Table.TIMERS, start, None, after=after, limit=limits.SCAN_ROWS_MAX, descending=descending
+        )
+        return _Rows([row for row in found.rows if row[1][0] == status], found.next_cursor)
+    if status in LEASED:
+        return _range_rows(
+            store, Table.LEASED, b"", None, after=after, limit=limits.SCAN_ROWS_MAX, descending=descending
+        )
+    if status in FINISHED or status in PARKED:
+        table = Table.FINISHED if status in FINISHED else Table.PARKED
+        start, stop = bytes([status]), bytes([status + 1])
+        return _range_rows(store, table, start, stop, after=after, limit=limit, descending=descending)
+    return _Rows([], b"")
+
+
+def _range_rows(
+    store: Store, table: Table, start: bytes, stop: bytes | None, *, after: bytes, limit: int, descending: bool
+) -> _Rows:
+    """Up to `limit` rows of one range, on from the cursor."""
+    if after and descending:
+        stop = after if stop is None else min(stop, after)
+    elif after:
+        start = max(start, keys.after(after))
+    rows = store.scan(table, start, stop, limit=limit, reverse=descending)
+    return _Rows(rows, rows[-1][0] if rows and len(rows) == limit else b"")
+
+
+def _queued_forward(store: Store, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
+    """Waiting jobs that are due, then held ones; the cursors of these begin with `_HELD_CURSOR`."""
+    if after.startswith(_HELD_CURSOR):
+        return _held_rows(store, within, after, limit, descending=False)
+    ready = _lanes_forward(store, _due_part(now_ms), within, after, limit)
+    if ready.next_cursor:
+        return ready
+    held = _held_rows(store, within, b"", limit - len(ready.rows), descending=False)
+    return _Rows(ready.rows + held.rows, held.next_cursor)
+
+
+def _queued_backward(store: Store, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
+    """As `_queued_forward`, from the last held job back."""
+    if after and not after.startswith(_HELD_CURSOR):
+        return _lanes_backward(store, _due_part(now_ms), within, after, limit)
+    held = _held_rows(store, within, after, limit, descending=True)
+    if held.next_cursor:
+        return held
+    ready = _lanes_backward(store, _due_part(now_ms), within, b"", limit - len(held.rows))
+    return _Rows(held.rows + ready.rows, ready.next_cursor)
+
+
+def _held_rows(store: Store, within: _Span, after: bytes, limit: int, *, descending: bool) -> _Rows:
+    """Held jobs, each under its key with `_HELD_CURSOR` before it."""
+    cursor = after.removeprefix(_HELD_CURSOR)
+    if after and not cursor:  # the cursor before all held jobs
+        return _Rows([], b"") if descending else _held_rows(store, within, b"", limit, descending=False)
+    found = _range_rows(store, Table.HELD, *within, after=cursor, limit=limit, descending=descending)
+    rows = [(_HELD_CURSOR + key, value) for key, value in found.rows]
+    return _Rows(rows, _HELD_CURSOR + found.next_cursor if found.next_cursor else b"")
+
+
+def _due_part(now_ms: int) -> _Part:
+    """Of a lane, what is due."""
+    return lambda group: _Span(group, group + keys.time(now_ms + 1))
+
+
+def _later_part(now_ms: int) -> _Part:
+    """Of a lane, what is not due yet."""
+    return lambda group: _Span(group + keys.time(now_ms + 1), keys.after_waiting_group(group))
+
+
+def _lanes_forward(store: Store, part: _Part, within: _Span, after: bytes, limit: int) -> _Rows:
+    """Waiting entries of one part of each lane, skipping from lane to lane what is in the other."""
+    rows: list[Row] = []
+    start = max(within.start, keys.after(after)) if after else within.start
+    for _ in range(limits.SCAN_ROWS_MAX):
+        head = store.scan(Table.WAITING, start, within.stop, limit=1)
+        if not head:
+            return _Rows(rows, b"")
+        group = keys.waiting_group_of(head[0][0])
+        wanted = part(group)
+        begin = max(wanted.start, head[0][0])
+        rows += store.scan(Table.WAITING, begin, wanted.stop, limit=limit - len(rows))
+        if len(rows) >= limit:
+            break
+        start = keys.after_waiting_group(group)
+    return _Rows(rows, rows[-1][0] if len(rows) >= limit > 0 else start)
+
+
+def _lanes_backward(store: Store, part: _Part, within: _Span, after: bytes, limit: int) -> _Rows:
+    """As `_lanes_forward`, from the last queue and its lowest priority up."""
+    rows: list[Row] = []
+    stop = within.stop
+    if after:
+        stop = after if stop is None else min(stop, after)
+    for _ in range(limits.SCAN_ROWS_MAX):
+        head = store.scan(Table.WAITING, within.start, stop, limit=1, reverse=True)
+        if not head:
+            return _Rows(rows, b"")
+        group = keys.waiting_group_of(head[0][0])
+        wanted = part(group)
+        end = min(wanted.stop or keys.after(head[0][0]), keys.after(head[0][0]))
+        rows += store.scan(Table.WAITING, wanted.start, end, limit=limit - len(rows), reverse=True)
+        if len(rows) >= limit:
+            break
+        stop = group
+    return _Rows(rows, rows[-1][0] if len(rows) >= limit > 0 else stop or b"")

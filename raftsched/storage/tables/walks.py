@@ -1,0 +1,153 @@
+"""Walks of everything that is stored, for checks and tests. They go in steps, so that no walk loads a table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from raftsched.core.operations.control import ChoreKind
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import Dependency, Job, Status, decode_job
+from raftsched.core.records.queue import Queue, decode_queue
+from raftsched.core.records.schedule import (
+    Firing,
+    Schedule,
+    ScheduleId,
+    decode_firing,
+    decode_schedule,
+)
+from raftsched.core.records.workflow import Workflow, WorkflowId, decode_workflow
+from raftsched.core.state.view import (
+    AlarmEntry,
+    Dependant,
+    FacetEntry,
+    HeldEntry,
+    LogSize,
+    TimerEntry,
+    WaitingEntry,
+)
+from raftsched.errors import InvariantBroken
+from raftsched.storage.store.port import Store, Table, all_rows
+from raftsched.storage.tables import edges, keys, logs
+
+_Item = TypeVar("_Item")
+
+
+class UnreadableRow(InvariantBroken):
+    """A row is what was written, by its seal, and still not what this release reads."""
+
+    code = "unreadable_row"
+
+    def __init__(self, table: Table, key: bytes, error: Exception) -> None:
+        reason = f"{type(error).__name__}: {error}"
+        super().__init__(f"table {table.name.lower()}, key {key.hex()}: the row can't be read: {reason}")
+
+
+class Walks:
+    """A part of `StateReader`: what `raftsched.core.state.view.AuditableView` walks, each in the order of its keys."""
+
+    _store: Store
+
+    def _each(self, table: Table, read: Callable[[bytes, bytes], _Item]) -> Iterator[_Item]:
+        """Yield each row of the table as `read` makes it of key and value; raises `UnreadableRow` where that fails."""
+        for key, value in all_rows(self._store, table):
+            try:
+                item = read(key, value)
+            except (ValueError, LookupError, TypeError) as error:  # also msgspec's errors, and of texts
+                raise UnreadableRow(table, key, error) from error
+            yield item
+
+    # -- jobs ---------------------------------------------------------------------------------------------------------
+
+    def all_jobs(self) -> Iterator[Job]:
+        return self._each(Table.JOBS, lambda _, record: decode_job(record))
+
+    def all_payload_ids(self) -> Iterator[JobId]:
+        return self._each(Table.PAYLOADS, lambda key, _: JobId(key))
+
+    def all_result_ids(self) -> Iterator[JobId]:
+        return self._each(Table.RESULTS, lambda key, _: JobId(key))
+
+    def all_dependencies(self) -> Iterator[tuple[JobId, tuple[Dependency, ...]]]:
+        return self._each(Table.DEPENDENCIES, edges.read_dependencies)
+
+    def all_logs(self) -> Iterator[tuple[JobId, int, int, LogSize]]:
+        """(job id, run, attempt, size)."""
+        return self._each(Table.LOG_SIZES, logs.read_size)
+
+    # -- indexes of jobs ----------------------------------------------------------------------------------------------
+
+    def all_waiting(self) -> Iterator[WaitingEntry]:
+        return self._each(Table.WAITING, lambda key, _: keys.read_waiting_key(key))
+
+    def all_held(self) -> Iterator[HeldEntry]:
+        return self._each(Table.HELD, lambda key, _: keys.read_held_key(key))
+
+    def all_timers(self) -> Iterator[TimerEntry]:
+        return self._each(Table.TIMERS, keys.read_timer)
+
+    def all_leased(self) -> Iterator[JobId]:
+        return self._each(Table.LEASED, lambda key, _: JobId(key))
+
+    def all_parked(self) -> Iterator[tuple[Status, JobId]]:
+        return self._each(Table.PARKED, lambda key, _: keys.read_parked_key(key))
+
+    def all_finished(self) -> Iterator[tuple[TimeMs, JobId]]:
+        """(finished time, job id), status by status."""
+        return self._each(Table.FINISHED, lambda key, _: keys.read_finished_key(key))
+
+    def all_keys(self) -> Iterator[tuple[str, str, JobId]]:
+        """(tenant, idempotency key, job id)."""
+        return self._each(Table.KEYS, lambda key, job_id: (*keys.read_dedup_key(key), JobId(job_id)))
+
+    def all_unique_keys(self) -> Iterator[tuple[str, bytes, JobId]]:
+        """(tenant, unique key, job id)."""
+        return self._each(Table.UNIQUE, lambda key, job_id: (*keys.read_unique_key(key), JobId(job_id)))
+
+    def all_dependants(self) -> Iterator[tuple[JobId, Dependant]]:
+        """(parent, its dependant)."""
+        return self._each(Table.DEPENDANTS, edges.read_dependant)
+
+    def all_workflow_jobs(self) -> Iterator[tuple[WorkflowId, JobId]]:
+        for workflow_id, job_id in self._each(Table.WORKFLOW_JOBS, lambda key, _: keys.read_pair_key(key)):
+            yield WorkflowId(workflow_id), job_id
+
+    def all_schedule_jobs(self) -> Iterator[tuple[ScheduleId, JobId]]:
+        for schedule_id, job_id in self._each(Table.SCHEDULE_JOBS, lambda key, _: keys.read_pair_key(key)):
+            yield ScheduleId(schedule_id), job_id
+
+    def all_facets(self) -> Iterator[FacetEntry]:
+        return self._each(Table.FACETS, lambda key, _: keys.read_facet_key(key))
+
+    # -- other records ------------------------------------------------------------------------------------------------
+
+    def all_alarms(self) -> Iterator[AlarmEntry]:
+        return self._each(Table.ALARMS, lambda key, _: keys.read_alarm_key(key))
+
+    def all_workflows(self) -> Iterator[Workflow]:
+        return self._each(Table.WORKFLOWS, lambda _, record: decode_workflow(record))
+
+    def all_workflow_keys(self) -> Iterator[tuple[str, str, WorkflowId]]:
+        """(tenant, idempotency key, workflow id)."""
+        return self._each(
+            Table.WORKFLOW_KEYS, lambda key, workflow_id: (*keys.read_dedup_key(key), WorkflowId(workflow_id))
+        )
+
+    def all_schedules(self) -> Iterator[Schedule]:
+        return self._each(Table.SCHEDULES, lambda _, record: decode_schedule(record))
+
+    def all_schedule_names(self) -> Iterator[tuple[str, str, ScheduleId]]:
+        """(tenant, name, schedule id)."""
+        return self._each(
+            Table.SCHEDULE_NAMES, lambda key, schedule_id: (*keys.read_dedup_key(key), ScheduleId(schedule_id))
+        )
+
+    def all_firings(self) -> Iterator[tuple[ScheduleId, Firing]]:
+        return self._each(Table.FIRINGS, lambda key, line: (keys.schedule_of_firing(key), decode_firing(line)))
+
+    def all_queues(self) -> Iterator[Queue]:
+        return self._each(Table.QUEUES, lambda _, record: decode_queue(record))
+
+    def all_chores(self) -> Iterator[tuple[ChoreKind, bytes, bytes]]:
+        """(kind, subject, where it stands)."""
+        return self._each(Table.CHORES, lambda key, cursor: (*keys.read_chore_key(key), cursor))

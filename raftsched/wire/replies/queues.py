@@ -1,0 +1,88 @@
+"""What the API answers about queues."""
+
+from __future__ import annotations
+
+from raftsched.wire.replies.common import Reply, Time
+from raftsched.wire.replies.jobs import PauseReply
+
+
+class RateReply(Reply, frozen=True):
+    """At most `count` leases in `per_seconds`, evenly spread, and up to `burst` at once after a rest."""
+
+    count: int
+    per_seconds: float
+    burst: int
+
+
+class QueueSettingsReply(Reply, frozen=True):
+    """What operators said about a queue; null stands where nobody said anything."""
+
+    pause: PauseReply | None
+    """While it is paused no worker gets a job of it."""
+    rate: RateReply | None
+    concurrency: int | None
+    key_concurrency: int | None
+    """null: 1 for jobs that have a concurrency key."""
+    ageing_seconds: float | None
+    """null: as the cluster says."""
+    retention_seconds: float | None
+    """null: as the cluster says."""
+    max_lost_workers: int | None
+    """null: 3."""
+    weights: dict[str, int]
+    """Shares of tenants; those that are not named have 1."""
+    revision: int | None
+    """Log index of the latest change."""
+    updated_at: Time | None
+
+
+class QueueReply(Reply, frozen=True):
+    """How many jobs of each status a queue holds."""
+
+    name: str
+    tenant: str
+    scheduled: int
+    waiting_dependencies: int
+    queued: int
+    running: int
+    cancelling: int
+    paused: int
+    """Jobs that are paused; whether the queue is, its settings say."""
+    retrying: int
+    completed: int
+    failed: int
+    dead_letter: int
+    cancelled: int
+    skipped: int
+    exact: bool
+    """False: so many timed jobs came due that not all were looked at; some count as they were before."""
+    oldest_wait_ms: int
+    """How long the job that is due longest waits for a worker; 0 = none waits."""
+    waiting_workers: int | None
+    """Workers that wait for jobs of this queue; null where the answering node does not lead."""
+    settings: QueueSettingsReply
+
+
+class QueuesReply(Reply, frozen=True):
+    """The queues that hold jobs or have settings, by name."""
+
+    queues: list[QueueReply]
+    next_cursor: str | None
+
+
+class ScaleReply(Reply, frozen=True):
+    """What decides how many workers a queue should have."""
+
+    queue: str
+    ready: int
+    """Jobs that are due and wait for nothing but a worker, and the queue's limits."""
+    exact: bool
+    """False: `ready` is an estimate, as in the queue's counts."""
+    running: int
+    oldest_wait_ms: int
+    waiting_workers: int
+    """Workers that wait for jobs of this queue now."""
+    worker_slots: int
+    """Jobs that a typical worker of the queue runs at the same time; 1 where none is known."""
+    wanted_workers: int
+    """How many of those would run all that runs or is ready, as far as the queue's pause and limits let it."""

@@ -1,0 +1,96 @@
+"""Many jobs at once: which, and what to do with them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from msgspec import Meta
+
+from raftsched import limits
+from raftsched.wire.requests.common import (
+    Cursor,
+    DeadLetterReasonName,
+    DelaySeconds,
+    IdText,
+    Moment,
+    Name,
+    Priority,
+    Request,
+    SpanSeconds,
+    StatusName,
+    Tag,
+)
+from raftsched.wire.requests.controls import PauseReason
+
+BULK_JOBS_MAX: Final = limits.BULK_JOBS_MAX
+Ids = Annotated[list[IdText], Meta(min_length=1, max_length=BULK_JOBS_MAX)]
+
+
+class JobFilter(Request, frozen=True):
+    """Jobs for which all of this holds; an empty filter names none."""
+
+    status: StatusName | Annotated[list[StatusName], Meta(min_length=1, max_length=12)] | None = None
+    """Default: the statuses in which the action is legal."""
+    queue: Name | None = None
+    name: Name | None = None
+    tag: Tag | None = None
+    tenant: Name | None = None
+    schedule: IdText | None = None
+    workflow: IdText | None = None
+    reason: DeadLetterReasonName | None = None
+    created_after: Moment | None = None
+    created_before: Moment | None = None
+
+
+class BulkRequest(Request, frozen=True):
+    """What to do with which jobs: exactly one of `ids`, `filter` and `all`."""
+
+    action: Literal["cancel", "pause", "resume", "retry", "replay", "reschedule", "reprioritise", "delete"]
+    ids: Ids | None = None
+    filter: JobFilter | None = None
+    all: bool = False
+    dry_run: bool = False
+    """Only count the jobs, and name some."""
+    force: bool | None = None
+    """Of `cancel`: end running attempts at once."""
+    run_at: Moment | None = None
+    """Of `reschedule`, `retry` and `replay`."""
+    delay_seconds: DelaySeconds | None = None
+    """Of `reschedule`, `retry` and `replay`."""
+    priority: Priority | None = None
+    """Of `reprioritise`."""
+    until: Moment | None = None
+    """Of `pause`."""
+    for_seconds: SpanSeconds | None = None
+    """Of `pause`."""
+    reason: PauseReason | None = None
+    """Of `pause`."""
+    limit: Annotated[int, Meta(ge=1, le=BULK_JOBS_MAX)] = BULK_JOBS_MAX
+    """Most jobs that this request touches; `next_cursor` leads to the others."""
+    cursor: Cursor | None = None
+    """`next_cursor` of the reply before, to the same request otherwise."""
+
+
+class DeadLetterFilter(Request, frozen=True):
+    """Dead letters for which all of this holds."""
+
+    reason: DeadLetterReasonName | None = None
+    queue: Name | None = None
+    name: Name | None = None
+    tag: Tag | None = None
+    tenant: Name | None = None
+    created_after: Moment | None = None
+    created_before: Moment | None = None
+
+
+class DeadLettersRequest(Request, frozen=True):
+    """Which dead letters: exactly one of `ids`, `filter` and `all`, or a `reason` alone."""
+
+    ids: Ids | None = None
+    filter: DeadLetterFilter | None = None
+    all: bool = False
+    reason: DeadLetterReasonName | None = None
+    """Only those that were given up for it."""
+    dry_run: bool = False
+    limit: Annotated[int, Meta(ge=1, le=BULK_JOBS_MAX)] = BULK_JOBS_MAX
+    cursor: Cursor | None = None

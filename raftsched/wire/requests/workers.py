@@ -1,0 +1,118 @@
+"""What workers ask and report."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from raftsched import limits
+from raftsched.wire.requests.common import (
+    CompletionId,
+    DelaySeconds,
+    Name,
+    QueuePattern,
+    Request,
+    Token,
+)
+
+
+class LeaseRequest(Request, frozen=True):
+    """A worker asks for jobs, and waits for them if there are none."""
+
+    worker: Name
+    queues: Annotated[list[QueuePattern], Meta(min_length=1, max_length=limits.QUEUES_PER_LEASE_MAX)]
+    """Names of queues, and patterns: `mail*` = all whose names begin so, `*` = all."""
+    capacity: Annotated[int, Meta(ge=1, le=limits.LEASE_CAPACITY_MAX)] = 1
+    wait_seconds: Annotated[float, Meta(ge=0, le=limits.LEASE_WAIT_SECONDS_MAX)] = 0.0
+    request_id: Annotated[str, Meta(max_length=limits.REQUEST_ID_CHARS_MAX)] = ""
+    """The worker's own name for this request: repeated because the reply was lost, it gets the same leases."""
+    region: Name | None = None
+    """Where the worker is: it takes jobs of this region and those of none; without one, only those of none."""
+    names: Annotated[list[Name], Meta(max_length=limits.NAMES_PER_LEASE_MAX)] | None = None
+    """Names of the jobs that the worker has handlers for: it gets no others. Left out: it takes any."""
+
+
+class HeldLease(Request, frozen=True):
+    """A lease that its worker still works on."""
+
+    run_id: str
+    fencing_token: Token
+    progress: msgspec.Raw | UnsetType = UNSET
+    """JSON of any kind: what the handler says of itself; it shows that the handler is alive, too."""
+    alive: bool = False
+    """The handler itself, and not only its worker, gave a sign of life since the last heartbeat."""
+
+
+class HeartbeatRequest(Request, frozen=True):
+    """A worker lives, and so do these leases of it."""
+
+    worker: Name
+    leases: Annotated[
+        list[Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/HeldLease"})]],
+        Meta(max_length=limits.HEARTBEAT_LEASES_MAX),
+    ]
+    """Each is kept, or refused, on its own."""
+
+
+class ErrorReport(Request, frozen=True):
+    """What went wrong in a handler. Over-long texts are cut: the head of the message, the tail of the trace is kept."""
+
+    type: str = ""
+    message: str = ""
+    trace: str = ""
+
+
+class OutcomeReport(Request, frozen=True):
+    """How one attempt ended."""
+
+    run_id: str
+    fencing_token: Token
+    status: Literal["completed", "failed", "snoozed"]
+    result: msgspec.Raw | UnsetType = UNSET
+    """JSON of any kind; of completed runs only."""
+    error: ErrorReport | None = None
+    """Of failed runs only."""
+    completion_id: CompletionId | None = None
+    """The worker's own name for this report: the same one again gets the recorded answer."""
+    retryable: bool = True
+    """False: no further attempt, whatever `max_attempts` says. Of failed runs only."""
+    retry_after_seconds: DelaySeconds | None = None
+    """The handler's own wish for the next attempt. Of failed runs only."""
+    snooze_seconds: DelaySeconds | None = None
+    """When to run again, without using an attempt. Of snoozed runs, and required there."""
+
+
+class OutcomesRequest(Request, frozen=True):
+    """Reports of one worker, each recorded or refused on its own."""
+
+    worker: Name
+    outcomes: Annotated[
+        list[Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/OutcomeReport"})]],
+        Meta(max_length=limits.OUTCOMES_MAX),
+    ]
+
+
+class StartRequest(Request, frozen=True):
+    """The worker is about to begin a run that begins at most once."""
+
+    fencing_token: Token
+
+
+class LogRequest(Request, frozen=True):
+    """Lines of a running attempt's log."""
+
+    fencing_token: Token
+    lines: Annotated[list[str], Meta(min_length=1, max_length=limits.LOG_PIECES_MAX)]
+    """Without their line feeds."""
+    sequence: Annotated[int, Meta(ge=1, le=(1 << 53) - 1)] | None = None
+    """The worker's number of this piece in its attempt, rising from 1: a repeat is stored once."""
+
+
+class ProgressRequest(Request, frozen=True):
+    """What a running handler says of itself."""
+
+    fencing_token: Token
+    progress: msgspec.Raw
+    """JSON of any kind."""

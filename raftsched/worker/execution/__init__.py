@@ -1,0 +1,1 @@
+"""Executes handlers: on the loop, in threads, in processes."""

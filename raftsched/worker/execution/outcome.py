@@ -1,0 +1,104 @@
+"""What becomes of a run: how its handler's end and the reason to stop it make one outcome, or none."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import structlog
+
+from raftsched.worker.execution.capture import captured
+from raftsched.worker.handlers.registry import Handler
+from raftsched.worker.handlers.result import (
+    COMPLETED,
+    FAILED,
+    Ending,
+    completed,
+    ending_of,
+    failed,
+    raised,
+    snoozed,
+)
+from raftsched.worker.runs.runs import SILENT, Run, StopReason
+
+_log = structlog.get_logger(__name__)
+_UNKNOWN_JOB_SECONDS = 15.0
+"""After the first attempt on a worker without a handler, doubling: three attempts outlast the start of a new worker."""
+_UNKNOWN_JOB_SECONDS_MAX = 300.0
+
+
+def note(run: Run, reason: StopReason) -> bool:
+    """Condemn `run`; return False if it was condemned before, or has ended."""
+    is_new = run.condemn(reason)
+    if is_new:
+        _log.warning("run_stopped", reason=reason.value, name=run.grant.name, run_id=run.grant.run_id)
+    return is_new
+
+
+async def awaited(handler: Handler, run: Run) -> Ending:
+    """Run an async handler; it ends in an `Ending` whatever it raises, or its task could end the whole worker.
+
+    That includes what would end a program: on a worker's event loop it ends this attempt.
+    """
+    if not run.begin():
+        return snoozed(0)
+    try:
+        with captured(run.context.log if handler.captures_stdout else None):
+            value = await handler.function(*_arguments(handler, run))
+    except asyncio.CancelledError:
+        return failed("CancelledError", "the handler, or something that it called, cancelled its task")
+    except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its ending
+        return raised(error, handler.rules)
+    return completed(value)
+
+
+def called(handler: Handler, run: Run) -> Ending:
+    """Run a plain handler in this thread."""
+    with captured(run.context.log if handler.captures_stdout else None):
+        return ending_of(handler.function, _arguments(handler, run), handler.rules)
+
+
+def unknown_job(run: Run) -> Ending:
+    """No handler has the name of the job: a failed attempt, so that while a release rolls out a newer worker may have it.
+
+    The delay is the worker's own: the job's policy and lists of error types are about its handler, which never began.
+    A run that begins at most once is handed back for as long as it has attempts, for to fail it would have to begin.
+    """
+    grant = run.grant
+    _log.warning("unknown_job", name=grant.name, run_id=grant.run_id)
+    delay = min(_UNKNOWN_JOB_SECONDS * 2.0 ** min(grant.attempt_number - 1, 30), _UNKNOWN_JOB_SECONDS_MAX)
+    if grant.starts_at_most_once and not grant.is_last_attempt:
+        return snoozed(delay)
+    return failed("UnknownJob", f"this worker has no handler for {grant.name!r}", delay=delay)
+
+
+def outcome(run: Run, ending: Ending) -> Ending | None:
+    """What to report for a handler that came to `ending`: why the run had to stop goes before what it returned."""
+    stop = run.stop
+    if stop is None or (stop is StopReason.DRAINED and _has_finished(run, ending)):
+        return _limited(run, ending)
+    if stop in SILENT:
+        return None
+    if stop is StopReason.CANCELLED:
+        return failed("Cancelled", "the job was cancelled while it ran", retryable=False)
+    if stop is StopReason.HANDLER_TIMEOUT:
+        return _limited(run, failed("Timeout", "the handler took longer than its timeout_seconds"))
+    return snoozed(0)
+
+
+def _has_finished(run: Run, ending: Ending) -> bool:
+    """Whether the handler came to its end by itself: one that saw `ctx.cancelled` may have returned half way."""
+    return ending.status == COMPLETED and not run.context.cancelled.was_seen
+
+
+def _arguments(handler: Handler, run: Run) -> tuple[Any, ...]:
+    return (run.context, run.grant.payload) if handler.takes_context else (run.grant.payload,)
+
+
+def _limited(run: Run, ending: Ending) -> Ending:
+    """A failure of the handler's last attempt is final."""
+    most = run.handler.max_attempts if run.handler is not None else None
+    if most is None or ending.status != FAILED or run.grant.attempt_number < most:
+        return ending
+    return msgspec.structs.replace(ending, retryable=False)

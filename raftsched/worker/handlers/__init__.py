@@ -1,0 +1,1 @@
+"""Handlers as users write them, and the objects that they see."""

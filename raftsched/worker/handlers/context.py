@@ -1,0 +1,216 @@
+"""What a handler is told about its attempt, how it hears that it should stop, and what it can say meanwhile.
+
+A context passes on what the handler says to its `Voice`: in the worker that is the run's `Telling`, in a process of
+its own a pipe to the worker.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from datetime import datetime
+from typing import Any, Protocol
+
+from raftsched import limits
+from raftsched.client.http.documents import encode_document
+from raftsched.values import check_value
+
+_event_creation = threading.Lock()
+_LOGGERS = "raftsched.job"
+
+
+class Voice(Protocol):
+    """Takes what a handler says, in whichever thread it runs."""
+
+    def progress(self, document: bytes) -> None: ...
+    def beat(self) -> None: ...
+    def log(self, text: str) -> None: ...
+    def result_of(self, parent: str) -> Any: ...
+
+
+class Mute:
+    """The voice of a context that belongs to no worker, as in a test of a handler: nobody listens."""
+
+    def progress(self, document: bytes) -> None:
+        """Say nothing."""
+
+    def beat(self) -> None:
+        """Say nothing."""
+
+    def log(self, text: str) -> None:
+        """Say nothing."""
+
+    def result_of(self, parent: str) -> Any:
+        raise RuntimeError(f"the result of {parent!r} can be read within a worker only")
+
+
+_MUTE = Mute()
+
+
+class Cancelled:
+    """Whether the attempt should stop; true for good once it is. Every method is safe from any thread."""
+
+    __slots__ = ("_event", "_is_set", "was_seen")
+
+    def __init__(self) -> None:
+        self._is_set = False
+        self.was_seen = False
+        """The handler has looked, and was told to stop: it may have left its work half done."""
+        self._event: threading.Event | None = None
+
+    def __bool__(self) -> bool:
+        return self._seen(is_set=self._is_set)
+
+    def is_set(self) -> bool:
+        """Whether to stop."""
+        return self._seen(is_set=self._is_set)
+
+    def set(self) -> None:
+        """Ask the handler to stop."""
+        self._is_set = True
+        if self._event is not None:
+            self._event.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block this thread until the attempt should stop, at most `timeout` seconds; return whether it should.
+
+        For plain functions: it is the pause that ends early. An async handler is cancelled instead.
+        """
+        with _event_creation:
+            if self._event is None:  # made late: most attempts never wait, and an event costs more than all else here
+                self._event = threading.Event()
+        if self._is_set:  # set before there was an event
+            self._event.set()
+        return self._seen(is_set=self._event.wait(timeout))
+
+    def _seen(self, *, is_set: bool) -> bool:
+        if is_set:
+            self.was_seen = True
+        return is_set
+
+
+class Context:
+    """One attempt of one job, as its handler sees it.
+
+    `run_id` is the same for all attempts of the run: hand it to receivers as the idempotency key. `fencing_token`
+    rises with every attempt in the whole cluster: a receiver that keeps the highest it has seen can refuse a late one.
+
+    What the handler says (`progress`, `log`, `heartbeat`) belongs to this attempt. It may be said from any thread, and
+    what is still said once the attempt is over is dropped.
+    """
+
+    __slots__ = (
+        "_logger", "_voice", "attempt_number", "cancelled", "deadline", "fencing_token", "instant", "job_id",
+        "max_attempts", "name", "queue", "replay_of", "run_id", "schedule_id", "task", "tenant", "workflow_id",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        job_id: str,
+        run_id: str,
+        fencing_token: int,
+        attempt_number: int,
+        name: str,
+        queue: str,
+        deadline: datetime | None = None,
+        tenant: str = "",
+        max_attempts: int = 0,
+        schedule_id: str | None = None,
+        instant: datetime | None = None,
+        workflow_id: str | None = None,
+        task: str | None = None,
+        replay_of: str | None = None,
+        voice: Voice = _MUTE,
+    ) -> None:
+        self.job_id = job_id
+        self.run_id = run_id
+        self.fencing_token = fencing_token
+        self.attempt_number = attempt_number
+        """1 for the first attempt of the run."""
+        self.max_attempts = max_attempts
+        """Failures that end in the dead letters; 0 = not told."""
+        self.name = name
+        self.queue = queue
+        self.tenant = tenant
+        self.deadline = deadline
+        """UTC; when the attempt must be over, by its timeout or the job's deadline; None if it may take any time."""
+        self.schedule_id = schedule_id
+        """The schedule that this is a run of."""
+        self.instant = instant
+        """UTC; the nominal instant that a schedule made this run for, however late it runs."""
+        self.workflow_id = workflow_id
+        self.task = task
+        """The job's name within its workflow."""
+        self.replay_of = replay_of
+        """The job that this one is a clone of."""
+        self.cancelled = Cancelled()
+        """True once the handler should stop: the job is cancelled, its time is up, the lease is lost, or the worker
+        stops. What a handler returns that has seen it true doesn't count; where the worker stops, another one runs the
+        attempt anew. An async handler is cancelled as well; one that catches that and returns has finished."""
+        self._voice = voice
+        self._logger: logging.Logger | None = None
+
+    def __repr__(self) -> str:
+        return f"Context(name={self.name!r}, run_id={self.run_id!r}, fencing_token={self.fencing_token})"
+
+    def progress(self, value: Any) -> None:
+        """Say how far the handler is: anything with a JSON form, such as `{"done": 3, "of": 10}`; returns at once.
+
+        The cluster hears it about once a second at most, and of several only the latest. It is a sign of life, too.
+        Raises `Invalid` for what has no JSON form, more than 4 KiB of it, or more than 64 levels.
+        """
+        document = encode_document(value, field="progress")
+        check_value(document, bytes_max=limits.PROGRESS_BYTES_MAX, field="progress")
+        self._voice.progress(document)
+
+    def heartbeat(self) -> None:
+        """Give a sign of life, for jobs with `heartbeat_timeout_seconds`; returns at once, and may be called often."""
+        self._voice.beat()
+
+    def log(self, text: object) -> None:
+        """Write a line, or several, to the log of this attempt, as `print` would write it; returns at once.
+
+        Lines leave about once a second, and before the attempt's outcome. The log of an attempt ends at 1 MiB. While
+        the cluster can't be reached, a bounded part is kept, and a line says how much was left out.
+        """
+        self._voice.log(str(text))
+
+    @property
+    def logger(self) -> logging.Logger:
+        """A standard logger, from level INFO on, whose records go to the log of this attempt.
+
+        They also go to the handlers of the program's own loggers `raftsched.job` and above.
+        """
+        if self._logger is None:
+            self._logger = logging.Logger(  # noqa: LOG001  # of this attempt alone: the registry would keep it, and its handler, for good
+                f"{_LOGGERS}.{self.name}", logging.INFO
+            )
+            self._logger.parent = logging.getLogger(_LOGGERS)
+            self._logger.addHandler(_ToAttempt(self._voice))
+        return self._logger
+
+    def result_of(self, parent: str) -> Any:
+        """Return the result of a job that this one depends on: its id, or its task name within the same workflow.
+
+        An async handler awaits it (`await ctx.result_of("extract")`), a plain one gets the value. None where that job
+        has no result. Raises `NotFound` where there is no such job, and `Unavailable`.
+        """
+        return self._voice.result_of(parent)
+
+
+class _ToAttempt(logging.Handler):
+    """Writes records to the log of one attempt."""
+
+    def __init__(self, voice: Voice) -> None:
+        super().__init__()
+        self._voice = voice
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = self.format(record)
+        except Exception:  # noqa: BLE001  # the standard library's rule: a bad record is told of, and nothing raised
+            self.handleError(record)
+            return
+        self._voice.log(text)

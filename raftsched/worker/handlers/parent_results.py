@@ -1,0 +1,59 @@
+"""Reads the results of jobs that a run depends on, by job id or by task name."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from raftsched.client.http.connection import Connection
+from raftsched.errors import NotFound
+from raftsched.worker.handlers.progress import Telling
+
+_JOB_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+
+
+class _Result(msgspec.Struct):
+    result: Any = None
+
+
+class _Node(msgspec.Struct):
+    id: str
+    task: str
+
+
+class _Graph(msgspec.Struct):
+    nodes: list[_Node] = []
+    next_cursor: str | None = None
+
+
+_decode_result = msgspec.json.Decoder(_Result).decode
+_decode_graph = msgspec.json.Decoder(_Graph).decode
+
+
+class Parents:
+    """Results of other jobs, read from the leader each time."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    async def result_of(self, telling: Telling, parent: str) -> Any:
+        """Return the result of `parent`; raises `NotFound` where there is no such job, and `Unavailable`."""
+        job_id = parent if _JOB_ID.fullmatch(parent) else await self._job_of(telling, parent)
+        return _decode_result(await self._connection.call("GET", f"/jobs/{quote(job_id, safe='')}/result")).result
+
+    async def _job_of(self, telling: Telling, task: str) -> str:
+        if telling.workflow_id is None:
+            raise NotFound(f"{task!r} is no job id, and the job belongs to no workflow whose task it could be")
+        query: dict[str, str] = {}
+        while True:
+            body = await self._connection.call("GET", f"/workflows/{quote(telling.workflow_id, safe='')}", query=query)
+            graph = _decode_graph(body)
+            found = next((node.id for node in graph.nodes if node.task == task), None)
+            if found is not None:
+                return found
+            if not graph.next_cursor:
+                raise NotFound(f"the workflow has no task {task!r}")
+            query = {"cursor": graph.next_cursor}

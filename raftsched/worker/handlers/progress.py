@@ -1,0 +1,216 @@
+"""What a handler says while it runs, on its way to the cluster: progress, signs of life, lines of its log.
+
+The handler's side returns at once and is safe from any thread. Progress and signs wait in one slot each, the latest in
+place of the one before, until the heartbeat thread takes them along. Lines wait in a bounded buffer until the shipper
+takes a piece; where the buffer is full the new ones are left out, and a line says how many.
+
+Once the attempt is over the telling is closed, and what is still said, as by a handler that hangs, is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from raftsched import limits
+from raftsched.worker.handlers.result import valid_text
+
+_CUT = " … (cut)"
+_LEFT_OUT = "… {} lines were left out here: they came faster than they could be sent"
+_LEFT_OUT_BYTES_MAX = 128
+_LINE_BYTES_MAX = 8 * 1024
+"""Of one line; the rest is cut off. A longer line is a document, and belongs into the result or elsewhere."""
+
+
+class Sign(NamedTuple):
+    """What a heartbeat takes along for one run."""
+
+    progress: msgspec.Raw | UnsetType = UNSET
+    alive: bool = False
+
+
+NO_SIGN = Sign()
+
+
+class Piece(NamedTuple):
+    """Lines that travel together, and their place in the attempt's log."""
+
+    lines: list[str]
+    sequence: int
+
+
+class Desk:
+    """Who passes on what handlers say: what all tellings of a worker share."""
+
+    __slots__ = ("buffer_bytes_max", "loop", "on_lines", "on_sign", "read_result")
+
+    def __init__(
+        self,
+        *,
+        buffer_bytes_max: int,
+        on_sign: Callable[[], None],
+        on_lines: Callable[[Telling], None],
+        read_result: Callable[[Telling, str], Coroutine[Any, Any, Any]],
+    ) -> None:
+        self.loop = asyncio.get_running_loop()
+        """The worker's."""
+        self.buffer_bytes_max = buffer_bytes_max
+        self.on_sign = on_sign
+        """Called in the handler's thread when a sign waits."""
+        self.on_lines = on_lines
+        """Called in the handler's thread when the first line waits."""
+        self.read_result = read_result
+
+
+class Telling:
+    """The voice of one attempt."""
+
+    __slots__ = (
+        "_beaten", "_byte_count", "_desk", "_is_log_ended", "_left_out_count", "_lines", "_lock", "_progress", "_sequence",
+        "fencing_token", "is_async", "is_closed", "job_id", "run_id", "told_at", "workflow_id",
+    )  # fmt: skip
+
+    def __init__(
+        self, desk: Desk, *, job_id: str, run_id: str, fencing_token: int, workflow_id: str | None, is_async: bool
+    ) -> None:
+        self.job_id = job_id
+        self.run_id = run_id
+        self.fencing_token = fencing_token
+        self.workflow_id = workflow_id
+        self.is_async = is_async
+        """The handler is a coroutine, and awaits what others wait for."""
+        self.is_closed = False
+        self.told_at = float("-inf")
+        """When the heartbeat that took the latest sign along left."""
+        self._desk = desk
+        self._lock = threading.Lock()
+        self._progress: bytes | None = None
+        self._beaten = False
+        self._lines: deque[str] = deque()
+        self._byte_count = 0
+        self._left_out_count = 0
+        self._sequence = 0
+        self._is_log_ended = False
+
+    # -- the handler's side -------------------------------------------------------------------------------------------
+
+    def progress(self, document: bytes) -> None:
+        """Keep `document` as the latest progress."""
+        if self.is_closed:
+            return
+        is_first = not self.has_sign
+        self._progress = document
+        if is_first:
+            self._desk.on_sign()
+
+    def beat(self) -> None:
+        """Note that the handler lives."""
+        if self.is_closed:
+            return
+        is_first = not self.has_sign
+        self._beaten = True
+        if is_first:
+            self._desk.on_sign()
+
+    def log(self, text: str) -> None:
+        """Keep the lines of `text`, as far as there is room."""
+        lines = [_line(line) for line in valid_text(text).splitlines() or [""]]
+        with self._lock:
+            if self._is_log_ended:
+                return
+            is_first = not self.has_lines
+            for line in lines:
+                byte_count = len(line.encode()) + 1
+                if self._left_out_count or self._byte_count + byte_count > self._desk.buffer_bytes_max:
+                    self._left_out_count += 1
+                else:
+                    self._lines.append(line)
+                    self._byte_count += byte_count
+        if is_first:
+            self._desk.on_lines(self)
+
+    def result_of(self, parent: str) -> Any:
+        """Return the result of `parent`, or for an async handler what gives it when it is awaited."""
+        reading = self._desk.read_result(self, parent)
+        return reading if self.is_async else self._waited(reading)
+
+    def _waited(self, reading: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(reading, self._desk.loop).result()
+
+    # -- the heartbeat thread's side ----------------------------------------------------------------------------------
+
+    @property
+    def has_sign(self) -> bool:
+        """Something waits for the next heartbeat."""
+        return self._progress is not None or self._beaten
+
+    def take_sign(self) -> Sign:
+        """Return what waits; it waits no longer."""
+        progress, beaten = self._progress, self._beaten
+        self._progress, self._beaten = None, False
+        return Sign(UNSET if progress is None else msgspec.Raw(progress), beaten)
+
+    def put_back(self, sign: Sign) -> None:
+        """The heartbeat with `sign` had no answer: it goes with the next, unless there is a later one."""
+        if self.is_closed:
+            return
+        if sign.progress is not UNSET and self._progress is None:
+            self._progress = bytes(sign.progress)
+        self._beaten |= sign.alive
+
+    # -- the shipper's side -------------------------------------------------------------------------------------------
+
+    @property
+    def has_lines(self) -> bool:
+        """Lines wait, or the word that some were left out."""
+        return bool(self._lines) or self._left_out_count > 0
+
+    @property
+    def is_filling(self) -> bool:
+        """So much waits that it should not wait for its time."""
+        return self._byte_count >= limits.LOG_PIECE_BYTES_MAX // 2
+
+    def take_piece(self) -> Piece | None:
+        """Return the next lines of the log, as many as one piece can hold; None where none wait."""
+        lines: list[str] = []
+        room = limits.LOG_PIECE_BYTES_MAX
+        with self._lock:
+            while self._lines and len(lines) < limits.LOG_PIECES_MAX and len(self._lines[0].encode()) < room:
+                line = self._lines.popleft()
+                byte_count = len(line.encode()) + 1
+                room -= byte_count
+                self._byte_count -= byte_count
+                lines.append(line)
+            if not self._lines and self._left_out_count and room > _LEFT_OUT_BYTES_MAX:
+                lines.append(_LEFT_OUT.format(self._left_out_count))
+                self._left_out_count = 0
+            if not lines:
+                return None
+            self._sequence += 1
+            return Piece(lines, self._sequence)
+
+    def end_log(self) -> None:
+        """Drop the lines that wait, and all that come."""
+        with self._lock:
+            self._is_log_ended = True
+            self._lines.clear()
+            self._byte_count = self._left_out_count = 0
+
+    def close(self) -> None:
+        """Drop what waits, and what is still said."""
+        self.is_closed = True
+        self.end_log()
+        self._progress, self._beaten = None, False
+
+
+def _line(line: str) -> str:
+    encoded = line.encode()
+    if len(encoded) <= _LINE_BYTES_MAX:
+        return line
+    return encoded[:_LINE_BYTES_MAX].decode("utf-8", "ignore") + _CUT

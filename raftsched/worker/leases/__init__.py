@@ -1,0 +1,1 @@
+"""Keeps leases alive from a thread of its own."""

@@ -1,0 +1,1 @@
+"""Runs that the worker holds leases for, and reports about them."""

@@ -1,0 +1,202 @@
+"""Reports outcomes until the cluster has given a definite answer, gathered into `POST /leases/outcomes`.
+
+Each outcome has a completion id of its own, the same in every repetition, so that a reply lost on the way is answered
+again rather than refused. What the handler said before its end goes before it. There is no deadline: the work is done, and its record is worth waiting for through any
+election; the run's lease is kept by heartbeats meanwhile. What the cluster refuses (the lease was lost, the job was
+cancelled) is logged and never sent again. What it can't take (JSON too deep, a limit of an older release) is reported as
+a failure that says so: without an outcome the job would wait out its lease, and then do the same again. That goes for
+the 413 of a proxy, too. Any other refusal that is not the cluster's settles nothing: the report is repeated.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+import structlog
+from msgspec import UNSET, UnsetType
+
+from raftsched.client.http.batches import Answers, BatchItem, BatchSender
+from raftsched.client.http.connection import Connection
+from raftsched.client.http.gather import Gatherer, GatherLimits
+from raftsched.client.http.idempotency_keys import KeyFactory
+from raftsched.client.http.problems import Problem, RefusedOnTheWay, problem_error
+from raftsched.client.http.settings import ClientSettings
+from raftsched.errors import Invalid, RaftschedError, Unavailable
+from raftsched.worker.handlers.progress import Telling
+from raftsched.worker.handlers.result import COMPLETED, Ending, ErrorText, failed
+from raftsched.worker.runs.log_shipper import LogShipper
+from raftsched.worker.runs.runs import Grant, Run, RunTable
+
+_log = structlog.get_logger(__name__)
+_CONFLICT = 409
+_IN_FLIGHT_MAX = 2
+"""More would only make each request smaller: outcomes wait for nobody but the log."""
+
+
+class _Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    run_id: str
+    fencing_token: int
+    completion_id: str
+    status: str
+    result: msgspec.Raw | UnsetType = UNSET
+    error: ErrorText | None = None
+    retryable: bool = True
+    retry_after_seconds: float | None = None
+    snooze_seconds: float | None = None
+
+
+class _Answer(msgspec.Struct):
+    run_id: str
+    accepted: bool
+    code: str = ""
+    detail: str = ""
+    retryable: bool = False
+
+
+class _Answers(msgspec.Struct):
+    outcomes: list[_Answer]
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Answers).decode
+
+
+class _Report(BatchItem):
+    __slots__ = ("_ended", "_is_refusal_told", "ending", "is_substitute", "run")
+
+    def __init__(
+        self, body: bytes, run: Run, ending: Ending, ended: Callable[[_Report, object], None], *, is_substitute: bool
+    ) -> None:
+        super().__init__(body)
+        self.run = run
+        self.ending = ending
+        self.is_substitute = is_substitute
+        """It stands for a report that the cluster could not take."""
+        self._ended = ended
+        self._is_refusal_told = False
+
+    def failed(self, error: RaftschedError) -> None:
+        super().failed(error)
+        if isinstance(error, RefusedOnTheWay) and not self._is_refusal_told:
+            self._is_refusal_told = True
+            grant = self.run.grant
+            _log.warning("outcome_not_recorded_yet", run_id=grant.run_id, name=grant.name, reason=str(error))
+
+    def deliver(self, answer: object | RaftschedError) -> None:
+        self._ended(self, answer)
+
+
+class Reporter:
+    """Sends outcomes; a run leaves `runs` when its outcome is settled."""
+
+    def __init__(self, connection: Connection, worker: str, runs: RunTable, shipper: LogShipper) -> None:
+        head = b'{"worker":%b,"outcomes":[' % _encode(worker)
+        self._runs = runs
+        self._shipper = shipper
+        self._flushing: set[asyncio.Task[None]] = set()
+        self._keys = KeyFactory(connection.clock, connection.randomness)
+        sender = BatchSender(connection, "/leases/outcomes", head, _read)
+        self._gatherer: Gatherer[_Report] = Gatherer(sender.send, _bounds(connection.settings))
+
+    def report(self, run: Run, ending: Ending) -> None:
+        """Report how `run` ended, once its log is sent; call it once for a run."""
+        telling = run.telling
+        if telling is None or not self._shipper.holds(telling):
+            self._close(run)
+            self._send(run, ending)
+            return
+        task = asyncio.get_running_loop().create_task(self._send_log_first(run, telling, ending))
+        self._flushing.add(task)
+        task.add_done_callback(self._flushing.discard)
+
+    def drop(self, run: Run) -> None:
+        """The cluster ends `run` by itself: nothing is reported, and what its handler said last is refused there."""
+        self._close(run)
+        del self._runs[run.grant.fencing_token]
+
+    def _close(self, run: Run) -> None:
+        if run.telling is not None:
+            if run.telling.has_lines:
+                _log.info("log_dropped", run_id=run.grant.run_id, name=run.grant.name)
+            run.telling.close()
+
+    async def _send_log_first(self, run: Run, telling: Telling, ending: Ending) -> None:
+        try:
+            await self._shipper.flush(telling)
+        finally:  # cancelled or not: what comes of the outcome is said there
+            self._send(run, ending)
+
+    def _send(self, run: Run, ending: Ending, *, is_substitute: bool = False) -> None:
+        """Send; a fault of our own here must not leave a run whose lease is renewed and whose outcome never comes."""
+        try:
+            body = self._encoded(run.grant, ending)
+            self._gatherer.add(_Report(body, run, ending, self._settled, is_substitute=is_substitute))
+        except BaseException:
+            self._runs.pop(run.grant.fencing_token, None)
+            raise
+
+    def _encoded(self, grant: Grant, ending: Ending) -> bytes:
+        outcome = _Outcome(
+            grant.run_id,
+            grant.fencing_token,
+            self._keys.next(),
+            ending.status,
+            ending.result,
+            ending.error,
+            ending.retryable,
+            ending.retry_after_seconds,
+            ending.snooze_seconds,
+        )
+        return _encode(outcome)
+
+    async def wait_idle(self) -> None:
+        """Return once every outcome has its answer."""
+        while self._flushing:
+            await asyncio.wait(self._flushing)
+        await self._gatherer.wait_idle()
+
+    async def close(self) -> None:
+        """Stop sending; outcomes without an answer are logged, and their leases run out."""
+        flushing = list(self._flushing)
+        for task in flushing:
+            task.cancel()
+        if flushing:
+            await asyncio.wait(flushing)
+        await self._gatherer.close()
+
+    def _settled(self, report: _Report, answer: object | RaftschedError) -> None:
+        grant = report.run.grant
+        if isinstance(answer, RaftschedError):
+            _log.warning("outcome_refused", code=answer.code, run_id=grant.run_id, name=grant.name, reason=str(answer))
+            if isinstance(answer, Invalid) and not report.is_substitute:
+                # No other attempt would do better.
+                kind = "ResultRefused" if report.ending.status == COMPLETED else "OutcomeRefused"
+                self._send(report.run, failed(kind, str(answer), retryable=False), is_substitute=True)
+                return
+        self._runs.pop(grant.fencing_token, None)
+
+
+def _bounds(settings: ClientSettings) -> GatherLimits:
+    return GatherLimits(
+        items_max=settings.batch_jobs_max,
+        bytes_max=settings.batch_bytes_max,
+        in_flight_max=_IN_FLIGHT_MAX,
+        early_items=settings.early_batch_jobs,
+        late_seconds=settings.late_seconds,
+        late_max=settings.late_requests_max,
+        waiting_max=settings.waiting_jobs_max,
+    )
+
+
+def _read(body: bytes) -> Answers:
+    return [_recorded(answer) for answer in _decode(body).outcomes]
+
+
+def _recorded(answer: _Answer) -> object | RaftschedError:
+    if answer.accepted:
+        return answer
+    if answer.retryable:
+        return Unavailable(answer.detail or answer.code)
+    return problem_error(Problem(code=answer.code, detail=answer.detail), _CONFLICT)

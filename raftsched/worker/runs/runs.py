@@ -1,0 +1,181 @@
+"""The runs that this worker holds leases for, and until when it may act on them.
+
+The worker's own clock decides when it must stop (RELIABILITY G3b): a lease is counted from *before* the request left
+that got or renewed it, is shortened by the drift that two clocks may have, and by a margin for stopping. So the worker
+stops before the cluster can have given the run to another, unless the process is paused; then fencing refuses it.
+
+Written by the event loop; the heartbeat thread reads it, renews leases and condemns runs. Each of these is one
+assignment to one slot, so no lock is needed. Who has a run, its handler or the heartbeat thread that gives it back, is
+claimed under a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from raftsched.worker.handlers.context import Context, Voice
+from raftsched.worker.handlers.progress import Telling
+from raftsched.worker.handlers.registry import Handler
+
+_claims = threading.Lock()
+AT_MOST_ONCE = "at_most_once"
+CLOCK_DRIFT = 0.01
+"""Monotonic clocks of two machines run at most this share apart."""
+STOP_MARGIN = 0.05
+"""Share of the lease kept for telling the handler to stop."""
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """A leased job as it arrives; fields unknown to this version are ignored."""
+
+    job_id: str
+    run_id: str
+    fencing_token: int
+    name: str
+    lease_seconds: float
+    queue: str = ""
+    payload: Any = None
+    attempt_number: int = 1
+    timeout_seconds: float | None = None
+    tenant: str = ""
+    max_attempts: int = 0
+    heartbeat_timeout_seconds: float | None = None
+    start: str = "at_least_once"
+    deadline: datetime | None = None
+    schedule_id: str | None = None
+    instant: datetime | None = None
+    workflow_id: str | None = None
+    task: str | None = None
+    replay_of: str | None = None
+
+    @property
+    def starts_at_most_once(self) -> bool:
+        """Its start must be committed before its handler begins."""
+        return self.start == AT_MOST_ONCE
+
+    @property
+    def is_last_attempt(self) -> bool:
+        """Its number reaches the failures that the job may have, or these were not told."""
+        return self.attempt_number >= self.max_attempts
+
+
+class StopReason(Enum):
+    """Why a run must stop; the value is what logs say."""
+
+    LEASE_OVER = "lease_over"
+    LEASE_LOST = "lease_lost"
+    TIMEOUT = "timeout"
+    HANDLER_TIMEOUT = "handler_timeout"
+    CANCELLED = "cancelled"
+    DRAINED = "drained"
+    ABORTED = "aborted"
+
+
+SILENT = frozenset({StopReason.LEASE_OVER, StopReason.LEASE_LOST, StopReason.TIMEOUT, StopReason.ABORTED})
+"""The cluster has ended, or will end, these by itself: whatever the handler says then, nothing is reported."""
+
+
+def lease_end(asked_at: float, lease_seconds: float) -> float:
+    """Return the monotonic time at which a worker that asked at `asked_at` must have stopped."""
+    return asked_at + lease_seconds * (1 - CLOCK_DRIFT - STOP_MARGIN)
+
+
+class Run:
+    """One leased run, from its grant until its outcome is recorded."""
+
+    __slots__ = (
+        "asked_at", "context", "goes_on", "grant", "handler", "is_begun", "is_ended", "is_taken_back", "lease_end", "started_at",
+        "stop", "task", "telling", "timers",
+    )  # fmt: skip
+
+    def __init__(
+        self, grant: Grant, asked_at: float, context: Context, handler: Handler | None, telling: Telling | None = None
+    ) -> None:
+        self.grant = grant
+        self.telling = telling
+        """What its handler says; None where nobody listens."""
+        self.context = context
+        self.handler = handler
+        """None where no handler has the job's name."""
+        self.asked_at = asked_at
+        """When the request left that got or last renewed the lease."""
+        self.lease_end = lease_end(asked_at, grant.lease_seconds)
+        self.goes_on = False
+        """Beyond its lease, until an answer says that it is lost: it may then run elsewhere, too."""
+        self.stop: StopReason | None = None
+        self.is_begun = False
+        """Its handler has begun, or its start was asked for."""
+        self.is_taken_back = False
+        """The heartbeat thread gives it back: its handler must not begin, and nothing else is reported of it."""
+        self.is_ended = False
+        """Its slot is free; the outcome, if any, is on its way."""
+        self.started_at = 0.0
+        self.task: asyncio.Task[Any] | None = None
+        """Of an async handler."""
+        self.timers: list[asyncio.TimerHandle] = []
+
+    def renew(self, asked_at: float) -> None:
+        """A heartbeat that left at `asked_at` was acknowledged."""
+        self.asked_at = asked_at
+        self.lease_end = lease_end(asked_at, self.grant.lease_seconds)
+
+    def must_stop(self, now: float) -> bool:
+        """Whether its lease is over by this worker's clock, and it may not go on beyond that."""
+        return self.lease_end <= now and not (self.goes_on and self.is_begun)
+
+    def begin(self) -> bool:
+        """Claim it for its handler; return False if it was taken back."""
+        with _claims:
+            self.is_begun = not self.is_taken_back
+            return self.is_begun
+
+    def take_back(self) -> bool:
+        """Claim it for another worker; return False if it has begun, was taken back before, or has ended."""
+        with _claims:
+            if self.is_begun or self.is_taken_back or self.is_ended:
+                return False
+            self.is_taken_back = True
+            return True
+
+    def condemn(self, reason: StopReason) -> bool:
+        """Note why the run must stop and tell the handler; return False if it was told before, or has ended."""
+        if self.stop is not None or self.is_ended:
+            return False
+        self.stop = reason
+        self.context.cancelled.set()
+        return True
+
+
+def context_of(grant: Grant, voice: Voice, wall_ms: int) -> Context:
+    """Return the context of `grant`; its timeout counts from now, a little after the cluster's own count began."""
+    deadline = grant.deadline
+    if grant.timeout_seconds:
+        timeout = datetime.fromtimestamp(wall_ms / 1000, UTC) + timedelta(seconds=grant.timeout_seconds)
+        deadline = timeout if deadline is None else min(deadline, timeout)
+    return Context(
+        job_id=grant.job_id,
+        run_id=grant.run_id,
+        fencing_token=grant.fencing_token,
+        attempt_number=grant.attempt_number,
+        name=grant.name,
+        queue=grant.queue,
+        deadline=deadline,
+        tenant=grant.tenant,
+        max_attempts=grant.max_attempts,
+        schedule_id=grant.schedule_id,
+        instant=grant.instant,
+        workflow_id=grant.workflow_id,
+        task=grant.task,
+        replay_of=grant.replay_of,
+        voice=voice,
+    )
+
+
+RunTable = dict[int, Run]
+"""By fencing token, which no two runs of the cluster share."""

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from raftsched.cli.local.children import UNTIL_STDIN_ENDS
+from tests.client.cluster import WAIT_SECONDS, running_cluster
+
+NOWHERE = "http://127.0.0.1:1"
+HERE = "HERE"
+"""Stands for the address of the test's cluster."""
+ROOT = Path(__file__).parents[3]
+
+
+@asynccontextmanager
+async def started(
+    directory: Path, *arguments: str, in_app: Sequence[str] = (), region: str | None = None, **environment: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """A worker whose app is made with the URLs `in_app` and `region`; it is killed if it still runs in the end."""
+    app = f"from raftsched import Worker\nworker = Worker(*{list(in_app)}, queues=['mail'], region={region!r})\n"
+    (directory / "app.py").write_text(app, encoding="utf-8")
+    worker = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "raftsched", "worker", "--app", "app:worker", UNTIL_STDIN_ENDS, *arguments),
+        cwd=directory,
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+        stdin=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield worker
+    finally:
+        if worker.returncode is None:
+            worker.kill()
+        await worker.communicate()
+
+
+@pytest.mark.parametrize(
+    ("in_app", "arguments", "region"),
+    [("", [], "eu"), ("us", [], "us"), ("us", ["--region", "ap"], "ap"), ("", ["--region", "ap"], "ap")],
+)
+async def test_worker_works_in_the_region_of_the_command_then_of_the_app_then_of_the_environment(
+    tmp_path: Path, in_app: str, arguments: list[str], region: str
+) -> None:
+    async with (
+        running_cluster() as cluster,
+        started(
+            tmp_path, "--url", cluster.nodes[0].url, *arguments, region=in_app or None, RAFTSCHED_REGION="eu"
+        ) as worker,
+    ):
+        await cluster.until(lambda: cluster.bodies("/leases"))
+        worker.kill()
+        assert cluster.bodies("/leases")[0]["region"] == region
+
+
+@pytest.mark.parametrize(
+    ("in_environment", "arguments", "follows"),
+    [("0", [], False), ("0", ["--follow-leader"], True), ("1", ["--no-follow-leader"], False)],
+)
+async def test_worker_follows_the_leader_unless_it_is_told_not_to(
+    tmp_path: Path, in_environment: str, arguments: list[str], follows: bool
+) -> None:
+    async with (
+        running_cluster(2) as cluster,
+        started(tmp_path, "--url", cluster.nodes[1].url, *arguments, RAFTSCHED_FOLLOW_LEADER=in_environment) as worker,
+    ):
+        await cluster.until(lambda: cluster.nodes[0].seen if follows else len(cluster.bodies("/leases")) >= 2)
+        worker.kill()
+        assert bool(cluster.nodes[0].seen) == follows
+
+
+@pytest.mark.parametrize(
+    ("in_app", "in_environment", "arguments"),
+    [
+        ([], HERE, []),
+        ([], f"{NOWHERE} {HERE}", []),
+        ([HERE], NOWHERE, []),
+        ([NOWHERE], NOWHERE, ["--url", NOWHERE, "--url", HERE]),
+        ([], NOWHERE, ["--url", HERE]),
+    ],
+)
+async def test_worker_goes_by_the_command_then_by_the_app_then_by_the_environment(
+    tmp_path: Path, in_app: list[str], in_environment: str, arguments: list[str]
+) -> None:
+    async with running_cluster() as cluster:
+
+        def told(urls: Sequence[str]) -> list[str]:
+            return [url.replace(HERE, cluster.nodes[0].url) for url in urls]
+
+        (environment,) = told([in_environment])
+        async with started(tmp_path, *told(arguments), in_app=told(in_app), RAFTSCHED_URL=environment) as worker:
+            await cluster.until(lambda: cluster.bodies("/leases"))
+            worker.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(WAIT_SECONDS):
+                assert await worker.wait() == 0
+        assert cluster.bodies("/leases")[0]["queues"] == ["mail"]
+
+
+async def test_worker_drains_when_the_process_that_started_it_is_gone(tmp_path: Path) -> None:
+    async with running_cluster() as cluster, started(tmp_path, "--url", cluster.nodes[0].url) as worker:
+        await cluster.until(lambda: cluster.bodies("/leases"))
+        assert worker.stdin is not None
+        worker.stdin.close()
+        async with asyncio.timeout(WAIT_SECONDS):
+            assert await worker.wait() == 0
+
+
+async def test_wrong_address_is_told_in_one_line(tmp_path: Path) -> None:
+    async with started(tmp_path, "--url", "htp:/x") as worker:
+        _, told = await worker.communicate()
+    assert (worker.returncode, told.count(b"\n")) == (1, 1)
+    assert told.startswith(b"raftsched: ")

@@ -1,0 +1,395 @@
+"""Who leads: elections, reads that are fresh, and the transfer of leadership, over a simulated cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.errors import NoMajority, NotLeader, Unavailable
+from tests.simulated.checker import Violation
+from tests.simulated.cluster import TIMING, SimulatedCluster, SimulatedNode
+from tests.simulated.planted import (
+    Plant,
+    counts_contact_from_the_answer,
+    forgets_its_promise_at_a_restart,
+    reads_without_contact,
+    serves_while_it_hands_over,
+    votes_against_its_promise,
+)
+
+
+@pytest.fixture
+def cluster() -> Iterator[SimulatedCluster]:
+    with SimulatedCluster(3, seed=7) as made:
+        made.start()
+        yield made
+
+
+def engine(node: SimulatedNode) -> RaftEngine:
+    assert node.running is not None
+    return node.running.engine
+
+
+def settled_leader(cluster: SimulatedCluster) -> SimulatedNode:
+    """A leader that everybody follows."""
+    cluster.elect()
+    cluster.run(1.0)
+    return cluster.elect()
+
+
+def followers(cluster: SimulatedCluster) -> list[SimulatedNode]:
+    return [node for node in cluster.nodes.values() if node is not cluster.leader]
+
+
+def part(cluster: SimulatedCluster, one: SimulatedNode, other: SimulatedNode) -> None:
+    cluster.network.cut(one.id, other.id)
+    cluster.network.cut(other.id, one.id)
+
+
+# -- elections --------------------------------------------------------------------------------------------------------
+
+
+def test_a_single_node_leads_at_once_and_commits_alone() -> None:
+    with SimulatedCluster(1, seed=1) as cluster:
+        cluster.start()
+        cluster.run_until(lambda: cluster.leader is not None, seconds=0.1)
+        cluster.nodes["n1"].propose(b"one")
+        cluster.run_until(lambda: b"one" in cluster.checker.acknowledged, seconds=0.1)
+
+
+def test_a_single_node_that_loses_power_keeps_what_it_acknowledged() -> None:
+    with SimulatedCluster(1, seed=1) as cluster:
+        node = cluster.nodes["n1"]
+        for number in range(60):
+            node.start()
+            cluster.run_until(lambda: cluster.leader is not None)
+            node.propose(b"%d" % number)
+            cluster.run(cluster.random.uniform(0.0, 0.012))
+            node.crash(power_loss=True)
+        node.start()
+        cluster.run(1.0)
+        cluster.checker.on_end()
+        assert len(cluster.checker.acknowledged) > 10
+
+
+def test_a_crash_of_the_leader_is_over_within_two_timeouts(cluster: SimulatedCluster) -> None:
+    for _ in range(10):
+        leader = settled_leader(cluster)
+        leader.crash(power_loss=True)
+        cluster.run_until(lambda: cluster.leader is not None, seconds=2 * TIMING.election_max_seconds)
+        leader.start()
+
+
+def test_a_node_that_was_away_changes_no_leader_and_no_term(cluster: SimulatedCluster) -> None:
+    leader = settled_leader(cluster)
+    term = engine(leader).term
+    away = followers(cluster)[0]
+    for other in cluster.nodes.values():
+        if other is not away:
+            part(cluster, away, other)
+    cluster.run(3.0)
+    cluster.heal()
+    cluster.run(3.0)
+    assert cluster.leader is leader
+    assert engine(leader).term == term == engine(away).term
+
+
+def test_a_node_that_only_lost_the_leader_does_not_depose_it(cluster: SimulatedCluster) -> None:
+    leader = settled_leader(cluster)
+    term = engine(leader).term
+    part(cluster, leader, followers(cluster)[0])
+    cluster.run(3.0)
+    assert cluster.leader is leader
+    assert engine(leader).term == term
+
+
+def test_a_leader_without_a_majority_steps_down(cluster: SimulatedCluster) -> None:
+    leader = settled_leader(cluster)
+    for follower in followers(cluster):
+        part(cluster, leader, follower)
+    cluster.run(TIMING.election_max_seconds * 1.1)
+    assert not engine(leader).leads
+
+
+def test_a_leader_that_nobody_can_answer_steps_down(cluster: SimulatedCluster) -> None:
+    leader = settled_leader(cluster)
+    for follower in followers(cluster):
+        cluster.network.cut(follower.id, leader.id)
+    cluster.run(TIMING.election_max_seconds * 1.1)
+    assert not engine(leader).leads
+
+
+def test_an_idle_cluster_sends_heartbeats_and_nothing_else(cluster: SimulatedCluster) -> None:
+    settled_leader(cluster)
+    cluster.run(2.0)
+
+    def sent() -> int:
+        return sum(node.running.transport.sent_count for node in cluster.nodes.values() if node.running)
+
+    before = sent()
+    cluster.run(10.0)
+    heartbeats = 10.0 / TIMING.heartbeat_seconds * 2
+    assert sent() - before <= heartbeats * 2 * 1.05
+
+
+def test_an_idle_node_is_stepped_for_heartbeats_only(
+    cluster: SimulatedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled_leader(cluster)
+    cluster.run(2.0)
+    steps = 0
+    original = RaftEngine.step
+
+    def counted(self: RaftEngine) -> None:
+        nonlocal steps
+        steps += 1
+        original(self)
+
+    monkeypatch.setattr(RaftEngine, "step", counted)
+    cluster.run(10.0)
+    assert steps <= 10.0 / TIMING.heartbeat_seconds * 6
+
+
+# -- fresh reads ------------------------------------------------------------------------------------------------------
+
+
+def test_reads_are_served_by_the_leader_alone(cluster: SimulatedCluster) -> None:
+    leader = settled_leader(cluster)
+    engine(leader).check_fresh()
+    for follower in followers(cluster):
+        with pytest.raises(NotLeader) as refused:
+            engine(follower).check_fresh()
+        assert refused.value.leader == leader.id
+
+
+def test_a_leader_just_elected_serves_nothing_before_its_first_entry_is_applied(cluster: SimulatedCluster) -> None:
+    cluster.run_until(lambda: any(engine(node).leads for node in cluster.nodes.values()))
+    leader = next(node for node in cluster.nodes.values() if engine(node).leads)
+    assert engine(leader).applied_index < (engine(leader).no_op_index or 0)
+    with pytest.raises(Unavailable, match="just elected"):
+        engine(leader).check_fresh()
+
+
+def paused_with_old_answers(cluster: SimulatedCluster) -> None:
+    """The leader stops when it has asked, and wakes up to answers that are old, before it hears of its successor."""
+    leader = settled_leader(cluster)
+    others = followers(cluster)
+    heartbeat_at = engine(leader).heartbeat_at
+    while engine(leader).heartbeat_at == heartbeat_at:
+        cluster.run(0.0002)
+    leader.pause(60.0)
+    cluster.run(0.02)
+    for follower in others:
+        cluster.network.cut(follower.id, leader.id)
+    cluster.run_until(lambda: any(engine(follower).is_leading for follower in others))
+    for follower in others:
+        follower.propose(b"while it was stopped")
+    cluster.run_until(lambda: cluster.checker.acknowledged)
+    leader.resume()
+    for _ in range(100):
+        leader.read()
+        cluster.run(0.001)
+
+
+def deserted_one_by_one(cluster: SimulatedCluster, *, restart: bool) -> None:
+    """One follower loses the leader and stands; the other is asked right after it answered the leader for the last time."""
+    leader = settled_leader(cluster)
+    voter, candidate = followers(cluster)
+    part(cluster, leader, candidate)
+    cluster.run_until(lambda: cluster.timeline.now >= _stands_at(candidate) - 0.03)
+    cluster.network.cut(voter.id, leader.id)
+    cluster.network.cut(leader.id, voter.id)
+    if restart:
+        voter.crash(power_loss=True)
+        voter.start()
+    for number in range(300):
+        candidate.propose(b"%d" % number)
+        leader.read()
+        cluster.run(0.002)
+
+
+def _stands_at(node: SimulatedNode) -> float:
+    return node.clock.moment(engine(node).election_deadline)
+
+
+def handed_over_in_silence(cluster: SimulatedCluster) -> None:
+    """The leader tells a follower to stand, and hears nothing any more."""
+    leader = settled_leader(cluster)
+    engine(leader).start_transfer()
+    while not engine(leader).transfer_target:
+        cluster.run(0.0002)
+    for follower in cluster.nodes.values():
+        if follower is not leader:
+            cluster.network.cut(follower.id, leader.id)
+    for number in range(300):
+        for node in cluster.nodes.values():
+            if node is not leader:
+                node.propose(b"%d" % number)
+        leader.read()
+        cluster.run(0.002)
+
+
+def deserted(cluster: SimulatedCluster) -> None:
+    deserted_one_by_one(cluster, restart=False)
+
+
+def deserted_by_a_restart(cluster: SimulatedCluster) -> None:
+    deserted_one_by_one(cluster, restart=True)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "plant"),
+    [
+        (paused_with_old_answers, counts_contact_from_the_answer),
+        (paused_with_old_answers, reads_without_contact),
+        (deserted, votes_against_its_promise),
+        (deserted_by_a_restart, forgets_its_promise_at_a_restart),
+        (handed_over_in_silence, serves_while_it_hands_over),
+    ],
+    ids=lambda value: value.__name__,
+)
+def test_a_read_is_never_stale(schedule: object, plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under each schedule no read is stale; with the fault planted that the schedule is about, one is."""
+    assert callable(schedule)
+    for seed in range(5):
+        with SimulatedCluster(3, seed=seed) as cluster:
+            cluster.start()
+            schedule(cluster)
+    plant(monkeypatch)
+    with pytest.raises(Violation, match="serves a read"):
+        for seed in range(5):
+            with SimulatedCluster(3, seed=seed) as cluster:
+                cluster.start()
+                schedule(cluster)
+
+
+# -- transfer ---------------------------------------------------------------------------------------------------------
+
+
+def test_leadership_is_handed_over_without_a_timeout(cluster: SimulatedCluster) -> None:
+    leader = settled_leader(cluster)
+    assert engine(leader).start_transfer()
+    with pytest.raises(NotLeader):
+        engine(leader).check_fresh()
+    cluster.run_until(lambda: cluster.leader not in (None, leader), seconds=TIMING.election_min_seconds / 2)
+    assert not engine(leader).leads
+
+
+def test_what_was_proposed_before_a_transfer_is_applied(cluster: SimulatedCluster) -> None:
+    leader = settled_leader(cluster)
+    for number in range(20):
+        leader.propose(b"%d" % number)
+    engine(leader).start_transfer()
+    cluster.run_until(lambda: cluster.leader not in (None, leader))
+    cluster.run(0.5)
+    assert len(cluster.checker.acknowledged) == 20
+    assert cluster.statistics["answer 0"] == 20
+
+
+def test_a_proposal_during_a_transfer_is_refused(cluster: SimulatedCluster) -> None:
+    leader = settled_leader(cluster)
+    engine(leader).start_transfer()
+    leader.propose(b"late")
+    cluster.run(1.0)
+    assert cluster.statistics["proposed"] == 0
+    assert b"late" not in cluster.checker.acknowledged
+
+
+def test_a_leader_whose_successor_is_silent_never_serves_in_that_term_again(cluster: SimulatedCluster) -> None:
+    leader = settled_leader(cluster)
+    term = engine(leader).term
+    for follower in followers(cluster):
+        cluster.network.cut(leader.id, follower.id)
+    engine(leader).start_transfer()
+    cluster.run(0.1)
+    for _ in range(300):
+        cluster.run(0.01)
+        assert not (engine(leader).is_leading and engine(leader).term == term)
+
+
+def test_a_transfer_that_nobody_can_take_leaves_the_leader_leading() -> None:
+    with SimulatedCluster(3, seed=3) as cluster:
+        cluster.start()
+        leader = settled_leader(cluster)
+        term = engine(leader).term
+        for follower in followers(cluster):  # acknowledgements are missing, heartbeats arrive
+            cluster.network.slow_until[follower.id, leader.id] = cluster.timeline.now + 60.0
+        leader.propose(b"not acknowledged in time")
+        assert engine(leader).start_transfer()
+        cluster.run(0.05)
+        assert engine(leader).is_transferring
+        cluster.heal()
+        cluster.network.slow_until.clear()
+        cluster.run(2.0)
+        assert cluster.leader is not None
+        assert engine(leader).term >= term
+
+
+def test_a_node_alone_or_a_follower_hands_nothing_over(cluster: SimulatedCluster) -> None:
+    settled_leader(cluster)
+    assert not engine(followers(cluster)[0]).start_transfer()
+    with SimulatedCluster(1, seed=1) as alone:
+        alone.start()
+        assert not engine(alone.elect()).start_transfer()
+
+
+# -- proposals across leaders -----------------------------------------------------------------------------------------
+
+
+def test_a_proposal_that_the_next_leader_commits_is_a_success(cluster: SimulatedCluster) -> None:
+    leader = settled_leader(cluster)
+    leader.propose(b"kept")
+    cluster.run(0.004)  # the entry has left, no answer is back
+    leader.pause(1.2)
+    cluster.run_until(lambda: cluster.leader is not leader, seconds=1.2)
+    cluster.run(2.5)
+    assert b"kept" in cluster.checker.acknowledged
+
+
+def test_a_proposal_that_another_entry_replaces_is_certainly_refused(cluster: SimulatedCluster) -> None:
+    """A leader that was paused hears of its successor, and of what is committed in the place of its entry."""
+    leader = settled_leader(cluster)
+    for follower in followers(cluster):
+        cluster.network.cut(leader.id, follower.id)
+    leader.propose(b"replaced")
+    cluster.run(0.2)
+    leader.pause(2.0)
+    cluster.run_until(lambda: cluster.leader not in (None, leader), seconds=2.0)
+    cluster.heal()
+    cluster.run(0.7)
+    assert cluster.statistics["answer 3"] == 1
+
+
+def test_a_proposal_that_nobody_decides_is_answered_unknown(cluster: SimulatedCluster) -> None:
+    leader = settled_leader(cluster)
+    for follower in followers(cluster):
+        part(cluster, leader, follower)
+    leader.propose(b"undecided")
+    cluster.run(TIMING.election_max_seconds + 0.2)
+    assert cluster.statistics["answer 7"] == 1
+
+
+def test_leader_that_lost_its_majority_says_so_until_it_hears_the_next(cluster: SimulatedCluster) -> None:
+    leader = settled_leader(cluster)
+    for follower in followers(cluster):
+        part(cluster, leader, follower)
+    parted_at = cluster.timeline.now
+    cluster.run(TIMING.election_max_seconds + 0.2)
+    assert type(engine(leader).not_leader()) is NoMajority
+    age = engine(leader).leader_age_seconds()
+    assert age is not None
+    assert cluster.timeline.now - parted_at <= age <= cluster.timeline.now - parted_at + TIMING.heartbeat_seconds + 0.1
+    cluster.elect()
+    cluster.heal()
+    cluster.run_until(lambda: engine(leader).leader_id, seconds=5.0)
+    assert type(engine(leader).not_leader()) is NotLeader
+
+
+def test_leader_that_hands_over_has_led_until_then(cluster: SimulatedCluster) -> None:
+    leader = settled_leader(cluster)
+    engine(leader).start_transfer()
+    cluster.run_until(lambda: cluster.leader not in (None, leader), seconds=5.0)
+    assert type(engine(leader).not_leader()) is NotLeader
+    assert (engine(leader).leader_age_seconds() or 0.0) <= TIMING.election_max_seconds

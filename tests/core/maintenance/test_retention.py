@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import pytest
+
+from raftsched import limits
+from raftsched.core.checks.invariants import check
+from raftsched.core.maintenance.retention import KEPT_AGAIN_MS, why_kept
+from raftsched.core.operations.codec import MarkWorkers, PurgeJobs, RejectCode, WorkerMark
+from raftsched.core.operations.queues import TrimAudit
+from raftsched.core.records.bounds import TIME_MS_MAX
+from raftsched.core.records.ids import JobId, TimeMs, job_id_text
+from raftsched.core.records.job import Worker
+from raftsched.core.state.results import Marked, Purged
+from raftsched.core.state.writes import PutAudit
+from tests.core.relations_scene import TiesScene, needs, workflow_job, workflow_part
+from tests.core.scene import Scene, code_of, job_id
+
+
+def mark(scene: Scene, name: str = "w1", *, seen_ago_ms: int = 0, queues: tuple[str, ...] = ("q",)) -> WorkerMark:
+    return WorkerMark(name, queues, 8, TimeMs(scene.now_ms - seen_ago_ms))
+
+
+# -- retention
+
+
+def test_purge_removes_a_finished_job_with_payload_result_and_key(scene: Scene) -> None:
+    job = scene.running(idempotency_key="k")
+    scene.complete(job, result=b"1")
+    assert scene.apply(PurgeJobs((job.id,), TimeMs(scene.now_ms + 1))) == Purged(1)
+    state = scene.state
+    assert (state.jobs, state.payloads, state.results) == ({}, {}, {})
+    assert state.job_id_for_key("default", "k") is None
+
+
+def test_purge_leaves_what_finished_at_or_after_the_given_time(scene: Scene) -> None:
+    job = scene.running()
+    scene.complete(job)
+    assert scene.apply(PurgeJobs((job.id,), TimeMs(scene.now_ms))) == Purged(0)
+    assert scene.last.writes == ()
+
+
+def test_purge_leaves_unfinished_and_unknown_jobs_whatever_it_is_told(scene: Scene) -> None:
+    waiting, running, cancelling = scene.submit(), scene.running(), scene.running()
+    scene.cancel(cancelling)
+    ids = (waiting.id, running.id, cancelling.id, job_id(404), JobId(b""))
+    assert scene.apply(PurgeJobs(ids, TimeMs(TIME_MS_MAX))) == Purged(0)
+    assert len(scene.state.jobs) == 3
+
+
+def test_purge_leaves_a_parent_while_a_job_that_depends_on_it_has_not_ended() -> None:
+    ties = TiesScene()
+    fast, slow = ties.submit(), ties.submit()
+    child = ties.submit(depends_on=needs(fast, slow))
+    ties.end(fast)
+    assert ties.purge(fast) == Purged(0)
+    assert job_id_text(child.id) in why_kept(ties.state, ties.now(fast), ties.now_ms)
+    put_off = ties.now(fast)
+    assert put_off.alarm_at_ms == ties.now_ms + KEPT_AGAIN_MS
+    ties.end(slow)
+    assert ties.purge(fast, slow) == Purged(0)
+    ties.end(child)
+    assert ties.purge(fast, slow) == Purged(2)
+    assert check(ties.state) == []
+
+
+def test_purge_leaves_the_jobs_of_a_workflow_until_it_has_ended() -> None:
+    ties = TiesScene()
+    jobs = [workflow_job(number, 1) for number in (100, 101)]
+    ties.apply(workflow_part(1, jobs))
+    first, second = (each.id for each in jobs)
+    ties.end(first)
+    assert ties.purge(first) == Purged(0)
+    ties.end(second)
+    assert ties.purge(first, second) == Purged(2)
+    assert check(ties.state) == []
+
+
+def test_purge_by_hand_of_a_job_that_is_needed_leaves_it_as_it_is() -> None:
+    ties = TiesScene()
+    parent = ties.submit()
+    ties.submit(depends_on=needs(parent))
+    before = ties.end(parent)
+    assert ties.apply(PurgeJobs((parent.id,), TimeMs(TIME_MS_MAX), "ann")) == Purged(0)
+    assert ties.now(parent) == before
+
+
+def test_purge_looks_at_a_bounded_number_of_dependants(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "DEPENDENCIES_MAX", 3)
+    ties = TiesScene()
+    parents = [ties.submit() for _ in range(3)]
+    children = [ties.submit(depends_on=needs(parent)) for parent in parents for _ in range(2)]
+    for job in (*parents, *children):
+        ties.end(job)
+    assert ties.purge(*parents) == Purged(2)
+    assert ties.purge(parents[-1]) == Purged(1)
+    assert check(ties.state) == []
+
+
+def test_purge_removes_a_job_named_twice_once(scene: Scene) -> None:
+    job = scene.submit()
+    scene.cancel(job)
+    assert scene.apply(PurgeJobs((job.id, job.id), TimeMs(TIME_MS_MAX))) == Purged(1)
+
+
+def test_purge_that_somebody_asked_for_is_in_the_audit_trail(scene: Scene) -> None:
+    job, other = scene.submit(), scene.submit()
+    scene.cancel(job)
+    assert scene.apply(PurgeJobs((job.id, other.id), TimeMs(TIME_MS_MAX), "ann")) == Purged(1)
+    [line] = [write.entry for write in scene.last.writes if isinstance(write, PutAudit)]
+    assert (line.actor, line.action, line.subject) == ("ann", "job.delete", f"job:{job_id_text(job.id)}")
+    scene.cancel(other)
+    scene.apply(PurgeJobs((other.id,), TimeMs(TIME_MS_MAX)))
+    assert not any(isinstance(write, PutAudit) for write in scene.last.writes)
+
+
+def test_purge_refuses_an_actor_that_is_too_long(scene: Scene) -> None:
+    operation = PurgeJobs((), TimeMs(0), "x" * (limits.ACTOR_CHARS_MAX + 1))
+    assert code_of(scene.apply(operation)) is RejectCode.INVALID
+
+
+def test_purge_refuses_more_jobs_than_its_bound(scene: Scene) -> None:
+    operation = PurgeJobs((job_id(1),) * (limits.PURGE_JOBS_MAX + 1), TimeMs(0))
+    assert code_of(scene.apply(operation)) is RejectCode.INVALID
+
+
+# -- workers
+
+
+def test_mark_writes_down_a_new_worker(scene: Scene) -> None:
+    assert scene.apply(MarkWorkers((mark(scene, seen_ago_ms=5),))) == Marked(1)
+    seen = TimeMs(scene.now_ms - 5)
+    assert scene.state.workers == {"w1": Worker("w1", ("q",), 8, seen_at_ms=seen, first_seen_at_ms=seen)}
+
+
+def test_mark_keeps_when_a_worker_was_first_seen(scene: Scene) -> None:
+    scene.apply(MarkWorkers((mark(scene),)))
+    first = scene.now_ms
+    scene.wait(100)
+    scene.apply(MarkWorkers((mark(scene, queues=("other",)),)))
+    worker = scene.state.workers["w1"]
+    assert (worker.first_seen_at_ms, worker.seen_at_ms, worker.queues) == (first, scene.now_ms, ("other",))
+
+
+def test_mark_never_takes_a_worker_back_in_time(scene: Scene) -> None:
+    scene.apply(MarkWorkers((mark(scene),)))
+    seen = scene.now_ms
+    scene.apply(MarkWorkers((mark(scene, seen_ago_ms=50),)))
+    assert scene.state.workers["w1"].seen_at_ms == seen
+
+
+def test_mark_ahead_of_cluster_time_counts_as_now(scene: Scene) -> None:
+    scene.apply(MarkWorkers((mark(scene, seen_ago_ms=-99),)))
+    assert scene.state.workers["w1"].seen_at_ms == scene.now_ms
+
+
+def test_forget_removes_known_workers_only(scene: Scene) -> None:
+    scene.apply(MarkWorkers((mark(scene),)))
+    assert scene.apply(MarkWorkers((), ("w1", "w1", "unknown", ""))) == Marked(1)
+    assert scene.state.workers == {}
+
+
+def test_worker_marked_and_forgotten_at_once_stays(scene: Scene) -> None:
+    scene.apply(MarkWorkers((mark(scene),)))
+    assert scene.apply(MarkWorkers((mark(scene),), ("w1",))) == Marked(1)
+    assert "w1" in scene.state.workers
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        WorkerMark("", (), 1, TimeMs(1)),
+        WorkerMark("w", ("",), 1, TimeMs(1)),
+        WorkerMark("w", ("q",) * (limits.QUEUES_PER_LEASE_MAX + 1), 1, TimeMs(1)),
+        WorkerMark("w", (), -1, TimeMs(1)),
+        WorkerMark("w", (), 1, TimeMs(-1)),
+        WorkerMark("w", (), 1, TimeMs(TIME_MS_MAX + 1)),
+    ],
+)
+def test_mark_refuses_numbers_and_names_out_of_range(scene: Scene, bad: WorkerMark) -> None:
+    assert code_of(scene.apply(MarkWorkers((mark(scene), bad)))) is RejectCode.INVALID
+    assert scene.state.workers == {}
+
+
+# -- the audit trail
+
+
+def test_trim_removes_the_oldest_lines_and_no_more_than_a_step(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CHORE_STEPS_MAX", 2)
+    for _ in range(5):
+        scene.cancel(scene.submit())
+    audited = [index for index, _ in scene.state.audit]
+    assert len(audited) == 5
+    scene.apply(TrimAudit(audited[3]))
+    assert [index for index, _ in scene.state.audit] == audited[2:]
+    scene.apply(TrimAudit(audited[3]))
+    assert [index for index, _ in scene.state.audit] == audited[3:]
+    assert code_of(scene.apply(TrimAudit(-1))) is RejectCode.INVALID

@@ -1,0 +1,137 @@
+"""What the leader decides about schedules together, and in which order, above all after an outage."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from raftsched import limits
+from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.schedules import FireSchedule
+from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import RetryPolicy
+from raftsched.core.records.schedule import Misfire, Overlap, Schedule, ScheduleId, Template, Timing
+from raftsched.core.state.writes import PutSchedule
+from raftsched.leader.schedules.firer import COST_PER_STEP, REST_MS_MAX, Firing
+from raftsched.leader.schedules.plan import Draws
+from tests.leader.scene import START_MS, World
+
+MINUTE = 60_000
+DAY = 24 * 60 * MINUTE
+TEMPLATE = Template("report", "report", 5, 3, 0, RetryPolicy())
+NEWEST_MS = START_MS - START_MS % MINUTE
+"""The latest instant of every-minute schedules."""
+
+
+def save(world: World, name: str, *, next_at_ms: int = NEWEST_MS - DAY, **fields: object) -> ScheduleId:
+    """Store an every-minute schedule whose next instant is that of a day ago, unless it is said."""
+    schedule_id = ScheduleId(name.encode().ljust(16))
+    known = Schedule(
+        schedule_id,
+        "default",
+        name,
+        Timing(cron="* * * * *"),
+        TEMPLATE,
+        overlap=Overlap.ALLOW,
+        next_at_ms=TimeMs(next_at_ms),
+        created_at_ms=TimeMs(NEWEST_MS - 2 * DAY),
+        **fields,  # type: ignore[arg-type]  # a test's own words
+    )
+    world.state.execute([PutSchedule(None, known)])
+    return schedule_id
+
+
+def firing_of(world: World) -> Firing:
+    return Firing(world.state, Draws(world.new_job_id, lambda _ms: 0))
+
+
+def settle(firing: Firing, world: World, operations: Sequence[Operation]) -> None:
+    """Apply what was proposed together, as one entry."""
+    for operation, result in zip(operations, world.apply(*operations), strict=True):
+        firing.settled(operation, result, world.now)
+
+
+def fired_ids(operations: Sequence[Operation]) -> list[ScheduleId]:
+    return [operation.id for operation in operations if isinstance(operation, FireSchedule)]
+
+
+def decision_count(operations: Sequence[Operation]) -> int:
+    return sum(len(operation.decisions) for operation in operations if isinstance(operation, FireSchedule))
+
+
+def next_at(world: World, schedule_id: ScheduleId) -> int:
+    schedule = world.state.schedule(schedule_id)
+    assert schedule is not None
+    return schedule.next_at_ms
+
+
+@pytest.mark.parametrize("misfire", Misfire)
+def test_firing_makes_up_for_an_outage_in_steps_that_are_short_for_the_log_and_for_the_leader(misfire: Misfire) -> None:
+    """Case D11: a leader that planned all at once would lose its lead, and the next one would do the same."""
+    world = World()
+    schedules = [save(world, f"s{number}", misfire=misfire) for number in range(3)]
+    firing = firing_of(world)
+    step_count = 0
+    while operations := firing.step(world.now):
+        assert len(operations) == 1, "a day of instants is all that a step has time for"
+        assert decision_count(operations) <= limits.DECISIONS_MAX
+        settle(firing, world, operations)
+        step_count += 1
+    assert step_count >= len(schedules)
+    assert {next_at(world, schedule_id) for schedule_id in schedules} == {NEWEST_MS + MINUTE}
+
+
+def test_firing_decides_many_schedules_of_one_instant_together() -> None:
+    world = World()
+    due = [save(world, f"s{number:03}", next_at_ms=NEWEST_MS) for number in range(COST_PER_STEP + 1)]
+    firing = firing_of(world)
+    first = firing.step(world.now)
+    assert fired_ids(first) == due[:COST_PER_STEP]
+    settle(firing, world, first)
+    assert firing.next_call_ms(world.now) <= world.now.monotonic_ms, "the others follow at once"
+    assert fired_ids(firing.step(world.now)) == due[COST_PER_STEP:]
+
+
+def test_firing_lets_what_is_on_time_wait_for_nothing_that_is_late() -> None:
+    world = World()
+    late = [save(world, f"late{number}", misfire=Misfire.RUN_ALL) for number in range(3)]
+    on_time = save(world, "on-time", next_at_ms=NEWEST_MS)
+    assert fired_ids(firing_of(world).step(world.now)) == [on_time, late[0]]
+
+
+def test_firing_makes_up_for_outages_however_much_is_on_time() -> None:
+    world = World()
+    for number in range(3 * COST_PER_STEP):
+        save(world, f"s{number}", next_at_ms=NEWEST_MS)
+    late = save(world, "late")
+    assert late in fired_ids(firing_of(world).step(world.now))
+
+
+def test_firing_counts_the_unfinished_runs_that_an_operation_reads() -> None:
+    world = World()
+    active = tuple(JobId(number.to_bytes(16, "big")) for number in range(limits.SCHEDULE_ACTIVE_MAX))
+    busy = [save(world, f"s{number}", next_at_ms=NEWEST_MS, active=active) for number in range(3)]
+    assert fired_ids(firing_of(world).step(world.now)) == busy[:1]
+
+
+@pytest.mark.parametrize(("took_ms", "rest_ms"), [(0, 0), (40, 40), (10 * REST_MS_MAX, REST_MS_MAX)])
+def test_firing_rests_after_late_work_as_long_as_that_took(took_ms: int, rest_ms: int) -> None:
+    world = World()
+    save(world, "late", misfire=Misfire.RUN_ALL)
+    firing = firing_of(world)
+    operations = firing.step(world.now)
+    world.clock.advance(took_ms)
+    settle(firing, world, operations)
+    assert firing.next_call_ms(world.now) == world.now.monotonic_ms + rest_ms
+
+
+def test_firing_does_not_rest_after_work_that_is_on_time() -> None:
+    world = World()
+    for number in range(COST_PER_STEP + 1):
+        save(world, f"s{number}", next_at_ms=NEWEST_MS)
+    firing = firing_of(world)
+    operations = firing.step(world.now)
+    world.clock.advance(40)
+    settle(firing, world, operations)
+    assert firing.next_call_ms(world.now) == world.now.monotonic_ms

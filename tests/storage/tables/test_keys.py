@@ -1,0 +1,271 @@
+"""Keys sort as the tuples they stand for, and are read back as them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from raftsched import limits
+from raftsched.core.operations.control import AlarmKind, ChoreKind
+from raftsched.core.records.ids import JobId, NameTag, TimeMs, name_tag
+from raftsched.core.records.job import Status
+from raftsched.core.records.schedule import FiringKind, ScheduleId
+from raftsched.core.state.view import AlarmEntry, CounterKey, HeldEntry, TimerEntry, WaitingEntry
+from raftsched.errors import InvariantBroken
+from raftsched.storage.tables import keys
+from tests.storage.jobs import job_id
+
+_edges = st.sampled_from(["", "\0", "\0\0", "a", "a\0", "a\0b", "ab", "\x01", "\x7f", "é", "\uffff", "\U0010ffff"])
+_texts = _edges | st.text(st.sampled_from("\0\x01ab\xff\ud7ff\U0001f600"), max_size=4) | st.text(max_size=8)
+_priorities = st.integers(0, 9)
+_times = (st.sampled_from([0, 1, 255, 256, 1_700_000_000_000]) | st.integers(0, 2**48)).map(TimeMs)
+TAG = name_tag("any")
+_ids = st.binary(min_size=16, max_size=16).map(JobId)
+_statuses = st.sampled_from(Status)
+_tags = (st.binary(min_size=8, max_size=8) | st.sampled_from([b"\xff" * 8, b"\0" * 8])).map(NameTag)
+_waiting = st.builds(WaitingEntry, _texts, _texts, _priorities, _tags, _times, _ids, _texts)
+_held = st.builds(HeldEntry, _texts, _texts, _priorities, _times, _ids, _texts)
+_bytes = st.binary(max_size=32) | st.sampled_from([b"", b"\0", b"\xff", b"\0\xff", b"\xff\xff"])
+_counts = st.integers(0, 2**32 - 1)
+
+
+def waiting_order(entry: WaitingEntry) -> tuple[str, str, str, int, bytes, int, bytes]:
+    return (entry.queue, entry.region, entry.tenant, -entry.priority, entry.tag, entry.due_at_ms, entry.job_id)
+
+
+def held_order(entry: HeldEntry) -> tuple[str, str, str, int, int, bytes]:
+    return (entry.queue, entry.concurrency_key, entry.region, -entry.priority, entry.due_at_ms, entry.job_id)
+
+
+def group(entry: WaitingEntry) -> bytes:
+    return keys.waiting_group(entry.queue, entry.tenant, entry.priority, entry.tag, entry.region)
+
+
+def waiting_key(entry: WaitingEntry) -> bytes:
+    return keys.waiting_key(group(entry), entry.due_at_ms, entry.job_id)
+
+
+def held_key(entry: HeldEntry) -> bytes:
+    region = keys.held_region(entry.queue, entry.concurrency_key, entry.region)
+    return keys.held_key(region, entry.priority, entry.due_at_ms, entry.job_id)
+
+
+def sorts_alike(tuples: list[Any], encoded: list[bytes]) -> bool:
+    by_tuple = sorted(range(len(tuples)), key=lambda n: tuples[n])
+    by_key = sorted(range(len(tuples)), key=lambda n: encoded[n])
+    return [tuples[n] for n in by_tuple] == [tuples[n] for n in by_key]
+
+
+@given(st.lists(_waiting, min_size=2, max_size=8))
+def test_waiting_keys_sort_by_queue_region_tenant_falling_priority_tag_due_and_id(entries: list[WaitingEntry]) -> None:
+    encoded = [waiting_key(entry) for entry in entries]
+    assert sorts_alike([waiting_order(entry) for entry in entries], encoded)
+
+
+@given(_waiting)
+def test_waiting_key_is_read_back(entry: WaitingEntry) -> None:
+    key = waiting_key(entry)
+    assert keys.read_waiting_key(key) == entry
+    assert keys.waiting_due(key) == entry.due_at_ms
+    assert keys.waiting_group_of(key) == group(entry)
+
+
+@given(_waiting, _waiting)
+def test_ends_of_groups_and_queues_lie_between_them_and_all_behind(entry: WaitingEntry, other: WaitingEntry) -> None:
+    key, other_key = waiting_key(entry), waiting_key(other)
+    group_end = keys.after_waiting_group(group(entry))
+    queue_end = keys.after_waiting_queue(entry.queue)
+    assert key < group_end <= queue_end
+    assert (other_key >= group_end) == (waiting_order(other)[:5] > waiting_order(entry)[:5])
+    assert (other_key >= queue_end) == (other.queue > entry.queue)
+
+
+@given(_waiting, _waiting)
+def test_what_waits_of_a_region_is_in_one_piece(entry: WaitingEntry, other: WaitingEntry) -> None:
+    other_key, region = waiting_key(other), keys.waiting_region(entry.queue, entry.region)
+    is_of_it = (other.queue, other.region) == (entry.queue, entry.region)
+    assert (region <= other_key < keys.after_texts(region)) == is_of_it
+
+
+@given(st.lists(_held, min_size=2, max_size=8))
+def test_held_keys_sort_by_queue_key_region_falling_priority_due_and_id_and_are_read_back(
+    entries: list[HeldEntry],
+) -> None:
+    encoded = [held_key(entry) for entry in entries]
+    assert sorts_alike([held_order(entry) for entry in entries], encoded)
+    assert [keys.read_held_key(key) for key in encoded] == entries
+
+
+@given(_held, _held)
+def test_what_is_held_of_a_queue_a_key_or_a_region_of_it_is_in_one_piece(entry: HeldEntry, other: HeldEntry) -> None:
+    other_key = held_key(other)
+    queue, group = keys.held_queue(entry.queue), keys.held_group(entry.queue, entry.concurrency_key)
+    assert (queue <= other_key < keys.after_texts(queue)) == (other.queue == entry.queue)
+    assert (group <= other_key < keys.after_texts(group)) == (other[:2] == entry[:2])
+    region = keys.held_region(entry.queue, entry.concurrency_key, entry.region)
+    is_of_it = held_order(other)[:3] == held_order(entry)[:3]
+    assert (region <= other_key < keys.after_texts(region)) == is_of_it
+
+
+@given(st.lists(st.tuples(_times, _ids), min_size=2, max_size=8))
+def test_timer_keys_sort_by_due_and_id(entries: list[tuple[int, JobId]]) -> None:
+    assert sorts_alike(entries, [keys.timer_key(*entry) for entry in entries])
+
+
+@given(st.builds(TimerEntry, _times, _ids, _texts, _texts, _priorities, _tags, _texts), _statuses)
+def test_timer_is_read_back(entry: TimerEntry, status: Status) -> None:
+    value = keys.timer_value(status, entry.priority, entry.tag, entry.tenant, entry.queue, region=entry.region)
+    assert keys.read_timer(keys.timer_key(entry.due_at_ms, entry.job_id), value) == entry
+    assert value[0] == status
+
+
+@given(st.lists(st.tuples(_statuses, _times, _ids), min_size=2, max_size=8))
+def test_finished_keys_sort_by_status_time_and_id(entries: list[tuple[Status, int, JobId]]) -> None:
+    encoded = [keys.finished_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    assert [keys.read_finished_key(key) for key in encoded] == [(ms, identity) for _, ms, identity in entries]
+
+
+@given(st.lists(st.tuples(_texts, _texts), min_size=2, max_size=8))
+def test_dedup_keys_sort_by_tenant_and_key_and_are_read_back(entries: list[tuple[str, str]]) -> None:
+    encoded = [keys.dedup_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    assert [keys.read_dedup_key(key) for key in encoded] == entries
+
+
+@given(st.lists(st.tuples(_texts, _bytes), min_size=2, max_size=8))
+def test_unique_keys_sort_by_tenant_and_digest_and_are_read_back(entries: list[tuple[str, bytes]]) -> None:
+    encoded = [keys.unique_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    assert [keys.read_unique_key(key) for key in encoded] == entries
+
+
+@given(st.lists(st.builds(AlarmEntry, st.sampled_from(AlarmKind), _times, _ids | _texts.map(str.encode)), min_size=2))
+def test_alarm_keys_sort_by_kind_time_and_subject_and_are_read_back(entries: list[AlarmEntry]) -> None:
+    encoded = [keys.alarm_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    assert [keys.read_alarm_key(key) for key in encoded] == entries
+    for entry in entries:
+        end = keys.alarms_until(entry.kind, entry.at_ms)
+        assert [key < end for key in encoded] == [other[:2] < entry[:2] for other in entries]
+
+
+@given(st.lists(st.tuples(_statuses, _ids), min_size=2, max_size=8))
+def test_parked_keys_sort_by_status_and_id_and_are_read_back(entries: list[tuple[Status, JobId]]) -> None:
+    encoded = [keys.parked_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    assert [keys.read_parked_key(key) for key in encoded] == entries
+
+
+@given(st.lists(st.tuples(_ids, _ids), min_size=2, max_size=8))
+def test_pairs_of_ids_sort_as_such_are_read_back_and_lie_below_the_next_id(entries: list[tuple[JobId, JobId]]) -> None:
+    encoded = [keys.pair_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    assert [keys.read_pair_key(key) for key in encoded] == entries
+    for first, _ in entries:
+        end = keys.after_id(first)
+        inside = [first <= key and (end is None or key < end) for key in encoded]
+        assert inside == [other == first for other, _ in entries]
+
+
+def test_nothing_lies_behind_the_last_id() -> None:
+    assert keys.after_id(b"\xff" * 16) is None
+    assert keys.after_id(b"\0" * 15 + b"\xff") == b"\0" * 14 + b"\1\0"
+
+
+@given(st.lists(st.tuples(_ids.map(ScheduleId), _times, st.sampled_from(FiringKind)), min_size=2, max_size=8))
+def test_firing_keys_sort_by_schedule_instant_and_kind(entries: list[tuple[ScheduleId, TimeMs, FiringKind]]) -> None:
+    encoded = [keys.firing_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    assert [keys.schedule_of_firing(key) for key in encoded] == [schedule_id for schedule_id, _, _ in entries]
+    for schedule_id, instant_ms, _ in entries:
+        end = keys.firings_until(schedule_id, instant_ms)
+        assert [key < end for key in encoded] == [other[:2] < (schedule_id, instant_ms) for other in entries]
+
+
+@given(st.lists(st.tuples(st.sampled_from(ChoreKind), _ids | _texts.map(str.encode)), min_size=2, max_size=8))
+def test_chore_keys_sort_by_kind_and_subject_and_are_read_back(entries: list[tuple[ChoreKind, bytes]]) -> None:
+    encoded = [keys.chore_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    assert [keys.read_chore_key(key) for key in encoded] == entries
+
+
+@given(st.lists(st.tuples(_ids, _counts, _counts, st.integers(0, 2**48)), min_size=2, max_size=8))
+def test_pieces_of_logs_sort_by_job_run_attempt_and_offset(entries: list[tuple[JobId, int, int, int]]) -> None:
+    logs = [keys.log_key(*entry[:3]) for entry in entries]
+    pieces = [keys.log_piece_key(log, entry[3]) for log, entry in zip(logs, entries, strict=True)]
+    assert sorts_alike(entries, pieces)
+    assert [keys.read_log_key(log) for log in logs] == [entry[:3] for entry in entries]
+    assert [keys.log_offset(piece) for piece in pieces] == [entry[3] for entry in entries]
+    for log, entry in zip(logs, entries, strict=True):
+        inside = [log <= piece < log + keys.LOG_END for piece in pieces]
+        assert inside == [other[:3] == entry[:3] for other in entries]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**63), _counts), min_size=2, max_size=8))
+def test_audit_keys_sort_by_log_index_and_number(entries: list[tuple[int, int]]) -> None:
+    encoded = [keys.audit_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    for index, _ in entries:
+        assert [key < keys.audit_key(index) for key in encoded] == [other < index for other, _ in entries]
+
+
+@given(st.lists(st.builds(CounterKey, _texts, _texts, _statuses), min_size=2, max_size=8))
+def test_counter_keys_sort_as_their_parts_and_are_read_back(entries: list[CounterKey]) -> None:
+    encoded = [keys.counter_key(*entry) for entry in entries]
+    assert sorts_alike(entries, encoded)
+    assert [keys.read_counter_key(key) for key in encoded] == entries
+
+
+@given(st.lists(_texts, min_size=2, max_size=8))
+def test_name_keys_sort_by_name_and_are_never_empty(names: list[str]) -> None:
+    encoded = [keys.name_key(name) for name in names]
+    assert sorts_alike(names, encoded)
+    assert all(encoded)
+
+
+def test_names_of_156_bytes_of_utf8_fit_in_every_key() -> None:
+    longest = "\U0001f600" * 39
+    built = [
+        waiting_key(WaitingEntry(longest, longest, 0, TAG, TimeMs(2**48), job_id(1), longest)),
+        held_key(HeldEntry(longest, longest, 0, TimeMs(2**48), job_id(1), longest)),
+        keys.unique_key(longest, b"u" * 64),
+        keys.alarm_key(AlarmKind.QUEUE, 2**48, longest.encode()),
+        keys.chore_key(ChoreKind.RELEASE_HELD, longest.encode()),
+        keys.dedup_key(longest, longest),
+        keys.counter_key(longest, longest, Status.SKIPPED),
+        keys.name_key(longest),
+    ]
+    assert max(len(key) for key in built) <= limits.KEY_BYTES_MAX
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: keys.waiting_group("\U0001f600" * 128, "t", 5, TAG, ""),
+        lambda: keys.held_key(keys.held_group("q", "\U0001f600" * 128), 5, 0, job_id(1)),
+        lambda: keys.unique_key("t" * 128, b"u" * 400),
+        lambda: keys.chore_key(ChoreKind.RELEASE_HELD, b"q" * 511),
+        lambda: keys.dedup_key("t" * 128, "\U0001f600" * 200),
+        lambda: keys.counter_key("\U0001f600" * 128, "q", Status.QUEUED),
+        lambda: keys.name_key("\U0001f600" * 128),
+    ],
+    ids=["waiting", "held", "unique", "chore", "dedup", "counter", "name"],
+)
+def test_a_key_over_the_limit_of_the_store_is_refused_by_name(build: Any) -> None:
+    with pytest.raises(InvariantBroken, match="bytes"):
+        build()
+
+
+@pytest.mark.parametrize("priority", [-1, 10])
+def test_a_priority_out_of_range_is_refused(priority: int) -> None:
+    with pytest.raises(InvariantBroken, match="priority"):
+        keys.waiting_group("mail", "t", priority, TAG, "")
+
+
+def test_a_time_before_1970_is_refused() -> None:
+    with pytest.raises(InvariantBroken, match="1970"):
+        keys.timer_key(-1, job_id(1))

@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import ValuesView
+
+import pytest
+
+from raftsched import limits
+from raftsched.worker.handlers.result import Ending, completed, raised
+from raftsched.worker.handlers.verdicts import Retry, Snooze
+
+LONGEST_SECONDS = limits.DELAY_MS_MAX / 1000
+
+
+class NoDelay(Retry):
+    """A verdict whose class forgot the one that it is derived from."""
+
+    def __init__(self) -> None: ...
+
+
+class Unspeakable(Exception):
+    def __str__(self) -> str:
+        raise asyncio.CancelledError
+
+
+class Sealed(dict[str, None]):
+    def values(self) -> ValuesView[None]:  # type: ignore[override]  # as a user's class may well do
+        raise KeyboardInterrupt
+
+
+def kind_of(ending: Ending) -> str:
+    assert ending.error is not None
+    return ending.error.type
+
+
+@pytest.mark.parametrize("error", [NoDelay(), Unspeakable(), BaseException("x"), GeneratorExit(), SystemExit(1)])
+def test_whatever_is_raised_has_an_ending_that_names_its_type(error: BaseException) -> None:
+    assert kind_of(raised(error)) == type(error).__qualname__
+
+
+def test_result_that_cannot_be_read_fails_for_good() -> None:
+    ending = completed(Sealed(a=None))
+    assert (kind_of(ending), ending.retryable) == ("ResultNotJson", False)
+    assert ending.error is not None
+    assert "KeyboardInterrupt" in ending.error.message
+
+
+def test_coroutine_that_nobody_awaits_fails_for_good_and_says_what_to_do() -> None:
+    async def charge() -> None: ...
+
+    coroutine = charge()
+    ending = completed(coroutine)
+    assert (kind_of(ending), ending.retryable) == ("ResultNotAwaited", False)
+    assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
+
+
+@pytest.mark.parametrize("verdict", [Snooze(LONGEST_SECONDS + 1), Retry(after=LONGEST_SECONDS + 1)])
+def test_delay_that_the_api_does_not_take_fails_for_good_and_says_so(verdict: Snooze | Retry) -> None:
+    ending = raised(verdict)
+    assert (kind_of(ending), ending.retryable, ending.snooze_seconds) == ("DelayTooLong", False, None)
+    assert ending.error is not None
+    assert ending.error.message.startswith(type(verdict).__name__)
+    assert f"{LONGEST_SECONDS:.0f}" in ending.error.message
+
+
+def test_longest_delay_that_the_api_takes_stands() -> None:
+    assert raised(Snooze(LONGEST_SECONDS)).snooze_seconds == LONGEST_SECONDS
+    assert raised(Retry(after=LONGEST_SECONDS)).retry_after_seconds == LONGEST_SECONDS
