@@ -18,7 +18,6 @@ from raftsched.core.operations.codec import (
     Operation,
     RecordOutcome,
     SubmitJob,
-    SubmitJobAs,
     SubmitWorkflow,
 )
 from raftsched.core.operations.control import (
@@ -95,7 +94,7 @@ def _changed(operation: Operation, write: PutJob, parents: dict[JobId, tuple[Dep
 
 def _submitted(operation: Operation, new: Job, options: Options, depends_on: tuple[Dependency, ...]) -> dict[str, Any]:
     match operation:
-        case SubmitJob() | SubmitJobAs():
+        case SubmitJob():
             cause = ""
         case SubmitWorkflow():
             cause = "workflow"

@@ -18,7 +18,6 @@ from raftsched.core.operations.codec import (
     Operation,
     RecordOutcome,
     SubmitJob,
-    SubmitJobAs,
     encode_batch,
     since_version,
 )
@@ -128,8 +127,6 @@ def _fail(taken: list[_Waiting], error: BaseException) -> None:
 
 
 def _size(operation: Operation) -> int:
-    if isinstance(operation, SubmitJobAs):
-        operation = operation.job
     if isinstance(operation, SubmitJob):
         return _OPERATION_BYTES + len(operation.payload)
     if isinstance(operation, RecordOutcome):

@@ -25,7 +25,7 @@ from raftsched.core.jobs.cancel import cancel_job
 from raftsched.core.jobs.control import amend_job, pause_job, requeue_job, resume_job
 from raftsched.core.jobs.lease import hold_jobs, lease_jobs
 from raftsched.core.jobs.progress import append_log, report_progress, start_run
-from raftsched.core.jobs.submit import submit_job, submit_job_as
+from raftsched.core.jobs.submit import submit_job
 from raftsched.core.maintenance.deadlines import ring_alarms
 from raftsched.core.maintenance.queues import configure_queue, pause_queue
 from raftsched.core.maintenance.retention import mark_workers, note_outage, purge_jobs, trim_audit
@@ -39,7 +39,6 @@ from raftsched.core.operations.codec import (
     PurgeJobs,
     RecordOutcome,
     SubmitJob,
-    SubmitJobAs,
     SubmitWorkflow,
 )
 from raftsched.core.operations.control import (
@@ -76,7 +75,6 @@ Handler = Callable[[View, Any, Context], Applied]
 
 HANDLERS: Final[Mapping[type, Handler]] = {
     SubmitJob: submit_job,
-    SubmitJobAs: submit_job_as,
     SubmitWorkflow: submit_workflow,
     LeaseJobs: lease_jobs,
     RecordOutcome: record_outcome,

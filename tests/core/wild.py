@@ -16,7 +16,6 @@ from raftsched.core.operations.codec import (
     PurgeJobs,
     RecordOutcome,
     SubmitJob,
-    SubmitJobAs,
     SubmitWorkflow,
     WorkerMark,
 )
@@ -88,9 +87,8 @@ submits = st.builds(
     id=job_ids, tenant=texts, name=texts, queue=texts, priority=numbers, due_at_ms=times, payload=small_bytes,
     max_attempts=numbers, timeout_ms=numbers, retry=st.one_of(st.just(RetryPolicy()), policies),
     idempotency_key=texts, fingerprint=small_bytes, tags=texts_many, region=texts,
-    options=st.one_of(st.none(), sound, asked), depends_on=parents, paused=st.booleans(),
+    options=st.one_of(st.none(), sound, asked), depends_on=parents, paused=st.booleans(), actor=texts,
 )  # fmt: skip
-signed = st.builds(SubmitJobAs, actor=texts, job=submits)
 leases = st.builds(
     LeaseJobs, worker=texts, ttl_ms=numbers, job_ids=st.lists(job_ids, max_size=4).map(tuple), region=texts
 )
@@ -181,7 +179,7 @@ sound_requeues = st.builds(RequeueJob, job_id=known_ids, tenant=st.just("a"))
 sound_cancels = st.builds(CancelJob, job_id=known_ids, tenant=st.just("a"), force=st.booleans())
 
 operations: st.SearchStrategy[Operation] = st.one_of(
-    submits, signed, leases, outcomes, expiries, cancels, purges, markings, outages,
+    submits, leases, outcomes, expiries, cancels, purges, markings, outages,
     pauses, resumes, amendments, requeues, starts, progress, logs, holds, rings, settings, queue_pauses,
     chores, workflows, workflow_cancels, trims, rezonings, children, sound_workflows, sound_requeues, sound_cancels,
 )  # fmt: skip

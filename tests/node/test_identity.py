@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from raftsched.consensus.journal.register import SegmentId
-from raftsched.node.identity import PARTS, DirectoryClaim, WrongDirectory, read_identity
+from raftsched.node.identity import FORMAT_VERSION, PARTS, DirectoryClaim, WrongDirectory, read_identity
 
 
 def claim(directory: Path, node_id: str = "n1", cluster: str = "c") -> DirectoryClaim:
@@ -57,9 +57,9 @@ def test_directory_has_one_incarnation_for_all_its_life_and_a_new_one_another(tm
 
 
 def test_directory_of_another_format_is_refused_by_number(tmp_path: Path) -> None:
-    for version in (1, 3):
+    for version in (FORMAT_VERSION - 1, FORMAT_VERSION + 1):
         (tmp_path / "node.json").write_text(f'{{"node_id":"n1","cluster":"c","format_version":{version},"new":1}}\n')
-        with pytest.raises(WrongDirectory, match=f"has format {version}; this release reads 2"):
+        with pytest.raises(WrongDirectory, match=f"has format {version}; this release reads {FORMAT_VERSION}"):
             claim(tmp_path)
 
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from aiohttp import web
+from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.core.operations.codec import SubmitJob, SubmitJobAs
+from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.bounds import ANONYMOUS
 from raftsched.errors import Malformed
 
@@ -34,6 +35,6 @@ def actor_named(values: Sequence[str]) -> str:
     return actor
 
 
-def signed(operation: SubmitJob, actor: str) -> SubmitJob | SubmitJobAs:
-    """Return the submission with the name of who submits; as it is where nobody gave one."""
-    return operation if actor == ANONYMOUS else SubmitJobAs(actor, operation)
+def signed(operation: SubmitJob, actor: str) -> SubmitJob:
+    """Return the submission with the name of who submits; unchanged if nobody gave one."""
+    return operation if actor == ANONYMOUS else replace(operation, actor=actor)

@@ -22,7 +22,7 @@ from raftsched.core.jobs.unique_keys import (
     take_overs,
     unique_conflict,
 )
-from raftsched.core.operations.codec import RejectCode, SubmitJob, SubmitJobAs
+from raftsched.core.operations.codec import RejectCode, SubmitJob
 from raftsched.core.records.bounds import (
     ANONYMOUS,
     JOB_ID_BYTES,
@@ -45,12 +45,7 @@ from raftsched.core.state.writes import PutJob
 from raftsched.errors import InvariantBroken
 
 
-def submit_job_as(view: View, operation: SubmitJobAs, context: Context) -> Applied:
-    problem = actor_problem(operation.actor)
-    return invalid(problem) if problem else submit_job(view, operation.job, context, actor=operation.actor)
-
-
-def submit_job(view: View, operation: SubmitJob, context: Context, *, actor: str = "") -> Applied:
+def submit_job(view: View, operation: SubmitJob, context: Context) -> Applied:
     options = operation.options
     problem = submit_problem(operation)
     if not problem and options is not None and options.workflow_id:
@@ -69,7 +64,7 @@ def submit_job(view: View, operation: SubmitJob, context: Context, *, actor: str
         unique_holder = holder_of_unique_key(view, operation.tenant, options.unique_key)
         if unique_holder is not None and holds_unique_key(unique_holder, context.now_ms):
             return unique_conflict(unique_holder)
-    job = new_job(operation, context, actor=actor)
+    job = new_job(operation, context, actor=operation.actor)
     applied = Applied(Submitted(job, duplicate=False), (PutJob(None, job, payload=operation.payload or None),))
     if key_holder is not None or unique_holder is not None:
         lapsed = take_overs(context, idempotency=key_holder, unique=unique_holder)
@@ -91,10 +86,10 @@ def _repeat(known: Job, operation: SubmitJob, mismatch: RejectCode) -> Applied:
     return refused(mismatch, "id: belongs to another job")
 
 
-def new_job(operation: SubmitJob, context: Context, *, actor: str = "") -> Job:
+def new_job(operation: SubmitJob, context: Context, *, actor: str) -> Job:
     """Return the record that a new job has if it depends on nothing; one that its user is to resume is paused.
 
-    It notes who submitted it, unless nobody said so: most jobs carry nothing for it.
+    It has a note of `actor`, who submitted it, if that is known.
     """
     now_ms = context.now_ms
     due_at_ms = operation.due_at_ms or now_ms
@@ -149,4 +144,5 @@ def submit_problem(operation: SubmitJob) -> str:
         or (name_problem("region", operation.region) if operation.region else "")
         or tags_problem(operation.tags)
         or options_problem(operation.options)
+        or actor_problem(operation.actor)
     )

@@ -89,16 +89,8 @@ class SubmitJob(msgspec.Struct, frozen=True, array_like=True, tag=1):
     depends_on: tuple[Dependency, ...] = ()
     paused: bool = False
     """It is stored `paused`, for a user to resume."""
-
-
-class SubmitJobAs(msgspec.Struct, frozen=True, array_like=True, tag=28):
-    """`SubmitJob` by somebody who said who he is: the job's history begins with him.
-
-    Apart from it, so that jobs for which nobody does, which are most, carry nothing for it.
-    """
-
-    actor: str
-    job: SubmitJob
+    actor: str = ""
+    """Who submits it; "" = not known, else the job's history begins with a note of it. Jobs of a workflow have its actor."""
 
 
 class SubmitWorkflow(msgspec.Struct, frozen=True, array_like=True, tag=27):
@@ -226,7 +218,7 @@ class MarkWorkers(msgspec.Struct, frozen=True, array_like=True, tag=7):
     forget: tuple[str, ...] = ()
 
 
-class NoteOutage(msgspec.Struct, frozen=True, array_like=True, tag=29):
+class NoteOutage(msgspec.Struct, frozen=True, array_like=True, tag=28):
     """Note that the cluster had no leader from `since_ms` until now, if that is longer than `longest_ms`.
 
     A new leader says so once, before it judges any lease. Result: `Counted` (1: it was an outage).
@@ -240,7 +232,6 @@ class NoteOutage(msgspec.Struct, frozen=True, array_like=True, tag=29):
 
 Operation = (
     SubmitJob
-    | SubmitJobAs
     | SubmitWorkflow
     | LeaseJobs
     | RecordOutcome
@@ -271,12 +262,11 @@ Operation = (
     | AdoptZoneRules
 )
 
-NewWork = SubmitJob | SubmitJobAs | SubmitWorkflow | SaveSchedule | RunSchedule
+NewWork = SubmitJob | SubmitWorkflow | SaveSchedule | RunSchedule
 """Operations that bring jobs which nobody has accepted yet: refused while the disks are nearly full."""
 
 _SINCE: Final[Mapping[type[Operation], int]] = {
     SubmitJob: 1,
-    SubmitJobAs: 1,
     LeaseJobs: 1,
     RecordOutcome: 1,
     ExpireLeases: 1,

@@ -140,7 +140,7 @@ class NextInstant(msgspec.Struct, frozen=True, array_like=True):
     """0 = none any more."""
 
 
-class AdoptZoneRules(msgspec.Struct, frozen=True, array_like=True, tag=30):
+class AdoptZoneRules(msgspec.Struct, frozen=True, array_like=True, tag=29):
     """Move next instants to where time zone rules of this version have them. Result: `Counted` (schedules moved)."""
 
     version: str

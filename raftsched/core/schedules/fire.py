@@ -254,8 +254,8 @@ class _Round:
             submit = replace(submit, idempotency_key=self._by_hand.key, fingerprint=self._by_hand.call)
         depends_on = tuple(Dependency(parent, Condition.COMPLETION) for parent in waits_for)
         actor = self._by_hand.actor if self._by_hand is not None else ""
-        submit = replace(submit, depends_on=depends_on)
-        result, writes = submit_job(self.overlay, submit, self._context, actor=actor)
+        submit = replace(submit, depends_on=depends_on, actor=actor)
+        result, writes = submit_job(self.overlay, submit, self._context)
         if isinstance(result, Refused):
             return result.code.label
         assert isinstance(result, Submitted)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from raftsched import limits
-from raftsched.core.operations.codec import PurgeJobs, RejectCode, SubmitJobAs
+from raftsched.core.operations.codec import PurgeJobs, RejectCode
 from raftsched.core.records.bounds import ANONYMOUS, TIME_MS_MAX
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import CREATED, Backoff, Job, RetryPolicy, Status, encode_job
@@ -23,7 +23,7 @@ def test_submit_by_somebody_notes_who_and_by_nobody_costs_nothing(scene: Scene) 
     plain = scene.submit()
     jobs: list[Job] = []
     for number, actor in enumerate(("ann", "", ANONYMOUS), start=2):
-        result = scene.apply(SubmitJobAs(actor, submit_operation(number)))
+        result = scene.apply(submit_operation(number, actor=actor))
         assert isinstance(result, Submitted)
         jobs.append(result.job)
     assert [[(note.action, note.actor) for note in job.notes] for job in jobs] == [[(CREATED, "ann")], [], []]
@@ -31,7 +31,7 @@ def test_submit_by_somebody_notes_who_and_by_nobody_costs_nothing(scene: Scene) 
 
 
 def test_submit_by_somebody_whose_name_is_too_long_is_refused(scene: Scene) -> None:
-    result = scene.apply(SubmitJobAs("x" * (limits.ACTOR_CHARS_MAX + 1), submit_operation(1)))
+    result = scene.apply(submit_operation(1, actor="x" * (limits.ACTOR_CHARS_MAX + 1)))
     assert code_of(result) is RejectCode.INVALID
 
 
