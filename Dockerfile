@@ -2,7 +2,7 @@ FROM python:3.11-slim AS build
 WORKDIR /src
 COPY pyproject.toml README.md ./
 COPY raftsched ./raftsched
-RUN pip install --no-cache-dir --no-compile --prefix /install .
+RUN pip install --no-cache-dir --no-compile --prefix /install '.[node]'
 
 FROM python:3.11-slim
 COPY --from=build /install /usr/local

@@ -6,35 +6,30 @@ READY := .venv/.ready
 # The tests start hundreds of processes; without bytecode each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast lint types contracts bench sim drills clean
+.PHONY: help demo test test-fast lint bench sim drills clean
 
-help:
-	@echo "make demo    three nodes, real jobs, the leader killed half-way"
-	@echo "make test    all tests, those with real processes included"
-	@echo "make lint    ruff, mypy and the import contracts"
-	@echo "make sim     simulated clusters under faults: SEEDS=200 START=1 NODES=3"
-	@echo "make drills  what the tests of real processes do, often and in the large: about 40 minutes"
-	@echo "make bench   throughput, CPU per job, and time to a new leader"
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
 
-demo: $(READY)
+demo: $(READY) ## three nodes, real jobs, the leader killed half-way
 	$(BIN)/raftsched demo
 
 # In as many processes as there are cores, but few enough that the clusters of the acceptance tests have room.
 PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadgroup
 
-test: $(READY)
+test: $(READY) ## all tests, those with real processes included
 	$(PYTEST)
 
-test-fast: $(READY)
+test-fast: $(READY) ## all tests but those that start processes
 	$(PYTEST) -m "not acceptance"
 
-lint: $(READY)
+lint: $(READY) ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(READY)
+bench: $(READY) ## throughput, CPU per job, and time to a new leader
 	$(BIN)/raftsched bench
 	$(BIN)/raftsched bench --failover 20
 
@@ -42,10 +37,10 @@ SEEDS ?= 200
 START ?= 1
 NODES ?= 3
 
-sim: $(READY)
+sim: $(READY) ## simulated clusters under faults: SEEDS=200 START=1 NODES=3
 	$(BIN)/python -m chaos.sim --seeds $(SEEDS) --start $(START) --nodes $(NODES)
 
-drills: $(READY)
+drills: $(READY) ## long tests of real processes: about 40 minutes
 	$(BIN)/python -m tests.drills.due_kills --kills 20
 	$(BIN)/python -m tests.drills.outage
 	$(BIN)/python -m tests.drills.workflow --jobs 10000
@@ -62,5 +57,5 @@ $(READY): pyproject.toml
 	else $(PYTHON) -m pip --python $(BIN)/python install --quiet --editable '.[dev]'; fi
 	@touch $@
 
-clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+clean: ## remove the environment and all that was built
+	rm -rf .venv build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
