@@ -9,7 +9,7 @@ from raftsched.api.jobs.convert import submit_operation
 from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import DeadLetterReason
 from raftsched.core.records.transitions import meanings, mermaid_diagram
-from raftsched.wire.requests import JobRequest
+from raftsched.wire.jobs import JobRequest
 
 README = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
 

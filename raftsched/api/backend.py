@@ -8,8 +8,6 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-import msgspec
-
 from raftsched.api.event_log import EventLog
 from raftsched.core.operations.codec import Operation
 from raftsched.core.records.ids import JobId
@@ -17,48 +15,7 @@ from raftsched.core.state.results import Result
 from raftsched.errors import InvariantBroken
 from raftsched.leader.leadership import Leadership
 from raftsched.storage.reader import StateReader
-
-
-class NodeStatus(msgspec.Struct, frozen=True):
-    """One node as seen by the node that answers; None where it does not know."""
-
-    id: str
-    api: str
-    """Base URL of its API."""
-    state: str
-    """`leader`, `follower`, `candidate`, or `down` where the answering node has no connection to it.
-
-    `differs` where its state is not the one that a majority of the voters has: it serves nothing, and must be replaced.
-    """
-    applied: int | None = None
-    """Index of the last log entry it applied, or is known to hold."""
-    clock_offset_ms: float | None = None
-    """Its wall clock less the answering node's."""
-    round_trip_ms: int | None = None
-    """What nine of ten of its answers to the leader stay below; only the leader knows."""
-    raft: str = ""
-    """host:port at which the other nodes reach it."""
-    voter: bool = True
-    """False while it joins: it gets the log, and becomes a voter by itself when it has nearly all of it."""
-    operations_read: int | None = None
-    """The latest version of log entries that it reads."""
-    disk_free_bytes: int | None = None
-    disk_low: bool | None = None
-    """Whether less is free than its reserve (`disk_reserve_mib`)."""
-
-
-class ClusterStatus(msgspec.Struct, frozen=True):
-    """The cluster as seen by the node that answers."""
-
-    leader: str
-    """Id of the leader; "" while none is known."""
-    term: int
-    nodes: tuple[NodeStatus, ...]
-    operation_version: int
-    """The version of log entries that is in force. It rises once all members read a later one, and then no node can go
-    back to a release that does not."""
-    warning: str = ""
-    """Why the leader takes no new work; "" where it does, or the answering node does not lead."""
+from raftsched.wire.cluster import ClusterStatus, NodeStatus
 
 
 class Backend(Protocol):

@@ -42,7 +42,7 @@ from raftsched.api.http.submit_relay import RELAY_PATH, SubmitRelay
 from raftsched.api.jobs.routes import submit_in
 from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable
 from raftsched.exchange import Broken, Exchange, Http, HttpPool, Patience, Reply, TimedOut
-from raftsched.wire.requests import ReadQuery
+from raftsched.wire.common import ReadQuery
 
 FORWARDED_HEADER: Final = "Raftsched-Forwarded"
 _CONNECT_SECONDS: Final = 2.0

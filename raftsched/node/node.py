@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.api.app import create_app, create_runner
-from raftsched.api.backend import ClusterStatus, NodeStatus
 from raftsched.api.event_log import EventLog
 from raftsched.config import NodeConfig
 from raftsched.consensus.disk_space import ClusterSpace
@@ -51,6 +50,7 @@ from raftsched.node.state_watch import watch_state
 from raftsched.ports import Clock, Randomness, Wake
 from raftsched.storage.directory import holds_state
 from raftsched.storage.state import State
+from raftsched.wire.cluster import ClusterStatus, NodeStatus
 
 log = structlog.get_logger()
 

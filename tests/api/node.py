@@ -20,7 +20,6 @@ from aiohttp import web
 
 from raftsched import limits
 from raftsched.api.app import create_app, create_runner
-from raftsched.api.backend import ClusterStatus, NodeStatus
 from raftsched.api.event_log import EventLog
 from raftsched.consensus.raft.membership import Member, Membership
 from raftsched.core.apply import apply
@@ -33,6 +32,7 @@ from raftsched.errors import InvariantBroken, NotLeader, RaftschedError
 from raftsched.leader.leadership import LeaderSettings, Leadership
 from raftsched.storage.state import State
 from raftsched.storage.store.memory_store import MemoryStore
+from raftsched.wire.cluster import ClusterStatus, NodeStatus
 
 START_MS = 1_900_000_000_000
 """2030-03-17T17:46:40Z."""

@@ -8,23 +8,19 @@ import msgspec
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from raftsched.wire.requests import (
+from raftsched.wire.bulk import BulkRequest, DeadLettersRequest
+from raftsched.wire.jobs import (
     AmendRequest,
-    BulkRequest,
-    DeadLettersRequest,
     JobRequest,
     ListQuery,
-    LogQuery,
-    LogRequest,
-    OutcomeReport,
     PauseRequest,
-    ProgressRequest,
     ReplayRequest,
     RetryRequest,
     SeedRequest,
-    StartRequest,
-    WorkflowRequest,
 )
+from raftsched.wire.runs import LogQuery
+from raftsched.wire.workers import LogRequest, OutcomeReport, ProgressRequest, StartRequest
+from raftsched.wire.workflows import WorkflowRequest
 from tests.api.node import Api
 
 _VALUES = st.recursive(

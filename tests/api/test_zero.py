@@ -15,10 +15,10 @@ import msgspec
 import pytest
 from msgspec import inspect
 
+import raftsched.wire
 from raftsched.api.json.decode import Fitter
 from raftsched.errors import Malformed
-from raftsched.wire import requests
-from raftsched.wire.requests.common import Request
+from raftsched.wire.common import Request
 from tests.api.node import START_MS, Answer, Api
 from tests.api.schedules.scene import patch, saved
 
@@ -289,7 +289,8 @@ async def a_blackout_can_begin_in_1970_and_not_end_there(api: Api) -> None:
 
 def request_structs() -> dict[str, type[Request]]:
     modules = [
-        importlib.import_module(f"{requests.__name__}.{each.name}") for each in pkgutil.iter_modules(requests.__path__)
+        importlib.import_module(f"{raftsched.wire.__name__}.{each.name}")
+        for each in pkgutil.iter_modules(raftsched.wire.__path__)
     ]
     found = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
     return {kind.__name__: kind for kind in found if issubclass(kind, Request) and kind is not Request}

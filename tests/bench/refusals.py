@@ -41,7 +41,7 @@ from raftsched.api.jobs.convert import fingerprint_of, submit_operation
 from raftsched.api.json.decode import Fitter
 from raftsched.core.cron.parser import parse, parse_expression
 from raftsched.core.records.ids import JobId
-from raftsched.wire.requests import BatchRequest, JobRequest
+from raftsched.wire.jobs import BatchRequest, JobRequest
 from tests.api import node as node_module
 from tests.api.node import Api, SimulatedNode, serving
 from tests.chaos.histories import good_history, replay

@@ -9,9 +9,9 @@ from asyncio.subprocess import PIPE
 
 import msgspec
 
-from raftsched.api.backend import NodeStatus
 from raftsched.core.operations.codec import MarkWorkers, WorkerMark
 from raftsched.core.records.ids import TimeMs
+from raftsched.wire.cluster import NodeStatus
 from tests.api.node import Api
 from tests.cli.runner import USER, Cli
 

@@ -12,8 +12,7 @@ from raftsched.api.http.routes import BASE_PATH, Answered, Route
 from raftsched.api.json.cursors import read_cursor, write_cursor
 from raftsched.core.state.view import AuditEntry
 from raftsched.storage.reader import StateReader
-from raftsched.wire.replies.observing import AuditLine, AuditPage
-from raftsched.wire.requests.observing import AuditQuery
+from raftsched.wire.observing import AuditLine, AuditPage, AuditQuery
 
 
 class Audit:

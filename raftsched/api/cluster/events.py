@@ -27,8 +27,7 @@ from raftsched.api.http.json_reply import encode, id_text, time_text
 from raftsched.api.http.routes import BASE_PATH, STREAM_TYPE, Answered, Route
 from raftsched.api.json.decode import job_id_at, parse_query
 from raftsched.errors import Malformed, Unavailable
-from raftsched.wire.replies.observing import ChangeEvent
-from raftsched.wire.requests.observing import EventsQuery
+from raftsched.wire.observing import ChangeEvent, EventsQuery
 
 LAST_ID: Final = "Last-Event-ID"
 HEARTBEAT_SECONDS: Final = 15.0

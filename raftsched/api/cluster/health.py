@@ -9,7 +9,7 @@ from raftsched.api.backend import Backend
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.routes import Answered, Route
 from raftsched.errors import Unavailable
-from raftsched.wire.replies import HealthReply
+from raftsched.wire.cluster import HealthReply
 
 
 class Health:

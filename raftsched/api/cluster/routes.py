@@ -11,7 +11,7 @@ from typing import Final
 import structlog
 from aiohttp import web
 
-from raftsched.api.backend import Backend, ClusterStatus
+from raftsched.api.backend import Backend
 from raftsched.api.forwarder import Forwarder
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
@@ -19,8 +19,7 @@ from raftsched.api.http.routes import BASE_PATH, Answered, Route
 from raftsched.api.json.decode import Fitter
 from raftsched.consensus.net.address import Address
 from raftsched.errors import Rejected, Unavailable
-from raftsched.wire.replies import MembersReply, TransferReply
-from raftsched.wire.requests import MemberRequest
+from raftsched.wire.cluster import ClusterStatus, MemberRequest, MembersReply, TransferReply
 
 _ASK_SECONDS: Final = 0.5
 _log = structlog.get_logger()

@@ -17,7 +17,7 @@ from raftsched.api.backend import Backend
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.json.decode import parse_query
 from raftsched.storage.reader import StateReader
-from raftsched.wire.requests import ReadQuery
+from raftsched.wire.common import ReadQuery
 
 AGE_HEADER: Final = "Raftsched-Age-Ms"
 REVISION_HEADER: Final = "Raftsched-Revision"

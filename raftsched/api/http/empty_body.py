@@ -14,7 +14,7 @@ from aiohttp import web
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.routes import Route
 from raftsched.api.json.decode import Fitter
-from raftsched.wire.requests.common import Request
+from raftsched.wire.common import Request
 
 
 class _Nothing(Request, frozen=True):

@@ -13,18 +13,12 @@ import msgspec
 from raftsched import limits
 from raftsched.api.http.actor import ACTOR_HEADER
 from raftsched.api.http.problems import CONTENT_TYPE as PROBLEM_TYPE
-from raftsched.api.http.problems import Problem
 from raftsched.api.http.routes import BASE_PATH, Route
-from raftsched.wire.replies import RetryPolicyReply
-from raftsched.wire.requests import (
-    KEY_PATTERN,
-    HeldLease,
-    JobBody,
-    JobRequest,
-    OutcomeReport,
-    TaskRequest,
-)
-from raftsched.wire.requests.schedules import CalendarRequest, ScheduleRequest
+from raftsched.wire.common import KEY_PATTERN, Problem
+from raftsched.wire.jobs import JobBody, JobRequest, RetryPolicyReply
+from raftsched.wire.schedules import CalendarRequest, ScheduleRequest
+from raftsched.wire.workers import HeldLease, OutcomeReport
+from raftsched.wire.workflows import TaskRequest
 
 _REF: Final = "#/components/schemas/{name}"
 _PARTS: Final = (

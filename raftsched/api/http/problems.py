@@ -17,6 +17,7 @@ from raftsched.core.operations.codec import RejectCode
 from raftsched.core.records.ids import job_id_text
 from raftsched.core.state.results import Refused
 from raftsched.errors import Invalid, NotFound, RaftschedError, Rejected
+from raftsched.wire.common import Problem
 
 CONTENT_TYPE: Final = "application/problem+json"
 RETRY_AFTER_SECONDS: Final = 1
@@ -36,29 +37,6 @@ _HTTP_ADVICE: Final = {
 """No field or id is at fault here, so the advice of the code would lead astray."""
 _FIELD: Final = re.compile(r"(?P<field>[a-z_]+(?:\.[a-z_]+)*)(?: bytes)?: ")
 """Where the state machine names a field, its sentence begins with it."""
-
-
-class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An RFC 9457 problem document."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
-    """Stable and machine-readable."""
-    retryable: bool
-    """Whether the same request, with the same idempotency key, may succeed later."""
-    advice: str = ""
-    """What to do next."""
-    field: str = ""
-    """Path of the field at fault."""
-    job_id: str = ""
-    """The job that stands in the way."""
-    members: tuple[str, ...] = ()
-    """What is in the circle, in order, each waiting for the next."""
-    outcomes: list[Any] = []
-    """What became of each outcome, where outcomes were reported."""
 
 
 def problem_of(error: RaftschedError, *, status: int | None = None, outcomes: list[Any] | None = None) -> Problem:

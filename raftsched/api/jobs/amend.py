@@ -10,7 +10,7 @@ from raftsched.api.json.times import due_at_ms, end_ms, span_ms
 from raftsched.core.operations.control import AmendJob
 from raftsched.core.records.job import Job
 from raftsched.errors import Invalid
-from raftsched.wire.requests import AmendRequest
+from raftsched.wire.jobs import AmendRequest
 
 _AS_IT_WAS = -1
 

@@ -42,8 +42,7 @@ from raftsched.core.records.ids import JobId, TimeMs, job_id_text
 from raftsched.core.records.job import FINISHED, Job, Status
 from raftsched.core.state.results import Purged, Refused
 from raftsched.errors import Invalid, Malformed, NotFound, RaftschedError, Rejected, Unavailable
-from raftsched.wire.replies import BulkFailure, BulkReply
-from raftsched.wire.requests import BulkRequest, JobFilter
+from raftsched.wire.bulk import BulkFailure, BulkReply, BulkRequest, JobFilter
 
 
 class DeadLetters(NamedTuple):

@@ -15,7 +15,7 @@ from raftsched.core.operations.control import AmendJob, PauseJob, RequeueJob, Re
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, LEASED, WAITING, Job, Status
 from raftsched.errors import Invalid
-from raftsched.wire.requests import BulkRequest
+from raftsched.wire.bulk import BulkRequest
 
 _UNLEASED: Final = tuple(sorted((*WAITING, Status.WAITING_DEPENDENCIES, Status.PAUSED)))
 _FIELDS: Final[Mapping[str, frozenset[str]]] = {

@@ -29,14 +29,7 @@ from raftsched.core.records.ids import job_id_text
 from raftsched.core.records.job import Job
 from raftsched.core.state.results import Cancelled, Changed, Submitted
 from raftsched.errors import Malformed
-from raftsched.wire.replies import JobReply
-from raftsched.wire.requests import (
-    AmendRequest,
-    CancelQuery,
-    PauseRequest,
-    ReplayRequest,
-    RetryRequest,
-)
+from raftsched.wire.jobs import AmendRequest, CancelQuery, JobReply, PauseRequest, ReplayRequest, RetryRequest
 
 MATCH_HEADER: Final = "If-Match"
 _match_etag: Final = re.compile(r'"?(?P<revision>[0-9]{1,18})"?').fullmatch

@@ -21,13 +21,7 @@ from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import Backoff, Options, RetryPolicy
 from raftsched.errors import Invalid, Malformed
 from raftsched.values import check_value
-from raftsched.wire.requests import (
-    MAX_ATTEMPTS_DEFAULT,
-    JobBody,
-    JobRequest,
-    RetryPolicyRequest,
-    TimedJobBody,
-)
+from raftsched.wire.jobs import MAX_ATTEMPTS_DEFAULT, JobBody, JobRequest, RetryPolicyRequest, TimedJobBody
 
 PRIORITIES: Final = {"low": 2, "normal": 5, "high": 8}
 _POLICY_DEFAULT: Final = RetryPolicy()

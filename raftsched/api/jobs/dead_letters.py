@@ -16,15 +16,15 @@ from raftsched.api.jobs.bulk import Bulk, DeadLetters
 from raftsched.api.jobs.list import list_response
 from raftsched.api.json.decode import Fitter, parse_query
 from raftsched.errors import Invalid
-from raftsched.wire.replies import BulkReply, JobsPage
-from raftsched.wire.requests import (
+from raftsched.wire.bulk import (
+    BulkReply,
     BulkRequest,
     DeadLetterFilter,
     DeadLettersQuery,
     DeadLettersRequest,
     JobFilter,
-    ListQuery,
 )
+from raftsched.wire.jobs import JobsPage, ListQuery
 
 _STATUS: Final = "dead_letter"
 

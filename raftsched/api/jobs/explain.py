@@ -15,7 +15,7 @@ from raftsched.core.records.ids import TimeMs, job_id_text
 from raftsched.core.records.job import Job
 from raftsched.core.records.wanted import takes
 from raftsched.storage.reader import StateReader
-from raftsched.wire.replies import ExplainReply, ReasonReply
+from raftsched.wire.runs import ExplainReply, ReasonReply
 
 _HEARD_MS: Final = 60_000
 """A worker that was not heard of for this long serves nobody."""

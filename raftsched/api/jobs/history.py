@@ -14,7 +14,7 @@ from raftsched.api.jobs.reply import error_reply
 from raftsched.core.records.ids import FencingToken, TimeMs, job_id_text, run_id_text
 from raftsched.core.records.job import CREATED, Attempt, Job
 from raftsched.storage.reader import StateReader
-from raftsched.wire.replies import AttemptReply, EventReply, HistoryReply, RunReply, RunsReply
+from raftsched.wire.runs import AttemptReply, EventReply, HistoryReply, RunReply, RunsReply
 
 
 class _Try(NamedTuple):

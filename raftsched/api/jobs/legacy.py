@@ -17,8 +17,8 @@ from raftsched.api.jobs.reply import full_job_reply, job_in_path
 from raftsched.api.jobs.routes import KEY_HEADER, Jobs, key_of
 from raftsched.api.json.decode import Fitter
 from raftsched.core.records.ids import job_id_text
-from raftsched.wire.replies import JobReply, SeedReply
-from raftsched.wire.requests import JobRequest, ReadQuery, SeedRequest
+from raftsched.wire.common import ReadQuery
+from raftsched.wire.jobs import JobReply, JobRequest, SeedReply, SeedRequest
 
 
 class Seed:

@@ -25,8 +25,7 @@ from raftsched.api.jobs.cursors import WalkCursor, encode_cursor, walk_cursor
 from raftsched.api.jobs.reply import job_reply
 from raftsched.api.jobs.selection import Place, Selection, more_rows, next_jobs, selection_of
 from raftsched.core.records.job import Job
-from raftsched.wire.replies import JobReply, JobsPage
-from raftsched.wire.requests import ListQuery
+from raftsched.wire.jobs import JobReply, JobsPage, ListQuery
 
 
 async def list_response(backend: Backend, query: ListQuery) -> web.Response:

@@ -16,8 +16,7 @@ from raftsched.core.records.ids import job_id_text, run_id_text
 from raftsched.core.records.job import FINISHED, Job
 from raftsched.errors import Invalid, NotFound
 from raftsched.storage.reader import StateReader
-from raftsched.wire.replies import LogReply
-from raftsched.wire.requests import LogQuery
+from raftsched.wire.runs import LogQuery, LogReply
 
 _NUMBER_MAX: Final = (1 << 31) - 1
 """Of attempts; how many an earlier run had is not kept."""

@@ -15,7 +15,7 @@ from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import Condition, Dependency, OnDependencyFailure, Options
 from raftsched.core.records.options import tidy
 from raftsched.errors import Invalid, Malformed
-from raftsched.wire.requests import DependencyRequest, JobBody, JobRequest, TimedJobBody
+from raftsched.wire.jobs import DependencyRequest, JobBody, JobRequest, TimedJobBody
 
 _AT_MOST_ONCE: Final = "at_most_once"
 

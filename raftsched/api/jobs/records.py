@@ -15,8 +15,8 @@ from raftsched.api.jobs.history import history_reply, runs_reply
 from raftsched.api.jobs.logs import LogPlace, behind, log_place, log_reply
 from raftsched.api.jobs.reply import job_in_path
 from raftsched.api.json.decode import parse_query
-from raftsched.wire.replies import ExplainReply, HistoryReply, LogReply, RunsReply
-from raftsched.wire.requests import LogQuery, ReadQuery
+from raftsched.wire.common import ReadQuery
+from raftsched.wire.runs import ExplainReply, HistoryReply, LogQuery, LogReply, RunsReply
 
 _LOOK_SECONDS: Final = 0.2
 """How often somebody who follows a log looks for new lines: one look-up, for as long as nothing is there."""

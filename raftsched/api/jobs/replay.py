@@ -17,7 +17,7 @@ from raftsched.api.json.times import due_at_ms, due_or_now_ms
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import Job, Options
-from raftsched.wire.requests import ReplayRequest
+from raftsched.wire.jobs import ReplayRequest
 
 
 class Changes(NamedTuple):

@@ -42,16 +42,9 @@ from raftsched.core.records.queue import Queue
 from raftsched.core.state.results import Grant
 from raftsched.errors import InvariantBroken, NotFound
 from raftsched.storage.reader import StateReader
-from raftsched.wire.replies import (
-    DependencyReply,
-    ErrorReply,
-    JobReply,
-    LeaseReply,
-    PauseReply,
-    ResultReply,
-    RetryPolicyReply,
-    WorkerReply,
-)
+from raftsched.wire.common import ErrorReply, PauseReply
+from raftsched.wire.jobs import DependencyReply, JobReply, ResultReply, RetryPolicyReply
+from raftsched.wire.workers import LeaseReply, WorkerReply
 
 _NO_DEPENDENCIES: Final[list[DependencyReply]] = []
 _NO_OPTIONS: Final = Options()

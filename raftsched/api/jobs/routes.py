@@ -32,14 +32,16 @@ from raftsched.core.records.ids import JobId, job_id_text
 from raftsched.core.records.job import Job
 from raftsched.core.state.results import Refused, Submitted
 from raftsched.errors import Invalid, Malformed, RaftschedError, Rejected, Unavailable
-from raftsched.wire.replies import BatchItem, BatchReply, JobReply, JobsPage, ResultReply
-from raftsched.wire.requests import (
-    KEY_PATTERN,
-    KEY_RULE,
+from raftsched.wire.common import KEY_PATTERN, KEY_RULE, ReadQuery
+from raftsched.wire.jobs import (
+    BatchItem,
+    BatchReply,
     BatchRequest,
+    JobReply,
     JobRequest,
+    JobsPage,
     ListQuery,
-    ReadQuery,
+    ResultReply,
 )
 
 _match_key: Final = re.compile(KEY_PATTERN).match

@@ -29,7 +29,8 @@ from raftsched.api.json.times import moment_ms_or_none
 from raftsched.core.records.job import WAITING, Job, Options, Status
 from raftsched.storage.reader import StateReader
 from raftsched.storage.tables.facets import ID_BYTES, LOWEST_ID, Facets
-from raftsched.wire.requests import JobFilter, ListQuery
+from raftsched.wire.bulk import JobFilter
+from raftsched.wire.jobs import ListQuery
 
 _DIGEST_BYTES: Final = 8
 _TIME_BITS_BELOW: Final = 80

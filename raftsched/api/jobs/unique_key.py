@@ -10,7 +10,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from raftsched.errors import Invalid
-from raftsched.wire.requests import UniqueRequest
+from raftsched.wire.jobs import UniqueRequest
 
 _DIGEST_BYTES: Final = 16
 _canonical = msgspec.json.Encoder(order="sorted").encode

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect
 
 from raftsched.errors import Malformed
-from raftsched.wire.requests import PATTERN_RULES
+from raftsched.wire.common import PATTERN_RULES
 
 _PLACE: Final = re.compile(r" - at (?P<key>`key` in )?`\$(?P<path>.*)`$", re.DOTALL)
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)

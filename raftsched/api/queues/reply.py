@@ -8,9 +8,8 @@ from raftsched.api.http.json_reply import time_or_none, time_text
 from raftsched.core.jobs import rate_limit as bucket
 from raftsched.core.records.queue import Queue
 from raftsched.errors import NotFound
-from raftsched.wire.replies import PauseReply
-from raftsched.wire.replies.queues import QueueSettingsReply, RateReply
-from raftsched.wire.requests.common import is_name
+from raftsched.wire.common import PauseReply, is_name
+from raftsched.wire.queues import QueueSettingsReply, RateReply
 
 
 def named_queue(request: web.Request) -> str:

@@ -22,9 +22,8 @@ from raftsched.core.records.job import Status
 from raftsched.core.records.queue import Queue
 from raftsched.errors import Malformed
 from raftsched.leader.dispatch.depths import QueueDepth, queue_depths
-from raftsched.wire.replies import QueueReply, QueuesReply
-from raftsched.wire.replies.queues import ScaleReply
-from raftsched.wire.requests import QueuesQuery, ReadQuery
+from raftsched.wire.common import ReadQuery
+from raftsched.wire.queues import QueueReply, QueuesQuery, QueuesReply, ScaleReply
 
 
 class Queues:

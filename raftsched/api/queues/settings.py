@@ -19,9 +19,8 @@ from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
 from raftsched.core.records.queue import TenantWeight
 from raftsched.core.state.results import QueueSaved
 from raftsched.errors import Invalid, Rejected
-from raftsched.wire.replies.queues import QueueSettingsReply
-from raftsched.wire.requests import PauseRequest
-from raftsched.wire.requests.queues import QueuePatch
+from raftsched.wire.jobs import PauseRequest
+from raftsched.wire.queues import QueuePatch, QueueSettingsReply
 
 
 class QueueSettings:

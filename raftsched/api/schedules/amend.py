@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from raftsched.api.http.json_reply import encode
-from raftsched.wire.replies.schedules import ChangeReply
+from raftsched.wire.schedules import ChangeReply
 
 _WHEN: Final = frozenset({"cron", "every", "at"})
 _REPLACED_WHOLE: Final = frozenset({"payload"})

@@ -36,8 +36,7 @@ from raftsched.core.schedules.fire import OVERLAP_LIMIT
 from raftsched.core.state.results import Fired
 from raftsched.errors import Invalid
 from raftsched.leader.schedules.fire_times import TimingInstants, grid_period_ms, instants_of
-from raftsched.wire.replies.schedules import BackfillItem, BackfillReply
-from raftsched.wire.requests.schedules import BackfillRequest, TenantQuery
+from raftsched.wire.schedules import BackfillItem, BackfillReply, BackfillRequest, TenantQuery
 
 _SLICE: Final = 200
 """Instants looked at before other work gets its turn."""

@@ -35,8 +35,8 @@ from raftsched.core.records.options import tidy
 from raftsched.core.records.schedule import Misfire, Overlap, Schedule, ScheduleId, Template, Timing
 from raftsched.errors import Invalid
 from raftsched.storage.reader import StateReader
-from raftsched.wire.requests import JobBody
-from raftsched.wire.requests.schedules import ScheduleRequest
+from raftsched.wire.jobs import JobBody
+from raftsched.wire.schedules import ScheduleRequest
 
 _POLICY_DEFAULT: Final = RetryPolicy()
 _OPTIONS_DEFAULT: Final = Options()

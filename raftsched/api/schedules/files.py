@@ -33,8 +33,14 @@ from raftsched.core.records.schedule import Schedule
 from raftsched.core.state.results import Refused, ScheduleSaved
 from raftsched.errors import Invalid
 from raftsched.storage.reader import StateReader
-from raftsched.wire.replies.schedules import ApplyReply, ChangedReply, ChangeReply
-from raftsched.wire.requests.schedules import SOURCE_DEFAULT, ApplyRequest, ScheduleRequest
+from raftsched.wire.schedules import (
+    SOURCE_DEFAULT,
+    ApplyReply,
+    ApplyRequest,
+    ChangedReply,
+    ChangeReply,
+    ScheduleRequest,
+)
 
 _SLICE: Final = 20
 """Schedules read before other work gets its turn: some milliseconds."""

@@ -15,9 +15,8 @@ from raftsched.core.records.ids import TimeMs, job_id_text, parse_job_id
 from raftsched.core.records.schedule import Firing, FiringKind, Schedule, ScheduleId
 from raftsched.errors import Invalid, NotFound
 from raftsched.storage.reader import StateReader
-from raftsched.wire.replies import PauseReply
-from raftsched.wire.replies.schedules import FiringReply, ScheduleReply, SkippedInstant
-from raftsched.wire.requests.common import is_name
+from raftsched.wire.common import PauseReply, is_name
+from raftsched.wire.schedules import FiringReply, ScheduleReply, SkippedInstant
 
 _NULL: Final = msgspec.Raw(b"null")
 

@@ -42,12 +42,14 @@ from raftsched.core.records.schedule import Schedule
 from raftsched.core.state.results import ScheduleSaved
 from raftsched.errors import Invalid, Malformed
 from raftsched.storage.reader import StateReader
-from raftsched.wire.replies.schedules import DeletedReply, ScheduleReply, SchedulesPage
-from raftsched.wire.requests import PauseRequest
-from raftsched.wire.requests.schedules import (
+from raftsched.wire.jobs import PauseRequest
+from raftsched.wire.schedules import (
+    DeletedReply,
     SchedulePatch,
     ScheduleQuery,
+    ScheduleReply,
     ScheduleRequest,
+    SchedulesPage,
     SchedulesQuery,
     TenantQuery,
 )

@@ -36,10 +36,13 @@ from raftsched.core.records.schedule import Firing, FiringKind, Overlap, Schedul
 from raftsched.core.state.results import Fired
 from raftsched.leader.schedules.fire_times import instants_of
 from raftsched.storage.reader import StateReader
-from raftsched.wire.replies.schedules import FiringReply, FiringsPage, NextReply, PreviewReply
-from raftsched.wire.requests.schedules import (
+from raftsched.wire.schedules import (
+    FiringReply,
+    FiringsPage,
     FiringsQuery,
     NextQuery,
+    NextReply,
+    PreviewReply,
     PreviewRequest,
     TenantQuery,
     TriggerRequest,

@@ -21,7 +21,7 @@ from raftsched.core.records.schedule import Schedule, ScheduleId
 from raftsched.core.state.results import Refused, ScheduleSaved
 from raftsched.errors import NotFound, Unavailable
 from raftsched.storage.reader import StateReader
-from raftsched.wire.requests.schedules import ScheduleRequest
+from raftsched.wire.schedules import ScheduleRequest
 
 MOVED: Final = frozenset({RejectCode.STALE_REVISION, RejectCode.STALE_DECISION, RejectCode.NOT_FOUND})
 """The schedule is no longer as it was read: it ran, was changed or deleted, or an instant has passed."""

@@ -21,7 +21,7 @@ from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.schedule import Schedule, Timing
 from raftsched.errors import Invalid
 from raftsched.leader.schedules.fire_times import TimingInstants, grid_period_ms, instants_of
-from raftsched.wire.requests.schedules import ScheduleRequest, TimingBody
+from raftsched.wire.schedules import ScheduleRequest, TimingBody
 
 _TURN_INSTANTS: Final = 4
 """Instants that are looked at in one turn of the event loop; each may need up to three years of holidays, some ms each."""

@@ -29,8 +29,7 @@ from raftsched.core.records.ids import FencingToken, JobId
 from raftsched.core.state.results import Result
 from raftsched.errors import Invalid
 from raftsched.leader.leases.keeper import HeartbeatAnswer
-from raftsched.wire.replies import HeartbeatReply, LeasesReply, LeaseState
-from raftsched.wire.requests import HeartbeatRequest, HeldLease, LeaseRequest
+from raftsched.wire.workers import HeartbeatReply, HeartbeatRequest, HeldLease, LeaseRequest, LeasesReply, LeaseState
 
 _Run = tuple[JobId, int, FencingToken]
 

@@ -28,8 +28,7 @@ from raftsched.core.records.ids import FencingToken
 from raftsched.core.records.job import AttemptEnd, JobError
 from raftsched.core.state.results import OutcomeRecorded, Refused
 from raftsched.errors import Invalid, InvariantBroken, RaftschedError, Rejected
-from raftsched.wire.replies import OutcomeReply, OutcomesReply
-from raftsched.wire.requests import ErrorReport, OutcomeReport, OutcomesRequest
+from raftsched.wire.workers import ErrorReport, OutcomeReply, OutcomeReport, OutcomesReply, OutcomesRequest
 
 _ENDS: Final = {
     "completed": AttemptEnd.COMPLETED,

@@ -22,8 +22,7 @@ from raftsched.core.records.ids import FencingToken, JobId, parse_run_id
 from raftsched.core.state.results import Changed, Counted, Logged
 from raftsched.errors import Invalid, NotFound, Rejected, TooLarge
 from raftsched.values import check_value
-from raftsched.wire.replies import LoggedReply, ProgressReply, StartReply
-from raftsched.wire.requests import LogRequest, ProgressRequest, StartRequest
+from raftsched.wire.workers import LoggedReply, LogRequest, ProgressReply, ProgressRequest, StartReply, StartRequest
 
 
 class Running:

@@ -8,8 +8,8 @@ from raftsched.api.backend import Backend
 from raftsched.api.http.consistency import read
 from raftsched.api.http.routes import BASE_PATH, Answered, Route
 from raftsched.api.jobs.reply import worker_reply
-from raftsched.wire.replies import WorkersReply
-from raftsched.wire.requests import ReadQuery
+from raftsched.wire.common import ReadQuery
+from raftsched.wire.workers import WorkersReply
 
 
 class Workers:

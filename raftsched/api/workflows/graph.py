@@ -15,14 +15,15 @@ from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.errors import Malformed
 from raftsched.storage.reader import StateReader
 from raftsched.storage.tables.facets import ID_BYTES
-from raftsched.wire.replies import (
+from raftsched.wire.workflows import (
     EdgeReply,
+    GraphQuery,
     GraphReply,
     NodeReply,
     WorkflowReply,
     WorkflowsPage,
+    WorkflowsQuery,
 )
-from raftsched.wire.requests import GraphQuery, WorkflowsQuery
 
 
 class GraphCursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

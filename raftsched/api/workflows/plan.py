@@ -26,8 +26,8 @@ from raftsched.core.records.job import Condition, Dependency
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.workflows.dag import find_cycle
 from raftsched.errors import Invalid, Malformed, Rejected
-from raftsched.wire.requests import TaskDependencyRequest, TaskRequest, WorkflowRequest
-from raftsched.wire.requests.common import NAME_RULE, is_name
+from raftsched.wire.common import NAME_RULE, is_name
+from raftsched.wire.workflows import TaskDependencyRequest, TaskRequest, WorkflowRequest
 
 PART_BYTES_MAX: Final = 900 * 1024
 """With the largest payload it still is far below `limits.APPEND_BYTES_MAX`."""

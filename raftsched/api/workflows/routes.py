@@ -32,13 +32,15 @@ from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.core.state.results import Refused, WorkflowSaved
 from raftsched.errors import NotFound, Rejected, Unavailable
 from raftsched.storage.reader import StateReader
-from raftsched.wire.replies import (
+from raftsched.wire.workflows import (
+    GraphQuery,
     GraphReply,
     SubmittedWorkflowReply,
     WorkflowReply,
+    WorkflowRequest,
     WorkflowsPage,
+    WorkflowsQuery,
 )
-from raftsched.wire.requests import GraphQuery, WorkflowRequest, WorkflowsQuery
 
 _YIELD_JOBS: Final = 1_000
 """Jobs read between two looks at what else waits."""

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.api.backend import NodeStatus
+from raftsched.wire.cluster import NodeStatus
 from tests.api.node import Api, SimulatedNode, serving
 
 

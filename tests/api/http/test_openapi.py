@@ -10,9 +10,11 @@ from typing import Any, get_args
 import msgspec
 from aiohttp import web
 
+import raftsched.wire
 from raftsched.api.app import create_app
 from raftsched.api.http.submit_relay import RELAY_PATH
-from raftsched.wire import replies, requests
+from raftsched.wire.common import NAME_PATTERN, Name
+from raftsched.wire.jobs import ListQuery
 from tests.api.node import Api, SimulatedNode
 
 
@@ -102,7 +104,7 @@ async def test_openapi_refers_to_nothing_that_is_missing(api: Api) -> None:
 
 async def test_openapi_publishes_every_field_and_bound_that_is_enforced(api: Api) -> None:
     schemas = (await _document(api))["components"]["schemas"]
-    for module in _modules(requests, replies):
+    for module in _modules(raftsched.wire):
         for name, kind in vars(module).items():
             if _is_document(kind, module.__name__) and not _is_abstract(kind, schemas):
                 fields = msgspec.structs.fields(kind)
@@ -123,7 +125,7 @@ async def test_openapi_operations_are_named_and_described(api: Api) -> None:
 async def test_openapi_parameters_are_those_of_path_and_query(api: Api) -> None:
     paths = (await _document(api))["paths"]
     parameters = {parameter["name"]: parameter["in"] for parameter in paths["/api/v1/jobs"]["get"]["parameters"]}
-    assert parameters == dict.fromkeys(requests.ListQuery.__struct_fields__, "query")
+    assert parameters == dict.fromkeys(ListQuery.__struct_fields__, "query")
     assert [p["name"] for p in paths["/api/v1/jobs"]["post"]["parameters"]] == ["Idempotency-Key", "X-Actor"]
     for path, methods in paths.items():
         in_path = [p["name"] for m in methods.values() for p in m["parameters"] if p["in"] == "path"]
@@ -142,7 +144,7 @@ async def test_replies_have_the_fields_that_are_published(api: Api) -> None:
 
 def test_every_documented_bound_is_part_of_a_type() -> None:
     """Bounds belong into `Annotated`, where msgspec enforces what the document says."""
-    assert get_args(requests.Name)[1].pattern == requests.NAME_PATTERN
+    assert get_args(Name)[1].pattern == NAME_PATTERN
 
 
 def _is_document(kind: object, module: str) -> bool:

@@ -13,7 +13,7 @@ from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import Backoff, RetryPolicy
 from raftsched.core.records.retry import policy_problem
-from raftsched.wire.requests import BatchRequest, JobRequest
+from raftsched.wire.jobs import BatchRequest, JobRequest
 from tests.steps import steps_of
 
 _ID = JobId(bytes(16))

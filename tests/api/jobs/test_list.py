@@ -14,7 +14,8 @@ from raftsched.api.jobs.convert import submit_operation
 from raftsched.core.operations.codec import CancelJob, PurgeJobs
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text, parse_job_id
 from raftsched.core.records.job import Options
-from raftsched.wire.requests import JobRequest, ReadQuery
+from raftsched.wire.common import ReadQuery
+from raftsched.wire.jobs import JobRequest
 from tests.api.node import START_MS, Api, SimulatedNode, serving
 
 

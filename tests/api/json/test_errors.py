@@ -5,7 +5,7 @@ import pytest
 from raftsched.api.json.decode import Fitter
 from raftsched.core.records.job import Status
 from raftsched.errors import Malformed
-from raftsched.wire.requests import JobRequest, ListQuery
+from raftsched.wire.jobs import JobRequest, ListQuery
 
 _fit = Fitter(JobRequest).fit
 

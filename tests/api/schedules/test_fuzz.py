@@ -9,10 +9,10 @@ from urllib.parse import quote
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from raftsched.wire.requests import JobBody
-from raftsched.wire.requests.observing import AuditQuery
-from raftsched.wire.requests.queues import QueuePatch
-from raftsched.wire.requests.schedules import (
+from raftsched.wire.jobs import JobBody
+from raftsched.wire.observing import AuditQuery
+from raftsched.wire.queues import QueuePatch
+from raftsched.wire.schedules import (
     BackfillRequest,
     BlackoutRequest,
     BusinessDaysRequest,

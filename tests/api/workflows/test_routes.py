@@ -14,7 +14,7 @@ from raftsched.core.operations.codec import CancelJob, Operation, PurgeJobs, Sub
 from raftsched.core.operations.queues import CancelWorkflow
 from raftsched.core.records.ids import TimeMs, parse_job_id
 from raftsched.errors import NotLeader, OutcomeUnknown, RaftschedError
-from raftsched.wire.requests import WorkflowRequest
+from raftsched.wire.workflows import WorkflowRequest
 from tests.api.node import START_MS, Answer, Api
 from tests.steps import counted_steps
 

@@ -1,4 +1,4 @@
-"""Many jobs at once: which, and what to do with them."""
+"""Many jobs at once, and dead letters: which ones, what to do with them, and what was done."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta
 
 from raftsched import limits
-from raftsched.wire.requests.common import (
+from raftsched.wire.common import (
     Cursor,
     DeadLetterReasonName,
     DelaySeconds,
     IdText,
     Moment,
     Name,
+    PageLimit,
     Priority,
+    ReadQuery,
+    Reply,
     Request,
     SpanSeconds,
     StatusName,
     Tag,
 )
-from raftsched.wire.requests.controls import PauseReason
+from raftsched.wire.jobs import PauseReason
 
 BULK_JOBS_MAX: Final = limits.BULK_JOBS_MAX
 Ids = Annotated[list[IdText], Meta(min_length=1, max_length=BULK_JOBS_MAX)]
@@ -94,3 +97,44 @@ class DeadLettersRequest(Request, frozen=True):
     dry_run: bool = False
     limit: Annotated[int, Meta(ge=1, le=BULK_JOBS_MAX)] = BULK_JOBS_MAX
     cursor: Cursor | None = None
+
+
+class DeadLettersQuery(ReadQuery, frozen=True):
+    """Which dead letters, and which page of them."""
+
+    reason: DeadLetterReasonName | None = None
+    queue: Name | None = None
+    name: Name | None = None
+    tag: Tag | None = None
+    tenant: Name | None = None
+    limit: PageLimit = 100
+    order: Literal["asc", "desc"] = "desc"
+    """By the time at which they were given up, with `queue`, `name` or `tag` by submission; the latest first."""
+    cursor: Cursor | None = None
+
+
+class BulkFailure(Reply, frozen=True):
+    """A job that stayed as it was, and why."""
+
+    id: str
+    code: str
+    detail: str
+    retryable: bool
+
+
+class BulkReply(Reply, frozen=True):
+    """What a request did to many jobs; `matched` = `done` + `failed_count`, or `done` = 0 for a dry run."""
+
+    action: str
+    dry_run: bool
+    matched: int
+    """Jobs that this request found."""
+    done: int
+    """Of these, jobs that are now as was asked."""
+    failed_count: int
+    failed: list[BulkFailure]
+    """The first 100 of those that failed."""
+    sample: list[str]
+    """Ids of the first 100 jobs that were found."""
+    next_cursor: str | None
+    """Where to go on, with the same request; null: every job was looked at."""

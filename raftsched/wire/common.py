@@ -1,10 +1,10 @@
-"""What requests have in common: names, keys, durations, and the strict base of all structs."""
+"""Names, keys, durations and times that documents share, the bases of requests and replies, and problem documents."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -78,3 +78,63 @@ DeadLetterReasonName = Literal[
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A request body, or a part of one."""
+
+
+PageLimit = Annotated[int, Meta(ge=1, le=limits.PAGE_JOBS_MAX)]
+
+
+class ReadQuery(Request, frozen=True):
+    """How fresh an answer must be: `stale` is answered by any node from what it has, and says how old that is."""
+
+    consistency: Literal["linearizable", "quorum", "stale"] = "linearizable"
+    """`linearizable`: as new as any answer so far, by the leader, which a majority has answered within the election
+    timeout. `quorum`: the same, but the leader asks a majority for this very request first, so that no clock is involved;
+    it costs one round trip between nodes. `stale`: by any node from what it has."""
+
+
+Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+Json = Annotated[msgspec.Raw, Meta(description="JSON of any kind; null where there is none.")]
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """A reply body, or a part of one."""
+
+
+class ErrorReply(Reply, frozen=True):
+    """What an attempt's handler reported."""
+
+    type: str
+    message: str
+    trace: str
+
+
+class PauseReply(Reply, frozen=True):
+    """Since when a job is paused, until when, and why."""
+
+    since: Time
+    until: Time | None
+    """null: until somebody resumes it."""
+    reason: str | None
+
+
+class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An RFC 9457 problem document."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    """Stable and machine-readable."""
+    retryable: bool
+    """Whether the same request, with the same idempotency key, may succeed later."""
+    advice: str = ""
+    """What to do next."""
+    field: str = ""
+    """Path of the field at fault."""
+    job_id: str = ""
+    """The job that stands in the way."""
+    members: tuple[str, ...] = ()
+    """What is in the circle, in order, each waiting for the next."""
+    outcomes: list[Any] = []
+    """What became of each outcome, where outcomes were reported."""

@@ -1,11 +1,27 @@
-"""What the API answers about what became of a job: runs, history, logs, and why it waits."""
+"""What happened to a job: its runs, history and logs, and why it waits."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from raftsched.wire.replies.common import Reply, Time
-from raftsched.wire.replies.jobs import ErrorReply
+from msgspec import Meta
+
+from raftsched import limits
+from raftsched.wire.common import Cursor, ErrorReply, ReadQuery, Reply, Time
+
+
+class LogQuery(ReadQuery, frozen=True):
+    """Whose log, and from where on."""
+
+    run: Annotated[int, Meta(ge=1)] | None = None
+    """Number of the run; default: the latest. With `attempt`, the log of that attempt alone."""
+    attempt: Annotated[int, Meta(ge=1)] | None = None
+    cursor: Cursor | None = None
+    """`next_cursor` of the part before."""
+    wait_seconds: Annotated[float, Meta(ge=0, le=limits.LEASE_WAIT_SECONDS_MAX)] = 0.0
+    """How long to wait for lines where there are none yet and more may come."""
+    max_bytes: Annotated[int, Meta(ge=1, le=limits.LOG_BYTES_MAX)] = 256 * 1024
+    """The part ends with the piece that passes this."""
 
 
 class AttemptReply(Reply, frozen=True):

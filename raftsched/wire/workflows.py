@@ -1,0 +1,130 @@
+"""Workflows: jobs that are submitted together and depend on each other."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from raftsched import limits
+from raftsched.wire.common import Cursor, IdempotencyKey, IdText, Name, PageLimit, ReadQuery, Reply, Request, Time
+from raftsched.wire.jobs import ConditionName, TimedJobBody
+
+
+class TaskDependencyRequest(Request, frozen=True):
+    """What must end first: a job of the workflow by its task name, or any other by its id."""
+
+    task: Name | None = None
+    job: IdText | None = None
+    condition: ConditionName = "success"
+
+
+class TaskRequest(TimedJobBody, frozen=True):
+    """A job of a workflow."""
+
+    depends_on: Annotated[list[Name | TaskDependencyRequest], Meta(max_length=limits.DEPENDENCIES_MAX)] | None = None
+    """Task names of the jobs that must end first; a name alone means that it must succeed."""
+
+
+class WorkflowRequest(Request, frozen=True):
+    """Jobs by their task names, stored whole or not at all."""
+
+    name: Name
+    jobs: Annotated[
+        dict[str, Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/TaskRequest"})]],
+        Meta(min_length=1, max_length=limits.WORKFLOW_JOBS_MAX),
+    ]
+    tenant: Name | None = None
+    idempotency_key: IdempotencyKey | None = None
+    """The same key and workflow a second time finds the first; the Idempotency-Key header does the same."""
+
+
+class WorkflowsQuery(ReadQuery, frozen=True):
+    """Which workflows, and which page of them."""
+
+    name: Name | None = None
+    tenant: Name | None = None
+    status: Literal["submitting", "running", "cancelling", "completed", "failed", "cancelled"] | None = None
+    limit: PageLimit = 100
+    order: Literal["asc", "desc"] = "desc"
+    """By submission, the latest first."""
+    cursor: Cursor | None = None
+
+
+class GraphQuery(ReadQuery, frozen=True):
+    """Which page of the graph."""
+
+    limit: PageLimit = limits.PAGE_JOBS_MAX
+    cursor: Cursor | None = None
+
+
+class WorkflowReply(Reply, frozen=True):
+    """A workflow as it stands."""
+
+    id: str
+    name: str
+    tenant: str
+    status: str
+    """`submitting`, `running`, `cancelling`, `completed`, `failed` or `cancelled`."""
+    job_count: int
+    unfinished_count: int
+    completed_count: int
+    failed_count: int
+    """Jobs that ended in the dead letters."""
+    cancelled_count: int
+    skipped_count: int
+    idempotency_key: str | None
+    created_at: Time
+    updated_at: Time
+    cancel_requested_at: Time | None
+    completed_at: Time | None
+    """When its last job ended, however it did."""
+    revision: int
+
+
+class SubmittedWorkflowReply(WorkflowReply, frozen=True):
+    """A workflow with the ids of its jobs."""
+
+    jobs: dict[str, str]
+    """Job ids by task name; of a workflow that was known before, those that are still kept."""
+    duplicate: Literal[True] | UnsetType = UNSET
+    """Present where its idempotency key was used before."""
+
+
+class WorkflowsPage(Reply, frozen=True):
+    """Workflows in a stable order; a page may hold few, or none, although `next_cursor` leads to more."""
+
+    workflows: list[WorkflowReply]
+    next_cursor: str | None
+
+
+class NodeReply(Reply, frozen=True):
+    """A job of a workflow."""
+
+    id: str
+    task: str
+    name: str
+    queue: str
+    status: str
+    pending_dependencies: int
+    started_at: Time | None
+    completed_at: Time | None
+    failure_reason: str | None
+
+
+class EdgeReply(Reply, frozen=True):
+    """A job that waits for another, and for which end of it; `parent` need not belong to the workflow."""
+
+    parent: str
+    child: str
+    condition: str
+
+
+class GraphReply(WorkflowReply, frozen=True):
+    """A workflow with a page of its jobs, parents before their children, and what these depend on."""
+
+    nodes: list[NodeReply]
+    edges: list[EdgeReply]
+    """All that lead to the nodes of this page."""
+    next_cursor: str | None
