@@ -10,7 +10,7 @@ from raftsched.core.records.ids import JobId, NameTag, TimeMs
 from raftsched.core.records.job import Job, Status, Worker
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, Schedule, ScheduleId
-from raftsched.core.state.view import AlarmEntry, AuditEntry, TimerEntry, WaitingEntry
+from raftsched.core.state.entries import AlarmEntry, AuditEntry, TimerEntry, WaitingEntry
 from raftsched.storage.tables.pages import Page
 
 FinishedPlace = tuple[TimeMs, JobId]

@@ -25,14 +25,7 @@ from raftsched.core.records.job import (
     decode_worker,
 )
 from raftsched.core.records.schedule import ScheduleId
-from raftsched.core.state.view import (
-    CounterKey,
-    Dependant,
-    HeldEntry,
-    LogSize,
-    TimerEntry,
-    WaitingEntry,
-)
+from raftsched.core.state.entries import CounterKey, Dependant, HeldEntry, LogSize, TimerEntry, WaitingEntry
 from raftsched.errors import InvariantBroken
 from raftsched.storage.store.port import Store, StoreFigures, Table, all_rows
 from raftsched.storage.tables import edges, keys, logs

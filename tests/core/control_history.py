@@ -63,8 +63,8 @@ from raftsched.core.records.job import (
     Status,
 )
 from raftsched.core.records.options import options_problem
+from raftsched.core.state.entries import AlarmEntry
 from raftsched.core.state.results import Context, Counted, Logged, Refused, Result
-from raftsched.core.state.view import AlarmEntry
 from raftsched.core.state.writes import PutJob, PutQueue
 from raftsched.storage.state import State
 from raftsched.storage.store.memory_store import MemoryStore

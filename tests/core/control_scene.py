@@ -30,8 +30,9 @@ from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import FINISHED, LEASED, Job, Note, Options
 from raftsched.core.records.queue import Queue
+from raftsched.core.state.entries import AuditEntry
 from raftsched.core.state.results import Changed, QueueSaved, Refused, Result
-from raftsched.core.state.view import AuditableView, AuditEntry
+from raftsched.core.state.view import AuditableView
 from raftsched.core.state.writes import PutAudit, PutJob, Write
 from tests.core.scene import Scene, token_of
 

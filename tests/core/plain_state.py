@@ -26,8 +26,7 @@ from raftsched.core.records.job import (
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, FiringKind, Schedule, ScheduleId
 from raftsched.core.records.workflow import Workflow, WorkflowId
-from raftsched.core.state.results import Applied, Context
-from raftsched.core.state.view import (
+from raftsched.core.state.entries import (
     AlarmEntry,
     AuditEntry,
     CounterKey,
@@ -39,6 +38,7 @@ from raftsched.core.state.view import (
     TimerEntry,
     WaitingEntry,
 )
+from raftsched.core.state.results import Applied, Context
 from raftsched.core.state.writes import (
     PutAudit,
     PutChore,

@@ -11,7 +11,7 @@ from raftsched.core.records.job import Condition, Dependency, Options, Verdict
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, FiringKind, ScheduleId
 from raftsched.core.records.workflow import Workflow, WorkflowId
-from raftsched.core.state.view import AlarmEntry, AuditEntry, Dependant, HeldEntry, LogSize
+from raftsched.core.state.entries import AlarmEntry, AuditEntry, Dependant, HeldEntry, LogSize
 from raftsched.core.state.writes import (
     PutAudit,
     PutChore,

@@ -8,7 +8,7 @@ import pytest
 
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
 from raftsched.core.records.job import Dependency, Job, Options, Status, Worker
-from raftsched.core.state.view import CounterKey, TimerEntry, WaitingEntry
+from raftsched.core.state.entries import CounterKey, TimerEntry, WaitingEntry
 from raftsched.core.state.writes import (
     PutDependencies,
     PutFence,

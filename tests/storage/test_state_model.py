@@ -40,8 +40,9 @@ from raftsched.core.records.job import (
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, FiringKind, ScheduleId
 from raftsched.core.records.workflow import Workflow, WorkflowId
+from raftsched.core.state.entries import AuditEntry, Dependant
 from raftsched.core.state.results import Context
-from raftsched.core.state.view import AuditableView, AuditEntry, Dependant
+from raftsched.core.state.view import AuditableView
 from raftsched.core.state.writes import (
     PutAudit,
     PutChore,

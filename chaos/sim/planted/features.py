@@ -20,8 +20,9 @@ from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import WAITING, Job
 from raftsched.core.records.schedule import Schedule, ScheduleId
 from raftsched.core.schedules import fire as firing_module
+from raftsched.core.state.entries import Dependant
 from raftsched.core.state.results import Applied, Changed, Context, QueueSaved, WorkflowSaved
-from raftsched.core.state.view import Dependant, View
+from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutJob
 from raftsched.core.workflows import submit as workflows_module
 from raftsched.core.workflows.cascade import Consequences

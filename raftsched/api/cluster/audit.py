@@ -10,7 +10,7 @@ from raftsched.api.http.consistency import read
 from raftsched.api.http.json_reply import time_text
 from raftsched.api.http.routes import BASE_PATH, Answered, Route
 from raftsched.api.json.cursors import read_cursor, write_cursor
-from raftsched.core.state.view import AuditEntry
+from raftsched.core.state.entries import AuditEntry
 from raftsched.storage.reader import StateReader
 from raftsched.wire.observing import AuditLine, AuditPage, AuditQuery
 

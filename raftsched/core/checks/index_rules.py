@@ -19,15 +19,8 @@ from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Schedule, ScheduleId
 from raftsched.core.records.workflow import Workflow, WorkflowId
-from raftsched.core.state.view import (
-    AlarmEntry,
-    AuditableView,
-    FacetEntry,
-    FacetKind,
-    HeldEntry,
-    TimerEntry,
-    WaitingEntry,
-)
+from raftsched.core.state.entries import AlarmEntry, FacetEntry, FacetKind, HeldEntry, TimerEntry, WaitingEntry
+from raftsched.core.state.view import AuditableView
 
 Record = Job | Schedule | Queue | Workflow
 

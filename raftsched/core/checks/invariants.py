@@ -25,7 +25,8 @@ from raftsched.core.checks.relation_rules import check_ties, check_ties_of
 from raftsched.core.checks.violation import Violation, named
 from raftsched.core.records.job import FINISHED, LEASED, WAITING, Job, Status
 from raftsched.core.records.schedule import ScheduleId
-from raftsched.core.state.view import AuditableView, CounterKey
+from raftsched.core.state.entries import CounterKey
+from raftsched.core.state.view import AuditableView
 from raftsched.errors import InvariantBroken
 
 __all__ = ["VIOLATIONS_MAX", "Violation", "assert_change", "check"]

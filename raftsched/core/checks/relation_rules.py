@@ -26,7 +26,8 @@ from raftsched.core.records.job import (
 )
 from raftsched.core.records.schedule import Schedule, ScheduleId
 from raftsched.core.records.workflow import Workflow, WorkflowId
-from raftsched.core.state.view import AuditableView, Dependant
+from raftsched.core.state.entries import Dependant
+from raftsched.core.state.view import AuditableView
 
 _TELLING: Final = (ChoreKind.SETTLE_DEPENDANTS, ChoreKind.REVIVE_DEPENDANTS)
 _PAGE_JOBS: Final = 1_000

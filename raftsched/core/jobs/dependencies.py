@@ -23,9 +23,10 @@ from raftsched.core.records.bounds import JOB_ID_BYTES, range_problem
 from raftsched.core.records.ids import JobId, job_id_text
 from raftsched.core.records.job import WAITING, Job, Status, Verdict
 from raftsched.core.records.transitions import Event, next_status
+from raftsched.core.state.entries import Dependant
 from raftsched.core.state.overlay import Overlay
 from raftsched.core.state.results import Applied, Context, Refused, Submitted
-from raftsched.core.state.view import Dependant, View
+from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutDependant, PutDependencies, PutJob, Write
 
 _WAITING: Final = next_status(None, Event.SUBMIT_WAITING) or Status.WAITING_DEPENDENCIES

@@ -31,8 +31,9 @@ from raftsched.core.records.job import (
 from raftsched.core.records.options import of_new_run
 from raftsched.core.records.transitions import Event, next_status
 from raftsched.core.records.workflow import WorkflowId
+from raftsched.core.state.entries import Dependant
 from raftsched.core.state.results import Context
-from raftsched.core.state.view import Dependant, View
+from raftsched.core.state.view import View
 from raftsched.errors import InvariantBroken
 
 

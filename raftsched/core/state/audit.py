@@ -14,8 +14,8 @@ from raftsched.core.records.job import Job, Options
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Schedule
 from raftsched.core.records.texts import seconds_text, span_text, time_text
+from raftsched.core.state.entries import AuditEntry
 from raftsched.core.state.results import Context
-from raftsched.core.state.view import AuditEntry
 from raftsched.core.state.writes import PutAudit
 
 _VALUE_CHARS_MAX: Final = 200

@@ -16,7 +16,8 @@ from raftsched.core.records.job import FINISHED, LEASED, Dependency, Job, Worker
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, FiringKind, Schedule, ScheduleId
 from raftsched.core.records.workflow import Workflow, WorkflowId
-from raftsched.core.state.view import Dependant, HeldEntry, LogSize, View
+from raftsched.core.state.entries import Dependant, HeldEntry, LogSize
+from raftsched.core.state.view import View
 from raftsched.core.state.writes import (
     PutAudit,
     PutChore,

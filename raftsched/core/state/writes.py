@@ -16,7 +16,7 @@ from raftsched.core.records.job import Dependency, Job, Worker
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, Schedule, ScheduleId
 from raftsched.core.records.workflow import Workflow
-from raftsched.core.state.view import AuditEntry, Dependant
+from raftsched.core.state.entries import AuditEntry, Dependant
 
 
 class PutJob(msgspec.Struct, frozen=True):

@@ -27,8 +27,9 @@ from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, Job
 from raftsched.core.records.schedule import ScheduleId
 from raftsched.core.records.workflow import WorkflowId
+from raftsched.core.state.entries import HeldEntry
 from raftsched.core.state.results import Applied, Context, Counted
-from raftsched.core.state.view import HeldEntry, View
+from raftsched.core.state.view import View
 from raftsched.core.state.writes import (
     PutChore,
     PutJob,

@@ -37,9 +37,10 @@ from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import FINISHED, LEASED, WAITING, Job, Verdict
 from raftsched.core.records.schedule import ScheduleId
 from raftsched.core.records.workflow import WorkflowId
+from raftsched.core.state.entries import Dependant
 from raftsched.core.state.overlay import Overlay
 from raftsched.core.state.results import Applied, Context, Result, WorkflowSaved
-from raftsched.core.state.view import Dependant, View
+from raftsched.core.state.view import View
 from raftsched.core.state.writes import (
     PutChore,
     PutDependant,

@@ -12,7 +12,7 @@ from typing import Final
 
 from raftsched.core.records.ids import JobId, NameTag, TimeMs
 from raftsched.core.records.wanted import Tags
-from raftsched.core.state.view import WaitingEntry
+from raftsched.core.state.entries import WaitingEntry
 from raftsched.leader.dispatch.lanes import START, Lane, Part, Place, ReadyQueue, Shelf, first_of
 from raftsched.leader.view import LeaderView
 

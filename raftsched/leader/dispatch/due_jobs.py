@@ -21,7 +21,7 @@ from typing import Final
 from raftsched import limits
 from raftsched.core.records.ids import JobId, NameTag, TimeMs, name_tag
 from raftsched.core.records.job import WAITING, Job
-from raftsched.core.state.view import TimerEntry
+from raftsched.core.state.entries import TimerEntry
 from raftsched.leader.dispatch.ready import ReadyJobs
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.timers.wheel import Wheel

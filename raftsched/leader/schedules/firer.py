@@ -28,8 +28,8 @@ from raftsched.core.operations.control import AlarmKind
 from raftsched.core.operations.schedules import ControlSchedule, FireSchedule, ScheduleAction
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.schedule import Schedule, ScheduleId
+from raftsched.core.state.entries import AlarmEntry
 from raftsched.core.state.results import Refused, Result
-from raftsched.core.state.view import AlarmEntry
 from raftsched.errors import Invalid
 from raftsched.leader.now import Now
 from raftsched.leader.schedules.fire_times import instants_of

@@ -18,8 +18,8 @@ from raftsched.core.operations.codec import Operation, PurgeJobs
 from raftsched.core.operations.control import AlarmKind, RingAlarms
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, Job
+from raftsched.core.state.entries import AlarmEntry
 from raftsched.core.state.results import Counted, Purged, Result
-from raftsched.core.state.view import AlarmEntry
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.view import LeaderView
 

@@ -23,7 +23,7 @@ from raftsched.core.records.schedule import (
     decode_schedule,
 )
 from raftsched.core.records.workflow import Workflow, WorkflowId, decode_workflow
-from raftsched.core.state.view import AlarmEntry, AuditEntry
+from raftsched.core.state.entries import AlarmEntry, AuditEntry
 from raftsched.storage.store.port import Store, Table, all_rows
 from raftsched.storage.tables import keys
 from raftsched.storage.tables.pages import Page, page_of_range

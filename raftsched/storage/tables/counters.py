@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from sortedcontainers import SortedDict
 
 from raftsched.core.records.job import WAITING, Job, Status
-from raftsched.core.state.view import CounterKey
+from raftsched.core.state.entries import CounterKey
 from raftsched.errors import InvariantBroken
 from raftsched.storage.store.port import Store, Table, all_rows
 from raftsched.storage.tables import keys

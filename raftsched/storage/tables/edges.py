@@ -11,7 +11,7 @@ import msgspec
 
 from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import Condition, Dependency, Verdict
-from raftsched.core.state.view import Dependant
+from raftsched.core.state.entries import Dependant
 from raftsched.core.state.writes import PutDependant, PutDependencies
 from raftsched.errors import InvariantBroken
 from raftsched.storage.store.port import Store, Table

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Protocol
 from raftsched import limits
 from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job, Status
-from raftsched.core.state.view import FacetKind
+from raftsched.core.state.entries import FacetKind
 from raftsched.errors import Invalid
 from raftsched.storage.store.port import Store, Table
 from raftsched.storage.tables import keys

@@ -19,7 +19,7 @@ from raftsched.core.records.job import FINISHED, Job, Status
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Schedule
 from raftsched.core.records.workflow import Workflow
-from raftsched.core.state.view import FacetKind
+from raftsched.core.state.entries import FacetKind
 from raftsched.storage.store.port import Table
 from raftsched.storage.tables import keys
 

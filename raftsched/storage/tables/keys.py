@@ -19,7 +19,7 @@ from raftsched.core.operations.control import AlarmKind, ChoreKind
 from raftsched.core.records.ids import NAME_TAG_BYTES, JobId, NameTag, TimeMs
 from raftsched.core.records.job import Status
 from raftsched.core.records.schedule import FiringKind, ScheduleId
-from raftsched.core.state.view import (
+from raftsched.core.state.entries import (
     AlarmEntry,
     CounterKey,
     FacetEntry,

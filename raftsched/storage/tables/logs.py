@@ -13,7 +13,7 @@ import msgspec
 
 from raftsched import limits
 from raftsched.core.records.ids import JobId
-from raftsched.core.state.view import LogSize
+from raftsched.core.state.entries import LogSize
 from raftsched.core.state.writes import PutLog
 from raftsched.errors import InvariantBroken
 from raftsched.storage.store.port import Store, Table

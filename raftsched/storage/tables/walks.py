@@ -17,15 +17,7 @@ from raftsched.core.records.schedule import (
     decode_schedule,
 )
 from raftsched.core.records.workflow import Workflow, WorkflowId, decode_workflow
-from raftsched.core.state.view import (
-    AlarmEntry,
-    Dependant,
-    FacetEntry,
-    HeldEntry,
-    LogSize,
-    TimerEntry,
-    WaitingEntry,
-)
+from raftsched.core.state.entries import AlarmEntry, Dependant, FacetEntry, HeldEntry, LogSize, TimerEntry, WaitingEntry
 from raftsched.errors import InvariantBroken
 from raftsched.storage.store.port import Store, Table, all_rows
 from raftsched.storage.tables import edges, keys, logs

@@ -30,7 +30,7 @@ from raftsched.core.records.job import (
 )
 from raftsched.core.records.schedule import FiringKind, Misfire, Overlap, ScheduleId, Template, Timing
 from raftsched.core.records.workflow import WorkflowId
-from raftsched.core.state.view import (
+from raftsched.core.state.entries import (
     AlarmEntry,
     CounterKey,
     Dependant,

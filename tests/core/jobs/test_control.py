@@ -17,8 +17,8 @@ from raftsched.core.records.job import (
     Status,
 )
 from raftsched.core.records.texts import time_text
+from raftsched.core.state.entries import AuditEntry
 from raftsched.core.state.results import Changed, Refused
-from raftsched.core.state.view import AuditEntry
 from raftsched.core.state.writes import PutJob
 from tests.core.control_scene import ControlScene, changed, last_note, options
 from tests.core.scene import START_MS, code_of, job_id

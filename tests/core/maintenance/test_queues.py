@@ -9,8 +9,8 @@ from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
 from raftsched.core.records.bounds import TIME_MS_MAX
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.queue import Queue, TenantWeight
+from raftsched.core.state.entries import AuditEntry
 from raftsched.core.state.results import QueueSaved, Refused
-from raftsched.core.state.view import AuditEntry
 from raftsched.core.state.writes import PutChore
 from tests.core.control_scene import QUEUE, ControlScene, options, saved
 from tests.core.scene import START_MS, code_of

@@ -16,8 +16,9 @@ from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, WAITING, Options, Status
 from raftsched.core.records.schedule import Firing, FiringKind, ScheduleId
 from raftsched.core.records.workflow import WorkflowId
+from raftsched.core.state.entries import Dependant, HeldEntry, LogSize
 from raftsched.core.state.overlay import Overlay
-from raftsched.core.state.view import Dependant, HeldEntry, LogSize, View
+from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutFiring, PutJob, PutLog, RemoveFirings, RemoveJob, Write
 from raftsched.storage.state import State
 from tests.core.relations_scene import TiesScene, needs, workflow_id, workflow_job, workflow_part

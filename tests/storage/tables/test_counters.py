@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from raftsched.core.records.job import Status
-from raftsched.core.state.view import CounterKey
+from raftsched.core.state.entries import CounterKey
 from raftsched.errors import InvariantBroken
 from raftsched.storage.store.memory_store import MemoryStore
 from raftsched.storage.store.port import Table

@@ -19,7 +19,7 @@ from raftsched.core.records.job import (
     Pause,
     Status,
 )
-from raftsched.core.state.view import FacetKind
+from raftsched.core.state.entries import FacetKind
 from raftsched.core.state.writes import PutJob, RemoveJob
 from raftsched.errors import Invalid
 from raftsched.storage.state import State

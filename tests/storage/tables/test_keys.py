@@ -13,7 +13,7 @@ from raftsched.core.operations.control import AlarmKind, ChoreKind
 from raftsched.core.records.ids import JobId, NameTag, TimeMs, name_tag
 from raftsched.core.records.job import Status
 from raftsched.core.records.schedule import FiringKind, ScheduleId
-from raftsched.core.state.view import AlarmEntry, CounterKey, HeldEntry, TimerEntry, WaitingEntry
+from raftsched.core.state.entries import AlarmEntry, CounterKey, HeldEntry, TimerEntry, WaitingEntry
 from raftsched.errors import InvariantBroken
 from raftsched.storage.tables import keys
 from tests.storage.jobs import job_id
