@@ -117,24 +117,24 @@ class BulkFailure(Reply, frozen=True):
     """A job that stayed as it was, and why."""
 
     id: str
-    code: str
-    detail: str
-    retryable: bool
+    code: str = ""
+    detail: str = ""
+    retryable: bool = False
 
 
 class BulkReply(Reply, frozen=True):
     """What a request did to many jobs; `matched` = `done` + `failed_count`, or `done` = 0 for a dry run."""
 
-    action: str
-    dry_run: bool
-    matched: int
-    """Jobs that this request found."""
-    done: int
+    action: str = ""
+    dry_run: bool = False
+    matched: int = 0
+    """Jobs that were found. If a request had to be repeated, those that it had changed before may not count."""
+    done: int = 0
     """Of these, jobs that are now as was asked."""
-    failed_count: int
-    failed: list[BulkFailure]
+    failed_count: int = 0
+    failed: list[BulkFailure] = []
     """The first 100 of those that failed."""
-    sample: list[str]
+    sample: list[str] = []
     """Ids of the first 100 jobs that were found."""
-    next_cursor: str | None
+    next_cursor: str | None = None
     """Where to go on, with the same request; null: every job was looked at."""

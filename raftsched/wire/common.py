@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from raftsched import limits
 
@@ -92,49 +93,59 @@ class ReadQuery(Request, frozen=True):
     it costs one round trip between nodes. `stale`: by any node from what it has."""
 
 
+T = TypeVar("T")
+"""How a document has its times: as text where it is written, as `datetime` where it is read."""
+J = TypeVar("J")
+"""How a document has JSON of any kind: as text where it is written, decoded where it is read."""
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-Json = Annotated[msgspec.Raw, Meta(description="JSON of any kind; null where there is none.")]
+Json = Annotated[J, Meta(description="JSON of any kind; null where there is none.")]
+ABSENT: Final[Any] = None
+"""The default of a field that every server writes and only a document from elsewhere may leave out."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
-    """A reply body, or a part of one."""
+    """A reply body, or a part of one.
+
+    Every field has a default, so that a client can read what a server of another version leaves out; the fields that a
+    client doesn't know are ignored. The server writes every field, and the OpenAPI document says so.
+    """
 
 
 class ErrorReply(Reply, frozen=True):
     """What an attempt's handler reported."""
 
-    type: str
-    message: str
-    trace: str
+    type: str = ""
+    message: str = ""
+    trace: str = ""
 
 
-class PauseReply(Reply, frozen=True):
-    """Since when a job is paused, until when, and why."""
+class PauseDocument(Reply, Generic[T], frozen=True):
+    """Since when something is paused, until when, and why."""
 
-    since: Time
-    until: Time | None
+    since: T = ABSENT
+    until: T | None = None
     """null: until somebody resumes it."""
-    reason: str | None
+    reason: str | None = None
 
 
-class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+class Problem(Reply, frozen=True):
     """An RFC 9457 problem document."""
 
-    type: str
-    title: str
-    status: int
-    detail: str
-    code: str
+    type: str = ""
+    title: str = ""
+    status: int = 0
+    detail: str = ""
+    code: str = ""
     """Stable and machine-readable."""
-    retryable: bool
+    retryable: bool = False
     """Whether the same request, with the same idempotency key, may succeed later."""
-    advice: str = ""
+    advice: str | UnsetType = UNSET
     """What to do next."""
-    field: str = ""
+    field: str | UnsetType = UNSET
     """Path of the field at fault."""
-    job_id: str = ""
+    job_id: str | UnsetType = UNSET
     """The job that stands in the way."""
-    members: tuple[str, ...] = ()
-    """What is in the circle, in order, each waiting for the next."""
-    outcomes: list[Any] = []
+    members: Sequence[str] | UnsetType = UNSET
+    """What is in the cycle, in order, each waiting for the next."""
+    outcomes: list[Any] | UnsetType = UNSET
     """What became of each outcome, where outcomes were reported."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from collections.abc import Sequence
+from typing import Annotated, Final, Generic, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from raftsched import limits
 from raftsched.wire.common import (
+    ABSENT,
     BackoffSeconds,
     Cursor,
     DeadLetterReasonName,
@@ -16,12 +18,13 @@ from raftsched.wire.common import (
     ErrorReply,
     IdempotencyKey,
     IdText,
+    J,
     Json,
     LostWorkers,
     Moment,
     Name,
     PageLimit,
-    PauseReply,
+    PauseDocument,
     Priority,
     Problem,
     ReadQuery,
@@ -29,6 +32,7 @@ from raftsched.wire.common import (
     Request,
     SpanSeconds,
     StatusName,
+    T,
     Tag,
     Time,
     TimeoutSeconds,
@@ -260,96 +264,101 @@ class ListQuery(ReadQuery, frozen=True):
 class RetryPolicyReply(Reply, frozen=True):
     """How long a job waits before its next attempt."""
 
-    backoff: str
-    base_seconds: float
-    factor: float
-    cap_seconds: float
-    jitter: float
-    delays_seconds: list[float]
+    backoff: str = ""
+    base_seconds: float = 0.0
+    factor: float = 0.0
+    cap_seconds: float = 0.0
+    jitter: float = 0.0
+    delays_seconds: Sequence[float] = ()
 
 
 class DependencyReply(Reply, frozen=True):
     """A job that must end first, and how."""
 
     job: str
-    condition: str
+    condition: str = "success"
 
 
-class JobReply(Reply, frozen=True):
-    """A job as it stands."""
+class JobDocument(Reply, Generic[T, J], frozen=True):
+    """A job as it was when it was read."""
 
     id: str
-    name: str
-    queue: str
-    tenant: str
-    status: str
+    name: str = ""
+    queue: str = ""
+    tenant: str = ""
+    status: str = ""
     """A waiting job whose time has come is `queued`."""
-    priority: int
-    payload: Json
-    schedule_id: str | None
+    priority: int = 0
+    payload: Json[J] = ABSENT
+    schedule_id: str | None = None
     """The schedule that it is a run of."""
-    instant: Time | None
+    instant: T | None = None
     """The nominal instant of the schedule that it is for."""
-    workflow_id: str | None
-    task: str | None
+    workflow_id: str | None = None
+    task: str | None = None
     """Its name within its workflow."""
-    run_at: Time
+    run_at: T = ABSENT
     """The time that was asked for; retries and snoozes leave it as it is."""
-    next_run_at: Time | None
+    next_run_at: T | None = None
     """When it runs next, while it waits."""
-    expires_at: Time | None
-    deadline: Time | None
-    timeout_seconds: float | None
-    heartbeat_timeout_seconds: float | None
-    max_attempts: int
-    max_lost_workers: int
+    expires_at: T | None = None
+    deadline: T | None = None
+    timeout_seconds: float | None = None
+    heartbeat_timeout_seconds: float | None = None
+    max_attempts: int = 0
+    max_lost_workers: int = 0
     """Lost workers that end in the dead letters; its queue's setting where it has none of its own."""
-    attempt_number: int
+    attempt_number: int = 0
     """Attempts begun so far in this run."""
-    retry_policy: Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/RetryPolicyReply"})]
-    retry_on: tuple[str, ...]
-    no_retry: tuple[str, ...]
-    start: str
-    concurrency_key: str | None
-    unique_until: Time | None
+    retry_policy: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/RetryPolicyReply"})] = ABSENT
+    retry_on: Sequence[str] = ()
+    no_retry: Sequence[str] = ()
+    start: str = ""
+    concurrency_key: str | None = None
+    unique_until: T | None = None
     """How long its claim to be unique counts where that has a time."""
-    depends_on: list[DependencyReply]
+    depends_on: Sequence[DependencyReply] = ()
     """What it depends on; in lists the first 100 of it."""
-    dependency_count: int
-    pending_dependencies: int
+    dependency_count: int = 0
+    pending_dependencies: int = 0
     """Jobs that it still waits for, and 1 more while its workflow is not whole."""
-    on_dependency_failure: str
-    pause: PauseReply | None
-    tags: tuple[str, ...]
-    region: str | None
-    retention_seconds: float | None
-    revision: int
-    """Log index of its latest change; also its ETag, for `If-Match`."""
-    created_at: Time
-    updated_at: Time
-    queued_at: Time | None
+    on_dependency_failure: str = ""
+    pause: PauseDocument[T] | None = None
+    tags: Sequence[str] = ()
+    region: str | None = None
+    retention_seconds: float | None = None
+    revision: int = 0
+    """Log index of its latest change; also its ETag, for `If-Match`, and for `Job.update` in the client."""
+    created_at: T = ABSENT
+    updated_at: T = ABSENT
+    queued_at: T | None = None
     """When its time came."""
-    started_at: Time | None
+    started_at: T | None = None
     """When its latest attempt began."""
-    completed_at: Time | None
+    completed_at: T | None = None
     """When it finished, however it ended."""
-    execution_time_ms: int | None
+    execution_time_ms: int | None = None
     """How long the last attempt of a finished job took."""
-    failure_reason: str | None
+    failure_reason: str | None = None
     """Why it is in the dead letters, or the type of the latest failure."""
-    result: Json
-    progress: Json
-    run_id: str
+    result: Json[J] = ABSENT
+    progress: Json[J] = ABSENT
+    run_id: str = ""
     """The run's idempotency key for receivers; the same for all its attempts."""
-    failure_count: int
-    lost_count: int
-    worker: str | None
+    failure_count: int = 0
+    lost_count: int = 0
+    worker: str | None = None
     """Who holds its lease."""
-    error: ErrorReply | None
+    error: ErrorReply | None = None
     """Of the latest attempt, where it failed."""
-    idempotency_key: str | None
-    replay_of: str | None
+    idempotency_key: str | None = None
+    replay_of: str | None = None
     """The job that it is a clone of."""
+
+
+class JobReply(JobDocument[Time, msgspec.Raw], frozen=True):
+    """A job as it was when it was read."""
+
     duplicate: Literal[True] | UnsetType = UNSET
     """Present where a submission found this job instead of storing a new one."""
 
@@ -357,19 +366,23 @@ class JobReply(Reply, frozen=True):
 class JobsPage(Reply, frozen=True):
     """Jobs in a stable order; a page may hold few jobs, or none, although `next_cursor` leads to more."""
 
-    jobs: list[JobReply]
-    next_cursor: str | None
+    jobs: list[JobReply] = []
+    next_cursor: str | None = None
     """null at the end of the list."""
 
 
-class ResultReply(Reply, frozen=True):
+class ResultDocument(Reply, Generic[J], frozen=True):
     """A job's result, and whether there can be one yet."""
 
-    id: str
-    status: str
-    result: Json
-    error: ErrorReply | None
-    revision: int
+    id: str = ""
+    status: str = ""
+    result: Json[J] = ABSENT
+    error: ErrorReply | None = None
+    revision: int = 0
+
+
+class ResultReply(ResultDocument[msgspec.Raw], frozen=True):
+    """A job's result, and whether there can be one yet."""
 
 
 class SeedReply(Reply, frozen=True):
@@ -386,7 +399,7 @@ class SeedReply(Reply, frozen=True):
 class BatchItem(Reply, frozen=True):
     """What became of one job of a batch: 201 stored, 200 known before, otherwise a problem."""
 
-    status: int
+    status: int = 0
     id: str | UnsetType = UNSET
     revision: int | UnsetType = UNSET
     duplicate: Literal[True] | UnsetType = UNSET

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Generic, Literal
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import Meta
 
 from raftsched import limits
-from raftsched.wire.common import Cursor, IdText, Name, PageLimit, ReadQuery, Reply, Request, Time
+from raftsched.wire.common import ABSENT, Cursor, IdText, Name, PageLimit, ReadQuery, Reply, Request, T, Time
 
 
 class AuditQuery(ReadQuery, frozen=True):
@@ -35,16 +35,22 @@ class EventsQuery(Request, frozen=True):
     tenant: Name | None = None
 
 
-class AuditLine(Reply, frozen=True):
+class AuditDocument(Reply, Generic[T], frozen=True):
     """Who did what to what."""
 
-    at: Time
-    actor: str
-    action: str
-    subject: str
-    tenant: str | None
-    detail: str | None
-    revision: int
+    at: T
+    actor: str = ""
+    action: str = ""
+    """A noun and a verb, such as `schedule.pause`."""
+    subject: str = ""
+    """A noun and a name, such as `schedule:report`."""
+    tenant: str | None = None
+    detail: str | None = None
+    revision: int = 0
+
+
+class AuditLine(AuditDocument[Time], frozen=True):
+    """Who did what to what."""
 
 
 class AuditPage(Reply, frozen=True):
@@ -54,25 +60,31 @@ class AuditPage(Reply, frozen=True):
     next_cursor: str | None
 
 
-class ChangeEvent(Reply, frozen=True):
+class ChangeEventDocument(Reply, Generic[T], frozen=True, omit_defaults=True):
     """Something that was committed; fields that do not belong to its type are left out."""
 
     type: str
+    """Such as `job.completed`; `reset` where events are missing."""
     revision: int
-    at: Time
-    tenant: str | UnsetType = UNSET
-    job_id: str | UnsetType = UNSET
-    schedule_id: str | UnsetType = UNSET
-    workflow_id: str | UnsetType = UNSET
-    name: str | UnsetType = UNSET
-    queue: str | UnsetType = UNSET
-    status: str | UnsetType = UNSET
-    previous: str | UnsetType = UNSET
+    at: T = ABSENT
+    """Every type has it but `reset`."""
+    tenant: str | None = None
+    job_id: str | None = None
+    schedule_id: str | None = None
+    workflow_id: str | None = None
+    name: str | None = None
+    queue: str | None = None
+    status: str | None = None
+    previous: str | None = None
     """The status before."""
-    worker: str | UnsetType = UNSET
-    attempt_number: int | UnsetType = UNSET
-    reason: str | UnsetType = UNSET
+    worker: str | None = None
+    attempt_number: int | None = None
+    reason: str | None = None
     """Why it failed, or was skipped."""
-    instant: Time | UnsetType = UNSET
-    kind: str | UnsetType = UNSET
+    instant: T | None = None
+    kind: str | None = None
     """`planned`, `manual` or `backfill`: what a schedule fired for, or was skipped for."""
+
+
+class ChangeEvent(ChangeEventDocument[Time], frozen=True):
+    """Something that was committed; fields that do not belong to its type are left out."""

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Generic
 
 from msgspec import UNSET, Meta, UnsetType
 
 from raftsched import limits
-from raftsched.wire.common import Cursor, LostWorkers, Name, PauseReply, ReadQuery, Reply, Request, SpanSeconds, Time
+from raftsched.wire.common import (
+    ABSENT,
+    Cursor,
+    LostWorkers,
+    Name,
+    PauseDocument,
+    ReadQuery,
+    Reply,
+    Request,
+    SpanSeconds,
+    T,
+    Time,
+)
 
 QueueLimit = Annotated[int, Meta(ge=1, le=limits.QUEUE_LIMIT_MAX)]
 
@@ -53,60 +65,72 @@ class QueuesQuery(ReadQuery, frozen=True):
 
 
 class RateReply(Reply, frozen=True):
-    """At most `count` leases in `per_seconds`, evenly spread, and up to `burst` at once after a rest."""
+    """At most `count` leases in `per_seconds`, evenly spread, and up to `burst` at once after a rest.
+
+    A span of `per_seconds` sees at most `count + burst - 1` leases: with `burst` 1 never more than `count`. Without
+    `burst` it is what flows in within 100 ms, at least 1.
+    """
 
     count: int
-    per_seconds: float
-    burst: int
+    per_seconds: float = 1.0
+    burst: int = ABSENT
 
 
-class QueueSettingsReply(Reply, frozen=True):
-    """What operators said about a queue; null stands where nobody said anything."""
+class QueueSettingsDocument(Reply, Generic[T], frozen=True):
+    """What operators said about a queue; null where nobody said anything."""
 
-    pause: PauseReply | None
+    pause: PauseDocument[T] | None = None
     """While it is paused no worker gets a job of it."""
-    rate: RateReply | None
-    concurrency: int | None
-    key_concurrency: int | None
+    rate: RateReply | None = None
+    concurrency: int | None = None
+    key_concurrency: int | None = None
     """null: 1 for jobs that have a concurrency key."""
-    ageing_seconds: float | None
+    ageing_seconds: float | None = None
     """null: as the cluster says."""
-    retention_seconds: float | None
+    retention_seconds: float | None = None
     """null: as the cluster says."""
-    max_lost_workers: int | None
+    max_lost_workers: int | None = None
     """null: 3."""
-    weights: dict[str, int]
+    weights: dict[str, int] = {}
     """Shares of tenants; those that are not named have 1."""
-    revision: int | None
+    revision: int | None = None
     """Log index of the latest change."""
-    updated_at: Time | None
+    updated_at: T | None = None
 
 
-class QueueReply(Reply, frozen=True):
-    """How many jobs of each status a queue holds."""
+class QueueSettingsReply(QueueSettingsDocument[Time], frozen=True):
+    """What operators said about a queue; null where nobody said anything."""
+
+
+class QueueDocument(Reply, Generic[T], frozen=True):
+    """How many jobs of each status a queue holds, and its settings."""
 
     name: str
-    tenant: str
-    scheduled: int
-    waiting_dependencies: int
-    queued: int
-    running: int
-    cancelling: int
-    paused: int
+    tenant: str = ""
+    scheduled: int = 0
+    waiting_dependencies: int = 0
+    queued: int = 0
+    running: int = 0
+    cancelling: int = 0
+    paused: int = 0
     """Jobs that are paused; whether the queue is, its settings say."""
-    retrying: int
-    completed: int
-    failed: int
-    dead_letter: int
-    cancelled: int
-    skipped: int
-    exact: bool
+    retrying: int = 0
+    completed: int = 0
+    failed: int = 0
+    dead_letter: int = 0
+    cancelled: int = 0
+    skipped: int = 0
+    exact: bool = True
     """False: so many timed jobs came due that not all were looked at; some count as they were before."""
-    oldest_wait_ms: int
+    oldest_wait_ms: int = 0
     """How long the job that is due longest waits for a worker; 0 = none waits."""
-    waiting_workers: int | None
+    waiting_workers: int | None = None
     """Workers that wait for jobs of this queue; null where the answering node does not lead."""
-    settings: QueueSettingsReply
+    settings: QueueSettingsDocument[T] = QueueSettingsDocument()
+
+
+class QueueReply(QueueDocument[Time], frozen=True):
+    """How many jobs of each status a queue holds, and its settings."""
 
 
 class QueuesReply(Reply, frozen=True):
@@ -119,16 +143,16 @@ class QueuesReply(Reply, frozen=True):
 class ScaleReply(Reply, frozen=True):
     """What decides how many workers a queue should have."""
 
-    queue: str
-    ready: int
+    queue: str = ""
+    ready: int = 0
     """Jobs that are due and wait for nothing but a worker, and the queue's limits."""
-    exact: bool
+    exact: bool = True
     """False: `ready` is an estimate, as in the queue's counts."""
-    running: int
-    oldest_wait_ms: int
-    waiting_workers: int
+    running: int = 0
+    oldest_wait_ms: int = 0
+    waiting_workers: int = 0
     """Workers that wait for jobs of this queue now."""
-    worker_slots: int
+    worker_slots: int = 1
     """Jobs that a typical worker of the queue runs at the same time; 1 where none is known."""
-    wanted_workers: int
+    wanted_workers: int = 0
     """How many of those would run all that runs or is ready, as far as the queue's pause and limits let it."""

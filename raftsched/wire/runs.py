@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic
 
 from msgspec import Meta
 
 from raftsched import limits
-from raftsched.wire.common import Cursor, ErrorReply, ReadQuery, Reply, Time
+from raftsched.wire.common import ABSENT, Cursor, ErrorReply, ReadQuery, Reply, T, Time
 
 
 class LogQuery(ReadQuery, frozen=True):
@@ -24,90 +24,98 @@ class LogQuery(ReadQuery, frozen=True):
     """The part ends with the piece that passes this."""
 
 
-class AttemptReply(Reply, frozen=True):
+class AttemptDocument(Reply, Generic[T], frozen=True):
     """One try of a run."""
 
     attempt_number: int
-    worker: str
-    fencing_token: int
-    started_at: Time
-    ended_at: Time | None
-    execution_time_ms: int | None
-    end: str | None
+    worker: str = ""
+    fencing_token: int = 0
+    started_at: T = ABSENT
+    ended_at: T | None = None
+    execution_time_ms: int | None = None
+    end: str | None = None
     """`completed`, `failed`, `snoozed`, `timeout`, `worker_lost`, `outage` or `cancelled`; null while it runs."""
-    error: ErrorReply | None
-    log_bytes: int
+    error: ErrorReply | None = None
+    log_bytes: int = 0
 
 
-class RunReply(Reply, frozen=True):
+class RunDocument(Reply, Generic[T], frozen=True):
     """One execution of a job up to an outcome, with its attempts, oldest first."""
 
     run_id: str
-    run_number: int
-    attempts: list[AttemptReply]
+    run_number: int = 0
+    attempts: list[AttemptDocument[T]] = []
 
 
-class RunsReply(Reply, frozen=True):
+class RunsDocument(Reply, Generic[T], frozen=True):
     """The runs of a job, oldest first."""
 
-    id: str
-    status: str
-    runs: list[RunReply]
-    truncated: bool
+    id: str = ""
+    status: str = ""
+    runs: list[RunDocument[T]] = []
+    truncated: bool = False
     """Whether older attempts are no longer kept."""
-    revision: int
+    revision: int = 0
 
 
-class EventReply(Reply, frozen=True):
+class RunsReply(RunsDocument[Time], frozen=True):
+    """The runs of a job, oldest first."""
+
+
+class EventDocument(Reply, Generic[T], frozen=True):
     """Something that happened to a job."""
 
-    at: Time
+    at: T
     event: str
     """`created`, `attempt_started`, `attempt_ended`, `finished`, or what was noted: `paused`, `requeued`, …"""
-    actor: str | None
-    detail: str | None
-    run_number: int | None
-    attempt_number: int | None
-    worker: str | None
+    actor: str | None = None
+    detail: str | None = None
+    run_number: int | None = None
+    attempt_number: int | None = None
+    worker: str | None = None
 
 
-class HistoryReply(Reply, frozen=True):
+class HistoryDocument(Reply, Generic[T], frozen=True):
     """What happened to a job, in order."""
 
-    id: str
-    status: str
-    events: list[EventReply]
-    truncated: bool
+    id: str = ""
+    status: str = ""
+    events: list[EventDocument[T]] = []
+    truncated: bool = False
     """Whether older attempts or notes are no longer kept."""
-    revision: int
+    revision: int = 0
+
+
+class HistoryReply(HistoryDocument[Time], frozen=True):
+    """What happened to a job, in order."""
 
 
 class LogReply(Reply, frozen=True):
     """A part of an attempt's log."""
 
-    id: str
-    run_id: str
-    run_number: int
-    attempt_number: int
-    text: str
+    id: str = ""
+    run_id: str = ""
+    run_number: int = 0
+    attempt_number: int = 0
+    text: str = ""
     """Whole lines, each closed by a line feed; "" where there is nothing new."""
-    attempt_ended: bool
-    next_cursor: str | None
+    attempt_ended: bool = False
+    next_cursor: str | None = None
     """Where to go on: in this log, or in that of the next attempt; null where no more lines can come."""
 
 
 class ReasonReply(Reply, frozen=True):
-    """One thing that stands in a job's way."""
+    """One reason why a job is not running."""
 
     code: str
-    text: str
-    details: dict[str, Any]
+    text: str = ""
+    details: dict[str, Any] = {}
 
 
 class ExplainReply(Reply, frozen=True):
-    """Why a job isn't running, what must happen first in front."""
+    """Why a job is not running, the most immediate reason first."""
 
-    id: str
-    status: str
-    reasons: list[ReasonReply]
-    revision: int
+    id: str = ""
+    status: str = ""
+    reasons: list[ReasonReply] = []
+    revision: int = 0

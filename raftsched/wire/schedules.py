@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Generic, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from raftsched import limits
 from raftsched.wire.common import (
+    ABSENT,
     Cursor,
     DelaySeconds,
     IdempotencyKey,
+    J,
     Json,
     Moment,
     Name,
     PageLimit,
-    PauseReply,
+    PauseDocument,
     ReadQuery,
     Reply,
     Request,
+    T,
     Time,
 )
 from raftsched.wire.jobs import JobBody
@@ -255,60 +258,60 @@ class FiringsQuery(ScheduleQuery, frozen=True):
     cursor: Cursor | None = None
 
 
-_JobJson = Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/JobBody"})]
-_CalendarJson = Annotated[
-    msgspec.Raw,
-    Meta(extra_json_schema={"anyOf": [{"$ref": "#/components/schemas/CalendarRequest"}, {"type": "null"}]}),
-]
-
-
-class ScheduleReply(Reply, frozen=True):
-    """A schedule as it stands."""
+class ScheduleDocument(Reply, Generic[T, J], frozen=True):
+    """A schedule as it was when it was read."""
 
     id: str
-    name: str
-    tenant: str
-    status: Literal["active", "paused", "ended"]
+    name: str = ""
+    tenant: str = ""
+    status: Annotated[str, Meta(extra_json_schema={"enum": ["active", "ended", "paused"]})] = ""
     """`ended`: no instant is to come."""
-    source: str | None
+    source: str | None = None
     """What it was applied from, as by `raftsched apply`; only that prunes it."""
-    cron: str | None
-    every: str | None
-    at: Time | None
-    timezone: str
-    dst_gap: str
-    dst_overlap: str
-    start_at: Time | None
-    end_at: Time | None
-    calendar: _CalendarJson
-    jitter_seconds: float | None
-    overlap: str
-    misfire: str
-    catchup_window_seconds: float | None
+    cron: str | None = None
+    every: str | None = None
+    at: T | None = None
+    timezone: str = "UTC"
+    dst_gap: str = ""
+    dst_overlap: str = ""
+    start_at: T | None = None
+    end_at: T | None = None
+    calendar: Annotated[
+        J, Meta(extra_json_schema={"anyOf": [{"$ref": "#/components/schemas/CalendarRequest"}, {"type": "null"}]})
+    ] = ABSENT
+    jitter_seconds: float | None = None
+    overlap: str = ""
+    misfire: str = ""
+    catchup_window_seconds: float | None = None
     """null: a day."""
-    max_firings: int | None
-    job: _JobJson
-    pause: PauseReply | None
-    next_at: Time | None
+    max_firings: int | None = None
+    job: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/JobBody"})] = ABSENT
+    """What each firing submits."""
+    pause: PauseDocument[T] | None = None
+    next_at: T | None = None
     """When it fires next: the first undecided instant that the calendar lets fire; in the past while a pause lasts, or an
     outage. null: none is to come, or the calendar skips thousands before it; `GET …/next` says which."""
-    last_at: Time | None
+    last_at: T | None = None
     """The last instant that was decided."""
-    fired_count: int
-    skipped_count: int
-    active: list[str]
+    fired_count: int = 0
+    skipped_count: int = 0
+    active: list[str] = []
     """Jobs that its instants and triggers made and that are not finished, oldest first."""
-    backfilling: list[str]
+    backfilling: list[str] = []
     """The like of backfills; an instant takes no notice of these."""
-    generation: int
+    generation: int = 0
     """Rises with each change of the timing."""
-    revision: int
+    revision: int = 0
     """Log index of its latest change; decisions change it, too."""
-    changed_revision: int
+    changed_revision: int = 0
     """Log index of its latest change by somebody: when it was saved, paused or resumed, not when it ran. Also its ETag,
     for `If-Match`."""
-    created_at: Time
-    updated_at: Time
+    created_at: T = ABSENT
+    updated_at: T = ABSENT
+
+
+class ScheduleReply(ScheduleDocument[Time, msgspec.Raw], frozen=True):
+    """A schedule as it was when it was read."""
 
 
 class SchedulesPage(Reply, frozen=True):
@@ -326,79 +329,88 @@ class DeletedReply(Reply, frozen=True):
     deleted: Literal[True]
 
 
-class ChangeReply(Reply, frozen=True):
+class ChangeDocument(Reply, Generic[J], frozen=True):
     """A field that differs; payloads are named without their values."""
 
     field: str
-    before: Json | None
-    after: Json | None
+    before: Json[J] | None = None
+    after: Json[J] | None = None
 
 
-class ChangedReply(Reply, frozen=True):
+class ChangedDocument(Reply, Generic[J], frozen=True):
     """A schedule that changes."""
 
     name: str
-    changes: list[ChangeReply]
+    changes: list[ChangeDocument[J]] = []
 
 
-class ApplyReply(Reply, frozen=True):
+class ApplyDocument(Reply, Generic[J], frozen=True):
     """What became of each schedule of a file, or would."""
 
-    created: list[str]
-    changed: list[ChangedReply]
-    unchanged: list[str]
-    pruned: list[str]
-    dry_run: bool
+    created: list[str] = []
+    changed: list[ChangedDocument[J]] = []
+    unchanged: list[str] = []
+    pruned: list[str] = []
+    dry_run: bool = False
 
 
-class SkippedInstant(Reply, frozen=True):
+class ApplyReply(ApplyDocument[msgspec.Raw], frozen=True):
+    """What became of each schedule of a file, or would."""
+
+
+class SkippedDocument(Reply, Generic[T], frozen=True):
     """An instant that will not fire, and why."""
 
-    instant: Time
-    reason: str
+    instant: T
+    reason: str = ""
 
 
-class PreviewReply(Reply, frozen=True):
+class PreviewDocument(Reply, Generic[T], frozen=True):
     """Instants that a timing has."""
 
-    firings: list[Time]
-    skipped: list[SkippedInstant]
+    firings: list[T] = []
+    skipped: list[SkippedDocument[T]] = []
     """Instants up to the last of `firings` that the calendar skips."""
-    complete: bool
+    complete: bool = True
     """False: the calendar skips so many instants that not all were looked at."""
 
 
-class NextReply(Reply, frozen=True):
+class PreviewReply(PreviewDocument[Time], frozen=True):
+    """Instants that a timing has."""
+
+
+class NextReply(PreviewReply, frozen=True, kw_only=True):
     """Instants to come of a schedule, undecided ones of the past included."""
 
     id: str
     name: str
     paused: bool
     """While it is paused none of them is decided."""
-    firings: list[Time]
-    skipped: list[SkippedInstant]
-    complete: bool
 
 
-class FiringReply(Reply, frozen=True):
+class FiringDocument(Reply, Generic[T], frozen=True):
     """A line of the ledger: what was decided for one instant, or for several that were skipped together."""
 
-    instant: Time
-    kind: str
+    instant: T
+    kind: str = "planned"
     """`planned`, `manual` or `backfill`."""
-    fired: bool
-    job_id: str | None
-    reason: str | None
+    fired: bool = False
+    job_id: str | None = None
+    reason: str | None = None
     """Why it was skipped."""
-    count: int | None
+    count: int | None = None
     """Instants that this line stands for; null: too many to be counted."""
-    last_instant: Time | None
+    last_instant: T | None = None
     """The last of them, where there are several."""
-    decided_at: Time
-    lateness_ms: int | None
+    decided_at: T = ABSENT
+    lateness_ms: int | None = None
     """How long after its instant it was decided; null for what was not planned."""
-    generation: int
-    revision: int
+    generation: int = 0
+    revision: int = 0
+
+
+class FiringReply(FiringDocument[Time], frozen=True):
+    """A line of the ledger: what was decided for one instant, or for several that were skipped together."""
 
 
 class FiringsPage(Reply, frozen=True):
@@ -408,32 +420,36 @@ class FiringsPage(Reply, frozen=True):
     next_cursor: str | None
 
 
-class BackfillItem(Reply, frozen=True):
+class BackfillItemDocument(Reply, Generic[T], frozen=True):
     """What becomes of one instant of a backfill."""
 
-    instant: Time
-    action: Literal["run", "skip", "known"]
+    instant: T
+    action: Annotated[str, Meta(extra_json_schema={"enum": ["known", "run", "skip"]})] = ""
     """`known`: another backfill has decided it."""
-    run_at: Time | None
+    run_at: T | None = None
     """Null also where an earlier attempt of this request made it."""
-    job_id: str | None
-    reason: str | None
-    planned: Literal["fired", "skipped"] | None
+    job_id: str | None = None
+    reason: str | None = None
+    planned: Annotated[str, Meta(extra_json_schema={"enum": ["fired", "skipped"]})] | None = None
     """What was decided for it at its time, as far as that is still kept."""
 
 
-class BackfillReply(Reply, frozen=True):
+class BackfillDocument(Reply, Generic[T], frozen=True):
     """A backfill, in the order of its runs."""
 
-    dry_run: bool
-    run_count: int
+    dry_run: bool = False
+    run_count: int = 0
     """Runs that this request made, or would make; with its earlier attempts, if they had the same idempotency key."""
-    skipped_count: int
+    skipped_count: int = 0
     """The like of instants that were skipped."""
-    known_count: int
+    known_count: int = 0
     """Instants that another backfill has decided."""
-    remaining_count: int
+    remaining_count: int = 0
     """Instants for which there was no room or no time: send the request again, once some of its runs have ended."""
-    next_instant: Time | None
+    next_instant: T | None = None
     """The first that remains, in the order of the runs: nothing before it does; null in a dry run."""
-    instants: list[BackfillItem]
+    instants: list[BackfillItemDocument[T]] = []
+
+
+class BackfillReply(BackfillDocument[Time], frozen=True):
+    """A backfill, in the order of its runs."""

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Generic, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from raftsched import limits
 from raftsched.wire.common import (
+    ABSENT,
     CompletionId,
     DelaySeconds,
+    J,
     Json,
     Name,
     Problem,
     QueuePattern,
     Reply,
     Request,
+    T,
     Time,
     Token,
 )
@@ -122,39 +125,47 @@ class ProgressRequest(Request, frozen=True):
     """JSON of any kind."""
 
 
-class LeaseReply(Reply, frozen=True):
+class LeaseDocument(Reply, Generic[T, J], frozen=True, kw_only=True):
     """The right to run a job, and all that its handler needs."""
 
     job_id: str
     run_id: str
     fencing_token: int
     name: str
-    queue: str
-    tenant: str
-    payload: Json
-    attempt_number: int
-    max_attempts: int
+    queue: str = ""
+    tenant: str = ""
+    payload: Json[J] = ABSENT
+    attempt_number: int = 1
+    max_attempts: int = 0
     lease_seconds: float
     """The lease ends this long after it was asked for, unless a heartbeat renews it."""
-    timeout_seconds: float | None
-    heartbeat_timeout_seconds: float | None
+    timeout_seconds: float | None = None
+    heartbeat_timeout_seconds: float | None = None
     """The handler itself must show a sign of life this often."""
-    start: str
+    start: str = "at_least_once"
     """`at_most_once`: say that it starts (`POST /runs/{id}/start`) before the first effect."""
-    expires_at: Time | None
-    deadline: Time | None
-    schedule_id: str | None
-    instant: Time | None
-    workflow_id: str | None
-    task: str | None
-    replay_of: str | None
-    revision: int
+    expires_at: T | None = None
+    deadline: T | None = None
+    schedule_id: str | None = None
+    instant: T | None = None
+    workflow_id: str | None = None
+    task: str | None = None
+    replay_of: str | None = None
+    revision: int = 0
 
 
-class LeasesReply(Reply, frozen=True):
+class LeaseReply(LeaseDocument[Time, msgspec.Raw], frozen=True):
+    """The right to run a job, and all that its handler needs."""
+
+
+class LeasesDocument(Reply, Generic[J], frozen=True):
     """Leases, in the order in which to start them; none where nothing came due in time."""
 
-    leases: list[LeaseReply]
+    leases: list[J]
+
+
+class LeasesReply(LeasesDocument[LeaseReply], frozen=True):
+    """Leases, in the order in which to start them; none where nothing came due in time."""
 
 
 class LeaseState(Reply, frozen=True):
@@ -162,7 +173,7 @@ class LeaseState(Reply, frozen=True):
 
     run_id: str
     valid: bool
-    cancel_requested: bool
+    cancel_requested: bool = False
     problem: Problem | UnsetType = UNSET
     """What in this part of the heartbeat could not be read. A lease without its progress goes on."""
 

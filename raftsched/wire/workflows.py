@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Generic, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from raftsched import limits
-from raftsched.wire.common import Cursor, IdempotencyKey, IdText, Name, PageLimit, ReadQuery, Reply, Request, Time
+from raftsched.wire.common import (
+    ABSENT,
+    Cursor,
+    IdempotencyKey,
+    IdText,
+    Name,
+    PageLimit,
+    ReadQuery,
+    Reply,
+    Request,
+    T,
+    Time,
+)
 from raftsched.wire.jobs import ConditionName, TimedJobBody
 
 
@@ -59,34 +71,38 @@ class GraphQuery(ReadQuery, frozen=True):
     cursor: Cursor | None = None
 
 
-class WorkflowReply(Reply, frozen=True):
-    """A workflow as it stands."""
+class WorkflowDocument(Reply, Generic[T], frozen=True):
+    """A workflow as it was when it was read."""
 
     id: str
-    name: str
-    tenant: str
-    status: str
+    name: str = ""
+    tenant: str = ""
+    status: str = ""
     """`submitting`, `running`, `cancelling`, `completed`, `failed` or `cancelled`."""
-    job_count: int
-    unfinished_count: int
-    completed_count: int
-    failed_count: int
+    job_count: int = 0
+    unfinished_count: int = 0
+    completed_count: int = 0
+    failed_count: int = 0
     """Jobs that ended in the dead letters."""
-    cancelled_count: int
-    skipped_count: int
-    idempotency_key: str | None
-    created_at: Time
-    updated_at: Time
-    cancel_requested_at: Time | None
-    completed_at: Time | None
+    cancelled_count: int = 0
+    skipped_count: int = 0
+    idempotency_key: str | None = None
+    created_at: T = ABSENT
+    updated_at: T = ABSENT
+    cancel_requested_at: T | None = None
+    completed_at: T | None = None
     """When its last job ended, however it did."""
-    revision: int
+    revision: int = 0
+
+
+class WorkflowReply(WorkflowDocument[Time], frozen=True):
+    """A workflow as it was when it was read."""
 
 
 class SubmittedWorkflowReply(WorkflowReply, frozen=True):
     """A workflow with the ids of its jobs."""
 
-    jobs: dict[str, str]
+    jobs: dict[str, str] = {}
     """Job ids by task name; of a workflow that was known before, those that are still kept."""
     duplicate: Literal[True] | UnsetType = UNSET
     """Present where its idempotency key was used before."""
@@ -99,18 +115,18 @@ class WorkflowsPage(Reply, frozen=True):
     next_cursor: str | None
 
 
-class NodeReply(Reply, frozen=True):
+class NodeDocument(Reply, Generic[T], frozen=True):
     """A job of a workflow."""
 
     id: str
-    task: str
-    name: str
-    queue: str
-    status: str
-    pending_dependencies: int
-    started_at: Time | None
-    completed_at: Time | None
-    failure_reason: str | None
+    task: str = ""
+    name: str = ""
+    queue: str = ""
+    status: str = ""
+    pending_dependencies: int = 0
+    started_at: T | None = None
+    completed_at: T | None = None
+    failure_reason: str | None = None
 
 
 class EdgeReply(Reply, frozen=True):
@@ -118,13 +134,17 @@ class EdgeReply(Reply, frozen=True):
 
     parent: str
     child: str
-    condition: str
+    condition: str = "success"
 
 
-class GraphReply(WorkflowReply, frozen=True):
+class GraphDocument(WorkflowDocument[T], Generic[T], frozen=True):
     """A workflow with a page of its jobs, parents before their children, and what these depend on."""
 
-    nodes: list[NodeReply]
-    edges: list[EdgeReply]
+    nodes: list[NodeDocument[T]] = []
+    edges: list[EdgeReply] = []
     """All that lead to the nodes of this page."""
-    next_cursor: str | None
+    next_cursor: str | None = None
+
+
+class GraphReply(GraphDocument[Time], frozen=True):
+    """A workflow with a page of its jobs, parents before their children, and what these depend on."""

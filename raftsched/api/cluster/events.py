@@ -18,7 +18,6 @@ from typing import Final
 
 import structlog
 from aiohttp import web
-from msgspec import UNSET
 
 from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT, Backend
@@ -204,17 +203,17 @@ def event_reply(event: Event) -> ChangeEvent:
         type=event.type,
         revision=event.revision,
         at=time_text(event.at_ms),
-        tenant=event.tenant or UNSET,
-        job_id=(subject if noun == "job" else id_text(event.job_id)) or UNSET,
-        schedule_id=(subject if noun == "schedule" else None) or UNSET,
-        workflow_id=(subject if noun == "workflow" else None) or UNSET,
-        name=event.name or UNSET,
-        queue=event.queue or UNSET,
-        status=UNSET if event.status is None else event.status.label,
-        previous=UNSET if event.previous is None else event.previous.label,
-        worker=event.worker or UNSET,
-        attempt_number=event.attempt_number or UNSET,
-        reason=event.reason or UNSET,
-        instant=time_text(event.instant_ms) if event.instant_ms else UNSET,
-        kind=event.kind or UNSET,
+        tenant=event.tenant or None,
+        job_id=subject if noun == "job" else id_text(event.job_id),
+        schedule_id=subject if noun == "schedule" else None,
+        workflow_id=subject if noun == "workflow" else None,
+        name=event.name or None,
+        queue=event.queue or None,
+        status=None if event.status is None else event.status.label,
+        previous=None if event.previous is None else event.previous.label,
+        worker=event.worker or None,
+        attempt_number=event.attempt_number or None,
+        reason=event.reason or None,
+        instant=time_text(event.instant_ms) if event.instant_ms else None,
+        kind=event.kind or None,
     )

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
 from raftsched import limits
 from raftsched.api.http.actor import ACTOR_HEADER
 from raftsched.api.http.problems import CONTENT_TYPE as PROBLEM_TYPE
 from raftsched.api.http.routes import BASE_PATH, Route
-from raftsched.wire.common import KEY_PATTERN, Problem
+from raftsched.wire.common import KEY_PATTERN, Problem, Reply
 from raftsched.wire.jobs import JobBody, JobRequest, RetryPolicyReply
 from raftsched.wire.schedules import CalendarRequest, ScheduleRequest
 from raftsched.wire.workers import HeldLease, OutcomeReport
@@ -33,6 +34,8 @@ _PARTS: Final = (
     ScheduleRequest,
 )
 """Structs that others hold as raw JSON and refer to by name."""
+_REPLY_NAMES: Final = {"BackfillItem": "BackfillItem", "Skipped": "SkippedInstant"}
+"""Names of replies that don't end so."""
 _NO_LINE_FEED: Final = r"$(?!\n)"
 """How Python says the end of a text; in a document `$` alone means it, and look-aheads stop some generators."""
 _TAGS: Final = {
@@ -105,12 +108,62 @@ def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
 def _schemas(structs: frozenset[type]) -> dict[str, Any]:
     """Return the schema of every struct, by its name: read only, and made once, since it takes a tenth of a second."""
     ordered = sorted({*structs, *_PARTS}, key=lambda kind: kind.__name__)
-    _, schemas = msgspec.json.schema_components(ordered, ref_template=_REF)
+    _, found = msgspec.json.schema_components(ordered, ref_template=_REF)
+    schemas: dict[str, Any] = _named(found)
+    for struct in _replies():
+        if schema := schemas.get(struct.__name__) or schemas.get(schema_name(struct.__name__)):
+            _complete(schema, struct)
     for name, cases in _EXACTLY_ONE.items():
         if name in schemas:
             schemas[name]["allOf"] = [{"oneOf": cases}]
     _plain(schemas)
     return schemas
+
+
+def _named(schemas: dict[str, Any]) -> dict[str, Any]:
+    """Return `schemas` with names of replies in place of those of generic documents: `PauseDocument_str_` is `PauseReply`."""
+    text = msgspec.json.encode(schemas).decode()
+    names = {name: schema_name(name) for name in schemas if "Document" in name}
+    for name, reply in names.items():
+        text = text.replace(f'"{_REF.format(name=name)}"', f'"{_REF.format(name=reply)}"')
+    named: dict[str, Any] = msgspec.json.decode(text)
+    return {names.get(name, name): schema | {"title": names.get(name, name)} for name, schema in named.items()}
+
+
+def schema_name(document: str) -> str:
+    """Return the name under which a generic document is published: that of the reply that the server makes of it."""
+    name = document.partition("Document")[0]
+    return _REPLY_NAMES.get(name, f"{name}Reply")
+
+
+def _replies(struct: type[msgspec.Struct] = Reply) -> Iterator[type[msgspec.Struct]]:
+    """Yield every struct of a reply; those that a client makes of them are not published."""
+    for each in struct.__subclasses__():
+        if each.__module__.startswith("raftsched.wire."):
+            yield each
+            yield from _replies(each)
+
+
+def _complete(schema: dict[str, Any], struct: type[msgspec.Struct]) -> None:
+    """Say of a reply what the server writes: every field but those that are `UNSET`, and no null where it leaves them out.
+
+    The defaults of a reply are for clients that read the one of another version.
+    """
+    properties = schema["properties"]
+    fields = msgspec.structs.fields(struct)
+    if struct.__struct_config__.omit_defaults:
+        for field in fields:
+            if field.default is None:
+                properties[field.encode_name] = _not_null(properties[field.encode_name])
+        return
+    schema["required"] = [field.encode_name for field in fields if field.default is not UNSET]
+    for each in properties.values():
+        each.pop("default", None)
+
+
+def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
+    [kind] = [each for each in schema["anyOf"] if each != {"type": "null"}] if "anyOf" in schema else [schema]
+    return {name: value for name, value in kind.items() if name != "default"}
 
 
 def _plain(schema: Any) -> None:

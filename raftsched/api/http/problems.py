@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 from aiohttp import web
+from msgspec import UNSET
 
 from raftsched.api.http.advice import ADVICE
 from raftsched.core.operations.codec import RejectCode
@@ -46,10 +47,10 @@ def problem_of(error: RaftschedError, *, status: int | None = None, outcomes: li
         error.code,
         str(error),
         retryable=error.retryable,
-        field=error.field if isinstance(error, Invalid | Rejected) else "",
-        job_id=error.job_id if isinstance(error, Rejected) else "",
-        members=error.members if isinstance(error, Rejected) else (),
-        outcomes=outcomes or [],
+        field=(error.field if isinstance(error, Invalid | Rejected) else "") or UNSET,
+        job_id=(error.job_id if isinstance(error, Rejected) else "") or UNSET,
+        members=(error.members if isinstance(error, Rejected) else ()) or UNSET,
+        outcomes=outcomes or UNSET,
     )
 
 
@@ -94,6 +95,6 @@ def _problem(status: int, code: str, detail: str, *, retryable: bool = False, **
         detail=detail,
         code=code,
         retryable=retryable,
-        advice=ADVICE.get(code, ""),
+        advice=ADVICE.get(code) or UNSET,
         **members,
     )

@@ -14,7 +14,7 @@ from raftsched.api.jobs.reply import error_reply
 from raftsched.core.records.ids import FencingToken, TimeMs, job_id_text, run_id_text
 from raftsched.core.records.job import CREATED, Attempt, Job
 from raftsched.storage.reader import StateReader
-from raftsched.wire.runs import AttemptReply, EventReply, HistoryReply, RunReply, RunsReply
+from raftsched.wire.runs import AttemptDocument, EventDocument, HistoryReply, RunDocument, RunsReply
 
 
 class _Try(NamedTuple):
@@ -31,7 +31,7 @@ class _Try(NamedTuple):
 def runs_reply(state: StateReader, job: Job, now_ms: int) -> RunsReply:
     """Return the job's attempts by run, oldest first."""
     sizes = {(run, attempt): size.byte_count for run, attempt, size in state.logs(job.id)}
-    runs: dict[int, list[AttemptReply]] = {}
+    runs: dict[int, list[AttemptDocument[str]]] = {}
     for each in _tries(job):
         size = sizes.get((each.run_number, each.attempt_number), 0)
         runs.setdefault(each.run_number, []).append(_attempt_reply(each, size))
@@ -40,7 +40,7 @@ def runs_reply(state: StateReader, job: Job, now_ms: int) -> RunsReply:
         id=job_id_text(job.id),
         status=job.status_at(now_ms).label,
         runs=[
-            RunReply(run_id=run_id_text(job.id, number), run_number=number, attempts=attempts)
+            RunDocument(run_id=run_id_text(job.id, number), run_number=number, attempts=attempts)
             for number, attempts in runs.items()
         ],
         truncated=len(job.attempts) == limits.ATTEMPTS_KEPT_MAX,
@@ -70,9 +70,9 @@ def _tries(job: Job) -> list[_Try]:
     return tries
 
 
-def _attempt_reply(each: _Try, log_bytes: int) -> AttemptReply:
+def _attempt_reply(each: _Try, log_bytes: int) -> AttemptDocument[str]:
     ended = each.ended
-    return AttemptReply(
+    return AttemptDocument(
         attempt_number=each.attempt_number,
         worker=each.worker,
         fencing_token=each.token,
@@ -127,9 +127,9 @@ def _end(attempt: Attempt) -> str:
     return f"{attempt.end.label}: {attempt.error.type}" if attempt.error and attempt.error.type else attempt.end.label
 
 
-def _event_reply(event: _Event) -> EventReply:
+def _event_reply(event: _Event) -> EventDocument[str]:
     attempt = event.attempt
-    return EventReply(
+    return EventDocument(
         at=time_text(event.at_ms),
         event=event.event,
         actor=event.actor or None,

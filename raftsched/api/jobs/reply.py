@@ -42,7 +42,7 @@ from raftsched.core.records.queue import Queue
 from raftsched.core.state.results import Grant
 from raftsched.errors import InvariantBroken, NotFound
 from raftsched.storage.reader import StateReader
-from raftsched.wire.common import ErrorReply, PauseReply
+from raftsched.wire.common import ErrorReply, PauseDocument
 from raftsched.wire.jobs import DependencyReply, JobReply, ResultReply, RetryPolicyReply
 from raftsched.wire.workers import LeaseReply, WorkerReply
 
@@ -192,10 +192,12 @@ def error_reply(error: JobError | None) -> ErrorReply | None:
     return None if error is None else ErrorReply(type=error.type, message=error.message, trace=error.trace)
 
 
-def _pause_reply(job: Job) -> PauseReply:
+def _pause_reply(job: Job) -> PauseDocument[str]:
     pause = job.pause
     assert pause is not None
-    return PauseReply(since=time_text(pause.since_ms), until=time_or_none(pause.until_ms), reason=pause.reason or None)
+    return PauseDocument(
+        since=time_text(pause.since_ms), until=time_or_none(pause.until_ms), reason=pause.reason or None
+    )
 
 
 @lru_cache(maxsize=1024)

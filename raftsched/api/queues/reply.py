@@ -8,7 +8,7 @@ from raftsched.api.http.json_reply import time_or_none, time_text
 from raftsched.core.jobs import rate_limit as bucket
 from raftsched.core.records.queue import Queue
 from raftsched.errors import NotFound
-from raftsched.wire.common import PauseReply, is_name
+from raftsched.wire.common import PauseDocument, is_name
 from raftsched.wire.queues import QueueSettingsReply, RateReply
 
 
@@ -41,10 +41,10 @@ def _rate(queue: Queue) -> RateReply | None:
     return RateReply(count=queue.rate_count, per_seconds=queue.rate_period_ms / 1000, burst=bucket.burst(queue))
 
 
-def _pause(queue: Queue) -> PauseReply | None:
+def _pause(queue: Queue) -> PauseDocument[str] | None:
     if not queue.paused:
         return None
-    return PauseReply(
+    return PauseDocument(
         since=time_text(queue.paused_at_ms),
         until=time_or_none(queue.pause_until_ms),
         reason=queue.pause_reason or None,

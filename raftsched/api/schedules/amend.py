@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from raftsched.api.http.json_reply import encode
-from raftsched.wire.schedules import ChangeReply
+from raftsched.wire.schedules import ChangeDocument
 
 _WHEN: Final = frozenset({"cron", "every", "at"})
 _REPLACED_WHOLE: Final = frozenset({"payload"})
@@ -51,7 +51,9 @@ def _is_object(text: msgspec.Raw) -> bool:
     return bytes(text).startswith(b"{")
 
 
-def changes_between(before: dict[str, Any], after: dict[str, Any], path: str = "") -> Iterator[ChangeReply]:
+def changes_between(
+    before: dict[str, Any], after: dict[str, Any], path: str = ""
+) -> Iterator[ChangeDocument[msgspec.Raw]]:
     """Name the fields in which two documents differ, with their values; payloads are only named."""
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name), after.get(name)
@@ -61,9 +63,9 @@ def changes_between(before: dict[str, Any], after: dict[str, Any], path: str = "
         if isinstance(old, dict) and isinstance(new, dict):
             yield from changes_between(old, new, f"{field}.")
         elif name in _REPLACED_WHOLE:
-            yield ChangeReply(field=field, before=None, after=None)
+            yield ChangeDocument(field=field, before=None, after=None)
         else:
-            yield ChangeReply(field=field, before=_json(old), after=_json(new))
+            yield ChangeDocument(field=field, before=_json(old), after=_json(new))
 
 
 def _json(value: Any) -> msgspec.Raw:

@@ -36,7 +36,7 @@ from raftsched.core.schedules.fire import OVERLAP_LIMIT
 from raftsched.core.state.results import Fired
 from raftsched.errors import Invalid
 from raftsched.leader.schedules.fire_times import TimingInstants, grid_period_ms, instants_of
-from raftsched.wire.schedules import BackfillItem, BackfillReply, BackfillRequest, TenantQuery
+from raftsched.wire.schedules import BackfillItemDocument, BackfillReply, BackfillRequest, TenantQuery
 
 _SLICE: Final = 200
 """Instants looked at before other work gets its turn."""
@@ -59,8 +59,8 @@ class _Item:
     planned: Literal["fired", "skipped"] | None = None
     decided: bool = False
 
-    def reply(self) -> BackfillItem:
-        return BackfillItem(
+    def reply(self) -> BackfillItemDocument[str]:
+        return BackfillItemDocument(
             instant=time_text(self.instant_ms),
             action=self.action,
             run_at=time_or_none(self.due_at_ms),

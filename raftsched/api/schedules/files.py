@@ -37,8 +37,8 @@ from raftsched.wire.schedules import (
     SOURCE_DEFAULT,
     ApplyReply,
     ApplyRequest,
-    ChangedReply,
-    ChangeReply,
+    ChangedDocument,
+    ChangeDocument,
     ScheduleRequest,
 )
 
@@ -65,7 +65,7 @@ class _Plan:
     source: str
     saves: list[_Save] = field(default_factory=list)
     created: list[str] = field(default_factory=list)
-    changed: list[ChangedReply] = field(default_factory=list)
+    changed: list[ChangedDocument[msgspec.Raw]] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
     pruned: list[Schedule] = field(default_factory=list)
 
@@ -149,7 +149,7 @@ class ScheduleFiles:
             if not changes:
                 plan.unchanged.append(known.name)
                 return
-            plan.changed.append(ChangedReply(name=known.name, changes=changes))
+            plan.changed.append(ChangedDocument(name=known.name, changes=changes))
         plan.saves.append(_Save(wanted, at, operation))
 
     async def _others(self, tenant: str, source: str, names: set[str]) -> list[Schedule]:
@@ -212,7 +212,7 @@ class ScheduleFiles:
         )
 
 
-def _changes(state: StateReader, known: Schedule, operation: SaveSchedule) -> Iterator[ChangeReply]:
+def _changes(state: StateReader, known: Schedule, operation: SaveSchedule) -> Iterator[ChangeDocument[msgspec.Raw]]:
     """What `operation` changes of `known`, a pause and a source that come with it included."""
     if known.fingerprint != operation.fingerprint:
         before = schedule_document(known, state.payload(known.id))

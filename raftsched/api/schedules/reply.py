@@ -15,8 +15,8 @@ from raftsched.core.records.ids import TimeMs, job_id_text, parse_job_id
 from raftsched.core.records.schedule import Firing, FiringKind, Schedule, ScheduleId
 from raftsched.errors import Invalid, NotFound
 from raftsched.storage.reader import StateReader
-from raftsched.wire.common import PauseReply, is_name
-from raftsched.wire.schedules import FiringReply, ScheduleReply, SkippedInstant
+from raftsched.wire.common import PauseDocument, is_name
+from raftsched.wire.schedules import FiringReply, ScheduleReply, SkippedDocument
 
 _NULL: Final = msgspec.Raw(b"null")
 
@@ -85,10 +85,10 @@ def _status(schedule: Schedule) -> Literal["active", "paused", "ended"]:
     return "paused" if schedule.paused else "active"
 
 
-def _pause(schedule: Schedule) -> PauseReply | None:
+def _pause(schedule: Schedule) -> PauseDocument[str] | None:
     if not schedule.paused:
         return None
-    return PauseReply(
+    return PauseDocument(
         since=time_text(schedule.paused_at_ms),
         until=time_or_none(schedule.pause_until_ms),
         reason=schedule.pause_reason or None,
@@ -112,5 +112,5 @@ def firing_reply(firing: Firing) -> FiringReply:
     )
 
 
-def skipped_replies(skipped: list[tuple[int, str]]) -> list[SkippedInstant]:
-    return [SkippedInstant(instant=time_text(at_ms), reason=reason) for at_ms, reason in skipped]
+def skipped_replies(skipped: list[tuple[int, str]]) -> list[SkippedDocument[str]]:
+    return [SkippedDocument(instant=time_text(at_ms), reason=reason) for at_ms, reason in skipped]

@@ -19,7 +19,7 @@ from raftsched.wire.workflows import (
     EdgeReply,
     GraphQuery,
     GraphReply,
-    NodeReply,
+    NodeDocument,
     WorkflowReply,
     WorkflowsPage,
     WorkflowsQuery,
@@ -71,7 +71,7 @@ def graph_page(state: StateReader, workflow: Workflow, query: GraphQuery, now_ms
     """
     after = JobId(_graph_cursor(workflow, query.cursor).after) if query.cursor else None
     ids = state.workflow_jobs(WorkflowId(workflow.id), after=after, limit=query.limit)
-    nodes: list[NodeReply] = []
+    nodes: list[NodeDocument[str]] = []
     edges: list[EdgeReply] = []
     last = ids[-1] if len(ids) == query.limit else None
     for job_id in ids:
@@ -133,8 +133,8 @@ def _graph_cursor(workflow: Workflow, text: str) -> GraphCursor:
     return cursor
 
 
-def _node_reply(job: Job, now_ms: int) -> NodeReply:
-    return NodeReply(
+def _node_reply(job: Job, now_ms: int) -> NodeDocument[str]:
+    return NodeDocument(
         id=job_id_text(job.id),
         task=job.options.task if job.options is not None else "",
         name=job.name,
