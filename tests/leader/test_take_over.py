@@ -144,6 +144,24 @@ def test_worker_lost_by_an_outage_does_not_count_and_one_lost_later_does() -> No
     assert [world.job(each.id).lost_count for each in (quiet, heard)] == [0, 1]
 
 
+def test_no_lease_ends_before_the_log_says_whether_there_was_an_outage() -> None:
+    """The leader can't commit for a whole term, so that the note and the ends of leases are due at the same time."""
+    world = World()
+    leader = Leader(world, SETTINGS)
+    job_id = world.submit_one()
+    leader.lease()
+    world.clock.advance(TTL_MS // 2)
+    leader = Leader(world, SETTINGS)
+    held = leader.hold()
+    leader.run(2 * TTL_MS)
+    leader.held = None
+    for order in held:
+        leader.settle(order)
+    leader.run(TTL_MS // 10)
+    lost = world.job(job_id)
+    assert (lost.attempts[-1].end, lost.lost_count) == (AttemptEnd.OUTAGE, 0)
+
+
 def test_quiet_cluster_is_no_outage() -> None:
     """A leader alone with a silent lease writes something, so that the next one can tell its silence from an outage."""
     world = World()
