@@ -126,6 +126,11 @@ class Duties:
         self._keeper_post: Final = next(post for post in self._posts if post.service is self._keeper)
 
     @property
+    def preface(self) -> Operation | None:
+        """What must be in front of all else that this leader puts into the log; None = nothing."""
+        return self._outage.note
+
+    @property
     def lease_count(self) -> int:
         return len(self._keeper)
 

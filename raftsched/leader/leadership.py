@@ -88,6 +88,11 @@ class Leadership:
         self._owner = asyncio.create_task(self._run(), name="leadership")
         log.info("leadership_started", running_leases=self._duties.lease_count)
 
+    @property
+    def preface(self) -> Operation | None:
+        """What must be in front of all else that this leader puts into the log; None = nothing."""
+        return self._duties.preface
+
     async def stop(self) -> None:
         """End all waits with `NotLeader` and all tasks; a lease that is being proposed still hears its outcome.
 

@@ -2,7 +2,8 @@
 
 A leader stamps entries at least once in a third of a term while leases run (`worker_marks`). So a longer silence of the
 log before a leader's own first entry is time in which no worker could be heard. The log decides, by its own stamps, since
-a new leader may not know the cluster's time yet. `on_settled` hears whether there was an outage; until then no lease may
+a new leader may not know the cluster's time yet. The note comes before all else that the leader puts into the log, whoever
+asks for it (`note`), or the next leader would see no silence if this one is gone soon. `on_settled` hears whether there was an outage; until then no lease may
 end, for the cause of its end would be a guess.
 """
 
@@ -31,6 +32,14 @@ class Outage:
     def start(self) -> None:
         """This leader takes over leases."""
         self._is_due = True
+
+    @property
+    def note(self) -> Operation | None:
+        """The operation that must come before whatever else this leader puts into the log; None if it takes over no lease.
+
+        Asked for right after `start`.
+        """
+        return self._operation if self._is_due else None
 
     def step(self, now: Now) -> Sequence[Operation]:  # noqa: ARG002
         self._is_due = False
