@@ -211,6 +211,17 @@ def test_no_step_of_cluster_time_between_leaders_ends_the_term_of_a_valid_heartb
     assert world.status(job.id) is Status.RUNNING
 
 
+def test_grant_that_was_long_on_its_way_lasts_for_a_term_through_an_election() -> None:
+    world = World()
+    first = Leader(world, SETTINGS)
+    world.clock.advance(4 * TTL_MS)
+    world.apply(world.submission(), age_ms=2 * TTL_MS)
+    (job,) = first.lease(age_ms=2 * TTL_MS)
+    second = Leader(world, SETTINGS)
+    second.run(TTL_MS - 1)
+    assert world.status(job.id) is Status.RUNNING
+
+
 def test_outage_counts_against_no_job_though_its_length_is_known_later_than_the_lead() -> None:
     """After a power loss of all nodes: the clocks of a majority are not known yet when the first leader begins."""
     world = World()
