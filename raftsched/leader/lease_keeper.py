@@ -193,9 +193,13 @@ class LeaseKeeper:
             self._set_timer(lease)
 
     def outage_noted(self) -> None:
-        """The log says that this leader ended an outage, which it may not have known when it took the leases over."""
+        """The log says that this leader ended an outage, which it may not have known when it took the leases over.
+
+        What was heard before was still in it: nobody was told that his lease is valid.
+        """
         for lease in self._leases.values():
-            lease.is_of_outage = lease.is_of_outage or lease.is_taken_over
+            if lease.is_taken_over:
+                lease.is_of_outage, lease.is_heard = True, False
 
     def _granted_until_ms(self, lease: _Lease, terms_from_ms: int, now: Now) -> int:
         """A term from now, but at most `LEASE_TERMS_MAX` from a moment in cluster time."""

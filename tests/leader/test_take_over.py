@@ -162,6 +162,25 @@ def test_no_lease_ends_before_the_log_says_whether_there_was_an_outage() -> None
     assert (lost.attempts[-1].end, lost.lost_count) == (AttemptEnd.OUTAGE, 0)
 
 
+def test_heartbeat_before_the_outage_is_noted_makes_no_lost_worker() -> None:
+    """Its answer waited for a leader that can commit, and the worker may have stopped meanwhile (seed 1430014)."""
+    world = World()
+    leader = Leader(world, SETTINGS)
+    job_id = world.submit_one()
+    (job,) = leader.lease()
+    world.clock.advance(2 * TTL_MS)
+    leader = Leader(world, SETTINGS)
+    held = leader.hold()
+    leader.step()
+    leader.duties.heartbeat("w1", [(job.id, job.run_number, token_of(job))], world.now)
+    leader.held = None
+    for order in held:
+        leader.settle(order)
+    leader.run(2 * TTL_MS)
+    lost = world.job(job_id)
+    assert (lost.attempts[-1].end, lost.lost_count) == (AttemptEnd.OUTAGE, 0)
+
+
 def test_quiet_cluster_is_no_outage() -> None:
     """A leader alone with a silent lease writes something, so that the next one can tell its silence from an outage."""
     world = World()
