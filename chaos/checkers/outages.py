@@ -2,8 +2,7 @@
 
 Theory of operation. While leases run, a leader stamps an entry a few times in each term. So the stamps of the log alone say
 when nobody led: an outage ends with the first stamp of a new leader, if it is more than a lease later than the last one of
-its predecessors. That leader must know of it from then on. A later one knows if the log went on for long enough for the
-note to be in it.
+its predecessors. The log notes it there, so that every leader knows of it from then on.
 """
 
 from __future__ import annotations
@@ -15,9 +14,6 @@ from chaos.checkers.history import Applied, Change
 from chaos.checkers.report import Violation
 from chaos.checkers.views import History
 
-_NOTED_MS = 1_000
-"""A leader that stamped an entry this long after its first one has the outage in its log."""
-
 
 class _Entry(NamedTuple):
     at: int
@@ -27,18 +23,11 @@ class _Entry(NamedTuple):
     t: int
 
 
-class _Outage(NamedTuple):
-    ended: _Entry
-    """The first stamp after it."""
-    is_noted: bool
-    """Later leaders must know."""
-
-
 def outages_lose_no_worker(history: History) -> list[Violation]:
     """A lease whose worker was not heard after an outage does not end as that of a lost worker (D22)."""
     return [
         Violation(
-            f"token {change.token} is unheard since the outage before {outage.ended.at}, and counts as lost",
+            f"token {change.token} is unheard since the outage before {outage.at}, and counts as lost",
             change.t,
         )
         for change, outage in _unheard(history)
@@ -50,10 +39,9 @@ def outage_count(history: History) -> int:
     return len(_outages(list(_entries(history)), history.setup.lease_ttl_ms))
 
 
-def _unheard(history: History) -> Iterator[tuple[Change, _Outage]]:
-    """Expiries, each with an outage in its lease after which no heartbeat for it can have been heard."""
+def _unheard(history: History) -> Iterator[tuple[Change, _Entry]]:
+    """Expiries, each with the first stamp after an outage in its lease, if after that no heartbeat for it can have been heard."""
     entries = list(_entries(history))
-    term_of = {entry.at: entry.term for entry in entries}
     outages = _outages(entries, history.setup.lease_ttl_ms)
     heard_until = _heard_until(history)
     for change in history.changes if outages else ():
@@ -61,9 +49,7 @@ def _unheard(history: History) -> Iterator[tuple[Change, _Outage]]:
         if change.f != "expire" or granted is None:
             continue
         for outage in outages:
-            ended = outage.ended
-            knows = outage.is_noted or ended.term == term_of[change.index]
-            if granted.index < ended.at <= change.index and heard_until.get(change.token, 0) < ended.t and knows:
+            if granted.index < outage.at <= change.index and heard_until.get(change.token, 0) < outage.t:
                 yield change, outage
                 break
 
@@ -86,17 +72,16 @@ def _entries(history: History) -> Iterator[_Entry]:
             yield _Entry(event.index, event.term, event.now_ms, event.t)
 
 
-def _outages(entries: list[_Entry], lease_ttl_ms: int) -> list[_Outage]:
-    found: list[_Outage] = []
+def _outages(entries: list[_Entry], lease_ttl_ms: int) -> list[_Entry]:
+    """Return the first stamp after each outage."""
+    found: list[_Entry] = []
     since_ms, term, is_first = 0, 0, False
     for entry in entries:
         if entry.term != term:
             term, is_first = entry.term, True
-        if found and entry.term == found[-1].ended.term and entry.now_ms - found[-1].ended.now_ms >= _NOTED_MS:
-            found[-1] = found[-1]._replace(is_noted=True)
         if is_first and entry.now_ms > since_ms:
             is_first = False
             if 0 < since_ms < entry.now_ms - lease_ttl_ms:
-                found.append(_Outage(entry, is_noted=False))
+                found.append(entry)
         since_ms = max(since_ms, entry.now_ms)
     return found

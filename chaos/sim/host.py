@@ -126,7 +126,13 @@ class Host:
         machine = self.machine
         part = self.world.random.choice(("journal", "newest segment", "journal and state"))
         if part == "newest segment":
-            machine.disk.lose(max(name for name in machine.disk.names() if segment_number(name) is not None))
+            # A later one may be there that was not in the register yet, so that nobody depends on it (seed 1770010).
+            newest = machine.register.newest
+            first = newest.number if newest is not None else 0
+            for name in sorted(machine.disk.names()):
+                number = segment_number(name)
+                if number is not None and number >= first:
+                    machine.disk.lose(name)
         else:
             machine.disk = MachineDisk(machine, self.world.random)
         if part == "journal and state":

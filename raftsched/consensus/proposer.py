@@ -51,7 +51,15 @@ class Proposer:
         self._waiting: deque[_Waiting] = deque()
         self._in_flight = 0
         self._scheduled = False
+        self._preface: Operation | None = None
         self._loop = asyncio.get_running_loop()
+
+    def begin_with(self, preface: Operation | None) -> None:
+        """Put `preface` in front of each entry until one is committed, so that nothing else comes before it; None: nothing.
+
+        Its results are dropped, so it must be harmless if it is applied more than once.
+        """
+        self._preface = preface
 
     def propose(self, operation: Operation) -> asyncio.Future[Result]:
         """Return a future of the operation's result once it is committed and applied.
@@ -78,7 +86,8 @@ class Proposer:
         taken: list[_Waiting] = []
         size = 0
         waiting = self._waiting
-        while waiting and len(taken) < limits.ENTRY_OPERATIONS_MAX and size < limits.ENTRY_BYTES_MAX:
+        count_max = limits.ENTRY_OPERATIONS_MAX - (self._preface is not None)
+        while waiting and len(taken) < count_max and size < limits.ENTRY_BYTES_MAX:
             item = waiting.popleft()
             size += _size(item[0])
             taken.append(item)
@@ -94,16 +103,22 @@ class Proposer:
         taken = _without_later_ones(taken, version)
         if not taken:
             return
-        entry = encode_batch(stamp_ms, tuple(operation for operation, _ in taken), version=version)
+        preface = self._preface
+        operations = tuple(operation for operation, _ in taken)
+        entry = encode_batch(stamp_ms, operations if preface is None else (preface, *operations), version=version)
         done = self._propose_entry(entry)
         self._in_flight += 1
-        done.add_done_callback(lambda finished: self._finish(taken, finished))
+        done.add_done_callback(lambda finished: self._finish(taken, finished, preface))
 
-    def _finish(self, taken: list[_Waiting], done: asyncio.Future[Any]) -> None:
+    def _finish(self, taken: list[_Waiting], done: asyncio.Future[Any], preface: Operation | None) -> None:
         self._in_flight -= 1
         error = done.exception() if not done.cancelled() else Unavailable("the node is stopping")
         if error is None:
-            for (_, future), result in zip(taken, done.result(), strict=True):
+            results = done.result()
+            if preface is not None:
+                results = results[1:]
+                self._preface = None if self._preface is preface else self._preface
+            for (_, future), result in zip(taken, results, strict=True):
                 if not future.done():
                     future.set_result(result)
         else:

@@ -108,7 +108,7 @@ class Duties:
         self._timers: Final = TimerHorizon(view, self._ready)
         self._dispatcher: Final = Dispatcher(self._ready)
         self._keeper: Final = LeaseKeeper(settings, randomness)
-        self._outage: Final = Outage(view, settings, self._keeper.outage_noted)
+        self._outage: Final = Outage(view, settings, self._outage_settled)
         self._marks: Final = WorkerMarks(view, settings, self._dispatcher.waiting_workers, self._keeper)
         self._knows_time = False
         self._requests: Final = LatestRequests()
@@ -130,6 +130,12 @@ class Duties:
             ZoneRules(view, zones.RULES_VERSION),
         )
         self._posts: Final = tuple(Post(service) for service in services)
+        self._keeper_post: Final = next(post for post in self._posts if post.service is self._keeper)
+
+    @property
+    def preface(self) -> Operation | None:
+        """What must be in front of all else that this leader puts into the log; None = nothing."""
+        return self._outage.note
 
     @property
     def lease_count(self) -> int:
@@ -158,7 +164,9 @@ class Duties:
         """Read what must be known from the first moment: the running leases and the nearest timers."""
         leased = self._view.leased_jobs()
         self._keeper.start(leased, Evidence(self._view, self._settings, now), now)
-        self._outage.start(len(leased))
+        if leased:
+            self._keeper_post.paused_until_ms = NEVER_MS
+            self._outage.start()
         self._requests.start(leased)
         self._timers.start(now)
 
@@ -213,6 +221,12 @@ class Duties:
                 post.open_count += len(operations)
                 orders.extend(Order(post, operation) for operation in operations)
         return orders
+
+    def _outage_settled(self, was_outage: bool) -> None:
+        """The log says whether this leader ended an outage: leases may end now, each by the right cause."""
+        if was_outage:
+            self._keeper.outage_noted()
+        self._keeper_post.paused_until_ms = 0
 
     def settled(self, order: Order, result: Result | None, now: Now) -> None:
         """An order's operation was applied with `result`; None: it failed, or nobody knows."""

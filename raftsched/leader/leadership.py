@@ -88,6 +88,11 @@ class Leadership:
         self._owner = asyncio.create_task(self._run(), name="leadership")
         log.info("leadership_started", running_leases=self._duties.lease_count)
 
+    @property
+    def preface(self) -> Operation | None:
+        """What must be in front of all else that this leader puts into the log; None = nothing."""
+        return self._duties.preface
+
     async def stop(self) -> None:
         """End all waits with `NotLeader` and all tasks; a lease that is being proposed still hears its outcome.
 
@@ -169,16 +174,22 @@ class Leadership:
         """
         self._check_serving()
         answers = self._duties.heartbeat(worker, runs, self._now(), alive=alive)
-        mark = self._duties.unproven(worker, runs, self._now())
-        if mark is None:
+        if not await self._has_proven(worker, runs):
             return answers
-        await self._propose(mark)
-        self._duties.time_is_known()
-        self._check_serving()
         answers = self._duties.heartbeat(worker, runs, self._now(), alive=alive)
         if self._duties.unproven(worker, runs, self._now()) is not None:
             raise Unavailable("the renewal of the leases is not in the log yet; retry the heartbeat in a moment")
         return answers
+
+    async def _has_proven(self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]]) -> bool:
+        """Commit the worker's mark if a later leader could not know that `runs` are alive; return whether it was needed."""
+        mark = self._duties.unproven(worker, runs, self._now())
+        if mark is None:
+            return False
+        await self._propose(mark)
+        self._duties.time_is_known()
+        self._check_serving()
+        return True
 
     def queue_depths(self, queues: Iterable[str], tenant: str | None = None) -> list[QueueDepth]:
         """Return the depth of each of these queues, of one tenant's jobs or of all; see `QueueDepth`."""
@@ -227,6 +238,14 @@ class Leadership:
         finally:
             grants = self._duties.lease_settled(job_ids, result, self._now())
         self._duties.granted(waiter.worker, request_id, grants)
+        await self._has_proven(
+            waiter.worker,
+            [
+                (grant.job.id, grant.job.run_number, grant.job.lease.token)
+                for grant in grants
+                if grant.job.lease is not None
+            ],
+        )
         return grants
 
     async def _hand_back(self, proposal: asyncio.Future[Result]) -> None:

@@ -271,9 +271,11 @@ class Node:
                 ),
             )
             self._leadership.start()
+            self._proposer.begin_with(self._leadership.preface)
             log.info("leading", term=self._replica.term)
             self._spawn(self._leadership.wait())
         elif self._leadership is not None:
+            self._proposer.begin_with(None)
             retired, self._leadership = self._leadership, None
             self._spawn(retired.stop())
 

@@ -29,8 +29,7 @@ from raftsched.storage.tables import edges, keys, logs
 from raftsched.storage.tables.indexes import (
     Entries,
     difference,
-    facet_keys,
-    have_same_facets,
+    facet_groups,
     holds_claim,
     index_entries,
 )
@@ -148,7 +147,7 @@ class State(OtherWrites, StateReader):
             self._check_claim(new, new.options.unique_key)
         if result is not None:
             self._put_text(Table.RESULTS, new.id, result)
-        self._follow(old, new)
+        self._follow(old, new, new.id)
         self.uncommitted_bytes += len(record) + _ENTRIES_BYTES
 
     def _move_key(self, old: Job | None, new: Job) -> None:
@@ -173,14 +172,13 @@ class State(OtherWrites, StateReader):
         if old.dependency_count:
             self.uncommitted_bytes += edges.remove(self._store, old.id)
         logs.remove(self._store, old.id)
-        self._follow(old, None)
+        self._follow(old, None, old.id)
         self.uncommitted_bytes += _ENTRIES_BYTES
 
-    def _follow(self, old: Job | None, new: Job | None) -> None:
+    def _follow(self, old: Job | None, new: Job | None, job_id: JobId) -> None:
         """Bring indexes and counts from `old` to `new`."""
         self._move_entries(index_entries(old), index_entries(new))
-        if old is None or new is None or not have_same_facets(old, new):
-            self._move_facets(facet_keys(old), facet_keys(new))
+        self._move_facets(facet_groups(old), facet_groups(new), job_id)
         self._counters.move(old, new)
         self._running.move(old, new)
 
@@ -191,14 +189,16 @@ class State(OtherWrites, StateReader):
         for table, key, value in inserted:
             self._store.insert(table, key, value)
 
-    def _move_facets(self, before: list[bytes], after: list[bytes]) -> None:
-        for key in before:
-            if key not in after:
-                self._take_away(_FACETS, key)
-        for key in after:
-            if key not in before:
-                self._store.insert(_FACETS, key, b"")
-                self.uncommitted_bytes += len(key)
+    def _move_facets(self, before: tuple[bytes, ...], after: tuple[bytes, ...], job_id: JobId) -> None:
+        if before == after:
+            return
+        for group in before:
+            if group not in after:
+                self._take_away(_FACETS, group + job_id)
+        for group in after:
+            if group not in before:
+                self._store.insert(_FACETS, group + job_id, b"")
+                self.uncommitted_bytes += len(group)
 
     def _put_text(self, table: Table, record_id: bytes, text: bytes) -> None:
         if text:

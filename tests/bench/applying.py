@@ -1,8 +1,9 @@
 """CPU that one node spends on a job besides the network: decode, apply and checkpoint of submit, lease and outcome.
 
-    .venv/bin/python -P tests/bench/applying.py [JOBS [BATCH [ROUNDS]]]
+    .venv/bin/python -P tests/bench/applying.py [JOBS [BATCH [ROUNDS [WAIT]]]]
 
-No sockets, no journal. Prints the best of the rounds in µs a job, which is what two versions are compared by: run both in
+No sockets, no journal. Each batch waits WAIT batches for its lease, and as many for its outcome: with 0 most jobs end within
+the checkpoint that they came in, with 6 hardly any does, as under a backlog. Prints the best of the rounds in µs a job, which is what two versions are compared by: run both in
 turns on the same machine (`PYTHONPATH=OTHER_CHECKOUT` runs another one's code).
 """
 
@@ -13,13 +14,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 from raftsched.consensus.machine import ReplicatedState
 from raftsched.core.operations.codec import LeaseJobs, RecordOutcome, SubmitJob, encode_batch
 from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import AttemptEnd, RetryPolicy
-from raftsched.core.state.results import OutcomeRecorded
+from raftsched.core.state.results import OutcomeRecorded, Result
 
 _PAYLOAD = b'{"kind":"bench","data":"' + b"x" * 165 + b'"}'
 _START_MS = 1_800_000_000_000
@@ -45,34 +47,43 @@ def entries(batch: int, size: int) -> list[tuple[str, bytes]]:
     ]
 
 
-def run(jobs: int, size: int) -> Counter[str]:
+def in_order(batches: int, size: int, wait: int) -> Iterator[tuple[str, bytes]]:
+    """The entries of all batches as a log holds them, each part of a batch `wait` batches behind the one before."""
+    log = [entries(batch, size) for batch in range(batches)]
+    for step in range(batches + 2 * wait):
+        for part in range(3):
+            batch = step - part * wait
+            if 0 <= batch < batches:
+                yield log[batch][part]
+
+
+def run(jobs: int, size: int, wait: int) -> Counter[str]:
     """CPU seconds of each part."""
     directory = Path(tempfile.mkdtemp())
     machine = ReplicatedState(directory / "state", map_bytes=1 << 30)
     machine.on_changes = lambda _: None
     machine.on_records = lambda _: None
     spent: Counter[str] = Counter()
-    index = pending = 0
-    for batch in range(jobs // size):
-        for part, command in entries(batch, size):
-            index += 1
-            begun = time.process_time()
-            results = machine.apply(index, 1, command)
-            spent[part] += time.process_time() - begun  # type: ignore[assignment]
-            pending += size
-        assert isinstance(results[0], OutcomeRecorded), results[0]
+    pending = 0
+    results: list[Result] = []
+    for index, (part, command) in enumerate(in_order(jobs // size, size, wait), 1):
+        begun = time.process_time()
+        results = machine.apply(index, 1, command)
+        spent[part] += time.process_time() - begun  # type: ignore[assignment]
+        pending += size
         if pending >= _OPERATIONS_PER_CHECKPOINT:
             begun = time.process_time()
             machine.checkpoint()
             spent["checkpoint"] += time.process_time() - begun  # type: ignore[assignment]
             pending = 0
+    assert isinstance(results[0], OutcomeRecorded), results[0]
     machine.close()
     shutil.rmtree(directory)
     return spent
 
 
-def main(jobs: int = 4_000, size: int = 100, rounds: int = 5) -> None:
-    runs = [run(jobs, size) for _ in range(rounds)]
+def main(jobs: int = 4_000, size: int = 100, rounds: int = 5, wait: int = 0) -> None:
+    runs = [run(jobs, size, wait) for _ in range(rounds)]
     best = {part: min(spent[part] for spent in runs) for part in runs[0]}
     parts = "  ".join(f"{part} {1e6 * seconds / jobs:.1f}" for part, seconds in best.items())
     total = 1e6 * sum(best.values()) / jobs

@@ -14,6 +14,7 @@ from raftsched.core.operations.codec import (
     CODEC_VERSION,
     Batch,
     CancelJob,
+    NoteOutage,
     Operation,
     PurgeJobs,
     SubmitJob,
@@ -22,6 +23,8 @@ from raftsched.core.operations.codec import (
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import RetryPolicy
 from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable, UpgradeInProgress
+
+_PREFACE = NoteOutage(TimeMs(1), 2)
 
 
 class _Log:
@@ -185,3 +188,28 @@ async def test_too_many_waiting_operations_are_refused_at_once(monkeypatch: pyte
     with pytest.raises(Unavailable, match="too many"):
         await futures[3]
     assert not any(future.done() for future in futures[:3])
+
+
+async def test_preface_stands_in_front_of_every_entry_until_one_is_committed() -> None:
+    log = _Log()
+    log.proposer.begin_with(_PREFACE)
+    for number in range(2):
+        future = log.proposer.propose(_cancel(number))
+        await _settle()
+        if number == 0:
+            log.futures[0].set_exception(Unavailable("no room"))
+            with pytest.raises(Unavailable):
+                await future
+    log.futures[1].set_result([None, "mine"])
+    answer: object = await future
+    assert answer == "mine"
+    log.proposer.propose(_cancel(2))
+    await _settle()
+    assert [entry.operations.index(_cancel(number)) for number, entry in enumerate(log.entries)] == [1, 1, 0]
+    assert [entry.operations[0] for entry in log.entries[:2]] == [_PREFACE, _PREFACE]
+    log.proposer.begin_with(_PREFACE)
+    many = [log.proposer.propose(_cancel(number)) for number in range(limits.ENTRY_OPERATIONS_MAX)]
+    await _settle()
+    assert [len(entry.operations) for entry in log.entries[3:]] == [limits.ENTRY_OPERATIONS_MAX, 2]
+    for waiting in many:
+        waiting.cancel()

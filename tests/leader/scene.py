@@ -70,9 +70,9 @@ class World:
     def now(self) -> Now:
         return Now.of(self.clock, self.state.cluster_time_ms)
 
-    def apply(self, *operations: Operation) -> list[Result]:
-        """Apply one log entry of `operations`, stamped by the wall clock."""
-        now_ms = TimeMs(max(self.state.cluster_time_ms, self.clock.wall_ms()))
+    def apply(self, *operations: Operation, age_ms: int = 0) -> list[Result]:
+        """Apply one log entry of `operations`, stamped by the wall clock `age_ms` ago."""
+        now_ms = TimeMs(max(self.state.cluster_time_ms, self.clock.wall_ms() - age_ms))
         context = Context(now_ms, self.state.applied_index + 1)
         results: list[Result] = []
         changes: list[Change] = []
@@ -220,11 +220,17 @@ class Leader:
         self.step()
 
     def lease(
-        self, *queues: str, worker: str = "w1", capacity: int = 1, region: str = "", names: Sequence[str] | None = None
+        self,
+        *queues: str,
+        worker: str = "w1",
+        capacity: int = 1,
+        region: str = "",
+        names: Sequence[str] | None = None,
+        age_ms: int = 0,
     ) -> list[Job]:
         """Lease what is ready now, as a worker that does not wait."""
         job_ids = self.take(*queues, worker=worker, capacity=capacity, region=region, names=names)
-        return self.lease_ids(job_ids, worker, region) if job_ids else []
+        return self.lease_ids(job_ids, worker, region, age_ms=age_ms) if job_ids else []
 
     def take(
         self, *queues: str, worker: str = "w1", capacity: int = 1, region: str = "", names: Sequence[str] | None = None
@@ -232,10 +238,22 @@ class Leader:
         """Take what is ready now without leasing it yet."""
         return self.wait(*queues, worker=worker, capacity=capacity, wait_ms=0, region=region, names=names).jobs.result()
 
-    def lease_ids(self, job_ids: list[JobId], worker: str = "w1", region: str = "") -> list[Job]:
+    def lease_ids(self, job_ids: list[JobId], worker: str = "w1", region: str = "", *, age_ms: int = 0) -> list[Job]:
         ttl_ms = self.settings.lease_ttl_ms
-        (result,) = self.world.apply(LeaseJobs(worker, ttl_ms, tuple(job_ids), region=region))
-        return [grant.job for grant in self.duties.lease_settled(job_ids, result, self.world.now)]
+        (result,) = self.world.apply(LeaseJobs(worker, ttl_ms, tuple(job_ids), region=region), age_ms=age_ms)
+        jobs = [grant.job for grant in self.duties.lease_settled(job_ids, result, self.world.now)]
+        self._prove(worker, [(job.id, job.run_number, token_of(job)) for job in jobs])
+        return jobs
+
+    def _prove(self, worker: str, runs: list[tuple[JobId, int, FencingToken]]) -> bool:
+        """Commit the worker's mark if that is needed; return whether it was."""
+        mark = self.duties.unproven(worker, runs, self.world.now)
+        if mark is None:
+            return False
+        self.world.apply(mark)
+        self.duties.time_is_known()
+        assert self.duties.unproven(worker, runs, self.world.now) is None
+        return True
 
     def wait(
         self,
@@ -257,12 +275,8 @@ class Leader:
         runs = [(job.id, job.run_number, token_of(job)) for job in jobs]
         known_alive = {job.id for job in alive}
         answers = self.duties.heartbeat(worker, runs, self.world.now, alive=known_alive)
-        mark = self.duties.unproven(worker, runs, self.world.now)
-        if mark is None:
+        if not self._prove(worker, runs):
             return answers
-        self.world.apply(mark)
-        self.duties.time_is_known()
-        assert self.duties.unproven(worker, runs, self.world.now) is None
         return self.duties.heartbeat(worker, runs, self.world.now, alive=known_alive)
 
     @property

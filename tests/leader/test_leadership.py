@@ -52,6 +52,8 @@ class Cluster:
         self.world = World(seed=seed, clock=LoopClock())
         self.commit_ms = 0
         self.failure_count = 0
+        self.entry_age_ms = 0
+        """How long ago entries were stamped when they are applied."""
         self.error: Exception | None = None
         """What proposals meet instead of being applied."""
         self.leadership = self.new_leadership()
@@ -82,7 +84,7 @@ class Cluster:
             if not future.done():
                 future.set_exception(self.error)
             return
-        (result,) = self.world.apply(operation)
+        (result,) = self.world.apply(operation, age_ms=self.entry_age_ms)
         if not future.done():
             future.set_result(result)
 
@@ -557,6 +559,22 @@ class Worker:
         result = await self.cluster.propose(RecordOutcome(job.id, job.run_number, token_of(job), end))
         if isinstance(result, OutcomeRecorded) and end is AttemptEnd.COMPLETED:
             self.accepted.append(grant)
+
+
+@pytest.mark.parametrize(("age_ms", "mark_count"), [(TTL_MS // 2, 1), (2 * TTL_MS, 2)])
+def test_a_grant_that_was_long_on_its_way_waits_for_its_workers_mark(age_ms: int, mark_count: int) -> None:
+    """To the next leader it is as old as its stamp."""
+
+    @in_virtual_time
+    async def main(cluster: Cluster) -> None:
+        await asyncio.sleep(3 * TTL_MS / 1000)
+        cluster.commit_ms = 5
+        cluster.world.apply(cluster.world.submission(), age_ms=age_ms)
+        cluster.entry_age_ms = age_ms
+        assert await cluster.leadership.lease("w1", ["mail"], 1, 0.0)
+        assert cluster.proposed(MarkWorkers) == mark_count  # one since the worker is new
+
+    main()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from raftsched import limits
-from raftsched.core.records.ids import JobId
+from raftsched.core.records.ids import JobId, TimeMs
 from tests.leader.scene import START_MS, Leader, World
 
 
@@ -45,6 +45,17 @@ def test_a_backlog_that_is_read_to_its_end_after_time_went_back_loses_nothing() 
     while ids := leader.take(capacity=1_000):
         taken += ids
     assert sorted(taken) == sorted(job_ids)
+
+
+def test_a_job_that_had_expired_before_time_went_back_is_given_while_it_has_not() -> None:
+    world = World()
+    leader = Leader(world)
+    assert leader.take() == []  # from now on each job with options is looked at before it is given
+    job_id = world.submit_one(expires_at_ms=TimeMs(START_MS + 1_000))
+    world.clock.advance(1_000)
+    assert leader.take() == []
+    world.clock.wall_offset_ms -= 500
+    assert [job.id for job in leader.lease()] == [job_id]
 
 
 def test_every_job_is_given_however_often_time_goes_back_and_forth() -> None:

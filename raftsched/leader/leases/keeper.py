@@ -15,7 +15,8 @@ A new leader does not know the heartbeats of its predecessor, so it gives every 
 but no more than `LEASE_TERMS_MAX` terms from when the lease was certainly renewed last (`evidence`): so a lease that
 nobody renews ends after that time, however many leaders there are meanwhile. In return, a heartbeat is answered as
 valid only if the log proves a renewal within `proven_span_ms` before it: then no later leader ends the lease within the
-term that the answer promises. Otherwise the worker's mark is committed first, and the answer waits for it.
+term that the answer promises. Otherwise the worker's mark is committed first, and the answer waits for it. The same
+holds for a grant that was long on its way into the log.
 
 An outage is nobody's silence: terms count from its end, and a lease whose last certain sign of life is from before it
 ends without counting against its job: its worker may have stopped as its own clock told it to. The same holds for the
@@ -192,9 +193,13 @@ class LeaseKeeper:
             self._set_timer(lease)
 
     def outage_noted(self) -> None:
-        """The log says that this leader ended an outage, which it may not have known when it took the leases over."""
+        """The log says that this leader ended an outage, which it may not have known when it took the leases over.
+
+        What was heard before was still in it: nobody was told that his lease is valid.
+        """
         for lease in self._leases.values():
-            lease.is_of_outage = lease.is_of_outage or lease.is_taken_over
+            if lease.is_taken_over:
+                lease.is_of_outage, lease.is_heard = True, False
 
     def _granted_until_ms(self, lease: _Lease, terms_from_ms: int, now: Now) -> int:
         """A term from now, but at most `LEASE_TERMS_MAX` from a moment in cluster time."""
@@ -355,7 +360,7 @@ class LeaseKeeper:
         lease = _Lease(job.id, job.lease.token, job.lease.worker, job.lease.ttl_ms)
         lease.heard_at_ms = now.monotonic_ms
         lease.silent_at_ms = now.monotonic_ms + lease.ttl_ms
-        lease.proven_until_ms = now.monotonic_ms + proven_span_ms(lease.ttl_ms)
+        lease.proven_until_ms = _proven_until_ms(lease.ttl_ms, job.lease.granted_at_ms, now)
         if job.options is not None:
             lease.handler_ms = job.options.heartbeat_timeout_ms
             lease.hear_handler(now.monotonic_ms)

@@ -2,7 +2,9 @@
 
 A leader stamps entries at least once in a third of a term while leases run (`worker_marks`). So a longer silence of the
 log before a leader's own first entry is time in which no worker could be heard. The log decides, by its own stamps, since
-a new leader may not know the cluster's time yet; `on_noted` then hears of it.
+a new leader may not know the cluster's time yet. The note comes before all else that the leader puts into the log, whoever
+asks for it (`note`), or the next leader would see no silence if this one is gone soon. `on_settled` hears whether there was an outage; until then no lease may
+end, for the cause of its end would be a guess.
 """
 
 from __future__ import annotations
@@ -22,14 +24,22 @@ class Outage:
 
     name: Final = "outage"
 
-    def __init__(self, view: LeaderView, settings: LeaderSettings, on_noted: Callable[[], None]) -> None:
-        self._on_noted: Final = on_noted
+    def __init__(self, view: LeaderView, settings: LeaderSettings, on_settled: Callable[[bool], None]) -> None:
+        self._on_settled: Final = on_settled
         self._operation: Final = NoteOutage(view.cluster_time_ms, settings.lease_ttl_ms)
         self._is_due = False
 
-    def start(self, lease_count: int) -> None:
-        """This leader takes over so many leases."""
-        self._is_due = lease_count > 0
+    def start(self) -> None:
+        """This leader takes over leases."""
+        self._is_due = True
+
+    @property
+    def note(self) -> Operation | None:
+        """The operation that must come before whatever else this leader puts into the log; None if it takes over no lease.
+
+        Asked for right after `start`.
+        """
+        return self._operation if self._is_due else None
 
     def step(self, now: Now) -> Sequence[Operation]:  # noqa: ARG002
         self._is_due = False
@@ -38,8 +48,8 @@ class Outage:
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:  # noqa: ARG002
         """It is noted, or nobody knows (None): then it is proposed again."""
         self._is_due = result is None
-        if isinstance(result, Counted) and result.count:
-            self._on_noted()
+        if result is not None:
+            self._on_settled(isinstance(result, Counted) and result.count > 0)
 
     def next_call_ms(self, now: Now) -> int:  # noqa: ARG002
         return 0 if self._is_due else NEVER_MS

@@ -47,7 +47,7 @@ from raftsched.storage.store.port import (
     check_key,
 )
 from raftsched.storage.store.resident import let_go, mapped_bytes
-from raftsched.storage.store.seals import SUMS_KEY, Sums, opened, opened_rows, sealed
+from raftsched.storage.store.seals import SEAL_AT, SUMS_KEY, Sums, opened, opened_rows, read_seal, sealed
 
 DATA_FILE = "data.mdb"
 LOCK_FILE = "lock.mdb"
@@ -153,6 +153,7 @@ class LmdbStore:
         self._reads = 0
         self._pending = tuple(PendingRows() for _ in Table)
         self._sums = Sums()
+        self._of_tables = self._sums.of_tables
         self._sums.load(self.get(Table.META, SUMS_KEY))
         self._drop_transaction()
         self._keep_headroom()
@@ -207,8 +208,12 @@ class LmdbStore:
             old = txn.pop(key, self._tables[table])
         except lmdb.Error as error:
             raise self._fail("delete", key, error) from error
-        self._sums.move(table, old, None)
-        return pending.changed.pop(key, None) is not None or old is not None
+        if old is not None:
+            self._of_tables[table] -= read_seal(old, SEAL_AT)[0] ** 2  # `Sums.move`, written out
+            if pending.changed:
+                pending.changed.pop(key, None)
+            return True
+        return pending.changed.pop(key, None) is not None
 
     def scan(self, table: Table, start: bytes, stop: bytes | None, *, limit: int, reverse: bool = False) -> list[Row]:
         txn = self._txn or self._begin()

@@ -14,7 +14,7 @@ import lmdb
 from lmdb import _Database as Database
 
 from raftsched.storage.store.port import Row, Table
-from raftsched.storage.store.seals import SEEDS, Sums, pack_seal, sealed
+from raftsched.storage.store.seals import SEAL_AT, SEEDS, Sums, pack_seal, read_seal
 
 
 class PendingRows:
@@ -30,26 +30,29 @@ class PendingRows:
 
     def hand_over(self, table: Table, txn: lmdb.Transaction[bytes], database: Database, sums: Sums) -> None:
         """Write all rows to LMDB, each with its seal; raises `lmdb.Error`, also where an inserted one was there already."""
-        if self.new:
-            sums.of_tables[table] += self._insert(table, txn, database)
-            self.new.clear()
-        for key in sorted(self.changed):
-            new = sealed(table, key, self.changed[key])
-            sums.move(table, txn.replace(key, new, database), new)
-        self.changed.clear()
-
-    def _insert(self, table: Table, txn: lmdb.Transaction[bytes], database: Database) -> int:
-        """Write the new rows; return what they add to the table's sum."""
-        total = 0
-        seed = SEEDS[table]
-        rows: list[Row] = []
-        for key in sorted(self.new):
-            value = self.new[key]
-            seal = crc32(value, crc32(key, seed | len(key)))  # `sealed`, written out: half of what it costs is the call
-            total += seal * seal
-            rows.append((key, value + pack_seal(seal)))
         with txn.cursor(database) as cursor:
-            _, added = cursor.putmulti(rows, overwrite=False)
-        if added != len(rows):
-            raise lmdb.KeyExistsError(f"table {table.name.lower()}: a row that was inserted was there already")
-        return total
+            if self.new:
+                rows = _sealed(table, self.new, sums)
+                _, added = cursor.putmulti(rows, overwrite=False)
+                if added != len(rows):
+                    raise lmdb.KeyExistsError(f"table {table.name.lower()}: a row that was inserted was there already")
+                self.new.clear()
+            if self.changed:
+                for _, old in cursor.getmulti(sorted(self.changed)):
+                    sums.of_tables[table] -= read_seal(old, SEAL_AT)[0] ** 2
+                cursor.putmulti(_sealed(table, self.changed, sums))
+                self.changed.clear()
+
+
+def _sealed(table: Table, rows: dict[bytes, bytes], sums: Sums) -> list[Row]:
+    """Return the rows as they are stored, by key, counted in the table's sum."""
+    total = 0
+    seed = SEEDS[table]
+    found: list[Row] = []
+    for key in sorted(rows):
+        value = rows[key]
+        seal = crc32(value, crc32(key, seed | len(key)))  # `sealed`, written out: half of what it costs is the call
+        total += seal * seal
+        found.append((key, value + pack_seal(seal)))
+    sums.of_tables[table] += total
+    return found

@@ -28,6 +28,8 @@ from raftsched.storage.store.port import DamagedValue, Row, Table
 SUMS_KEY: Final = b"sums"
 """The row of `META` that holds the sums; the only one that is in none."""
 _SEAL_BYTES: Final = 4
+SEAL_AT: Final = -_SEAL_BYTES
+"""Where the seal is in a stored row."""
 _RESIDUE: Final = 0x2144DF1C
 """CRC-32 of anything with its own CRC-32 behind it, lowest byte first."""
 SEEDS: Final = tuple(crc32(table.name.lower().encode()) & ~0xFFF for table in Table)
@@ -52,7 +54,7 @@ def opened(table: Table, key: bytes, stored: bytes) -> bytes:
     """Return the value of a stored row; raises `DamagedValue` unless it is what was written under this key."""
     if crc32(stored, crc32(key, SEEDS[table] | len(key))) != _RESIDUE:
         raise DamagedValue(table.name.lower(), key)
-    return stored[:-_SEAL_BYTES]
+    return stored[:SEAL_AT]
 
 
 def opened_rows(table: Table, rows: Iterable[Row]) -> list[Row]:
@@ -62,7 +64,7 @@ def opened_rows(table: Table, rows: Iterable[Row]) -> list[Row]:
 
 def seal_in(stored: bytes) -> int:
     """Return the seal that a stored row carries, unchecked."""
-    return int(read_seal(stored, -_SEAL_BYTES)[0])
+    return int(read_seal(stored, SEAL_AT)[0])
 
 
 class Sums:

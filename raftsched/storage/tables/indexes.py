@@ -101,35 +101,25 @@ def holds_claim(job: Job) -> bool:
 # -- lists of jobs ----------------------------------------------------------------------------------------------------
 
 
-def have_same_facets(old: Job, new: Job) -> bool:
-    """Whether two records of one job are listed in the same places: so most transitions touch no list."""
-    return old.queue == new.queue and old.tags == new.tags and _ended(old) == _ended(new)
-
-
-def facet_keys(job: Job | None) -> list[bytes]:
-    """The keys in `FACETS` by which `job` is listed: by queue, by name, by each tag.
+def facet_groups(job: Job | None) -> tuple[bytes, ...]:
+    """What the keys in `FACETS` begin with by which `job` is listed: by queue, by name, by each tag; its id follows.
 
     They change twice in the life of most jobs: written at submission, and moved once where the job ends. An entry that
     followed every status would cost a write more for each lease and for each retry.
     """
     if job is None:
-        return []
-    ended, job_id = _ended(job), job.id
-    found = [group + job_id for group in _groups(job.queue, job.name, ended)]
-    if job.tags:
-        found += [keys.facet_group(FacetKind.TAG, tag, ended) + job_id for tag in dict.fromkeys(job.tags)]
-    return found
+        return ()
+    status = job.status
+    return _facet_groups(job.queue, job.name, job.tags, status if status in FINISHED else 0)
 
 
 @lru_cache(limits.ENCODED_QUEUES_MAX)
-def _groups(queue: str, name: str, ended: int) -> tuple[bytes, ...]:
+def _facet_groups(queue: str, name: str, tags: tuple[str, ...], ended: int) -> tuple[bytes, ...]:
     if queue == name:
-        return (keys.facet_group(FacetKind.QUEUE_AND_NAME, queue, ended),)
-    return keys.facet_group(FacetKind.QUEUE, queue, ended), keys.facet_group(FacetKind.NAME, name, ended)
-
-
-def _ended(job: Job) -> int:
-    return job.status if job.status in FINISHED else 0
+        first: tuple[bytes, ...] = (keys.facet_group(FacetKind.QUEUE_AND_NAME, queue, ended),)
+    else:
+        first = (keys.facet_group(FacetKind.QUEUE, queue, ended), keys.facet_group(FacetKind.NAME, name, ended))
+    return first + tuple(keys.facet_group(FacetKind.TAG, tag, ended) for tag in dict.fromkeys(tags))
 
 
 # -- other records ----------------------------------------------------------------------------------------------------

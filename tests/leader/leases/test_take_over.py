@@ -144,6 +144,43 @@ def test_worker_lost_by_an_outage_does_not_count_and_one_lost_later_does() -> No
     assert [world.job(each.id).lost_count for each in (quiet, heard)] == [0, 1]
 
 
+def test_no_lease_ends_before_the_log_says_whether_there_was_an_outage() -> None:
+    """The leader can't commit for a whole term, so that the note and the ends of leases are due at the same time."""
+    world = World()
+    leader = Leader(world, SETTINGS)
+    job_id = world.submit_one()
+    leader.lease()
+    world.clock.advance(TTL_MS // 2)
+    leader = Leader(world, SETTINGS)
+    held = leader.hold()
+    leader.run(2 * TTL_MS)
+    leader.held = None
+    for order in held:
+        leader.settle(order)
+    leader.run(TTL_MS // 10)
+    lost = world.job(job_id)
+    assert (lost.attempts[-1].end, lost.lost_count) == (AttemptEnd.OUTAGE, 0)
+
+
+def test_heartbeat_before_the_outage_is_noted_makes_no_lost_worker() -> None:
+    """Its answer waited for a leader that can commit, and the worker may have stopped meanwhile (seed 1430014)."""
+    world = World()
+    leader = Leader(world, SETTINGS)
+    job_id = world.submit_one()
+    (job,) = leader.lease()
+    world.clock.advance(2 * TTL_MS)
+    leader = Leader(world, SETTINGS)
+    held = leader.hold()
+    leader.step()
+    leader.duties.heartbeat("w1", [(job.id, job.run_number, token_of(job))], world.now)
+    leader.held = None
+    for order in held:
+        leader.settle(order)
+    leader.run(2 * TTL_MS)
+    lost = world.job(job_id)
+    assert (lost.attempts[-1].end, lost.lost_count) == (AttemptEnd.OUTAGE, 0)
+
+
 def test_quiet_cluster_is_no_outage() -> None:
     """A leader alone with a silent lease writes something, so that the next one can tell its silence from an outage."""
     world = World()
@@ -188,6 +225,17 @@ def test_no_step_of_cluster_time_between_leaders_ends_the_term_of_a_valid_heartb
         world.submit(queue="others")  # so that the log is not silent
         world.clock.advance(TTL_MS // 20)
     world.clock.wall_offset_ms += step_ms
+    second = Leader(world, SETTINGS)
+    second.run(TTL_MS - 1)
+    assert world.status(job.id) is Status.RUNNING
+
+
+def test_grant_that_was_long_on_its_way_lasts_for_a_term_through_an_election() -> None:
+    world = World()
+    first = Leader(world, SETTINGS)
+    world.clock.advance(4 * TTL_MS)
+    world.apply(world.submission(), age_ms=2 * TTL_MS)
+    (job,) = first.lease(age_ms=2 * TTL_MS)
     second = Leader(world, SETTINGS)
     second.run(TTL_MS - 1)
     assert world.status(job.id) is Status.RUNNING
