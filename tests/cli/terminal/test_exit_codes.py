@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from raftsched.cli.terminal.exit_codes import EXIT_CODES
-from raftsched.client.records import FINISHED
+from raftsched.wire.common import FINISHED
 from tests.cli.runner import Cli
 
 PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
