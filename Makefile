@@ -6,7 +6,7 @@ READY := .venv/.ready
 # The tests start hundreds of processes; without bytecode each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast lint bench sim drills clean
+.PHONY: help demo test test-fast lint docs bench sim drills clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
@@ -28,6 +28,9 @@ lint: $(READY) ## ruff, mypy and the import contracts
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(READY) ## build the documentation into site/, and check its links
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 bench: $(READY) ## throughput, CPU per job, and time to a new leader
 	$(BIN)/raftsched bench

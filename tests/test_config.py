@@ -97,7 +97,12 @@ def test_shipped_configuration_loads() -> None:
 def test_every_variable_that_the_source_names_is_known() -> None:
     root = Path(__file__).parents[1]
     named = set()
-    for path in [*(root / "raftsched").rglob("*.py"), root / "README.md", *(root / "configs").rglob("*.*")]:
+    for path in [
+        *(root / "raftsched").rglob("*.py"),
+        root / "README.md",
+        *(root / "docs").glob("*.md"),
+        *(root / "configs").rglob("*.*"),
+    ]:
         named |= set(re.findall(r"\bRAFTSCHED_[A-Z][A-Z_]*[A-Z]\b", path.read_text(encoding="utf-8")))
     assert {"RAFTSCHED_URL", "RAFTSCHED_NODE_ID"} <= named
     settings = {name for name in named if setting_of(name) in config.NodeConfig.__struct_fields__}

@@ -7,18 +7,27 @@ future for each job) over `batches` (send until every item has its answer) and `
 `records`, `documents` and `keys` are the words they exchange.
 """
 
-from raftsched.client.audit import AuditEntry
 from raftsched.client.blocking import BlockingClient, BlockingJob, BlockingWorkflowRun
 from raftsched.client.client import Client
 from raftsched.client.errors import JobCancelled, JobFailed, JobNotCompleted, JobUnfinished, WorkflowNotCompleted
-from raftsched.client.events import Event
 from raftsched.client.http.settings import ClientSettings
 from raftsched.client.jobs import Job
-from raftsched.client.queues import Queue, QueueInfo, QueueScale, QueueSettings, Rate
-from raftsched.client.records import BulkResult, JobInfo, LogLine
-from raftsched.client.schedule_records import Firing, ScheduleInfo
+from raftsched.client.queues import Queue
+from raftsched.client.records import (
+    AuditEntry,
+    BulkResult,
+    Event,
+    Firing,
+    JobInfo,
+    LogLine,
+    QueueInfo,
+    QueueScale,
+    QueueSettings,
+    Rate,
+    ScheduleInfo,
+    WorkflowInfo,
+)
 from raftsched.client.specs import Dependency, JobOptions, JobSpec, RetryPolicy, Unique
-from raftsched.client.workflow_records import WorkflowInfo
 from raftsched.client.workflows import Task, Workflow, WorkflowRun
 
 __all__ = [

@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 import msgspec
 
-from raftsched.client.audit import AuditEntry
 from raftsched.client.bulk import Action, ActionFields, Bulk, DeadLetters, JobFilter
-from raftsched.client.events import Event, event_stream
+from raftsched.client.events import event_stream
 from raftsched.client.http.calls import Calls, given, part
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.idempotency_keys import KeyFactory
@@ -32,7 +31,7 @@ from raftsched.client.http.nodes import Nodes
 from raftsched.client.http.settings import ClientSettings
 from raftsched.client.jobs import Job
 from raftsched.client.queues import Queue
-from raftsched.client.records import BulkResult, JobInfo
+from raftsched.client.records import AuditEntry, BulkResult, Event, JobInfo
 from raftsched.client.schedules import Schedules
 from raftsched.client.specs import JobOptions, JobSpec, Moment
 from raftsched.client.submit import Accepted, Submitter

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from raftsched.errors import RaftschedError
 
 if TYPE_CHECKING:
-    from raftsched.client.records import JobInfo
-    from raftsched.client.workflow_records import WorkflowInfo
+    from raftsched.client.records import JobInfo, WorkflowInfo
 
 
 class JobNotCompleted(RaftschedError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -17,37 +16,12 @@ import msgspec
 from raftsched.client.http.calls import given, query_of
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.retries import Failure, Retries, given_up
+from raftsched.client.records import Event
 from raftsched.errors import OutcomeUnknown, RaftschedError
 
 RESET = "reset"
 _SILENCE_SECONDS = 45.0
 """Three heartbeats of the stream: a node that is silent for longer is gone."""
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was committed; fields that do not belong to its type are None."""
-
-    type: str
-    """Such as `job.completed`; `reset` where events are missing."""
-    id: str = ""
-    """Its place: hand it to `Client.events` to go on behind it."""
-    revision: int = 0
-    at: datetime | None = None
-    tenant: str | None = None
-    job_id: str | None = None
-    schedule_id: str | None = None
-    workflow_id: str | None = None
-    name: str | None = None
-    queue: str | None = None
-    status: str | None = None
-    previous: str | None = None
-    """The status before."""
-    worker: str | None = None
-    attempt_number: int | None = None
-    reason: str | None = None
-    instant: datetime | None = None
-    kind: str | None = None
-    """`planned`, `manual` or `backfill`: what a schedule fired for, or was skipped for."""
 
 
 _decode = msgspec.json.Decoder(Event).decode

@@ -13,8 +13,9 @@ from typing import Any, TypedDict, Unpack
 
 from raftsched.client.errors import JobCancelled, JobFailed, JobUnfinished, waited_in_vain
 from raftsched.client.http.calls import IF_MATCH, KEY_HEADER, Calls, given, part
-from raftsched.client.records import Explanation, History, JobInfo, LogLine, LogPart, Runs
+from raftsched.client.records import Explanation, History, JobInfo, LogLine, Runs, lines_of
 from raftsched.client.specs import Moment, Priority
+from raftsched.wire.runs import LogReply
 
 _POLL_SECONDS_MIN = 0.02
 _POLL_SECONDS_MAX = 2.0
@@ -110,9 +111,9 @@ class Job:
         timeout_seconds = _LOG_WAIT_SECONDS + self._calls.connection.settings.request_timeout_seconds
         while True:
             answer = await self._calls.call(
-                LogPart, "GET", f"{self._path}/logs", query=query, timeout_seconds=timeout_seconds
+                LogReply, "GET", f"{self._path}/logs", query=query, timeout_seconds=timeout_seconds
             )
-            for line in answer.lines():
+            for line in lines_of(answer):
                 yield line
             if not answer.next_cursor or (not follow and not answer.text):
                 return

@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
-import msgspec
-
 from raftsched.client.http.calls import Calls, given, part
-from raftsched.client.records import PauseInfo
+from raftsched.client.records import QueueInfo, QueueScale, QueueSettings, Rate
 from raftsched.client.specs import Moment
-
-
-class Rate(msgspec.Struct, frozen=True):
-    """At most `count` leases in `per_seconds`, evenly spread, and up to `burst` at once after a rest.
-
-    A span of `per_seconds` sees at most `count + burst - 1` leases: with `burst` 1 never more than `count`. Without
-    `burst` it is what flows in within 100 ms, at least 1.
-    """
-
-    count: int
-    per_seconds: float = 1.0
-    burst: int | None = None
 
 
 class QueueChanges(TypedDict, total=False):
@@ -42,59 +27,6 @@ class QueueChanges(TypedDict, total=False):
     """Lost workers that end a job in the dead letters; 3 by default, and 1,000,000 is any number."""
     weights: Mapping[str, int] | None
     """Shares of tenants; those that are not named have 1."""
-
-
-class QueueSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What operators said about a queue; None where nobody said anything."""
-
-    pause: PauseInfo | None = None
-    """While it is paused no worker gets a job of it."""
-    rate: Rate | None = None
-    concurrency: int | None = None
-    key_concurrency: int | None = None
-    ageing_seconds: float | None = None
-    retention_seconds: float | None = None
-    max_lost_workers: int | None = None
-    weights: dict[str, int] = {}
-    revision: int | None = None
-    updated_at: datetime | None = None
-
-
-class QueueInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """How many jobs of each status a queue holds, and its settings."""
-
-    name: str
-    tenant: str = ""
-    scheduled: int = 0
-    waiting_dependencies: int = 0
-    queued: int = 0
-    running: int = 0
-    cancelling: int = 0
-    paused: int = 0
-    retrying: int = 0
-    completed: int = 0
-    failed: int = 0
-    dead_letter: int = 0
-    cancelled: int = 0
-    skipped: int = 0
-    exact: bool = True
-    """False: so many timed jobs came due that some count as they were before."""
-    oldest_wait_ms: int = 0
-    waiting_workers: int | None = None
-    settings: QueueSettings = QueueSettings()
-
-
-class QueueScale(msgspec.Struct, frozen=True, kw_only=True):
-    """What decides how many workers a queue should have."""
-
-    ready: int = 0
-    """Jobs that are due and wait for nothing but a worker, and the queue's limits."""
-    exact: bool = True
-    running: int = 0
-    oldest_wait_ms: int = 0
-    waiting_workers: int = 0
-    worker_slots: int = 1
-    wanted_workers: int = 0
 
 
 class Queue:

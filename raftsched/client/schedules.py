@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from raftsched.client.backfill import PATIENCE_SECONDS, PAUSE_SECONDS, BackfillWalk
 from raftsched.client.http.calls import IF_MATCH, IF_NONE_MATCH, KEY_HEADER, Calls, given, part
-from raftsched.client.schedule_records import Applied, Backfill, Firing, Outlook, ScheduleInfo
+from raftsched.client.records import Applied, Backfill, Firing, Outlook, ScheduleInfo
 from raftsched.client.specs import JobSpec, Moment, job_text
 from raftsched.core.cron.interval import period_text
 

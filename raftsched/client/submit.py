@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from raftsched.client.http.batches import Answers, BatchItem, BatchSender
+from raftsched.client.http.batches import Answers, BatchSender, OutgoingItem
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.gather import Gatherer, GatherLimits
-from raftsched.client.http.problems import Problem, problem_error
+from raftsched.client.http.problems import problem_error
 from raftsched.client.http.retries import definite
 from raftsched.errors import OutcomeUnknown, RaftschedError
+from raftsched.wire.jobs import BatchItem, BatchReply
 
 
 class Accepted(NamedTuple):
@@ -22,21 +23,11 @@ class Accepted(NamedTuple):
     is_duplicate: bool
 
 
-class _Result(msgspec.Struct):
-    status: int
-    id: str | None = None
-    problem: Problem | None = None
-
-
-class _Results(msgspec.Struct):
-    results: list[_Result]
-
-
-_decode = msgspec.json.Decoder(_Results).decode
+_decode = msgspec.json.Decoder(BatchReply).decode
 _CREATED = 201
 
 
-class _Submit(BatchItem):
+class _Submit(OutgoingItem):
     __slots__ = ("future",)
 
     def __init__(self, body: bytes, deadline: float, future: asyncio.Future[Accepted]) -> None:
@@ -100,9 +91,9 @@ def _read(body: bytes) -> Answers:
     return [_answer(result) for result in _decode(body).results]
 
 
-def _answer(result: _Result) -> Accepted | RaftschedError:
-    if result.id is not None and result.problem is None:
-        return Accepted(result.id, result.status != _CREATED)
-    if result.problem is not None:
+def _answer(result: BatchItem) -> Accepted | RaftschedError:
+    if result.problem:
         return problem_error(result.problem, result.status)
+    if result.id:
+        return Accepted(result.id, result.status != _CREATED)
     return OutcomeUnknown(f"an answer with neither id nor problem, status {result.status}")

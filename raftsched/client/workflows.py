@@ -21,10 +21,10 @@ import msgspec
 from raftsched.client.errors import WorkflowNotCompleted, waited_in_vain
 from raftsched.client.http.calls import Calls, given, part
 from raftsched.client.jobs import Job
-from raftsched.client.records import JobInfo
+from raftsched.client.records import Graph, JobInfo, WorkflowInfo
 from raftsched.client.specs import Condition, Dependency, JobOptions, JobSpec
-from raftsched.client.workflow_records import Graph, GraphPage, SubmittedWorkflow, WorkflowInfo
 from raftsched.errors import Invalid, NotFound
+from raftsched.wire.workflows import SubmittedWorkflowReply
 
 _POLL_SECONDS_MIN = 0.02
 _POLL_SECONDS_MAX = 2.0
@@ -128,15 +128,12 @@ class WorkflowRun:
 
     async def graph(self) -> Graph:
         """Read its jobs, parents before their children, and what they depend on."""
-        whole = Graph([], [])
-        query: dict[str, Any] = {}
-        while True:
-            page = await self._calls.call(GraphPage, "GET", self._path, query=query)
+        whole = page = await self._calls.call(Graph, "GET", self._path)
+        while page.next_cursor:
+            page = await self._calls.call(Graph, "GET", self._path, query={"cursor": page.next_cursor})
             whole.nodes.extend(page.nodes)
             whole.edges.extend(page.edges)
-            if not page.next_cursor:
-                return whole
-            query = {"cursor": page.next_cursor}
+        return msgspec.structs.replace(whole, next_cursor=None)
 
     async def wait(self, timeout: float | None = None) -> WorkflowInfo:  # noqa: ASYNC109  # as asyncio.wait_for
         """Wait until every job has ended and return how the workflow stands.
@@ -194,8 +191,8 @@ class Workflows:
         `idempotency_mismatch`; nothing of it runs then.
         """
         document = workflow.document(self._calls.keys.next())
-        stored = await self._calls.call(SubmittedWorkflow, "POST", "/workflows", document)
-        return WorkflowRun(self._calls, stored.id, stored.jobs, duplicate=stored.duplicate)
+        stored = await self._calls.call(SubmittedWorkflowReply, "POST", "/workflows", document)
+        return WorkflowRun(self._calls, stored.id, stored.jobs, duplicate=stored.duplicate is True)
 
     def run(self, workflow_id: str) -> WorkflowRun:
         """Return the handle of a workflow, without I/O."""

@@ -72,6 +72,8 @@ StatusName = Literal[
     "cancelled",
     "skipped",
 ]
+FINISHED: Final = frozenset({"completed", "failed", "dead_letter", "cancelled", "skipped"})
+"""Statuses that only an explicit request changes."""
 DeadLetterReasonName = Literal[
     "attempts_exhausted", "timeout", "worker_lost", "rejected", "expired", "dependency_failed"
 ]

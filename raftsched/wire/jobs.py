@@ -48,15 +48,16 @@ ConcurrencyKey = Annotated[str, Meta(min_length=1, max_length=limits.CONCURRENCY
 ConditionName = Literal["success", "failure", "completion"]
 
 
-class RetryPolicyRequest(Request, frozen=True):
-    """How long to wait before the next attempt; `raftsched.core.records.job.RetryPolicy` in seconds and shares."""
+class RetryPolicyRequest(Request, frozen=True, omit_defaults=True):
+    """How long to wait before the next attempt; what is left out is the cluster's default."""
 
     backoff: Literal["exponential", "linear", "fixed", "list"] = "exponential"
     base_seconds: BackoffSeconds = 1.0
     factor: Annotated[float, Meta(ge=1, le=1_000)] = 2.0
     cap_seconds: Annotated[float, Meta(ge=0.001, le=limits.BACKOFF_MS_MAX / 1000)] = 3_600.0
     jitter: Annotated[float, Meta(ge=0, le=1, description="The delay is spread over ± this share.")] = 0.2
-    delays_seconds: Annotated[list[BackoffSeconds], Meta(max_length=limits.RETRY_DELAYS_MAX)] | None = None
+    delays_seconds: Annotated[Sequence[BackoffSeconds], Meta(max_length=limits.RETRY_DELAYS_MAX)] | None = None
+    """For `list`: the delay after each failure; the last one repeats."""
 
 
 class JobBody(Request, frozen=True):
@@ -126,10 +127,10 @@ class DependencyRequest(Request, frozen=True):
     """`success` = completed, `failure` = dead-lettered, `completion` = in whatever way."""
 
 
-class UniqueRequest(Request, frozen=True):
+class UniqueRequest(Request, frozen=True, omit_defaults=True):
     """What makes a job unique within its tenant: there is at most one like it at a time."""
 
-    by: Annotated[list[Literal["name", "key", "payload"]], Meta(min_length=1, max_length=3)] | None = None
+    by: Annotated[Sequence[Literal["name", "key", "payload"]], Meta(min_length=1, max_length=3)] | None = None
     """What must be equal; default: `name` and `key` where a key is given, else `name` and `payload`."""
     key: Annotated[str, Meta(min_length=1, max_length=limits.IDEMPOTENCY_KEY_CHARS_MAX)] | None = None
     for_seconds: SpanSeconds | None = None

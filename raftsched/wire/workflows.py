@@ -74,7 +74,7 @@ class GraphQuery(ReadQuery, frozen=True):
 class WorkflowDocument(Reply, Generic[T], frozen=True):
     """A workflow as it was when it was read."""
 
-    id: str
+    id: str = ""
     name: str = ""
     tenant: str = ""
     status: str = ""

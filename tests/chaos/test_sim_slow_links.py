@@ -13,13 +13,13 @@ from chaos.sim.network import LinkRates
 from chaos.sim.planted.stage import NOT_REACHED, Play, Schedule, Stage, calm, run_schedule
 from chaos.sim.rates import Rates
 
-README = Path(__file__).parents[2] / "README.md"
+OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
 _ROW = re.compile(r"\| up to (\d+) ms[^|]*\| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|")
 
 
 def _documented() -> list[tuple[int, float, tuple[float, float]]]:
-    """(round trip in ms, heartbeat, election) of each row of README's table."""
-    rows = _ROW.findall(README.read_text(encoding="utf-8"))
+    """(round trip in ms, heartbeat, election) of each row of the table in docs/operations.md."""
+    rows = _ROW.findall(OPERATIONS.read_text(encoding="utf-8"))
     return [(int(trip), float(beat), (float(low), float(high))) for trip, beat, low, high in rows]
 
 

@@ -13,7 +13,7 @@ from raftsched.cli.commands.submit import submit_command
 from raftsched.cli.main import main
 from raftsched.cli.terminal.options import JOB_OPTIONS
 from raftsched.client import ClientSettings
-from raftsched.client.specs import JobSpec
+from raftsched.wire.jobs import JobRequest
 from tests.cli.runner import Cli
 
 RUNS_IN_THE_FOREGROUND = {"node", "worker", "dev", "demo", "healthcheck"}
@@ -101,7 +101,7 @@ async def test_unknown_command_is_told_with_the_way_to_the_help() -> None:
 def test_submit_has_an_option_for_every_field_of_a_job() -> None:
     said_otherwise = {"name", "payload", "unique", "start"}
     options = {str(parameter.name) for parameter in submit_command.params}
-    assert set(JobSpec.__struct_fields__) - said_otherwise <= options
+    assert set(JobRequest.__struct_fields__) - said_otherwise <= options
     assert "at_most_once" in JOB_OPTIONS
 
 

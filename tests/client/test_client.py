@@ -5,10 +5,18 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 
-from raftsched.client import Client, ClientSettings, JobCancelled, JobFailed, JobOptions, JobSpec
+from raftsched.client import Client, ClientSettings, JobCancelled, JobFailed, JobOptions, JobSpec, bulk
+from raftsched.client.jobs import JobChanges, ReplayChanges
+from raftsched.client.queues import QueueChanges
+from raftsched.client.schedules import ScheduleOptions, TimingOptions
 from raftsched.errors import Invalid, NotFound, OutcomeUnknown, RaftschedError, Rejected, Unavailable
+from raftsched.wire.bulk import BulkRequest, DeadLetterFilter, JobFilter
+from raftsched.wire.jobs import AmendRequest, JobRequest, ReplayRequest
+from raftsched.wire.queues import QueuePatch
+from raftsched.wire.schedules import ScheduleRequest, TimingBody
 from tests.client.cluster import QUICK, WAIT_SECONDS, Cluster, Fault, running_cluster
 
 BATCH = "/jobs/batch"
@@ -425,5 +433,24 @@ def test_actor_that_is_no_name_is_refused_at_once(actor: str) -> None:
     assert caught.value.field == "actor"
 
 
-def test_options_of_submit_are_those_of_jobs() -> None:
-    assert set(JobOptions.__annotations__) == set(JobSpec.__struct_fields__) - {"name", "payload"}
+def _fields(*structs: type[msgspec.Struct], but: set[str] = frozenset()) -> set[str]:  # type: ignore[assignment]
+    return {field.encode_name for struct in structs for field in msgspec.structs.fields(struct)} - but
+
+
+def test_keyword_arguments_are_the_fields_of_requests() -> None:
+    named = {"name", "job", "idempotency_key", "ids", "filter", "all", "dry_run", "limit", "cursor", "action"}
+    assert {
+        kind.__name__: kind.__annotations__.keys() ^ fields
+        for kind, fields in (
+            (JobOptions, _fields(JobRequest, but={"name", "payload"})),
+            (JobChanges, _fields(AmendRequest)),
+            (ReplayChanges, _fields(ReplayRequest)),
+            (QueueChanges, _fields(QueuePatch)),
+            (bulk.JobFilter, _fields(JobFilter)),
+            (bulk.DeadLetterFilter, _fields(DeadLetterFilter)),
+            (bulk.ActionFields, _fields(BulkRequest, but=named)),
+            (TimingOptions, _fields(TimingBody)),
+            (ScheduleOptions, _fields(ScheduleRequest, but=named)),
+        )
+        if kind.__annotations__.keys() ^ fields
+    } == {}

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from raftsched.client import Client, Dependency, Job, JobUnfinished, Unique
-from raftsched.client.queues import Rate
+from raftsched.client.records import Rate
 from raftsched.errors import Invalid, NotFound, OutcomeUnknown, RaftschedError, Rejected
 from tests.client.cluster import QUICK
 from tests.client.real import RealNode, real_node

@@ -7,8 +7,8 @@ from typing import Final
 
 ADVICE: Final[Mapping[str, str]] = {
     # the request
-    "malformed": "Mend the field that is named, and send the request again.",
-    "invalid": "Mend the field that is named, and send the request again.",
+    "malformed": "Fix the field named in `field` and resend the request.",
+    "invalid": "Fix the field named in `field` and resend the request.",
     "too_large": "Send less at once: split the request, or keep large data elsewhere and send where it is.",
     "unsupported_media_type": "Send the body as application/json, uncompressed, in UTF-8.",
     "method_not_allowed": "See the Allow header for the methods of this path, or /api/v1/openapi.json.",
@@ -45,6 +45,14 @@ ADVICE: Final[Mapping[str, str]] = {
     "outcome_unknown": "Send the same request again with the same idempotency key to learn what became of it.",
     "storage_full": "Free space on the disks of the nodes; workers may go on.",
     "upgrade_in_progress": "Finish the upgrade of all nodes, then send the request again.",
+    "node_joining": "Wait until `cluster status` shows the joining node as a voter, and try again.",
+    "majority_lost": "Start the nodes that are down first, or remove one of them.",
+    "no_other_node": "Start another node, or wait until one keeps up.",
+    "last_member": "Stop the node: a cluster has at least one.",
+    "already_member": "Do nothing: the node is a member.",
+    "id_used": "Take an id that no node of this cluster has had.",
+    "address_used": "Take an address that no other node has.",
+    "too_many_members": "Remove a node first.",
     "change_under_way": "Wait until the change of members is done, and try again.",
     "internal_error": "Look into the log of the node that answered.",
 }

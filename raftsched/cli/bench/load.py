@@ -135,7 +135,7 @@ class Load:
         lags = []
         for job_id in ids[:: max(1, len(ids) // _SAMPLE_JOBS)]:
             job = await self._client.get(job_id)
-            if job.started_at and job.run_at:
+            if job.started_at:
                 lags.append((job.started_at - job.run_at).total_seconds())
         return lags
 

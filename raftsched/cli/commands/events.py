@@ -14,7 +14,8 @@ from raftsched.cli.terminal.options import tenant_option
 from raftsched.cli.terminal.output import json_option, print_json_line, say, status_text, visible
 from raftsched.cli.terminal.session import Session, with_plain_session
 from raftsched.cli.terminal.times import rfc3339
-from raftsched.client.events import RESET, Event
+from raftsched.client.events import RESET
+from raftsched.client.records import Event
 from raftsched.errors import Invalid
 
 _SHOWN_BESIDE: Final = ("name", "queue", "worker", "attempt_number", "reason", "instant", "kind")

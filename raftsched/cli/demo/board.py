@@ -11,7 +11,7 @@ from rich.table import Column
 
 from raftsched.cli.demo.plan import KINDS
 from raftsched.cli.terminal.output import console
-from raftsched.client.records import FINISHED
+from raftsched.wire.common import FINISHED
 
 _BAR_WIDTH = 12
 _WAITING: Final = ("scheduled", "waiting_dependencies", "queued", "paused", "retrying")

@@ -168,9 +168,7 @@ def too_early(evidence: Evidence) -> Check:
     """No delayed job began before its time."""
     jobs = evidence.of_kind("delayed")
     faults = [
-        f"job {job.id} began before it was due"
-        for job in jobs
-        if job.run_at is None or job.started_at is None or job.started_at < job.run_at
+        f"job {job.id} began before it was due" for job in jobs if job.started_at is None or job.started_at < job.run_at
     ]
     return Check("delayed jobs run too early", len(jobs), faults)
 

@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from raftsched.cli.demo.ledger import Span
 from raftsched.cli.demo.plan import Planned
 from raftsched.client import JobInfo
-from raftsched.client.schedule_records import Firing
-from raftsched.client.workflow_records import Graph
+from raftsched.client.records import Firing, Graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline
 from raftsched.cli.local.cluster import LocalCluster, LocalNode
 from raftsched.cli.terminal.output import console
 from raftsched.client import Client, Job
-from raftsched.client.workflow_records import Graph
+from raftsched.client.records import Graph
 from raftsched.errors import RaftschedError
 
 WORKER_COUNT = 2

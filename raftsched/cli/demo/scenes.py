@@ -14,8 +14,7 @@ from raftsched.cli.demo.graph import AT_ONCE, Graph
 from raftsched.cli.demo.plan import NARROW_AT_ONCE, RATE_COUNT, RATE_SECONDS, Planned, unique
 from raftsched.client import Client, JobSpec, Unique
 from raftsched.client.bulk import DeadLetterFilter
-from raftsched.client.queues import Rate
-from raftsched.client.schedule_records import Outlook, ScheduleInfo
+from raftsched.client.records import Outlook, Rate, ScheduleInfo
 from raftsched.client.workflows import WorkflowRun
 from raftsched.errors import Rejected
 

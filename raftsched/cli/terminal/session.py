@@ -18,11 +18,12 @@ import click
 
 from raftsched.cli.terminal.output import progress_console, reports_errors, url_option
 from raftsched.client import ClientSettings
-from raftsched.client.events import Event, event_stream
+from raftsched.client.events import event_stream
 from raftsched.client.http.calls import KEY_HEADER, Calls, part
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.idempotency_keys import KeyFactory
 from raftsched.client.http.nodes import Nodes
+from raftsched.client.records import Event
 
 __all__ = ["Session", "part", "with_plain_session", "with_session"]
 

@@ -27,7 +27,7 @@ from raftsched.errors import Invalid, OutcomeUnknown, RaftschedError
 Answers = Sequence[object | RaftschedError]
 
 
-class BatchItem:
+class OutgoingItem:
     """One item on its way; subclasses say who hears of its end."""
 
     __slots__ = ("body", "deadline", "is_settled", "latest_error", "maybe_applied")
@@ -73,7 +73,7 @@ class BatchSender:
         self._head = head
         self._read = read
 
-    async def send(self, items: Sequence[BatchItem]) -> None:
+    async def send(self, items: Sequence[OutgoingItem]) -> None:
         """Return when each of `items` is settled; when this is cancelled, they are settled as unknown."""
         connection = self._connection
         retries = Retries(connection.settings, connection.randomness)
@@ -96,7 +96,7 @@ class BatchSender:
                 item.give_up()
             raise
 
-    async def _send_once(self, items: Sequence[BatchItem]) -> tuple[Sequence[BatchItem], float]:
+    async def _send_once(self, items: Sequence[OutgoingItem]) -> tuple[Sequence[OutgoingItem], float]:
         """Post `items`; return those to send again, and when the cluster wants to see them."""
         body = b"%b%b]}" % (self._head, b",".join([item.body for item in items]))
         asking = Asking(self._connection, Request("POST", self._path, body))
@@ -116,7 +116,7 @@ class BatchSender:
             self._connection.nodes.pass_over(asking.answered_by)
         return again, 0.0
 
-    async def _refused(self, items: Sequence[BatchItem], failure: Failure) -> tuple[Sequence[BatchItem], float]:
+    async def _refused(self, items: Sequence[OutgoingItem], failure: Failure) -> tuple[Sequence[OutgoingItem], float]:
         error = failure.error
         if error.retryable:
             return _noted(items, error), failure.retry_after_seconds
@@ -130,17 +130,17 @@ class BatchSender:
         return (), 0.0
 
 
-def _noted(items: Sequence[BatchItem], error: RaftschedError) -> Sequence[BatchItem]:
+def _noted(items: Sequence[OutgoingItem], error: RaftschedError) -> Sequence[OutgoingItem]:
     for item in items:
         item.failed(error)
     return items
 
 
-def _was_refused_on_the_way(items: Sequence[BatchItem]) -> bool:
+def _was_refused_on_the_way(items: Sequence[OutgoingItem]) -> bool:
     return any(isinstance(item.latest_error, RefusedOnTheWay) for item in items)
 
 
-def _unsettled(items: Sequence[BatchItem], answers: Answers) -> Sequence[BatchItem]:
+def _unsettled(items: Sequence[OutgoingItem], answers: Answers) -> Sequence[OutgoingItem]:
     """Settle each item that has a definite answer and return the others."""
     again = []
     for item, answer in zip(items, answers, strict=True):
@@ -152,7 +152,7 @@ def _unsettled(items: Sequence[BatchItem], answers: Answers) -> Sequence[BatchIt
     return again
 
 
-def _still_in_time(items: Sequence[BatchItem], now: float) -> Sequence[BatchItem]:
+def _still_in_time(items: Sequence[OutgoingItem], now: float) -> Sequence[OutgoingItem]:
     """Give up the items whose time is over by `now` and return the others."""
     fine = []
     for item in items:

@@ -28,6 +28,7 @@ from raftsched.errors import (
     Unavailable,
     UnsupportedMediaType,
 )
+from raftsched.wire.common import Problem
 
 _INVALID = {kind.code: kind for kind in (Invalid, Malformed, TooLarge, UnsupportedMediaType)}
 _UNAVAILABLE = {kind.code: kind for kind in (Unavailable, OutcomeUnknown, StorageFull)}
@@ -45,20 +46,6 @@ class TooLargeOnTheWay(TooLarge):
 
 class RefusedOnTheWay(OutcomeUnknown):
     """Something between client and cluster refused the request; whether the cluster has seen it is unknown."""
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """The parts of a problem document that decide what is raised."""
-
-    type: str = ""
-    status: int = 0
-    code: str = ""
-    title: str = ""
-    detail: str = ""
-    field: str | None = None
-    retryable: bool | None = None
-    job_id: str = ""
-    members: tuple[str, ...] = ()
 
 
 _PART = re.compile(r"^(?:jobs|outcomes)\[\d+\]\.")
@@ -113,6 +100,6 @@ def _by_status(problem: Problem, status: int, text: str) -> RaftschedError:
         _PART.sub("", text),
         http_status=status,
         field=_PART.sub("", problem.field or ""),
-        job_id=problem.job_id,
-        members=problem.members,
+        job_id=problem.job_id or "",
+        members=tuple(problem.members or ()),
     )

@@ -81,5 +81,5 @@ class RoundTrips:
         return (
             f"the round trip to {peer} takes {milliseconds:,} ms; with election_seconds_min = "
             f"{self._timing.election_min_seconds:g} and heartbeat_seconds = {self._timing.heartbeat_seconds:g} it must stay "
-            f"well below {limit:,} ms: set larger values on all nodes, as README's table for slow networks has them"
+            f"well below {limit:,} ms: set larger values on all nodes, as the table of slow networks in docs/operations.md has them"
         )

@@ -17,13 +17,14 @@ import msgspec
 import structlog
 from msgspec import UNSET, UnsetType
 
-from raftsched.client.http.batches import Answers, BatchItem, BatchSender
+from raftsched.client.http.batches import Answers, BatchSender, OutgoingItem
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.gather import Gatherer, GatherLimits
 from raftsched.client.http.idempotency_keys import KeyFactory
-from raftsched.client.http.problems import Problem, RefusedOnTheWay, problem_error
+from raftsched.client.http.problems import RefusedOnTheWay, problem_error
 from raftsched.client.http.settings import ClientSettings
 from raftsched.errors import Invalid, RaftschedError, Unavailable
+from raftsched.wire.common import Problem
 from raftsched.worker.handlers.progress import Telling
 from raftsched.worker.handlers.result import COMPLETED, Ending, ErrorText, failed
 from raftsched.worker.runs.log_shipper import LogShipper
@@ -63,7 +64,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Answers).decode
 
 
-class _Report(BatchItem):
+class _Report(OutgoingItem):
     __slots__ = ("_ended", "_is_refusal_told", "ending", "is_substitute", "run")
 
     def __init__(

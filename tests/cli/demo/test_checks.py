@@ -16,8 +16,7 @@ from raftsched.cli.demo.evidence import Evidence, Timetable
 from raftsched.cli.demo.ledger import Span
 from raftsched.cli.demo.plan import Planned, report_lines
 from raftsched.client import JobInfo, JobSpec
-from raftsched.client.schedule_records import Firing
-from raftsched.client.workflow_records import Edge, Graph, TaskInfo
+from raftsched.client.records import Edge, Firing, Graph, TaskInfo
 
 START = datetime(2026, 1, 5, 12, 0, tzinfo=UTC)
 
@@ -61,12 +60,15 @@ PARENT = TaskInfo(id="p", task="split", status="completed", started_at=at(0), co
 CHILD = TaskInfo(id="c", task="total", status="completed", started_at=at(1), completed_at=at(2))
 LEFT_OUT = TaskInfo(id="s", task="archive", status="skipped", completed_at=at(2))
 UNENDED = msgspec.structs.replace(PARENT, status="running", completed_at=None)
-GRAPH = Graph([PARENT, CHILD, LEFT_OUT], [Edge("p", "c"), Edge("c", "s", "failure")])
+GRAPH = Graph(nodes=[PARENT, CHILD, LEFT_OUT], edges=[Edge("p", "c"), Edge("c", "s", "failure")])
 FLOWED = _evidence(graph=GRAPH, recorded={"p.1": ["0"], "c.1": ["0"]})
 
 
 def _with_child(**changes: Any) -> Evidence:
-    return replace(FLOWED, graph=Graph([PARENT, msgspec.structs.replace(CHILD, **changes), LEFT_OUT], GRAPH.edges))
+    return replace(
+        FLOWED,
+        graph=msgspec.structs.replace(GRAPH, nodes=[PARENT, msgspec.structs.replace(CHILD, **changes), LEFT_OUT]),
+    )
 
 
 # -- limits, order, single jobs ----------------------------------------------------------------------------------------
@@ -137,7 +139,10 @@ FALLS: list[tuple[Callable[[Evidence], Check], Evidence]] = [
     (checks.nodes_run_twice, replace(FLOWED, recorded={"p.1": ["0"]})),
     (checks.nodes_run_twice, replace(FLOWED, recorded={**FLOWED.recorded, "s.1": ["0"]})),
     (checks.run_before_parents, _with_child(started_at=at(0.999))),
-    (checks.run_before_parents, replace(FLOWED, graph=Graph([UNENDED, CHILD, LEFT_OUT], GRAPH.edges))),
+    (
+        checks.run_before_parents,
+        replace(FLOWED, graph=msgspec.structs.replace(GRAPH, nodes=[UNENDED, CHILD, LEFT_OUT])),
+    ),
     (checks.too_many_at_once, _narrow((0, 10), (0, 10), (0, 10), (9, 20))),
     (checks.too_fast, _rated(*FULL_BUCKET, 0.1)),
     (checks.too_fast, _rated(*FULL_BUCKET, 0.2, 0.3)),

@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 
 from raftsched.cli.terminal.exit_codes import EXIT_CODES
-from raftsched.client.records import FINISHED
+from raftsched.wire.common import FINISHED
 from tests.cli.runner import Cli
 
-README = (Path(__file__).parents[3] / "README.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "cli.md").read_text(encoding="utf-8")
 
 
-def test_readme_names_the_exit_code_of_every_status_in_which_a_job_has_ended() -> None:
-    rows = dict(re.findall(r"^\| (\d+) \| (.+) \|$", README, flags=re.MULTILINE))
+def test_documentation_names_the_exit_code_of_every_status_in_which_a_job_has_ended() -> None:
+    rows = dict(re.findall(r"^\| (\d+) \| (.+) \|$", PAGE, flags=re.MULTILINE))
     assert EXIT_CODES.keys() == FINISHED
     for status, code in EXIT_CODES.items():
         assert status.replace("_", " ") in rows[str(code)]
