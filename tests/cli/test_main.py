@@ -60,6 +60,15 @@ async def test_help_names_every_command_in_its_section() -> None:
     assert "Schedules and workflows:" in shown
 
 
+async def test_one_line_in_the_list_of_commands_is_enough_for_each() -> None:
+    groups = {(), *(path[:1] for path in COMMANDS if len(path) > 1)}
+    for group in groups:
+        shown = (await Cli(NOWHERE).ok(*group, "--help")).stdout
+        listed = shown.partition("Commands:" if group else "Jobs:")[2]
+        assert "..." not in listed, group
+        assert [line for line in listed.splitlines() if line.startswith("     ") or len(line) > 78] == [], group
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -49,7 +49,7 @@ _ROWS: tuple[tuple[str, Callable[[Measurement], float]], ...] = (
 
 
 @click.command("bench")
-@click.option("--seconds", type=click.FloatRange(min=1), default=15.0, show_default=True, help="Of each phase.")
+@click.option("--seconds", type=click.FloatRange(min=1), default=15.0, show_default=True, help="Length of each phase.")
 @click.option(
     "--rate",
     type=click.FloatRange(min=1),
@@ -62,14 +62,16 @@ _ROWS: tuple[tuple[str, Callable[[Measurement], float]], ...] = (
     type=click.IntRange(min=1),
     default=2_000,
     show_default=True,
-    help="Jobs under way in the phase that goes flat out.",
+    help="Unfinished jobs in the phase of the highest rate.",
 )
-@click.option("--nodes", "node_count", type=click.IntRange(1, 5), default=3, show_default=True, help="So many nodes.")
+@click.option("--nodes", "node_count", type=click.IntRange(1, 5), default=3, show_default=True, help="Number of nodes.")
 @click.option(
-    "--workers", "worker_count", type=click.IntRange(1, 16), default=2, show_default=True, help="So many workers."
+    "--workers", "worker_count", type=click.IntRange(1, 16), default=2, show_default=True, help="Number of workers."
 )
-@click.option("--failover", "kills", type=click.IntRange(min=1), help="Kill the leader so many times instead.")
-@click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), help="On the disk to measure.")
+@click.option("--failover", "kills", type=click.IntRange(min=1), help="Kill the leader this number of times instead.")
+@click.option(
+    "--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Data directory, on the disk to measure."
+)
 @json_option
 @reports_errors
 @stops_its_children
@@ -84,7 +86,10 @@ def bench_command(
     data_dir: Path | None,
     as_json: bool,
 ) -> None:
-    """Measure a cluster on this machine: real processes, fsync on, Client and Worker of this package."""
+    """Measure a cluster of real processes on this machine.
+
+    fsync is on; the load comes from `Client` and `Worker`.
+    """
     with tempfile.TemporaryDirectory(prefix="raftsched-bench-", dir=data_dir) as directory:
         cluster = LocalCluster(Path(directory), node_count=node_count, settings={"log_level": "warning"})
         with cluster:

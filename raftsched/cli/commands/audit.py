@@ -13,8 +13,8 @@ from raftsched.cli.terminal.times import when
 
 
 @click.command("audit")
-@click.option("--actor", "who", help="What this one did.")
-@click.option("--action", help="As schedule.pause, or schedule alone for all that is done to schedules.")
+@click.option("--actor", "who", help="Entries of this actor.")
+@click.option("--action", help="As schedule.pause, or schedule for all actions on schedules.")
 @click.option("--subject", help="As queue:mail, or queue alone.")
 @tenant_option
 @order_option

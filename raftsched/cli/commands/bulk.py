@@ -66,9 +66,7 @@ def all_options(help_text: str) -> Callable[[Command], Command]:
     """`--all`, and the `--yes` that it needs where nobody can be asked."""
     return options(
         click.option("--all", "everything", is_flag=True, help=help_text),
-        click.option(
-            "--yes", is_flag=True, help="With --all: do it without asking. Needed where there is no terminal."
-        ),
+        click.option("--yes", is_flag=True, help="With --all: don't ask. Needed without a terminal."),
     )
 
 

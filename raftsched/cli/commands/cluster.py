@@ -15,14 +15,17 @@ _GIB_IN_MIB: Final = 1024
 
 @click.group("cluster")
 def cluster_command() -> None:
-    """Look at the cluster, change its members, and hand its lead over."""
+    """Show the cluster, change its members, transfer its lead."""
 
 
 @cluster_command.command("status")
 @with_session
 @json_option
 def status(session: Session, *, as_json: bool) -> None:
-    """Show the leader, the term, the version of operations in force, and each node's state, disk and what it reads."""
+    """Show the leader, the term and the state of each node.
+
+    Also the version of operations in force, and of each node its disk and the versions that it reads.
+    """
     answer = session.get("/cluster")
     title = f"leader {answer['leader'] or 'none'}, term {answer['term']}, operations {answer['operation_version']}"
     if as_json:
@@ -40,9 +43,9 @@ def status(session: Session, *, as_json: bool) -> None:
 @with_session
 @json_option
 def add(session: Session, node_id: str, raft: str, api: str, *, as_json: bool) -> None:
-    """Let a new node join, before or after it is started with an empty data directory.
+    """Add a new node to the cluster.
 
-    It gets the log at once, and becomes a voter by itself when it has nearly all of it; `status` shows when.
+    Start it before or after that, with an empty data directory. It gets the log at once, and becomes a voter by itself when it has nearly all of it; `status` shows when.
     """
     answer = session.post("/cluster/members", {"id": node_id, "raft": raft, "api": api})
     print_json(answer) if as_json else _print_nodes(answer["nodes"], title=f"{node_id} joins")
@@ -53,7 +56,7 @@ def add(session: Session, node_id: str, raft: str, api: str, *, as_json: bool) -
 @with_session
 @json_option
 def remove(session: Session, node_id: str, *, as_json: bool) -> None:
-    """Remove a node for good: its id is never used again. Stop it afterwards."""
+    """Remove a node. Its id is never used again. Stop it afterwards."""
     answer = session.send("DELETE", f"/cluster/members/{part(node_id)}")
     print_json(answer) if as_json else _print_nodes(answer["nodes"], title=f"{node_id} was removed")
 
@@ -62,7 +65,10 @@ def remove(session: Session, node_id: str, *, as_json: bool) -> None:
 @with_session
 @json_option
 def transfer(session: Session, *, as_json: bool) -> None:
-    """Hand the lead to the follower that is furthest; use it before stopping a leader for maintenance."""
+    """Transfer the lead to the follower with the longest log.
+
+    Use it before you stop a leader for maintenance.
+    """
     answer = session.post("/cluster/transfer")
     print_json(answer) if as_json else say("handed over")
 

@@ -20,7 +20,7 @@ from raftsched.cli.terminal.output import console, json_option, print_json, repo
 @json_option
 @reports_errors
 def compact_command(directory: Path, *, as_json: bool) -> None:
-    """Give the disk space back that a stopped node's state no longer needs.
+    """Release unused disk space of a stopped node's state.
 
     The state is copied without its free pages, the copy is verified, and then it takes the old file's place. That needs free
     space for the copy. Interrupted at any moment, the node still has its state.

@@ -75,7 +75,7 @@ def cancel_command(session: Session, *, force: bool, **options: Any) -> None:
 def pause_command(
     session: Session, *, until: str | None, for_seconds: float | None, reason: str | None, **options: Any
 ) -> None:
-    """Keep jobs from running. They go on once they are resumed, or at a time."""
+    """Pause jobs until they are resumed, or until a time."""
     fields = given({"until": until, "for_seconds": for_seconds, "reason": reason})
     _change(
         session,
@@ -91,7 +91,7 @@ def pause_command(
 @with_session
 @json_option
 def resume_command(session: Session, **options: Any) -> None:
-    """Let paused jobs go on."""
+    """Resume paused jobs."""
     verb = Verb("resume", "resumed")
     _change(session, verb, {}, options, one=lambda job_id: session.post(job_path(job_id, "resume")))
 
@@ -136,7 +136,7 @@ def replay_command(
     idempotency_key: str | None,
     **options: Any,
 ) -> None:
-    """Submit clones of jobs, with a link to their originals."""
+    """Submit clones of jobs, each with a link to its original."""
     fields = given({"run_at": run_at, "delay_seconds": delay_seconds})
     alone = {**given({"queue": to_queue, "priority": priority}), **payload_field(payload)}
     if alone and len(options["job_ids"]) != 1:
@@ -159,7 +159,7 @@ def replay_command(
 @with_session
 @json_option
 def reschedule_command(session: Session, *, run_at: str | None, delay_seconds: float | None, **options: Any) -> None:
-    """Move jobs that wait to another time. `--delay 0` = now."""
+    """Move waiting jobs to another time. `--delay 0` = now."""
     if (run_at is None) == (delay_seconds is None):
         raise click.UsageError("say when: --run-at or --delay")
     fields = given({"run_at": run_at, "delay_seconds": delay_seconds})
@@ -178,11 +178,11 @@ def reschedule_command(session: Session, *, run_at: str | None, delay_seconds: f
 @click.option("--priority", help="0 to 9, or low, normal, high; higher first.")
 @click.option("--queue", help="Move it to this queue.")
 @click.option("--payload", help="JSON; - for JSON from standard input.")
-@click.option("--max-attempts", type=int, help="Failures that end in the dead letters.")
+@click.option("--max-attempts", type=int, help="Failures until the dead-letter queue.")
 @click.option("--max-lost-workers", type=int, help="Lost workers that end in the dead letters.")
 @click.option("--timeout", "timeout_seconds", type=SPAN, help="Longest run time of an attempt.")
-@click.option("--expires-at", type=MOMENT, help="Given up if it has not started by then.")
-@click.option("--deadline", type=MOMENT, help="Given up if it has not ended by then.")
+@click.option("--expires-at", type=MOMENT, help="Give up if it has not started by then.")
+@click.option("--deadline", type=MOMENT, help="Give up if it has not ended by then.")
 @click.option("--tag", "tags", multiple=True, help="Replaces all of its tags. Repeatable.")
 @click.option("--without", multiple=True, type=click.Choice(_TAKEN_AWAY), help="Take this away from it. Repeatable.")
 @click.option("--if-revision", type=int, help="Only if nothing has changed since that revision.")
@@ -198,7 +198,7 @@ def amend_command(
     as_json: bool,
     **fields: Any,
 ) -> None:
-    """Change a job that does not run: its time, queue, payload or limits."""
+    """Change a waiting job: its time, queue, payload or limits."""
     changes = {**given(fields), **payload_field(payload), **{_TAKEN_AWAY[name]: None for name in without}}
     if not changes:
         raise click.UsageError("say what to change, as --queue slow or --without timeout")
@@ -213,7 +213,7 @@ def amend_command(
 @with_session
 @json_option
 def reprioritise_command(session: Session, *, priority: str, **options: Any) -> None:
-    """Give jobs that wait another priority."""
+    """Change the priority of waiting jobs."""
     fields = given({"priority": priority})
     _change(
         session,
@@ -229,5 +229,5 @@ def reprioritise_command(session: Session, *, priority: str, **options: Any) -> 
 @with_session
 @json_option
 def delete_command(session: Session, **options: Any) -> None:
-    """Remove jobs that have ended, for good."""
+    """Delete finished jobs."""
     _change(session, Verb("delete", "deleted"), {}, options, one=None)

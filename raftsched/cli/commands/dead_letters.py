@@ -28,7 +28,7 @@ filters = options(
         "--reason",
         type=click.Choice(_REASONS),
         metavar="REASON",
-        help=f"Why they were given up: {', '.join(_REASONS)}.",
+        help=f"Reason: {', '.join(_REASONS)}.",
     ),
     click.option("--queue", help="Jobs of this queue."),
     click.option("--name", help="Jobs of this name."),
@@ -47,7 +47,7 @@ targets = options(
 
 @click.group("dead-letter")
 def dead_letter_command() -> None:
-    """Look at jobs that were given up; requeue or purge them."""
+    """List, requeue or purge the dead-letter queue."""
 
 
 @dead_letter_command.command("list")
@@ -57,7 +57,7 @@ def dead_letter_command() -> None:
 @with_plain_session
 @json_option
 def list_dead_letters(session: Session, limit: int, order: str | None, *, as_json: bool, **chosen: Any) -> None:
-    """List the jobs that were given up, the latest first."""
+    """List the jobs of the dead-letter queue, the latest first."""
     found = list(session.items("/dead-letters", "jobs", limit=limit, order=order or "desc", **chosen))
     if as_json:
         print_json(found)
@@ -71,7 +71,7 @@ def list_dead_letters(session: Session, limit: int, order: str | None, *, as_jso
 @with_session
 @json_option
 def requeue(session: Session, **chosen: Any) -> None:
-    """Run dead letters again. What waits for them goes on, too."""
+    """Run jobs of the dead-letter queue again. Jobs that wait for them continue."""
     _change(session, Verb("requeue", "requeued", "dead letter"), chosen)
 
 
@@ -80,7 +80,7 @@ def requeue(session: Session, **chosen: Any) -> None:
 @with_session
 @json_option
 def purge(session: Session, **chosen: Any) -> None:
-    """Remove dead letters for good."""
+    """Delete jobs of the dead-letter queue."""
     _change(session, Verb("purge", "purged", "dead letter"), chosen)
 
 

@@ -28,17 +28,17 @@ _PLACE_HEADER: Final = "Last-Event-ID"
 @click.option(
     "--type", "types", multiple=True, metavar="TYPE", help="As job.completed, or job for all of them. Repeatable."
 )
-@click.option("--queue", help="Of jobs, or the queue itself.")
-@click.option("--job", metavar="ID", help="Of this job alone.")
+@click.option("--queue", help="Events of this queue and of its jobs.")
+@click.option("--job", metavar="ID", help="Events of this job.")
 @tenant_option
-@click.option("--after", metavar="ID", help="Go on behind the event with this id, as --json shows it.")
-@click.option("--count", type=click.IntRange(min=1), help="End after so many; by default at Ctrl-C.")
+@click.option("--after", metavar="ID", help="Continue after the event with this id, as --json shows it.")
+@click.option("--count", type=click.IntRange(min=1), help="End after this number of events; default: at Ctrl-C.")
 @with_plain_session
 @json_option
 def events_command(
     session: Session, types: Sequence[str], after: str | None, count: int | None, *, as_json: bool, **filters: Any
 ) -> None:
-    """Show what happens, live: to jobs, schedules, workflows and queues.
+    """Follow events of jobs, schedules, workflows and queues.
 
     With --json: JSON lines.
     """

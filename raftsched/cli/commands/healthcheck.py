@@ -10,7 +10,7 @@ from raftsched import healthcheck
 @click.command("healthcheck")
 @click.argument("address", metavar="[HOST:PORT]", default="")
 def healthcheck_command(address: str) -> None:
-    """Ask the node in this container whether it lives; exit code 1 if not. Made for a container's health check.
+    """Check the node in this container; exit code 1 if it fails.
 
     Without HOST:PORT the node is found by its process, and its address by its settings. Where no node runs, as in a
     worker's container, there is nothing to check, and the exit code is 0.

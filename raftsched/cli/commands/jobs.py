@@ -91,7 +91,7 @@ def list_command(session: Session, limit: int, order: str | None, *, as_json: bo
 @with_plain_session
 @json_option
 def explain_command(session: Session, job_id: str, *, as_json: bool) -> None:
-    """Say why a job isn't running. What must happen first stands in front."""
+    """Explain why a job is not running, most immediate reason first."""
     answer = session.get(job_path(job_id, "explain"))
     if as_json:
         print_json(answer)
@@ -108,7 +108,7 @@ def explain_command(session: Session, job_id: str, *, as_json: bool) -> None:
 @with_plain_session
 @json_option
 def history_command(session: Session, job_id: str, *, as_json: bool) -> None:
-    """Show what happened to a job: attempts, and who did what."""
+    """Show the history of a job: attempts, and who did what."""
     answer = session.get(job_path(job_id, "history"))
     if as_json:
         print_json(answer)

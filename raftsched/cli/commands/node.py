@@ -29,7 +29,10 @@ log = structlog.get_logger()
 @until_stdin_ends_option
 @reports_errors
 def node_command(path: Path | None, *, check_config: bool) -> None:
-    """Run one node; every setting can also be given as RAFTSCHED_… in the environment."""
+    """Run one node.
+
+    Every setting can also be given as RAFTSCHED_… in the environment.
+    """
     if not __debug__:
         raise click.ClickException("raftsched asserts its invariants in production; start it without python -O")
     loaded = settings.load(path)

@@ -53,7 +53,7 @@ _WEIGHT: Final = re.compile(r"([^=]+)=(\d+)", re.ASCII)
 
 @click.group("queue")
 def queue_command() -> None:
-    """Look at queues, limit them, and pause them.
+    """Show, limit and pause queues.
 
     A queue need not hold jobs to be limited.
     """
@@ -92,7 +92,7 @@ def get(session: Session, name: str, *, as_json: bool) -> None:
 @click.option(
     "--rate",
     metavar="COUNT/TIME[:BURST]",
-    help=f"Most jobs that start in a time, as 10/s or 100/5m, evenly spread; with a burst, as 10/s:5, so many may start"
+    help=f"Starts per time, as 10/s or 100/5m, evenly spread; with a burst, as 10/s:5, so many may start"
     f" at once after a rest; {_NONE_HELP}",
 )
 @click.option("--concurrency", metavar="COUNT", help=f"Most jobs that run at the same time; {_NONE_HELP}")
@@ -100,15 +100,15 @@ def get(session: Session, name: str, *, as_json: bool) -> None:
 @click.option(
     "--ageing", metavar="TIME", help="A waiting job gains a priority for each of these; none = the cluster's."
 )
-@click.option("--retention", metavar="TIME", help="How long ended jobs are kept; none = the cluster's.")
-@click.option("--max-lost-workers", metavar="COUNT", help="Lost workers that end a job in the dead letters; none = 3.")
+@click.option("--retention", metavar="TIME", help="How long finished jobs are kept; none = the cluster's.")
+@click.option("--max-lost-workers", metavar="COUNT", help="Lost workers until the dead-letter queue; none = 3.")
 @click.option(
     "--weight", "weights", multiple=True, metavar="TENANT=SHARE", help=f"Replaces all shares. Repeatable; {_NONE_HELP}"
 )
 @with_session
 @json_option
 def set_queue(session: Session, name: str, *, as_json: bool, **options: Any) -> None:
-    """Change settings of a queue. What is not named stays, and what runs goes on."""
+    """Change settings of a queue. Others stay as they are. Running jobs continue."""
     readers: dict[str, tuple[str, Callable[[str], Any]]] = {
         "rate": ("rate", _rate),
         "concurrency": ("concurrency", _count),
@@ -135,7 +135,7 @@ def set_queue(session: Session, name: str, *, as_json: bool, **options: Any) -> 
 @with_session
 @json_option
 def pause(session: Session, name: str, *, as_json: bool, **fields: Any) -> None:
-    """Give out no more jobs of a queue until it is resumed, or until a time. What runs goes on."""
+    """Stop dispatching from a queue. It resumes by `queue resume` or at a time. Running jobs continue."""
     _print_settings(session.post(_path(name, "pause"), given(fields)), as_json=as_json)
 
 
@@ -144,7 +144,7 @@ def pause(session: Session, name: str, *, as_json: bool, **fields: Any) -> None:
 @with_session
 @json_option
 def resume(session: Session, name: str, *, as_json: bool) -> None:
-    """Give out jobs of a queue again."""
+    """Resume a queue."""
     _print_settings(session.post(_path(name, "resume")), as_json=as_json)
 
 

@@ -39,7 +39,7 @@ unique_options = options(
     click.option(
         "--on-conflict",
         type=click.Choice(["return", "reject"]),
-        help="What to do where there is one: show it (default), or fail.",
+        help="What to do if there is one: show it (default), or fail.",
     ),
 )
 dependency_options = options(
@@ -52,7 +52,7 @@ dependency_options = options(
     click.option(
         "--on-dependency-failure",
         type=click.Choice(["skip", "fail"]),
-        help="How it ends where one of these ends otherwise: skipped (default), or in the dead letters.",
+        help="What to do if a parent ends otherwise: skip the job (default), or fail it.",
     ),
 )
 
@@ -68,14 +68,14 @@ dependency_options = options(
 )
 @when_options
 @job_options
-@click.option("--expires-at", type=MOMENT, help="Given up if it has not started by then.")
-@click.option("--deadline", type=MOMENT, help="Given up if it has not ended by then.")
+@click.option("--expires-at", type=MOMENT, help="Give up if it has not started by then.")
+@click.option("--deadline", type=MOMENT, help="Give up if it has not ended by then.")
 @click.option("--paused", is_flag=True, help="Store it paused, to be resumed by hand.")
 @dependency_options
 @unique_options
 @tenant_option
-@click.option("--idempotency-key", help="The same key and job a second time finds the first.")
-@click.option("--idempotency-ttl", "idempotency_ttl_seconds", type=SPAN, help="How long the key counts.")
+@click.option("--idempotency-key", help="A repeated submit with the same key finds the first job.")
+@click.option("--idempotency-ttl", "idempotency_ttl_seconds", type=SPAN, help="How long the key is valid.")
 @click.option("--wait", is_flag=True, help="Wait until the job has ended, and print its result; with --json, the job.")
 @with_session
 @json_option

@@ -65,12 +65,12 @@ class Log:
         return Part(reply["run_number"], reply["attempt_number"], reply["text"])
 
 
-@click.command("tail", epilog=EXIT_HELP)
+@click.command("tail", epilog=EXIT_HELP.capitalize())
 @click.argument("job_id")
 @with_plain_session
 @json_option
 def tail_command(session: Session, job_id: str, *, as_json: bool) -> None:
-    """Follow a job live, until it has ended: status, progress and log.
+    """Follow a job until it ends: status, progress and log.
 
     With --json: JSON lines, each a `status`, a `progress` or a `log`.
     """
@@ -86,13 +86,13 @@ def tail_command(session: Session, job_id: str, *, as_json: bool) -> None:
 @click.argument("job_id")
 @click.option("--run", type=click.IntRange(min=1), help="Number of the run; default: the latest. With --attempt.")
 @click.option("--attempt", type=click.IntRange(min=1), help="Number of the attempt; default: the latest.")
-@click.option("-f", "--follow", is_flag=True, help="Go on until no more lines can come.")
+@click.option("-f", "--follow", is_flag=True, help="Continue until no more lines can come.")
 @with_plain_session
 @json_option
 def logs_command(
     session: Session, job_id: str, run: int | None, attempt: int | None, *, follow: bool, as_json: bool
 ) -> None:
-    """Print what a job wrote into its log.
+    """Print the log of a job.
 
     On a terminal its control characters are shown as escapes; a pipe or a file gets the log as it was written.
     With --json: one document with the parts; with --follow, JSON lines.

@@ -57,7 +57,10 @@ def worker_command(
     follow_leader: bool | None,
     log_level: str,
 ) -> None:
-    """Run a worker until SIGTERM, which lets running jobs finish first; a second signal ends it at once."""
+    """Run a worker until SIGTERM.
+
+    The first SIGTERM lets running jobs finish; a second signal ends the worker at once.
+    """
     logs.configure(level=log_level, form="console" if sys.stderr.isatty() else "json")
     worker = _find(app)
     if urls and (_is_told_here(context, "urls") or not worker.urls):

@@ -13,7 +13,7 @@ from raftsched.cli.terminal.times import when
 @with_plain_session
 @json_option
 def workers_command(session: Session, *, as_json: bool) -> None:
-    """Show the workers that were heard of lately."""
+    """Show the workers that reported lately."""
     workers = session.get("/workers")["workers"]
     if as_json:
         print_json(workers)

@@ -43,17 +43,17 @@ _COUNTS: Final = (
 
 @click.group("workflow")
 def workflow_command() -> None:
-    """Submit jobs that depend on each other, and see how far they are."""
+    """Submit, show and cancel jobs that depend on each other."""
 
 
 @workflow_command.command("submit", epilog="With --wait: exit code 0 completed, 3 failed, 4 cancelled.")
 @click.option("-f", "--file", "path", type=FILE, required=True, help="YAML, or JSON; - = standard input.")
-@click.option("--idempotency-key", help="The same key and workflow a second time finds the first.")
-@click.option("--wait", is_flag=True, help="Wait until all of it has ended.")
+@click.option("--idempotency-key", help="A repeated submit with the same key finds the first workflow.")
+@click.option("--wait", is_flag=True, help="Wait until the workflow has ended.")
 @with_session
 @json_option
 def submit(session: Session, path: Path, idempotency_key: str | None, *, wait: bool, as_json: bool) -> None:
-    """Submit the workflow in a file: whole, or not at all.
+    """Submit a workflow from a file, whole or not at all.
 
     It has the fields of POST /workflows.
     """
@@ -118,7 +118,7 @@ def list_workflows(session: Session, limit: int, order: str | None, *, as_json: 
 @with_plain_session
 @json_option
 def get(session: Session, workflow_id: str, *, as_json: bool) -> None:
-    """Show a workflow with its jobs, and what each waits for."""
+    """Show a workflow: its jobs, and what each waits for."""
     graph = _graph(session, workflow_id)
     if as_json:
         print_json(graph)

@@ -23,7 +23,9 @@ _FAULTS_SHOWN = 20
 @reports_errors
 @stops_its_children
 def demo_command() -> None:
-    """Three nodes, two workers, over 1,500 real jobs of every kind, and the leader killed half-way.
+    """Run jobs of every kind on three nodes, and kill the leader.
+
+    Two workers, over 1,500 real jobs; the leader is killed half-way.
 
     Exits 0 only if every job ended as it must, nothing was lost or recorded twice, every instant of a schedule was
     decided once, every job of the workflow ran once and after its parents, and every limit held.

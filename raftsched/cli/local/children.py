@@ -48,7 +48,7 @@ until_stdin_ends_option = click.option(
     is_flag=True,
     expose_value=False,
     callback=_watch_stdin,
-    help="Stop as on SIGTERM, too, when standard input ends: with the process that holds its other end.",
+    help="Also stop when standard input ends, that is with the process at its other end.",
 )
 
 

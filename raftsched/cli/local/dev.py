@@ -13,15 +13,20 @@ from raftsched.cli.terminal.output import console, reports_errors
 
 
 @click.command("dev")
-@click.option("--nodes", "node_count", type=click.IntRange(1, 5), default=3, show_default=True, help="So many nodes.")
-@click.option("--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Kept; default: a temporary one.")
+@click.option("--nodes", "node_count", type=click.IntRange(1, 5), default=3, show_default=True, help="Number of nodes.")
+@click.option(
+    "--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Data directory; default: a temporary one."
+)
 @click.option(
     "--base-port", type=click.IntRange(1024, 65_000), default=8400, show_default=True, help="The first node's API port."
 )
 @reports_errors
 @stops_its_children
 def dev_command(node_count: int, data_dir: Path | None, base_port: int) -> None:
-    """Run a cluster on loopback: APIs on 8400, 8410, 8420; cluster.json in its data directory says where."""
+    """Run a local cluster on ports 8400, 8410 and 8420.
+
+    It runs until Ctrl-C or SIGTERM. `cluster.json` in its data directory lists the addresses of its nodes.
+    """
     with tempfile.TemporaryDirectory(prefix="raftsched-dev-") as temporary:
         directory = data_dir or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ EXIT_CODES: Final = {"completed": 0, "dead_letter": 3, "failed": 3, "cancelled":
 """Of each status in which a job is finished. 1 is for errors of the command itself, 2 for its wrong use."""
 EXIT_INTERRUPTED: Final = 128 + 2
 """As shells say that SIGINT ended something."""
-EXIT_HELP: Final = "Exit code: 0 completed, 3 dead letter, 4 cancelled, 5 skipped."
+EXIT_HELP: Final = "exit code 0 completed, 3 dead letter, 4 cancelled, 5 skipped."
 
 
 def is_finished(status: str) -> bool:

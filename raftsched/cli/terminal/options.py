@@ -19,11 +19,9 @@ FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash
 limit_option = click.option(
     "--limit", type=click.IntRange(min=1), default=50, show_default=True, help="Most lines to show."
 )
-tenant_option = click.option("--tenant", help="Whose; default: the default tenant's.")
+tenant_option = click.option("--tenant", help="Tenant; default: the default tenant.")
 dry_run_option = click.option("--dry-run", is_flag=True, help="Change nothing; show what would be done.")
-order_option = click.option(
-    "--oldest-first", "order", flag_value="asc", help="The oldest first; by default the latest."
-)
+order_option = click.option("--oldest-first", "order", flag_value="asc", help="Oldest first instead of latest first.")
 
 
 def options(*parts: Callable[[Command], Command]) -> Callable[[Command], Command]:
@@ -40,10 +38,12 @@ def options(*parts: Callable[[Command], Command]) -> Callable[[Command], Command
 job_options = options(
     click.option("--queue", help="Default: the job's name."),
     click.option("--priority", help="0 to 9, or low, normal, high; higher first."),
-    click.option("--max-attempts", type=int, help="Failures that end in the dead letters."),
+    click.option("--max-attempts", type=int, help="Failures until the dead-letter queue."),
     click.option("--max-retries", type=int, help="The same, counted without the first attempt."),
     click.option(
-        "--max-lost-workers", type=int, help="Lost workers that end in the dead letters; default: its queue's, 3."
+        "--max-lost-workers",
+        type=int,
+        help="Lost workers until the dead-letter queue; default: as its queue says, else 3.",
     ),
     click.option("--timeout", "timeout_seconds", type=SPAN, help="Longest run time of an attempt, as in 90s or 5m."),
     click.option(
@@ -56,18 +56,24 @@ job_options = options(
     click.option(
         "--retry-on", multiple=True, metavar="TYPE", help="Error type to try again; default: all. Repeatable."
     ),
-    click.option("--no-retry", multiple=True, metavar="TYPE", help="Error type to give up at once for. Repeatable."),
-    click.option("--at-most-once", is_flag=True, help="Never start it a second time, come what may."),
+    click.option("--no-retry", multiple=True, metavar="TYPE", help="Error type that is not tried again. Repeatable."),
+    click.option("--at-most-once", is_flag=True, help="Never start the job twice, even if its worker is lost."),
     click.option("--concurrency-key", help="Jobs of a queue with the same key run one at a time."),
     click.option(
-        "--expires-in", "expires_in_seconds", type=SPAN, help="Given up if it has not started so long after it is due."
+        "--expires-in",
+        "expires_in_seconds",
+        type=SPAN,
+        help="Give up if it has not started within this time after it is due.",
     ),
     click.option(
-        "--deadline-in", "deadline_in_seconds", type=SPAN, help="Given up if it has not ended so long after it is due."
+        "--deadline-in",
+        "deadline_in_seconds",
+        type=SPAN,
+        help="Give up if it has not ended within this time after it is due.",
     ),
-    click.option("--retention", "retention_seconds", type=SPAN, help="How long it is kept once it has ended."),
+    click.option("--retention", "retention_seconds", type=SPAN, help="How long the finished job is kept."),
     click.option("--tag", "tags", multiple=True, help="Repeatable."),
-    click.option("--region", help="Only workers of this region take it; without it all do."),
+    click.option("--region", help="Only workers of this region run it; by default all do."),
 )
 
 
@@ -84,9 +90,9 @@ when_options = options(
 )
 
 pause_options = options(
-    click.option("--until", type=MOMENT, help="It goes on by itself then; by default only once it is resumed."),
+    click.option("--until", type=MOMENT, help="Resume at this time; default: stay paused until resumed."),
     click.option("--for", "for_seconds", type=SPAN, help="As --until, from now: 30m, 2h."),
-    click.option("--reason", help="For those who wonder why nothing happens."),
+    click.option("--reason", help="Shown to users who ask why jobs are not running."),
 )
 
 

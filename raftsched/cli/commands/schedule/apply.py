@@ -50,7 +50,7 @@ class Entry(NamedTuple):
     required=True,
     help="YAML, or JSON; - = standard input. Repeatable.",
 )
-@click.option("--source", help="What the schedules belong to, instead of what the files say under `source`.")
+@click.option("--source", help="Owner of the schedules, instead of `source` in the files.")
 @click.option(
     "--prune",
     is_flag=True,
@@ -70,10 +70,10 @@ def apply_command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Make schedules what files say, and show what changes.
+    """Apply schedules from files, and show what changes.
 
-    A file has the list `schedules`, each with the fields of POST /schedules, and may say under `source` what they belong
-    to. With a mistake in one of them, nothing is changed.
+    A file has the list `schedules`, each with the fields of POST /schedules, and may
+    name under `source` what they belong to. With a mistake in one of them, nothing is changed.
     """
     documents = [read_document(path) for path in paths]
     entries = [entry for document in documents for entry in _entries(document)]

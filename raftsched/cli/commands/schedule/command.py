@@ -11,7 +11,7 @@ from raftsched.cli.commands.schedule import save as saving
 
 @click.group("schedule")
 def schedule_command() -> None:
-    """Look at schedules, change them, and run them by hand. NAME is a schedule's name or its id."""
+    """List, change and trigger schedules. NAME is the name or the id of a schedule."""
 
 
 for _command in (*reading.COMMANDS, *saving.COMMANDS, *runs.COMMANDS):

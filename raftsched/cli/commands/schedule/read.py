@@ -33,9 +33,9 @@ def print_schedule(schedule: Mapping[str, Any], *, as_json: bool) -> None:
 
 @click.command("list")
 @tenant_option
-@click.option("--queue", help="Of the jobs that they make.")
-@click.option("--source", help="What applied them.")
-@click.option("--paused/--not-paused", default=None, help="Only those that are paused, or are not.")
+@click.option("--queue", help="Queue of their jobs.")
+@click.option("--source", help="Source that applied them.")
+@click.option("--paused/--not-paused", default=None, help="Only paused ones, or only others.")
 @limit_option
 @with_session
 @json_option
@@ -60,12 +60,12 @@ def get_schedule(session: Session, name: str, tenant: str | None, *, as_json: bo
 
 @click.command("next")
 @click.argument("name")
-@click.option("--count", type=click.IntRange(1, 1_000), default=10, show_default=True, help="So many instants.")
+@click.option("--count", type=click.IntRange(1, 1_000), default=10, show_default=True, help="Number of fire times.")
 @tenant_option
 @with_session
 @json_option
 def next_instants(session: Session, name: str, count: int, tenant: str | None, *, as_json: bool) -> None:
-    """Show the next instants of a schedule."""
+    """Show the next fire times of a schedule."""
     answer = session.get(schedule_path(name, "next"), count=count, tenant=tenant)
     if as_json:
         print_json(answer)
@@ -78,14 +78,14 @@ def next_instants(session: Session, name: str, count: int, tenant: str | None, *
 @click.command("firings")
 @click.argument("name")
 @click.option("--kind", type=click.Choice(["planned", "manual", "backfill"]), help="Only runs of this kind.")
-@click.option("--fired/--skipped", default=None, help="Only those that made a job, or were skipped.")
+@click.option("--fired/--skipped", default=None, help="Only decisions that made a job, or that skipped one.")
 @order_option
 @limit_option
 @tenant_option
 @with_session
 @json_option
 def list_firings(session: Session, name: str, limit: int, order: str | None, *, as_json: bool, **filters: Any) -> None:
-    """Show what was decided for each instant, the latest first."""
+    """Show the decision for each fire time, the latest first."""
     firings = list(
         session.items(schedule_path(name, "firings"), "firings", limit=limit, order=order or "desc", **filters)
     )

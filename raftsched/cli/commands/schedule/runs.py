@@ -30,10 +30,8 @@ _PATIENCE_SECONDS: Final = PATIENCE_SECONDS
     metavar="POLICY",
     help=f"One of {', '.join(OVERLAPS)}; default: the schedule's, so it may be skipped.",
 )
-@click.option(
-    "--instant", type=MOMENT, help="What it is a run for; the same a second time finds the first. Default: now."
-)
-@click.option("--idempotency-key", help="The same key and trigger a second time finds the first run.")
+@click.option("--instant", type=MOMENT, help="Fire time of the run; a repeated one finds the first run. Default: now.")
+@click.option("--idempotency-key", help="A repeated trigger with the same key finds the first run.")
 @tenant_option
 @with_session
 @json_option
@@ -48,9 +46,9 @@ def trigger(
     tenant: str | None,
     as_json: bool,
 ) -> None:
-    """Run a schedule now, beside its instants.
+    """Run a schedule now, in addition to its fire times.
 
-    Exit code 1 where the run is skipped, since an earlier one has not ended.
+    Exit code 1 if the run is skipped because an earlier one has not ended.
     """
     asked = {**payload_field(payload), **given({"overlap": overlap, "instant": instant})}
     headers = session.key_header(idempotency_key)
@@ -65,15 +63,15 @@ def trigger(
 
 @click.command("backfill")
 @click.argument("name")
-@click.option("--from", "from_", type=MOMENT, required=True, help="The first instant.")
-@click.option("--to", type=MOMENT, default="now", show_default=True, help="Not part of the range.")
+@click.option("--from", "from_", type=MOMENT, required=True, help="First fire time.")
+@click.option("--to", type=MOMENT, default="now", show_default=True, help="End of the range, exclusive.")
 @click.option(
     "--overlap",
     type=click.Choice(["sequential", "allow"]),
     help="One run after the other (default), or all at the same time.",
 )
-@click.option("--latest-first", is_flag=True, help="By default the oldest instant runs first.")
-@click.option("--per-minute", type=click.IntRange(min=1), help="So many runs come due in a minute.")
+@click.option("--latest-first", is_flag=True, help="Run the latest fire time first; default: the oldest.")
+@click.option("--per-minute", type=click.IntRange(min=1), help="Most runs that come due in a minute.")
 @dry_run_option
 @tenant_option
 @with_session
@@ -91,7 +89,7 @@ def backfill(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Run a schedule for past instants.
+    """Run a schedule for past fire times.
 
     It does so whatever was decided for them at their time. At most 1,000 of its
     runs are unfinished at once; it goes on as they end, and gives up when for

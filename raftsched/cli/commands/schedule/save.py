@@ -29,25 +29,27 @@ OVERLAPS: Final = ("skip", "buffer_one", "buffer_all", "allow", "cancel_previous
 
 timing_options = options(
     click.option("--cron", help="Five fields, or six with the seconds first, or @daily and the like."),
-    click.option("--every", help="A fixed grid, as 90s or 1h30m."),
+    click.option("--every", help="Fixed interval, as 90s or 1h30m."),
     click.option("--at", type=WALL_MOMENT, help="Once."),
     click.option(
         "--timezone",
         metavar="ZONE",
         is_eager=True,  # the times beside it are read by its clock
-        help="IANA name, as Europe/Berlin; default: UTC. Times without an offset are meant by its clock.",
+        help="IANA name, as Europe/Berlin; default: UTC. Also the zone of times without an offset.",
     ),
-    click.option("--start-at", type=WALL_MOMENT, help="No instant before it; a grid begins there."),
-    click.option("--end-at", type=WALL_MOMENT, help="No instant after it."),
+    click.option("--start-at", type=WALL_MOMENT, help="No fire time before it; a fixed interval begins there."),
+    click.option("--end-at", type=WALL_MOMENT, help="No fire time after it."),
     click.option("--dst-gap", type=click.Choice(["shift", "skip"]), help="For a wall time that a clock change skips."),
-    click.option("--dst-overlap", type=click.Choice(["first", "both"]), help="For a wall time that is shown twice."),
-    click.option("--skip-date", "skip_dates", multiple=True, metavar="DATE", help="No instant on it. Repeatable."),
+    click.option("--dst-overlap", type=click.Choice(["first", "both"]), help="For a wall time that occurs twice."),
+    click.option(
+        "--skip-date", "skip_dates", multiple=True, metavar="DATE", help="No fire time on this day. Repeatable."
+    ),
     click.option(
         "--business-days",
         metavar="COUNTRY",
-        help="Only working days: weekdays, or of a country such as DE or DE-BY by its holidays.",
+        help="Only business days: weekdays, or those of a country with holidays, as DE or DE-BY.",
     ),
-    click.option("--calendar", help="JSON, for blackouts and all else. See POST /schedules for its fields."),
+    click.option("--calendar", help="JSON, for blackouts and the rest. See POST /schedules for its fields."),
 )
 _CALENDAR: Final = ("skip_dates", "business_days", "calendar")
 
@@ -61,20 +63,20 @@ _CALENDAR: Final = ("skip_dates", "business_days", "calendar")
     "--overlap",
     type=click.Choice(OVERLAPS),
     metavar="POLICY",
-    help=f"Where an earlier run has not ended: {', '.join(OVERLAPS)}; default: skip.",
+    help=f"If an earlier run has not ended: {', '.join(OVERLAPS)}; default: skip.",
 )
 @click.option(
     "--misfire",
     type=click.Choice(["run_once", "skip", "run_all"]),
-    help="For instants missed in an outage or a pause; default: run_once.",
+    help="For fire times missed in an outage or a pause; default: run_once.",
 )
 @click.option(
-    "--catchup-window", "catchup_window_seconds", type=SPAN, help="Older missed instants are skipped; default: 1d."
+    "--catchup-window", "catchup_window_seconds", type=SPAN, help="Older missed fire times are skipped; default: 1d."
 )
-@click.option("--jitter", "jitter_seconds", type=SPAN, help="Runs are spread over so much time after their instant.")
-@click.option("--max-firings", type=int, help="It ends after so many runs.")
+@click.option("--jitter", "jitter_seconds", type=SPAN, help="Spread runs over this time after their fire time.")
+@click.option("--max-firings", type=int, help="End after this number of runs.")
 @click.option("--pause-until", type=WALL_MOMENT, help="Begin paused, until then.")
-@click.option("--create-only", is_flag=True, help="Fail where there is one of this name, instead of changing it.")
+@click.option("--create-only", is_flag=True, help="Fail if there is one of this name, instead of changing it.")
 @tenant_option
 @job_options
 @with_session
@@ -91,7 +93,7 @@ def create_schedule(
 ) -> None:
     """Create a schedule, or change the one of this name.
 
-    At each of its instants it submits the job JOB with PAYLOAD: JSON, or - for JSON from standard input.
+    At each fire time it submits the job JOB with PAYLOAD: JSON, or - for JSON from standard input.
     """
     job_options_given = {field: fields.pop(field) for field in JOB_OPTIONS}
     document = {
@@ -107,11 +109,11 @@ def create_schedule(
 @click.argument("expression", required=False, metavar="[CRON]")
 @timing_options
 @click.option("--after", type=WALL_MOMENT, help="Default: now.")
-@click.option("--count", type=click.IntRange(1, 1_000), default=10, show_default=True, help="So many instants.")
+@click.option("--count", type=click.IntRange(1, 1_000), default=10, show_default=True, help="Number of fire times.")
 @with_session
 @json_option
 def preview(session: Session, expression: str | None, count: int, *, as_json: bool, **fields: Any) -> None:
-    """Show when a timing would fire; nothing is stored.
+    """Show the fire times of a timing; nothing is stored.
 
     As in: preview '0 9 * * mon-fri' --timezone Europe/Berlin.
     """
@@ -131,7 +133,7 @@ def preview(session: Session, expression: str | None, count: int, *, as_json: bo
 @with_session
 @json_option
 def delete_schedules(session: Session, names: tuple[str, ...], tenant: str | None, *, as_json: bool) -> None:
-    """Delete schedules. Jobs that they have made go on."""
+    """Delete schedules. Their jobs continue."""
     deleted = []
     for name in names:
         deleted.append(session.send("DELETE", schedule_path(name), query={"tenant": tenant}))
@@ -159,7 +161,7 @@ def pause_schedule(session: Session, name: str, tenant: str | None, *, as_json: 
 @with_session
 @json_option
 def resume_schedule(session: Session, name: str, tenant: str | None, *, as_json: bool) -> None:
-    """Let a schedule go on. What it missed is treated as its misfire policy says."""
+    """Resume a schedule. Its misfire policy decides about missed fire times."""
     print_schedule(session.post(schedule_path(name, "resume"), query={"tenant": tenant}), as_json=as_json)
 
 
