@@ -111,7 +111,9 @@ def _settings_of(node: _Command) -> dict[str, Any]:
 
 
 def _environment_of(process: Path) -> Mapping[str, str]:
-    """What the process was started with; our own, which the container's runtime sets alike, where that is not ours to read."""
+    """What the process was started with; our own, which the container's runtime sets alike, where that is not ours to
+    read.
+    """
     try:
         lines = (process / "environ").read_bytes().decode(errors="replace").split("\0")
     except OSError:

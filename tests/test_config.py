@@ -91,7 +91,7 @@ def test_shipped_configuration_loads() -> None:
     assert len(config.load(path, {"RAFTSCHED_NODE_ID": "n2"}).nodes) == 3
 
 
-# -- variables ------------------------------------------------------------------------------------------------------------
+# -- variables ---------------------------------------------------------------------------------------------------------
 
 
 def test_every_variable_that_the_source_names_is_known() -> None:
@@ -139,7 +139,7 @@ def test_a_variable_that_nobody_reads_is_refused_with_the_nearest(variable: str,
         settings_in({variable: "8400"}, ("lease_seconds", "node_id"))
 
 
-# -- addresses ------------------------------------------------------------------------------------------------------------
+# -- addresses ---------------------------------------------------------------------------------------------------------
 
 
 def nodes(*addresses: tuple[str, str], **listen: Any) -> config.NodeConfig:

@@ -89,7 +89,7 @@ class Life:
         self.promises = replace(self.promises, **news)  # type: ignore[arg-type]  # the fields' own types
         self.moment()
 
-    # -- the parts, as `raftsched.node.node` opens them --------------------------------------------------------------------
+    # -- the parts, as `raftsched.node.node` opens them ----------------------------------------------------------------
 
     def begin(self) -> None:
         """Open all parts; what the journal holds at a start counts as durable for whoever asks."""

@@ -348,7 +348,7 @@ async def test_api_contexts_talk_to_each_other(authority: Authority) -> None:
             await asyncio.open_connection("127.0.0.1", port, ssl=api_client_context(), server_hostname="localhost")
 
 
-# -- what is said of a refusal --------------------------------------------------------------------------------------------
+# -- what is said of a refusal -----------------------------------------------------------------------------------------
 
 
 Log = list[Any]
@@ -409,7 +409,7 @@ async def test_a_certificate_for_another_name_is_named(net: Network, authority: 
     assert refused["remote"].startswith("127.0.0.1:")
 
 
-# -- files ----------------------------------------------------------------------------------------------------------------
+# -- files -------------------------------------------------------------------------------------------------------------
 
 
 def test_files_that_other_nodes_would_refuse_are_named(

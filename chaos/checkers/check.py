@@ -163,7 +163,8 @@ FEATURES: Final = (
     Property(liveness.ready_jobs_are_given, "L1", liveness.lease_count),
     Property(liveness.nobody_is_passed_over, "L1", liveness.lease_count),
 )
-"""Of schedules, of jobs that hang together, of limits, and of outages; histories without any have nothing to say to these."""
+"""Of schedules, of jobs that hang together, of limits, and of outages; histories without any have nothing to say to
+these."""
 
 
 def check_all(history: History) -> Report:

@@ -1,8 +1,9 @@
 """Properties of jobs that depend on others, and of workflows.
 
 Theory of operation. Along the log each dependency is judged at once, whenever its parent ends or begins anew: met for
-good, not met, or open. A job that a user tells to run again is judged anew by all its parents. The server may judge later, by steps; so what it does must fit this judgement at the moment that
-it does it, and within a bound all of it must be done.
+good, not met, or open. A job that a user tells to run again is judged anew by all its parents. The server may judge
+later, by steps; so what it does must fit this judgement at the moment that it does it, and within a bound all of it
+must be done.
 """
 
 from __future__ import annotations

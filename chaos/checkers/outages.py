@@ -40,7 +40,9 @@ def outage_count(history: History) -> int:
 
 
 def _unheard(history: History) -> Iterator[tuple[Change, _Entry]]:
-    """Expiries, each with the first stamp after an outage in its lease, if after that no heartbeat for it can have been heard."""
+    """Expiries, each with the first stamp after an outage in its lease, if after that no heartbeat for it can have been
+    heard.
+    """
     entries = list(_entries(history))
     outages = _outages(entries, history.setup.lease_ttl_ms)
     heard_until = _heard_until(history)

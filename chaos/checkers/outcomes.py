@@ -74,7 +74,9 @@ def _shown(answer: Answer) -> str:
 
 
 def attempts_within_limits(history: History) -> list[Violation]:
-    """Failures and timeouts never exceed a job's attempts; the last lost worker that it may have ends it (section 3, I11)."""
+    """Failures and timeouts never exceed a job's attempts; the last lost worker that it may have ends it (section 3,
+    I11).
+    """
     limits = {change.job: change.max_attempts for change in history.changes if change.f == "submit"}
     violations = []
     for job, changes in history.changes_of.items():

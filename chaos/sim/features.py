@@ -1,7 +1,8 @@
 """Which of the things that hang together a seed's users do: schedules, workflows, limits of queues, control of jobs.
 
-And whether jobs and workers have regions, and workers say which names they have handlers for. Drawn apart from all else, so that a seed's faults and plain jobs don't depend
-on them; in a part of the seeds there are none at all, and those are the runs that they always were.
+And whether jobs and workers have regions, and workers say which names they have handlers for. Drawn apart from all
+else, so that a seed's faults and plain jobs don't depend on them; in a part of the seeds there are none at all, and
+those are the runs that they always were.
 """
 
 from __future__ import annotations

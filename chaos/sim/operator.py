@@ -113,7 +113,9 @@ class Operator:
         return all(self._has_majority(each) for each in self._configurations(node_id))
 
     def _lose_disk(self, *, keeps_name: bool = False) -> Host | None:
-        """Empty the disk of a voter, but for its node.json where it `keeps_name`; one that is damaged already comes first."""
+        """Empty the disk of a voter, but for its node.json where it `keeps_name`; one that is damaged already comes
+        first.
+        """
         if self.is_busy:
             return None
         world = self._world

@@ -66,10 +66,10 @@ class ListFilters(TypedDict, total=False):
 class Client:
     """A client of the cluster that `urls` belong to; any of its nodes will do, several survive the loss of one.
 
-    Use it as `async with Client(url) as client`, within one event loop; in another one it raises `RuntimeError`. Opening does no I/O. `token` is the bearer
-    token of the API; `actor` the name that goes into histories and the audit trail; `tls` an ssl context for https addresses with a private authority.
-    Nodes that the cluster names are asked too, once they answer from here; with `follow_leader=False` only `urls` are,
-    as behind a load balancer.
+    Use it as `async with Client(url) as client`, within one event loop; in another one it raises `RuntimeError`.
+    Opening does no I/O. `token` is the bearer token of the API; `actor` the name that goes into histories and the audit
+    trail; `tls` an ssl context for https addresses with a private authority. Nodes that the cluster names are asked
+    too, once they answer from here; with `follow_leader=False` only `urls` are, as behind a load balancer.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class Client:
         """Wait until the job is finished and return its result; see `Job.wait`."""
         return await self.job(job_id).wait(timeout)
 
-    # -- many jobs ---------------- -----------------------------------------------------------------------------------
+    # -- many jobs -----------------------------------------------------------------------------------------------------
 
     def list(
         self,

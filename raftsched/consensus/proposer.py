@@ -64,8 +64,8 @@ class Proposer:
     def propose(self, operation: Operation) -> asyncio.Future[Result]:
         """Return a future of the operation's result once it is committed and applied.
 
-        The future raises `NotLeader`, `UpgradeInProgress` or `Unavailable` where the operation is certainly not in the log, and
-        `OutcomeUnknown` where nobody can tell yet. Cancelling the future does not take the operation back.
+        The future raises `NotLeader`, `UpgradeInProgress` or `Unavailable` where the operation is certainly not in the
+        log, and `OutcomeUnknown` where nobody can tell yet. Cancelling the future does not take the operation back.
         """
         future: asyncio.Future[Result] = self._loop.create_future()
         if len(self._waiting) >= limits.PROPOSALS_WAITING_MAX:

@@ -2,9 +2,9 @@
 
 Theory of operation. What happens enters by `on_changes` (every job write of an applied entry), by the calls of workers,
 and by `step` (time). What shall happen leaves as operations to propose: `step` returns those of the upkeep services
-(outage, lease keeper, worker marks, alarms, firing, chores, holds, retention, trimming, zone rules), and workers' leases are proposed by
-whoever holds the `Waiter` that was handed the ids. Each service has at most one operation on its way; a proposal that
-came to nothing is tried again after a pause, for as long as this node leads.
+(outage, lease keeper, worker marks, alarms, firing, chores, holds, retention, trimming, zone rules), and workers'
+leases are proposed by whoever holds the `Waiter` that was handed the ids. Each service has at most one operation on its
+way; a proposal that came to nothing is tried again after a pause, for as long as this node leads.
 
 Nothing here awaits, sleeps or reads a clock, so the simulator steps the same code.
 """

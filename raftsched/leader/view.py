@@ -79,7 +79,9 @@ class LeaderView(Protocol):
         limit: int,
         after: WaitingEntry | None = None,
     ) -> list[WaitingEntry]:
-        """The first `limit` waiting jobs of a queue, tenant, priority, name and region, by due time and id, behind `after`."""
+        """The first `limit` waiting jobs of a queue, tenant, priority, name and region, by due time and id, behind
+        `after`.
+        """
 
     def timers(self, *, until_ms: int, limit: int, after: TimerEntry | None = None) -> list[TimerEntry]:
         """The first `limit` timed jobs that are due up to `until_ms`, by due time and id, behind `after`."""

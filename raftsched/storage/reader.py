@@ -62,7 +62,9 @@ class StateReader(Catalog, Walks):
         """The cluster's configuration that was applied last; None while there was none."""
 
     def digest(self) -> int:
-        """Return one number over all records and index entries, kept up with each write (`raftsched.storage.store.seals`)."""
+        """Return one number over all records and index entries, kept up with each write
+        (`raftsched.storage.store.seals`).
+        """
         return self._store.sums.digest()
 
     def sums(self) -> dict[str, int]:

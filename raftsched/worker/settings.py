@@ -23,9 +23,9 @@ class WorkerSettings:
 
     True: no two attempts of a run overlap, since the run is given to another worker only after that. An outage of the
     cluster that is longer than a lease stops every handler. Their runs begin again afterwards and nothing is counted.
-    False: a handler continues until an answer says that its lease is lost. After an outage it keeps its attempt, or its outcome is recorded. If
-    only this worker was cut off, another one has the run meanwhile: the two overlap until this one hears of it, and this
-    one's outcome is refused. Jobs that start at most once stop in both cases.
+    False: a handler continues until an answer says that its lease is lost. After an outage it keeps its attempt, or its
+    outcome is recorded. If only this worker was cut off, another one has the run meanwhile: the two overlap until this
+    one hears of it, and this one's outcome is refused. Jobs that start at most once stop in both cases.
 
     A worker can't tell the two cases apart. It hears nothing in both, and a node that says it has no leader may be cut off
     from those that have one.

@@ -51,12 +51,12 @@ class Worker:
 
     Register handlers with `job`, then call `run` (a whole process) or await `serve` (part of one).
 
-    `queues` are the queues to take jobs from; None = those of the registered handlers. `mail*` stands for all queues whose
-    names begin so, `*` for all, those made later included. It gets only jobs that it has a handler for. `concurrency` handlers run at
-    the same time. With a `region` it takes the jobs of this region and those of none, without one only the latter.
-    `name` is what people see; each worker adds a random ending, so that one which is restarted, or
-    runs twice, is told apart. After a SIGTERM running handlers have `drain_seconds`. With `follow_leader=False` only
-    `urls` are asked, never the nodes that the cluster names. More can be set by `settings`.
+    `queues` are the queues to take jobs from; None = those of the registered handlers. `mail*` stands for all queues
+    whose names begin so, `*` for all, those made later included. It gets only jobs that it has a handler for.
+    `concurrency` handlers run at the same time. With a `region` it takes the jobs of this region and those of none,
+    without one only the latter. `name` is what people see; each worker adds a random ending, so that one which is
+    restarted, or runs twice, is told apart. After a SIGTERM running handlers have `drain_seconds`. With
+    `follow_leader=False` only `urls` are asked, never the nodes that the cluster names. More can be set by `settings`.
     """
 
     def __init__(
@@ -165,10 +165,11 @@ class Worker:
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT, which drain; a second signal ends the process at once.
 
-        Blocks, and uses uvloop where it is installed. Raises what `serve` raises. If an async handler that ignores
-        its cancellation is left at the end, the process is ended here, with exit code 0 or, where `serve` raised, 1:
+        Blocks, and uses uvloop where it is installed. Raises what `serve` raises. If an async handler that ignores its
+        cancellation is left at the end, the process is ended here, with exit code 0 or, where `serve` raised, 1:
         nothing else can end it. If such a handler holds the event loop beyond `drain_seconds` and `stop_grace_seconds`
-        after the signal, the heartbeat thread ends the process, with exit code 1. As the first process of a container it serves in a child: see `first_process`.
+        after the signal, the heartbeat thread ends the process, with exit code 1. As the first process of a container
+        it serves in a child: see `first_process`.
         """
         if threading.active_count() == 1:
             leave_first_process()

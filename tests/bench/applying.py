@@ -2,9 +2,10 @@
 
     .venv/bin/python -P tests/bench/applying.py [JOBS [BATCH [ROUNDS [WAIT]]]]
 
-No sockets, no journal. Each batch waits WAIT batches for its lease, and as many for its outcome: with 0 most jobs end within
-the checkpoint that they came in, with 6 hardly any does, as under a backlog. Prints the best of the rounds in µs a job, which is what two versions are compared by: run both in
-turns on the same machine (`PYTHONPATH=OTHER_CHECKOUT` runs another one's code).
+No sockets, no journal. Each batch waits WAIT batches for its lease, and as many for its outcome: with 0 most jobs end
+within the checkpoint that they came in, with 6 hardly any does, as under a backlog. Prints the best of the rounds in µs
+a job, which is what two versions are compared by: run both in turns on the same machine (`PYTHONPATH=OTHER_CHECKOUT`
+runs another one's code).
 """
 
 from __future__ import annotations

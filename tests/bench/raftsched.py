@@ -27,7 +27,7 @@ class Raftsched(Adapter):
     workers = f"{WORKER_PROCESSES} worker processes"
     durability = "fsynced on two of three nodes before the reply"
 
-    # -- orchestrator ----------------------------------------------------------------------------------------------
+    # -- orchestrator --------------------------------------------------------------------------------------------------
 
     def start_own_store(self, run_dir):
         import procs
@@ -51,7 +51,7 @@ class Raftsched(Adapter):
                 continue
         raise RuntimeError("no node answers")
 
-    # -- producer --------------------------------------------------------------------------------------------------
+    # -- producer ------------------------------------------------------------------------------------------------------
 
     def open(self):
         from raftsched import Client

@@ -101,7 +101,7 @@ class Cluster:
         self.every(30_000, self.keep_leases)
         self.after(400_000, self.fault)
 
-    # -- time -------------------------------------------------------------------------------------------------------
+    # -- time ----------------------------------------------------------------------------------------------------------
 
     def emit(self, event: AnyEvent) -> None:
         self.events.append(event)
@@ -147,7 +147,7 @@ class Cluster:
                 FinalState(t=self.now, node=name, index=node.applied, state=self.digests[node.applied], jobs=jobs)
             )
 
-    # -- consensus --------------------------------------------------------------------------------------------------
+    # -- consensus -----------------------------------------------------------------------------------------------------
 
     def elect(self) -> None:
         able = [node for node in self.nodes.values() if node.is_up]
@@ -222,7 +222,7 @@ class Cluster:
             self.write(node, len(self.log))
             self.apply(node, len(self.log))
 
-    # -- faults -----------------------------------------------------------------------------------------------------
+    # -- faults --------------------------------------------------------------------------------------------------------
 
     def fault(self) -> None:
         if self.is_healed:
@@ -256,7 +256,7 @@ class Cluster:
             node.durable, node.applied = max(node.durable, index), index
         self.after(self.random.randint(500, 30_000), partial(self.follow, node, node.life))
 
-    # -- the leader's duties ----------------------------------------------------------------------------------------
+    # -- the leader's duties -------------------------------------------------------------------------------------------
 
     def keep_leases(self) -> None:
         if self.leader is None:

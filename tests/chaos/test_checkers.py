@@ -237,7 +237,7 @@ def test_a_second_pause_is_not_taken_for_part_of_the_first() -> None:
     ]
 
 
-# -- time that goes slowly ----------------------------------------------------------------------------------------------
+# -- time that goes slowly ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

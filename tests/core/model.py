@@ -1,7 +1,7 @@
 """What the scheduler should do, once more and dumber: one dict per job, no table, no types of the core, no sharing.
 
-Written from the promises (RELIABILITY sections 2 and 3), not from `raftsched.core`. It answers each operation with a plain tuple,
-and `seen` says how a job looks. Exact fractions stand in for the integer arithmetic of retries.
+Written from the promises (RELIABILITY sections 2 and 3), not from `raftsched.core`. It answers each operation with a
+plain tuple, and `seen` says how a job looks. Exact fractions stand in for the integer arithmetic of retries.
 """
 
 from __future__ import annotations

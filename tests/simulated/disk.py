@@ -129,7 +129,7 @@ class SimulatedDisk:
         self._failures: list[_Failure] = []
         self._calls_left: int | None = None
 
-    # -- the port -------------------------------------------------------------------------------------------------
+    # -- the port ------------------------------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
         return sorted(self._seen)
@@ -162,7 +162,7 @@ class SimulatedDisk:
         self._durable = dict(self._seen)
         self._changes.clear()
 
-    # -- the files' part ------------------------------------------------------------------------------------------
+    # -- the files' part -----------------------------------------------------------------------------------------------
 
     def write(self, content: _Content, data: bytes) -> None:
         try:
@@ -184,7 +184,7 @@ class SimulatedDisk:
         self.sync_count += 1
         content.sync()
 
-    # -- what befalls it ------------------------------------------------------------------------------------------
+    # -- what befalls it -----------------------------------------------------------------------------------------------
 
     def kill(self) -> None:
         """The process dies: its files are closed, and all that it wrote is there."""
@@ -230,7 +230,7 @@ class SimulatedDisk:
         content = _Content(bytearray(data), bytearray(data))
         self._seen[name] = self._durable[name] = content
 
-    # -- within ---------------------------------------------------------------------------------------------------
+    # -- within --------------------------------------------------------------------------------------------------------
 
     def _content(self, name: str) -> _Content:
         if name not in self._seen:

@@ -158,7 +158,7 @@ def applies_before_matching(patch: Any) -> None:
     patch.setattr(Replication, "on_append", on_append)
 
 
-# -- who belongs to the cluster: found by `tests.simulated.members`, or by the directed test that is named -----------------
+# -- who belongs to the cluster: found by `tests.simulated.members`, or by the directed test that is named -------------
 
 
 def changes_members_while_a_change_is_open(patch: Any) -> None:

@@ -1,4 +1,5 @@
-"""No flipped bit and no missing byte of a state's file is served, whether the file is verified before it is opened or beside."""
+"""No flipped bit and no missing byte of a state's file is served, whether the file is verified before it is opened or
+beside."""
 
 from __future__ import annotations
 

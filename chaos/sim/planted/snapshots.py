@@ -75,7 +75,9 @@ def entries_come_to_a_log_that_begins_behind_them(stage: Stage) -> Play:
 
 
 def _verify_slowly(stage: Stage, *, seconds: float, ear: Ear = lambda _sender, _receiver, _message: None) -> Play:
-    """n3 has a snapshot of n1 whole, the log goes on, and n2, whose log was not cut, leads; `ear` hears how it comes to that."""
+    """n3 has a snapshot of n1 whole, the log goes on, and n2, whose log was not cut, leads; `ear` hears how it comes to
+    that.
+    """
     yield from stage.settled("n1")
     yield from stage.until(lambda: all(map(stage.is_checkpointed, stage.ids)))
     absent_at = stage.last_index("n3")

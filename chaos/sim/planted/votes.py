@@ -60,7 +60,9 @@ def an_earlier_terms_entry_reaches_a_majority(stage: Stage) -> Play:
 
 
 def _elected_in_silence(stage: Stage, *, after_term: int) -> Generator[float, None, tuple[str, str]]:
-    """Wait until one of the two nodes that run votes for the other, which is cut off with that vote; return (elected, voter)."""
+    """Wait until one of the two nodes that run votes for the other, which is cut off with that vote; return (elected,
+    voter).
+    """
     voted: list[tuple[str, str]] = []
 
     def heard(voter: str, elected: str, _message: Message) -> None:
@@ -156,8 +158,8 @@ def a_late_request_of_an_older_log(stage: Stage) -> Play:
     """A request for a vote comes from a log that is longer than the voter's, but ends in an earlier term.
 
     n1 led, and has a long end of its log that nobody else got; it restarts, and stands twice by the word of n2 or n3,
-    which hold less as yet, and don't hear of its term. Its requests are held. The others elect one of them, which commits an entry of a term between.
-    Then that leader stops, and the second request arrives.
+    which hold less as yet, and don't hear of its term. Its requests are held. The others elect one of them, which
+    commits an entry of a term between. Then that leader stops, and the second request arrives.
     """
     candidate = yield from stage.settled("n1")
     others = stage.others(candidate)

@@ -1,9 +1,9 @@
 """Which state a read is answered from: as new as any answer so far, or, with `?consistency=stale`, what is here.
 
 A linearizable read is answered by the leader, after a quorum was heard within the election timeout. For one with
-`?consistency=quorum` the leader has asked a quorum before the handler runs (`api/forwarder.py`), so no clock matters. A stale
-one is answered by any node at once, and says in `Raftsched-Age-Ms` how long ago that node heard from a leader (-1 = it does
-not know).
+`?consistency=quorum` the leader has asked a quorum before the handler runs (`api/forwarder.py`), so no clock matters. A
+stale one is answered by any node at once, and says in `Raftsched-Age-Ms` how long ago that node heard from a leader (-1
+= it does not know).
 """
 
 from __future__ import annotations

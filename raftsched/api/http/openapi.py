@@ -121,7 +121,9 @@ def _schemas(structs: frozenset[type]) -> dict[str, Any]:
 
 
 def _named(schemas: dict[str, Any]) -> dict[str, Any]:
-    """Return `schemas` with names of replies in place of those of generic documents: `PauseDocument_str_` is `PauseReply`."""
+    """Return `schemas` with names of replies in place of those of generic documents: `PauseDocument_str_` is
+    `PauseReply`.
+    """
     text = msgspec.json.encode(schemas).decode()
     names = {name: schema_name(name) for name in schemas if "Document" in name}
     for name, reply in names.items():
@@ -167,7 +169,9 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(schema: Any) -> None:
-    """Write what schemas say as generators of clients understand it: ends of patterns, single truth values, and arrays of anything."""
+    """Write what schemas say as generators of clients understand it: ends of patterns, single truth values, and arrays
+    of anything.
+    """
     if isinstance(schema, dict):
         pattern = schema.get("pattern")
         if isinstance(pattern, str) and pattern.endswith(_NO_LINE_FEED):

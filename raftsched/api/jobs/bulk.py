@@ -253,7 +253,9 @@ class _Request:
         return asyncio.get_running_loop().time() >= self._end
 
     async def _do(self, found: Sequence[tuple[JobId, Job | None]]) -> None:
-        """Change these jobs and count them; raises `Unavailable`, with nothing counted, where nothing is known to be done."""
+        """Change these jobs and count them; raises `Unavailable`, with nothing counted, where nothing is known to be
+        done.
+        """
         errors = {job_id: self._refusal_of(job) for job_id, job in found}
         jobs = [job for job_id, job in found if job is not None and errors[job_id] is None]
         if jobs and not self._wanted.dry_run:

@@ -1,10 +1,11 @@
 """Backfill: runs for past instants of a schedule, as few operations as they fit into, and the same when sent again.
 
-Each instant has one line of the ledger for all backfills, so what an earlier request has decided is left alone. The line
-says which request it is of, by its idempotency key: one that is sent again after a lost reply counts what it made the
-first time as its own, and requests at the same time each count their own. A request that finds no room among the unfinished runs of the schedule's backfills, or no more time, says how much remains,
-and goes on when it is sent again. Runs are proposed in their order: a sequential one waits for the one before, and the
-others have rising ids, by which jobs that are due at the same time are given out.
+Each instant has one line of the ledger for all backfills, so what an earlier request has decided is left alone. The
+line says which request it is of, by its idempotency key: one that is sent again after a lost reply counts what it made
+the first time as its own, and requests at the same time each count their own. A request that finds no room among the
+unfinished runs of the schedule's backfills, or no more time, says how much remains, and goes on when it is sent again.
+Runs are proposed in their order: a sequential one waits for the one before, and the others have rising ids, by which
+jobs that are due at the same time are given out.
 """
 
 from __future__ import annotations

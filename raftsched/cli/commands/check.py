@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 def check_command(directories: tuple[Path, ...], *, as_json: bool) -> None:
     """Verify the journal and the state of stopped nodes.
 
-    Exit code 1 if something is wrong. Each DIRECTORY is the data directory of a node. All that a start checks is checked, and more. Several directories of one
-    cluster are compared: the same log index must mean the same state, and logs must agree. Nothing is changed.
+    Exit code 1 if something is wrong. Each DIRECTORY is the data directory of a node. All that a start checks is
+    checked, and more. Several directories of one cluster are compared: the same log index must mean the same state, and
+    logs must agree. Nothing is changed.
     """
     from raftsched.node.check import check_directories
 

@@ -45,7 +45,8 @@ def status(session: Session, *, as_json: bool) -> None:
 def add(session: Session, node_id: str, raft: str, api: str, *, as_json: bool) -> None:
     """Add a new node to the cluster.
 
-    Start it before or after that, with an empty data directory. It gets the log at once, and becomes a voter by itself when it has nearly all of it; `status` shows when.
+    Start it before or after that, with an empty data directory. It gets the log at once, and becomes a voter by itself
+    when it has nearly all of it; `status` shows when.
     """
     answer = session.post("/cluster/members", {"id": node_id, "raft": raft, "api": api})
     print_json(answer) if as_json else _print_nodes(answer["nodes"], title=f"{node_id} joins")

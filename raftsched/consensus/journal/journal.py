@@ -9,8 +9,8 @@ records in memory. Then one group commit makes it durable, before any message th
 
 The three alternate strictly; between `write` and `synced` more may be added, it waits for the next group. Term and vote
 lie in the same files as the entries, so one sync covers all. A full segment is followed by a new one, whose header and
-STATE are the first bytes of the next group, and a start always begins a new segment (`raftsched.consensus.journal.segments` for
-the bytes, `raftsched.consensus.journal.replay` for what a start believes).
+STATE are the first bytes of the next group, and a start always begins a new segment
+(`raftsched.consensus.journal.segments` for the bytes, `raftsched.consensus.journal.replay` for what a start believes).
 
 The first failed write or sync is final. What reached the disk is unknown then and a retry would lie, so the journal
 refuses everything after, and the process ends.
@@ -93,7 +93,7 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
             torn_bytes=recovered.torn_bytes,
         )
 
-    # -- the log in memory ----------------------------------------------------------------------------------------
+    # -- the log in memory ---------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         return len(self._table)
@@ -144,7 +144,7 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         """The lowest index from which on the log takes at most `byte_count` bytes; the last one if that is larger."""
         return min(self._table.first + self._table.position_before_bytes(byte_count), self._table.last)
 
-    # -- changes, durable with the next group ---------------------------------------------------------------------
+    # -- changes, durable with the next group --------------------------------------------------------------------------
 
     def add(self, command: bytes, index: int, term: int) -> None:
         """Append an entry. Raises InvariantBroken, and changes nothing, if it isn't the next one."""
@@ -220,7 +220,7 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         """After a second without a write, say on disk what was synced, so that rot in it is told from a torn tail."""
         self._mark_due = self._is_unmarked
 
-    # -- durability -----------------------------------------------------------------------------------------------
+    # -- durability ----------------------------------------------------------------------------------------------------
 
     @property
     def dirty(self) -> bool:
@@ -279,7 +279,7 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         finally:
             self._writer.close()
 
-    # -- within ---------------------------------------------------------------------------------------------------
+    # -- within --------------------------------------------------------------------------------------------------------
 
     def _place(self, records: list[Record], offsets: list[int]) -> None:
         """Tell the table where the records lie. One that a later record undoes is overwritten or ignored there."""

@@ -13,10 +13,11 @@ A segment is a file `<number>.segment`, numbered without gaps, to which records 
     MARK      -, magic         -          every byte before this record is synced
 
 Records of one group commit are written by one `write` and follow one MARK, except that a segment may begin without one.
-The segment of a start ends with a MARK: it is synced whole before it gets its name. A checksum covers all of its record and the
-place where it lies (segment number and offset), so a record that is stale, copied or misplaced by the disk is as wrong
-as one with a flipped bit. A header names the end and the last checksum of the segment before it, so a segment that is
-lost, cut or exchanged for an older copy is found out as well, and what was left behind that end is never read again.
+The segment of a start ends with a MARK: it is synced whole before it gets its name. A checksum covers all of its record
+and the place where it lies (segment number and offset), so a record that is stale, copied or misplaced by the disk is
+as wrong as one with a flipped bit. A header names the end and the last checksum of the segment before it, so a segment
+that is lost, cut or exchanged for an older copy is found out as well, and what was left behind that end is never read
+again.
 
 What can follow from a bad record, and what can't, stands in `raftsched.consensus.journal.replay`.
 

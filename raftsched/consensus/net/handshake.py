@@ -4,9 +4,9 @@ A dialer never gives up. Each attempt resolves the peer's name anew and tries th
 capped, jittered pause between attempts. Connecting, the TLS handshake and both hellos must fit into one
 `introduction_seconds`, on either side; what takes longer is closed.
 
-Who may be introduced is the connection's owner to say (`ConnectionOwner.on_hello`), by the rule of `objection`; `Guests`
-says what becomes of a caller that only is unknown. Such a caller may be one whose part it is to be dialed: where nobody does,
-it *knocks*, now and then.
+Who may be introduced is the connection's owner to say (`ConnectionOwner.on_hello`), by the rule of `objection`;
+`Guests` says what becomes of a caller that only is unknown. Such a caller may be one whose part it is to be dialed:
+where nobody does, it *knocks*, now and then.
 """
 
 from __future__ import annotations

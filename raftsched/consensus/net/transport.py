@@ -158,7 +158,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         for peer_id in peers:
             self.addNode(Node(peer_id))
 
-    # -- life -----------------------------------------------------------------------------------------------------
+    # -- life ----------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Listen and dial; return once the port is bound, or after `bind_seconds` while its name doesn't resolve.
@@ -228,7 +228,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             for peer_id, peer in self._peers.items()
         ]
 
-    # -- members --------------------------------------------------------------------------------------------------
+    # -- members -------------------------------------------------------------------------------------------------------
 
     def set_address(self, node_id: str, address: Address) -> None:
         """Note where a node listens, before or after `addNode`; a link that stands is left alone."""
@@ -254,7 +254,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         peer.is_removed = True
         del self._peers[node.id]
 
-    # -- the engine's side ----------------------------------------------------------------------------------------
+    # -- the engine's side ---------------------------------------------------------------------------------------------
 
     def send(self, node: Node, message: Message) -> bool:
         """Queue `message` until the next flush; return False where it can't go: no link, or the peer doesn't keep up.
@@ -333,7 +333,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             self._complain_of(connection, connection.peer_id, UNKNOWN_NODE)
         connection.abort()
 
-    # -- the connections' side ------------------------------------------------------------------------------------
+    # -- the connections' side -----------------------------------------------------------------------------------------
 
     def on_open(self, connection: Connection) -> None:
         self._open.add(connection)
@@ -459,7 +459,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         for guest in [guest for guest, until in self._guests.items() if until <= loop.time()]:
             guest.abort()
 
-    # -- tasks ----------------------------------------------------------------------------------------------------
+    # -- tasks ---------------------------------------------------------------------------------------------------------
 
     def _start_dialer(self, peer: _Peer) -> None:
         if self._is_closed:

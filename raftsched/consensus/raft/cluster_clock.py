@@ -72,7 +72,8 @@ COMPLAINT_SECONDS: Final = 60.0
 """What stays wrong is logged again after this."""
 
 HELD_MS: Final = 20
-"""A reading goes back by more than this or not at all: lines are a millisecond apart by rounding, and some by round trips."""
+"""A reading goes back by more than this or not at all: lines are a millisecond apart by rounding, and some by round
+trips."""
 
 _log = structlog.get_logger()
 

@@ -13,9 +13,10 @@ that the machine applied last, which snapshots carry; else that of the config fi
 (case R08: an old list of members never wins over a newer one).
 
 A node that joins gets entries like any other and is counted nowhere. When it has the entry by which it joins, and is
-within `PROMOTE_LAG_ENTRIES` of the leader's log, the leader makes it a voter. A leader that is not a voter any more leads on, without counting itself, until
-that is committed, and steps down then. A node that was removed, and does not know yet that this is committed, may still
-stand: its log may be the one that a majority needs (thesis §4.2.2). One that knows it stays silent.
+within `PROMOTE_LAG_ENTRIES` of the leader's log, the leader makes it a voter. A leader that is not a voter any more
+leads on, without counting itself, until that is committed, and steps down then. A node that was removed, and does not
+know yet that this is committed, may still stand: its log may be the one that a majority needs (thesis §4.2.2). One that
+knows it stays silent.
 
 A node that was away while members changed, and knows none of those that are left, hears of them as guests (`greetings.py`).
 

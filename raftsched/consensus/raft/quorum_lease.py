@@ -27,10 +27,10 @@ What makes the argument hold:
 Changes of the members (`configuring.py`) leave it true. A majority is one of the voters of the configuration in effect
 on L, C; call the one before it P. Consider the first node to be elected in a later term. L has committed an entry of
 its own term T, and before that it appended no other voters; so the winner's log holds that entry, and behind it nothing
-but a part of what L appended. C was appended only when P was committed, so the winner's log holds P too: its configuration
-is C or P. They differ by one voter, so majorities of both overlap, in a node that gave L its promise, or in L itself. A node that joins gives the same promise
-with each answer, so its answers count from the moment in which it votes. A wiped node gives no vote at all until a
-leader that knows its new disk has sent it entries (`greetings.py`).
+but a part of what L appended. C was appended only when P was committed, so the winner's log holds P too: its
+configuration is C or P. They differ by one voter, so majorities of both overlap, in a node that gave L its promise, or
+in L itself. A node that joins gives the same promise with each answer, so its answers count from the moment in which it
+votes. A wiped node gives no vote at all until a leader that knows its new disk has sent it entries (`greetings.py`).
 
 The same contact is what pysyncobj's check for a quorum is fed with: a leader without a majority steps down.
 """

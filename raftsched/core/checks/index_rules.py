@@ -28,9 +28,9 @@ Record = Job | Schedule | Queue | Workflow
 class Index(NamedTuple):
     """An index to hold against its records.
 
-    `entry_of` gives the entry that a record calls for, or None, or a list of them; `find` the record that an entry names. `group_and_key`
-    says the order that readers rely on: within a group keys rise strictly, and a group is in one piece; None = no order
-    is promised.
+    `entry_of` gives the entry that a record calls for, or None, or a list of them; `find` the record that an entry
+    names. `group_and_key` says the order that readers rely on: within a group keys rise strictly, and a group is in one
+    piece; None = no order is promised.
     """
 
     name: str

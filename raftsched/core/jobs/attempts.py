@@ -9,8 +9,8 @@ ended, or runs elsewhere, in the meantime is left alone.
 The lease of a cancelled job ends with whatever comes first, report or expiry. The report is then refused, yet its
 refusal is the only one with a write: it closes the lease, and its result is thrown away.
 
-Failures and timeouts use up `max_attempts`. Lost workers count apart, with their own limit (`max_lost_workers`): most are the
-machine's fault, but a job that takes several workers down is more likely the cause. Snoozes count nowhere.
+Failures and timeouts use up `max_attempts`. Lost workers count apart, with their own limit (`max_lost_workers`): most
+are the machine's fault, but a job that takes several workers down is more likely the cause. Snoozes count nowhere.
 
 A job that begins at most once is leased again only while its worker has not committed `StartRun`: a report other than
 giving it back is refused until then, and whatever happens after it, success apart, ends in the dead letters (G5). Their
@@ -287,7 +287,7 @@ def _lease_of(job: Job) -> Lease:
     return job.lease
 
 
-# -- what all lead to ------------------------------------------------------------------------------------------------
+# -- what all lead to --------------------------------------------------------------------------------------------------
 
 
 def _attempt(

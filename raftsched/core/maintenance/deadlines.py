@@ -2,8 +2,8 @@
 
 The leader names what its alarms say; each is looked at again here by the cluster's time, so an alarm that was moved or
 is rung twice does nothing. Ringing one moves or ends it: none is due again by the same time. A job whose deadline has
-passed is expired, also while it is paused or runs, and so is one that had not started by its expiry; where several things are due at once, its end comes
-first, and the rest is void.
+passed is expired, also while it is paused or runs, and so is one that had not started by its expiry; where several
+things are due at once, its end comes first, and the rest is void.
 """
 
 from __future__ import annotations

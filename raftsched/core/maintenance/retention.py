@@ -2,10 +2,10 @@
 when there was no leader (NoteOutage).
 
 All check again what the leader saw. A purge removes finished jobs only, whatever it was asked for, and none that is
-still needed: for a key of it that counts until its time, by its workflow, or by a job that depends on it and may read its result. Where
-retention asked for it, such a job gets an alarm, upon which it is purged or put off again; so nobody has to remember it,
-and no walk over the finished jobs meets it twice. A mark never takes a worker back in time, and a worker that is marked and forgotten
-by the same operation stays.
+still needed: for a key of it that counts until its time, by its workflow, or by a job that depends on it and may read
+its result. Where retention asked for it, such a job gets an alarm, upon which it is purged or put off again; so nobody
+has to remember it, and no walk over the finished jobs meets it twice. A mark never takes a worker back in time, and a
+worker that is marked and forgotten by the same operation stays.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ class _Need(NamedTuple):
 
 
 def _parted(view: View, jobs: list[Job], context: Context) -> tuple[list[Job], list[Job]]:
-    """Part `jobs` into those that can go and those that are needed; where that takes too many looks, the rest comes later."""
+    """Part `jobs` into those that can go and those that are needed; where that takes too many looks, the rest comes
+    later.
+    """
     removed: list[Job] = []
     needed: list[Job] = []
     looked_count = 0

@@ -326,7 +326,9 @@ class ReadyJobs(Buffer):
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
     def doubt(self) -> None:
-        """Read all known queues anew at the next `take`: jobs may have become due unnoticed, or not have expired after all."""
+        """Read all known queues anew at the next `take`: jobs may have become due unnoticed, or not have expired after
+        all.
+        """
         self.release(tuple(self._aside))
         self._buffered.clear()
         self._open.doubt()

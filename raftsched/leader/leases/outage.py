@@ -1,10 +1,10 @@
 """Writes down, once a leader takes leases over, whether the cluster had no leader for longer than a lease.
 
 A leader stamps entries at least once in a third of a term while leases run (`worker_marks`). So a longer silence of the
-log before a leader's own first entry is time in which no worker could be heard. The log decides, by its own stamps, since
-a new leader may not know the cluster's time yet. The note comes before all else that the leader puts into the log, whoever
-asks for it (`note`), or the next leader would see no silence if this one is gone soon. `on_settled` hears whether there was an outage; until then no lease may
-end, for the cause of its end would be a guess.
+log before a leader's own first entry is time in which no worker could be heard. The log decides, by its own stamps,
+since a new leader may not know the cluster's time yet. The note comes before all else that the leader puts into the
+log, whoever asks for it (`note`), or the next leader would see no silence if this one is gone soon. `on_settled` hears
+whether there was an outage; until then no lease may end, for the cause of its end would be a guess.
 """
 
 from __future__ import annotations

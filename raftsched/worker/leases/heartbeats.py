@@ -4,9 +4,9 @@ A handler that blocks the worker's event loop, or computes in a thread, keeps it
 go of the interpreter lock stops the heartbeats too, and such work belongs into a process.
 
 Two loops. One sends: every third of the lease, one request for all leases; when a node doesn't answer, the next one is
-asked as well, within a second. The other watches the clock: a run whose lease may be over is condemned before the cluster can give it
-to another worker, however long a request hangs. After a pause of the whole process (SIGSTOP) the clock has moved on,
-so the first thing that the watch does is to condemn what was lost meanwhile.
+asked as well, within a second. The other watches the clock: a run whose lease may be over is condemned before the
+cluster can give it to another worker, however long a request hangs. After a pause of the whole process (SIGSTOP) the
+clock has moved on, so the first thing that the watch does is to condemn what was lost meanwhile.
 
 What handlers say of themselves, progress and signs of life, travels with the heartbeats: the latest of each run, and so
 seldom that a chatty handler costs the cluster no more than `progress_seconds` allow, yet often enough that no handler

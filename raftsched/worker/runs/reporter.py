@@ -1,11 +1,12 @@
 """Reports outcomes until the cluster has given a definite answer, gathered into `POST /leases/outcomes`.
 
 Each outcome has a completion id of its own, the same in every repetition, so that a reply lost on the way is answered
-again rather than refused. What the handler said before its end goes before it. There is no deadline: the work is done, and its record is worth waiting for through any
-election; the run's lease is kept by heartbeats meanwhile. What the cluster refuses (the lease was lost, the job was
-cancelled) is logged and never sent again. What it can't take (JSON too deep, a limit of an older release) is reported as
-a failure that says so: without an outcome the job would wait out its lease, and then do the same again. That goes for
-the 413 of a proxy, too. Any other refusal that is not the cluster's settles nothing: the report is repeated.
+again rather than refused. What the handler said before its end goes before it. There is no deadline: the work is done,
+and its record is worth waiting for through any election; the run's lease is kept by heartbeats meanwhile. What the
+cluster refuses (the lease was lost, the job was cancelled) is logged and never sent again. What it can't take (JSON too
+deep, a limit of an older release) is reported as a failure that says so: without an outcome the job would wait out its
+lease, and then do the same again. That goes for the 413 of a proxy, too. Any other refusal that is not the cluster's
+settles nothing: the report is repeated.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Run:
         self.synced_at = self.written_at
         self.journal.synced()
 
-    # -- changes --------------------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------------------------
 
     def add(self) -> None:
         for _ in range(self.randomness.randint(1, 4)):
@@ -107,7 +107,7 @@ class Run:
         self.entries = []
         self.journal.clear()
 
-    # -- crashes --------------------------------------------------------------------------------------------------
+    # -- crashes -------------------------------------------------------------------------------------------------------
 
     def crash(self) -> None:
         """Kill the process or the machine, then start, with some starts cut short as well."""

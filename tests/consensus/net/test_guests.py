@@ -60,7 +60,7 @@ def refusals(logs: list[Any]) -> list[str]:
     return [event["reason"] for event in logs if event["event"] == "peer_refused"]
 
 
-# -- the transport --------------------------------------------------------------------------------------------------------
+# -- the transport -----------------------------------------------------------------------------------------------------
 
 
 async def test_a_guest_whose_members_are_newer_is_linked_when_it_comes_again(net: Network) -> None:
@@ -168,7 +168,7 @@ async def test_a_knock_at_a_node_that_knows_the_caller_links_nobody(net: Network
     await net.until(lambda: n0.story() == ["up n1"] and n1.story() == ["up n0"])
 
 
-# -- the engine -----------------------------------------------------------------------------------------------------------
+# -- the engine --------------------------------------------------------------------------------------------------------
 
 
 def subject(directory: Path, *, former: tuple[str, ...] = ()) -> MendedSubject:

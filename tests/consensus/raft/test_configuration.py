@@ -82,7 +82,7 @@ def come_to_stand(node: MendedSubject) -> None:
         node.tick()
 
 
-# -- quorums --------------------------------------------------------------------------------------------------------------
+# -- quorums -----------------------------------------------------------------------------------------------------------
 
 
 def test_the_majority_follows_every_change_from_three_to_five_and_back(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_only_pre_votes_of_voters_count(tmp_path: Path) -> None:
     assert len(node.take("request_vote")) == 2
 
 
-# -- the rule -------------------------------------------------------------------------------------------------------------
+# -- the rule ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_second_change_is_refused_while_the_first_is_not_committed(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_change_of_a_leader_that_was_deposed_is_answered_by_what_is_committed_
     assert leader.engine.membership.ids == ("a", "b", "c")
 
 
-# -- leaving --------------------------------------------------------------------------------------------------------------
+# -- leaving -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("others", ["bc", "bcd"])
@@ -326,7 +326,7 @@ def test_the_last_voter_stands_alone_whoever_is_connected(tmp_path: Path) -> Non
     assert node.leads
 
 
-# -- restarts (R08) -------------------------------------------------------------------------------------------------------
+# -- restarts (R08) ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

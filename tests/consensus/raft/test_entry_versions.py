@@ -22,7 +22,7 @@ from tests.consensus.subjects import MendedSubject
 
 OLD, NEW = CODEC_VERSION, CODEC_VERSION + 1
 
-# -- the rule -------------------------------------------------------------------------------------------------------------
+# -- the rule ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_the_version_never_falls() -> None:
     assert agreed_version(3, 3, [Heard(1, 10.0, 10.1)]) == 3
 
 
-# -- the leader -----------------------------------------------------------------------------------------------------------
+# -- the leader --------------------------------------------------------------------------------------------------------
 
 
 class Leader(MendedSubject):
@@ -253,7 +253,7 @@ def test_a_cluster_of_one_goes_on_to_the_new_version_by_itself(tmp_path: Path) -
     assert node.version == NEW
 
 
-# -- nodes that read too little -------------------------------------------------------------------------------------------
+# -- nodes that read too little ----------------------------------------------------------------------------------------
 
 
 def test_a_node_that_reads_less_than_what_is_in_force_is_refused(tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_a_node_that_hears_of_a_version_that_it_cannot_read_stops_and_takes_noth
     assert (node.last_index, node.term) == (1, 0)
 
 
-# -- the state ------------------------------------------------------------------------------------------------------------
+# -- the state ---------------------------------------------------------------------------------------------------------
 
 
 def opened(directory: Path, *, reads: int = NEW) -> ReplicatedState:

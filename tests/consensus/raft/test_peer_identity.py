@@ -41,7 +41,7 @@ def followers(cluster: SimulatedCluster) -> list[SimulatedNode]:
     return [node for node in cluster.nodes.values() if node is not cluster.leader]
 
 
-# -- a new cluster --------------------------------------------------------------------------------------------------------
+# -- a new cluster -----------------------------------------------------------------------------------------------------
 
 
 def test_a_new_cluster_records_the_disk_of_every_node(cluster: SimulatedCluster) -> None:
@@ -110,7 +110,7 @@ def test_a_node_begins_a_cluster_in_a_term_of_its_own(tmp_path: Path) -> None:
     assert node.term == 8
 
 
-# -- a lost disk ----------------------------------------------------------------------------------------------------------
+# -- a lost disk -------------------------------------------------------------------------------------------------------
 
 
 def test_a_wiped_node_is_refused_under_its_old_id_and_welcome_under_a_new_one(cluster: SimulatedCluster) -> None:

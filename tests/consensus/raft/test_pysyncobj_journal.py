@@ -71,7 +71,7 @@ def test_journal_syncs_every_group_p1(tmp_path: Path, monkeypatch: pytest.Monkey
         assert syncs.count == group
 
 
-# -- P2: term and vote --------------------------------------------------------------------------------------------------
+# -- P2: term and vote -------------------------------------------------------------------------------------------------
 
 
 def test_stock_journal_forgets_its_vote_by_one_bit_and_never_syncs_it_p2(
@@ -101,7 +101,7 @@ def test_journal_syncs_its_vote_and_reports_a_wrong_bit_in_it_p2() -> None:
         open_small(disk)
 
 
-# -- P3: compaction in place ---------------------------------------------------------------------------------------------
+# -- P3: compaction in place -------------------------------------------------------------------------------------------
 
 
 def test_stock_journal_loses_the_log_when_killed_in_compaction_p3(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_journal_killed_in_compaction_keeps_the_log_p3(call_count: int) -> None:
     assert indexes(reopened) == list(range(reopened.first_index, 101))
 
 
-# -- P7: a full disk; the stock journal dies by SIGBUS there, which takes a file system of its own to show ----------------
+# -- P7: a full disk; the stock journal dies by SIGBUS there, which takes a file system of its own to show -------------
 
 
 def test_journal_reports_a_file_that_can_grow_no_more_p7(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_journal_reports_a_file_that_can_grow_no_more_p7(tmp_path: Path) -> None
     reopened._destroy()
 
 
-# -- P8: no checksum, and a limit of 4 GiB ----------------------------------------------------------------------------------
+# -- P8: no checksum, and a limit of 4 GiB -----------------------------------------------------------------------------
 
 
 def test_stock_journal_loads_a_wrong_bit_silently_p8(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ def test_heartbeat_is_refused_for_a_lease_that_is_not_the_current_one() -> None:
     assert leader.heartbeat(again) == [OVER]
 
 
-# -- the race of heartbeat and expiry (case W17) ------------------------------------------------------------------------
+# -- the race of heartbeat and expiry (case W17) -----------------------------------------------------------------------
 
 
 def test_heartbeat_before_the_expiry_is_proposed_wins() -> None:
@@ -293,7 +293,7 @@ def test_grace_goes_on_under_a_new_leader_but_leaves_a_term_to_tell_the_worker()
     assert world.status(early) is Status.CANCELLED
 
 
-# -- new leaders and large numbers ---------------------------------------------------------------------------------------
+# -- new leaders and large numbers -------------------------------------------------------------------------------------
 
 
 def test_new_leader_gives_every_lease_one_full_term_from_its_own_start() -> None:
