@@ -30,7 +30,7 @@ from raftsched.client.bulk import DeadLetters
 from raftsched.client.http.settings import ClientSettings
 from raftsched.client.queues import Queue
 from raftsched.client.schedules import Schedules
-from raftsched.client.specs import JobSpec
+from raftsched.client.specs import JobOptions
 from raftsched.client.workflows import WorkflowRun, Workflows
 from raftsched.core.operations.codec import RejectCode
 from raftsched.core.records.transitions import markdown_table, meanings, mermaid_diagram
@@ -119,7 +119,7 @@ def _variables() -> str:
 
 
 def _options(kind: type) -> str:
-    """A row for each attribute of a class of settings."""
+    """Return a row for each attribute of a class of settings."""
     texts = _attribute_texts(kind)
     rows = []
     for name, parameter in inspect.signature(kind).parameters.items():
@@ -127,6 +127,12 @@ def _options(kind: type) -> str:
         is_plain = default is not inspect.Parameter.empty and isinstance(default, int | float | str)
         rows.append((f"`{name}`", f"`{default}`" if is_plain else "", texts.get(name, "")))
     return _table(["field", "default", "meaning"], rows)
+
+
+def _keywords(kind: type) -> str:
+    """Return a row for each key of a `TypedDict`."""
+    texts = _attribute_texts(kind)
+    return _table(["field", "meaning"], [(f"`{name}`", texts.get(name, "")) for name in kind.__annotations__])
 
 
 def _attribute_texts(kind: type) -> dict[str, str]:
@@ -190,7 +196,8 @@ def _commands() -> str:
 
 
 def _option_row(parameter: click.Parameter, context: click.Context) -> tuple[str, str] | None:
-    record = parameter.get_help_record(context)
+    """Return an option and its help; None for an argument, which is in the usage."""
+    record = parameter.get_help_record(context) if isinstance(parameter, click.Option) else None
     return None if record is None else (f"`{record[0]}`", record[1])
 
 
@@ -302,7 +309,7 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "error-classes": _error_classes,
     "node-settings": _node_settings,
     "variables": _variables,
-    "job-options": lambda: _options(JobSpec),
+    "job-options": lambda: _keywords(JobOptions),
     "client-settings": lambda: _options(ClientSettings),
     "worker-settings": lambda: _options(WorkerSettings),
     "python-api": _python_api,

@@ -47,37 +47,50 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """All settings of a node."""
 
     node_id: _Name
+    """Which of `nodes` this process is; usually from RAFTSCHED_NODE_ID."""
     data_dir: str
+    """Directory of this node's journal and state; no other process may use it."""
     nodes: tuple[Member, ...]
+    """1 to 9 nodes, each with its `id`, and its `raft` and `api` addresses as host:port."""
     auth: Literal["none"]
-    """`none` must be said in so many words: everybody who reaches the API may do everything."""
+    """Must be set to `none`: everybody who reaches the API may do everything."""
     cluster: _Name = "raftsched"
+    """Name of the cluster; nodes of another name are refused."""
     api_listen: str = ""
-    """host:port to listen on; default: the member's own `api`."""
+    """host:port to listen on for the API; default: the node's own `api`."""
     raft_listen: str = ""
+    """host:port to listen on for other nodes; default: the node's own `raft`."""
     peer_tls: PeerTls | None = None
+    """Files for mutual TLS between nodes; without them traffic between nodes is not encrypted."""
     lease_seconds: _Seconds = 15.0
-    """A worker that is silent for this long has lost its jobs."""
+    """A worker that is silent for this long loses its jobs."""
     cancel_grace_seconds: _Seconds = 30.0
+    """A cancelled attempt whose worker does not report for this long ends without its report."""
     retention_seconds: _Seconds = 7 * 86_400.0
-    """Finished jobs are kept this long, where neither they nor their queue say otherwise."""
+    """Finished jobs are kept this long, unless the job or its queue says otherwise."""
     ageing_seconds: _Seconds = 300.0
-    """A waiting job gains one priority for each of these, where its queue does not say otherwise."""
+    """A waiting job gains one priority for each of these, unless its queue says otherwise."""
     election_seconds_min: _Seconds = 0.5
+    """A follower without a leader's heartbeat for a random time between this and the maximum starts an election."""
     election_seconds_max: _Seconds = 1.0
+    """The longest such time; must be larger than the minimum."""
     heartbeat_seconds: _Seconds = 0.1
+    """Interval of the leader's heartbeats; must be under a third of `election_seconds_min`."""
     max_clock_skew_ms: Annotated[int, msgspec.Meta(ge=50, le=60_000)] = limits.CLOCK_SKEW_MS
-    """A node whose wall clock is further off the median of all nodes' hands the lead over; must exceed round trips."""
+    """A node whose wall clock is further from the median of all nodes hands the lead over; must exceed round trips."""
     state_map_bytes: Annotated[int, msgspec.Meta(ge=16 << 20)] = limits.MAP_BYTES
     """Address space reserved for the state at first; it grows by itself, and the file only with what is stored."""
     journal_tail_bytes: Annotated[int, msgspec.Meta(ge=0)] = 64 << 20
     """Log kept for slow followers; one that falls behind it gets a snapshot."""
     journal_segment_bytes: Annotated[int, msgspec.Meta(ge=64 << 10)] = 64 << 20
+    """Size at which the journal begins a new file."""
     disk_reserve_mib: Annotated[int, msgspec.Meta(ge=0, le=1 << 30)] = limits.DISK_RESERVE_MIB
-    """A node with less free space on its disk has no room: it gives the lead away, and new work is refused while a
-    majority has none. 0 switches that off on this node."""
+    """A node with less free space on its disk gives the lead away, and new work is refused while a majority has less.
+    0 switches that off on this node."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level that is logged: `debug`, `info`, `warning` or `error`."""
     log_format: Literal["json", "console"] = "json"
+    """`json` for programs, `console` for people."""
 
     def __post_init__(self) -> None:
         ids = [member.id for member in self.nodes]

@@ -14,6 +14,11 @@ from raftsched.wire.jobs import JobRequest
 from tests.acceptance.blocks import PAGES, ROOT, blocks_of
 
 TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
+NOT_PLAIN = re.compile(
+    r"\b(anew|in vain|for want of|come what may|as ever|so long|makes? of|hears?|mend(s|ed)?|circles?|goes on|go on|comes to)\b",
+    flags=re.IGNORECASE,
+)
+"""Words of the house that a reader of English as a second language would look up."""
 RUN_BY = {"bash", "console", "mermaid", "python", "text", "toml", "yaml"}
 
 
@@ -23,6 +28,14 @@ def test_readme_is_short_and_what_it_links_to_is_there() -> None:
     links = [link for link in re.findall(r"\]\(([^)#]+)[^)]*\)", readme) if "://" not in link]
     assert len(links) > 10
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_texts_for_users_are_in_plain_english() -> None:
+    texts = TEXTS | {"the command line": GENERATED["commands"](), "settings": GENERATED["node-settings"]()}
+    found = [
+        f"{page}: {word[0]}" for page, text in texts.items() for word in NOT_PLAIN.finditer(text.replace("\n", " "))
+    ]
+    assert found == []
 
 
 def test_prose_fits_the_line_length_of_the_code() -> None:
@@ -59,6 +72,13 @@ def test_generated_tables_hold_what_the_code_has() -> None:
     assert "`POST /api/v1/jobs`" in parts["http-routes"]
     assert "### JobRequest" in parts["http-schemas"]
     assert "async Client.submit(name: str" in parts["python-api"]
+
+
+def test_every_setting_option_and_field_has_a_meaning() -> None:
+    empty = []
+    for name in ("node-settings", "variables", "job-options", "client-settings", "worker-settings", "commands"):
+        empty += [f"{name}: {row}" for row in re.findall(r"^\| .* \|  \|$", GENERATED[name](), flags=re.MULTILINE)]
+    assert empty == []
 
 
 def test_every_error_code_has_advice() -> None:

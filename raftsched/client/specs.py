@@ -36,6 +36,7 @@ class JobOptions(TypedDict, total=False):
     run_at: Moment | None
     """A past time means now."""
     delay_seconds: float | None
+    """From now; instead of `run_at`."""
     timeout_seconds: float | None
     """Longest time of one attempt."""
     heartbeat_timeout_seconds: float | None
@@ -48,6 +49,7 @@ class JobOptions(TypedDict, total=False):
     """Lost workers after which the job is dead-lettered, up to 1,000,000, which is any number; None = as its queue says,
     else 3."""
     retry_policy: RetryPolicy | Mapping[str, Any] | None
+    """How long to wait between attempts."""
     retry_on: Sequence[str] | None
     """Error types that are tried again, by the names of their classes; all by default."""
     no_retry: Sequence[str] | None
@@ -57,6 +59,7 @@ class JobOptions(TypedDict, total=False):
     concurrency_key: str | None
     """Jobs of a queue with the same key share the queue's `key_concurrency`, which is 1 unless it is set."""
     unique: Unique | Mapping[str, Any] | None
+    """At most one such job at a time: by name, key or payload, until it is finished or for a period."""
     depends_on: Sequence[str | Dependency | Mapping[str, Any]] | None
     """Jobs that must end first; an id alone means that it must succeed."""
     on_dependency_failure: Literal["skip", "fail"] | None
@@ -74,11 +77,15 @@ class JobOptions(TypedDict, total=False):
     retention_seconds: float | None
     """How long it is kept once finished."""
     tags: Sequence[str] | None
+    """Words to find it by."""
     region: str | None
+    """Only workers of this region run it; None = any worker."""
     tenant: str | None
+    """To whom it belongs, for shares of a queue; None = the default tenant."""
     idempotency_key: str | None
     """The same key is the same job, for as long as that job exists, or for `idempotency_ttl_seconds`."""
     idempotency_ttl_seconds: float | None
+    """How long the key is valid; None = as long as the job exists."""
 
 
 _OPTIONS: Final = frozenset(JobOptions.__annotations__)

@@ -54,6 +54,7 @@ class WorkerSettings:
     report_seconds: float = 10.0
     """At the end, how long to go on trying to report the last outcomes."""
     client: ClientSettings = field(default_factory=ClientSettings)
+    """How it reaches the cluster."""
 
     def __post_init__(self) -> None:
         """Refuse a concurrency that no request could ask for, and times that would fail when they are needed."""

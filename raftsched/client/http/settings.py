@@ -22,6 +22,7 @@ class ClientSettings:
     retry_seconds: float = 30.0
     """How long one call is retried in all: longer than a change of leader takes, by far."""
     backoff_base_seconds: float = 0.05
+    """Pause before the first retry; it doubles with each."""
     backoff_cap_seconds: float = 0.5
     """An election takes about a second; a longer pause would often add as much again."""
     hedge_seconds: float = 1.0
@@ -38,9 +39,11 @@ class ClientSettings:
     """How fresh what is read must be. `quorum`: as `linearizable`, but a majority of nodes is asked for each read, so that
     no clock of theirs is trusted. `stale`: as the node that answers has it."""
     batch_jobs_max: int = 500
+    """Jobs in one request of gathered submits."""
     batch_bytes_max: int = limits.ENTRY_BYTES_MAX
     """A request closes when it passes this, so that one of large payloads stays far below the largest body."""
     requests_in_flight_max: int = 4
+    """Requests of gathered submits at the same time."""
     early_batch_jobs: int = 100
     """While a request is in flight, the next one leaves early only with so many: large requests are cheap ones."""
     late_requests_max: int = 16

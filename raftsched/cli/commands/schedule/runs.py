@@ -92,10 +92,10 @@ def backfill(
     """Run a schedule for past fire times.
 
     It does so whatever was decided for them at their time. At most 1,000 of its
-    runs are unfinished at once; it goes on as they end, and gives up when for
-    ten seconds none does.
+    runs are unfinished at once; it continues as they end, and gives up when none
+    ends for ten seconds.
 
-    The same command again goes on where it stands: what was made once is not made again, for 30 days.
+    The same command again continues from there: no run is made twice within 30 days.
     """
     asked = {
         "from": from_,
