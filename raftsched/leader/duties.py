@@ -1,10 +1,10 @@
 """All services of the leader wired together: one plain object that is stepped.
 
-Theory of operation. What happens enters by `on_changes` (every job write of an applied entry), by the calls of workers,
-and by `step` (time). What shall happen leaves as operations to propose: `step` returns those of the upkeep services
-(outage, lease keeper, worker marks, alarms, firing, chores, holds, retention, trimming, zone rules), and workers'
-leases are proposed by whoever holds the `Waiter` that was handed the ids. Each service has at most one operation on its
-way; a proposal that came to nothing is tried again after a pause, for as long as this node leads.
+Theory of operation. Events enter by `on_changes` (every job write of an applied entry), by the calls of workers, and by
+`step` (time). Operations to propose leave: `step` returns those of the maintenance services (outage, lease keeper,
+worker marks, deadlines, firing, background steps, blocked jobs, retention, trimming, zone rules), and workers' leases
+are proposed by the holder of the `Waiter` that was handed the ids. Each service has at most one operation in flight; a
+failed proposal is retried after a pause, while this node leads.
 
 Nothing here awaits, sleeps or reads a clock, so the simulator steps the same code.
 """
@@ -52,9 +52,9 @@ from raftsched.leader.view import LeaderView
 from raftsched.ports import Randomness
 
 Change = tuple[Job | None, Job | None]
-"""A job before and after a write; None where there was or is none."""
+"""A job before and after a write; None if there was or is none."""
 PAUSE_MS: Final = 500
-"""After a proposal that came to nothing; mostly the lead is being lost, and a new leader takes over."""
+"""Pause after a failed proposal; mostly the lead is being lost, and a new leader takes over."""
 
 
 class Service(Protocol):
@@ -63,17 +63,17 @@ class Service(Protocol):
     @property
     def name(self) -> str: ...
     def step(self, now: Now) -> Sequence[Operation]:
-        """What to propose now. Called when `next_call_ms` is reached, and not again until all of that is settled."""
+        """Return operations to propose now. Called at `next_call_ms`, and not again until all of them are settled."""
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
-        """`operation` was applied with `result`; None: it failed, or nobody knows."""
+        """Note that `operation` was applied with `result`; None: it failed, or its outcome is unknown."""
 
     def next_call_ms(self, now: Now) -> int:
-        """When `step` wants to be called next, in monotonic milliseconds."""
+        """Return when `step` must be called next, in monotonic milliseconds."""
 
 
 class Post:
-    """A service, and how many of its operations are on their way."""
+    """A service, and the number of its operations in flight."""
 
     __slots__ = ("failing", "open_count", "paused_until_ms", "service")
 
@@ -81,7 +81,7 @@ class Post:
         self.service: Final = service
         self.open_count = 0
         self.failing = False
-        """Its latest proposal came to nothing."""
+        """Its latest proposal failed."""
         self.paused_until_ms = 0
 
     def next_call_ms(self, now: Now) -> int:
@@ -96,7 +96,7 @@ class Order(NamedTuple):
 
 
 class Duties:
-    """The leader's duties over `view`. Call `start` first, then `on_changes` after every applied entry."""
+    """Perform the leader's duties over `view`. Call `start` first, then `on_changes` after every applied entry."""
 
     def __init__(
         self, view: LeaderView, settings: LeaderSettings, randomness: Randomness, new_job_id: Callable[[], JobId]
@@ -134,7 +134,7 @@ class Duties:
 
     @property
     def preface(self) -> Operation | None:
-        """What must be in front of all else that this leader puts into the log; None = nothing."""
+        """Return the operation that must precede everything else that this leader puts into the log; None = nothing."""
         return self._outage.note
 
     @property
@@ -142,26 +142,26 @@ class Duties:
         return len(self._keeper)
 
     def waiting_workers(self, queue: str) -> int:
-        """Workers that wait for jobs of `queue`."""
+        """Return the number of workers that wait for jobs of `queue`."""
         return self._dispatcher.waiting_count(queue)
 
     def scale(self, queue: str, now: Now) -> QueueScale:
-        """The queue's numbers for autoscalers."""
+        """Return the queue's numbers for autoscalers."""
         waiting, slots = self.waiting_workers(queue), self._marks.slots(queue)
         return queue_scale(self._view, queue, now.cluster_ms, waiting_workers=waiting, worker_slots=slots)
 
     def workers_for(self, queue: str, now: Now) -> list[ServingWorker]:
-        """The living workers that take jobs of `queue`, by name."""
+        """Return the living workers that take jobs of `queue`, by name."""
         return self._marks.serving(queue, now)
 
     def lease_signs(self, job_id: JobId, now: Now) -> LeaseSigns | None:
-        """What is known of a job's lease; None where it has none."""
+        """Return the signs of life of a job's lease; None if it has none."""
         return self._keeper.signs(job_id, now)
 
     # -- time and the log ---------------------------------------------------------------------------------------------
 
     def start(self, now: Now) -> None:
-        """Read what must be known from the first moment: the running leases and the nearest timers."""
+        """Read what is needed from the first moment: the running leases and the nearest timers."""
         leased = self._view.leased_jobs()
         self._keeper.start(leased, Evidence(self._view, self._settings, now), now)
         if leased:
@@ -171,7 +171,7 @@ class Duties:
         self._timers.start(now)
 
     def on_records(self, writes: Sequence[Write]) -> None:
-        """Hear what an applied entry wrote beside jobs; `on_changes` follows where it wrote jobs, too."""
+        """Take the writes of an applied entry beside jobs; `on_changes` follows if it wrote jobs, too."""
         for write in writes:
             if isinstance(write, PutSchedule):
                 self._firing.heard(write.new.alarm_at_ms)
@@ -185,7 +185,7 @@ class Duties:
                 self._chores.heard()
 
     def on_changes(self, changes: Sequence[Change], now: Now) -> None:
-        """Hear what an applied entry wrote, and hand what became ready to the workers that wait for it."""
+        """Take the writes of an applied entry, and hand jobs that became ready to the workers that wait for them."""
         ready, timers, keeper, cluster_ms = self._ready, self._timers, self._keeper, now.cluster_ms
         for old, new in changes:
             if old is not None and old.status in WAITING:
@@ -211,7 +211,7 @@ class Duties:
         self._wake_jobs(now)
 
     def step(self, now: Now) -> list[Order]:
-        """Do what is due by time; return what to propose."""
+        """Do the work that is due; return operations to propose."""
         self._wake_jobs(now)
         self._dispatcher.step(now)
         orders: list[Order] = []
@@ -223,13 +223,13 @@ class Duties:
         return orders
 
     def _outage_settled(self, was_outage: bool) -> None:
-        """The log says whether this leader ended an outage: leases may end now, each by the right cause."""
+        """Allow leases to end: the log says whether this leader ended an outage, so each ends by the right cause."""
         if was_outage:
             self._keeper.outage_noted()
         self._keeper_post.paused_until_ms = 0
 
     def settled(self, order: Order, result: Result | None, now: Now) -> None:
-        """An order's operation was applied with `result`; None: it failed, or nobody knows."""
+        """Note that an order's operation was applied with `result`; None: it failed, or its outcome is unknown."""
         post = order.post
         post.open_count -= 1
         post.failing = result is None
@@ -237,7 +237,7 @@ class Duties:
         post.service.settled(order.operation, result, now)
 
     def next_call_ms(self, now: Now) -> int:
-        """When `step` wants to be called next, in monotonic milliseconds."""
+        """Return when `step` must be called next, in monotonic milliseconds."""
         next_ms = min(self._timers.next_call_ms(now), self._ready.next_call_ms(now), self._dispatcher.next_call_ms())
         for post in self._posts:  # as `Post.next_call_ms`, in place: this runs after every entry of the log
             if not post.open_count and post.paused_until_ms < next_ms:
@@ -249,22 +249,22 @@ class Duties:
     # -- workers ------------------------------------------------------------------------------------------------------
 
     def ask(self, waiter: Waiter, until_ms: int, now: Now) -> None:
-        """Hand what is ready to `waiter`, or let it wait until `until_ms`; raises `Unavailable` where too many do.
+        """Hand ready jobs to `waiter`, or let it wait until `until_ms`; raises `Unavailable` if too many do.
 
-        For the ids it gets, `lease_settled` must follow, or `leave`.
+        For the ids that it gets, `lease_settled` or `leave` must follow.
         """
         self._marks.asked(waiter.worker, waiter.queues, waiter.capacity, waiter.region, now, names=waiter.names)
         self._wake_jobs(now)
         self._dispatcher.ask(waiter, until_ms, now)
 
     def leave(self, waiter: Waiter, now: Now) -> None:
-        """The waiter's caller is gone: it waits no more, and what it was handed goes to others."""
+        """Remove the waiter, whose caller is gone; the jobs that it was handed go to others."""
         self._dispatcher.leave(waiter)
         if waiter.jobs.done() and not waiter.jobs.cancelled() and waiter.jobs.exception() is None:
             self._give_back(waiter.jobs.result(), now)
 
     def repeated(self, worker: str, request_id: str) -> list[Grant]:
-        """What this very request was granted before, where its reply was lost; [] where it is new."""
+        """Return the grants of this very request if its reply was lost; [] if it is new."""
         grants = []
         for job_id in self._requests.find(worker, request_id):
             job = self._view.job(job_id)
@@ -273,14 +273,14 @@ class Duties:
         return grants
 
     def granted(self, worker: str, request_id: str, grants: Sequence[Grant]) -> None:
-        """The reply to this request carries `grants`."""
+        """Note that the reply to this request carries `grants`."""
         self._requests.note(worker, request_id, [grant.job.id for grant in grants])
 
     def lease_settled(self, job_ids: Sequence[JobId], result: Result | None, now: Now) -> list[Grant]:
-        """The lease of `job_ids` was applied with `result`, or nobody knows (None); return what was granted.
+        """Return the grants of the lease of `job_ids`, which was applied with `result`, None if its outcome is unknown.
 
-        Jobs that were not granted and still wait are offered again after a moment: the log may say no, or not yet.
-        Those that their concurrency key keeps back are held.
+        Jobs that were not granted and still wait are offered again after a moment: the refusal may be temporary.
+        Jobs whose concurrency key is at its limit are blocked.
         """
         self._ready.release(job_ids)
         grants, missed = ([*result.grants], result.missed) if isinstance(result, Leased) else ([], job_ids)
@@ -320,7 +320,7 @@ class Duties:
         return self._marks.mark_of(worker, now) if self._keeper.unproven(worker, runs, now) else None
 
     def time_is_known(self) -> None:
-        """An entry of this leader is committed, so its cluster time is the cluster's.
+        """Mark cluster time as known: an entry of this leader is committed.
 
         Before that it may be a guess, since the clocks of a majority are not known, and proves nothing about renewals.
         """
@@ -331,12 +331,12 @@ class Duties:
         self._dispatcher.close(error)
 
     def _give_back(self, job_ids: Sequence[JobId], now: Now) -> None:
-        """Their lease was never proposed: offer them to others at once."""
+        """Offer jobs whose lease was never proposed to others at once."""
         self._offer(job_ids, now)
         self._wake_jobs(now)
 
     def _offer(self, job_ids: Sequence[JobId], now: Now) -> None:
-        """Offer jobs again that were not leased: at once, unless what is in flight takes their place."""
+        """Offer jobs again that were not leased: at once, unless jobs in flight take their place."""
         self._ready.release(job_ids)
         for job_id in job_ids:
             job = self._view.job(job_id)
@@ -361,13 +361,13 @@ class Duties:
             self._ready.look_at_each(job.queue)
 
     def _wake_jobs(self, now: Now) -> None:
-        """Hand out what is due; jobs are read by a time only after the timers have reached it."""
+        """Hand out due jobs; jobs are read by a time only after the timers have reached it."""
         self._timers.step(now)
         self._dispatcher.match(now)
 
 
 def hand_back(grant: Grant) -> Operation:
-    """The end of a lease whose worker never heard of it; it counts neither as a failure nor as a lost worker."""
+    """Return the end of a lease that its worker does not know; it counts neither as a failure nor as a lost worker."""
     job = grant.job
     assert job.lease is not None
     return RecordOutcome(job.id, job.run_number, job.lease.token, AttemptEnd.SNOOZED, delay_ms=0)

@@ -1,12 +1,12 @@
-"""The duties of one term as they run in a node: the thin asyncio shell around `Duties`.
+"""Run the duties of one term in a node: the thin asyncio shell around `Duties`.
 
-Theory of operation. One task owns all that runs here. It steps the duties, starts a task for each operation they want
-proposed, and sleeps exactly until the next deadline; applied entries and new waits only move that one timer forward. A
-worker's request runs in its caller's own task: take ids or wait for them, propose their lease, return the grants.
+Theory of operation. One task owns all that runs here. It steps the duties, starts a task for each operation to propose,
+and sleeps exactly until the next deadline; applied entries and new waits only move that one timer forward. A worker's
+request runs in its caller's own task: take ids or wait for them, propose their lease, return the grants.
 
-Failures. A proposal that fails because the lead is lost, or that nobody knows about, is logged once and tried again
-later: nothing here can hurt the node by it. Anything else is a fault of ours; it ends the owner, and `wait` raises it,
-so that the node stops. `on_changes` raises to its caller, for the same reason.
+Failures. A proposal that fails because the lead is lost, or whose outcome is unknown, is logged once and retried later;
+it does not stop the node. Any other exception is a bug: it ends the owner, and `wait` raises it, so that the node
+stops. `on_changes` raises to its caller, for the same reason.
 
 Left out: whether this node still leads. The node makes a `Leadership` when it begins to lead, throws it away when it
 no longer does, and checks its contact with a quorum before it passes on a heartbeat.
@@ -41,12 +41,14 @@ __all__ = ["HeartbeatAnswer", "LeaderSettings", "Leadership", "QueueDepth", "Que
 log = structlog.get_logger()
 
 Propose = Callable[[Operation], Awaitable[Result]]
-"""Puts an operation into the log and waits for its result. Raises `NotLeader` or `Unavailable` where it is not in the
-log, and `OutcomeUnknown` where nobody can tell."""
+"""Put an operation into the log and wait for its result.
+
+Raises `NotLeader` or `Unavailable` if it is not in the log, and `OutcomeUnknown` if that is unknown.
+"""
 
 
 class Leadership:
-    """All that a node does while it leads; made for one term, from the first entry it applied itself.
+    """Perform the leader's work of a node for one term, from the first entry that it applied itself.
 
     Workers' calls raise `NotLeader` before `start` and after `stop`.
     """
@@ -79,7 +81,7 @@ class Leadership:
     def start(self) -> None:
         """Take over: read the running leases and the nearest timers, and serve from now on.
 
-        Does nothing after `stop`. It waits for nothing, so that nobody finds a leader which does not serve yet.
+        Does nothing after `stop`. It does not wait, so that no caller meets a leader that does not serve yet.
         """
         if self._retired:
             return
@@ -90,13 +92,13 @@ class Leadership:
 
     @property
     def preface(self) -> Operation | None:
-        """What must be in front of all else that this leader puts into the log; None = nothing."""
+        """Return the operation that must precede everything else that this leader puts into the log; None = nothing."""
         return self._duties.preface
 
     async def stop(self) -> None:
-        """End all waits with `NotLeader` and all tasks; a lease that is being proposed still hears its outcome.
+        """End all waits with `NotLeader` and all tasks; a lease that is being proposed still gets its outcome.
 
-        Does nothing the second time, and never raises: what made the duties fail, `wait` tells.
+        Does nothing the second time, and never raises: `wait` raises the error of the duties.
         """
         self._retire()
         if self._owner is not None and not self._owner.done():
@@ -105,7 +107,7 @@ class Leadership:
             log.info("leadership_stopped")
 
     async def wait(self) -> None:
-        """Return once stopped; raise what made the duties fail, upon which the node must stop."""
+        """Return once stopped; raise the error that ended the duties, upon which the node must stop."""
         if self._owner is not None:
             await asyncio.wait((self._owner,))
             if not self._owner.cancelled():
@@ -114,13 +116,13 @@ class Leadership:
     # -- the log ------------------------------------------------------------------------------------------------------
 
     def on_records(self, writes: Sequence[Write]) -> None:
-        """Hear what an applied entry wrote beside jobs, before `on_changes`; ignored while not serving."""
+        """Take the writes of an applied entry beside jobs, before `on_changes`; ignored while not serving."""
         if self._serving:
             self._duties.on_records(writes)
             self._bring_forward(self._now())
 
     def on_changes(self, changes: Sequence[Change]) -> None:
-        """Hear of the job writes of an applied entry, right after it was applied; ignored while not serving."""
+        """Take the job writes of an applied entry, right after it was applied; ignored while not serving."""
         if self._serving:
             now = self._now()
             self._duties.on_changes(changes, now)
@@ -142,11 +144,11 @@ class Leadership:
         """Lease up to `capacity` due jobs of `queues`; wait up to `wait_seconds` for the first, else return [].
 
         `queues` are names and patterns (`core.wanted`). Jobs of a region go only to workers of the same `region`; "" =
-        the worker has none. `names` are those of the jobs that it has handlers for; None = it takes any.
-        The worker's latest request, repeated under its `request_id` because the reply was lost, gets what it got.
+        the worker has none. `names` are the job names that it has handlers for; None = any.
+        The worker's latest request, repeated under its `request_id` because the reply was lost, gets the same grants.
 
-        Raises `NotLeader`, `Unavailable`, or `OutcomeUnknown`: then leases may exist that the worker never heard of,
-        which end with their term. Cancelling the call takes nothing: what was leased for it already is handed back.
+        Raises `NotLeader`, `Unavailable`, or `OutcomeUnknown`: then leases may exist that the worker does not know;
+        they end with their term. If the call is cancelled, jobs that were already leased for it are handed back.
         """
         queues = tuple(dict.fromkeys(queues))
         capacity = min(capacity, limits.LEASE_CAPACITY_MAX)
@@ -166,9 +168,9 @@ class Leadership:
     async def heartbeat(
         self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]], *, alive: Container[JobId] = ()
     ) -> list[HeartbeatAnswer]:
-        """Renew the leases named by (job, run number, token) for a full term; an answer for each, in order.
+        """Renew the leases named by (job, run number, token) for a full term; return an answer for each, in order.
 
-        `alive` are the jobs whose handlers gave a sign of life; only that resets their `heartbeat_timeout_ms`.
+        `alive` are the jobs whose handlers reported a sign of life; only that resets their `heartbeat_timeout_ms`.
         If a later leader could not know of the renewal, waits until the worker's mark is committed. Raises `NotLeader`,
         `Unavailable` or `OutcomeUnknown` if that fails: then nothing is promised.
         """
@@ -182,7 +184,9 @@ class Leadership:
         return answers
 
     async def _has_proven(self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]]) -> bool:
-        """Commit the worker's mark if a later leader could not know that `runs` are alive; return whether it was needed."""
+        """Commit the worker's mark if a later leader could not know that `runs` are alive; return whether it was
+        needed.
+        """
         mark = self._duties.unproven(worker, runs, self._now())
         if mark is None:
             return False
@@ -197,17 +201,17 @@ class Leadership:
         return queue_depths(self._state, queues, now_ms, waiting_workers=self._duties.waiting_workers, tenant=tenant)
 
     def queue_scale(self, queue: str) -> QueueScale:
-        """The queue's numbers for autoscalers; see `QueueScale`."""
+        """Return the queue's numbers for autoscalers; see `QueueScale`."""
         self._check_serving()
         return self._duties.scale(queue, self._now())
 
     def workers_for(self, queue: str) -> list[ServingWorker]:
-        """The living workers that take jobs of `queue`, whatever their region; what `core.explain` asks for."""
+        """Return the living workers that take jobs of `queue`, in any region; used by `core.explain`."""
         self._check_serving()
         return self._duties.workers_for(queue, self._now())
 
     def lease_signs(self, job_id: JobId) -> LeaseSigns | None:
-        """What is known of a job's lease, None where it has none; what `core.explain` asks for."""
+        """Return the signs of life of a job's lease, None if it has none; used by `core.explain`."""
         self._check_serving()
         return self._duties.lease_signs(job_id, self._now())
 
@@ -224,12 +228,12 @@ class Leadership:
             raise
 
     async def _grants(self, waiter: Waiter, job_ids: list[JobId], request_id: str) -> list[Grant]:
-        """Propose the lease of `job_ids`; [] where none could be granted."""
+        """Propose the lease of `job_ids`; return [] if none was granted."""
         operation = LeaseJobs(waiter.worker, self._settings.lease_ttl_ms, tuple(job_ids), request_id, waiter.region)
         proposal = asyncio.ensure_future(self._propose(operation))
         result: Result | None = None
         try:
-            # Shielded, for a lease that is proposed happens whether or not its worker still listens.
+            # Shielded: a proposed lease is applied even if its worker has gone.
             result = await asyncio.shield(proposal)
         except asyncio.CancelledError:
             if self._serving and self._tasks is not None:
@@ -253,7 +257,7 @@ class Leadership:
         await asyncio.wait((proposal,))
         if proposal.cancelled():
             return
-        with contextlib.suppress(Unavailable):  # then their term ends them
+        with contextlib.suppress(Unavailable):  # they end with their term
             result = await proposal
             if isinstance(result, Leased):
                 await asyncio.gather(*(self._propose(hand_back(grant)) for grant in result.grants))
@@ -303,7 +307,7 @@ class Leadership:
         return Now.of(self._clock, self._state.cluster_time_ms)
 
     def _bring_forward(self, now: Now) -> None:
-        """Something was added: step earlier, where it is due before what the owner sleeps for."""
+        """Move the next step forward if something that was added is due before it."""
         next_ms = self._duties.next_call_ms(now)
         if next_ms < self._alarm_ms:
             self._set_alarm(next_ms, now)
@@ -312,6 +316,6 @@ class Leadership:
         if self._alarm_timer is not None:
             self._alarm_timer.cancel()
         self._alarm_ms = at_ms
-        # Never at once, so that a service that cannot go on costs no more than a step a millisecond.
+        # Never immediately, so that a service that makes no progress costs at most one step per millisecond.
         delay_ms = max(1, at_ms - now.monotonic_ms)
         self._alarm_timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._alarm.set)

@@ -8,40 +8,41 @@ from raftsched.core.records.ids import TimeMs
 from raftsched.ports import Clock
 
 NEVER_MS: Final = 1 << 62
-"""A time that does not come."""
+"""Later than any other time: never."""
 
 
 class Now(NamedTuple):
     """One moment, in whole milliseconds.
 
     Durations (leases, waits, pauses) are measured on the monotonic clock: nobody can set it. Due times are cluster
-    time, of which a node's clock (`consensus.cluster_clock`) has an estimate that no jump of its wall clock enters.
+    time, which each node estimates (`consensus.cluster_clock`) independently of jumps of its wall clock.
     """
 
     monotonic_ms: int
     cluster_ms: int
-    """The leader's estimate of cluster time: never behind what was applied. It goes back if clocks are corrected."""
+    """The leader's estimate of cluster time: never behind what was applied. It can go back when clocks are
+    corrected."""
     wall_ms: int
-    """What its clock shows."""
+    """The time that the node's wall clock shows."""
 
     @classmethod
     def of(cls, clock: Clock, applied_ms: int) -> Now:
-        """The present moment; `applied_ms` is the cluster time of the last applied entry."""
+        """Return the present moment; `applied_ms` is the cluster time of the last applied entry."""
         wall_ms = clock.wall_ms()
         return cls(round(clock.monotonic() * 1000), max(applied_ms, wall_ms), wall_ms)
 
     def monotonic_before(self, cluster_ms: int) -> int:
-        """When it was `cluster_ms`, in monotonic milliseconds; never after now."""
+        """Convert `cluster_ms` of the past to monotonic milliseconds; never later than now."""
         return self.monotonic_ms - max(0, self.cluster_ms - cluster_ms)
 
     def cluster_before(self, monotonic_ms: int) -> TimeMs:
-        """When it was `monotonic_ms`, in cluster time; never after now, and not before time began."""
+        """Convert `monotonic_ms` of the past to cluster time; never later than now, never negative."""
         return TimeMs(max(0, self.cluster_ms - max(0, self.monotonic_ms - monotonic_ms)))
 
     def monotonic_at(self, cluster_ms: int) -> int:
-        """When `cluster_ms` is reached, in monotonic milliseconds; never before now.
+        """Return when `cluster_ms` is reached, in monotonic milliseconds; never before now.
 
-        Counted from the clock: where cluster time is ahead of it, cluster time stands still until it is caught up.
+        Counted from the clock: if cluster time is ahead of it, cluster time stays still until the clock catches up.
         """
         left_ms = cluster_ms - self.wall_ms
         return self.monotonic_ms + left_ms if left_ms > 0 else self.monotonic_ms

@@ -1,8 +1,8 @@
-"""Takes jobs whose concurrency key is at its limit out of the ready index, so that nobody meets them in vain.
+"""Take jobs whose concurrency key is at its limit out of the ready index, so that they are not read again and again.
 
-Theory of operation. `ready` sets such a job aside when it meets one; here its hold is proposed. Applied, the job is out
-of the index until one of its key ends, which offers it again. Refused, because a place became free in the meantime, it
-is offered at once; if what is in flight takes the place, a moment later.
+Theory of operation. `ready` sets such a job aside when it meets one; here it is proposed to mark it blocked. Once that
+is applied, the job is out of the index until a job of its key ends, which offers it again. If it is rejected, because a
+place became free in the meantime, the job is offered at once; if a job in flight takes the place, a moment later.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from raftsched.leader.now import NEVER_MS, Now
 
 
 class Holds:
-    """Proposes `HoldJobs`; `offer` is called with jobs that were not held."""
+    """Propose `HoldJobs`; `offer` is called with jobs that were not blocked."""
 
     name: Final = "holds"
 
@@ -33,7 +33,7 @@ class Holds:
         return (HoldJobs(job_ids),) if job_ids else ()
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
-        """The holds were applied, or nobody knows (None): those jobs are tried again."""
+        """Note the result; if it is unknown (None), those jobs are tried again."""
         assert isinstance(operation, HoldJobs)
         left = [job_id for job_id in operation.job_ids if self._ready.is_aside(job_id)]
         if result is None:

@@ -1,7 +1,6 @@
-"""The part of the ready index that is in memory: read where it has run empty, and never more than there is room for.
+"""The part of the ready index that is in memory: read when it runs empty, and never more than the budget allows.
 
-See `lanes` for what is held and in which order it goes. A job that left is dropped when it is met: heaps are never
-searched.
+See `lanes` for its contents and its order. A job that has left is dropped when it is met: heaps are never searched.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from raftsched.leader.dispatch.lanes import START, Lane, Part, Place, ReadyQueue
 from raftsched.leader.view import LeaderView
 
 PARTS_MAX: Final = 100
-"""Regions known of a queue. A worker can ask for any, so they must not pile up: beyond it, all are read anew."""
+"""Regions known of a queue. Workers can ask for any, so their number needs a bound: beyond it, all are read again."""
 
 
 class Buffer:
@@ -31,15 +30,15 @@ class Buffer:
 
     @property
     def buffered_count(self) -> int:
-        """Jobs in memory; see `lanes` for the bound."""
+        """Return the number of jobs in memory; see `lanes` for the bound."""
         return len(self._buffered)
 
     # -- what comes next ----------------------------------------------------------------------------------------------
 
     def _first(self, queue: ReadyQueue, region: str, tags: Tags | None, now_ms: int) -> Lane | None:
-        """The lane whose turn it is, which has such a job in memory; None where there is none.
+        """Return the lane whose turn it is and that has such a job in memory; None if there is none.
 
-        A worker of `region` can have it, which takes the names of `tags`, or any where that is None.
+        A worker of `region` can have it, which takes the names of `tags`, or any if that is None.
         """
         own = self._front(queue, region, tags, now_ms) if region else None
         lane = self._front(queue, "", tags, now_ms)
@@ -48,7 +47,7 @@ class Buffer:
         return own
 
     def _front(self, queue: ReadyQueue, region: str, tags: Tags | None, now_ms: int) -> Lane | None:
-        """The lane of the part whose turn it is, which has such a job in memory; None where the part has none."""
+        """Return the lane of the part whose turn it is and that has such a job in memory; None if the part has none."""
         part = queue.parts.get(region)
         if part is None:
             part = self._add_part(queue, region)
@@ -70,12 +69,12 @@ class Buffer:
         return found
 
     def _first_of_both(self, lane: Lane, twin: Lane, tags: Tags | None, now_ms: int) -> Shelf | None:
-        """The shelf whose first job is the next of two lanes of one tenant; None where they have no such job."""
+        """Return the shelf whose first job is the next of two lanes of one tenant; None if they have no such job."""
         shelves = [shelf for each in (lane, twin) if (shelf := self._first_shelf(each, tags, now_ms)) is not None]
         return first_of(shelves, lane.part.queue.ageing_ms) if shelves else None
 
     def _first_shelf(self, lane: Lane, tags: Tags | None, now_ms: int) -> Shelf | None:
-        """The shelf whose first job is the lane's next of these names; None where the lane has no such job."""
+        """Return the shelf whose first job is the lane's next of these names; None if the lane has no such job."""
         if not lane.is_read:
             self._read_lane(lane, now_ms)
         shelves = lane.shelves
@@ -94,7 +93,7 @@ class Buffer:
         return first_of(filled, lane.part.queue.ageing_ms) if filled else None
 
     def _has_any(self, shelf: Shelf, now_ms: int) -> bool:
-        """Whether the shelf has a job; then it is the first of its heap."""
+        """Return whether the shelf has a job; then it is the first of its heap."""
         buffered = self._buffered
         while True:
             heap = shelf.heap
@@ -115,7 +114,7 @@ class Buffer:
                 self._read(self._add_shelf(lane, entry.priority, entry.tag, START), now_ms)
 
     def _read(self, shelf: Shelf, now_ms: int) -> None:
-        """Read behind the cut and move it; the shelf is whole where the index has no more."""
+        """Read behind the cut and move it; the shelf is whole if the index has no more."""
         lane, cut = shelf.lane, shelf.cut
         assert cut is not None
         part, queue = lane.part, lane.part.queue
@@ -139,7 +138,7 @@ class Buffer:
         shelf.cut = (entries[-1].due_at_ms, entries[-1].job_id) if len(entries) == limit else None
 
     def _add_part(self, queue: ReadyQueue, region: str) -> Part:
-        """A part for a region that is asked for the first time; its lanes are not read yet."""
+        """Add a part for a region that is asked for the first time; its lanes are not read yet."""
         if len(queue.parts) >= PARTS_MAX:
             self._drop_all(queue)
             queue.reset()
@@ -152,7 +151,7 @@ class Buffer:
     # -- what goes ----------------------------------------------------------------------------------------------------
 
     def _add_shelf(self, lane: Lane, priority: int, tag: NameTag, cut: Place | None) -> Shelf:
-        """A shelf that the lane does not have yet; all others keep to what is now their room."""
+        """Add a shelf to the lane; all other shelves are cut to their new budget."""
         queue = lane.part.queue
         room = queue.room
         added = queue.add_shelf(lane, priority, tag, cut)
@@ -160,7 +159,7 @@ class Buffer:
         return added
 
     def _add_lane(self, part: Part, tenant: str) -> Lane:
-        """A lane for a tenant whose first job arrives: there is nothing of it that would have to be read."""
+        """Add a lane for a tenant whose first job arrives: nothing of it has to be read."""
         queue = part.queue
         room = queue.room
         added = queue.add_lane(part, tenant, is_read=True)
@@ -174,12 +173,12 @@ class Buffer:
                     self._shorten(shelf)
 
     def _drop_all(self, queue: ReadyQueue) -> None:
-        """Let go of all jobs in memory."""
+        """Drop all jobs in memory."""
         for shelf in _shelves(queue):
             self._drop(shelf, (job_id for _, job_id in shelf.heap))
 
     def _shorten(self, shelf: Shelf) -> None:
-        """Leave the later part of a full shelf to the index."""
+        """Drop the later part of a full shelf; it stays in the index."""
         places = sorted(shelf.heap)
         kept_count = shelf.lane.part.queue.room // 2
         shelf.heap = places[:kept_count]  # sorted, so a heap

@@ -1,4 +1,4 @@
-"""How full the queues are, for people and autoscalers."""
+"""Measure how full the queues are, for people and autoscalers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from raftsched.leader.view import LeaderView
 DUE_TIMERS_MAX: Final = 1_000
 """Timed jobs that are due, read one by one for an exact count: a few milliseconds of work."""
 HELD_COUNTED_MAX: Final = 1_000
-"""Jobs that wait for their concurrency key, counted one by one; more of them count as ready."""
+"""Blocked jobs of a queue, counted one by one; more of them count as ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,34 +22,34 @@ class QueueDepth:
 
     queue: str
     counts: dict[Status, int]
-    """Jobs by the status users see; statuses without jobs are left out."""
+    """Jobs by the status that users see; statuses without jobs are left out."""
     exact: bool
     """False: so many timed jobs are due that not all were looked at; `QUEUED` then counts too few, and `SCHEDULED` and
     `RETRYING` as many too much."""
     oldest_wait_ms: int
-    """How long the job that is due longest has waited for a worker, whoever's it is; 0 = none waits."""
+    """Wait of the longest-due job that waits for a worker, of any tenant; 0 = none waits."""
     waiting_workers: int
     """Workers that wait for jobs of this queue now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueScale:
-    """What decides how many workers a queue should have, at one moment."""
+    """Inputs for the number of workers that a queue should have, at one moment."""
 
     queue: str
     ready_count: int
     """Jobs that are due and wait for nothing but a worker, and the queue's limits."""
     exact: bool
-    """False: `ready_count` may be too small, as in `QueueDepth`, or count held jobs beyond `HELD_COUNTED_MAX`."""
+    """False: `ready_count` may be too small, as in `QueueDepth`, or count blocked jobs beyond `HELD_COUNTED_MAX`."""
     running_count: int
     oldest_wait_ms: int
     waiting_workers: int
     """Workers that wait for jobs of this queue now."""
     worker_slots: int
-    """Jobs that a typical worker of the queue runs at the same time; 1 where none is known."""
+    """Jobs that a typical worker of the queue runs at the same time; 1 if none is known."""
     wanted_workers: int
-    """How many of those would run all that runs or is ready, as far as the queue's pause and `concurrency_max` let it.
-    What its rate lets through says nothing about workers and is left out."""
+    """Workers of that size needed for all running and ready jobs, within the queue's pause and `concurrency_max`. Its
+    rate is not considered: it says nothing about workers."""
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ def queue_depths(
 
 
 def queue_scale(view: LeaderView, queue: str, now_ms: int, *, waiting_workers: int, worker_slots: int) -> QueueScale:
-    """The queue's numbers for autoscalers; a queue that nobody uses has zeros.
+    """Return the queue's numbers for autoscalers; zeros for a queue without jobs and workers.
 
     Costs as much as its `queue_depths`, and up to `HELD_COUNTED_MAX` reads.
     """
@@ -109,14 +109,14 @@ def queue_scale(view: LeaderView, queue: str, now_ms: int, *, waiting_workers: i
 
 
 def oldest_wait_ms(view: LeaderView, queue: str, now_ms: int) -> int:
-    """How long the job that is due longest has waited for a worker; held ones are left out. 0 = none waits."""
+    """Return the wait of the longest-due job that waits for a worker; blocked ones are left out. 0 = none waits."""
     return max(
         (now_ms - first.due_at_ms for first in view.first_of_lanes(queue) if first.due_at_ms <= now_ms), default=0
     )
 
 
 def _tallies(view: LeaderView, queues: Iterable[str], now_ms: int, tenant: str | None) -> dict[str, _Tally]:
-    """The jobs of each queue by the status users see."""
+    """Return the jobs of each queue by the status that users see."""
     tallies = {queue: _Tally(Counter(view.queue_counts(queue, tenant))) for queue in queues}
     _move_due(view, now_ms, tenant, tallies)
     return tallies

@@ -1,17 +1,17 @@
-"""Workers that wait for jobs, first come, first served.
+"""Queue workers that wait for jobs, first come, first served.
 
-Theory of operation. A worker asks for jobs of some queues. Where there are any for its region it takes them at once: no
-one can be waiting for the same ones, since whatever arrives is handed to its waiters before anything else. Otherwise it
-waits. When jobs have arrived (`match`, once for all changes of a log entry) each queue's waiters are served in the order
-they came, each with an even share of what is there, so that a burst spreads over idle workers and still costs one lease
-operation a worker. Jobs are handed to a waiter directly, so nobody wakes up for nothing. Waiters stand in a line for
-each region, and lines without a job are passed over whole.
+Theory of operation. A worker asks for jobs of some queues. If there are any for its region it takes them at once: no
+other worker can be waiting for the same ones, since whatever arrives is first handed to its waiters. Otherwise it
+waits. When jobs have arrived (`match`, once for all changes of a log entry) each queue's waiters are served in the
+order they came, each with an even share of the jobs, so that a burst spreads over idle workers and still costs one
+lease operation a worker. Jobs are handed to a waiter directly, so no waiter wakes up without one. There is a line of
+waiters for each region, and lines without a job are skipped as a whole.
 
-A line is that of a region and of the names that its workers have handlers for: those of one release stand in one line. A
-worker that asks by pattern stands in the lines of the pattern, which are served with each queue that fits.
+A line belongs to a region and to the job names that its workers have handlers for: workers of one release share a line.
+A worker that asks by pattern is in the lines of the pattern, which are served with each queue that matches.
 
-Handing over commits nothing: the waiter proposes the lease, and the log decides. Left out: this module neither
-proposes nor sleeps.
+Handing over commits nothing: the waiter proposes the lease, and the log decides. Left out: this module neither proposes
+nor sleeps.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.timers.wheel import Timer, Wheel
 
 READY_QUEUES_MAX: Final = 10_000
-"""Queues known to `ready`, beyond those waited for; a worker can ask for any name, so names must not pile up."""
+"""Queues known to `ready`, beyond those waited for; workers can ask for any name, so their number needs a bound."""
 
 
 Lines = dict[Line, dict["Waiter", None]]
@@ -38,9 +38,9 @@ Lines = dict[Line, dict["Waiter", None]]
 
 
 class Waiter:
-    """A worker's request for up to `capacity` jobs. `jobs` gets the ids handed over, or [] when the time is over.
+    """A worker's request for up to `capacity` jobs. `jobs` gets the ids handed over, or [] when the wait has timed out.
 
-    `queues` are names and patterns; `names` those of the jobs that it has handlers for, None = it takes any.
+    `queues` are names and patterns; `names` are the job names that it has handlers for, None = any.
     """
 
     __slots__ = ("capacity", "jobs", "line", "names", "number", "queues", "region", "tags", "timer", "worker")
@@ -64,12 +64,12 @@ class Waiter:
         self.tags: Final = None if names is None else tags_of(names)
         self.line: Final[Line] = (region, self.tags)
         self.number = 0
-        """The lower, the earlier it came; set where it waits."""
+        """Order of arrival, lower is earlier; set when it waits."""
         self.timer: Timer[Waiter] | None = None
 
 
 class Dispatcher:
-    """Matches waiting workers with ready jobs. Waits are measured in monotonic milliseconds."""
+    """Match waiting workers with ready jobs. Waits are measured in monotonic milliseconds."""
 
     def __init__(self, ready: ReadyJobs) -> None:
         self._ready: Final = ready
@@ -84,22 +84,22 @@ class Dispatcher:
         self._ready_queues_max = READY_QUEUES_MAX
 
     def __len__(self) -> int:
-        """Workers waiting."""
+        """Return the number of waiting workers."""
         return len(self._waiters)
 
     def waiting_count(self, queue: str) -> int:
-        """Workers waiting for jobs of `queue`."""
+        """Return the number of workers waiting for jobs of `queue`."""
         lines = [self._queues.get(queue, {}), *self._lines_by_pattern(queue)]
         return sum(len(waiters) for each in lines for waiters in each.values())
 
     def waiting_workers(self) -> Iterator[str]:
-        """The name of every worker that waits, once for each of its requests."""
+        """Return the name of every worker that waits, once for each of its requests."""
         return (waiter.worker for waiter in self._waiters)
 
     def ask(self, waiter: Waiter, until_ms: int, now: Now) -> None:
-        """Hand what is ready to `waiter`, or let it wait until `until_ms`.
+        """Hand ready jobs to `waiter`, or let it wait until `until_ms`.
 
-        Raises `Unavailable` where too many wait already, and nothing is changed then.
+        Raises `Unavailable` if too many wait already; then nothing is changed.
         """
         self._limit_queues()
         job_ids = self._ready.take(waiter.queues, waiter.region, waiter.capacity, now.cluster_ms, waiter.tags)
@@ -116,7 +116,7 @@ class Dispatcher:
             self._places(queue).setdefault(queue, {}).setdefault(waiter.line, {})[waiter] = None
 
     def leave(self, waiter: Waiter) -> None:
-        """End the wait, if it lasts still; nothing is handed over."""
+        """End the wait if it is still open; hand over nothing."""
         if waiter.timer is None:
             return
         self._deadlines.cancel(waiter.timer)
@@ -132,13 +132,13 @@ class Dispatcher:
                 del places[queue]
 
     def match(self, now: Now) -> None:
-        """Hand what has arrived since the last call to those who wait for it."""
+        """Hand over the jobs that have arrived since the last call to the workers that wait for them."""
         for queue in self._ready.touched_queues(now.cluster_ms):
             if queue in self._queues or self._patterns:
                 self._serve(queue, now)
 
     def step(self, now: Now) -> None:
-        """End the waits whose time is over."""
+        """End the waits that have timed out."""
         for waiter in self._deadlines.advance(now.monotonic_ms):
             self._hand_over(waiter, [])
 
@@ -156,7 +156,7 @@ class Dispatcher:
     def _limit_queues(self) -> None:
         if self._ready.queue_count > self._ready_queues_max:
             self._ready.forget_except(self._queues)
-            # Twice what must stay, so that the sweep is paid for by as many new names.
+            # Twice the minimum, so that each sweep is amortised over as many new names.
             self._ready_queues_max = max(READY_QUEUES_MAX, 2 * self._ready.queue_count)
 
     def _serve(self, queue: str, now: Now) -> None:
@@ -169,7 +169,7 @@ class Dispatcher:
             if not served:
                 return
             waiter, available = min(served, key=_came)
-            if waiter.jobs.done():  # its caller is gone, and about to say so
+            if waiter.jobs.done():  # its caller is gone and will leave in a moment
                 self.leave(waiter)
                 continue
             share = min(waiter.capacity, -(-available // self.waiting_count(queue)))

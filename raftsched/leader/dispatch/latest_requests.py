@@ -1,8 +1,8 @@
-"""Each worker's latest lease request and what it was granted, so that its repetition gets the same leases.
+"""Keep each worker's latest lease request and its grants, so that a repeated request gets the same leases.
 
-A reply can be lost on its way: the leader dies, or the connection breaks. The worker then asks again under the same
-request id, and without this the jobs would wait for the end of a lease that nobody holds. A worker asks one question at
-a time, so its latest answer is all that has to be remembered. A new leader learns it from the leases themselves.
+A reply can be lost: the leader dies, or the connection breaks. The worker then asks again under the same request id.
+Without this table the jobs would wait for the end of a lease that nobody holds. A worker has one request open at a
+time, so only its latest answer has to be kept. A new leader learns it from the leases themselves.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from raftsched.core.records.job import Job
 
 
 class LatestRequests:
-    """Worker → (request id, job ids); the one that was heard of longest ago is forgotten first."""
+    """Map worker → (request id, job ids); the one that has been silent longest is evicted first."""
 
     def __init__(self) -> None:
         self._latest: Final[dict[str, tuple[str, tuple[JobId, ...]]]] = {}
 
     def start(self, leased: Iterable[Job]) -> None:
-        """Learn from the running leases: of each worker, the request with the largest token."""
+        """Learn from the running leases: for each worker, the request with the largest token."""
         jobs = sorted((job for job in leased if job.lease and job.lease.request_id), key=_token)
         for job in jobs:
             assert job.lease is not None
@@ -31,7 +31,7 @@ class LatestRequests:
             self.note(worker, request_id, (*ids, job.id) if known == request_id else (job.id,))
 
     def note(self, worker: str, request_id: str, job_ids: Sequence[JobId]) -> None:
-        """`worker` was granted `job_ids`; ignored for a request without an id."""
+        """Store that `worker` was granted `job_ids`; ignored for a request without an id."""
         if not request_id:
             return
         self._latest.pop(worker, None)
@@ -40,7 +40,7 @@ class LatestRequests:
             del self._latest[next(iter(self._latest))]
 
     def find(self, worker: str, request_id: str) -> tuple[JobId, ...]:
-        """The jobs that this very request was granted; () where it is new."""
+        """Return the jobs that this very request was granted; () if it is new."""
         known, ids = self._latest.get(worker, ("", ()))
         return ids if request_id and known == request_id else ()
 

@@ -1,11 +1,10 @@
-"""What the limits of queues leave to be leased now, as far as the leader can tell before it proposes.
+"""Compute how many leases the limits of queues allow now, as far as the leader can tell before it proposes.
 
-Theory of operation. The state counts what is leased; what is in flight counts as leased, too, so a lease that is
-proposed is mostly granted, and never can two proposals fight for one place. The log decides all the same
-(`core.admission`).
+Theory of operation. The state counts running jobs. Jobs in flight count as leased, too, so a proposed lease is mostly
+granted, and two proposals never compete for one place. The log decides all the same (`core.jobs.admission`).
 
-A queue whose bucket is empty is woken when the lease is there: exactly then, and only if somebody asked. All other
-limits end with something that is heard of: a job that ends, a proposal that comes to nothing, changed settings.
+A queue whose bucket is empty is woken when the next lease is allowed: exactly then, and only if it was asked for. All
+other limits end with an event that the leader sees: a job that ends, a failed proposal, changed settings.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ NO_LIMIT: Final = 1 << 62
 
 
 class Gates:
-    """The limits of whole queues. Times are cluster milliseconds."""
+    """Enforce the limits of whole queues. Times are cluster milliseconds."""
 
     def __init__(self, view: LeaderView) -> None:
         self._view: Final = view
@@ -36,7 +35,7 @@ class Gates:
         """Whether a queue may have to be woken."""
 
     def room(self, queue: ReadyQueue, now_ms: int) -> int:
-        """How many more jobs of the queue may be taken; where its rate says none, it will be woken."""
+        """Return how many more jobs of the queue may be taken; if its rate allows none, it will be woken."""
         if queue.aside_count >= limits.HOLD_JOBS_MAX:
             return 0
         settings = queue.settings
@@ -55,7 +54,7 @@ class Gates:
         return max(room, 0)
 
     def advance(self, now_ms: int) -> list[ReadyQueue]:
-        """The queues that were to be woken by now."""
+        """Return the queues that were to be woken by now."""
         woken = self._wakes.advance(now_ms)
         for queue in woken:
             queue.wake = None
@@ -63,18 +62,18 @@ class Gates:
         return woken
 
     def next_call_ms(self) -> int:
-        """When `advance` wants to be called next, in cluster milliseconds."""
+        """Return when `advance` must be called next, in cluster milliseconds."""
         next_ms = self._wakes.next_call()
         return NEVER_MS if next_ms is None else next_ms
 
     def forget(self, queue: ReadyQueue) -> None:
-        """Nobody asks for the queue any more."""
+        """Drop the queue: no worker asks for it."""
         if queue.wake is not None:
             self._wakes.cancel(queue.wake)
             queue.wake = None
 
     def _wake_later(self, queue: ReadyQueue, settings: Queue, now_ms: int) -> None:
-        """Wake the queue when there is a lease beyond what is in flight; whatever of that fails wakes it, too."""
+        """Wake the queue when a lease beyond those in flight is allowed; failures of those in flight wake it, too."""
         lease_count = queue.in_flight_count + 1
         if lease_count > bucket.burst(settings):
             return
@@ -88,7 +87,7 @@ class Gates:
 
 
 class KeysInFlight:
-    """The limits of concurrency keys: what is in flight of each, beside what the state counts as leased."""
+    """Enforce the limits of concurrency keys: jobs in flight are added to those that the state counts as leased."""
 
     def __init__(self, view: LeaderView) -> None:
         self._view: Final = view
@@ -96,7 +95,7 @@ class KeysInFlight:
         self._keys: Final[dict[JobId, tuple[str, str]]] = {}
 
     def has_room(self, job: Job, settings: Queue | None) -> bool:
-        """Whether the job's key leaves it a place; a job without a key needs none."""
+        """Return whether the job's key allows one more; always true for a job without a key."""
         key = concurrency_key(job)
         if not key:
             return True
@@ -104,7 +103,7 @@ class KeysInFlight:
         return taken < key_concurrency_max(settings)
 
     def take_off(self, job: Job, settings: Queue | None) -> bool:
-        """Count the job as in flight, and return True, unless its key leaves it no place."""
+        """Count the job as in flight and return True, unless its key is at its limit."""
         if not self.has_room(job, settings):
             return False
         if key := concurrency_key(job):
@@ -114,7 +113,7 @@ class KeysInFlight:
         return True
 
     def land(self, job_id: JobId) -> None:
-        """The job is no longer in flight. Jobs without a key are ignored."""
+        """Remove the job from those in flight. Jobs without a key are ignored."""
         place = self._keys.pop(job_id, None)
         if place is not None:
             self._counts[place] -= 1

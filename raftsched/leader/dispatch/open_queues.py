@@ -1,9 +1,9 @@
-"""Which queues may have ready jobs, for workers that ask by pattern.
+"""Know which queues may have ready jobs, for workers that ask by pattern.
 
 Theory of operation. The names are read from the index at the first request by pattern for a region, and then kept: a
-queue whose job becomes due is added, one that was looked at and has nothing is taken out. So a request looks only at
-queues that have jobs, or had some when they were last looked at, however many there are in all. Nothing is kept where
-nobody asks by pattern. Kept by region: what one region has nothing of, another may have.
+queue whose job becomes due is added, one that was read and has none is removed. So a request reads only queues that
+have jobs, or had some when they were read last, however many there are in all. Nothing is kept unless a worker asks by
+pattern. Kept by region: a queue can be empty for one region and not for another.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ class OpenQueues:
     def __init__(self, view: LeaderView) -> None:
         self._view: Final = view
         self.patterns: Collection[str] = ()
-        """By which workers wait."""
+        """Patterns by which workers wait."""
         self._names: Final[dict[str, dict[str, None]]] = {}
-        """By region; only of regions that were asked for by pattern."""
+        """Names by region; only of regions that were asked for by pattern."""
 
     def names(self, queues: Sequence[str], region: str) -> Sequence[str]:
-        """Return what to look at for a worker that asks for `queues`: those very queues where no pattern is among them."""
+        """Return the queues to read for a worker that asks for `queues`: `queues` itself if it has no pattern."""
         patterns = [queue for queue in queues if is_pattern(queue)]
         if not patterns:
             return queues
@@ -38,24 +38,24 @@ class OpenQueues:
         return [*names]
 
     def is_asked_by_pattern(self, queue: str) -> bool:
-        """Whether a worker waits for the queue by a pattern."""
+        """Return whether a worker waits for the queue by a pattern."""
         return any(fits(pattern, queue) for pattern in self.patterns)
 
     def filled(self, queue: str, region: str) -> None:
-        """A job of the queue became ready."""
+        """Add the queue: a job of it became ready."""
         names = self._names.get(region)
         if names is not None:
             names[queue] = None
 
     def looked_at(self, queue: ReadyQueue, region: str) -> None:
-        """A worker of `region` took what it could; take the queue out where nothing is left."""
+        """Remove the queue if a worker of `region` took all of its jobs."""
         for each in (region, "") if region else ("",):
             part = queue.parts.get(each)
             if part is not None and part.is_empty:
                 self._names.get(each, {}).pop(queue.name, None)
 
     def doubt(self) -> None:
-        """Jobs may have become ready unnoticed: read the names anew when they are needed."""
+        """Read the names again when they are needed: jobs may have become ready unnoticed."""
         self._names.clear()
 
     def _of(self, region: str) -> dict[str, None]:

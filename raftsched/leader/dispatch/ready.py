@@ -1,24 +1,24 @@
-"""Ready jobs, by queue, tenant and priority, in memory only as far as they are soon needed.
+"""Hold ready jobs, by queue, tenant and priority, in memory only as far as they are needed soon.
 
 Theory of operation. The ready index of the state holds every waiting job; this module keeps a bounded prefix of it for
-each queue and region that workers ask for (`buffer`, and `lanes`, which says in which order jobs go). What nobody has
-asked for is not known at all, and whatever is not known is read at the first `take`; so a new leader needs no
-preparation, and forgetting is always allowed.
+each queue and region that workers ask for (`buffer`, and `lanes` for the order of jobs). Nothing is known of a queue
+that was not asked for, and anything unknown is read at the first `take`. So a new leader needs no preparation, and
+forgetting is always allowed.
 
-Ids that are taken are *in flight* until their lease is applied (`leave`) or the proposal came to nothing (`release`).
+Ids that are taken are *in flight* until their lease is applied (`leave`) or the proposal has failed (`release`).
 
-Limits. A queue gives no more than its limits leave (`gates`), counting what is in flight as leased, so that what is
-proposed is granted. Where jobs have options each is looked at before it is given. One whose concurrency key is at its
-limit is set *aside*, and so is one that has expired: it is neither given nor read again until it changes or is
-released, and those behind it pass. `holds` takes the former out of the index. A queue with `limits.HOLD_JOBS_MAX` jobs
-aside gives nothing until some are gone.
+Limits. A queue gives no more than its limits allow (`limits`), counting jobs in flight as leased, so that proposals are
+granted. Jobs with options are checked before they are given. One whose concurrency key is at its limit is set *aside*,
+and so is one that has expired: it is neither given nor read again until it changes or is released, and the jobs behind
+it may pass. `blocked` takes the former out of the index. A queue with `limits.HOLD_JOBS_MAX` jobs aside gives nothing
+until some are gone.
 
-Workers also ask by pattern (`core.wanted`). Which queues may have ready jobs is known from the first such request on
-(`open_queues`), so a request looks at those alone, and a queue that gets its first job becomes known where a worker waits
-for it by pattern.
+Workers also ask by pattern (`core.wanted`). The queues that may have ready jobs are known from the first such request
+on (`open_queues`), so a request reads only those. A queue that gets its first job becomes known if a worker waits for
+it by pattern.
 
-Queues that are asked for together take turns. A queue whose limits may leave more than before is *touched*, like one
-that got jobs, and its waiters are served anew.
+Queues that are asked for together take turns. A queue whose limits may allow more than before is *touched*, like one
+that got jobs, and its waiters are served again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ReadyJobs(Buffer):
         self._touched: list[ReadyQueue] = []
         self._aside: Final[set[JobId]] = set()
         self._to_hold: Final[dict[JobId, None]] = {}
-        """Those aside that are to be held, in the order they were met."""
+        """Jobs aside that are to be blocked, in the order they were met."""
         self._keys: Final = KeysInFlight(view)
         self._gates: Final = Gates(view)
         self._open: Final = OpenQueues(view)
@@ -59,12 +59,12 @@ class ReadyJobs(Buffer):
         """Whether any queue that was known may have had limits."""
 
     def watch(self, patterns: Collection[str]) -> None:
-        """Workers wait by these patterns from now on; the caller changes them as they come and go."""
+        """Use these patterns of waiting workers from now on; the caller changes them as workers come and go."""
         self._open.patterns = patterns
 
     @property
     def queue_count(self) -> int:
-        """Queues known."""
+        """Return the number of known queues."""
         return len(self._queues)
 
     # -- jobs come and go ---------------------------------------------------------------------------------------------
@@ -72,7 +72,7 @@ class ReadyJobs(Buffer):
     def add(
         self, queue: str, tenant: str, priority: int, due_at_ms: int, job_id: JobId, *, tag: NameTag, region: str
     ) -> None:
-        """A waiting job is due: keep it, unless the index will show it when it is needed."""
+        """Keep a due job, unless it will be read from the index when it is needed."""
         self._open.filled(queue, region)
         known = self._queues.get(queue) or self._met(queue)
         if known is None or job_id in self._buffered or job_id in self._away:
@@ -99,7 +99,7 @@ class ReadyJobs(Buffer):
                 self._shorten(shelf)
 
     def leave(self, job_id: JobId) -> None:
-        """A job no longer waits: it was leased, held or cancelled. Unknown ids are ignored."""
+        """Remove a job that no longer waits: it was leased, blocked or cancelled. Unknown ids are ignored."""
         shelf = self._buffered.pop(job_id, None)
         if shelf is not None:
             shelf.grew(-1)
@@ -120,7 +120,7 @@ class ReadyJobs(Buffer):
         self._touch(queue)
 
     def release(self, job_ids: Iterable[JobId]) -> None:
-        """The proposal of these came to nothing; whoever still waits must be added again."""
+        """End the flight of jobs whose proposal failed; those that still wait must be added again."""
         away = self._away
         for job_id in job_ids:
             if job_id in away:
@@ -129,7 +129,7 @@ class ReadyJobs(Buffer):
     # -- queues change ------------------------------------------------------------------------------------------------
 
     def configured(self, settings: Queue) -> None:
-        """Somebody changed the queue's settings, or a lease took from its bucket."""
+        """Apply changed settings of the queue; also called after a lease took from its bucket."""
         known = self._queues.get(settings.name)
         if known is not None:
             known.configure(settings)
@@ -137,26 +137,26 @@ class ReadyJobs(Buffer):
             self._touch(known)
 
     def look_at_each(self, queue: str) -> None:
-        """A job with options came to the queue."""
+        """Check each job of the queue: one with options arrived."""
         known = self._queues.get(queue)
         if known is not None and not known.is_keyed:
             known.look_at_each()
             self.has_limits = True
 
     def freed(self, queue: str) -> None:
-        """A job of the queue is no longer leased: others may be."""
+        """Touch the queue: a job of it is no longer leased, so others may be."""
         known = self._queues.get(queue)
         if known is not None and not known.is_free:
             self._touch(known)
 
     def next_call_ms(self, now: Now) -> int:
-        """When there are touched queues next, in monotonic milliseconds."""
+        """Return when there are touched queues next, in monotonic milliseconds."""
         if self._touched:
             return now.monotonic_ms
         return now.monotonic_at(self._gates.next_call_ms()) if self._gates.has_any else NEVER_MS
 
     def touched_queues(self, now_ms: int) -> list[str]:
-        """Queues that may have got jobs, or may give more, since the last call."""
+        """Return the queues that may have got jobs, or may give more, since the last call."""
         if self._gates.has_any:
             for woken in self._gates.advance(now_ms):
                 self._touch(woken)
@@ -168,7 +168,7 @@ class ReadyJobs(Buffer):
         return [queue.name for queue in touched]
 
     def _met(self, name: str) -> ReadyQueue | None:
-        """Make a queue known that has a job, where a worker waits for it by pattern."""
+        """Make a queue known that has a job, if a worker waits for it by pattern."""
         return self._queue(name) if self._open.is_asked_by_pattern(name) else None
 
     def _touch(self, queue: ReadyQueue) -> None:
@@ -183,8 +183,8 @@ class ReadyJobs(Buffer):
     ) -> list[JobId]:
         """Take up to `count` jobs for a worker of `region` out of `queues`, names and patterns, which must be distinct.
 
-        `tags` are those of the names that it has handlers for; None = all. They are in flight then. Each queue gives an
-        equal share as long as it has that many; the first turn changes with every call.
+        `tags` are those of the names that it has handlers for; None = all. Jobs taken are in flight. Each queue gives
+        an equal share as long as it has that many; the first turn changes with every call.
         """
         self._turn += 1
         names = self._open.names(queues, region)
@@ -206,9 +206,9 @@ class ReadyJobs(Buffer):
         return taken
 
     def fill(self, queue: str, region: str, tags: Tags | None, now_ms: int) -> int:
-        """Return how many jobs of `queue` in memory such a worker may take, after reading if there are none.
+        """Return how many jobs of `queue` in memory such a worker may take; read the index if there are none.
 
-        0 = it may take none.
+        0 = none.
         """
         known = self._queue(queue)
         room = NO_LIMIT if known.is_free else self._gates.room(known, now_ms)
@@ -218,7 +218,7 @@ class ReadyJobs(Buffer):
         return min(size + known.parts[region].size_of(tags) if region else size, room)
 
     def _take_from(self, queue: ReadyQueue, line: Line, count: int, now_ms: int, taken: list[JobId]) -> bool:
-        """Move up to `count` jobs to `taken`; False where there were fewer."""
+        """Move up to `count` jobs to `taken`; return False if there were fewer."""
         if queue.is_free:
             return self._draw(queue, line, count, now_ms, taken)
         goal = len(taken) + count
@@ -231,7 +231,7 @@ class ReadyJobs(Buffer):
         return len(taken) == goal
 
     def _draw(self, queue: ReadyQueue, line: Line, count: int, now_ms: int, taken: list[JobId]) -> bool:
-        """Move up to `count` jobs to `taken`, whatever limits say; False where there were fewer."""
+        """Move up to `count` jobs to `taken`, ignoring limits; return False if there were fewer."""
         buffered, away = self._buffered, self._away
         region, tags = line
         while count:
@@ -265,7 +265,7 @@ class ReadyJobs(Buffer):
     # -- looking at each ----------------------------------------------------------------------------------------------
 
     def _may_go(self, queue: ReadyQueue, job_id: JobId, now_ms: int) -> bool:
-        """Whether a job that was drawn can be leased by what its options say; else it is set aside."""
+        """Return whether the options of a drawn job allow its lease; otherwise set it aside."""
         job = self._view.job(job_id)
         if job is None or job.status not in WAITING or job.held:
             self.leave(job_id)
@@ -274,7 +274,7 @@ class ReadyJobs(Buffer):
         if options is None:
             return True
         if is_expired(job, now_ms):
-            self._set_aside(queue, job_id)  # its alarm is about to ring
+            self._set_aside(queue, job_id)  # its deadline is about to fire
             return False
         if self._keys.take_off(job, queue.settings):
             return True
@@ -288,7 +288,7 @@ class ReadyJobs(Buffer):
         self._aside.add(job_id)
 
     def hold(self, job: Job) -> None:
-        """Set a waiting job aside whose lease was refused, since its concurrency key keeps it back."""
+        """Park a ready job whose lease was refused because its concurrency key is at its limit."""
         queue = self._queue(job.queue)
         self.leave(job.id)
         queue.look_at_each()
@@ -299,12 +299,12 @@ class ReadyJobs(Buffer):
         self._to_hold[job.id] = None
 
     def hold_again(self, job_id: JobId) -> None:
-        """Nobody knows whether it was held."""
+        """Try again to block a job: whether it was blocked is unknown."""
         if job_id in self._aside:
             self._to_hold[job_id] = None
 
     def next_to_hold(self, limit: int) -> tuple[JobId, ...]:
-        """Hand out the first `limit` jobs that are to be held; they stay aside."""
+        """Return the first `limit` jobs that are to be blocked; they stay aside."""
         job_ids = tuple(self._to_hold)[:limit]
         for job_id in job_ids:
             del self._to_hold[job_id]
@@ -318,7 +318,7 @@ class ReadyJobs(Buffer):
         return job_id in self._aside
 
     def key_has_room(self, job: Job) -> bool:
-        """Whether the job's concurrency key leaves it a place, counting what is in flight."""
+        """Return whether the job's concurrency key allows one more, counting jobs in flight."""
         known = self._queues.get(job.queue)
         settings = self._view.queue(job.queue) if known is None else known.settings
         return self._keys.has_room(job, settings)
@@ -326,8 +326,8 @@ class ReadyJobs(Buffer):
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
     def doubt(self) -> None:
-        """Read all known queues anew at the next `take`: jobs may have become due unnoticed, or not have expired after
-        all.
+        """Read all known queues again at the next `take`: jobs may have become due unnoticed, or may not have expired
+        after all.
         """
         self.release(tuple(self._aside))
         self._buffered.clear()
@@ -337,7 +337,7 @@ class ReadyJobs(Buffer):
             self._touch(queue)
 
     def forget_except(self, queues: Container[str]) -> None:
-        """Forget what is known about all other queues; those with limits that have jobs on their way are kept.
+        """Forget what is known about all other queues; those with limits that have jobs in flight are kept.
 
         So are those that have jobs and are waited for by pattern.
         """

@@ -1,12 +1,13 @@
-"""What the log knows of when the leases that a new leader takes over were renewed last.
+"""Derive from the log when the leases that a new leader takes over were last renewed.
 
-Theory of operation. Heartbeats are in the leader's memory alone. The log holds each grant, and of each worker a mark that
-is made a few times in a term while the worker is heard of. A mark lists the worker's leases that were silent then; all
-others had been renewed within `lease_silence_ms` before it. So for each lease there is a moment at which it was certainly
-renewed, or granted; a living worker's is seldom older than a term. A worker without a mark is known by its grants.
+Theory of operation. Heartbeats are in the leader's memory alone. The log holds each grant, and of each worker a mark
+that is made a few times in a term while the worker sends requests. A mark lists the worker's leases that were silent
+then; all others had been renewed within `lease_silence_ms` before it. So for each lease there is a moment at which it
+was certainly renewed, or granted. For a living worker that is seldom older than a term. For a worker without a mark,
+its grants count.
 
-During an outage nobody could be heard: terms count from its end. The one that this leader ends is seen by the time that
-has passed since the last entry of the log; earlier ones are in the log (`outage`).
+During an outage no worker could reach a leader: terms count from its end. The outage that this leader ends shows in the
+time that has passed since the last entry of the log; earlier ones are in the log (`outage`).
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ class KnownSigns(NamedTuple):
     heard_at_ms: int
     """It was renewed, or granted, no earlier."""
     handler_heard_at_ms: int
-    """The same of its handler."""
+    """The same for its handler."""
     terms_from_ms: int
-    """From when on its worker's silence counts."""
+    """Its worker's silence counts from here."""
     proven_at_ms: int
     """The same as far as the log alone proves it to any later leader."""
 
@@ -43,7 +44,7 @@ _UNMARKED: Final = _Marked(0, {})
 
 
 class Evidence:
-    """Looks each worker up once; made for one take-over."""
+    """Look each worker up once; made for one take-over."""
 
     def __init__(self, view: LeaderView, settings: LeaderSettings, now: Now) -> None:
         self._view: Final = view
@@ -53,7 +54,7 @@ class Evidence:
         self.outage_ended_at_ms: Final[int] = now.cluster_ms if ends_now else view.outage_ended_at_ms
 
     def of(self, job: Job) -> KnownSigns:
-        """Return what is known of the lease of `job`."""
+        """Return the signs of life of the lease of `job`."""
         lease = job.lease
         assert lease is not None
         mark = self._mark(lease.worker)

@@ -1,29 +1,29 @@
-"""Keeps watch over every running lease, and asks the log to end those that ran out.
+"""Watch every running lease, and propose the end of those that ran out.
 
 Theory of operation. A lease has up to four deadlines on the leader's monotonic clock: its worker's silence (one term
-after the grant or the latest heartbeat), its handler's silence (where the job asks for it: `heartbeat_timeout_ms` after
+after the grant or the latest heartbeat), its handler's silence (if the job asks for it: `heartbeat_timeout_ms` after
 the grant or the latest sign of life, a heartbeat that says so or a change of the record such as progress), its job's
-timeout (counted from the grant), and, once cancelled, the end of the grace. One timer in a wheel stands for the
-earliest. A heartbeat only notes the time; the timer that fires too early is set anew then, so a renewal costs no work
-in the wheel. Where worker and handler are silent, it is the worker that is lost.
+timeout (counted from the grant), and, once cancelled, the end of the grace. One timer in a wheel represents the
+earliest. A heartbeat only notes the time; a timer that fires too early is set again, so a renewal costs no work in the
+wheel. If worker and handler are both silent, the worker is the one that is lost.
 
-A lease ends only by a committed operation. Once its expiry is proposed, its heartbeats are refused, and a lease whose
-worker has been refused never becomes valid again, also where the log keeps it: the expiry is asked for again. So a
-worker that heard "valid" keeps its job for a full term, and one that heard "not valid" can stop at once (case W17).
+A lease ends only by a committed operation. Once its expiry is proposed, its heartbeats are refused. A lease whose
+worker has been refused never becomes valid again, even if the log keeps it: the expiry is proposed again. So a worker
+that was answered "valid" keeps its job for a full term, and one that was answered "not valid" can stop at once (case
+W17).
 
 A new leader does not know the heartbeats of its predecessor, so it gives every lease one full term from its own start,
-but no more than `LEASE_TERMS_MAX` terms from when the lease was certainly renewed last (`evidence`): so a lease that
+but no more than `LEASE_TERMS_MAX` terms from when the lease was certainly renewed last (`evidence`). So a lease that
 nobody renews ends after that time, however many leaders there are meanwhile. In return, a heartbeat is answered as
 valid only if the log proves a renewal within `proven_span_ms` before it: then no later leader ends the lease within the
 term that the answer promises. Otherwise the worker's mark is committed first, and the answer waits for it. The same
-holds for a grant that was long on its way into the log.
+holds for a grant that took long to get into the log.
 
-An outage is nobody's silence: terms count from its end, and a lease whose last certain sign of life is from before it
-ends without counting against its job: its worker may have stopped as its own clock told it to. The same holds for the
-silence of handlers, who speak through their workers: theirs counts from the worker's
-first heartbeat on; and for cancelled jobs, whose workers may not have been told yet. Timeouts go on from the times in the
-record. Left out: whether this node may still answer heartbeats at all (fresh contact with a quorum) is its caller's
-check.
+An outage is not counted as silence: terms count from its end. A lease whose last certain sign of life is from before it
+ends without counting against its job: its worker may have stopped by its own clock. The same holds for the silence of
+handlers, which report through their workers: theirs counts from the worker's first heartbeat on; and for cancelled
+jobs, whose workers may not have been notified yet. Timeouts continue from the times in the record. Left out: whether
+this node may still answer heartbeats at all (fresh contact with a quorum) is its caller's check.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from raftsched.leader.timers.wheel import Timer, Wheel
 from raftsched.ports import Randomness
 
 _NOTHING_PROVEN_MS: Final = -1
-"""Of a lease that was taken over, until its first heartbeat asks for proof (`Duties.unproven`)."""
+"""For a lease that was taken over, until its first heartbeat asks for proof (`Duties.unproven`)."""
 RETRY_MS: Final = 100
-"""An expiry that the log refused is asked for again after this: the clocks disagreed by some milliseconds."""
+"""An expiry that the log refused is proposed again after this: the clocks disagreed by some milliseconds."""
 LEASE_TERMS_MAX: Final = 3
-"""A lease that nobody renews ends after so many terms, however many leaders give it time. Less than two would not do:
-a living worker's last renewal can be one term older in the log than it is."""
+"""A lease that nobody renews ends after this number of terms, however many leaders there are. Less than two is not
+enough: a living worker's last renewal can be one term older in the log than it is."""
 
 
 class HeartbeatAnswer(NamedTuple):
-    """What a worker hears about one of its leases."""
+    """The answer to a worker about one of its leases."""
 
     valid: bool
     """False: the lease is over or about to be; the worker must stop, and its outcome won't count."""
@@ -85,7 +85,7 @@ class _Lease:
         "refused",
         "silent_at_ms",
         "timeout_at_ms",
-        "timer",  # None: it rang, and the lease is looked at or its expiry is on its way
+        "timer",  # None: it fired, and the lease is looked at or its expiry is on its way
         "token",
         "ttl_ms",
         "worker",
@@ -98,34 +98,34 @@ class _Lease:
         self.ttl_ms: Final = ttl_ms
         self.silent_at_ms = NEVER_MS
         self.heard_at_ms = 0
-        """When it was renewed last, the grant included; of one that was taken over, when that is certain."""
+        """Time of its last renewal, the grant included; for a lease taken over, the last one that is certain."""
         self.proven_until_ms = 0
         """Until then a heartbeat may be answered as valid without a newer proof in the log."""
         self.is_heard = False
-        """This leader heard a heartbeat for it."""
+        """This leader received a heartbeat for it."""
         self.is_taken_over = False
         """An earlier leader granted it."""
         self.is_of_outage = False
         """As far as this leader knows, its last sign of life is from before an outage."""
         self.handler_ms = 0
-        """Longest silence of the handler; 0 = its job doesn't ask."""
+        """Longest silence of the handler; 0 = its job sets none."""
         self.handler_silent_at_ms = NEVER_MS
-        """`NEVER_MS` also while nothing can have been heard of the handler: its worker is not back yet."""
+        """`NEVER_MS` also while no sign of the handler is possible: its worker is not back yet."""
         self.handler_heard_at_ms = 0
-        """When its handler gave a sign last, as `heard_at_ms`."""
+        """Time of its handler's last sign of life, as `heard_at_ms`."""
         self.timeout_at_ms = NEVER_MS
         self.cancel_by_ms = NEVER_MS
         self.expiring = False
         """Its expiry is proposed."""
         self.refused = False
-        """Its worker was told that it is over."""
+        """Its worker was answered that it is over."""
         self.timer: Timer[_Lease] | None = None
 
     def deadline_ms(self) -> int:
         return min(self.silent_at_ms, self.handler_silent_at_ms, self.timeout_at_ms, self.cancel_by_ms)
 
     def hear_handler(self, now_ms: int) -> None:
-        """The handler gave a sign of life."""
+        """Note a sign of life of the handler."""
         if self.handler_ms:
             self.handler_heard_at_ms = now_ms
             self.handler_silent_at_ms = now_ms + self.handler_ms
@@ -143,8 +143,8 @@ class _Lease:
 def proven_span_ms(ttl_ms: int) -> int:
     """Return how long after a proven renewal heartbeats may be answered as valid.
 
-    Their term then ends a whole one before the bound. That is left for steps of cluster time from one leader to the next:
-    a longer one looks like an outage, from whose end terms count anew.
+    Their term then ends one whole term before the bound. That term is left for steps of cluster time between leaders: a
+    longer step looks like an outage, from whose end terms are counted again.
     """
     return (LEASE_TERMS_MAX - 2) * ttl_ms
 
@@ -154,7 +154,7 @@ def _proven_until_ms(ttl_ms: int, proven_at_ms: int, now: Now) -> int:
 
 
 class LeaseKeeper:
-    """All running leases of the cluster. `len` counts them."""
+    """Keep all running leases of the cluster. `len` counts them."""
 
     name: Final = "lease_keeper"
 
@@ -164,7 +164,7 @@ class LeaseKeeper:
         self._leases: Final[dict[JobId, _Lease]] = {}
         self._wheel: Final[Wheel[_Lease]] = Wheel()
         self._rung: Final[deque[_Lease]] = deque()
-        """Leases whose timer fired, to be looked at; more than one operation holds, after a whole rack was lost."""
+        """Leases whose timer fired, to be checked; more than one operation holds, after a whole rack was lost."""
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -172,7 +172,9 @@ class LeaseKeeper:
     # -- what the log says --------------------------------------------------------------------------------------------
 
     def start(self, leased: Iterable[Job], evidence: Evidence, now: Now) -> None:
-        """Take over the leases of an earlier leader, each for a full term from now if it can have been renewed lately."""
+        """Take over the leases of an earlier leader, each for a full term from now if it can have been renewed
+        lately.
+        """
         for job in leased:
             lease = self._keep(job, now)
             signs = evidence.of(job)
@@ -184,7 +186,7 @@ class LeaseKeeper:
             lease.handler_heard_at_ms = now.monotonic_before(signs.handler_heard_at_ms)
             lease.handler_silent_at_ms = NEVER_MS
             if job.status is Status.CANCELLING:
-                # A term, for the worker may not have been told yet.
+                # A term, since the worker may not have been notified yet.
                 grace_ends_ms = now.monotonic_at(job.cancel_requested_at_ms + self._settings.cancel_grace_ms)
                 told_by_ms = self._granted_until_ms(
                     lease, max(job.cancel_requested_at_ms, evidence.outage_ended_at_ms), now
@@ -193,21 +195,24 @@ class LeaseKeeper:
             self._set_timer(lease)
 
     def outage_noted(self) -> None:
-        """The log says that this leader ended an outage, which it may not have known when it took the leases over.
+        """Adapt to the log's note that this leader ended an outage, which it may not have known when it took the leases
+        over.
 
-        What was heard before was still in it: nobody was told that his lease is valid.
+        Earlier heartbeats were still in the outage: no worker was answered that its lease is valid.
         """
         for lease in self._leases.values():
             if lease.is_taken_over:
                 lease.is_of_outage, lease.is_heard = True, False
 
     def _granted_until_ms(self, lease: _Lease, terms_from_ms: int, now: Now) -> int:
-        """A term from now, but at most `LEASE_TERMS_MAX` from a moment in cluster time."""
+        """Return a term from now, but at most `LEASE_TERMS_MAX` from a moment in cluster time."""
         ends_at_ms = terms_from_ms + LEASE_TERMS_MAX * lease.ttl_ms
         return now.monotonic_ms + max(0, min(lease.ttl_ms, ends_at_ms - now.cluster_ms))
 
     def leased(self, job: Job, now: Now) -> None:
-        """The log gave `job` to a worker, heard from its handler, or wants it back: then it has the grace to stop."""
+        """Keep a lease that was granted, whose handler gave a sign, or whose cancellation was requested (then with the
+        grace).
+        """
         lease = self._leases.get(job.id)
         if lease is None or job.lease is None or lease.token != job.lease.token:
             if lease is not None:
@@ -221,7 +226,7 @@ class LeaseKeeper:
                 self._set_timer(lease)
 
     def ended(self, job_id: JobId) -> None:
-        """The log ended the lease. Unknown ids are ignored."""
+        """Drop a lease that the log ended. Unknown ids are ignored."""
         lease = self._leases.pop(job_id, None)
         if lease is not None and lease.timer is not None:
             self._wheel.cancel(lease.timer)
@@ -231,9 +236,10 @@ class LeaseKeeper:
     def heartbeat(
         self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]], now: Now, *, alive: Container[JobId] = ()
     ) -> list[HeartbeatAnswer]:
-        """Renew the leases named by (job, run number, token) for one term from now; an answer for each, in order.
+        """Renew the leases named by (job, run number, token) for one term from now; return an answer for each, in
+        order.
 
-        `alive` are the jobs whose handlers gave a sign of life; the others' are renewed for their worker's.
+        `alive` are the jobs whose handlers gave a sign of life; for the others only the worker's silence ends.
         """
         leases = self._leases
         now_ms = now.monotonic_ms
@@ -273,13 +279,13 @@ class LeaseKeeper:
         return found
 
     def proven(self, job_id: JobId, proven_at_ms: int, now: Now) -> None:
-        """The log proves that the lease was renewed no earlier than `proven_at_ms`, in cluster time."""
+        """Note that the log proves a renewal of the lease no earlier than `proven_at_ms`, in cluster time."""
         lease = self._leases.get(job_id)
         if lease is not None:
             lease.proven_until_ms = _proven_until_ms(lease.ttl_ms, proven_at_ms, now)
 
     def signs(self, job_id: JobId, now: Now) -> LeaseSigns | None:
-        """Return what is known of a job's lease, in cluster time; None where it has none that runs."""
+        """Return the signs of life of a job's lease, in cluster time; None if it has none that runs."""
         lease = self._leases.get(job_id)
         if lease is None:
             return None
@@ -308,7 +314,7 @@ class LeaseKeeper:
         return {worker: tuple(silent) for worker, silent in found.items()}
 
     def _hear_of_handler(self, lease: _Lease, now_ms: int, *, is_alive: bool) -> None:
-        """Note what is heard of the handler; the first word of its worker to a new leader gives it time, too."""
+        """Note a sign of the handler; the first heartbeat of its worker to a new leader gives it time, too."""
         is_first = bool(lease.handler_ms) and lease.handler_silent_at_ms == NEVER_MS
         if is_alive:
             lease.hear_handler(now_ms)
@@ -316,12 +322,12 @@ class LeaseKeeper:
             longest_ms = LEASE_TERMS_MAX * max(lease.handler_ms, lease.ttl_ms)
             lease.handler_silent_at_ms = min(now_ms + lease.handler_ms, lease.handler_heard_at_ms + longest_ms)
         if is_first and lease.timer is not None:
-            self._set_timer(lease)  # this deadline may come before the one that it stands for
+            self._set_timer(lease)  # this deadline may come before the one of the timer
 
     # -- what time says -----------------------------------------------------------------------------------------------
 
     def step(self, now: Now) -> Sequence[Operation]:
-        """The expiry of the leases that ran out, at most `limits.EXPIRE_LEASES_MAX`; () where none did."""
+        """Return the expiry of the leases that ran out, at most `limits.EXPIRE_LEASES_MAX`; () if none did."""
         now_ms = now.monotonic_ms
         for lease in self._wheel.advance(now_ms):
             lease.timer = None
@@ -340,7 +346,7 @@ class LeaseKeeper:
         return (ExpireLeases(tuple(over)),) if over else ()
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
-        """The expiry was applied with `result`, or nobody knows (None); whatever still runs is looked at again."""
+        """Note the result of the expiry, None if unknown; leases that still run are checked again."""
         assert isinstance(operation, ExpireLeases)
         for suspect in operation.leases:
             lease = self._leases.get(suspect.job_id)

@@ -1,10 +1,11 @@
-"""Writes down, once a leader takes leases over, whether the cluster had no leader for longer than a lease.
+"""Record, once a leader takes leases over, whether the cluster had no leader for longer than a lease.
 
 A leader stamps entries at least once in a third of a term while leases run (`worker_marks`). So a longer silence of the
-log before a leader's own first entry is time in which no worker could be heard. The log decides, by its own stamps,
-since a new leader may not know the cluster's time yet. The note comes before all else that the leader puts into the
-log, whoever asks for it (`note`), or the next leader would see no silence if this one is gone soon. `on_settled` hears
-whether there was an outage; until then no lease may end, for the cause of its end would be a guess.
+log before a leader's own first entry is time in which no worker could reach a leader. The log decides, by its own
+stamps, since a new leader may not know the cluster's time yet. The note precedes everything else that the leader puts
+into the log, whoever proposes it (`note`): otherwise, if this leader is soon lost, the next one would see no silence.
+`on_settled` receives whether there was an outage; until then no lease may end, since the cause of its end would be a
+guess.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from raftsched.leader.view import LeaderView
 
 
 class Outage:
-    """Proposes `NoteOutage` once, where there is a lease that it may concern."""
+    """Propose `NoteOutage` once, if there is a lease that it may concern."""
 
     name: Final = "outage"
 
@@ -30,14 +31,15 @@ class Outage:
         self._is_due = False
 
     def start(self) -> None:
-        """This leader takes over leases."""
+        """Begin: this leader takes over leases."""
         self._is_due = True
 
     @property
     def note(self) -> Operation | None:
-        """The operation that must come before whatever else this leader puts into the log; None if it takes over no lease.
+        """Return the operation that must precede everything else that this leader puts into the log; None if it takes
+        over no lease.
 
-        Asked for right after `start`.
+        Called right after `start`.
         """
         return self._operation if self._is_due else None
 
@@ -46,7 +48,7 @@ class Outage:
         return (self._operation,)
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:  # noqa: ARG002
-        """It is noted, or nobody knows (None): then it is proposed again."""
+        """Note the result; if it is unknown (None), the note is proposed again."""
         self._is_due = result is None
         if result is not None:
             self._on_settled(isinstance(result, Counted) and result.count > 0)

@@ -1,18 +1,18 @@
-"""Writes down, coarsely, which workers are alive.
+"""Record in the log, coarsely, which workers are alive.
 
-Theory of operation. Workers are heard of by their lease requests and heartbeats; that is kept in memory. Once a third
-of a lease term, a *round* writes those heard of since to the log, which is what people see in the list of workers and what
-a new leader starts from. A worker that only waits for jobs is alive while it waits. Workers not heard of for long are
-forgotten, here and in the log.
+Theory of operation. Workers make themselves known by lease requests and heartbeats; that is kept in memory. Once in a
+third of a lease term, a *round* writes those seen since to the log. People see this in the list of workers, and a new
+leader starts from it. A worker that only waits for jobs is alive while it waits. Workers that have been silent for long
+are forgotten, here and in the log.
 
-A round is fixed when it begins, and goes on at once with what its operations left over; so its cost is bounded by the
-number of workers, whatever that is, and by the period. Workers that this leader has not marked yet do not wait for it: a
-round for them alone comes sooner. So also where the lead changes often, who is alive is soon in the log.
+A round is fixed when it begins, and continues at once with the workers that did not fit its operations. So its cost is
+bounded by the number of workers and by the period. Workers that this leader has not marked yet do not wait for it: a
+round for them alone comes sooner. So the log soon has the living workers even if leaders change often.
 
-A mark lists which of the worker's leases are silent (`evidence` says what a new leader makes of that). While leases run
-something is written in each period, if need be without a mark: what the log is silent for is an outage (`outage`).
+A mark lists which of the worker's leases are silent (`evidence` says how a new leader uses that). While leases run
+something is written in each period, if need be without a mark: a silence of the log is an outage (`outage`).
 
-Left out: whether a lease lives is the lease keeper's to say.
+Left out: the lease keeper decides whether a lease lives.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ _LEASE_BYTES: Final = 20
 
 
 class Leases(Protocol):
-    """The running leases, as the marks must know them."""
+    """The running leases, as the marks need them."""
 
     def __len__(self) -> int: ...
     def silent_leases(self, now: Now) -> Mapping[str, tuple[SilentLease, ...]]:
-        """Those that were not renewed for a while, by worker."""
+        """Return the leases that were not renewed for a while, by worker."""
 
 
 class _Worker:
@@ -58,16 +58,16 @@ class _Worker:
         self.capacity = capacity
         self.region = region
         self.names = names
-        """Of the jobs that it has handlers for; None = it takes any, or has not asked in this term."""
+        """Job names that it has handlers for; None = any, or it has not asked in this term."""
         self.slots = capacity
-        """The most it has asked for: what it runs at the same time."""
-        self.heard_ms = heard_ms  # monotonic: setting the wall clock makes nobody old
+        """The largest capacity of its requests: the jobs that it runs at the same time."""
+        self.heard_ms = heard_ms  # monotonic, so that setting the wall clock ages no worker
         self.is_marked = False
         """This leader has marked it."""
 
 
 class WorkerMarks:
-    """The workers heard of in this term; `waiting` names those that wait for jobs at this moment."""
+    """Keep the workers seen in this term; `waiting` names those that wait for jobs at this moment."""
 
     name: Final = "worker_marks"
 
@@ -78,18 +78,18 @@ class WorkerMarks:
         self._period_ms: Final = settings.worker_mark_ms
         self._forget_ms: Final = settings.worker_forget_ms
         self._alive_ms: Final = settings.lease_ttl_ms + settings.worker_mark_ms
-        """Workers that live are heard of at least once in a term, and marked some time later."""
+        """Living workers are seen at least once in a term, and marked some time later."""
         self._waiting: Final = waiting
         self._leases: Final = leases
         self._workers: Final[dict[str, _Worker]] = {}
         self._new: Final[dict[str, None]] = {}
-        """Heard of, and not marked by this leader yet."""
+        """Seen, and not marked by this leader yet."""
         self._unmarked: Final[dict[str, None]] = {}
-        """Heard of since their last mark."""
+        """Seen since their last mark."""
         self._round: list[str] = []
-        """Whom the round under way has yet to mark, the last one first."""
+        """Workers that the current round has yet to mark, the last one first."""
         self._forgotten: list[str] = []
-        """Whom the log has yet to forget, the last one first."""
+        """Workers that the log has yet to forget, the last one first."""
         self._mark_at_ms = 0
         self._new_at_ms = 0
         self._forget_at_ms = 0
@@ -108,7 +108,7 @@ class WorkerMarks:
         *,
         names: Collection[str] | None = None,
     ) -> None:
-        """A worker asked for jobs. Beyond `limits.WAITING_WORKERS_MAX` names, new ones are not written down."""
+        """Note a worker's request for jobs. Beyond `limits.WAITING_WORKERS_MAX` names, new ones are not recorded."""
         worker = self._workers.get(name)
         if worker is None:
             self._meet(name, tuple(queues), capacity, region, now, names=names)
@@ -120,9 +120,9 @@ class WorkerMarks:
             self._note(name, worker)
 
     def heard(self, name: str, now: Now, *, has_lease: bool = False) -> None:
-        """A worker sent a heartbeat; what it works on is taken from its latest request, or its mark.
+        """Note a worker's heartbeat; its queues are taken from its latest request, or its mark.
 
-        One that has a lease is written down however many there are: its lease depends on it.
+        A worker that has a lease is recorded beyond that limit, too: its lease depends on it.
         """
         worker = self._workers.get(name)
         if worker is not None:
@@ -136,7 +136,7 @@ class WorkerMarks:
                 self._meet(name, marked.queues, marked.capacity, marked.region, now, must=has_lease)
 
     def serving(self, queue: str, now: Now) -> list[ServingWorker]:
-        """The workers that take jobs of `queue` and are alive, as far as their marks and this term tell, by name."""
+        """Return the living workers that take jobs of `queue`, as far as their marks and this term tell, by name."""
         since_ms = now.monotonic_ms - self._alive_ms
         alive = {
             name
@@ -149,7 +149,7 @@ class WorkerMarks:
         return [self._serving(name, now) for name in sorted(alive)]
 
     def slots(self, queue: str) -> int:
-        """How many jobs a typical worker of `queue` runs at the same time, by the most that each has asked for."""
+        """Return the jobs that a typical worker of `queue` runs at the same time, by each one's largest request."""
         slots = sorted(worker.slots for worker in self._workers.values() if takes(worker.queues, queue))
         return max(slots[len(slots) // 2], 1) if slots else 1
 
@@ -163,7 +163,7 @@ class WorkerMarks:
         return ServingWorker(name, queues, region, heard_at_ms)
 
     def _heard_at_ms(self, name: str, now: Now) -> int:
-        """In cluster time; 0 = never. Of one that waits, at least since its latest mark."""
+        """Return when it was seen last, in cluster time; 0 = never. For one that waits, at least its latest mark."""
         worker = self._workers.get(name)
         if worker is not None:
             return now.cluster_ms - (now.monotonic_ms - worker.heard_ms)
@@ -171,7 +171,7 @@ class WorkerMarks:
         return marked.seen_at_ms if marked is not None else 0
 
     def step(self, now: Now) -> Sequence[Operation]:
-        """The next operation of the round; () where there is nothing to write down."""
+        """Return the next operation of the round; () if there is nothing to record."""
         if not self._round and not self._forgotten:
             self._begin_round(now)
         marks = self._next_marks(now)
@@ -181,14 +181,14 @@ class WorkerMarks:
         return ()
 
     def mark_of(self, name: str, now: Now) -> MarkWorkers | None:
-        """Return the mark of one worker as of now, outside of the rounds; None if it was not heard of."""
+        """Return the mark of one worker as of now, outside of the rounds; None if it was not seen."""
         worker = self._workers.get(name)
         if worker is None:
             return None
         return MarkWorkers((self._mark_of(name, worker, self._leases.silent_leases(now), now),), ())
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
-        """The marks were applied, or nobody knows (None): then they are made again, in the next round."""
+        """Note the result; if it is unknown (None), the marks are made again in the next round."""
         assert isinstance(operation, MarkWorkers)
         if result is None:
             self._unmarked.update((mark.name, None) for mark in operation.marks if mark.name in self._workers)
@@ -217,11 +217,11 @@ class WorkerMarks:
             self._new[name] = None
 
     def _note(self, name: str, worker: _Worker) -> None:
-        """It was heard of: mark it in the next round."""
+        """Mark it in the next round."""
         (self._unmarked if worker.is_marked else self._new)[name] = None
 
     def _begin_round(self, now: Now) -> None:
-        """Take those who are to be marked: all once in a period, in between only the new ones."""
+        """Collect the workers to mark: all once in a period, in between only the new ones."""
         self._new_at_ms = now.monotonic_ms + self._period_ms // _NEW_ROUNDS
         names = self._new
         if self._mark_at_ms <= now.monotonic_ms:
@@ -236,7 +236,7 @@ class WorkerMarks:
         self._forget(now)
 
     def _next_marks(self, now: Now) -> tuple[WorkerMark, ...]:
-        """The marks of the next operation: at least one where any is left, and bounded in number and bytes."""
+        """Return the marks of the next operation: at least one if any is left, and bounded in number and bytes."""
         if not self._round:
             return ()
         silent = self._leases.silent_leases(now)
@@ -259,11 +259,11 @@ class WorkerMarks:
         return WorkerMark(name, worker.queues, worker.capacity, seen_at_ms, worker.region, silent.get(name, ()))
 
     def _is_overdue(self, now: Now) -> bool:
-        """Whether leases run, and the log was silent for most of a period."""
+        """Return whether leases run and the log was silent for most of a period."""
         return len(self._leases) > 0 and now.cluster_ms - self._view.cluster_time_ms >= self._period_ms // 2
 
     def _forget(self, now: Now) -> None:
-        """Forget here who was not heard of for long, and note whom the log should forget, once in a while."""
+        """Forget workers here that have been silent for long, and note which the log should forget, once in a while."""
         if now.monotonic_ms < self._forget_at_ms:
             return
         self._forget_at_ms = now.monotonic_ms + max(self._period_ms, self._forget_ms // _FORGET_ROUNDS)

@@ -1,10 +1,10 @@
-"""Keeps long work going: proposes the next step of each chore until none is left.
+"""Advance long work: propose the next step of each until none is left.
 
-A chore's whole state is in the log, so a new leader goes on where the last one stopped, and a step that is proposed
-twice only does two steps.
+The whole state of a background step is in the log, so a new leader continues where the last one stopped, and a step
+that is proposed twice only does two steps.
 
-Chores take turns: the kinds first, and within a kind its subjects. So neither a thousand chores of one kind nor one
-that takes a thousand steps keeps any other waiting for its end.
+Background steps take turns: the kinds first, and within a kind its subjects. So neither a thousand of one kind nor one
+that takes a thousand steps delays any other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PARALLEL_MAX: Final = 4
 
 
 class Chores:
-    """Proposes `DoChore` while there are chores."""
+    """Propose `DoChore` while there are background steps."""
 
     name: Final = "chores"
 
@@ -31,10 +31,10 @@ class Chores:
         self._view: Final = view
         self._may_have_any = True
         self._latest: Final = dict.fromkeys(ChoreKind, b"")
-        """The subject of each kind that had its turn last; of the kinds, the first one here has waited longest."""
+        """The subject of each kind that had its turn last; the first kind here has waited longest."""
 
     def heard(self) -> None:
-        """A chore was started or moved on."""
+        """Note that a background step was started or advanced."""
         self._may_have_any = True
 
     def step(self, now: Now) -> Sequence[Operation]:  # noqa: ARG002
@@ -53,7 +53,7 @@ class Chores:
         return [DoChore(kind, subject) for kind, subject in chosen]
 
     def _next_of(self, kind: ChoreKind) -> list[bytes]:
-        """The subjects of a kind whose turn is next, at most `PARALLEL_MAX`, each once."""
+        """Return the subjects of a kind whose turn is next, at most `PARALLEL_MAX`, each once."""
         latest = self._latest[kind]
         behind = self._subjects(kind, after=latest)
         if len(behind) == PARALLEL_MAX:
@@ -66,7 +66,7 @@ class Chores:
         return [subject for its_kind, subject in found if its_kind is kind]
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
-        """A step was applied, or nobody knows: the next look says what is left."""
+        """Note the result of a step, or that it is unknown; the next read says what is left."""
 
     def next_call_ms(self, now: Now) -> int:
         return now.monotonic_ms if self._may_have_any else NEVER_MS

@@ -1,15 +1,16 @@
-"""Removes finished jobs whose retention is over, in small steps.
+"""Remove finished jobs whose retention is over, in small steps.
 
-Theory of operation. A job's retention is its own, or its queue's, or the cluster's. Those with one of their own have an
-alarm, and are no business of this service. Of the others there are few different retentions, and for each a *frontier*
-walks along the finished jobs, by the time they ended, never nearer to the present than its retention. It removes those
-that it is for, passes over the others for good, and goes on from where it stood. So each finished job is looked at once
-for each retention that is shorter than its own, whatever stays is not looked at again, and no index is needed beside
-that by time. When a queue's retention changes, all walks begin anew, and so does a new leader's: that costs one look at
-everything that stays, in steps of `limits.PURGE_JOBS_MAX`.
+Theory of operation. A job's retention is its own, or its queue's, or the cluster's. Jobs with one of their own have a
+deadline and are not handled here. The others have few different retentions. For each, a *frontier* walks along the
+finished jobs, by the time they ended, never nearer to the present than its retention. It removes the jobs of its
+retention, passes the others for good, and continues from there. So each finished job is read once for each retention
+that is shorter than its own, jobs that stay are not read again, and no index is needed beside that by time. When a
+queue's retention changes, all walks begin again, and so does a new leader's: that costs one read of every job that
+stays, in steps of `limits.PURGE_JOBS_MAX`.
 
-What could not be removed, since its dependants are yet to be told how it ended, is tried again in the next round. What
-is needed longer than its retention has got an alarm by the purge that was refused (`upkeep`), and is passed over, too.
+A job that could not be removed, since its dependants have yet to be resolved, is tried again in the next round. A job
+that is needed longer than its retention has got a deadline by the purge that was refused
+(`core.maintenance.retention`), and is passed, too.
 
 Left out: retention by count or bytes.
 """
@@ -32,13 +33,13 @@ from raftsched.leader.view import FinishedPlace, LeaderView
 PAUSE_MS: Final = 50
 """Between two steps of a round: up to 10,000 jobs a second, far more than can be submitted."""
 LATE_MS: Final = 10_000
-"""A job's end can't be applied later than this after its stamp while the same node leads: no walk passes that place."""
+"""A job's end can't be applied later than this after its stamp while the same node leads: no walk passes that time."""
 _VISIT_ROWS: Final = 25
-"""What a visit that finds nothing costs, in rows: so many retentions don't make a step long."""
+"""Cost of a visit that finds nothing, in rows, so that many retentions don't make a step long."""
 
 
 class _Frontier:
-    """How far the finished jobs were looked at for one retention."""
+    """Progress of the walk for one retention."""
 
     __slots__ = ("kept_ms", "place")
 
@@ -48,7 +49,7 @@ class _Frontier:
 
 
 class Retention:
-    """Purges what finished longer ago than it is kept."""
+    """Purge jobs that finished longer ago than their retention."""
 
     name: Final = "retention"
 
@@ -56,21 +57,21 @@ class Retention:
         self._view: Final = view
         self._settings: Final = settings
         self._frontiers: list[_Frontier] | None = None
-        """By rising retention; None = the queues must be asked for theirs."""
+        """By rising retention; None = the queues' retentions must be read."""
         self._round: deque[_Frontier] = deque()
-        """Those that have not looked at all they may in this round."""
+        """Frontiers that are not done in this round."""
         self._left: list[JobId] = []
-        """Purged in vain, or nobody knows. With `limits.PURGE_JOBS_MAX` of them nothing else is looked at."""
+        """Jobs whose purge was refused or is unknown. With `limits.PURGE_JOBS_MAX` of them nothing else is read."""
         self._look_at_ms = 0
 
     def restart(self) -> None:
-        """A queue's retention changed: what was passed over may be over now."""
+        """Start all walks again: a queue's retention changed, so a passed job may be over now."""
         self._frontiers = None
         self._round.clear()
         self._look_at_ms = 0
 
     def step(self, now: Now) -> Sequence[Operation]:
-        """The next purge; () where nothing that was looked at is old enough."""
+        """Return the next purge; () if no job that was read is old enough."""
         job_ids: list[JobId] = []
         is_stuck = len(self._left) >= limits.PURGE_JOBS_MAX
         if is_stuck or not self._round:
@@ -85,7 +86,7 @@ class Retention:
         return (PurgeJobs(tuple(job_ids), before_ms),) if job_ids else ()
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:  # noqa: ARG002
-        """The purge was applied, or nobody knows (None); what is still there is purged again."""
+        """Note the result, None if unknown; jobs that remain are purged again."""
         assert isinstance(operation, PurgeJobs)
         if not isinstance(result, Purged) or result.count < len(operation.job_ids):
             jobs = map(self._view.job, operation.job_ids)
@@ -101,7 +102,7 @@ class Retention:
         return self._frontiers
 
     def _look(self, job_ids: list[JobId], now: Now) -> None:
-        """Let frontiers advance, and add what is over to `job_ids`, within the bounds of a step."""
+        """Advance frontiers and add expired jobs to `job_ids`, within the bounds of a step."""
         row_count = len(job_ids)
         while self._round and row_count < limits.PURGE_JOBS_MAX:
             frontier = self._round.popleft()
@@ -122,7 +123,7 @@ class Retention:
         return job.status in FINISHED and kept_ms > 0 and job.finished_at_ms < now.cluster_ms - kept_ms
 
     def _kept_ms(self, job: Job) -> int:
-        """How long the job is kept as its queue or the cluster says; 0 = it has an alarm of its own."""
+        """Return the job's retention by its queue or the cluster; 0 = it has a deadline of its own."""
         if job.kept_until_ms or (job.options is not None and job.options.retention_ms):
             return 0
         queue = self._view.queue(job.queue)

@@ -1,11 +1,11 @@
-"""Cuts what grows with time and not with jobs: the ledgers of schedules, by lines, and the audit trail, by age.
+"""Cut what grows with time and not with jobs: the ledgers of schedules, by lines, and the audit trail, by age.
 
-Theory of operation. A ledger is looked at after about every `LOOK_EVERY` of its lines: each line that is written asks
-for a look with that chance. So nothing has to be counted, a new leader needs to know nothing, and a ledger is seldom
-some hundreds of lines too long. A look finds the latest lines, which all stay, and goes through the older ones from the
-old end, a page at a time. Those of calls by hand stay for their time, since without them a backfill that comes again
-would run its instants again; as they may be many and seldom go, they ask for a look the more seldom. The audit trail is
-looked at every hour, from its old end. What is too much goes in bounded operations, one after another.
+Theory of operation. A ledger is checked after about every `LOOK_EVERY` of its lines: each line that is written asks for
+a check with that probability. So nothing has to be counted, a new leader needs no preparation, and a ledger is seldom
+some hundreds of lines too long. A check finds the latest lines, which all stay, and walks the older ones from the old
+end, a page at a time. Lines of manual calls stay for their time, since without them a repeated backfill would run its
+fire times again; as they may be many and are seldom removed, they ask for a check less often. The audit trail is
+checked every hour, from its old end. Excess lines are removed in bounded operations, one after another.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.view import LeaderView
 
 LOOK_EVERY: Final = 100
-"""Lines of a ledger written for one look at it, which reads all that it may keep: some 20 µs a line."""
+"""Lines of a ledger written for one check of it, which reads all that it may keep: some 20 µs a line."""
 LOOK_EVERY_CALL: Final = 10 * LOOK_EVERY
-"""The same of lines that are to stay for a time."""
+"""The same for lines that stay for a time."""
 LOOKS_MAX: Final = 5
-"""Ledgers looked at in one step: some milliseconds each."""
+"""Ledgers checked in one step: some milliseconds each."""
 PAUSE_MS: Final = 50
 AUDIT_EVERY_MS: Final = 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """How far a ledger is looked through."""
+    """Progress of the check of one ledger."""
 
     end_ms: TimeMs
     """The latest lines begin here."""
     last: Firing | None = None
-    """The last line that was looked at."""
+    """The last line that was checked."""
 
 
 class Trimming:
-    """Proposes `TrimLedger` and `TrimAudit`; `draw(n)` gives a random number from 0 to `n` - 1."""
+    """Propose `TrimLedger` and `TrimAudit`; `draw(n)` returns a random number from 0 to `n` - 1."""
 
     name: Final = "trimming"
 
@@ -57,13 +57,13 @@ class Trimming:
         self._audit_at_ms = 0
 
     def line_written(self, schedule_id: ScheduleId, line: Firing) -> None:
-        """A line was added to the schedule's ledger."""
+        """Note that a line was added to the schedule's ledger."""
         stays = line.keeps_from_repeating(line.decided_at_ms)
         if self._draw(LOOK_EVERY_CALL if stays else LOOK_EVERY) == 0:
             self._looks.setdefault(schedule_id, None)
 
     def step(self, now: Now) -> Sequence[Operation]:
-        """What is to be removed next; () where nothing is too much."""
+        """Return the next removal; () if nothing is too much."""
         operations: list[Operation] = []
         if self._audit_at_ms <= now.monotonic_ms:
             self._audit_at_ms = now.monotonic_ms + AUDIT_EVERY_MS
@@ -75,9 +75,9 @@ class Trimming:
         return operations
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
-        """Lines were removed, or nobody knows (None): where there may be more, look again."""
+        """Note the result, None if unknown; check again if there may be more."""
         if isinstance(operation, TrimAudit):
-            # How many lines went it does not say; a look that finds none ends the round.
+            # The result has no count of lines; a check that finds none ends the round.
             self._audit_at_ms = now.monotonic_ms + PAUSE_MS
         elif isinstance(operation, TrimLedger) and not isinstance(result, Counted):
             self._looks[operation.id] = None
@@ -86,7 +86,7 @@ class Trimming:
         return min(self._audit_at_ms, self._look_at_ms if self._looks else NEVER_MS)
 
     def _ledger(self, schedule_id: ScheduleId, now: Now) -> Sequence[Operation]:
-        """Begin a look, or go on with it."""
+        """Begin a check, or continue it."""
         look = self._looks.pop(schedule_id) or self._look_at(schedule_id)
         lines = self._view.firings(schedule_id, after=look.last, until_ms=look.end_ms, limit=limits.CHORE_STEPS_MAX)
         if len(lines) == limits.CHORE_STEPS_MAX:
@@ -96,7 +96,7 @@ class Trimming:
 
     def _look_at(self, schedule_id: ScheduleId) -> _Look:
         lines = self._view.newest_firings(schedule_id, limit=limits.LEDGER_LINES_KEPT)
-        # Lines of one instant stay together, whatever kinds they are of.
+        # Lines of one fire time stay together, of whatever kinds they are.
         return _Look(lines[-1].instant_ms if len(lines) == limits.LEDGER_LINES_KEPT else TimeMs(0))
 
     def _audit(self, now: Now) -> Sequence[Operation]:

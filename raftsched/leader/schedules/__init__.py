@@ -1,1 +1,1 @@
-"""Fire times of schedules, and what to decide for them."""
+"""Fire times of schedules, and the decisions about them."""

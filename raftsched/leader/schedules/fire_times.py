@@ -1,6 +1,6 @@
-"""The instants of a schedule: its cron expression, grid or one-off time, within its limits and its calendar.
+"""Fire times of a schedule: its cron expression, fixed interval or one-off time, within its limits and its calendar.
 
-Made by the leader, and by the API for previews; never while the log is applied.
+Computed by the leader, and by the API for previews; never while the log is applied.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from raftsched.core.cron.skips import skip_reason
 from raftsched.core.records.schedule import Timing
 
 _KEPT = 10_000
-"""Parsed expressions kept: a schedule is looked at again and again."""
+"""Parsed expressions kept, since schedules are read repeatedly."""
 
 
 class Once(Recurrence):
-    """One instant."""
+    """A single fire time."""
 
     __slots__ = ("_at_ms",)
 
@@ -31,14 +31,14 @@ class Once(Recurrence):
 
 
 class TimingInstants:
-    """`raftsched.leader.schedules.plan.Instants` of a timing."""
+    """Implement `raftsched.leader.schedules.plan.Instants` for a timing."""
 
     def __init__(self, timing: Timing, recurrence: Recurrence) -> None:
         self._timing = timing
         self._recurrence = recurrence
 
     def next_after(self, after_ms: int) -> int | None:
-        """The first instant after `after_ms` that lies between the timing's start and end, both included."""
+        """Return the first fire time after `after_ms` that lies between the timing's start and end, both included."""
         timing = self._timing
         if timing.start_at_ms is not None:
             after_ms = max(after_ms, timing.start_at_ms - 1)
@@ -46,7 +46,7 @@ class TimingInstants:
         return None if found is None or (timing.end_at_ms is not None and timing.end_at_ms < found) else found
 
     def skipped_by_calendar(self, instant_ms: int) -> str:
-        """Why the calendar skips this instant, or ""."""
+        """Return the reason for which the calendar skips this fire time, or ""."""
         calendar = self._timing.calendar
         if calendar is None:
             return ""
@@ -54,7 +54,7 @@ class TimingInstants:
 
 
 def instants_of(timing: Timing, *, from_ms: int) -> TimingInstants:
-    """Return the instants of `timing`; a grid without a start or an anchor of its own begins at `from_ms`.
+    """Return the fire times of `timing`; a fixed interval without a start or an anchor begins at `from_ms`.
 
     Raises `Invalid` naming `cron`, `every` or `timezone`.
     """
@@ -62,7 +62,7 @@ def instants_of(timing: Timing, *, from_ms: int) -> TimingInstants:
 
 
 def grid_period_ms(timing: Timing) -> int:
-    """Return the period of a fixed grid, 0 for a timing of another kind; raises as `instants_of` does."""
+    """Return the period of a fixed interval, 0 for a timing of another kind; raises as `instants_of` does."""
     recurrence = _recurrence(timing, timing.begins_ms(0))
     return recurrence.period_ms if isinstance(recurrence, Every) else 0
 

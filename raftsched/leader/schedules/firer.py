@@ -1,18 +1,18 @@
-"""Decides the instants of schedules when they are due: looks at each, plans, and proposes what to decide.
+"""Decide the fire times of schedules when they are due: read each schedule, plan, and propose the decisions.
 
-Theory of operation. The index of alarms says when the next schedule needs to be looked at: at its first undecided
-instant, or when its pause ends. Many that are due are planned at once and proposed together, so that the schedules of
-the full hour share few entries of the log. What a plan says is checked again when it is applied; a plan that came too
-late or twice changes nothing.
+Theory of operation. The index of deadlines says when the next schedule needs a decision: at its first undecided fire
+time, or when its pause ends. Schedules that are due are planned at once and proposed together, so that the schedules of
+the full hour share few entries of the log. A plan is checked again when it is applied; a plan that is late or repeated
+changes nothing.
 
-After an outage there is far more to plan and to apply than fits between two heartbeats, and a leader that tried would
-lose its lead, and all that it planned with it, and so would the next. So a step ends when what it proposes has come to
-`COST_PER_STEP`, and the next goes on once that is applied. Of that, schedules that are on time have a share of their
-own: however much is to be made up for by others, they miss nothing that comes meanwhile. And after a step that made up
-for something there is a rest as long as it took, so that half of the time is left for requests, however slow the disk.
+After an outage there is far more to plan and to apply than fits between two heartbeats. A leader that tried would lose
+its lead and its plans, and so would the next. So a step ends when the cost of its proposals reaches `COST_PER_STEP`,
+and the next step continues once that is applied. Schedules that are on time have a share of their own: however much is
+to be made up for by others, they miss nothing that comes meanwhile. After a step that made up for something there is a
+rest as long as the step took, so that half of the time is left for requests, however slow the disk.
 
-A schedule that can't be planned (its zone is not known to this node any more) must not stop the others: it is logged
-once in a while and looked at again after a pause.
+A schedule that can't be planned (this node no longer knows its zone) must not stop the others: it is logged once in a
+while and read again after a pause.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from raftsched.leader.view import LeaderView
 log = structlog.get_logger()
 
 COST_PER_STEP: Final = 100
-"""Of schedules that are on time, and again of those that are late. 1 is an instant, or so many unfinished runs of its
-schedule as are read in the same time where a new run ends them: some 0.1 ms to plan here and to apply on each node."""
+"""For schedules that are on time, and again for those that are late. 1 is a fire time, or as many unfinished runs of
+its schedule as are read in the same time if a new run ends them: some 0.1 ms to plan here and to apply on each node."""
 _ACTIVE_PER_COST: Final = 10
 REST_MS_MAX: Final = 1_000
-"""However long the log took: it may have been an election."""
+"""An upper bound, since a slow step may have been an election."""
 BROKEN_PAUSE_MS: Final = 60_000
 
 
 class Firing:
-    """Proposes `FireSchedule`, and the end of schedules' pauses."""
+    """Propose `FireSchedule`, and the end of schedules' pauses."""
 
     name: Final = "firing"
 
@@ -59,11 +59,11 @@ class Firing:
         self._next: Final = NextAlarm(view, (AlarmKind.SCHEDULE,))
         self._quiet_until_ms = 0
         self._late_since_ms: int | None = None
-        """When the latest step was, where it proposed anything for late schedules."""
+        """Time of the latest step that proposed anything for late schedules."""
         self._broken_until_ms: dict[ScheduleId, int] = {}
 
     def heard(self, at_ms: int) -> None:
-        """A schedule that must be looked at at `at_ms` was written; 0 = never."""
+        """Note that a schedule with a deadline at `at_ms` was written; 0 = none."""
         self._next.heard(at_ms)
 
     def step(self, now: Now) -> Sequence[Operation]:
@@ -83,7 +83,7 @@ class Firing:
         return self._view.alarms_due(AlarmKind.SCHEDULE, until_ms, limit=limit, after_ms=after_ms)
 
     def _operations(self, due: Sequence[AlarmEntry], now: Now) -> Iterator[Operation]:
-        """Yield what to propose for the first of `due`: for one at least, and until it has come to the cost of a step."""
+        """Yield operations for the first of `due`: for at least one, until their cost reaches that of a step."""
         cost = 0
         for entry in due:
             if cost >= COST_PER_STEP:
@@ -112,7 +112,7 @@ class Firing:
         return plan_firing(schedule, instants, TimeMs(now.cluster_ms), self._draws)
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:  # noqa: ARG002
-        """A decision was applied, or refused, or nobody knows: the index says what is left."""
+        """Read the index again: a decision was applied, was rejected, or has an unknown outcome."""
         self._next.forget()
         if self._late_since_ms is not None:
             self._quiet_until_ms = now.monotonic_ms + min(now.monotonic_ms - self._late_since_ms, REST_MS_MAX)
@@ -125,7 +125,7 @@ class Firing:
 
 
 def _cost(schedule: Schedule, operation: FireSchedule | ControlSchedule) -> int:
-    """How much of a step's cost the operation takes; see `COST_PER_STEP`."""
+    """Return the operation's part of a step's cost; see `COST_PER_STEP`."""
     if isinstance(operation, ControlSchedule):
         return 1
     instant_count = sum(decision.count for decision in operation.decisions)

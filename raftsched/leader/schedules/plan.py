@@ -1,18 +1,18 @@
-"""What to decide for the instants of a schedule that are due: pure, for one schedule at one moment.
+"""Decide the due fire times of a schedule: pure, for one schedule at one moment.
 
-An instant that is decided at most `limits.MISFIRE_GRACE_MS` late is on time. Later ones are *missed*, and so are those
-that fell into a pause; the misfire policy decides about them:
+A fire time that is decided at most `limits.MISFIRE_GRACE_MS` late is on time. Later ones are *missed*, and so are those
+that fell into a pause. The misfire policy decides about them:
 
     skip        none fires
     run_once    the latest one fires, the others are skipped
     run_all     all fire, the oldest first, but at most the latest `limits.CATCHUP_RUNS_MAX`
 
-Missed instants older than the catch-up window are skipped whatever the policy (`catchup_expired`). Instants that are
+Missed fire times older than the catch-up window are skipped under every policy (`catchup_expired`). Fire times that are
 skipped one after the other for the same reason make one line of the ledger.
 
-Bounds. One plan looks at most `_WALK_MAX` instants ahead and decides at most `_SLICE_MAX` of them; the next plan goes
-on behind it. Where far more lie before the catch-up window than anybody would read, they become one line that does not
-count them.
+Bounds. One plan looks at most `_WALK_MAX` fire times ahead and decides at most `_SLICE_MAX` of them; the next plan
+continues behind it. If far more lie before the catch-up window than anybody would read, they become one line without a
+count.
 """
 
 from __future__ import annotations
@@ -26,32 +26,33 @@ from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.schedule import Misfire, Schedule
 
 _SLICE_MAX: Final = 2_000
-"""A day's instants of every minute, and more: such a schedule is on time again after one plan, some 10 ms of work."""
+"""More than a day of fire times at every minute: such a schedule is on time again after one plan, some 10 ms of work.
+"""
 _WALK_MAX: Final = _SLICE_MAX + limits.CATCHUP_RUNS_MAX
 _UNCOUNTED_MIN: Final = 100_000
-"""Instants before the catch-up window from which on nobody counts them."""
+"""From this number on, fire times before the catch-up window are not counted."""
 
 
 class Instants(Protocol):
-    """The instants of a schedule, in milliseconds."""
+    """Fire times of a schedule, in milliseconds."""
 
     def next_after(self, after_ms: int) -> int | None:
-        """The first instant after `after_ms`; None where there is none any more."""
+        """Return the first fire time after `after_ms`; None if there is none."""
 
     def skipped_by_calendar(self, instant_ms: int) -> str:
-        """Why the calendar skips this instant, or ""."""
+        """Return the reason for which the calendar skips this fire time, or ""."""
 
 
 class Draws(NamedTuple):
-    """What a plan needs of the outside."""
+    """Inputs of a plan from outside: randomness and ids."""
 
     new_job_id: Callable[[], JobId]
     jitter: Callable[[int], int]
-    """A draw from 0 to the given number of milliseconds."""
+    """Draw a random number from 0 to the given number of milliseconds."""
 
 
 def plan_firing(schedule: Schedule, instants: Instants, now_ms: int, draws: Draws) -> FireSchedule | None:
-    """Return the next decisions of `schedule`; None where none is due."""
+    """Return the next decisions of `schedule`; None if none is due."""
     first_ms = schedule.next_at_ms
     if schedule.paused or not 0 < first_ms <= now_ms:
         return None
@@ -71,7 +72,7 @@ def plan_firing(schedule: Schedule, instants: Instants, now_ms: int, draws: Draw
 
 
 def _walk(first_ms: int, instants: Instants, now_ms: int) -> tuple[list[int], int | None]:
-    """Return the due instants from `first_ms` on, at most `_WALK_MAX`, and the one behind them."""
+    """Return the due fire times from `first_ms` on, at most `_WALK_MAX`, and the one after them."""
     walk = [first_ms]
     following = instants.next_after(first_ms)
     while following is not None and following <= now_ms and len(walk) < _WALK_MAX:
@@ -83,7 +84,7 @@ def _walk(first_ms: int, instants: Instants, now_ms: int) -> tuple[list[int], in
 def _verdicts(
     schedule: Schedule, instants: Instants, walk: Sequence[int], now_ms: int, *, is_whole: bool
 ) -> list[tuple[int, str]]:
-    """Return (instant, reason to skip it or "") for the first of `walk`, which is all that is due where `is_whole`."""
+    """Return (fire time, reason to skip it or "") for the first of `walk`, which is all that is due if `is_whole`."""
     window_ms = schedule.catchup_window_ms or limits.CATCHUP_MS
     reasons = [instants.skipped_by_calendar(instant_ms) for instant_ms in walk]
     missed = [_is_missed(schedule, instant_ms, now_ms) for instant_ms in walk]
@@ -100,7 +101,7 @@ def _verdicts(
 
 
 def _is_open(is_missed: bool, calendar_reason: str) -> bool:
-    """Whether the misfire policy decides about this instant."""
+    """Return whether the misfire policy decides about this fire time."""
     return is_missed and not calendar_reason
 
 
@@ -109,7 +110,7 @@ def _is_missed(schedule: Schedule, instant_ms: int, now_ms: int) -> bool:
 
 
 def _missed_reason(schedule: Schedule, instant_ms: int, later_count: int, *, expired: bool) -> str:
-    """Why a missed instant is skipped, or ""; `later_count` missed ones come after it."""
+    """Return the reason to skip a missed fire time, or ""; `later_count` missed ones come after it."""
     if expired or (schedule.misfire is Misfire.RUN_ALL and later_count >= limits.CATCHUP_RUNS_MAX):
         return "catchup_expired"
     fires = schedule.misfire is Misfire.RUN_ALL or (schedule.misfire is Misfire.RUN_ONCE and not later_count)
@@ -136,14 +137,14 @@ def _add(decisions: list[Decision], schedule: Schedule, instant_ms: int, reason:
 
 
 def _jump(schedule: Schedule, instants: Instants, now_ms: int) -> FireSchedule | None:
-    """Skip what lies before the catch-up window in one step, where that is more than anybody would count."""
+    """Skip everything before the catch-up window in one step, if it is too much to count."""
     window_start_ms = now_ms - (schedule.catchup_window_ms or limits.CATCHUP_MS)
     second_ms = instants.next_after(schedule.next_at_ms)
     if second_ms is None or window_start_ms <= second_ms:
         return None
     if (window_start_ms - schedule.next_at_ms) // (second_ms - schedule.next_at_ms) < _UNCOUNTED_MIN:
         return None
-    # The next instant is asked for first, so that the line ends where the next one begins.
+    # The next fire time is computed first, so that the line ends where the next one begins.
     next_ms = instants.next_after(window_start_ms)
     line = Decision(schedule.next_at_ms, reason="catchup_expired", count=0, last_instant_ms=TimeMs(window_start_ms))
     return FireSchedule(schedule.id, schedule.generation, (line,), TimeMs(next_ms or 0))

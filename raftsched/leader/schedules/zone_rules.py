@@ -1,13 +1,13 @@
-"""Brings stored next instants up to the leader's time zone rules, once after it took over.
+"""Bring stored next fire times up to the leader's time zone rules, once after it took over.
 
-Theory of operation. The state knows the version of the rules by which its next instants were computed. A leader with a
-newer version walks all schedules that go by a wall clock, a few at a time, and proposes the instant that its rules give
-for each whose next one is to come; the last step stores its version. One that loses the lead on the way leaves the old
-version behind, so the next newer leader walks again. What is due already is decided as it stands.
+Theory of operation. The state knows the version of the rules by which its next fire times were computed. A leader with
+a newer version walks all schedules that use a wall clock, a few at a time. It proposes a new fire time for each
+schedule whose next one is in the future; the last step stores its version. If it loses the lead on the way, the old
+version remains, so the next newer leader walks again. Fire times that are already due are decided unchanged.
 
-A leader with an older version moves nothing: it stores its own version, since what it saves and fires from now on goes
-by its rules. So two versions whose leaders alternate, as in a rolling upgrade, do not undo each other's work: instants
-are moved by the newer one alone, and only those that the older one has computed in between.
+A leader with an older version moves nothing. It stores its own version, since what it saves and fires from now on
+follows its rules. So two versions whose leaders alternate, as in a rolling upgrade, do not undo each other's work: only
+the newer one moves fire times, and only those that the older one has computed in between.
 
 A cluster that has no schedules, and never had rules, stores nothing.
 """
@@ -33,7 +33,7 @@ from raftsched.leader.view import LeaderView
 log = structlog.get_logger()
 
 SCHEDULES_PER_STEP: Final = 50
-"""An expression that was not read lately takes 0.3 ms, so a step takes some 15 ms."""
+"""An expression that is not cached takes 0.3 ms, so a step takes some 15 ms."""
 PAUSE_MS: Final = 50
 RETRY_MS: Final = 1_000
 InstantsOf = Callable[[Timing, int], Instants]
@@ -44,9 +44,9 @@ def _instants(timing: Timing, from_ms: int) -> Instants:
 
 
 class ZoneRules:
-    """Proposes `AdoptZoneRules` until the state has the version of this node's rules.
+    """Propose `AdoptZoneRules` until the state has the version of this node's rules.
 
-    `version` rises with each release of the rules, as text; `instants` says what they give.
+    `version` rises with each release of the rules, as text; `instants` returns the fire times by these rules.
     """
 
     name: Final = "zone rules"
@@ -57,7 +57,7 @@ class ZoneRules:
         self._instants: Final = instants
         self._after = b""
         self._following = b""
-        """Where the walk goes on once the step that is on its way was applied."""
+        """Cursor from which the walk continues after the pending step is applied."""
         self._look_at_ms = 0
 
     def step(self, now: Now) -> Sequence[Operation]:
@@ -75,7 +75,7 @@ class ZoneRules:
         return self._proposed(AdoptZoneRules(self._version, tuple(changes), is_last=not page.next_cursor))
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
-        """A step was applied; where nobody knows, or it was refused, it is taken again."""
+        """Note the result of a step; a step that was rejected or whose outcome is unknown is repeated."""
         if not isinstance(operation, AdoptZoneRules) or not isinstance(result, Counted):
             self._look_at_ms = now.monotonic_ms + RETRY_MS
             return
@@ -96,7 +96,7 @@ class ZoneRules:
         return ()
 
     def _change(self, schedule: Schedule, now: Now) -> NextInstant | None:
-        """What these rules make of the next instant; None where that is as it was, or is due, or goes by no wall clock."""
+        """Return the next fire time by these rules; None if it is unchanged, is due, or uses no wall clock."""
         timing = schedule.timing
         if not timing.cron or schedule.next_at_ms <= now.cluster_ms:
             return None

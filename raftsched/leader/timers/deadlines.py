@@ -1,11 +1,11 @@
-"""Rings the alarms of jobs, queues and workflows: expiries, deadlines, ends of pauses, submissions that were left. The
-alarm of a finished job is the end of its own retention, or of the time by which it had to be kept longer: it is purged.
+"""Fire the deadlines of jobs, queues and workflows: expiries, ends of pauses, abandoned submissions. The deadline of a
+finished job is the end of its own retention, or of the time by which it had to be kept longer: it is purged.
 
-Theory of operation. The state keeps every alarm in an index by kind and time, so this service needs to know only when
-the next one is. It hears of every record that is written and looks into the index no earlier than that. What an alarm
-means is decided when it is applied; ringing one too early or twice does nothing.
+Theory of operation. The state keeps every deadline in an index by kind and time, so this service needs to know only
+when the next one is. It takes note of every record that is written and reads the index no earlier than that. What a
+deadline means is decided when it is applied; firing one too early or twice does nothing.
 
-Schedules have alarms, too; they are `firing`'s.
+Schedules have deadlines, too; `schedules.firer` handles them.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from raftsched.leader.view import LeaderView
 
 KINDS: Final = (AlarmKind.JOB, AlarmKind.QUEUE, AlarmKind.WORKFLOW)
 RETRY_MS: Final = 100
-"""An alarm that is still there after it was rung is rung again after this: the clocks disagreed by some milliseconds."""
+"""A deadline that remains after it was fired is fired again after this: the clocks disagreed by some milliseconds."""
 
 
 class NextAlarm:
-    """When the next alarm of some kinds is, in cluster milliseconds: asked from the index only after it has passed."""
+    """The next deadline of some kinds, in cluster milliseconds: read from the index only after it has passed."""
 
     def __init__(self, view: LeaderView, kinds: Sequence[AlarmKind]) -> None:
         self._view: Final = view
         self._kinds: Final = kinds
         self._next_ms: int | None = None
-        """None = not known: the index must say."""
+        """None = not known: read it from the index."""
 
     def heard(self, at_ms: int) -> None:
-        """A record with an alarm at `at_ms` was written; 0 = with none."""
+        """Note that a record with a deadline at `at_ms` was written; 0 = none."""
         if at_ms and self._next_ms is not None:
             self._next_ms = min(self._next_ms, at_ms)
 
     def forget(self) -> None:
-        """The alarms that were due are dealt with: ask the index for the next."""
+        """Read the next deadline from the index: those that were due are done."""
         self._next_ms = None
 
     def at_ms(self) -> int:
-        """When; `NEVER_MS` where there is none."""
+        """Return when the next deadline is; `NEVER_MS` if there is none."""
         if self._next_ms is None:
             found = (self._view.next_alarm(kind) for kind in self._kinds)
             self._next_ms = min((at_ms for at_ms in found if at_ms is not None), default=NEVER_MS)
@@ -55,7 +55,7 @@ class NextAlarm:
 
 
 class Alarms:
-    """Proposes `RingAlarms` when alarms are due."""
+    """Propose `RingAlarms` when deadlines are due."""
 
     name: Final = "alarms"
 
@@ -65,7 +65,7 @@ class Alarms:
         self._quiet_until_ms = 0
 
     def heard(self, at_ms: int) -> None:
-        """A job, queue or workflow with an alarm at `at_ms` was written; 0 = with none."""
+        """Note that a job, queue or workflow with a deadline at `at_ms` was written; 0 = none."""
         self._next.heard(at_ms)
 
     def step(self, now: Now) -> Sequence[Operation]:

@@ -2,7 +2,7 @@
 
 Theory of operation. A timer lies in a slot of one level; slots of level 0 are one millisecond wide, those of each
 further level 64 times wider. A new timer goes to the level that fits its distance, so that far timers share few slots,
-and adding or cancelling one touches a dict entry. When the earliest slot of a wide level may hold the next timer, its
+and adding or cancelling one touches a dict entry. If the earliest slot of a wide level may hold the next timer, its
 timers move down one level; each timer moves at most once for each level, and most (renewed leases, ended waits) are
 cancelled while they still lie in a wide slot.
 
@@ -27,7 +27,7 @@ _TOP: Final = len(_SHIFTS) - 1
 
 
 class Timer(Generic[T]):
-    """One item in a wheel; keep it to cancel it. `sequence` and `slot` are the wheel's own."""
+    """An item in a wheel; keep it to cancel it. `sequence` and `slot` are the wheel's own."""
 
     __slots__ = ("due_ms", "item", "sequence", "slot")
 
@@ -39,7 +39,7 @@ class Timer(Generic[T]):
 
 
 class Wheel(Generic[T]):
-    """Timers by due time, in milliseconds of whatever clock the owner uses. `len` counts those that are pending."""
+    """Hold timers by due time, in milliseconds of the owner's clock. `len` counts those that are pending."""
 
     def __init__(self) -> None:
         self._levels: Final[tuple[SortedDict, ...]] = tuple(SortedDict() for _ in _SHIFTS)
@@ -47,7 +47,7 @@ class Wheel(Generic[T]):
         self._sequence = 0
         self._count = 0
         self._next_ms: int | None = None
-        """No timer is due before it; None where there is no timer."""
+        """No timer is due before it; None if there is no timer."""
         self._exact = True
         """Whether a timer is due then."""
 
@@ -68,7 +68,7 @@ class Wheel(Generic[T]):
         return timer
 
     def cancel(self, timer: Timer[T]) -> bool:
-        """Take the timer out; False, with nothing changed, where it was due or cancelled before."""
+        """Remove the timer; return False, with nothing changed, if it was due or cancelled before."""
         slot = timer.slot
         if slot is None:
             return False
@@ -81,21 +81,21 @@ class Wheel(Generic[T]):
         return True
 
     def next_due(self) -> int | None:
-        """The exact due time of the earliest timer; None where there is none."""
+        """Return the exact due time of the earliest timer; None if there is none."""
         if not self._exact:
             self._next_ms = self._settle()
             self._exact = True
         return self._next_ms
 
     def next_call(self) -> int | None:
-        """When to call `advance`: the due time of the earliest timer, or of one before it that was cancelled.
+        """Return when to call `advance`: the due time of the earliest timer, or of one before it that was cancelled.
 
-        Costs nothing, so an owner that cancels most of its timers rather wakes up in vain now and then.
+        Costs nothing, so an owner that cancels most of its timers accepts an occasional needless call.
         """
         return self._next_ms
 
     def advance(self, now_ms: int) -> list[T]:
-        """Take out all items due up to `now_ms`: by due time, then in the order they were added."""
+        """Remove and return all items due up to `now_ms`: by due time, then in the order they were added."""
         self._now_ms = max(self._now_ms, now_ms)
         if self._next_ms is None or self._next_ms > now_ms:
             return []
@@ -121,7 +121,7 @@ class Wheel(Generic[T]):
         timer.slot = slot
 
     def _settle(self) -> int | None:
-        """Move timers down until the earliest of all lies in level 0; return its due time, None where there is none."""
+        """Move timers down until the earliest of all lies in level 0; return its due time, None if there is none."""
         while True:
             level, number = self._earliest_slot()
             if level < 0:
@@ -136,7 +136,7 @@ class Wheel(Generic[T]):
                     self._place(timer, level - 1)
 
     def _earliest_slot(self) -> tuple[int, int]:
-        """(level, number) of the slot that begins first, the widest of them; level -1 where there is none."""
+        """Return (level, number) of the slot that begins first, the widest of them; level -1 if there is none."""
         found, first_ms, first_number = -1, 0, 0
         for level, slots in enumerate(self._levels):
             if slots:
