@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from raftsched.wire.common import MEMBER_ID_PATTERN, MEMBER_ID_RULE, Reply, Request
@@ -20,13 +19,13 @@ class MemberRequest(Request, frozen=True):
     """host:port of its API."""
 
 
-class NodeStatus(msgspec.Struct, frozen=True):
+class NodeStatus(Reply, frozen=True):
     """One node as seen by the node that answers; None where it does not know."""
 
-    id: str
-    api: str
+    id: str = ""
+    api: str = ""
     """Base URL of its API."""
-    state: str
+    state: str = ""
     """`leader`, `follower`, `candidate`, or `down` where the answering node has no connection to it.
 
     `differs` where its state is not the one that a majority of the voters has: it serves nothing, and must be replaced.
@@ -48,14 +47,14 @@ class NodeStatus(msgspec.Struct, frozen=True):
     """Whether less is free than its reserve (`disk_reserve_mib`)."""
 
 
-class ClusterStatus(msgspec.Struct, frozen=True):
+class ClusterStatus(Reply, frozen=True):
     """The cluster as seen by the node that answers."""
 
-    leader: str
+    leader: str = ""
     """Id of the leader; "" while none is known."""
-    term: int
-    nodes: tuple[NodeStatus, ...]
-    operation_version: int
+    term: int = 0
+    nodes: tuple[NodeStatus, ...] = ()
+    operation_version: int = 0
     """The version of log entries that is in force. It rises once all members read a later one, and then no node can go
     back to a release that does not."""
     warning: str = ""

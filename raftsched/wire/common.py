@@ -79,8 +79,8 @@ DeadLetterReasonName = Literal[
 ]
 
 
-class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A request body, or a part of one."""
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """A request body, or a part of one. What is as by default is left out, so that an older server knows every field."""
 
 
 PageLimit = Annotated[int, Meta(ge=1, le=limits.PAGE_JOBS_MAX)]

@@ -48,7 +48,7 @@ ConcurrencyKey = Annotated[str, Meta(min_length=1, max_length=limits.CONCURRENCY
 ConditionName = Literal["success", "failure", "completion"]
 
 
-class RetryPolicyRequest(Request, frozen=True, omit_defaults=True):
+class RetryPolicyRequest(Request, frozen=True):
     """How long to wait before the next attempt; what is left out is the cluster's default."""
 
     backoff: Literal["exponential", "linear", "fixed", "list"] = "exponential"
@@ -127,7 +127,7 @@ class DependencyRequest(Request, frozen=True):
     """`success` = completed, `failure` = dead-lettered, `completion` = in whatever way."""
 
 
-class UniqueRequest(Request, frozen=True, omit_defaults=True):
+class UniqueRequest(Request, frozen=True):
     """What makes a job unique within its tenant: there is at most one like it at a time."""
 
     by: Annotated[Sequence[Literal["name", "key", "payload"]], Meta(min_length=1, max_length=3)] | None = None

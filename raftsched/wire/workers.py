@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Generic, Literal
 
 import msgspec
@@ -29,7 +30,7 @@ class LeaseRequest(Request, frozen=True):
     """A worker asks for jobs, and waits for them if there are none."""
 
     worker: Name
-    queues: Annotated[list[QueuePattern], Meta(min_length=1, max_length=limits.QUEUES_PER_LEASE_MAX)]
+    queues: Annotated[Sequence[QueuePattern], Meta(min_length=1, max_length=limits.QUEUES_PER_LEASE_MAX)]
     """Names of queues, and patterns: `mail*` = all whose names begin so, `*` = all."""
     capacity: Annotated[int, Meta(ge=1, le=limits.LEASE_CAPACITY_MAX)] = 1
     wait_seconds: Annotated[float, Meta(ge=0, le=limits.LEASE_WAIT_SECONDS_MAX)] = 0.0
@@ -37,7 +38,7 @@ class LeaseRequest(Request, frozen=True):
     """The worker's own name for this request: repeated because the reply was lost, it gets the same leases."""
     region: Name | None = None
     """Where the worker is: it takes jobs of this region and those of none; without one, only those of none."""
-    names: Annotated[list[Name], Meta(max_length=limits.NAMES_PER_LEASE_MAX)] | None = None
+    names: Annotated[Sequence[Name], Meta(max_length=limits.NAMES_PER_LEASE_MAX)] | None = None
     """Names of the jobs that the worker has handlers for: it gets no others. Left out: it takes any."""
 
 
@@ -71,24 +72,29 @@ class ErrorReport(Request, frozen=True):
     trace: str = ""
 
 
-class OutcomeReport(Request, frozen=True):
-    """How one attempt ended."""
+class Ending(Request, frozen=True):
+    """How an attempt ended."""
 
-    run_id: str
-    fencing_token: Token
     status: Literal["completed", "failed", "snoozed"]
     result: msgspec.Raw | UnsetType = UNSET
     """JSON of any kind; of completed runs only."""
     error: ErrorReport | None = None
     """Of failed runs only."""
-    completion_id: CompletionId | None = None
-    """The worker's own name for this report: the same one again gets the recorded answer."""
     retryable: bool = True
     """False: no further attempt, whatever `max_attempts` says. Of failed runs only."""
     retry_after_seconds: DelaySeconds | None = None
-    """The handler's own wish for the next attempt. Of failed runs only."""
+    """The handler's own wish for the next attempt; null: by the job's policy. Of failed runs only."""
     snooze_seconds: DelaySeconds | None = None
     """When to run again, without using an attempt. Of snoozed runs, and required there."""
+
+
+class OutcomeReport(Ending, frozen=True, kw_only=True):
+    """How one attempt ended."""
+
+    run_id: str
+    fencing_token: Token
+    completion_id: CompletionId | None = None
+    """The worker's own name for this report: the same one again gets the recorded answer."""
 
 
 class OutcomesRequest(Request, frozen=True):

@@ -24,6 +24,7 @@ from raftsched.client.http.idempotency_keys import KeyFactory
 from raftsched.client.http.problems import TooLargeOnTheWay
 from raftsched.client.http.retries import Failure, Retries
 from raftsched.errors import OutcomeUnknown
+from raftsched.wire.workers import LeaseRequest, LeasesDocument
 from raftsched.worker.execution.executor import Executor
 from raftsched.worker.outage_log import Outage
 from raftsched.worker.runs.runs import Grant
@@ -36,22 +37,8 @@ _SHORT_WAIT_SECONDS = 1.0
 """Until a first lease has told how long leases are, and while jobs come: the sooner a node is missed that is gone."""
 
 
-class _Ask(msgspec.Struct, omit_defaults=True):
-    worker: str
-    queues: Sequence[str]
-    capacity: int
-    wait_seconds: float
-    request_id: str
-    region: str | None = None
-    names: Sequence[str] | None = None
-
-
-class _Leases(msgspec.Struct):
-    leases: list[Grant]
-
-
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Leases).decode
+_decode = msgspec.json.Decoder(LeasesDocument[Grant]).decode
 
 
 class Poller:
@@ -133,7 +120,15 @@ class Poller:
         if self._request is None:
             self._request = (self._keys.next(), self._connection.clock.monotonic())
         request_id, asked_at = self._request
-        ask = _Ask(self._worker, self._queues, capacity, self._wait_seconds, request_id, self._region, self._names)
+        ask = LeaseRequest(
+            worker=self._worker,
+            queues=self._queues,
+            capacity=capacity,
+            wait_seconds=self._wait_seconds,
+            request_id=request_id,
+            region=self._region,
+            names=self._names,
+        )
         reply = await self._connection.attempt(
             Request("POST", "/leases", _encode(ask)),
             timeout_seconds=self._wait_seconds + self._settings.client.hedge_seconds,

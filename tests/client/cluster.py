@@ -157,9 +157,9 @@ class Cluster:
         if leases:
             return {"leases": leases}
         try:
-            async with asyncio.timeout(document["wait_seconds"]), self.changed:
+            async with asyncio.timeout(document.get("wait_seconds", 0.0)), self.changed:
                 await self.changed.wait_for(lambda: bool(self._due(document["queues"])))
-                leases = [self._grant(job) for job in self._due(document["queues"])[: document["capacity"]]]
+                leases = [self._grant(job) for job in self._due(document["queues"])[: document.get("capacity", 1)]]
         except TimeoutError:
             pass  # nothing came due in time
         if request_id:

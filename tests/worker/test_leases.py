@@ -472,7 +472,7 @@ async def test_slot_of_a_handler_that_ignores_the_order_to_stop_is_used_again(
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-@pytest.mark.parametrize("place", ["execution.executor.outcome", "runs.reporter._Outcome"])
+@pytest.mark.parametrize("place", ["execution.executor.outcome", "runs.reporter.OutcomeReport"])
 async def test_fault_of_our_own_costs_no_slot_and_keeps_no_lease(
     is_async: bool, place: str, logs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -513,9 +513,9 @@ def _plant_one_fault(monkeypatch: pytest.MonkeyPatch, place: str) -> None:
     whole = getattr(importlib.import_module(module_name), name)
     uses = itertools.count()
 
-    def faulty(*args: Any) -> Any:
+    def faulty(*args: Any, **fields: Any) -> Any:
         if next(uses) == 0:
             raise AssertionError("planted")
-        return whole(*args)
+        return whole(*args, **fields)
 
     monkeypatch.setattr(place, faulty)

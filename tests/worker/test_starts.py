@@ -160,7 +160,7 @@ async def test_start_that_is_committed_after_the_lease_is_over_does_not_count(
     nodes = Nodes([cluster.nodes[0].url], avoid_seconds=1)
     connection = Connection(nodes, QUICK, clock=clock)
     grant = msgspec.convert(lease, Grant)
-    run = Run(grant, clock.monotonic(), context_of(grant, Mute(), clock.wall_ms()), None)
+    run = Run(grant, clock.monotonic(), context_of(grant, Mute(), None), None)
     assert not await Starter(connection).start(run)
     assert job.started_token == job.token
     await connection.close()

@@ -32,6 +32,7 @@ from raftsched.errors import Invalid, OutcomeUnknown, RaftschedError, Unavailabl
 from raftsched.exchange import Broken, Exchange, Http, HttpPool, Patience, Reply, StreamedReply
 from raftsched.ports import Clock, Randomness
 from raftsched.system import SystemClock, system_randomness
+from raftsched.wire.cluster import ClusterStatus, HealthReply
 
 API = "/api/v1"
 _LEADER = "Raftsched-Leader"
@@ -42,21 +43,8 @@ _log = logging.getLogger(__name__)
 """The standard library's, silent unless a program asks: nothing of ours may appear on the standard output of others."""
 
 
-class _Health(msgspec.Struct):
-    status: str
-    node: str
-
-
-class _Node(msgspec.Struct):
-    api: str | None = None
-
-
-class _Cluster(msgspec.Struct):
-    nodes: list[_Node] = []
-
-
-_decode_health = msgspec.json.Decoder(_Health).decode
-_decode_cluster = msgspec.json.Decoder(_Cluster).decode
+_decode_health = msgspec.json.Decoder(HealthReply).decode
+_decode_cluster = msgspec.json.Decoder(ClusterStatus).decode
 
 
 class Connection:

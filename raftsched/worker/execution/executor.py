@@ -29,15 +29,16 @@ from typing import Concatenate, ParamSpec
 import structlog
 
 from raftsched.ports import Clock
+from raftsched.wire.workers import Ending
 from raftsched.worker.execution.outcome import awaited, called, note, outcome, unknown_job
 from raftsched.worker.execution.process_group import KILL_SECONDS
 from raftsched.worker.execution.processes import ProcessPool
 from raftsched.worker.execution.threads import ThreadPool
 from raftsched.worker.handlers.progress import Desk, Telling
 from raftsched.worker.handlers.registry import HandlerKind, Registry
-from raftsched.worker.handlers.result import Ending, raised, snoozed
+from raftsched.worker.handlers.result import raised, snoozed
 from raftsched.worker.runs.reporter import Reporter
-from raftsched.worker.runs.runs import Grant, Run, RunTable, StopReason, context_of
+from raftsched.worker.runs.runs import Grant, Run, RunTable, StopReason, context_of, deadline_of
 from raftsched.worker.runs.start import Starter
 from raftsched.worker.settings import WorkerSettings
 
@@ -153,7 +154,7 @@ class Executor:
             workflow_id=grant.workflow_id,
             is_async=handler is not None and handler.kind is HandlerKind.COROUTINE,
         )
-        run = Run(grant, asked_at, context_of(grant, telling, self._wall_ms()), handler, telling)
+        run = Run(grant, asked_at, context_of(grant, telling, deadline_of(grant, self._wall_ms())), handler, telling)
         run.goes_on = not self._settings.stop_at_lease_end and not grant.starts_at_most_once
         if grant.timeout_seconds:
             self._stop_after(grant.timeout_seconds, run, StopReason.TIMEOUT)

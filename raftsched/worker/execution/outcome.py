@@ -8,18 +8,10 @@ from typing import Any
 import msgspec
 import structlog
 
+from raftsched.wire.workers import Ending
 from raftsched.worker.execution.capture import captured
 from raftsched.worker.handlers.registry import Handler
-from raftsched.worker.handlers.result import (
-    COMPLETED,
-    FAILED,
-    Ending,
-    completed,
-    ending_of,
-    failed,
-    raised,
-    snoozed,
-)
+from raftsched.worker.handlers.result import COMPLETED, FAILED, completed, ending_of, failed, raised, snoozed
 from raftsched.worker.runs.runs import SILENT, Run, StopReason
 
 _log = structlog.get_logger(__name__)

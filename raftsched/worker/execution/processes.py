@@ -29,34 +29,16 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from raftsched.errors import NotFound, RaftschedError, Unavailable
+from raftsched.wire.workers import Ending
 from raftsched.worker.execution.capture import captured, routed
 from raftsched.worker.execution.process_group import ProcessGroup
-from raftsched.worker.handlers.context import Context, Mute, Voice
+from raftsched.worker.handlers.context import Mute, Voice
 from raftsched.worker.handlers.registry import Handler
-from raftsched.worker.handlers.result import Ending, RetryRules, ending_of, failed, valid_text
-from raftsched.worker.runs.runs import Run
+from raftsched.worker.handlers.result import RetryRules, ending_of, failed, valid_text
+from raftsched.worker.runs.runs import Grant, Run, context_of
 
 _start = threading.Lock()
 """The standard library's list of children isn't made for starting two at once."""
-
-
-class _Facts(msgspec.Struct):
-    """The attempt, as its context tells it."""
-
-    job_id: str
-    run_id: str
-    fencing_token: int
-    attempt_number: int
-    name: str
-    queue: str
-    deadline: datetime | None
-    tenant: str
-    max_attempts: int
-    schedule_id: str | None
-    instant: datetime | None
-    workflow_id: str | None
-    task: str | None
-    replay_of: str | None
 
 
 class _Call(msgspec.Struct):
@@ -65,8 +47,8 @@ class _Call(msgspec.Struct):
     module: str
     qualname: str
     takes_context: bool
-    payload: Any
-    facts: _Facts
+    grant: Grant
+    deadline: datetime | None
     rules: RetryRules
     captures_stdout: bool
 
@@ -226,8 +208,8 @@ def _call_for(handler: Handler, run: Run) -> _Call:
         module=handler.function.__module__,
         qualname=handler.function.__qualname__,
         takes_context=handler.takes_context,
-        payload=run.grant.payload,
-        facts=_Facts(**{name: getattr(run.context, name) for name in _Facts.__struct_fields__}),
+        grant=run.grant,
+        deadline=run.context.deadline,
         rules=handler.rules,
         captures_stdout=handler.captures_stdout,
     )
@@ -313,8 +295,8 @@ def _ending(call: _Call, voice: Voice) -> Ending:
         function: Any = reduce(getattr, call.qualname.split("."), importlib.import_module(call.module))
     except (ImportError, AttributeError) as error:
         return failed("HandlerNotFound", f"{call.module}:{call.qualname}: {error}", retryable=False)
-    context = Context(**msgspec.structs.asdict(call.facts), voice=voice)
-    arguments = (context, call.payload) if call.takes_context else (call.payload,)
+    context = context_of(call.grant, voice, call.deadline)
+    arguments = (context, call.grant.payload) if call.takes_context else (call.grant.payload,)
     with routed(wanted=call.captures_stdout), captured(context.log if call.captures_stdout else None):
         return ending_of(function, arguments, call.rules)
 

@@ -9,28 +9,16 @@ from urllib.parse import quote
 import msgspec
 
 from raftsched.client.http.connection import Connection
+from raftsched.client.records import Graph
 from raftsched.errors import NotFound
+from raftsched.wire.jobs import ResultDocument
 from raftsched.worker.handlers.progress import Telling
 
 _JOB_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
 
-class _Result(msgspec.Struct):
-    result: Any = None
-
-
-class _Node(msgspec.Struct):
-    id: str
-    task: str
-
-
-class _Graph(msgspec.Struct):
-    nodes: list[_Node] = []
-    next_cursor: str | None = None
-
-
-_decode_result = msgspec.json.Decoder(_Result).decode
-_decode_graph = msgspec.json.Decoder(_Graph).decode
+_decode_result = msgspec.json.Decoder(ResultDocument[Any]).decode
+_decode_graph = msgspec.json.Decoder(Graph).decode
 
 
 class Parents:

@@ -10,41 +10,20 @@ from __future__ import annotations
 import inspect
 import traceback
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from raftsched import limits
 from raftsched.client.http.documents import encode_document
 from raftsched.errors import Invalid, Malformed, TooLarge
 from raftsched.values import check_value
+from raftsched.wire.workers import Ending, ErrorReport
 from raftsched.worker.handlers.verdicts import GiveUp, Retry, Snooze
 
-COMPLETED = "completed"
-FAILED = "failed"
-SNOOZED = "snoozed"
-
-
-class ErrorText(msgspec.Struct, frozen=True):
-    """What went wrong."""
-
-    type: str
-    message: str
-    trace: str = ""
-
-
-class Ending(msgspec.Struct, frozen=True, omit_defaults=True):
-    """`completed` with a result, `failed` with an error, or `snoozed` with a delay."""
-
-    status: str
-    result: msgspec.Raw | UnsetType = UNSET
-    """JSON text."""
-    error: ErrorText | None = None
-    retryable: bool = True
-    retry_after_seconds: float | None = None
-    """The handler's own wish for the next attempt; None = by the job's policy."""
-    snooze_seconds: float | None = None
+COMPLETED: Final = "completed"
+FAILED: Final = "failed"
+SNOOZED: Final = "snoozed"
 
 
 class RetryRules(msgspec.Struct, frozen=True):
@@ -106,7 +85,7 @@ def _unawaited(coroutine: Coroutine[Any, Any, Any]) -> Ending:
 
 def failed(kind: str, message: str, *, trace: str = "", retryable: bool = True, delay: float | None = None) -> Ending:
     """The attempt failed."""
-    error = ErrorText(
+    error = ErrorReport(
         valid_text(kind)[: limits.NAME_CHARS_MAX],
         valid_text(message)[: limits.ERROR_MESSAGE_CHARS_MAX],
         valid_text(trace)[-limits.ERROR_TRACE_CHARS_MAX :],  # the end of a trace says where it broke

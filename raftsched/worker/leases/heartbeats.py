@@ -22,13 +22,13 @@ from contextlib import suppress
 
 import msgspec
 import structlog
-from msgspec import UNSET, UnsetType
 
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.hedge import Asking, Request
 from raftsched.client.http.retries import Failure
 from raftsched.errors import OutcomeUnknown, TooLarge
 from raftsched.ports import Clock
+from raftsched.wire.workers import HeartbeatReply, HeartbeatRequest, HeldLease, LeaseState
 from raftsched.worker.handlers.progress import NO_SIGN, Sign
 from raftsched.worker.leases.blocked_loop import LOOK_SECONDS, LoopWatch
 from raftsched.worker.runs.give_back import Returns
@@ -42,30 +42,8 @@ _PAUSE_SHARE = 1 / 12
 _TIMEOUT_SECONDS_MIN = 0.1
 
 
-class _Held(msgspec.Struct, omit_defaults=True):
-    run_id: str
-    fencing_token: int
-    progress: msgspec.Raw | UnsetType = UNSET
-    alive: bool = False
-
-
-class _Beat(msgspec.Struct):
-    worker: str
-    leases: list[_Held]
-
-
-class _State(msgspec.Struct):
-    run_id: str
-    valid: bool
-    cancel_requested: bool = False
-
-
-class _States(msgspec.Struct):
-    leases: list[_State]
-
-
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_States).decode
+_decode = msgspec.json.Decoder(HeartbeatReply).decode
 
 
 class Heartbeats:
@@ -208,13 +186,13 @@ class Heartbeats:
         asked_at = self._clock.monotonic()
         signs = [_sign_of(run, asked_at) for run in runs]
         held = [
-            _Held(run.grant.run_id, run.grant.fencing_token, sign.progress, sign.alive)
+            msgspec.Raw(_encode(HeldLease(run.grant.run_id, run.grant.fencing_token, sign.progress, sign.alive)))
             for run, sign in zip(runs, signs, strict=True)
         ]
         timeout_seconds = max(_TIMEOUT_SECONDS_MIN, self._lease_seconds / 6)
         reply = await Asking(
             connection,
-            Request("POST", "/leases/heartbeat", _encode(_Beat(self._worker, held))),
+            Request("POST", "/leases/heartbeat", _encode(HeartbeatRequest(self._worker, held))),
             timeout_seconds=timeout_seconds,
             hedge_seconds=min(timeout_seconds / 2, connection.settings.hedge_seconds),
         ).answer()
@@ -239,7 +217,7 @@ class Heartbeats:
         parts = [part for part in (runs[:middle], runs[middle:]) if part]
         return all([await self._beat(connection, part, failure_count) for part in parts])
 
-    def _heard(self, run: Run, state: _State, asked_at: float) -> None:
+    def _heard(self, run: Run, state: LeaseState, asked_at: float) -> None:
         if not state.valid:
             self._condemn(run, StopReason.LEASE_LOST)
             return
@@ -283,7 +261,7 @@ def _sign_of(run: Run, now: float) -> Sign:
     return run.telling.take_sign()
 
 
-def _read(reply: bytes, runs: Sequence[Run]) -> list[_State] | None:
+def _read(reply: bytes, runs: Sequence[Run]) -> list[LeaseState] | None:
     """The state of each of `runs`, in their order; None where the reply doesn't fit the question."""
     try:
         states = _decode(reply).leases

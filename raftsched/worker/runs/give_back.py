@@ -18,23 +18,11 @@ from raftsched.client.http.hedge import Asking, Request
 from raftsched.client.http.idempotency_keys import KeyFactory
 from raftsched.client.http.retries import Failure, Retries
 from raftsched.ports import Clock
+from raftsched.wire.workers import OutcomeReport, OutcomesRequest
 from raftsched.worker.handlers.result import SNOOZED
 from raftsched.worker.runs.runs import Run
 
 _log = structlog.get_logger(__name__)
-
-
-class _Outcome(msgspec.Struct):
-    run_id: str
-    fencing_token: int
-    completion_id: str
-    status: str = SNOOZED
-    snooze_seconds: float = 0.0
-
-
-class _Outcomes(msgspec.Struct):
-    worker: str
-    outcomes: list[_Outcome]
 
 
 _encode = msgspec.json.Encoder().encode
@@ -56,8 +44,7 @@ class Returns:
             self._tasks.create_task(self._report(runs))
 
     async def _report(self, runs: Sequence[Run]) -> None:
-        outcomes = [_Outcome(run.grant.run_id, run.grant.fencing_token, self._keys.next()) for run in runs]
-        body = _encode(_Outcomes(self._worker, outcomes))
+        body = _encode(OutcomesRequest(self._worker, [self._given_back(run) for run in runs]))
         retries = Retries(self._connection.settings, self._connection.randomness)
         lease_end = max(run.lease_end for run in runs)
         while self._clock.monotonic() < lease_end:
@@ -66,3 +53,13 @@ class Returns:
                 _log.info("runs_given_back", count=len(runs), reason="event_loop_blocked")
                 return
             await asyncio.sleep(retries.next_pause(reply.retry_after_seconds))
+
+    def _given_back(self, run: Run) -> msgspec.Raw:
+        report = OutcomeReport(
+            run_id=run.grant.run_id,
+            fencing_token=run.grant.fencing_token,
+            completion_id=self._keys.next(),
+            status=SNOOZED,
+            snooze_seconds=0.0,
+        )
+        return msgspec.Raw(_encode(report))

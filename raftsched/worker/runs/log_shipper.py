@@ -19,21 +19,11 @@ import structlog
 
 from raftsched.client.http.connection import Connection
 from raftsched.errors import RaftschedError
+from raftsched.wire.workers import LogRequest, ProgressRequest
 from raftsched.worker.handlers.progress import Piece, Telling
 from raftsched.worker.settings import WorkerSettings
 
 _log = structlog.get_logger(__name__)
-
-
-class _Lines(msgspec.Struct):
-    fencing_token: int
-    lines: list[str]
-    sequence: int
-
-
-class _Progress(msgspec.Struct):
-    fencing_token: int
-    progress: msgspec.Raw
 
 
 _encode = msgspec.json.Encoder().encode
@@ -107,14 +97,14 @@ class LogShipper:
             await asyncio.wait([shipping])
 
     async def _send(self, telling: Telling, piece: Piece) -> None:
-        body = _Lines(telling.fencing_token, piece.lines, piece.sequence)
+        body = LogRequest(telling.fencing_token, piece.lines, piece.sequence)
         if not await self._post(telling, "logs", body):
             telling.end_log()
 
     async def _send_progress(self, telling: Telling) -> None:
         progress = telling.take_sign().progress
         if isinstance(progress, msgspec.Raw):
-            await self._post(telling, "progress", _Progress(telling.fencing_token, progress))
+            await self._post(telling, "progress", ProgressRequest(telling.fencing_token, progress))
 
     async def _post(self, telling: Telling, what: str, body: Any) -> bool:
         path = f"/runs/{quote(telling.run_id, safe='')}/{what}"

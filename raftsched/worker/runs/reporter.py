@@ -16,7 +16,6 @@ from collections.abc import Callable
 
 import msgspec
 import structlog
-from msgspec import UNSET, UnsetType
 
 from raftsched.client.http.batches import Answers, BatchSender, OutgoingItem
 from raftsched.client.http.connection import Connection
@@ -26,8 +25,9 @@ from raftsched.client.http.problems import RefusedOnTheWay, problem_error
 from raftsched.client.http.settings import ClientSettings
 from raftsched.errors import Invalid, RaftschedError, Unavailable
 from raftsched.wire.common import Problem
+from raftsched.wire.workers import Ending, OutcomeReply, OutcomeReport, OutcomesReply
 from raftsched.worker.handlers.progress import Telling
-from raftsched.worker.handlers.result import COMPLETED, Ending, ErrorText, failed
+from raftsched.worker.handlers.result import COMPLETED, failed
 from raftsched.worker.runs.log_shipper import LogShipper
 from raftsched.worker.runs.runs import Grant, Run, RunTable
 
@@ -37,32 +37,8 @@ _IN_FLIGHT_MAX = 2
 """More would only make each request smaller: outcomes wait for nobody but the log."""
 
 
-class _Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    run_id: str
-    fencing_token: int
-    completion_id: str
-    status: str
-    result: msgspec.Raw | UnsetType = UNSET
-    error: ErrorText | None = None
-    retryable: bool = True
-    retry_after_seconds: float | None = None
-    snooze_seconds: float | None = None
-
-
-class _Answer(msgspec.Struct):
-    run_id: str
-    accepted: bool
-    code: str = ""
-    detail: str = ""
-    retryable: bool = False
-
-
-class _Answers(msgspec.Struct):
-    outcomes: list[_Answer]
-
-
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Answers).decode
+_decode = msgspec.json.Decoder(OutcomesReply).decode
 
 
 class _Report(OutgoingItem):
@@ -140,16 +116,11 @@ class Reporter:
             raise
 
     def _encoded(self, grant: Grant, ending: Ending) -> bytes:
-        outcome = _Outcome(
-            grant.run_id,
-            grant.fencing_token,
-            self._keys.next(),
-            ending.status,
-            ending.result,
-            ending.error,
-            ending.retryable,
-            ending.retry_after_seconds,
-            ending.snooze_seconds,
+        outcome = OutcomeReport(
+            run_id=grant.run_id,
+            fencing_token=grant.fencing_token,
+            completion_id=self._keys.next(),
+            **msgspec.structs.asdict(ending),
         )
         return _encode(outcome)
 
@@ -196,7 +167,7 @@ def _read(body: bytes) -> Answers:
     return [_recorded(answer) for answer in _decode(body).outcomes]
 
 
-def _recorded(answer: _Answer) -> object | RaftschedError:
+def _recorded(answer: OutcomeReply) -> object | RaftschedError:
     if answer.accepted:
         return answer
     if answer.retryable:

@@ -17,8 +17,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
-import msgspec
-
+from raftsched.wire.workers import LeaseDocument
 from raftsched.worker.handlers.context import Context, Voice
 from raftsched.worker.handlers.progress import Telling
 from raftsched.worker.handlers.registry import Handler
@@ -31,28 +30,8 @@ STOP_MARGIN = 0.05
 """Share of the lease kept for telling the handler to stop."""
 
 
-class Grant(msgspec.Struct, frozen=True):
+class Grant(LeaseDocument[datetime, Any], frozen=True):
     """A leased job as it arrives; fields unknown to this version are ignored."""
-
-    job_id: str
-    run_id: str
-    fencing_token: int
-    name: str
-    lease_seconds: float
-    queue: str = ""
-    payload: Any = None
-    attempt_number: int = 1
-    timeout_seconds: float | None = None
-    tenant: str = ""
-    max_attempts: int = 0
-    heartbeat_timeout_seconds: float | None = None
-    start: str = "at_least_once"
-    deadline: datetime | None = None
-    schedule_id: str | None = None
-    instant: datetime | None = None
-    workflow_id: str | None = None
-    task: str | None = None
-    replay_of: str | None = None
 
     @property
     def starts_at_most_once(self) -> bool:
@@ -152,12 +131,16 @@ class Run:
         return True
 
 
-def context_of(grant: Grant, voice: Voice, wall_ms: int) -> Context:
-    """Return the context of `grant`; its timeout counts from now, a little after the cluster's own count began."""
-    deadline = grant.deadline
-    if grant.timeout_seconds:
-        timeout = datetime.fromtimestamp(wall_ms / 1000, UTC) + timedelta(seconds=grant.timeout_seconds)
-        deadline = timeout if deadline is None else min(deadline, timeout)
+def deadline_of(grant: Grant, wall_ms: int) -> datetime | None:
+    """Return when the attempt must be over; its timeout counts from now, a little after the cluster's own count began."""
+    if not grant.timeout_seconds:
+        return grant.deadline
+    timeout = datetime.fromtimestamp(wall_ms / 1000, UTC) + timedelta(seconds=grant.timeout_seconds)
+    return timeout if grant.deadline is None else min(grant.deadline, timeout)
+
+
+def context_of(grant: Grant, voice: Voice, deadline: datetime | None) -> Context:
+    """Return the context of `grant`, an attempt that must be over by `deadline`."""
     return Context(
         job_id=grant.job_id,
         run_id=grant.run_id,

@@ -19,13 +19,10 @@ from raftsched.client.http.hedge import Asking, Request
 from raftsched.client.http.problems import TooLargeOnTheWay
 from raftsched.client.http.retries import Failure, Retries
 from raftsched.errors import Unavailable
+from raftsched.wire.workers import StartRequest
 from raftsched.worker.runs.runs import Run, StopReason
 
 _log = structlog.get_logger(__name__)
-
-
-class _Start(msgspec.Struct):
-    fencing_token: int
 
 
 _encode = msgspec.json.Encoder().encode
@@ -44,7 +41,7 @@ class Starter:
         """
         connection = self._connection
         path = f"/runs/{quote(run.grant.run_id, safe='')}/start"
-        body = _encode(_Start(run.grant.fencing_token))
+        body = _encode(StartRequest(run.grant.fencing_token))
         retries = Retries(connection.settings, connection.randomness)
         while self._may_begin(run):
             try:

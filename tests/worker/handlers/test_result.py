@@ -7,7 +7,8 @@ from collections.abc import ValuesView
 import pytest
 
 from raftsched import limits
-from raftsched.worker.handlers.result import Ending, completed, raised
+from raftsched.wire.workers import Ending
+from raftsched.worker.handlers.result import completed, raised
 from raftsched.worker.handlers.verdicts import Retry, Snooze
 
 LONGEST_SECONDS = limits.DELAY_MS_MAX / 1000
