@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from chaos.sim.loop import ProcessClock, ProcessLoop
+from chaos.sim.machine.disk import PowerCut
 from chaos.sim.node import SimulatedNode
 from chaos.sim.storage import LmdbState, Machine, MachineDisk
 from raftsched.config import Member, NodeConfig
 from raftsched.consensus.journal.segments import segment_number
 from raftsched.consensus.net.address import Address
 from raftsched.storage.store.memory_store import MemoryStore
-from tests.simulated.disk import PowerCut
 
 if TYPE_CHECKING:
     from chaos.sim.world import World

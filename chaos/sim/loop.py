@@ -20,8 +20,8 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
-from tests.simulated.clock import Timeline
-from tests.simulated.disk import PowerCut
+from chaos.sim.machine.clock import Timeline
+from chaos.sim.machine.disk import PowerCut
 
 if TYPE_CHECKING:
     from chaos.sim.sockets import Listener, SimulatedSocket, Sockets

@@ -1,6 +1,6 @@
 """Links between simulated nodes: FIFO like TCP, and they can be slow, cut in one direction or both, and broken.
 
-This is the network of whole nodes (`chaos.sim`) and of bare engines (`tests.simulated`). The node with the greater id dials
+This is the network of whole nodes (`chaos.sim`) and of bare engines (`chaos.sim.engine`). The node with the greater id dials
 the address that it knows of the other, and both judge each other's hello by `introductions.objection`, as in production: a
 node that was removed, or that nobody has added yet, is refused and tries again. Guests come in by the rule of production as
 well (`introductions.Guests`), and a node knocks at one that should dial it and doesn't know it.
@@ -24,13 +24,13 @@ from random import Random
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport as TransportPort
 
+from chaos.sim.machine.clock import Timeline
 from raftsched.consensus.net.address import Address
 from raftsched.consensus.net.framing import FrameDecoder, check_message, encode_frame
 from raftsched.consensus.net.handshake import GUEST_SECONDS, UNKNOWN_NODE, Guests, hello_of, objection
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft.messages import Message
 from raftsched.ports import Wake
-from tests.simulated.clock import Timeline
 
 Event = Message | bool
 """A message, or True for a connection that is up and False for one that is down."""

@@ -45,6 +45,7 @@ from chaos.checkers.history import (
     WorkflowChanged,
 )
 from chaos.sim.log_changes import Deed, events_of, final_job, job_name
+from chaos.sim.machine.clock import Timeline
 from chaos.sim.replay import LoggedEntry
 from chaos.sim.trace import Trace
 from raftsched.consensus.journal.journal import BASE_COMMAND, Journal
@@ -53,7 +54,6 @@ from raftsched.consensus.raft.messages import Message
 from raftsched.core.operations.codec import RecordOutcome
 from raftsched.storage.state import State
 from raftsched.storage.store.port import Table, all_rows
-from tests.simulated.clock import Timeline
 
 _encode = msgspec.msgpack.Encoder().encode
 _EVENTS: dict[str, Callable[..., AnyEvent]] = {

@@ -17,6 +17,7 @@ from random import Random
 from typing import Protocol
 
 from chaos.sim.log_changes import Deed
+from chaos.sim.machine.disk import PowerCut, SimulatedDisk
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.register import SegmentId, SegmentRegister
 from raftsched.consensus.journal.segments import segment_number
@@ -28,7 +29,6 @@ from raftsched.storage.state import State
 from raftsched.storage.store.memory_store import MemoryStore
 from raftsched.storage.store.port import DamagedCopy, StorageFailed
 from raftsched.storage.verification import faults_of_rows
-from tests.simulated.disk import PowerCut, SimulatedDisk
 
 OnApplied = Callable[[int, int, bytes | None, list[Deed]], None]
 """(index, term, command, operations and what they came to) of an entry, right after it was applied."""

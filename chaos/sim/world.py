@@ -31,6 +31,7 @@ from chaos.checkers.liveness import NEEDED
 from chaos.sim.faults import Faults
 from chaos.sim.host import Host, Reset, Unreachable, member_of
 from chaos.sim.loop import EPOCH_MS, ProcessClock, ProcessLoop
+from chaos.sim.machine.clock import Timeline
 from chaos.sim.network import Network
 from chaos.sim.node import SimulatedNode
 from chaos.sim.operator import Operator
@@ -46,7 +47,6 @@ from raftsched.consensus.raft import messages
 from raftsched.consensus.raft.membership import Member, Membership
 from raftsched.consensus.raft.messages import Message
 from raftsched.errors import Unavailable
-from tests.simulated.clock import Timeline
 
 T = TypeVar("T")
 FAULT_SECONDS = 16.0

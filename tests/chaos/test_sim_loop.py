@@ -12,8 +12,8 @@ from random import Random
 import pytest
 
 from chaos.sim.loop import ProcessClock, ProcessLoop
-from tests.simulated.clock import Timeline
-from tests.simulated.disk import PowerCut
+from chaos.sim.machine.clock import Timeline
+from chaos.sim.machine.disk import PowerCut
 
 
 class Process:

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 from pysyncobj.node import Node
 
+from chaos.sim.machine.clock import Timeline
 from chaos.sim.network import LinkRates, Network, SimulatedTransport
 from raftsched.consensus.net.address import Address
 from raftsched.consensus.net.framing import FrameError
 from raftsched.consensus.raft.messages import Message
-from tests.simulated.clock import Timeline
 
 
 class Pair:

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from chaos.sim.machine.disk import PowerCut
 from chaos.sim.storage import CUT, Machine, WatchedJournal
-from tests.simulated.disk import PowerCut
 
 
 class Ear:

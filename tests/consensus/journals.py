@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from typing import NamedTuple
 
+from chaos.sim.machine.disk import SimulatedDisk
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.log_table import Entry
 from raftsched.consensus.journal.segments import HEADER_BYTES, decode_header, segment_name, segment_number
 from raftsched.ports import Disk
-from tests.simulated.disk import SimulatedDisk
 
 
 class Held(NamedTuple):

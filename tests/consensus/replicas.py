@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from chaos.sim.engine.machine import HistoryMachine, MachineDisk
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.net.address import Address
 from raftsched.consensus.net.handshake import TransportSettings
@@ -17,7 +18,6 @@ from raftsched.consensus.ports import Timing
 from raftsched.consensus.replica import Replica, ReplicaSettings
 from raftsched.disk import SystemDisk
 from raftsched.system import SystemClock, system_randomness
-from tests.simulated.machine import HistoryMachine, MachineDisk
 
 WAIT_SECONDS = 20.0
 TIMING = Timing(heartbeat_seconds=0.05, election_min_seconds=0.3, election_max_seconds=0.6)

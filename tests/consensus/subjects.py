@@ -12,14 +12,14 @@ from pysyncobj.journal import MemoryJournal
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport
 
+from chaos.sim.engine.machine import HistoryMachine, MachineDisk
+from chaos.sim.machine.disk import SimulatedDisk
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.net.handshake import Guests
 from raftsched.consensus.ports import Sizes, Timing
 from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.consensus.raft.messages import Message
 from raftsched.consensus.raft.pysyncobj_adapter import ORIGINALS, install_seams
-from tests.simulated.disk import SimulatedDisk
-from tests.simulated.machine import HistoryMachine, MachineDisk
 
 TIMING = Timing(heartbeat_seconds=0.05, election_min_seconds=0.5, election_max_seconds=1.0)
 _STAMPS = {"sent_us": 1, "wall_ms": 1}

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from chaos.sim.machine.disk import SECTOR_BYTES, PowerCut, SimulatedDisk
 from raftsched.disk import SystemDisk
 from raftsched.ports import Disk
-from tests.simulated.disk import SECTOR_BYTES, PowerCut, SimulatedDisk
 
 
 @pytest.fixture(params=["system", "simulated"])

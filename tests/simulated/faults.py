@@ -13,8 +13,8 @@ from functools import partial
 import pytest
 import structlog
 
-from tests.simulated import planted
-from tests.simulated.cluster import SimulatedCluster
+from chaos.sim.engine.cluster import SimulatedCluster
+from chaos.sim.planted import engine as planted
 
 
 class Faults:

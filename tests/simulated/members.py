@@ -17,12 +17,12 @@ from functools import partial
 import pytest
 import structlog
 
+from chaos.sim.engine.checker import Violation
+from chaos.sim.engine.cluster import SimulatedCluster, SimulatedNode, simulated_member
+from chaos.sim.planted import engine as planted
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft.configuration import Change
 from raftsched.consensus.raft.membership import Membership
-from tests.simulated import planted
-from tests.simulated.checker import Violation
-from tests.simulated.cluster import SimulatedCluster, SimulatedNode, simulated_member
 from tests.simulated.faults import Faults
 
 NODES_MAX = 6

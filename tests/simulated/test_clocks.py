@@ -13,12 +13,12 @@ from functools import partial
 import pytest
 from structlog.testing import capture_logs
 
+from chaos.sim.engine.checker import Violation
+from chaos.sim.engine.cluster import SimulatedCluster, SimulatedNode
 from raftsched.consensus.raft.cluster_clock import FRESH_SECONDS, JUDGED_SECONDS, ClusterClock
 from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.errors import Unavailable
 from raftsched.limits import CLOCK_SKEW_MS
-from tests.simulated.checker import Violation
-from tests.simulated.cluster import SimulatedCluster, SimulatedNode
 from tests.simulated.faults import Faults
 
 HOUR_MS = 3_600_000

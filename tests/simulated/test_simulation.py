@@ -6,11 +6,9 @@ import hashlib
 
 import pytest
 
-from tests.simulated import members
-from tests.simulated.checker import Violation
-from tests.simulated.cluster import SimulatedCluster
-from tests.simulated.faults import Faults, run_seed
-from tests.simulated.planted import (
+from chaos.sim.engine.checker import Violation
+from chaos.sim.engine.cluster import SimulatedCluster
+from chaos.sim.planted.engine import (
     Plant,
     answers_before_the_sync,
     applies_before_matching,
@@ -20,6 +18,8 @@ from tests.simulated.planted import (
     reads_without_contact,
     votes_twice,
 )
+from tests.simulated import members
+from tests.simulated.faults import Faults, run_seed
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from chaos.sim.planted import (
     consensus,
     core,
     durability,
+    engine,
     features,
     http,
     leader,
@@ -38,7 +39,6 @@ from chaos.sim.planted.altered import (
     with_twins,
 )
 from chaos.sim.planted.bug import Bug
-from tests.simulated import planted as engine
 
 _LEASE = "P6 local reads; read without quorum contact"
 

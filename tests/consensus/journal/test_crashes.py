@@ -17,11 +17,11 @@ from collections.abc import Callable
 
 import pytest
 
+from chaos.sim.machine.disk import PowerCut, SimulatedDisk
 from raftsched.consensus.journal.journal import BASE_COMMAND, Journal
 from raftsched.consensus.journal.replay import verify
 from raftsched.consensus.journal.segments import RECORD_BYTES, JournalCorrupt, segment_name
 from tests.consensus.journals import Held, add, held, new_disk, open_small, segments, used_bytes
-from tests.simulated.disk import PowerCut, SimulatedDisk
 
 SEEDS = [pytest.param(seed, id=f"seed-{seed}") for seed in range(150)]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from chaos.sim.machine.disk import SimulatedDisk
 from raftsched.consensus.journal.journal import BASE_COMMAND, Journal
 from raftsched.consensus.journal.segments import RECORD_BYTES, JournalCorrupt, decode, encode, segment_name
 from raftsched.disk import DiskFailed, SystemDisk
 from raftsched.errors import InvariantBroken
 from tests.consensus.journals import add, held, indexes, new_disk, open_small, segments
-from tests.simulated.disk import SimulatedDisk
 
 
 def _reopened(disk: SimulatedDisk) -> Journal:

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
+from chaos.sim.engine.machine import HistoryMachine, MachineDisk
+from chaos.sim.machine.disk import SimulatedDisk
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.recovery import InstallMarker, align
 from raftsched.errors import InvariantBroken
-from tests.simulated.disk import SimulatedDisk
-from tests.simulated.machine import HistoryMachine, MachineDisk
 
 
 def journal(first: int, last: int, term: int = 1) -> Journal:

@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
+from chaos.sim.machine.disk import PowerCut, SimulatedDisk
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.register import JournalLost, SegmentId, VolatileRegister
 from raftsched.consensus.journal.segments import JournalCorrupt, segment_name, segment_number
-from tests.simulated.disk import PowerCut, SimulatedDisk
 
 
 def opened(disk: SimulatedDisk, register: VolatileRegister) -> Journal:

@@ -8,6 +8,7 @@ from zlib import crc32
 
 import pytest
 
+from chaos.sim.machine.disk import SimulatedDisk
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.replay import JournalSummary, verify
 from raftsched.consensus.journal.segment_files import START_NAME
@@ -28,7 +29,6 @@ from raftsched.consensus.journal.segments import (
     segment_name,
 )
 from tests.consensus.journals import add, held, indexes, new_disk, open_small, segments, used_bytes
-from tests.simulated.disk import SimulatedDisk
 
 
 def _grown(group_count: int = 30, *, segment_bytes: int = 1_000) -> tuple[SimulatedDisk, Journal]:

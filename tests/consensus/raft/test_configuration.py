@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from pysyncobj.node import Node
 
+from chaos.sim.engine.checker import Violation
+from chaos.sim.engine.cluster import SimulatedCluster
+from chaos.sim.planted import engine as planted
 from raftsched.consensus.raft.configuration import Change
 from raftsched.consensus.raft.membership import CONFIGURATION, Member, Membership, encode_membership
 from raftsched.consensus.raft.pysyncobj_adapter import REFUSED, SUCCESS
 from raftsched.errors import ChangeUnderWay, Rejected, Unavailable
 from tests.consensus.subjects import TIMING, MendedSubject
-from tests.simulated import planted
-from tests.simulated.checker import Violation
-from tests.simulated.cluster import SimulatedCluster
 from tests.simulated.members import change, joining, leaving
 
 Answers = list[tuple[Any, int]]

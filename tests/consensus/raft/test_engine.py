@@ -6,11 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from raftsched.consensus.raft.engine import RaftEngine
-from raftsched.errors import NoMajority, NotLeader, Unavailable
-from tests.simulated.checker import Violation
-from tests.simulated.cluster import TIMING, SimulatedCluster, SimulatedNode
-from tests.simulated.planted import (
+from chaos.sim.engine.checker import Violation
+from chaos.sim.engine.cluster import TIMING, SimulatedCluster, SimulatedNode
+from chaos.sim.planted.engine import (
     Plant,
     counts_contact_from_the_answer,
     forgets_its_promise_at_a_restart,
@@ -18,6 +16,8 @@ from tests.simulated.planted import (
     serves_while_it_hands_over,
     votes_against_its_promise,
 )
+from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.errors import NoMajority, NotLeader, Unavailable
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from chaos.sim.engine.checker import Violation
+from chaos.sim.engine.cluster import SimulatedCluster, SimulatedNode
+from chaos.sim.planted import engine as planted
 from raftsched.consensus.journal.recovery import FormedMark
 from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.consensus.raft.membership import Member, Membership, encode_membership
 from tests.consensus.subjects import MendedSubject
-from tests.simulated import planted
-from tests.simulated.checker import Violation
-from tests.simulated.cluster import SimulatedCluster, SimulatedNode
 from tests.simulated.members import change, joining, leaving
 
 

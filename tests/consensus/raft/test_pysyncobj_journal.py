@@ -17,11 +17,11 @@ import pysyncobj.journal
 import pytest
 from pysyncobj.journal import FileJournal
 
+from chaos.sim.machine.disk import PowerCut
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.segments import RECORD_BYTES, JournalCorrupt, segment_name
 from raftsched.disk import DiskFailed, SystemDisk
 from tests.consensus.journals import add, indexes, new_disk, open_small
-from tests.simulated.disk import PowerCut
 
 
 class _Syncs:

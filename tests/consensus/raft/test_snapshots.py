@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from chaos.sim.engine.cluster import SIZES, SimulatedCluster
+from chaos.sim.engine.machine import HistoryMachine, MachineDisk
 from raftsched.consensus.ports import Sizes
 from raftsched.consensus.raft.messages import Message
 from raftsched.consensus.raft.snapshots import (
@@ -20,8 +22,6 @@ from raftsched.consensus.raft.snapshots import (
 )
 from raftsched.errors import InvariantBroken
 from tests.consensus.subjects import MendedSubject
-from tests.simulated.cluster import SIZES, SimulatedCluster
-from tests.simulated.machine import HistoryMachine, MachineDisk
 
 CHUNKS = Sizes(chunk_bytes=10, window_chunks=3)
 

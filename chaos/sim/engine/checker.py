@@ -20,14 +20,14 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from chaos.sim.engine.machine import Applied, HistoryMachine
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft.membership import CONFIGURATION, Membership, decode_membership
 from raftsched.consensus.raft.pysyncobj_adapter import SUCCESS, UNKNOWN_OUTCOME
-from tests.simulated.machine import Applied, HistoryMachine
 
 if TYPE_CHECKING:
-    from tests.simulated.cluster import Running, SimulatedCluster, SimulatedNode
+    from chaos.sim.engine.cluster import Running, SimulatedCluster, SimulatedNode
 
 
 class Violation(AssertionError):

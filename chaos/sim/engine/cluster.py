@@ -3,7 +3,7 @@
 Each node is the pump of `raftsched.consensus.replica` step for step, but driven by the timeline: a sync takes time, during
 which the engine rests, and a crash may come at any moment. Everything is drawn from one seed, so a run can be repeated.
 
-`tests.simulated.checker` looks at every node from outside.
+`chaos.sim.engine.checker` looks at every node from outside.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ from pathlib import Path
 from random import Random
 from typing import Self
 
+from chaos.sim.engine.checker import Checker, Violation
+from chaos.sim.engine.machine import HistoryMachine, MachineDisk
+from chaos.sim.machine.clock import NodeClock, Timeline, WrongWall
+from chaos.sim.machine.disk import SimulatedDisk
 from chaos.sim.network import Network, SimulatedTransport
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.register import JournalLost, VolatileRegister
@@ -29,10 +33,6 @@ from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.consensus.raft.membership import Member, Membership
 from raftsched.consensus.raft.snapshots import Work
 from raftsched.errors import Unavailable
-from tests.simulated.checker import Checker, Violation
-from tests.simulated.clock import NodeClock, Timeline, WrongWall
-from tests.simulated.disk import SimulatedDisk
-from tests.simulated.machine import HistoryMachine, MachineDisk
 
 TIMING = Timing(
     heartbeat_seconds=0.05,
@@ -331,7 +331,7 @@ def _failure_of(work: Work) -> Exception | None:
 
 
 def durable_terms(running: Running) -> dict[int, int]:
-    """index -> term of what is durable in a node's journal."""
+    """Index -> term of what is durable in a node's journal."""
     journal = running.journal
     last = min(running.engine.durable_index, journal.last_index)
     return {index: journal.term_at(index) for index in range(max(1, journal.first_index), last + 1)}
