@@ -2,14 +2,16 @@
 
 A page is one program after the other in one directory of its own. A `python` block is a program; one with a title is a
 file of that name, as every titled block is. A `console` block holds commands after `$ ` and lines of their output, of
-which each must appear. `<!-- not run: REASON -->` on the line before says why a block can't run. What a page leaves in the
-background ends with it. The address of the documentation's cluster is replaced by that of the cluster that runs.
+which each must appear. `<!-- not run: REASON -->` on the line before says why a block can't run. What a page leaves in
+the background ends with it. A block with `curl` needs that program. The address of the documentation's cluster is
+replaced by that of the cluster that runs.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +29,7 @@ PAGES: Final = (
     "CONTRIBUTING.md",
     *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md")),
 )
+HAS_CURL: Final = shutil.which("curl") is not None
 URL: Final = "http://127.0.0.1:8400"
 _BLOCK: Final = re.compile(
     r"(?:^<!-- not run: (?P<reason>.+) -->\n)?^```(?P<info>.*)\n(?P<text>(?:.*\n)*?)^```$", re.MULTILINE
@@ -92,7 +95,7 @@ def _run(block: Block, directory: Path, url: str, environment: dict[str, str], g
     if block.title:
         (directory / block.title).write_text(text, encoding="utf-8")
     match block.language:
-        case _ if block.reason or block.language in _SHOWN:
+        case _ if block.reason or block.language in _SHOWN or ("curl " in text and not HAS_CURL):
             return ""
         case "toml":
             tomllib.loads(text)

@@ -13,10 +13,11 @@ import pytest
 
 from raftsched.cli.local.children import lifeline
 from raftsched.cli.local.cluster import LocalCluster
-from tests.acceptance.blocks import PAGES, ROOT, blocks_of, run_page
+from tests.acceptance.blocks import HAS_CURL, PAGES, ROOT, blocks_of, run_page
 
 EXAMPLES = sorted((ROOT / "examples").iterdir())
 PROGRAMS = [path for path in EXAMPLES if path.suffix in {".py", ".sh"} and path.name != "worker.py"]
+needs_curl = pytest.mark.skipif(not HAS_CURL, reason="no curl here")
 PAGES_THAT_RUN = [
     page
     for page in PAGES
@@ -47,7 +48,10 @@ def test_every_block_of_a_page_runs_as_it_is_printed(page: str, cluster: LocalCl
 
 
 @pytest.mark.usefixtures("worker")
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "program",
+    [pytest.param(path, marks=needs_curl if path.suffix == ".sh" else (), id=path.name) for path in PROGRAMS],
+)
 def test_example_runs_and_says_what_it_did(program: Path, cluster: LocalCluster, tmp_path: Path) -> None:
     shell = shutil.which("bash")
     assert shell is not None
