@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, Protocol
 
 from raftsched.core.cron import zones
 from raftsched.core.explain import LeaseSigns, ServingWorker
-from raftsched.core.ids import FencingToken, JobId, name_tag
+from raftsched.core.ids import FencingToken, JobId, TimeMs, name_tag
 from raftsched.core.job import LEASED, WAITING, AttemptEnd, Job, Status
 from raftsched.core.operations import Operation, RecordOutcome
 from raftsched.core.results import Grant, Leased, Result
@@ -129,6 +129,10 @@ class Duties:
     def preface(self) -> Operation | None:
         """What must be in front of all else that this leader puts into the log; None = nothing."""
         return self._outage.note
+
+    def note_silence(self, since_ms: TimeMs, now_ms: TimeMs) -> Operation | None:
+        """Return what must be in front of an entry stamped `now_ms`, if the one before is stamped `since_ms`; None = nothing."""
+        return self._outage.note_silence(since_ms, now_ms) if len(self._keeper) else None
 
     @property
     def lease_count(self) -> int:

@@ -22,7 +22,7 @@ import structlog
 
 from raftsched import limits
 from raftsched.core.explain import LeaseSigns, ServingWorker
-from raftsched.core.ids import FencingToken, JobId
+from raftsched.core.ids import FencingToken, JobId, TimeMs
 from raftsched.core.operations import LeaseJobs, Operation
 from raftsched.core.results import Grant, Leased, Result
 from raftsched.core.writes import Write
@@ -92,6 +92,10 @@ class Leadership:
     def preface(self) -> Operation | None:
         """What must be in front of all else that this leader puts into the log; None = nothing."""
         return self._duties.preface
+
+    def note_silence(self, since_ms: TimeMs, now_ms: TimeMs) -> Operation | None:
+        """Return what must be in front of an entry stamped `now_ms`, if the one before is stamped `since_ms`; None = nothing."""
+        return self._duties.note_silence(since_ms, now_ms)
 
     async def stop(self) -> None:
         """End all waits with `NotLeader` and all tasks; a lease that is being proposed still hears its outcome.

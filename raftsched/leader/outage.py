@@ -3,8 +3,12 @@
 A leader stamps entries at least once in a third of a term while leases run (`worker_marks`). So a longer silence of the
 log before a leader's own first entry is time in which no worker could be heard. The log decides, by its own stamps, since
 a new leader may not know the cluster's time yet. The note comes before all else that the leader puts into the log, whoever
-asks for it (`note`), or the next leader would see no silence if this one is gone soon. `on_settled` hears whether there was an outage; until then no lease may
-end, for the cause of its end would be a guess.
+asks for it (`note`), or the next leader would see no silence if this one is gone soon. `on_settled` hears whether there was
+an outage; until then no lease may end, for the cause of its end would be a guess.
+
+Cluster time may also step while one leads: clocks are set right, or a guess is corrected. To the next leader each proof of a
+renewal from before the step is as old as the step is long. So the first entry behind it begins with a note, too
+(`note_silence`).
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from raftsched.core.ids import TimeMs
 from raftsched.core.operations import NoteOutage, Operation
 from raftsched.core.results import Counted, Result
 from raftsched.leader.now import NEVER_MS, Now
@@ -26,7 +31,8 @@ class Outage:
 
     def __init__(self, view: LeaderView, settings: LeaderSettings, on_settled: Callable[[bool], None]) -> None:
         self._on_settled: Final = on_settled
-        self._operation: Final = NoteOutage(view.cluster_time_ms, settings.lease_ttl_ms)
+        self._longest_ms: Final = settings.lease_ttl_ms
+        self._operation: Final = NoteOutage(view.cluster_time_ms, self._longest_ms)
         self._is_due = False
 
     def start(self) -> None:
@@ -40,6 +46,10 @@ class Outage:
         Asked for right after `start`.
         """
         return self._operation if self._is_due else None
+
+    def note_silence(self, since_ms: TimeMs, now_ms: TimeMs) -> Operation | None:
+        """Return the note for an entry stamped `now_ms` behind one of `since_ms`; None if no lease outlives less."""
+        return NoteOutage(since_ms, self._longest_ms) if now_ms - since_ms > self._longest_ms else None
 
     def step(self, now: Now) -> Sequence[Operation]:  # noqa: ARG002
         self._is_due = False
