@@ -26,7 +26,7 @@ from raftsched.core.ids import FencingToken, JobId, TimeMs
 from raftsched.core.operations import LeaseJobs, Operation
 from raftsched.core.results import Grant, Leased, Result
 from raftsched.core.writes import Write
-from raftsched.errors import NotLeader, Unavailable
+from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable
 from raftsched.leader.depths import QueueDepth, QueueScale, queue_depths
 from raftsched.leader.dispatcher import Waiter
 from raftsched.leader.duties import Change, Duties, Order, hand_back
@@ -236,21 +236,24 @@ class Leadership:
             # Shielded, for a lease that is proposed happens whether or not its worker still listens.
             result = await asyncio.shield(proposal)
         except asyncio.CancelledError:
-            if self._serving and self._tasks is not None:
-                self._tasks.create_task(self._hand_back(proposal))
+            self._give_back(proposal)
             raise
         finally:
             grants = self._duties.lease_settled(job_ids, result, self._now())
         self._duties.granted(waiter.worker, request_id, grants)
-        await self._has_proven(
-            waiter.worker,
-            [
-                (grant.job.id, grant.job.run_number, grant.job.lease.token)
-                for grant in grants
-                if grant.job.lease is not None
-            ],
-        )
+        runs = [(grant.job.id, grant.job.run_number, grant.job.lease.token) for grant in grants if grant.job.lease]
+        try:
+            await self._has_proven(waiter.worker, runs)
+        except asyncio.CancelledError:
+            self._give_back(proposal)
+            raise
+        except Unavailable as error:
+            raise OutcomeUnknown("the leases are granted, but may end before their term; repeat the request") from error
         return grants
+
+    def _give_back(self, proposal: asyncio.Future[Result]) -> None:
+        if self._serving and self._tasks is not None:
+            self._tasks.create_task(self._hand_back(proposal))
 
     async def _hand_back(self, proposal: asyncio.Future[Result]) -> None:
         """End the leases of a worker that is gone, so that their jobs need not wait for the end of the term."""
