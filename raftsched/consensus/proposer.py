@@ -28,6 +28,8 @@ from raftsched.errors import Unavailable, UpgradeInProgress
 _OPERATION_BYTES = 256
 """About what an operation takes beside its payload or result."""
 _Waiting = tuple[Operation, "asyncio.Future[Result]"]
+NoteSilence = Callable[[TimeMs, TimeMs], Operation | None]
+"""Given the stamps of two entries in a row: the operation that must be in front of the second one, or None."""
 
 
 class Proposer:
@@ -52,14 +54,20 @@ class Proposer:
         self._in_flight = 0
         self._scheduled = False
         self._preface: Operation | None = None
+        self._note_silence: NoteSilence | None = None
+        self._stamped_ms: TimeMs | None = None
+        """Of the latest entry since `begin_with`."""
         self._loop = asyncio.get_running_loop()
 
-    def begin_with(self, preface: Operation | None) -> None:
+    def begin_with(self, preface: Operation | None, note_silence: NoteSilence | None = None) -> None:
         """Put `preface` in front of each entry until one is committed, so that nothing else comes before it; None: nothing.
 
-        Its results are dropped, so it must be harmless if it is applied more than once.
+        From then on `note_silence` is asked for the preface of each entry, with the stamp of the one before. Results of
+        prefaces are dropped, so they must be harmless if they are applied more than once.
         """
         self._preface = preface
+        self._note_silence = note_silence
+        self._stamped_ms = None
 
     def propose(self, operation: Operation) -> asyncio.Future[Result]:
         """Return a future of the operation's result once it is committed and applied.
@@ -80,35 +88,41 @@ class Proposer:
     def _send(self) -> None:
         self._scheduled = False
         while self._waiting and self._in_flight < limits.ENTRIES_IN_FLIGHT_MAX:
-            self._send_entry(self._take())
+            self._send_entry()
 
-    def _take(self) -> list[_Waiting]:
+    def _send_entry(self) -> None:
+        try:
+            stamp_ms = self._now_ms()
+        except Unavailable as error:
+            _fail(self._take(limits.ENTRY_OPERATIONS_MAX), error)
+            return
+        preface = self._preface_of(stamp_ms)
+        version = self._version()
+        taken = self._take(limits.ENTRY_OPERATIONS_MAX - (preface is not None))
+        taken = _without_later_ones(taken, version)
+        if not taken:
+            return
+        operations = tuple(operation for operation, _ in taken)
+        entry = encode_batch(stamp_ms, operations if preface is None else (preface, *operations), version=version)
+        done = self._propose_entry(entry)
+        self._stamped_ms = stamp_ms
+        self._in_flight += 1
+        done.add_done_callback(lambda finished: self._finish(taken, finished, preface))
+
+    def _preface_of(self, stamp_ms: TimeMs) -> Operation | None:
+        if self._preface is not None or self._stamped_ms is None or self._note_silence is None:
+            return self._preface
+        return self._note_silence(self._stamped_ms, stamp_ms)
+
+    def _take(self, count_max: int) -> list[_Waiting]:
         taken: list[_Waiting] = []
         size = 0
         waiting = self._waiting
-        count_max = limits.ENTRY_OPERATIONS_MAX - (self._preface is not None)
         while waiting and len(taken) < count_max and size < limits.ENTRY_BYTES_MAX:
             item = waiting.popleft()
             size += _size(item[0])
             taken.append(item)
         return taken
-
-    def _send_entry(self, taken: list[_Waiting]) -> None:
-        try:
-            stamp_ms = self._now_ms()
-        except Unavailable as error:
-            _fail(taken, error)
-            return
-        version = self._version()
-        taken = _without_later_ones(taken, version)
-        if not taken:
-            return
-        preface = self._preface
-        operations = tuple(operation for operation, _ in taken)
-        entry = encode_batch(stamp_ms, operations if preface is None else (preface, *operations), version=version)
-        done = self._propose_entry(entry)
-        self._in_flight += 1
-        done.add_done_callback(lambda finished: self._finish(taken, finished, preface))
 
     def _finish(self, taken: list[_Waiting], done: asyncio.Future[Any], preface: Operation | None) -> None:
         self._in_flight -= 1

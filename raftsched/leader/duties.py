@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 from raftsched.core.cron import zones
 from raftsched.core.explain import LeaseSigns, ServingWorker
 from raftsched.core.operations.codec import Operation, RecordOutcome
-from raftsched.core.records.ids import FencingToken, JobId, name_tag
+from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
 from raftsched.core.records.job import LEASED, WAITING, AttemptEnd, Job, Status
 from raftsched.core.state.results import Grant, Leased, Result
 from raftsched.core.state.writes import (
@@ -136,6 +136,10 @@ class Duties:
     def preface(self) -> Operation | None:
         """Return the operation that must precede everything else that this leader puts into the log; None = nothing."""
         return self._outage.note
+
+    def note_silence(self, since_ms: TimeMs, now_ms: TimeMs) -> Operation | None:
+        """Return the operation that must precede an entry stamped `now_ms` after one of `since_ms`; None = nothing."""
+        return self._outage.note_silence(since_ms, now_ms) if len(self._keeper) else None
 
     @property
     def lease_count(self) -> int:

@@ -23,10 +23,10 @@ import structlog
 from raftsched import limits
 from raftsched.core.explain import LeaseSigns, ServingWorker
 from raftsched.core.operations.codec import LeaseJobs, Operation
-from raftsched.core.records.ids import FencingToken, JobId
+from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.state.results import Grant, Leased, Result
 from raftsched.core.state.writes import Write
-from raftsched.errors import NotLeader, Unavailable
+from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable
 from raftsched.leader.dispatch.depths import QueueDepth, QueueScale, queue_depths
 from raftsched.leader.dispatch.dispatcher import Waiter
 from raftsched.leader.duties import Change, Duties, Order, hand_back
@@ -94,6 +94,10 @@ class Leadership:
     def preface(self) -> Operation | None:
         """Return the operation that must precede everything else that this leader puts into the log; None = nothing."""
         return self._duties.preface
+
+    def note_silence(self, since_ms: TimeMs, now_ms: TimeMs) -> Operation | None:
+        """Return the operation that must precede an entry stamped `now_ms` after one of `since_ms`; None = nothing."""
+        return self._duties.note_silence(since_ms, now_ms)
 
     async def stop(self) -> None:
         """End all waits with `NotLeader` and all tasks; a lease that is being proposed still gets its outcome.
@@ -236,21 +240,24 @@ class Leadership:
             # Shielded: a proposed lease is applied even if its worker has gone.
             result = await asyncio.shield(proposal)
         except asyncio.CancelledError:
-            if self._serving and self._tasks is not None:
-                self._tasks.create_task(self._hand_back(proposal))
+            self._give_back(proposal)
             raise
         finally:
             grants = self._duties.lease_settled(job_ids, result, self._now())
         self._duties.granted(waiter.worker, request_id, grants)
-        await self._has_proven(
-            waiter.worker,
-            [
-                (grant.job.id, grant.job.run_number, grant.job.lease.token)
-                for grant in grants
-                if grant.job.lease is not None
-            ],
-        )
+        runs = [(grant.job.id, grant.job.run_number, grant.job.lease.token) for grant in grants if grant.job.lease]
+        try:
+            await self._has_proven(waiter.worker, runs)
+        except asyncio.CancelledError:
+            self._give_back(proposal)
+            raise
+        except Unavailable as error:
+            raise OutcomeUnknown("the leases are granted, but may end before their term; repeat the request") from error
         return grants
+
+    def _give_back(self, proposal: asyncio.Future[Result]) -> None:
+        if self._serving and self._tasks is not None:
+            self._tasks.create_task(self._hand_back(proposal))
 
     async def _hand_back(self, proposal: asyncio.Future[Result]) -> None:
         """End the leases of a worker that is gone, so that their jobs need not wait for the end of the term."""

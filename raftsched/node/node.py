@@ -271,7 +271,7 @@ class Node:
                 ),
             )
             self._leadership.start()
-            self._proposer.begin_with(self._leadership.preface)
+            self._proposer.begin_with(self._leadership.preface, self._leadership.note_silence)
             log.info("leading", term=self._replica.term)
             self._spawn(self._leadership.wait())
         elif self._leadership is not None:

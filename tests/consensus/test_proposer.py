@@ -34,7 +34,8 @@ class _Log:
         self.entries: list[Batch] = []
         self.futures: list[asyncio.Future[Any]] = []
         self.version = CODEC_VERSION
-        self.proposer = Proposer(propose_entry=self._propose, now_ms=lambda: TimeMs(77), version=lambda: self.version)
+        self.now_ms = TimeMs(77)
+        self.proposer = Proposer(propose_entry=self._propose, now_ms=lambda: self.now_ms, version=lambda: self.version)
 
     def _propose(self, entry: bytes) -> asyncio.Future[Any]:
         self.entries.append(decode_batch(entry, reads=CODEC_VERSION + 1))
@@ -213,3 +214,24 @@ async def test_preface_stands_in_front_of_every_entry_until_one_is_committed() -
     assert [len(entry.operations) for entry in log.entries[3:]] == [limits.ENTRY_OPERATIONS_MAX, 2]
     for waiting in many:
         waiting.cancel()
+
+
+async def test_an_entry_long_after_the_one_before_begins_with_the_note_of_it() -> None:
+    """However far time steps between two stamps, nothing is between them without the note."""
+    log = _Log()
+    asked: list[tuple[int, int]] = []
+
+    def note(since_ms: TimeMs, now_ms: TimeMs) -> Operation | None:
+        asked.append((since_ms, now_ms))
+        return NoteOutage(since_ms, 10) if now_ms - since_ms > 10 else None
+
+    log.proposer.begin_with(None, note)
+    for number, now_ms in enumerate((100, 110, 5_000, 5_001)):
+        log.now_ms = TimeMs(now_ms)
+        future = log.proposer.propose(_cancel(number))
+        await _settle()
+        log.futures[number].set_result([None, number] if now_ms == 5_000 else [number])
+        answer: object = await future
+        assert answer == number
+    assert asked == [(100, 110), (110, 5_000), (5_000, 5_001)]
+    assert [entry.operations[0] == NoteOutage(TimeMs(110), 10) for entry in log.entries] == [False, False, True, False]

@@ -561,6 +561,27 @@ class Worker:
             self.accepted.append(grant)
 
 
+@pytest.mark.parametrize("error", [NotLeader(), Unavailable("no majority")])
+def test_a_grant_whose_workers_mark_fails_is_no_definite_refusal(error: Exception) -> None:
+    """The lease is in the log (seed 1650241 on 5 nodes)."""
+
+    @in_virtual_time
+    async def main(cluster: Cluster) -> None:
+        await asyncio.sleep(3 * TTL_MS / 1000)
+        cluster.world.apply(cluster.world.submission(), age_ms=2 * TTL_MS)
+        cluster.entry_age_ms = 2 * TTL_MS
+        cluster.commit_ms = 5
+        asking = asyncio.ensure_future(cluster.leadership.lease("w1", ["mail"], 1, 0.0))
+        while not cluster.proposed(LeaseJobs):
+            await asyncio.sleep(0.001)
+        cluster.error = error
+        with pytest.raises(OutcomeUnknown):
+            await asking
+        cluster.error = None
+
+    main()
+
+
 @pytest.mark.parametrize(("age_ms", "mark_count"), [(TTL_MS // 2, 1), (2 * TTL_MS, 2)])
 def test_a_grant_that_was_long_on_its_way_waits_for_its_workers_mark(age_ms: int, mark_count: int) -> None:
     """To the next leader it is as old as its stamp."""

@@ -6,6 +6,9 @@ stamps, since a new leader may not know the cluster's time yet. The note precede
 into the log, whoever proposes it (`note`): otherwise, if this leader is soon lost, the next one would see no silence.
 `on_settled` receives whether there was an outage; until then no lease may end, since the cause of its end would be a
 guess.
+
+Cluster time may also step while one leads: clocks are corrected, or a guess is. To the next leader each proof of a renewal
+from before the step looks as old as the step is long. So the first entry after it also begins with a note (`note_silence`).
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from raftsched.core.operations.codec import NoteOutage, Operation
+from raftsched.core.records.ids import TimeMs
 from raftsched.core.state.results import Counted, Result
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.settings import LeaderSettings
@@ -27,7 +31,8 @@ class Outage:
 
     def __init__(self, view: LeaderView, settings: LeaderSettings, on_settled: Callable[[bool], None]) -> None:
         self._on_settled: Final = on_settled
-        self._operation: Final = NoteOutage(view.cluster_time_ms, settings.lease_ttl_ms)
+        self._longest_ms: Final = settings.lease_ttl_ms
+        self._operation: Final = NoteOutage(view.cluster_time_ms, self._longest_ms)
         self._is_due = False
 
     def start(self) -> None:
@@ -42,6 +47,10 @@ class Outage:
         Called right after `start`.
         """
         return self._operation if self._is_due else None
+
+    def note_silence(self, since_ms: TimeMs, now_ms: TimeMs) -> Operation | None:
+        """Return the note for an entry stamped `now_ms` behind one of `since_ms`; None if no lease outlives less."""
+        return NoteOutage(since_ms, self._longest_ms) if now_ms - since_ms > self._longest_ms else None
 
     def step(self, now: Now) -> Sequence[Operation]:  # noqa: ARG002
         self._is_due = False

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from raftsched.core.operations.codec import MarkWorkers
+from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import AttemptEnd, Job, Status
 from raftsched.leader.leases.keeper import HeartbeatAnswer
 from raftsched.leader.settings import LeaderSettings
@@ -228,6 +229,26 @@ def test_no_step_of_cluster_time_between_leaders_ends_the_term_of_a_valid_heartb
     second = Leader(world, SETTINGS)
     second.run(TTL_MS - 1)
     assert world.status(job.id) is Status.RUNNING
+
+
+def test_step_of_cluster_time_while_one_leads_ends_no_term_after_it() -> None:
+    """Clocks were set right by half an hour, and the leader was gone a second later (seed 1650050 on 5 nodes)."""
+    world = World()
+    first = Leader(world, SETTINGS)
+    world.submit()
+    (job,) = first.lease()
+    first.run(TTL_MS // 2)
+    assert first.heartbeat(job) == [VALID]
+    since_ms = TimeMs(world.state.cluster_time_ms)
+    world.clock.wall_offset_ms += 200 * TTL_MS
+    note = first.duties.note_silence(since_ms, TimeMs(world.now.cluster_ms))
+    assert note is not None
+    world.apply(note, world.submission("others"))
+    first.run(TTL_MS // 10)
+    second = Leader(world, SETTINGS)
+    second.run(TTL_MS - 1)
+    assert world.status(job.id) is Status.RUNNING
+    assert second.duties.note_silence(since_ms, TimeMs(since_ms + TTL_MS)) is None
 
 
 def test_grant_that_was_long_on_its_way_lasts_for_a_term_through_an_election() -> None:
