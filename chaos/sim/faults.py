@@ -134,7 +134,7 @@ class Faults:
     def _suspend(self) -> None:
         """Suspend the machine of a node that doesn't lead: its monotonic clock stands still meanwhile.
 
-        A leader's is left to a directed schedule, because its own reads rest on that clock (`lease.py`).
+        A leader's is left to a directed schedule, because its own reads rest on that clock (`quorum_lease.py`).
         """
         host = self._host()
         if host.node is not None and not host.node.leads:

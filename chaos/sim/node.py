@@ -143,12 +143,12 @@ class SimulatedNode(Node):
     @property
     def membership(self) -> Membership:
         """Whom this node takes for the members."""
-        return self._replica._engine.membership  # noqa: SLF001
+        return self._replica._engine.configuration.membership  # noqa: SLF001
 
     @property
     def takes_part(self) -> bool:
         """Whether this node may vote and stand."""
-        return self._replica._engine.takes_part  # noqa: SLF001
+        return self._replica._engine.identity.takes_part  # noqa: SLF001
 
     @property
     def leader_elsewhere(self) -> str:
@@ -175,10 +175,10 @@ class SimulatedNode(Node):
 
     def _tell_membership(self) -> None:
         engine = self._replica._engine  # noqa: SLF001
-        membership = engine.membership
+        membership = engine.configuration.membership
         if membership is not self._told_membership:
             self._told_membership = membership
-            index, journal = engine.configuration_index, self._journal
+            index, journal = engine.configuration.index, self._journal
             term = journal.term_at(index) if journal.first_index <= index <= journal.last_index else 0
             self._host.world.recorder.configured(self.node_id, (index, term), sorted(membership.voters))
 

@@ -49,7 +49,7 @@ from chaos.sim.machine.clock import Timeline
 from chaos.sim.replay import LoggedEntry
 from chaos.sim.trace import Trace
 from raftsched.consensus.journal.journal import BASE_COMMAND, Journal
-from raftsched.consensus.raft.membership import CONFIGURATION
+from raftsched.consensus.ports import CONFIGURATION
 from raftsched.consensus.raft.messages import Message
 from raftsched.core.operations.codec import RecordOutcome
 from raftsched.storage.state import State

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from raftsched import limits
 
 NodeId = str
 Entry = tuple[bytes, int, int]
 """(command, index, term), as pysyncobj has it; the command's first byte is its kind."""
+
+COMMAND: Final = b"\x00"
+NO_OP: Final = b"\x01"
+"""What pysyncobj writes as the first entry of a term."""
+CONFIGURATION: Final = b"\x02"
+"""Carries an encoded `Membership`."""
+KINDS: Final = (COMMAND, NO_OP, CONFIGURATION)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class Proposer:
 
     `propose_entry` puts an encoded entry into the log and returns a future of the results of its operations, in order;
     `now_ms` is the leader's stamp; where it raises `Unavailable`, nothing is proposed. `version` is the one in which
-    the leader may write entries (`versions.py`): an operation that appeared in a later one is refused.
+    the leader may write entries (`entry_versions.py`): an operation that appeared in a later one is refused.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ from raftsched.consensus.raft.cluster_clock import ClusterClock
 from raftsched.consensus.raft.configuration import Change
 from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.consensus.raft.membership import Member, Membership
-from raftsched.consensus.raft.pysyncobj_adapter import DISCARDED, NOT_LEADER, QUEUE_FULL, REFUSED, SUCCESS
+from raftsched.consensus.raft.proposals import DISCARDED, NOT_LEADER, QUEUE_FULL, REFUSED, SUCCESS
 from raftsched.consensus.raft.snapshots import Work
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.errors import DiskStalled, NotLeader, OutcomeUnknown, RaftschedError, TooLarge, Unavailable
@@ -262,7 +262,7 @@ class Replica:
             return
         now = self._clock.monotonic()
         self._checkpoint_at = min(self._checkpoint_at, now + self._settings.checkpoint_seconds)
-        if now >= self._checkpoint_at or self._engine.applied_bytes >= CHECKPOINT_BYTES:
+        if now >= self._checkpoint_at or self._engine.queue.applied_bytes >= CHECKPOINT_BYTES:
             machine.checkpoint()
             self._engine.checkpointed()
             self._checkpoint_at = inf
@@ -316,11 +316,11 @@ class Replica:
 
     @property
     def operation_version(self) -> int:
-        """The version in which this node may write log entries, if it leads (`versions.py`)."""
+        """The version in which this node may write log entries, if it leads (`entry_versions.py`)."""
         return self._engine.versions.in_force
 
     def check_fresh(self) -> None:
-        """Return if the machine holds all that was ever acknowledged by anybody (`lease.py`).
+        """Return if the machine holds all that was ever acknowledged by anybody (`quorum_lease.py`).
 
         Raises `NotLeader` on any other node, and `Unavailable` where a majority or the disk hasn't answered in time.
         """
@@ -401,7 +401,7 @@ class Replica:
     @property
     def members(self) -> tuple[Member, ...]:
         """Who belongs to the cluster, as far as this node knows, at the addresses that it uses."""
-        membership = self._engine.membership
+        membership = self._engine.configuration.membership
         if membership is not self._known_membership:
             self._known_membership, self._known_members = membership, self._as_reached(membership)
         return self._known_members
@@ -429,7 +429,7 @@ class Replica:
     @property
     def other_disks(self) -> tuple[NodeId, ...]:
         """Members that are there, but with a disk that is not the one they joined with."""
-        return self._engine.other_disks
+        return self._engine.identity.other_disks
 
     def change_members(self, change: Change) -> asyncio.Future[object]:
         """Return a future of the new `Membership`, once it is committed.
@@ -480,7 +480,7 @@ class Replica:
     def _end_hand_over(self) -> None:
         """See whether it is over, in the step that ended it: nothing else may be due for long."""
         engine = self._engine
-        if self._hand_over is not None and not engine.is_transferring:
+        if self._hand_over is not None and not engine.transfer.is_under_way:
             self._settle_hand_over(done=not engine.leads)
 
     def _settle_hand_over(self, *, done: bool) -> None:
@@ -506,7 +506,9 @@ class Replica:
             durable_index=self._machine.durable_index,
             first_index=journal.first_index,
             last_index=journal.last_index,
-            peers=tuple(self._peer_status(peer) for peer in engine.membership.ids if peer != self.node_id),
+            peers=tuple(
+                self._peer_status(peer) for peer in engine.configuration.membership.ids if peer != self.node_id
+            ),
             incoming_snapshot_bytes=engine.receiver.progress,
             operations_read=engine.versions.own,
             operation_version=engine.versions.in_force,
@@ -514,7 +516,7 @@ class Replica:
 
     def _peer_status(self, peer: NodeId) -> PeerStatus:
         engine = self._engine
-        progress = engine.progress.get(peer)
+        progress = engine.replication.progress.get(peer)
         return PeerStatus(
             node_id=peer,
             is_connected=engine.is_connected(peer),

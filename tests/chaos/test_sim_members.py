@@ -14,9 +14,8 @@ from chaos.sim.rates import Rates
 from chaos.sim.scoring import hunt
 from chaos.sim.world import World, run_seed
 from raftsched.consensus.ports import NodeId
-from raftsched.consensus.raft.configuration import Configuring
-from raftsched.consensus.raft.membership import CONFIGURATION
-from raftsched.consensus.raft.peer_identity import Greeting
+from raftsched.consensus.raft.configuration import Configuration
+from raftsched.consensus.raft.peer_identity import PeerIdentity
 from tests.core.scene import submit_operation
 
 
@@ -49,11 +48,11 @@ def faults_while_a_wiped_node_is_replaced() -> list[str]:
 
 
 def test_a_wiped_node_that_is_taken_for_the_member_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_objection(_self: Greeting, _peer: NodeId) -> str:
+    def no_objection(_self: PeerIdentity, _peer: NodeId) -> str:
         return ""
 
     assert not faults_while_a_wiped_node_is_replaced()
-    monkeypatch.setattr(Greeting, "_objection", no_objection)
+    monkeypatch.setattr(PeerIdentity, "_objection", no_objection)
     found = faults_while_a_wiped_node_is_replaced()
     assert any("takes part, although its disk is not the member's" in fault for fault in found)
 
@@ -90,23 +89,22 @@ def violations_of_many_changes(seed: int) -> list[str]:
 
 
 def test_a_quorum_counted_over_the_old_configuration_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    adopt, apply = Configuring._adopt, Configuring._apply
+    adopt, apply = Configuration._adopt, Configuration.apply
 
-    def adopt_the_committed(self: Configuring) -> None:
+    def adopt_the_committed(self: Configuration) -> None:
         adopt(self)
         voters = self._configurations[0][1].voters
         self._voters = voters
-        self.other_nodes = {self.nodes[peer] for peer in sorted(voters) if peer in self.nodes}
+        self._voting.other_nodes = {self.nodes[peer] for peer in sorted(voters) if peer in self.nodes}
 
-    def apply_and_adopt(self: Configuring, command: bytes, index: int, term: int) -> object:
-        result = apply(self, command, index, term)
-        if command[:1] == CONFIGURATION:
-            self._adopt()
+    def apply_and_adopt(self: Configuration, content: bytes, index: int, term: int) -> object:
+        result = apply(self, content, index, term)
+        self._adopt()
         return result
 
     assert not violations_of_many_changes(2)
-    monkeypatch.setattr(Configuring, "_adopt", adopt_the_committed)
-    monkeypatch.setattr(Configuring, "_apply", apply_and_adopt)
+    monkeypatch.setattr(Configuration, "_adopt", adopt_the_committed)
+    monkeypatch.setattr(Configuration, "apply", apply_and_adopt)
     found = (violation for seed in range(2, 30) for violation in violations_of_many_changes(seed))
     assert any("on_most_disks_when_applied" in violation for violation in found)
 

@@ -18,7 +18,7 @@ def test_leader_that_is_told_to_stop_as_the_others_go_waits_for_nobody() -> None
         stopping = leader.node
         assert stopping is not None
         leader.stop()
-        while not stopping._replica._engine.transfer_target:
+        while not stopping._replica._engine.transfer.target:
             world.run(0.001)
         for host in world.hosts.values():
             if host is not leader:

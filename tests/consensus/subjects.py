@@ -122,13 +122,17 @@ class Subject:
         """Lend pysyncobj this subject's clock."""
         raise NotImplementedError
 
+    def step(self) -> None:
+        """One step, and no sync."""
+        raise NotImplementedError
+
     def tick(self) -> None:
         """One step, and the sync after it."""
         raise NotImplementedError
 
     def stand(self) -> None:
         """Become candidate, by the shortest way."""
-        self.engine._SyncObj__raftElectionDeadline = 0.0
+        self.core._SyncObj__raftElectionDeadline = 0.0
         self.tick()
 
     def lead(self) -> None:
@@ -140,13 +144,22 @@ class Subject:
         assert self.leads
 
     def propose(self, command: bytes, callback: Any = None) -> None:
-        self.engine._applyCommand(command, callback or (lambda _result, _reason: None), 0)
+        """Queue a command; `append_waiting` or a tick puts it into the log."""
+        raise NotImplementedError
+
+    def append_waiting(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def core(self) -> Any:
+        """The part that is pysyncobj."""
+        raise NotImplementedError
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
     @property
     def log(self) -> list[Any]:
-        return [tuple(entry) for entry in self.engine._SyncObj__raftLog[:]]
+        return [tuple(entry) for entry in self.core._SyncObj__raftLog[:]]
 
     @property
     def last_index(self) -> int:
@@ -154,15 +167,15 @@ class Subject:
 
     @property
     def term(self) -> int:
-        return int(self.engine._SyncObj__raftCurrentTerm)
+        return int(self.core._SyncObj__raftCurrentTerm)
 
     @property
     def commit(self) -> int:
-        return int(self.engine._SyncObj__raftCommitIndex)
+        return int(self.core._SyncObj__raftCommitIndex)
 
     @property
     def leads(self) -> bool:
-        return bool(self.engine._isLeader())
+        return bool(self.core._isLeader())
 
 
 class StockSubject(Subject):
@@ -193,9 +206,23 @@ class StockSubject(Subject):
         syncobj.random = ORIGINALS["random"]
         syncobj.monotonicTime = self.clock.monotonic
 
-    def tick(self) -> None:
+    @property
+    def core(self) -> Any:
+        return self.engine
+
+    def propose(self, command: bytes, callback: Any = None) -> None:
+        self.engine._applyCommand(command, callback or (lambda _result, _reason: None), 0)
+
+    def append_waiting(self) -> None:
+        self.enter()
+        self.engine._checkCommandsToApply()
+
+    def step(self) -> None:
         self.enter()
         self.engine.doTick(0.0)
+
+    def tick(self) -> None:
+        self.step()
 
     def give(self, peer: str, **message: Any) -> None:
         self.enter()
@@ -245,7 +272,20 @@ class MendedSubject(Subject):
             self.applied.append(entry[1])
 
     def enter(self) -> None:
-        self.engine.enter()
+        self.engine.core.enter()
+
+    @property
+    def core(self) -> Any:
+        return self.engine.core
+
+    def propose(self, command: bytes, callback: Any = None) -> None:
+        self.engine.propose(command, callback or (lambda _result, _reason: None))
+
+    def append_waiting(self) -> None:
+        self.engine.queue.append_waiting()
+
+    def step(self) -> None:
+        self.engine.step()
 
     def sync(self) -> None:
         """What the pump does between two flushes."""

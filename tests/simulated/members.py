@@ -48,7 +48,7 @@ def leaving(node_id: NodeId) -> Change:
 def known_membership(cluster: SimulatedCluster) -> Membership | None:
     """What the leader goes by; None while there is none."""
     leader = cluster.leader
-    return leader.running.engine.membership if leader is not None and leader.running is not None else None
+    return leader.running.engine.configuration.membership if leader is not None and leader.running is not None else None
 
 
 class MemberFaults(Faults):
@@ -136,7 +136,7 @@ def has_lost_its_majority(cluster: SimulatedCluster) -> bool:
     Nobody may lead then.
     """
     engines = [node.running.engine for node in cluster.nodes.values() if node.running is not None]
-    latest = max(engines, key=lambda engine: engine.configuration_index).membership
+    latest = max(engines, key=lambda engine: engine.configuration.index).configuration.membership
     whole = [member.id for member in latest.members if cluster.nodes[member.id].incarnation == member.incarnation]
     if latest.is_majority(whole):
         return False

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 
 from chaos.sim.engine.machine import Applied, HistoryMachine
 from raftsched.consensus.journal.journal import Journal
-from raftsched.consensus.ports import NodeId
-from raftsched.consensus.raft.membership import CONFIGURATION, Membership, decode_membership
-from raftsched.consensus.raft.pysyncobj_adapter import SUCCESS, UNKNOWN_OUTCOME
+from raftsched.consensus.ports import CONFIGURATION, NodeId
+from raftsched.consensus.raft.membership import Membership, decode_membership
+from raftsched.consensus.raft.proposals import SUCCESS, UNKNOWN_OUTCOME
 
 if TYPE_CHECKING:
     from chaos.sim.engine.cluster import Running, SimulatedCluster, SimulatedNode
@@ -126,7 +126,7 @@ class Checker:
         if running is None:
             return node.durable_terms.get(index) == term
         journal = running.journal
-        is_there = journal.first_index <= index <= min(running.engine.durable_index, journal.last_index)
+        is_there = journal.first_index <= index <= min(running.engine.commit.durable_index, journal.last_index)
         return is_there and journal.term_at(index) == term
 
     def on_answer(self, command: bytes, result: object, reason: int) -> None:

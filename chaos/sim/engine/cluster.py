@@ -333,7 +333,7 @@ def _failure_of(work: Work) -> Exception | None:
 def durable_terms(running: Running) -> dict[int, int]:
     """Index -> term of what is durable in a node's journal."""
     journal = running.journal
-    last = min(running.engine.durable_index, journal.last_index)
+    last = min(running.engine.commit.durable_index, journal.last_index)
     return {index: journal.term_at(index) for index in range(max(1, journal.first_index), last + 1)}
 
 

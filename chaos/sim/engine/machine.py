@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgpack
 
-from raftsched.consensus.raft.membership import CONFIGURATION
+from raftsched.consensus.ports import CONFIGURATION
 from raftsched.core.operations.codec import CODEC_VERSION
 
 Applied = tuple[int, bytes | None]

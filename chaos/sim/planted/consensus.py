@@ -9,13 +9,16 @@ from typing import Any
 from pysyncobj.node import Node
 
 from raftsched.consensus.net import framing
-from raftsched.consensus.ports import Entry
+from raftsched.consensus.ports import COMMAND, Entry
 from raftsched.consensus.raft import snapshots
-from raftsched.consensus.raft.apply_queue import Applying
+from raftsched.consensus.raft.apply_queue import ApplyQueue
+from raftsched.consensus.raft.elections import Elections
 from raftsched.consensus.raft.engine import RaftEngine
-from raftsched.consensus.raft.messages import VOTE_REQUEST, Message
+from raftsched.consensus.raft.follower import Follower
+from raftsched.consensus.raft.messages import APPEND, VOTE_REQUEST, Message
 from raftsched.consensus.raft.progress import Progress
 from raftsched.consensus.raft.proposals import Proposals
+from raftsched.consensus.raft.pysyncobj_adapter import RaftCore
 from raftsched.consensus.raft.replication import Replication
 
 
@@ -34,25 +37,27 @@ def loses_a_piece_of_a_snapshot(patch: Any) -> None:
 
 def installs_what_is_covered(patch: Any) -> None:
     """An older snapshot replaces a newer log."""
-    patch.setattr(Replication, "_covers", lambda _self, _index, _term: False)
+    patch.setattr(Follower, "_covers", lambda _self, _index, _term: False)
 
 
 def believes_old_answers(patch: Any) -> None:
     """An acknowledgement of an earlier term counts."""
 
-    def is_current(self: Replication, message: Message) -> bool:
+    def is_current(self: RaftCore, message: Message) -> bool:
         if message["term"] > self.term:
             self.step_down(message["term"])
         return True
 
-    patch.setattr(Replication, "_is_current", is_current)
+    patch.setattr(RaftCore, "is_current", is_current)
 
 
 def counts_votes_twice(patch: Any) -> None:
     """A voter counts as often as it answers, of whatever term."""
-    patch.setattr(
-        RaftEngine, "_on_vote", lambda self, node, message: self.stock_message(node, {**message, "term": self.term})
-    )
+
+    def on_vote(self: Elections, node: Node, message: Message) -> None:
+        self._core.stock_message(node, {**message, "term": self._core.term})
+
+    patch.setattr(Elections, "on_vote", on_vote)
 
 
 def never_walks_back(patch: Any) -> None:
@@ -79,31 +84,37 @@ def answers_by_index_alone(patch: Any) -> None:
 
 def applies_again_where_an_answer_fails(patch: Any) -> None:
     """An entry whose caller can't be answered is applied once more."""
-    original = Applying._apply  # noqa: SLF001  # what is patched
+    original = ApplyQueue._apply  # noqa: SLF001  # what is patched
 
-    def apply(self: Applying, command: bytes, index: int, term: int) -> object:
+    def apply(self: ApplyQueue, command: bytes, index: int, term: int) -> object:
         result = original(self, command, index, term)
-        if index % 8 == 0 and self.leads and command[:1] == b"\x00":
-            self.machine.apply(index, term, command[1:])
+        if index % 8 == 0 and self._takes_proposals() and command[:1] == COMMAND:
+            self._machine.apply(index, term, command[1:])
         return result
 
-    patch.setattr(Applying, "_apply", apply)
+    patch.setattr(ApplyQueue, "_apply", apply)
 
 
 def stops_at_large_entries(patch: Any) -> None:
     """A follower never gets an entry whole that is larger than a message is meant to be."""
-    original = Replication.on_append
+    original = RaftEngine.__init__
 
-    def on_append(self: Replication, node: Node, message: Message) -> None:
-        if all(len(command) < self.sizes.append_bytes for command, _, _ in message["entries"]):
-            original(self, node, message)
+    def init(self: RaftEngine, *arguments: Any, **values: Any) -> None:
+        original(self, *arguments, **values)
+        on_append = self._handlers[APPEND]
 
-    patch.setattr(Replication, "on_append", on_append)
+        def drop_large(node: Node, message: Message) -> None:
+            if all(len(command) < values["sizes"].append_bytes for command, _, _ in message["entries"]):
+                on_append(node, message)
+
+        self._handlers[APPEND] = drop_large
+
+    patch.setattr(RaftEngine, "__init__", init)
 
 
 def acknowledges_what_it_did_not_install(patch: Any) -> None:
     """A snapshot counts as installed, whatever becomes of it."""
-    patch.setattr(Replication, "_install", lambda _self, received: received.path.unlink())
+    patch.setattr(Follower, "_install", lambda _self, received: received.path.unlink())
 
 
 def spins_while_a_copy_is_made(patch: Any) -> None:
@@ -112,7 +123,7 @@ def spins_while_a_copy_is_made(patch: Any) -> None:
 
     def send(self: Replication, progress: Progress, now: float) -> None:
         original(self, progress, now)
-        total = self.sender.progress(progress.node.id)
+        total = self._sender.progress(progress.node.id)
         for _ in range(20 if total is not None and not total[1] else 0):
             self._send_empty(progress, now)
 
@@ -133,11 +144,12 @@ def moves_back_with_each_answer(patch: Any) -> None:
 def stands_without_asking(patch: Any) -> None:
     """A follower that hears nothing raises its term at once, without a pre-vote."""
 
-    def stand(self: RaftEngine, now: float) -> None:
-        if not self.leads and self.may_stand and self.takes_part and self.election_deadline <= now:
-            self.election_deadline = 0.0
+    def stand(self: Elections, now: float) -> None:
+        core = self._core
+        if not core.leads and self.may_stand and self._identity.takes_part and core.election_deadline <= now:
+            core.election_deadline = 0.0
 
-    patch.setattr(RaftEngine, "_stand_if_due", stand)
+    patch.setattr(Elections, "stand_if_due", stand)
 
 
 def takes_pickled_commands(patch: Any) -> None:
@@ -149,7 +161,7 @@ def takes_pickled_commands(patch: Any) -> None:
         if message["type"] != "apply_command":
             original(self, node, message)
         elif self.leads:
-            self.enqueue(pickle.loads(message["command"]), lambda _result, _reason: None)
+            self.propose(pickle.loads(message["command"]), lambda _result, _reason: None)
 
     patch.setattr(framing, "MESSAGE_SHAPES", shapes)
     patch.setattr(RaftEngine, "on_message", on_message)
@@ -157,25 +169,26 @@ def takes_pickled_commands(patch: Any) -> None:
 
 def commits_entries_of_earlier_terms(patch: Any) -> None:
     """An entry counts as committed once a majority holds it, whatever its term (Raft paper §5.4.2, figure 8)."""
-    original = RaftEngine.stock_tick
+    original = RaftEngine.step
 
-    def tick(self: RaftEngine) -> None:
-        if self.leads:
-            held = sorted((self.durable_index, *(self.match_index[node] for node in self.other_nodes)), reverse=True)
-            self.commit(held[len(held) // 2])
+    def step(self: RaftEngine) -> None:
+        core, commit = self.core, self.commit
+        if core.leads:
+            held = sorted((commit.durable_index, *(core.match_index[node] for node in core.other_nodes)), reverse=True)
+            self.configuration.commit(held[len(held) // 2])
         original(self)
 
-    patch.setattr(RaftEngine, "stock_tick", tick)
+    patch.setattr(RaftEngine, "step", step)
 
 
 def keeps_its_promise_in_pre_votes_only(patch: Any) -> None:
     """A voter asked for the vote itself forgets what it promised a live leader."""
 
-    def on_vote_request(self: RaftEngine, node: Node, message: Message) -> None:
-        if self.takes_part:
-            self.stock_message(node, message)
+    def on_vote_request(self: Elections, node: Node, message: Message) -> None:
+        if self._identity.takes_part:
+            self._core.stock_message(node, message)
 
-    patch.setattr(RaftEngine, "_on_vote_request", on_vote_request)
+    patch.setattr(Elections, "on_vote_request", on_vote_request)
 
 
 def votes_for_shorter_logs(patch: Any) -> None:
@@ -186,65 +199,66 @@ def votes_for_shorter_logs(patch: Any) -> None:
 def votes_for_older_logs(patch: Any) -> None:
     """A voter asked for the vote itself does not look at the term in which the candidate's log ends."""
 
-    def spoil(self: RaftEngine, message: Message) -> Message:
-        own_term = self.log.term_at(self.log.last_index)
+    def spoil(self: Elections, message: Message) -> Message:
+        own_term = self._log.term_at(self._log.last_index)
         return {**message, "last_log_term": max(own_term, message["last_log_term"])}
 
     _spoil_vote_requests(patch, spoil)
 
 
-def _spoil_vote_requests(patch: Any, spoil: Callable[[RaftEngine, Message], Message]) -> None:
-    original = RaftEngine._on_vote_request  # noqa: SLF001  # what is patched
+def _spoil_vote_requests(patch: Any, spoil: Callable[[Elections, Message], Message]) -> None:
+    original = Elections.on_vote_request
 
-    def on_vote_request(self: RaftEngine, node: Node, message: Message) -> None:
+    def on_vote_request(self: Elections, node: Node, message: Message) -> None:
         original(self, node, spoil(self, message))
 
-    patch.setattr(RaftEngine, "_on_vote_request", on_vote_request)
+    patch.setattr(Elections, "on_vote_request", on_vote_request)
 
 
 def stands_by_force_ever_after(patch: Any) -> None:
     """Once a leader has handed over to it, a node breaks the others' promises each time it stands."""
-    original = RaftEngine.outgoing
+    original = Elections.outgoing
 
-    def outgoing(self: RaftEngine, node: Node, message: Message) -> bool:
+    def outgoing(self: Elections, node: Node, message: Message) -> bool:
         if message["type"] == VOTE_REQUEST and self._forced_term:
             self._forced_term = message["term"]
         return original(self, node, message)
 
-    patch.setattr(RaftEngine, "outgoing", outgoing)
+    patch.setattr(Elections, "outgoing", outgoing)
 
 
 def installs_what_the_log_has_passed(patch: Any) -> None:
     """A snapshot that was found to be right is installed, whatever the log has got meanwhile."""
 
-    def install_received(self: Replication) -> None:
-        received = self.receiver.take_received()
+    def install_received(self: Follower) -> None:
+        received = self._receiver.take_received()
         if received is None:
             return
         self._install(received)
-        if self.leader_node is not None and not self.leads:
-            self._answer(self.leader_node, {"sent_us": 0}, success=True, next_index=received.index + 1)
+        leader = self._following.leader_node
+        if leader is not None and not self._following.leads:
+            self._answer(leader, {"sent_us": 0}, success=True, next_index=received.index + 1)
 
-    patch.setattr(Replication, "install_received", install_received)
+    patch.setattr(Follower, "install_received", install_received)
 
 
 def skips_an_entry_behind_the_logs_start(patch: Any) -> None:
     """Of entries that begin before the log, one more is dropped than the log stands for."""
-    original = Replication._append  # noqa: SLF001  # what is patched
+    original = Follower._append  # noqa: SLF001  # what is patched
 
-    def append(self: Replication, previous: int, previous_term: int, entries: Sequence[Entry]) -> int | None:
-        surplus = self.log.first_index - previous
+    def append(self: Follower, previous: int, previous_term: int, entries: Sequence[Entry]) -> int | None:
+        surplus = self._log.first_index - previous
         if surplus <= 0:
             return original(self, previous, previous_term, entries)
         kept = entries[surplus + 1 :]
         start = previous + surplus + 1
         for position, (_, index, term) in enumerate(kept):
-            if index > self.log.last_index or self.log.term_at(index) != term:
+            if index > self._log.last_index or self._log.term_at(index) != term:
                 self._replace_tail(kept[position:])
                 break
         return max(previous + len(entries), start)
 
-    patch.setattr(Replication, "_append", append)
+    patch.setattr(Follower, "_append", append)
 
 
 def sends_no_snapshot_for_the_logs_first_entry(patch: Any) -> None:
@@ -252,9 +266,9 @@ def sends_no_snapshot_for_the_logs_first_entry(patch: Any) -> None:
     original = Replication._refused  # noqa: SLF001  # what is patched
 
     def refused(self: Replication, progress: Progress, rejected: int, hint: int) -> None:
-        if min(hint, rejected) != self.log.first_index:
+        if min(hint, rejected) != self._log.first_index:
             original(self, progress, rejected, hint)
             return
-        progress.probe(self.log.first_index)
+        progress.probe(self._log.first_index)
 
     patch.setattr(Replication, "_refused", refused)

@@ -12,7 +12,9 @@ from raftsched.consensus.journal import journal as journal_module
 from raftsched.consensus.journal import segments
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.recovery import InstallMarker
-from raftsched.consensus.raft.apply_queue import Applying
+from raftsched.consensus.raft.commit_index import CommitIndex
+from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.consensus.raft.follower import Follower
 from raftsched.consensus.raft.replication import Replication
 from raftsched.consensus.raft.snapshots import Received
 from raftsched.disk import DiskFailed
@@ -52,14 +54,14 @@ def goes_on_after_a_failed_sync(patch: Any) -> None:
 
 def commits_alone(patch: Any) -> None:
     """The leader answers as soon as its own disk has the entry."""
-    original = Applying.synced
+    original = RaftEngine.synced
 
-    def synced(self: Applying) -> None:
+    def synced(self: RaftEngine) -> None:
         original(self)
         if self.leads:
-            self._commit_index = max(self._commit_index, self.durable_index)
+            self.commit._index = self.commit.durable_index  # noqa: SLF001  # what no port offers
 
-    patch.setattr(Applying, "synced", synced)
+    patch.setattr(RaftEngine, "synced", synced)
 
 
 def forgets_votes_at_a_restart(patch: Any) -> None:
@@ -70,25 +72,25 @@ def forgets_votes_at_a_restart(patch: Any) -> None:
 
 
 def cuts_the_log_before_the_checkpoint(patch: Any) -> None:
-    original = Replication.checkpointed
+    original = Replication.compact
 
-    def checkpointed(self: Replication) -> None:
+    def compact(self: Replication) -> None:
         original(self)
-        self.log.compact_to(self.commit_index)
+        self._log.compact_to(self._commit.index)
 
-    patch.setattr(Replication, "checkpointed", checkpointed)
+    patch.setattr(Replication, "compact", compact)
     patch.setattr(machine_module.ReplicatedState, "checkpoint", lambda self: self.state.durable_index)
 
 
 def restores_a_commit_index(patch: Any) -> None:
     """A node that starts takes its whole log for committed."""
-    original = Applying.__init__
+    original = CommitIndex.__init__
 
-    def init(self: Applying, **values: Any) -> None:
+    def init(self: CommitIndex, **values: Any) -> None:
         original(self, **values)
-        self._commit_index = max(1, self.durable_index)
+        self._index = max(1, self.durable_index)
 
-    patch.setattr(Applying, "__init__", init)
+    patch.setattr(CommitIndex, "__init__", init)
 
 
 def ignores_checksums(patch: Any) -> None:
@@ -102,13 +104,13 @@ def writes_no_marker(patch: Any) -> None:
 
 def removes_the_marker_too_early(patch: Any) -> None:
     """The marker of an installation is gone once the state is replaced, before the log on disk says the same."""
-    original = Replication._install  # noqa: SLF001  # what is patched
+    original = Follower._install  # noqa: SLF001  # what is patched
 
-    def install(self: Replication, received: Received) -> None:
+    def install(self: Follower, received: Received) -> None:
         original(self, received)
         self._marker.clear()
 
-    patch.setattr(Replication, "_install", install)
+    patch.setattr(Follower, "_install", install)
 
 
 def cuts_the_log_one_entry_too_far(patch: Any) -> None:

@@ -4,7 +4,7 @@
 hundreds, `votes_against_its_promise` about a hundred, and two are found by directed schedules alone so far:
 `forgets_its_promise_at_a_restart` (test_engine.py) and `acknowledges_the_log_behind_a_snapshot` (test_snapshots.py).
 
-Those of the members are found by the directed tests of test_configuring.py and test_greetings.py; random runs of
+Those of the members are found by the directed tests of test_configuration.py and test_peer_identity.py; random runs of
 `tests.simulated.members` find only three of them within 40 seeds.
 """
 
@@ -18,14 +18,15 @@ from pysyncobj.node import Node
 from chaos.sim.network import SimulatedTransport
 from raftsched.consensus.ports import Entry
 from raftsched.consensus.raft import messages
-from raftsched.consensus.raft.apply_queue import Applying
-from raftsched.consensus.raft.configuration import Configuring
+from raftsched.consensus.raft.commit_index import CommitIndex
+from raftsched.consensus.raft.configuration import Configuration
+from raftsched.consensus.raft.elections import Elections
 from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.consensus.raft.follower import Follower
 from raftsched.consensus.raft.membership import Membership
 from raftsched.consensus.raft.messages import Message
-from raftsched.consensus.raft.peer_identity import Greeting
-from raftsched.consensus.raft.proposals import Proposals
-from raftsched.consensus.raft.pysyncobj_adapter import DISCARDED
+from raftsched.consensus.raft.peer_identity import PeerIdentity
+from raftsched.consensus.raft.proposals import DISCARDED, Proposals
 from raftsched.consensus.raft.quorum_lease import QuorumContact
 from raftsched.consensus.raft.replication import Replication
 
@@ -42,47 +43,47 @@ def answers_before_the_sync(patch: Any) -> None:
 def commits_before_the_sync(patch: Any) -> None:
     """The leader counts itself, and a follower applies, before anything is on disk (defect 3)."""
 
-    def commit(self: Applying, index: int) -> None:
-        self._commit_index = max(self._commit_index, index)
+    def raise_to(self: CommitIndex, index: int) -> None:
+        self._index = max(self._index, index)
 
-    patch.setattr(Applying, "commit", commit)
+    patch.setattr(CommitIndex, "raise_to", raise_to)
 
 
 def cuts_what_matches(patch: Any) -> None:
     """The log is cut behind every message (defect 2)."""
-    original = Replication._append
+    original = Follower._append
 
-    def append(self: Replication, previous: int, previous_term: int, entries: Sequence[Entry]) -> int | None:
-        log = self.log
+    def append(self: Follower, previous: int, previous_term: int, entries: Sequence[Entry]) -> int | None:
+        log = self._log
         matches = log.first_index <= previous < log.last_index and log.term_at(previous) == previous_term
-        if matches and previous >= self.commit_index:
+        if matches and previous >= self._commit.index:
             log.deleteEntriesFrom(previous + 1 - log.first_index)
         return original(self, previous, previous_term, entries)
 
-    patch.setattr(Replication, "_append", append)
+    patch.setattr(Follower, "_append", append)
 
 
 def pieces_of_snapshots_commit(patch: Any) -> None:
     """A piece of a snapshot raises the commit index to the end of whatever log is there (defect 1)."""
-    original = Replication.on_chunk
+    original = Follower.on_chunk
 
-    def on_chunk(self: Replication, node: Node, message: Message) -> None:
+    def on_chunk(self: Follower, node: Node, message: Message) -> None:
         original(self, node, message)
-        self.leader_committed(min(message["index"], self.log.last_index))
+        self._commit.leader_committed(min(message["index"], self._log.last_index))
 
-    patch.setattr(Replication, "on_chunk", on_chunk)
+    patch.setattr(Follower, "on_chunk", on_chunk)
 
 
 def acknowledges_the_log_behind_a_snapshot(patch: Any) -> None:
     """A snapshot that isn't needed is acknowledged with the end of a log that may differ (seed 100530)."""
-    original = Replication._answer
+    original = Follower._answer
 
-    def answer(self: Replication, node: Node, message: Message, **values: Any) -> None:
+    def answer(self: Follower, node: Node, message: Message, **values: Any) -> None:
         if message.get("type") == messages.CHUNK and values.get("success"):
-            values["next_index"] = self.log.last_index + 1
+            values["next_index"] = self._log.last_index + 1
         original(self, node, message, **values)
 
-    patch.setattr(Replication, "_answer", answer)
+    patch.setattr(Follower, "_answer", answer)
 
 
 def counts_contact_from_the_answer(patch: Any) -> None:
@@ -90,31 +91,33 @@ def counts_contact_from_the_answer(patch: Any) -> None:
     original = Replication._heard_follower
 
     def heard(self: Replication, node: Node, message: Message) -> None:
-        original(self, node, {**message, "sent_us": int(self.clock.monotonic() * 1_000_000)})
+        original(self, node, {**message, "sent_us": int(self._clock.monotonic() * 1_000_000)})
 
     patch.setattr(Replication, "_heard_follower", heard)
 
 
 def votes_against_its_promise(patch: Any) -> None:
     """A follower that hears a leader votes for others."""
-    patch.setattr(RaftEngine, "_leader_is_alive", lambda self: self.leads)
+    patch.setattr(Elections, "_leader_is_alive", lambda self: self._core.leads)
 
 
 def forgets_its_promise_at_a_restart(patch: Any) -> None:
-    original = Replication.__init__
+    original = Elections.__init__
 
-    def init(self: Replication, *arguments: Any, **values: Any) -> None:
-        original(self, *arguments, **values)
+    def init(self: Elections, **values: Any) -> None:
+        original(self, **values)
         self.leader_seen_at = -1e9
 
-    patch.setattr(Replication, "__init__", init)
+    patch.setattr(Elections, "__init__", init)
 
 
 def serves_while_it_hands_over(patch: Any) -> None:
     """The old leader goes on with reads after it told another node to stand."""
     patch.setattr(RaftEngine, "takes_proposals", property(lambda self: self.leads))
     patch.setattr(
-        RaftEngine, "is_leading", property(lambda self: self.leads and self.applied_index >= (self.no_op_index or 0))
+        RaftEngine,
+        "is_leading",
+        property(lambda self: self.leads and self.applied_index >= (self.core.no_op_index or 0)),
     )
 
 
@@ -137,25 +140,25 @@ def calls_unknown_outcomes_failures(patch: Any) -> None:
 
 def votes_twice(patch: Any) -> None:
     """A vote is forgotten at once."""
-    original = RaftEngine._on_vote_request
+    original = Elections.on_vote_request
 
-    def request(self: RaftEngine, node: Node, message: Message) -> None:
-        self.voted_for = None
+    def request(self: Elections, node: Node, message: Message) -> None:
+        self._core.voted_for = None
         original(self, node, message)
 
-    patch.setattr(RaftEngine, "_on_vote_request", request)
+    patch.setattr(Elections, "on_vote_request", request)
 
 
 def applies_before_matching(patch: Any) -> None:
     """A follower takes the leader's commit index over for entries that it was not told match."""
-    original = Replication.on_append
+    original = Follower.on_append
 
-    def on_append(self: Replication, node: Node, message: Message) -> None:
+    def on_append(self: Follower, node: Node, message: Message) -> None:
         original(self, node, message)
-        if message["term"] == self.term:
-            self.leader_committed(min(message["commit_index"], self.log.last_index))
+        if message["term"] == self._following.term:
+            self._commit.leader_committed(min(message["commit_index"], self._log.last_index))
 
-    patch.setattr(Replication, "on_append", on_append)
+    patch.setattr(Follower, "on_append", on_append)
 
 
 # -- who belongs to the cluster: found by `tests.simulated.members`, or by the directed test that is named -------------
@@ -163,21 +166,21 @@ def applies_before_matching(patch: Any) -> None:
 
 def changes_members_while_a_change_is_open(patch: Any) -> None:
     """A change is taken before the one before is committed (defect 11)."""
-    patch.setattr(Configuring, "_is_changeable", property(lambda self: self._has_committed_in_term))
+    patch.setattr(Configuration, "_is_changeable", property(lambda self: self._has_committed_in_term))
 
 
 def changes_members_before_committing(patch: Any) -> None:
     """A new leader changes members before it has committed anything (the error of 2015)."""
-    patch.setattr(Configuring, "_has_committed_in_term", property(lambda _self: True))
+    patch.setattr(Configuration, "_has_committed_in_term", property(lambda _self: True))
 
 
 def keeps_a_configuration_that_was_cut(patch: Any) -> None:
-    patch.setattr(Configuring, "configurations_cut", lambda _self, _start: None)
+    patch.setattr(Configuration, "cut", lambda _self, _start: None)
 
 
 def goes_by_the_config_file_at_a_restart(patch: Any) -> None:
     """What the file says wins over the log and the state (case R08)."""
-    patch.setattr(Configuring, "_load_configurations", lambda self: self._adopt())
+    patch.setattr(Configuration, "load", lambda self: self._adopt())
 
 
 def counts_nodes_that_join(patch: Any) -> None:
@@ -186,24 +189,24 @@ def counts_nodes_that_join(patch: Any) -> None:
 
 
 def counts_itself_where_it_does_not_vote(patch: Any) -> None:
-    patch.setattr(Configuring, "commit", Applying.commit)
+    patch.setattr(Configuration, "commit", lambda self, index: self._commit.raise_to(index))
 
 
 def takes_part_with_an_empty_disk(patch: Any) -> None:
     """A node whose disk was emptied votes and stands, and its peers don't mind."""
-    patch.setattr(Greeting, "takes_part", property(lambda _self: True))
-    patch.setattr(Greeting, "hears", lambda _self, _node: True)
+    patch.setattr(PeerIdentity, "takes_part", property(lambda _self: True))
+    patch.setattr(PeerIdentity, "hears", lambda _self, _node: True)
 
 
 def takes_any_disk_for_a_members(patch: Any) -> None:
     """Peers talk to a node whose disk is not the one that is recorded."""
 
-    def judge(self: Greeting, node: Node) -> None:
-        if node not in self.connected_nodes:
-            self.connected_nodes.add(node)
-            self.on_met(node)
+    def judge(self: PeerIdentity, node: Node) -> None:
+        if node not in self._voter.connected_nodes:
+            self._voter.connected_nodes.add(node)
+            self._on_met(node)
 
-    patch.setattr(Greeting, "_judge", judge)
+    patch.setattr(PeerIdentity, "_judge", judge)
 
 
 def stands_at_once_where_it_is_the_last_voter(patch: Any) -> None:
@@ -212,7 +215,7 @@ def stands_at_once_where_it_is_the_last_voter(patch: Any) -> None:
 
     def init(self: RaftEngine, *arguments: Any, **values: Any) -> None:
         original(self, *arguments, **values)
-        if not self.other_nodes:
-            self.election_deadline = 0.0
+        if not self.core.other_nodes:
+            self.core.election_deadline = 0.0
 
     patch.setattr(RaftEngine, "__init__", init)

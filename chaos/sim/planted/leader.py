@@ -113,6 +113,6 @@ def joins_the_round_under_way(patch: Any) -> None:
             original(self)
         for request in self._reads:
             if not request.round:
-                request.round, request.index = self._read_round, self.commit_index
+                request.round, request.index = self._read_round, self._lead.commit_index
 
     patch.setattr(QuorumReads, "_begin_round", begin)

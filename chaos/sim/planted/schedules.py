@@ -182,7 +182,9 @@ def a_snapshot_says_what_the_log_holds(stage: Stage) -> Play:
     stage.part([old], followers)
     shared = stage.last_index(old)
     yield from stage.submits(old, 6)
-    yield from stage.until(lambda: shared < stage.engine(old).durable_index == stage.last_index(old), seconds=0.3)
+    yield from stage.until(
+        lambda: shared < stage.engine(old).commit.durable_index == stage.last_index(old), seconds=0.3
+    )
     stage.restart(old)
     stage.join([old], followers)
     yield from stage.until(lambda: all(map(stage.engine(old).is_connected, followers)), seconds=0.6)
@@ -224,7 +226,9 @@ def a_snapshot_comes_to_other_entries(stage: Stage) -> Play:
     stage.part([old], followers)
     shared = stage.last_index(old)
     yield from stage.submits(old, 6)
-    yield from stage.until(lambda: shared < stage.engine(old).durable_index == stage.last_index(old), seconds=0.3)
+    yield from stage.until(
+        lambda: shared < stage.engine(old).commit.durable_index == stage.last_index(old), seconds=0.3
+    )
     yield from stage.until(lambda: stage.leader_among(followers))
     leader = stage.leader_among(followers)
     yield from stage.submits(leader, 30)
@@ -260,7 +264,7 @@ def two_members_leave_at_once(stage: Stage) -> Play:
     """A leader with one follower is asked to remove two of the others, who elect a leader of their own (5 nodes)."""
     leader = yield from stage.settled("n1")
     engine = stage.engine(leader)
-    yield from stage.until(lambda: engine.configuration_index <= engine.commit_index)
+    yield from stage.until(lambda: engine.configuration.index <= engine.commit_index)
     follower, *others = stage.others(leader)
     stage.part([leader, follower], others)
     for removed in others[-2:]:

@@ -44,7 +44,7 @@ def a_log_passes_a_snapshot_that_is_verified(stage: Stage) -> Play:
     n3 acknowledges entries that the snapshot doesn't hold; n1 has none of them. Then the snapshot is found to be right.
     """
     yield from _verify_slowly(stage, seconds=1.0)
-    yield from stage.until(lambda: stage.engine("n3").durable_index == stage.last_index("n2"))
+    yield from stage.until(lambda: stage.engine("n3").commit.durable_index == stage.last_index("n2"))
     stage.part(["n1"], ["n2", "n3"])
     yield from stage.submits("n2", 5)
     yield from stage.until(lambda: stage.engine("n3").receiver.progress is None)
@@ -119,7 +119,7 @@ def the_power_fails_between_state_and_log(stage: Stage) -> Play:
 def _has_caught_up(stage: Stage, leader: str, follower: str) -> bool:
     """Whether the leader knows that a follower has its whole log, and needs no snapshot."""
     engine = stage.engine(leader)
-    return engine.sender.floor is None and engine.progress[follower].match == engine.log.last_index
+    return engine.sender.floor is None and engine.replication.progress[follower].match == engine.log.last_index
 
 
 def _fall_behind(stage: Stage, leader: str, node_id: str) -> Play:

@@ -41,16 +41,16 @@ def an_earlier_terms_entry_reaches_a_majority(stage: Stage) -> Play:
     for _ in range(3):
         stage.submit(first)
         yield 0.02
-    yield from stage.until(lambda: stage.engine(first).durable_index > index, seconds=0.4)
+    yield from stage.until(lambda: stage.engine(first).commit.durable_index > index, seconds=0.4)
     stage.host(first).crash(power_loss=False)
     second, third = yield from _elected_in_silence(stage, after_term=term)
-    yield from stage.until(lambda: stage.engine(second).leads and stage.engine(second).durable_index >= index)
+    yield from stage.until(lambda: stage.engine(second).leads and stage.engine(second).commit.durable_index >= index)
     stage.host(second).crash(power_loss=False)
     stage.join(others, stage.ids)
     stage.join([first], others)
     stage.host(first).start()
     yield from stage.until(lambda: stage.engine(first).leads)
-    yield from stage.until(lambda: stage.engine(first).progress[third].match >= index)
+    yield from stage.until(lambda: stage.engine(first).replication.progress[third].match >= index)
     yield 0.0
     stage.host(first).crash(power_loss=False)
     stage.host(second).start()
@@ -166,7 +166,7 @@ def a_late_request_of_an_older_log(stage: Stage) -> Play:
     stage.cut([candidate], others)
     start = stage.last_index(candidate)
     yield from stage.submits(candidate, 10)
-    yield from stage.until(lambda: stage.engine(candidate).durable_index >= start + 4, seconds=0.4)
+    yield from stage.until(lambda: stage.engine(candidate).commit.durable_index >= start + 4, seconds=0.4)
     term = stage.engine(candidate).term
     stage.drop_links([candidate], others)
     stage.restart(candidate)

@@ -1,6 +1,6 @@
 """What journal and machine must agree on when a node starts, and the marker that explains the one allowed difference.
 
-Nothing is applied before it is durable in the journal (`Applying.commit`), so the machine is at most as far as the
+Nothing is applied before it is durable in the journal (`CommitIndex.raise_to`), so the machine is at most as far as the
 journal, and what it lacks is replayed. One thing breaks that order: an installed snapshot replaces the machine first and
 the journal second. A marker on disk, written before the one and removed after the other, tells that case from a journal
 that lost entries. Such a node may have forgotten what it acknowledged, and does not start.
@@ -76,7 +76,7 @@ class InstallMarker:
 
 
 class FormedMark:
-    """Says durably that this node helped to form a new cluster, and so takes part though it is blank (`greetings.py`)."""
+    """Says durably that this node helped to form a new cluster, and so takes part though it is blank (`peer_identity.py`)."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "formed"
@@ -93,7 +93,7 @@ class FormedMark:
 
 
 class DifferenceMark:
-    """Says durably that this node's state is not the one that the others have, and why (`comparison.py`)."""
+    """Says durably that this node's state is not the one that the others have, and why (`state_comparison.py`)."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "differs"

@@ -1,13 +1,17 @@
-"""RaftEngine: pysyncobj's Raft, mended, as a plain object that is stepped.
+"""RaftEngine: one node's Raft, composed of parts, as a plain object that is stepped.
 
-    Stock (stock.py)            SyncObj with its private parts given plain names
-    Applying (applying.py)      queue -> log -> commit -> machine -> answer
-    Configuring (configuring.py)  who belongs to the cluster, and how that changes
-    Greeting (greetings.py)     who the peers are, disk included; what an empty node may do
-    Comparing (comparison.py)   whether this node's state is the one that the others have
-    Replication (replication.py)  leader -> followers, snapshots
-    QuorumReads (quorum_reads.py)  the lead confirmed by a majority, for reads that rest on no clock
-    RaftEngine (here)           who leads: pre-votes, votes, transfer of leadership, fresh reads; and the stepping
+    core            pysyncobj: terms, votes, the commit rule, the check for a quorum (`pysyncobj_adapter.py`)
+    elections       pre-votes, votes, the promise to a leader
+    transfer        leadership handed over
+    queue, commit   queue -> log -> commit -> machine -> answer
+    configuration   who belongs to the cluster, and how that changes
+    identity        who the peers are, disk included; what an empty node may do
+    replication     leader -> followers: entries, snapshots
+    follower        what a follower does with them
+    comparison      whether this node's state is the one that the others have
+    reads           the lead confirmed by a majority, for reads that rest on no clock
+
+Each part takes what it needs as ports (a `Protocol` or callables); only this module knows all of them.
 
 How a shell drives it, and nothing else calls it:
 
@@ -20,25 +24,13 @@ How a shell drives it, and nothing else calls it:
 
 and it sleeps until `next_deadline()`. There is no tick: an idle node only sends or gets heartbeats.
 
-Overrides, each with the defect of PYSYNCOBJ.md that it mends:
-
-    on_message        5   `apply_command` and its answer, and everything that is not in the table below, is dropped; so
-                          nothing from the network reaches pickle.
-    votes             12  stock counts one voter as often as it answers.
-    pre-votes         -   stock raises its term whenever it hears nothing, and so deposes a leader that the others hear.
-                          Here a node first asks whether it could win; and nobody votes within the least election timeout
-                          of hearing a leader, which `lease.py` builds on.
-    timeout_now       -   stock's transfer is stopped by that; it carries `force`, and the old leader stops serving.
-    clocks            -   a leader whose wall clock is off hands over to a node whose clock is right, and a node that knows
-                          that it is off lets one turn to stand pass. No more: who can lead never depends on clocks.
-    disks             -   a leader without room hands over to a node that has room (`disk_space.py`).
-    members           11  stock accepts two changes at once, and counts by whatever list it has; here the votes are counted
-                          by the configuration in effect (`configuring.py`).
+A message that is not in the table of handlers is dropped, `apply_command` among them: so nothing from the network
+reaches pickle (PYSYNCOBJ.md, defect 5).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from math import inf
 from pathlib import Path
 from typing import Final
@@ -48,46 +40,45 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport as TransportPort
 
 from raftsched.consensus.disk_space import ClusterSpace
+from raftsched.consensus.journal.recovery import DifferenceMark, FormedMark, InstallMarker, align
 from raftsched.consensus.machine import StateMachine
 from raftsched.consensus.ports import Log, NodeId, Sizes, Timing
 from raftsched.consensus.raft import messages
+from raftsched.consensus.raft.apply_queue import ApplyQueue
 from raftsched.consensus.raft.cluster_clock import ClusterClock
-from raftsched.consensus.raft.configuration import OnMembers
+from raftsched.consensus.raft.commit_index import CommitIndex
+from raftsched.consensus.raft.configuration import Change, Configuration, OnMembers
+from raftsched.consensus.raft.elections import Elections
+from raftsched.consensus.raft.entry_versions import OperationVersions
+from raftsched.consensus.raft.follower import Follower
+from raftsched.consensus.raft.leadership_transfer import LeadershipTransfer
 from raftsched.consensus.raft.membership import Member, Membership
 from raftsched.consensus.raft.messages import Message
-from raftsched.consensus.raft.progress import Progress
-from raftsched.consensus.raft.pysyncobj_adapter import CANDIDATE, LEADER, STATE_NAMES
+from raftsched.consensus.raft.peer_identity import PeerIdentity
+from raftsched.consensus.raft.proposals import Answer, Proposals
+from raftsched.consensus.raft.pysyncobj_adapter import LEADER, STATE_NAMES, Hooks, RaftCore
+from raftsched.consensus.raft.quorum_lease import QuorumContact
 from raftsched.consensus.raft.quorum_reads import QuorumReads
+from raftsched.consensus.raft.replication import Replication
+from raftsched.consensus.raft.round_trips import RoundTrips
+from raftsched.consensus.raft.snapshots import SnapshotReceiver, SnapshotSender, Work, remove_leftovers
+from raftsched.consensus.raft.state_comparison import Note, StateComparison
 from raftsched.errors import NoMajority, NotLeader, Unavailable
 from raftsched.ports import Clock, Randomness
 
 _JUST_AFTER: Final = 0.001
 """pysyncobj acts when a deadline lies behind it, not when it is reached."""
-_PRE_VOTE_AGAIN: Final = (0.1, 0.3)
-"""A pre-vote that failed is tried again after this part of the least election timeout, at random: it disturbs nobody."""
-
-_LEAVE_AGAIN_SECONDS: Final = 30.0
-"""A leader whose clock is off or whose disk is low tries to hand over again after this, not before."""
 
 _log = structlog.get_logger()
 
 
-@dataclass(slots=True)
-class _Transfer:
-    """A leadership that is being handed over: nothing is served or accepted any more."""
-
-    give_up_at: float
-    target: NodeId = ""
-    """Who was told to stand; "" while nobody has caught up."""
-
-
-class RaftEngine(QuorumReads):
+class RaftEngine:
     """One node's Raft. `machine` gets the committed entries; an exception out of any method must stop the process."""
 
     def __init__(
         self,
         node_id: NodeId,
-        peers: list[NodeId],
+        peers: Iterable[NodeId],
         *,
         log: Log,
         machine: StateMachine,
@@ -103,135 +94,333 @@ class RaftEngine(QuorumReads):
         incarnation: str = "",
         on_members: OnMembers = lambda _members: None,
     ) -> None:
-        self._votes: set[tuple[int, NodeId]] = set()
-        self._pre_votes: set[NodeId] | None = None
-        self._forced_term = 0
-        self._transfer: _Transfer | None = None
-        self._leave_at = -inf
+        members = members or Membership.of(Member(each) for each in (node_id, *peers))
+        sizes = sizes or Sizes()
+        self.node_id = node_id
+        self.log = log
+        self.timing = timing = timing or Timing()
+        self._machine = machine
+        self._transport = transport
+        self.clock = clock
+        remove_leftovers(snapshot_directory)
+        marker = InstallMarker(snapshot_directory)
+        align(log, machine, marker)
         self._led_term = 0
         self._led_until = -inf
         """Until when this node has last led with a majority behind it."""
-        self._is_cut_off = False
-        """It led until a majority no longer answered, and has heard no leader since."""
-        self._let_pass = False
-        """It let a turn to stand pass since it heard a leader, because its clock is off."""
-        super().__init__(
+        # What is measured and noted, and asks nobody.
+        self.cluster_clock = cluster_clock or ClusterClock(clock)
+        self.space = space or ClusterSpace(node_id, clock)
+        self.contact = QuorumContact((), promise_seconds=timing.election_min_seconds)
+        self.round_trips = RoundTrips(timing)
+        self.versions = OperationVersions(machine)
+        self.sender = SnapshotSender(snapshot_directory, machine, randomness, sizes)
+        self.receiver = SnapshotReceiver(snapshot_directory, machine)
+        self.comparison = StateComparison(node_id, machine, DifferenceMark(snapshot_directory))
+        self.proposals = Proposals(timing)
+        self.core = core = RaftCore(
+            node_id,
+            [peer for peer in members.ids if peer != node_id and peer in members.voters],
+            log=log,
+            transport=transport,
+            clock=clock,
+            randomness=randomness,
+            timing=timing,
+        )
+        self.commit = CommitIndex(applied=machine.applied_index, last=log.last_index)
+        self.configuration = Configuration(
             node_id=node_id,
-            members=members or Membership.of(Member(each) for each in (node_id, *peers)),
-            incarnation=incarnation,
-            on_members=on_members,
-            snapshot_directory=snapshot_directory,
+            members=members,
             log=log,
             machine=machine,
             transport=transport,
             clock=clock,
-            randomness=randomness,
-            timing=timing or Timing(),
-            sizes=sizes or Sizes(),
-            cluster_clock=cluster_clock,
-            space=space,
+            timing=timing,
+            voting=core,
+            commit=self.commit,
+            proposals=self.proposals,
+            takes_proposals=lambda: self.takes_proposals,
+            on_members=on_members,
+            members_changed=self._members_changed,
         )
-        if not self.other_nodes and self.configuration_index <= self.applied_index:
-            # Alone, and known to be: a leader that only removes itself may still serve on this node's promise.
-            self.election_deadline = 0.0
+        self.queue = ApplyQueue(
+            log=log,
+            machine=machine,
+            clock=clock,
+            current=core,
+            commit=self.commit,
+            proposals=self.proposals,
+            takes_proposals=lambda: self.takes_proposals,
+            configure=self.configuration.apply,
+            on_applied=self.comparison.applied,
+        )
+        self.replication = Replication(
+            sizes=sizes,
+            timing=timing,
+            log=log,
+            machine=machine,
+            transport=transport,
+            clock=clock,
+            cluster_clock=self.cluster_clock,
+            space=self.space,
+            contact=self.contact,
+            round_trips=self.round_trips,
+            sender=self.sender,
+            leading=core,
+            commit=self.commit,
+            nodes=self.configuration.nodes,
+        )
+        self.identity = PeerIdentity(
+            node_id=node_id,
+            incarnation=incarnation,
+            formed=FormedMark(snapshot_directory),
+            log=log,
+            machine=machine,
+            transport=transport,
+            clock=clock,
+            timing=timing,
+            voter=core,
+            configuration=self.configuration,
+            versions=self.versions,
+            leader_seen_at=lambda: self.elections.leader_seen_at,
+            on_met=self.replication.on_met,
+            on_parted=self.replication.on_parted,
+        )
+        self.elections = Elections(
+            node_id=node_id,
+            log=log,
+            transport=transport,
+            clock=clock,
+            randomness=randomness,
+            timing=timing,
+            core=core,
+            configuration=self.configuration,
+            identity=self.identity,
+            cluster_clock=self.cluster_clock,
+            round_trips=self.round_trips,
+            is_sound=lambda: not self.comparison.difference,
+            idle_reason=lambda: self.idle_reason,
+        )
+        self.follower = Follower(
+            log=log,
+            machine=machine,
+            transport=transport,
+            clock=clock,
+            cluster_clock=self.cluster_clock,
+            receiver=self.receiver,
+            marker=marker,
+            following=core,
+            commit=self.commit,
+            queue=self.queue,
+            configuration=self.configuration,
+            follow=self._follow,
+            on_installed=self._installed,
+        )
+        self.transfer = LeadershipTransfer(
+            node_id=node_id,
+            log=log,
+            transport=transport,
+            clock=clock,
+            timing=timing,
+            leader=core,
+            cluster_clock=self.cluster_clock,
+            space=self.space,
+            followers=lambda: self.replication.progress,
+        )
+        self.reads = QuorumReads(
+            transport=transport,
+            clock=clock,
+            timing=timing,
+            lead=self,
+            followers=self._connected_followers,
+            is_majority=self.configuration.is_majority,
+            is_current=core.is_current,
+            follow=self._follow,
+        )
         self._handlers = {
-            messages.APPEND: self.on_append,
-            messages.APPEND_ACK: self.on_append_ack,
-            messages.CHUNK: self.on_chunk,
-            messages.CHUNK_ACK: self.on_chunk_ack,
-            messages.PRE_VOTE: self._on_pre_vote,
-            messages.PRE_VOTE_OK: self._on_pre_vote_ok,
-            messages.PRE_VOTE_NO: self._on_pre_vote_no,
-            messages.VOTE_REQUEST: self._on_vote_request,
-            messages.VOTE: self._on_vote,
-            messages.TIMEOUT_NOW: self._on_timeout_now,
-            messages.DIGEST: self.on_digest,
-            messages.READ_ROUND: self.on_read_round,
-            messages.READ_ROUND_OK: self.on_read_round_ok,
-            messages.DISK_SPACE: self.on_disk_space,
+            messages.APPEND: self.follower.on_append,
+            messages.APPEND_ACK: self.replication.on_append_ack,
+            messages.CHUNK: self.follower.on_chunk,
+            messages.CHUNK_ACK: self.replication.on_chunk_ack,
+            messages.PRE_VOTE: self.elections.on_pre_vote,
+            messages.PRE_VOTE_OK: self.elections.on_pre_vote_ok,
+            messages.PRE_VOTE_NO: self.elections.on_pre_vote_no,
+            messages.VOTE_REQUEST: self.elections.on_vote_request,
+            messages.VOTE: self.elections.on_vote,
+            messages.TIMEOUT_NOW: self.elections.on_timeout_now,
+            messages.DIGEST: self._on_digest,
+            messages.READ_ROUND: self.reads.on_read_round,
+            messages.READ_ROUND_OK: self.reads.on_read_round_ok,
+            messages.DISK_SPACE: self.replication.on_disk_space,
         }
         if incarnation:
-            self._handlers[messages.GREETING] = self.on_greeting
+            self._handlers[messages.GREETING] = self.identity.on_greeting
+        core.hook(
+            Hooks(
+                on_message=self.on_message,
+                on_connected=self.identity.on_connected,
+                on_disconnected=self.identity.on_disconnected,
+                on_state_changed=self._on_state_changed,
+                outgoing=self.elections.outgoing,
+                commit_index=lambda: self.commit.index,
+                commit=self.configuration.commit,
+                apply_committed=self.queue.apply_committed,
+                send_heartbeats=lambda: self.replication.replicate(heartbeat=True),
+            )
+        )
+        self.configuration.load()
+        self.identity.open()
+        if not core.other_nodes and self.configuration.index <= self.applied_index:
+            # Alone, and known to be: a leader that only removes itself may still serve on this node's promise.
+            core.election_deadline = 0.0
 
-    # -- for the shell ------------------------------------------------------------------------------------------------
+    # -- for the shell: the cycle -------------------------------------------------------------------------------------
 
     def step(self) -> None:
         """Do what is due: elections, commits, applying, sending. Raises what the machine raises."""
-        self.enter()
+        core = self.core
+        core.enter()
         now = self.clock.monotonic()
-        self._commit_waits = False
-        self.install_received()
-        self.form_if_all_are_blank()
-        self.drop_links(now)
-        self.take_requests()
+        self.commit.waits_for_sync = False
+        self.follower.install_received()
+        self.identity.form_if_all_are_blank()
+        self.configuration.drop_links(now, self.replication.progress)
+        self.configuration.take_requests()
         self.space.judge(now)
-        self._leave_if_unfit(now)
-        self._advance_transfer(now)
-        self._stand_if_due(now)
-        self.stock_tick()
+        if self.transfer.reason_to_leave(now):
+            self.start_transfer()
+        self.transfer.advance(now)
+        self.elections.stand_if_due(now)
+        core.tick()
+        self.queue.append_waiting()
         self.proposals.expire(now)
-        self.compare_states(now)
-        self.advance_reads(now)
-        if self.leads:
-            self.agree_on_version()
-            self.promote()
-            self.replicate(heartbeat=False)
+        self._compare_states(now)
+        self.reads.advance(now)
+        if core.leads:
+            self._agree_on_version()
+            self.configuration.promote(self.replication.progress, self.identity.incarnation_of)
+            self.replication.replicate(heartbeat=False)
 
     def next_deadline(self) -> float:
-        """When, on the monotonic clock, `step` is due again if nothing arrives before."""
+        """Return when, on the monotonic clock, `step` is due again if nothing arrives before."""
+        core = self.core
         if self.applied_index < self.commit_index or self._must_commit():
             return -inf
-        deadline = min(self.proposals.deadline, self.drop_deadline, self.read_deadline)
-        if self._transfer is not None:
-            deadline = min(deadline, self._transfer.give_up_at)
-        if self.leads:
-            return min(deadline, self.heartbeat_at + _JUST_AFTER)
-        if self.connected_nodes or not self.other_nodes or not self.takes_part:
-            return min(deadline, self.election_deadline + _JUST_AFTER)
+        deadline = min(
+            self.proposals.deadline, self.configuration.drop_deadline, self.reads.deadline, self.transfer.deadline
+        )
+        if core.leads:
+            return min(deadline, core.heartbeat_at + _JUST_AFTER)
+        if core.connected_nodes or not core.other_nodes or not self.identity.takes_part:
+            return min(deadline, core.election_deadline + _JUST_AFTER)
         return deadline
 
     def _must_commit(self) -> bool:
-        """Whether a sync has just made a commit possible that nobody will send a message about."""
-        waits = self._commit_waits or not self.other_nodes
-        return self.leads and waits and self.commit_index < self.durable_index
+        """Check whether a sync has just made a commit possible that nobody will send a message about."""
+        waits = self.commit.waits_for_sync or not self.core.other_nodes
+        return self.core.leads and waits and self.commit.index < self.commit.durable_index
+
+    def written(self) -> None:
+        """Note that all that the log holds now is handed to the disk, and the next sync makes it durable."""
+        self.commit.written(self.log.last_index)
+
+    def synced(self) -> None:
+        """Note that all that the log held at `written` is durable; the engine has rested since."""
+        self.commit.synced()
+        self.follower.synced()
+
+    def checkpointed(self) -> None:
+        """Note that the machine is durable up to what is applied; cut the log behind it."""
+        self.queue.applied_bytes = 0
+        self.replication.compact()
+
+    def take_work(self) -> Work | None:
+        """Return something for a thread, if there is any."""
+        return self.sender.take_work() or self.receiver.take_work()
+
+    # -- for the shell: requests --------------------------------------------------------------------------------------
+
+    def propose(self, command: bytes, answer: Answer) -> None:
+        """Queue a command for the log; `answer` is called once, perhaps at once."""
+        self.queue.propose(command, answer)
+
+    def request_change(self, change: Change, answer: Answer) -> None:
+        """Have the members changed at the next step (`Configuration.request_change`)."""
+        self.configuration.request_change(change, answer)
+
+    def confirm_lead(self, answer: Answer) -> None:
+        """Have a majority confirm that this node leads (`QuorumReads.confirm_lead`)."""
+        self.reads.confirm_lead(answer)
+
+    def refuse_all(self) -> None:
+        """Answer everybody who waits: this node stops."""
+        self.queue.refuse_all()
+        self.configuration.refuse_all()
+        self.reads.refuse_all()
+
+    def start_transfer(self) -> bool:
+        """Hand leadership over, and serve nothing from now on; return False if nothing can be handed over."""
+        if not self.transfer.is_possible:
+            return False
+        if not self.transfer.is_under_way:
+            self.core.enter()
+            self.queue.append_waiting()
+            self.transfer.start()
+        return True
+
+    # -- for the shell: who leads -------------------------------------------------------------------------------------
+
+    @property
+    def term(self) -> int:
+        return self.core.term
+
+    @property
+    def leads(self) -> bool:
+        """Whether this node believes that it leads the term, served or not."""
+        return self.core.leads
 
     @property
     def leader_id(self) -> NodeId:
         """Who leads, as far as this node knows; "" while it knows of nobody, and once it was removed."""
-        return str(self.leader_node.id) if self.leader_node is not None and not self.is_removed else ""
+        leader = self.core.leader_node
+        return str(leader.id) if leader is not None and not self.configuration.is_removed else ""
 
     @property
     def state_name(self) -> str:
-        return STATE_NAMES[self.state]
+        return STATE_NAMES[self.core.state]
 
     @property
     def is_leading(self) -> bool:
         """Leader, and all of earlier terms is applied; not once leadership is being handed over."""
         if not self.takes_proposals:
             return False
-        return self.no_op_index is not None and self.applied_index >= self.no_op_index
+        return self.core.no_op_index is not None and self.applied_index >= self.core.no_op_index
 
     @property
     def takes_proposals(self) -> bool:
-        return self.leads and self._transfer is None and not self.comparison.difference
+        return self.core.leads and not self.transfer.is_under_way and not self.comparison.difference
 
     @property
-    def is_transferring(self) -> bool:
-        return self._transfer is not None
+    def commit_index(self) -> int:
+        return self.commit.index
 
     @property
-    def transfer_target(self) -> NodeId:
-        """Who was told to stand by this leader; "" while nobody was."""
-        return self._transfer.target if self._transfer is not None else ""
+    def applied_index(self) -> int:
+        return self.queue.applied_index
+
+    @property
+    def idle_reason(self) -> str:
+        """Why this node takes no part, or serves nothing, for people; "" if it does."""
+        return self.identity.idle_reason or self.comparison.difference
 
     def is_connected(self, peer: NodeId) -> bool:
-        return Node(peer) in self.connected_nodes
+        return Node(peer) in self.core.connected_nodes
 
     def leader_age_seconds(self) -> float | None:
-        """How long ago this node heard a leader, or led with a majority; 0 while it leads, None where it never did."""
-        if self.leads:
+        """Return how long ago this node heard a leader, or led with a majority; 0 while it leads, None if it never did."""
+        if self.core.leads:
             return 0.0
-        heard_at = max(self.leader_seen_at if self.heard_leader else -inf, self._led_until)
+        heard_at = max(self.elections.leader_seen_at if self.elections.has_heard_leader else -inf, self._led_until)
         return self.clock.monotonic() - heard_at if heard_at > -inf else None
 
     def check_fresh(self) -> None:
@@ -244,207 +433,100 @@ class RaftEngine(QuorumReads):
             raise Unavailable("no answer from a majority of nodes in time; retry in a moment")
 
     def not_leader(self) -> Unavailable:
-        """Why nobody is served here, while this node doesn't lead."""
+        """Return why nobody is served here, while this node doesn't lead."""
         if reason := self.idle_reason:
             return Unavailable(reason)
-        return NoMajority() if self._is_cut_off else NotLeader("" if self.leads else self.leader_id)
+        return NoMajority() if self.elections.is_cut_off else NotLeader("" if self.core.leads else self.leader_id)
 
-    # -- messages -----------------------------------------------------------------------------------------------------
+    # -- what concerns several parts ----------------------------------------------------------------------------------
 
     def on_message(self, node: Node, message: Message) -> None:
-        """One message of a peer, of a shape that `framing` has checked; unknown types are dropped."""
+        """Handle one message of a peer, of a shape that `framing` has checked; unknown types are dropped."""
         kind = message["type"]
         handler = self._handlers.get(kind)
-        if handler is not None and (kind == messages.GREETING or self.hears(node)):
+        if handler is not None and (kind == messages.GREETING or self.identity.hears(node)):
             handler(node, message)
 
-    def outgoing(self, node: Node, message: Message) -> bool:
-        """What pysyncobj itself sends: votes and requests for them."""
-        if message["type"] == messages.VOTE_REQUEST:
-            message["force"] = message["term"] == self._forced_term
-        return bool(self.transport.send(node, message))
+    def _follow(self, node: Node, term: int) -> None:
+        """Follow the leader of `term`, and tell it how full this node's disk is."""
+        self.elections.follow(node, term)
+        space = self.space.report_due(node.id)
+        if space is not None:
+            told = {"free_bytes": space.free_bytes, "reserve_bytes": space.reserve_bytes, "low": space.is_low}
+            self._transport.send(node, {"type": messages.DISK_SPACE, **told})
 
-    def on_met(self, node: Node) -> None:
-        progress = self.progress.get(node.id)
-        if progress is not None:
-            progress.probe(progress.match + 1)
-            self._send_empty(progress, self.clock.monotonic())
-
-    def on_parted(self, node: Node) -> None:
-        progress = self.progress.get(node.id)
-        if progress is not None:
-            progress.probe(progress.match + 1)
-
-    def on_state_changed(self, old: int, new: int) -> None:
+    def _on_state_changed(self, old: int, new: int) -> None:
         """Follower, candidate and leader are pysyncobj's; what comes with a change is ours."""
-        self._pre_votes = None
+        self.elections.state_changed()
         if new == LEADER:
-            self._is_cut_off = False
+            self.elections.is_cut_off = False
             self._led_term = self.term
-            self.start_leading()
+            self._start_leading()
         elif old == LEADER:
-            now = self.clock.monotonic()
-            self._transfer = None
-            is_deposed = self.term != self._led_term  # somebody is there who said so
-            self._is_cut_off = not is_deposed and self.contact.is_lost(now, self.timing.election_max_seconds)
-            self._led_until = min(now, self.contact.since)
-            self.stop_leading(is_cut_off=self._is_cut_off)
-            self.election_deadline = now + self.election_timeout()
+            self._stop_leading()
         _log.info("raft_state", node=self.node_id, state=STATE_NAMES[new], term=self.term)
 
-    # -- elections ----------------------------------------------------------------------------------------------------
+    def _start_leading(self) -> None:
+        self.reads.start()
+        self.identity.record_incarnations()
+        self.replication.start()
+        self.contact.forget()
+        self.cluster_clock.start_leading()
+        self.space.start_leading()
 
-    def _leader_is_alive(self) -> bool:
-        """Whether this node has promised a leader, of which it may be one, not to vote for others yet."""
-        if self.leads:
-            return True
-        return self.clock.monotonic() < self.leader_seen_at + self.timing.election_min_seconds
+    def _stop_leading(self) -> None:
+        now = self.clock.monotonic()
+        self.transfer.stop()
+        is_deposed = self.term != self._led_term  # somebody is there who said so
+        is_cut_off = not is_deposed and self.contact.is_lost(now, self.timing.election_max_seconds)
+        self.elections.is_cut_off = is_cut_off
+        self._led_until = min(now, self.contact.since)
+        self.space.stop_leading()
+        self.replication.stop()
+        self.proposals.lost_leadership(now, is_cut_off=is_cut_off)
+        self.reads.refuse_all()
+        self.core.election_deadline = now + self.core.election_timeout()
 
-    def _stand_if_due(self, now: float) -> None:
-        """Ask for pre-votes when it is time to stand; pysyncobj stands itself when its deadline is 0."""
-        if not self.leads and not (self.may_stand and self.takes_part):
-            if self.election_deadline <= now:
-                self.stay_idle(now)
+    def _members_changed(self) -> None:
+        """Have everything that counts members follow the configuration in effect."""
+        self.identity.members_changed()
+        others, counts_self = sorted(str(node.id) for node in self.core.other_nodes), self.configuration.is_voter
+        self.contact.set_voters(others, counts_self=counts_self)
+        self.cluster_clock.set_peers(others)
+        self.round_trips.keep(set(others))
+        self.space.set_voters(others, counts_self=counts_self)
+        self.replication.members_changed()
+
+    def _installed(self) -> None:
+        """Another node's state is ours now."""
+        self.comparison.replaced()
+        self.configuration.installed()
+
+    def _connected_followers(self) -> list[Node]:
+        connected = self.core.connected_nodes
+        return [progress.node for progress in self.replication.progress.values() if progress.node in connected]
+
+    def _agree_on_version(self) -> None:
+        """As leader, write log entries in a later version from now on, if all who may get them can read it."""
+        if self.versions.in_force >= self.versions.own:
             return
-        if self.leads or self.transfer_in_progress or not 0 < self.election_deadline <= now:
-            return
-        if not self.other_nodes or not self.connected_nodes:
-            return  # alone, it needs nobody's word; cut off, it asks nobody
-        if self.cluster_clock.is_off and not self._let_pass:
-            self._let_pass = True
-            self.election_deadline = now + self.timing.election_max_seconds
-            return
-        low, high = _PRE_VOTE_AGAIN
-        pause = self.timing.election_min_seconds * (low + (high - low) * self.randomness.random())
-        self.election_deadline = now + pause
-        self._pre_votes = {self.node_id}
-        request = {
-            "type": messages.PRE_VOTE,
-            "term": self.term + 1,
-            "last_log_index": self.log.last_index,
-            "last_log_term": self.log.term_at(self.log.last_index),
-            "sent_us": int(now * 1_000_000),
-        }
-        for node in self.other_nodes:
-            self.transport.send(node, request)
+        linked = {str(node.id) for node in self.core.connected_nodes}
+        others = (self.configuration.possible_members | linked) - {self.node_id}
+        if self.versions.agree(others, self.contact.answered_at):
+            _log.info("operations_upgraded", node=self.node_id, version=self.versions.in_force)
+            self._members_changed()
 
-    def _on_pre_vote(self, node: Node, message: Message) -> None:
-        if not self.takes_part:
-            return
-        log, term, stamp = self.log, message["term"], {"sent_us": message.get("sent_us", 0)}
-        candidate = (message["last_log_term"], message["last_log_index"])
-        is_newer = candidate >= (log.term_at(log.last_index), log.last_index)
-        if term > self.term and is_newer and not self._leader_is_alive():
-            self.transport.send(node, {"type": messages.PRE_VOTE_OK, "term": term, **stamp})
-        elif term <= self.term:
-            self.transport.send(node, {"type": messages.PRE_VOTE_NO, "term": self.term, **stamp})
+    def _compare_states(self, now: float) -> None:
+        """Tell the peers this state's digests, judge what they told, and lead no more if this node is wrong."""
+        for note in self.comparison.due(now):
+            message = {"type": messages.DIGEST, "index": note.index, "digest": note.digest}
+            for _, node in sorted(self.configuration.nodes.items()):
+                if node in self.core.connected_nodes:
+                    self._transport.send(node, message)
+        self.comparison.judge(self.configuration.membership.voters)
+        if self.comparison.difference and self.core.leads:
+            self.core.step_down(self.term)
 
-    def _on_pre_vote_ok(self, node: Node, message: Message) -> None:
-        self.measure_round_trip(node, message.get("sent_us", 0))
-        if self._pre_votes is None or message["term"] != self.term + 1:
-            return
-        self._pre_votes.add(node.id)
-        if self.is_majority(self._pre_votes):
-            self._pre_votes = None
-            self.election_deadline = 0.0
-
-    def _on_pre_vote_no(self, node: Node, message: Message) -> None:
-        self.measure_round_trip(node, message.get("sent_us", 0))
-        if message["term"] > self.term:
-            self.step_down(message["term"])
-
-    def _on_vote_request(self, node: Node, message: Message) -> None:
-        if not self.takes_part:
-            return
-        if message["term"] > self.term and not message["force"] and self._leader_is_alive():
-            return
-        self.stock_message(node, message)
-
-    def _on_vote(self, node: Node, message: Message) -> None:
-        """Count a vote of this term once, and only that of a voter."""
-        if message["term"] != self.term or self.state != CANDIDATE:
-            return
-        self._votes = {vote for vote in self._votes if vote[0] == self.term}
-        self._votes.add((self.term, node.id))
-        if self.is_majority({voter for _, voter in self._votes}):
-            self.become_leader()
-
-    def _heard_leader(self, node: Node, term: int) -> None:
-        self._pre_votes = None
-        self._let_pass = False
-        self._is_cut_off = False
-        super()._heard_leader(node, term)
-
-    # -- transfer of leadership ---------------------------------------------------------------------------------------
-
-    def start_transfer(self) -> bool:
-        """Stop serving, and hand over as soon as a connected follower has the whole log; False where nothing can be.
-
-        It ends with this node as a follower, or, if nobody was told to stand in time, as the leader it was.
-        """
-        if not self.leads or not self.connected_nodes:
-            return False
-        if self._transfer is None:
-            self.enter()
-            self.take_commands()
-            self._transfer = _Transfer(self.clock.monotonic() + self.timing.election_max_seconds)
-        return True
-
-    def _leave_if_unfit(self, now: float) -> None:
-        """Let a node lead whose clock is right, and whose disk has room if this one's has none, if there is one."""
-        if not self.leads or self._transfer is not None or now < self._leave_at:
-            return
-        if self.cluster_clock.is_off:
-            reason, is_fitter = "own_clock_off", self._can_take_over
-        elif self.space.should_leave(now):
-            reason, is_fitter = "own_disk_low", self._has_room_to_lead
-        else:
-            return
-        if any(is_fitter(progress) for progress in self.progress.values()):
-            self._leave_at = now + _LEAVE_AGAIN_SECONDS
-            _log.warning("handing_over", node=self.node_id, term=self.term, reason=reason)
-            self.start_transfer()
-
-    def _has_room_to_lead(self, progress: Progress) -> bool:
-        return self._can_take_over(progress) and self.space.has_room(progress.node.id)
-
-    def _can_take_over(self, progress: Progress) -> bool:
-        """Whether a follower keeps up with the log, and its clock is right."""
-        if progress.node not in self.other_nodes:
-            return False
-        keeps_up = not progress.probing and not progress.snapshotting and progress.node in self.connected_nodes
-        return keeps_up and self.cluster_clock.is_right(progress.node.id)
-
-    def _advance_transfer(self, now: float) -> None:
-        transfer = self._transfer
-        if transfer is None:
-            return
-        if not transfer.target:
-            self._tell_to_stand(transfer, now)
-        if now < transfer.give_up_at:
-            return
-        _log.warning("transfer_failed", node=self.node_id, target=transfer.target)
-        self._transfer = None
-        if transfer.target:
-            # It may still stand by force, so this term's promise is gone: never serve in it again.
-            self.step_down(self.term)
-
-    def _tell_to_stand(self, transfer: _Transfer, now: float) -> None:
-        last = self.log.last_index
-        followers = list(self.progress.items())
-        fit = [(peer, progress) for peer, progress in followers if self._can_take_over(progress)]
-        roomy = [(peer, progress) for peer, progress in fit if self._has_room_to_lead(progress)]
-        for peer, progress in roomy or fit or followers:
-            if progress.node not in self.other_nodes:
-                continue
-            if progress.match == last and progress.node in self.connected_nodes:
-                transfer.target = peer
-                transfer.give_up_at = now + self.timing.election_max_seconds
-                self.transport.send(progress.node, {"type": messages.TIMEOUT_NOW, "term": self.term})
-                return
-
-    def _on_timeout_now(self, node: Node, message: Message) -> None:
-        """The leader hands over to this node: stand at once, for the next term, against the others' promise to it."""
-        if message["term"] == self.term and node.id == self.leader_id and not self.leads and self.may_stand:
-            self._forced_term = self.term + 1
-            self.stock_message(node, message)
+    def _on_digest(self, node: Node, message: Message) -> None:
+        """Note what a peer's state came to."""
+        self.comparison.heard(str(node.id), Note(message["index"], message["digest"]))

@@ -15,7 +15,7 @@ and a node that reads less is refused by whoever knows of a later one, and stops
 that, unless somebody takes it back to an older release afterwards. A node that was not heard counts as one that reads
 the version in force and no more: a member that is down for good must be removed, or it holds all others back.
 
-Pure: nothing here sends or reads a clock; `greetings.py` and `replication.py` feed it.
+Pure: nothing here sends or reads a clock; `peer_identity.py` and `replication.py` feed it.
 """
 
 from __future__ import annotations

@@ -9,22 +9,18 @@ A member's *incarnation* is drawn when its data directory is made and recorded h
 emptied has another one: it may have forgotten votes and acknowledgements, so it is not that member any more. Ids of
 members that were removed are kept, and never used again: a wiped node comes back under a new id only.
 
-Pure: when a change may be proposed, and what follows from it, is `configuring.py`.
+Pure: when a change may be proposed, and what follows from it, is `configuration.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
 
 import msgspec
 
 from raftsched import limits
 from raftsched.consensus.ports import NodeId
 from raftsched.errors import Invalid, InvariantBroken, NotFound, Rejected
-
-CONFIGURATION: Final = b"\x02"
-"""First byte of a log entry that carries an encoded `Membership`; beside `\\x00` for commands and `\\x01` for no-ops."""
 
 
 class Member(msgspec.Struct, frozen=True, array_like=True):

@@ -16,9 +16,9 @@
     response_vote    term                                  pysyncobj's: the vote is given, durably
     greeting         incarnation term blank asks members members_index operations_read operations_in_force
                                                                          both ways, first on a connection
-        Who the sender is (`greetings.py`): its data directory, whether that holds nothing yet, and the latest members
+        Who the sender is (`peer_identity.py`): its data directory, whether that holds nothing yet, and the latest members
         that it knows, encoded, with their index in the log. `asks` for the receiver's greeting. The versions of log
-        entries (`versions.py`): the latest that it reads, and the latest that it knows to be in force.
+        entries (`entry_versions.py`): the latest that it reads, and the latest that it knows to be in force.
     state_digest     index digest                          both ways: the digest of the sender's state as of a log index
     read_round       term round                            leader -> follower: do you still follow me? (`quorum_reads.py`)
     read_round_ok    term round                            its answer: yes, if `term` is the leader's
@@ -26,7 +26,7 @@
     disk_space       free_bytes reserve_bytes low          follower -> leader: how full its disk is (`disk_space.py`)
 
 `sent_us` is the leader's monotonic clock, in microseconds, when it made the message; answers repeat it, so that the
-leader counts contact from when it asked and not from when it looked (`lease.py`). Answers that vouch for no contact
+leader counts contact from when it asked and not from when it looked (`quorum_lease.py`). Answers that vouch for no contact
 carry 0. `wall_ms` is a follower's wall clock in its answers, by which the leader judges all clocks, and cluster time in
 what a leader sends, 0 while it is sure of none (`cluster_clock.py`). append_entries may carry `round_trip_ms`, the
 leader's longest to any voter: so old what it tells of clocks may be. A pre_vote and its answers carry `sent_us` as well,

@@ -1,4 +1,4 @@
-"""Who the other nodes are, disk included: a greeting on every connection, and what an empty node may do.
+"""Peer identity: a handshake on every connection that names the sender's disk, and the limits of an empty node.
 
 A node whose disk was emptied is a stranger with a member's id: it has forgotten what it voted for and what it
 acknowledged, and two of three such nodes would form a majority that never heard of anything (case R13). So each data
@@ -6,9 +6,9 @@ directory has an *incarnation*, a random name, and the first message either way 
 
   * A peer whose incarnation is not the one that the configuration records for its id is refused: its messages are
     dropped, nothing is sent to it but greetings, and the log says what to do.
-  * A leader records the incarnation of a voter in the log (that changes no voters, so the rule of `configuring.py` does
-    not apply) before it sends it the first entry. Hence nothing that was acknowledged to it is ever counted for another
-    disk. A node that joins is recorded when it becomes a voter.
+  * A leader records the incarnation of a voter in the log (that changes no voters, so the rule of `configuration.py`
+    does not apply) before it sends it the first entry. Hence nothing that was acknowledged to it is ever counted for
+    another disk. A node that joins is recorded when it becomes a voter.
   * A *blank* node, one whose log and state hold nothing, takes no part: it gives no vote and does not stand. It begins
     to when a leader has sent it entries (that leader knows its disk, or takes it for new), or when every node of its
     config file has greeted it as blank too: then there is nothing that could be forgotten, and a new cluster forms.
@@ -21,29 +21,33 @@ Greetings also carry the members that the sender knows: a node that is behind li
 one of them can win its vote. They may be all that are left: it also reads the greeting of a *guest*, a node that it doesn't
 know, for the members in it and for nothing else (thesis §4.1: servers take messages of servers outside their configuration).
 
-And they carry versions of log entries (`versions.py`): a peer that reads less than what is in force is refused as well, and
-a node that hears of entries which it can't read stops, by `UnknownVersion`: it must be upgraded.
+And they carry versions of log entries (`entry_versions.py`): a peer that reads less than what is in force is refused as
+well, and a node that hears of entries which it can't read stops, by `UnknownVersion`: it must be upgraded.
 
 An engine without an incarnation does none of this: its members are fixed, and known by their ids alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final, Protocol
 
 import structlog
 from pysyncobj.node import Node
+from pysyncobj.transport import Transport as TransportPort
 
 from raftsched.consensus.journal.recovery import FormedMark
-from raftsched.consensus.ports import NodeId
+from raftsched.consensus.machine import StateMachine
+from raftsched.consensus.ports import Log, NodeId, Timing
 from raftsched.consensus.raft import messages
-from raftsched.consensus.raft.configuration import Configuring
+from raftsched.consensus.raft.configuration import Configuration
 from raftsched.consensus.raft.entry_versions import OperationVersions
 from raftsched.consensus.raft.membership import decode_membership, encode_membership
 from raftsched.consensus.raft.messages import Message
 from raftsched.core.operations.codec import require_readable
 from raftsched.errors import Invalid
+from raftsched.ports import Clock
 
 _OTHER_DISK: Final = "its disk was replaced"
 _TOO_OLD: Final = "it can't read the cluster's log entries: its release is too old"
@@ -66,53 +70,103 @@ class _Greeting:
     """It knows this node's id by another disk."""
 
 
-class Greeting(Configuring):
-    """What this node knows of its peers' identity, and whether it takes part itself."""
+class Voter(Protocol):
+    """The term and the vote of this node, and whom it can talk to."""
 
-    leader_seen_at: float
+    election_deadline: float
 
-    def __init__(self, *, incarnation: str, formed: FormedMark, **rest: Any) -> None:
-        self.incarnation = incarnation
+    @property
+    def connected_nodes(self) -> set[Node]: ...
+    @property
+    def leader_node(self) -> Node | None: ...
+    @property
+    def term(self) -> int: ...
+    @property
+    def leads(self) -> bool: ...
+    def set_vote(self, node_id: NodeId) -> None: ...
+    def step_down(self, term: int) -> None: ...
+    def election_timeout(self) -> float: ...
+
+
+class PeerIdentity:
+    """What this node knows of its peers' identity, and whether it takes part itself.
+
+    `leader_seen_at` tells when a leader was last heard. `on_met` and `on_parted` are called with a peer that can be
+    talked to from now on, or no more. `open` must be called once, before anything else.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        incarnation: str,
+        formed: FormedMark,
+        log: Log,
+        machine: StateMachine,
+        transport: TransportPort,
+        clock: Clock,
+        timing: Timing,
+        voter: Voter,
+        configuration: Configuration,
+        versions: OperationVersions,
+        leader_seen_at: Callable[[], float],
+        on_met: Callable[[Node], None],
+        on_parted: Callable[[Node], None],
+    ) -> None:
+        self._node_id = node_id
+        self._incarnation = incarnation
         self._formed_mark = formed
+        self._log = log
+        self._machine = machine
+        self._transport = transport
+        self._clock = clock
+        self._timing = timing
+        self._voter = voter
+        self._configuration = configuration
+        self._versions = versions
+        self._leader_seen_at = leader_seen_at
+        self._on_met = on_met
+        self._on_parted = on_parted
         self._greetings: dict[NodeId, _Greeting] = {}
         self._greeted: set[NodeId] = set()
-        """Peers that have greeted on the connection that stands."""
+        """Peers that have greeted on the connection that is up."""
         self._objections: dict[NodeId, str] = {}
-        """Of the peers that have greeted: why nothing of them counts; "" where it does."""
-        self.versions = OperationVersions(rest["machine"])
+        """Of the peers that have greeted: why nothing of them counts; "" if it does."""
         self._told_reason = ""
-        super().__init__(**rest)
         # The mark without the journal is that of a disk from which only the journal was removed.
-        self._is_formed = formed.is_set and self.term > 0
-        if incarnation:
-            self.transport.guests.open(self.may_visit, self.on_guest)
+        self._is_formed = formed.is_set and voter.term > 0
+
+    def open(self) -> None:
+        """Let nodes greet that this one does not know."""
+        if self._incarnation:
+            self._transport.guests.open(self.may_visit, self.on_guest)
 
     # -- this node ----------------------------------------------------------------------------------------------------
 
     @property
     def is_blank(self) -> bool:
         """Whether log and state hold nothing but the entry that every log begins with."""
-        return self.log.last_index <= 1 and self.machine.applied_index <= 1
+        return self._log.last_index <= 1 and self._machine.applied_index <= 1
 
     @property
     def takes_part(self) -> bool:
         """Whether this node may vote and stand."""
-        return not self.incarnation or self._is_formed or not self.is_blank
+        return not self._incarnation or self._is_formed or not self.is_blank
 
     @property
     def idle_reason(self) -> str:
         """Why this node takes no part, for people; "" where it does."""
-        if self.is_removed:
-            return f"{self.node_id} was removed from the cluster: stop this process; its data is of no more use"
+        if self._configuration.is_removed:
+            return f"{self._node_id} was removed from the cluster: stop this process; its data is of no more use"
         if self.takes_part:
             return ""
         if any(greeting.knows_us_otherwise for greeting in self._greetings.values()):
             return (
-                f"{self.node_id} is a member of the cluster by another disk, and this one is empty: restore the old one, "
-                f"or `raftsched cluster remove {self.node_id}` and add this node under a new id"
+                f"{self._node_id} is a member of the cluster by another disk, and this one is empty: restore the old one, "
+                f"or `raftsched cluster remove {self._node_id}` and add this node under a new id"
             )
-        leader, silence = self.leader_node, self.clock.monotonic() - self.leader_seen_at
-        if leader is not None and silence < self.timing.election_max_seconds:
+        leader, silence = self._voter.leader_node, self._clock.monotonic() - self._leader_seen_at()
+        if leader is not None and silence < self._timing.election_max_seconds:
             return (
                 f"this node is empty: it waits for the log, or a snapshot of the state, from {leader.id}, which leads"
             )
@@ -121,118 +175,107 @@ class Greeting(Configuring):
             return (
                 f"this node is empty, and {', '.join(holders)} hold data: it waits to be added, `raftsched cluster add`"
             )
-        unheard = sorted(set(self._founders()) - set(self._greetings))
+        unheard = sorted(set(self._configuration.founders) - set(self._greetings))
         return (
             f"this node is empty: a new cluster forms once all say that they are; not heard yet: {', '.join(unheard)}"
         )
 
-    def _founders(self) -> list[NodeId]:
-        """The other nodes of the config file."""
-        index, membership = self._configurations[0]
-        return [] if index else [peer for peer in membership.ids if peer != self.node_id]
-
     def form_if_all_are_blank(self) -> None:
         """Begin a new cluster where there is none."""
-        if self.takes_part or self.configuration_index:
+        if self.takes_part or self._configuration.index:
             return
-        heard = [self._greetings.get(peer) for peer in self._founders()]
+        heard = [self._greetings.get(peer) for peer in self._configuration.founders]
         if not all(greeting is not None and greeting.is_blank for greeting in heard):
             return
         self._formed_mark.set()
         self._is_formed = True
-        self.step_down(max([self.term, *(greeting.term for greeting in heard if greeting is not None)]) + 1)
+        self._voter.step_down(
+            max([self._voter.term, *(greeting.term for greeting in heard if greeting is not None)]) + 1
+        )
         if not heard:
-            self.election_deadline = 0.0
-        _log.info("cluster_formed", node=self.node_id, members=self.membership.ids)
+            self._voter.election_deadline = 0.0
+        _log.info("cluster_formed", node=self._node_id, members=self._configuration.membership.ids)
 
-    def stay_idle(self, now: float) -> None:
-        """Instead of standing: ask those who were not heard, and say what this node waits for."""
-        self.election_deadline = now + self.election_timeout()
-        reason = self.idle_reason
+    def stay_idle(self, now: float, reason: str) -> None:
+        """Instead of standing: ask those who were not heard, and log `reason`, why this node does not stand."""
+        self._voter.election_deadline = now + self._voter.election_timeout()
         if reason and reason != self._told_reason:
             self._told_reason = reason
-            _log.warning("takes_no_part", node=self.node_id, reason=reason)
-        if self.incarnation and not self.takes_part:
-            for node in self.nodes.values():
+            _log.warning("takes_no_part", node=self._node_id, reason=reason)
+        if self._incarnation and not self.takes_part:
+            for node in self._configuration.nodes.values():
                 self._greet(node, asks=True)
 
     def vote_for_first_leader(self, node: Node) -> None:
         """A blank node follows its first leader: it has voted for it in this term, whatever an earlier life did."""
         if not self.takes_part:
-            self.set_vote(node.id)
+            self._voter.set_vote(node.id)
 
     # -- peers --------------------------------------------------------------------------------------------------------
 
     def on_connected(self, node: Node) -> None:
         """A connection is there; the peer counts as connected once it has greeted."""
-        if not self.incarnation:
-            self.on_met(node)
+        if not self._incarnation:
+            self._on_met(node)
             return
-        self.connected_nodes.discard(node)
+        self._voter.connected_nodes.discard(node)
         self._greet(node, asks=False)
 
     def on_disconnected(self, node: Node) -> None:
         self._greeted.discard(node.id)
         self._objections.pop(node.id, None)
-        self.versions.parted(node.id)
-        self.on_parted(node)
-
-    def on_met(self, node: Node) -> None:
-        """The peer can be talked to from now on."""
-        raise NotImplementedError
-
-    def on_parted(self, node: Node) -> None:
-        raise NotImplementedError
+        self._versions.parted(node.id)
+        self._on_parted(node)
 
     def hears(self, node: Node) -> bool:
         """Whether what the peer says counts; one that has not greeted is asked to."""
-        if not self.incarnation or node in self.connected_nodes:
+        if not self._incarnation or node in self._voter.connected_nodes:
             return True
         if node.id not in self._greeted:
             self._greet(node, asks=True)
         return False
 
     def incarnation_of(self, peer: NodeId) -> str | None:
-        if not self.incarnation:
+        if not self._incarnation:
             return ""
         return self._greetings[peer].incarnation if peer in self._greeted else None
 
     def _greet(self, node: Node, *, asks: bool) -> None:
-        self.transport.send(
+        self._transport.send(
             node,
             {
                 "type": messages.GREETING,
-                "incarnation": self.incarnation,
-                "term": self.term,
+                "incarnation": self._incarnation,
+                "term": self._voter.term,
                 "blank": self.is_blank,
                 "asks": asks,
-                "members": encode_membership(self.membership),
-                "members_index": self.configuration_index,
-                "operations_read": self.versions.own,
-                "operations_in_force": self.versions.in_force,
+                "members": encode_membership(self._configuration.membership),
+                "members_index": self._configuration.index,
+                "operations_read": self._versions.own,
+                "operations_in_force": self._versions.in_force,
             },
         )
 
     def on_greeting(self, node: Node, message: Message) -> None:
         """A peer says who it is; raises `UnknownVersion` where its log entries are not for this node."""
-        require_readable(message["operations_in_force"], reads=self.versions.own)
+        require_readable(message["operations_in_force"], reads=self._versions.own)
         try:
             theirs = decode_membership(message["members"])
         except Invalid as error:
-            _log.warning("greeting_dropped", node=self.node_id, peer=node.id, error=str(error))
+            _log.warning("greeting_dropped", node=self._node_id, peer=node.id, error=str(error))
             return
-        us = theirs.member(self.node_id)
+        us = theirs.member(self._node_id)
         self._greetings[node.id] = _Greeting(
             message["incarnation"],
             message["term"],
             is_blank=message["blank"],
-            knows_us_otherwise=us is not None and us.incarnation not in ("", self.incarnation),
+            knows_us_otherwise=us is not None and us.incarnation not in ("", self._incarnation),
         )
         self._greeted.add(node.id)
-        self.versions.heard(node.id, message["operations_read"], self.clock.monotonic())
-        if message["members_index"] > self.configuration_index:
-            self.link(theirs)
-        if self.leads:
+        self._versions.heard(node.id, message["operations_read"], self._clock.monotonic())
+        if message["members_index"] > self._configuration.index:
+            self._configuration.link(theirs)
+        if self._voter.leads:
             self.record_incarnations()
         self._judge(node)
         if message["asks"]:
@@ -240,9 +283,9 @@ class Greeting(Configuring):
 
     def may_visit(self, node_id: NodeId) -> bool:
         """Whether a node that is none of those linked to may greet: no former member may, nor whoever has our id."""
-        if node_id == self.node_id or self.is_removed:
+        if node_id == self._node_id or self._configuration.is_removed:
             return False
-        return all(node_id not in membership.former for _, membership in self._configurations)
+        return all(node_id not in membership.former for membership in self._configuration.possible)
 
     def on_guest(self, guest: NodeId, message: Message) -> bool:
         """A node that is not known here has greeted: link to it if it is a member of a newer configuration than ours.
@@ -251,28 +294,26 @@ class Greeting(Configuring):
         """
         try:
             theirs = decode_membership(message["members"])
-            if message["members_index"] <= self.configuration_index or theirs.member(guest) is None:
+            if message["members_index"] <= self._configuration.index or theirs.member(guest) is None:
                 return False
-            self.link(theirs)
+            self._configuration.link(theirs)
         except Invalid:
             return False
-        _log.info("guest_linked", node=self.node_id, peer=guest, members=theirs.ids)
+        _log.info("guest_linked", node=self._node_id, peer=guest, members=theirs.ids)
         return True
 
     def record_incarnations(self) -> None:
         """As leader, record the disks of voters that were not known."""
-        if not self.incarnation:
+        if not self._incarnation:
             return
         known = {peer: greeting.incarnation for peer, greeting in self._greetings.items()}
-        known[self.node_id] = self.incarnation
-        recorded = self.membership.with_incarnations(known)
-        if recorded != self.membership:
-            self.append_configuration(recorded)
+        known[self._node_id] = self._incarnation
+        self._configuration.record_incarnations(known)
 
     def members_changed(self) -> None:
         """Judge again by the new configuration, and tell it to everybody who is there."""
         for peer in sorted(self._greeted):
-            node = self.nodes.get(peer)
+            node = self._configuration.nodes.get(peer)
             if node is not None:
                 self._judge(node)
                 self._greet(node, asks=False)
@@ -283,26 +324,26 @@ class Greeting(Configuring):
         reason = self._objection(peer)
         was_refused_for, self._objections[peer] = self._objections.get(peer, ""), reason
         if not reason:
-            if node not in self.connected_nodes:
-                self.connected_nodes.add(node)
-                self.on_met(node)
+            if node not in self._voter.connected_nodes:
+                self._voter.connected_nodes.add(node)
+                self._on_met(node)
         elif reason != was_refused_for:
-            self.connected_nodes.discard(node)
+            self._voter.connected_nodes.discard(node)
             advice = _ADVICE[reason].format(peer)
-            _log.warning("member_refused", node=self.node_id, peer=peer, reason=reason, advice=advice)
+            _log.warning("member_refused", node=self._node_id, peer=peer, reason=reason, advice=advice)
 
     def _objection(self, peer: NodeId) -> str:
         """Why nothing of a peer that has greeted may count; "" where it does.
 
         A removal may be reverted until it is committed: so far, the disk that was recorded before counts.
         """
-        members = (membership.member(peer) for _, membership in self._configurations)
+        members = (membership.member(peer) for membership in self._configuration.possible)
         if any(
             each is not None and each.incarnation not in ("", self._greetings[peer].incarnation) for each in members
         ):
             return _OTHER_DISK
-        reads = self.versions.read_by(peer)
-        return _TOO_OLD if reads is not None and reads < self.versions.in_force else ""
+        reads = self._versions.read_by(peer)
+        return _TOO_OLD if reads is not None and reads < self._versions.in_force else ""
 
     @property
     def other_disks(self) -> tuple[NodeId, ...]:

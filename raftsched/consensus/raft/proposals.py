@@ -12,11 +12,25 @@ a proposal of a lost term waits on, for a while, for the entry that is committed
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from typing import Final
+
+from pysyncobj import FAIL_REASON
 
 from raftsched.consensus.ports import Timing
-from raftsched.consensus.raft.pysyncobj_adapter import DISCARDED, SUCCESS, UNKNOWN_OUTCOME, Answer
+
+SUCCESS: Final = FAIL_REASON.SUCCESS
+QUEUE_FULL: Final = FAIL_REASON.QUEUE_FULL
+DISCARDED: Final = FAIL_REASON.DISCARDED
+NOT_LEADER: Final = FAIL_REASON.NOT_LEADER
+UNKNOWN_OUTCOME: Final = FAIL_REASON.UNKNOWN_OUTCOME
+REFUSED: Final = FAIL_REASON.REQUEST_DENIED
+"""The rules forbid it; the result is the error that says which."""
+
+Answer = Callable[[object, int], None]
+"""Called once with (result, reason): the result of applying if the reason is SUCCESS."""
 
 
 @dataclass(slots=True)

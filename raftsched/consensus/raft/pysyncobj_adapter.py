@@ -1,35 +1,36 @@
 # ruff: noqa: N802, SLF001  # pysyncobj's own private names: an override must bear them, and they are called here only
-"""The one place that names pysyncobj's private parts: typed windows on them, and hooks where they are overridden.
+"""Adapts pysyncobj: the only module that uses its private names and replaces its module globals.
 
-`pysyncobj` 0.3.17 runs elections, the commit rule, the check for a quorum, terms and votes. What PYSYNCOBJ.md found to
-be unsafe is overridden by the classes above this one (`Applying`, `Replication`, `RaftEngine`); they use plain names,
-and this module ties each to the private name that pysyncobj calls. Every name is checked when the module is imported or
-the first engine is built, so another version of the library fails at start and not in an election.
+`pysyncobj` 0.3.17 runs elections, terms, votes, the commit rule and the check for a quorum. `RaftCore` shows them under
+plain names, and `Hooks` is everything that pysyncobj calls back. What PYSYNCOBJ.md found to be unsafe is overridden; the
+modules that do it list the defects. Every name is checked when the module is imported or the first core is built, so
+another version of the library fails at start and not in an election.
 
-Module seams that are replaced for the whole process:
+Module globals that are replaced for the whole process:
 
     createJournal   a journal object is used as it is, in place of a file name
     createPoller    no poller: the event loop waits, pysyncobj never does
     pickle          refused: nothing from the network or the disk may name a class (defect 5)
-    monotonicTime   the clock of the engine that is being stepped, set by `enter`: several engines, each with its own
+    monotonicTime   the clock of the core that is being stepped, set by `enter`: several nodes, each with its own
     random          clock and randomness, can live in one process (the simulator)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from importlib.metadata import version
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, overload
 
-from pysyncobj import FAIL_REASON, SyncObj, SyncObjConf, syncobj
+from pysyncobj import SyncObj, SyncObjConf, syncobj
 from pysyncobj.journal import Journal as JournalPort
 from pysyncobj.node import Node
 from pysyncobj.transport import Transport as TransportPort
 
 from raftsched.consensus.ports import Log, NodeId, Timing
 from raftsched.consensus.raft.messages import Message
-from raftsched.limits import APPEND_BYTES_MAX, FRAME_BYTES_MAX, PROPOSALS_WAITING_MAX
+from raftsched.limits import APPEND_BYTES_MAX, FRAME_BYTES_MAX
 from raftsched.ports import Clock, Randomness
 
 VERSION: Final = "0.3.17"
@@ -38,21 +39,6 @@ FOLLOWER: Final = 0
 CANDIDATE: Final = 1
 LEADER: Final = 2
 STATE_NAMES: Final = ("follower", "candidate", "leader")
-
-REGULAR: Final = 0
-NO_OP: Final = b"\x01"
-"""What pysyncobj writes as the first entry of a term; ours are `\\x00` + command."""
-
-SUCCESS: Final = FAIL_REASON.SUCCESS
-QUEUE_FULL: Final = FAIL_REASON.QUEUE_FULL
-DISCARDED: Final = FAIL_REASON.DISCARDED
-NOT_LEADER: Final = FAIL_REASON.NOT_LEADER
-UNKNOWN_OUTCOME: Final = FAIL_REASON.UNKNOWN_OUTCOME
-REFUSED: Final = FAIL_REASON.REQUEST_DENIED
-"""The rules forbid it; the result is the error that says which."""
-
-Answer = Callable[[object, int], None]
-"""Called once with (result, reason): the result of applying where the reason is SUCCESS."""
 
 T = TypeVar("T")
 
@@ -91,7 +77,7 @@ class _NoPoller:
 
 
 class _Outgoing(TransportPort):  # type: ignore[misc]  # pysyncobj carries no types
-    """What pysyncobj takes for its transport after the start: its own messages pass through a hook of ours."""
+    """Replaces pysyncobj's transport after the start: its own messages pass through `Hooks.outgoing`."""
 
     def __init__(self, transport: TransportPort, send: Callable[[Node, Message], bool]) -> None:
         super().__init__(None, None, None)
@@ -129,31 +115,50 @@ OVERRIDDEN: Final = (
 _CALLED: Final = ("setCurrentTerm", "setState", "generateRaftTimeout", "onBecomeLeader")
 
 
-class Stock(SyncObj):  # type: ignore[misc]  # pysyncobj carries no types
-    """SyncObj with typed windows on what we read and write, and a hook for each method that is overridden."""
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Everything that pysyncobj calls in the middle of its own code."""
+
+    on_message: Callable[[Node, Message], None]
+    on_connected: Callable[[Node], None]
+    on_disconnected: Callable[[Node], None]
+    on_state_changed: Callable[[int, int], None]
+    """Takes the old and the new state."""
+    outgoing: Callable[[Node, Message], bool]
+    """Sends a vote, or a request for one."""
+    commit_index: Callable[[], int]
+    commit: Callable[[int], None]
+    """Takes the highest index that Raft's rule (§5.4.2) allows this leader to commit."""
+    apply_committed: Callable[[], None]
+    send_heartbeats: Callable[[], None]
+
+
+class RaftCore(SyncObj):  # type: ignore[misc]  # pysyncobj carries no types
+    """Elections, terms, votes, the commit rule and the check for a quorum, as pysyncobj has them.
+
+    Typed windows show its private state. `hook` must be called before the first step or message.
+    """
 
     term: Private[int] = Private("raftCurrentTerm")
     voted_for: Private[NodeId | None] = Private("votedForNodeId")
     state: Private[int] = Private("raftState")
     leader_node: Private[Node | None] = Private("raftLeader")
-    log: Private[Log] = Private("raftLog")
     other_nodes: Private[set[Node]] = Private("otherNodes")
+    """The other voters."""
     connected_nodes: Private[set[Node]] = Private("connectedNodes")
     election_deadline: Private[float] = Private("raftElectionDeadline")
     heartbeat_at: Private[float] = Private("newAppendEntriesTime")
     transfer_in_progress: Private[bool] = Private("transferInProgress")
-    applied_index: Private[int] = Private("raftLastApplied")
     match_index: Private[dict[Node, int]] = Private("raftMatchIndex")
     last_response: Private[dict[Node, float]] = Private("lastResponseTime")
     no_op_index: Private[int | None] = Private("noopIDx")
-    command_queue: Private[Any] = Private("commandsQueue")
     _load_dump: Private[bool] = Private("needLoadDumpFile")
     _stock_transport: Private[TransportPort] = Private("transport")
 
     def __init__(
         self,
         node_id: NodeId,
-        peers: list[NodeId],
+        peers: Iterable[NodeId],
         *,
         log: Log,
         transport: TransportPort,
@@ -162,19 +167,18 @@ class Stock(SyncObj):  # type: ignore[misc]  # pysyncobj carries no types
         timing: Timing,
     ) -> None:
         install_seams()
-        self.clock = clock
-        self.randomness = randomness
-        self.timing = timing
-        self.transport = transport
-        self._commit_index = 1
+        self._clock = clock
+        self._randomness = randomness
+        self._hooks: Hooks | None = None
         self.enter()
-        super().__init__(Node(node_id), [Node(peer) for peer in peers], self._settings(log), transport=transport)
+        super().__init__(
+            Node(node_id), [Node(peer) for peer in peers], self._settings(log, timing), transport=transport
+        )
         _check_windows(self)
-        self._stock_transport = _Outgoing(transport, self.outgoing)
+        self._stock_transport = _Outgoing(transport, self._outgoing)
         self._load_dump = False
 
-    def _settings(self, log: Log) -> SyncObjConf:
-        timing = self.timing
+    def _settings(self, log: Log, timing: Timing) -> SyncObjConf:
         return SyncObjConf(
             autoTick=False,
             journalFile=log,
@@ -183,33 +187,36 @@ class Stock(SyncObj):  # type: ignore[misc]  # pysyncobj carries no types
             leaderFallbackTimeout=timing.election_max_seconds,
             appendEntriesPeriod=timing.heartbeat_seconds,
             appendEntriesBatchSizeBytes=max(FRAME_BYTES_MAX, 2 * APPEND_BYTES_MAX),
-            commandsQueueSize=PROPOSALS_WAITING_MAX,
-            commandsWaitLeader=False,
             connectionTimeout=10 * timing.election_max_seconds,
-            onStateChanged=self.on_state_changed,
+            onStateChanged=self._state_changed,
         )
 
+    def hook(self, hooks: Hooks) -> None:
+        """Have pysyncobj call these from now on."""
+        self._hooks = hooks
+
     def __dir__(self) -> list[str]:
-        """Nothing: pysyncobj would evaluate every attribute in search of @replicated methods, and there are none."""
+        """Return nothing: pysyncobj would evaluate every attribute in search of @replicated methods; there are none."""
         return []
 
     def enter(self) -> None:
         """Lend pysyncobj this engine's clock and randomness; first line of everything that runs its code."""
-        syncobj.monotonicTime = self.clock.monotonic
-        syncobj.random = self.randomness
+        syncobj.monotonicTime = self._clock.monotonic
+        syncobj.random = self._randomness
+
+    @property
+    def leads(self) -> bool:
+        return self.state == LEADER
 
     # -- pysyncobj's own code -----------------------------------------------------------------------------------------
 
     def stock_message(self, node: Node, message: Message) -> None:
+        """Let pysyncobj handle a message."""
         SyncObj._SyncObj__onMessageReceived(self, node, message)
 
-    def stock_tick(self) -> None:
+    def tick(self) -> None:
         """Start an election when it is time; as leader commit, check the quorum, apply, send a heartbeat."""
         self._onTick(0.0)
-
-    def set_term(self, term: int) -> None:
-        """Enter `term` with no vote given."""
-        self._SyncObj__setCurrentTerm(term, None)
 
     def set_vote(self, node_id: NodeId) -> None:
         """Give this term's vote."""
@@ -219,84 +226,76 @@ class Stock(SyncObj):  # type: ignore[misc]  # pysyncobj carries no types
         """Lead: the votes of a majority are there."""
         self._SyncObj__onBecomeLeader()
 
-    def set_state(self, state: int) -> None:
-        self._SyncObj__setState(state)
+    def step_down(self, term: int) -> None:
+        """Follow nobody, in `term`; no vote is given in it yet."""
+        if term > self.term:
+            self._SyncObj__setCurrentTerm(term, None)
+        self.leader_node = None
+        self._SyncObj__setState(FOLLOWER)
+        self.election_deadline = self._clock.monotonic() + self.election_timeout()
+
+    def is_current(self, message: Message) -> bool:
+        """Check whether an answer is of this node's term; a higher term ends whatever this node is."""
+        if message["term"] > self.term:
+            self.step_down(message["term"])
+        return bool(message["term"] == self.term)
 
     def election_timeout(self) -> float:
-        """A random number of seconds between the least and the most."""
+        """Draw a random number of seconds between the least and the most."""
         return cast("float", self._SyncObj__generateRaftTimeout())
 
-    def enqueue(self, command: bytes, answer: Answer) -> None:
-        """Put a command into pysyncobj's queue; answers QUEUE_FULL at once where there is no room."""
-        self._applyCommand(command, answer, REGULAR)
-
-    # -- hooks: pysyncobj calls the left, ours is the right -----------------------------------------------------------
+    # -- hooks: pysyncobj calls the left, `Hooks` is the right ---------------------------------------------------------
 
     @property
     def _SyncObj__raftCommitIndex(self) -> int:
-        return self._commit_index
+        return self._hooks.commit_index() if self._hooks is not None else 1
 
     @_SyncObj__raftCommitIndex.setter
     def _SyncObj__raftCommitIndex(self, index: int) -> None:
-        self.commit(index)
+        if self._hooks is not None:  # what the journal says is not taken over
+            self._hooks.commit(index)
 
     def _SyncObj__onMessageReceived(self, node: Node, message: Message) -> None:
         self.enter()
-        self.on_message(node, message)
+        self._hooked.on_message(node, message)
 
     def _SyncObj__onNodeConnected(self, node: Node) -> None:
         self.enter()
         SyncObj._SyncObj__onNodeConnected(self, node)
-        self.on_connected(node)
+        self._hooked.on_connected(node)
 
     def _SyncObj__onNodeDisconnected(self, node: Node) -> None:
         self.enter()
         SyncObj._SyncObj__onNodeDisconnected(self, node)
-        self.on_disconnected(node)
+        self._hooked.on_disconnected(node)
 
     def _SyncObj__sendAppendEntries(self) -> None:
-        self.replicate(heartbeat=True)
+        self._hooked.send_heartbeats()
 
     def _SyncObj__applyLogEntries(self) -> bool:
-        self.apply_committed()
+        self._hooked.apply_committed()
         return False
 
     def _checkCommandsToApply(self) -> None:
-        self.take_commands()
+        """Nothing: proposals wait in `ApplyQueue`."""
 
     def _SyncObj__tryLogCompaction(self) -> None:
-        """Nothing: the log is cut behind the machine's checkpoint, by `compact`."""
+        """Nothing: the log is cut behind the machine's checkpoint, by `Replication.compact`."""
 
     def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:  # noqa: N803, ARG002
         """Never called; stock swallows a failed load and acknowledges it (defect 6)."""
         raise RuntimeError("pysyncobj's snapshots are not used")
 
-    def outgoing(self, node: Node, message: Message) -> bool:
-        raise NotImplementedError
+    @property
+    def _hooked(self) -> Hooks:
+        assert self._hooks is not None
+        return self._hooks
 
-    def commit(self, index: int) -> None:
-        raise NotImplementedError
+    def _outgoing(self, node: Node, message: Message) -> bool:
+        return self._hooked.outgoing(node, message)
 
-    def on_message(self, node: Node, message: Message) -> None:
-        raise NotImplementedError
-
-    def on_connected(self, node: Node) -> None:
-        raise NotImplementedError
-
-    def on_disconnected(self, node: Node) -> None:
-        raise NotImplementedError
-
-    def on_state_changed(self, old: int, new: int) -> None:
-        raise NotImplementedError
-
-    def replicate(self, *, heartbeat: bool) -> None:
-        raise NotImplementedError
-
-    def apply_committed(self) -> None:
-        raise NotImplementedError
-
-    def take_commands(self) -> None:
-        raise NotImplementedError
+    def _state_changed(self, old: int, new: int) -> None:
+        self._hooked.on_state_changed(old, new)
 
 
 def _check_library() -> None:
@@ -304,13 +303,13 @@ def _check_library() -> None:
     if version("pysyncobj") != VERSION:
         raise RuntimeError(f"raftsched mends pysyncobj {VERSION}, not {version('pysyncobj')}")
     missing = [name for name in (*OVERRIDDEN, *_CALLED) if not hasattr(SyncObj, f"_SyncObj__{name}")]
-    missing += [name for name in ("_onTick", "_applyCommand", "_checkCommandsToApply") if not hasattr(SyncObj, name)]
+    missing += [name for name in ("_onTick", "_checkCommandsToApply") if not hasattr(SyncObj, name)]
     if missing:
         raise RuntimeError(f"pysyncobj lacks {', '.join(missing)}")
 
 
-def _check_windows(built: Stock) -> None:
-    windows = [value for value in vars(Stock).values() if isinstance(value, Private)]
+def _check_windows(built: RaftCore) -> None:
+    windows = [value for value in vars(RaftCore).values() if isinstance(value, Private)]
     missing = [window.name for window in windows if window.name not in built.__dict__]
     if missing:
         raise RuntimeError(f"pysyncobj lacks {', '.join(missing)}")

@@ -3,7 +3,7 @@
 A leader L of term T stamps each message to a follower with its monotonic clock (`sent_us`), and the follower's answer
 repeats the stamp. Let s be the latest moment such that a majority, L included, answered messages that were sent at s or
 later. Each of these followers processed its message after s, and from then on, for `election_min_seconds` on its own
-clock, it gives no vote and no pre-vote to others (`RaftEngine._leader_is_alive`). A leader of a later term needs votes
+clock, it gives no vote and no pre-vote to others (`Elections._leader_is_alive`). A leader of a later term needs votes
 from a majority, so from at least one of them (or from L itself, which gives none while it leads). Hence:
 
     until s + election_min_seconds, less what clocks may drift, no other node can have been elected,
@@ -24,13 +24,13 @@ What makes the argument hold:
     freezes a guest may freeze that clock too. That is outside the fault model, as is a clock that is set back by hand
     inside the kernel. `quorum_reads.py` answers reads without any clock.
 
-Changes of the members (`configuring.py`) leave it true. A majority is one of the voters of the configuration in effect
+Changes of the members (`configuration.py`) leave it true. A majority is one of the voters of the configuration in effect
 on L, C; call the one before it P. Consider the first node to be elected in a later term. L has committed an entry of
 its own term T, and before that it appended no other voters; so the winner's log holds that entry, and behind it nothing
 but a part of what L appended. C was appended only when P was committed, so the winner's log holds P too: its
 configuration is C or P. They differ by one voter, so majorities of both overlap, in a node that gave L its promise, or
 in L itself. A node that joins gives the same promise with each answer, so its answers count from the moment in which it
-votes. A wiped node gives no vote at all until a leader that knows its new disk has sent it entries (`greetings.py`).
+votes. A wiped node gives no vote at all until a leader that knows its new disk has sent it entries (`peer_identity.py`).
 
 The same contact is what pysyncobj's check for a quorum is fed with: a leader without a majority steps down.
 """

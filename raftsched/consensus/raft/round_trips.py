@@ -1,6 +1,6 @@
 """How long the answers of peers take, by the messages that ask for contact anyway; what a leader warns by.
 
-A leader's lead is confirmed by an answer (`lease.py`), which counts from when the question left. So an answer must come back
+A leader's lead is confirmed by an answer (`quorum_lease.py`), which counts from when the question left. So an answer must come back
 before the promise that it renews has run out, and the next question leaves a heartbeat later:
 
     round trip + heartbeat < usable part of the least election timeout
@@ -43,6 +43,11 @@ class RoundTrips:
     def limit_seconds(self) -> float:
         """Beyond this no contact is ever recent enough."""
         return self._timing.election_min_seconds * (1 - DRIFT) - self._timing.heartbeat_seconds
+
+    def answered(self, peer: NodeId, sent_us: int, now: float) -> None:
+        """Measure the answer to what this node sent at `sent_us`; 0 if that is not known."""
+        if sent_us:
+            self.measured(peer, now - sent_us / 1_000_000, now)
 
     def measured(self, peer: NodeId, seconds: float, now: float) -> None:
         """A peer answered after so long."""

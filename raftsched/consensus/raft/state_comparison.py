@@ -22,17 +22,13 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import structlog
-from pysyncobj.node import Node
 
 from raftsched.consensus.journal.recovery import DifferenceMark
 from raftsched.consensus.machine import StateMachine
 from raftsched.consensus.ports import NodeId
-from raftsched.consensus.raft import messages
-from raftsched.consensus.raft.messages import Message
-from raftsched.consensus.raft.peer_identity import Greeting
 from raftsched.storage.store.port import REPLACE_THIS_NODE
 
 EVERY_ENTRIES: Final = 64
@@ -186,43 +182,3 @@ class StateComparison:
             return f"the states of {', '.join(self._disputed)} differ, and too few voters are up to tell whose is wrong"
         others = sorted(self.differing - {self._node_id})
         return f"the state of {', '.join(others)} is not that of the majority: replace it" if others else ""
-
-
-class Comparing(Greeting):
-    """A node that compares its state with its peers', and neither stands nor leads with one that is wrong."""
-
-    def __init__(self, *, difference: DifferenceMark, **rest: Any) -> None:
-        self.comparison = StateComparison(rest["node_id"], rest["machine"], difference)
-        super().__init__(**rest)
-
-    @property
-    def may_stand(self) -> bool:
-        return super().may_stand and not self.comparison.difference
-
-    @property
-    def idle_reason(self) -> str:
-        return super().idle_reason or self.comparison.difference
-
-    def _apply(self, command: bytes, index: int, term: int) -> object:
-        result = super()._apply(command, index, term)
-        self.comparison.applied(index)
-        return result
-
-    def snapshot_took_over(self) -> None:
-        self.comparison.replaced()
-        super().snapshot_took_over()
-
-    def compare_states(self, now: float) -> None:
-        """Tell the peers, judge what they told, and lead no more if this node is wrong."""
-        for note in self.comparison.due(now):
-            message = {"type": messages.DIGEST, "index": note.index, "digest": note.digest}
-            for _, node in sorted(self.nodes.items()):
-                if node in self.connected_nodes:
-                    self.transport.send(node, message)
-        self.comparison.judge(self.membership.voters)
-        if self.comparison.difference and self.leads:
-            self.step_down(self.term)
-
-    def on_digest(self, node: Node, message: Message) -> None:
-        """A peer says what its state came to."""
-        self.comparison.heard(str(node.id), Note(message["index"], message["digest"]))

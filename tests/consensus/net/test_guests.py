@@ -178,7 +178,7 @@ def subject(directory: Path, *, former: tuple[str, ...] = ()) -> MendedSubject:
     known = Membership.of([Member("a"), Member("b"), Member("c")])
     entry = (b"\x02" + encode_membership(Membership(known.members, former)), 2, 1)
     node.give_append("b", 1, (1, 0), [entry], commit=1)
-    assert node.engine.configuration_index == 2
+    assert node.engine.configuration.index == 2
     node.transport.sent.clear()
     return node
 
@@ -188,9 +188,9 @@ def test_an_engine_links_to_a_guest_of_a_newer_configuration(tmp_path: Path) -> 
     guests = node.transport.guests
     assert guests.admit("n9", 0.0)
     assert guests.hear("n9", greeting(3))
-    assert set(node.engine.nodes) == set(MEMBERS.ids) - {"a"} | {"c"}
+    assert set(node.engine.configuration.nodes) == set(MEMBERS.ids) - {"a"} | {"c"}
     assert not node.engine.is_connected("n9"), "it greets again, on a connection of its own"
-    assert node.engine.membership.ids == ("a", "b", "c"), "members are what the log says"
+    assert node.engine.configuration.membership.ids == ("a", "b", "c"), "members are what the log says"
     assert not node.transport.sent
 
 
@@ -207,7 +207,7 @@ def test_an_engine_links_to_a_guest_of_a_newer_configuration(tmp_path: Path) -> 
 def test_an_engine_has_no_use_for_other_guests(tmp_path: Path, said: Message) -> None:
     node = subject(tmp_path)
     assert not node.transport.guests.hear("n9", said)
-    assert set(node.engine.nodes) == {"b", "c"}
+    assert set(node.engine.configuration.nodes) == {"b", "c"}
     assert node.term == 1
 
 

@@ -12,9 +12,10 @@ from pysyncobj.node import Node
 from chaos.sim.engine.checker import Violation
 from chaos.sim.engine.cluster import SimulatedCluster
 from chaos.sim.planted import engine as planted
+from raftsched.consensus.ports import CONFIGURATION
 from raftsched.consensus.raft.configuration import Change
-from raftsched.consensus.raft.membership import CONFIGURATION, Member, Membership, encode_membership
-from raftsched.consensus.raft.pysyncobj_adapter import REFUSED, SUCCESS
+from raftsched.consensus.raft.membership import Member, Membership, encode_membership
+from raftsched.consensus.raft.proposals import REFUSED, SUCCESS
 from raftsched.errors import ChangeUnderWay, Rejected, Unavailable
 from tests.consensus.subjects import TIMING, MendedSubject
 from tests.simulated.members import change, joining, leaving
@@ -67,7 +68,7 @@ class Leading(MendedSubject):
 
     @property
     def voters(self) -> str:
-        return "".join(sorted(self.engine.membership.voters))
+        return "".join(sorted(self.engine.configuration.membership.voters))
 
     def commits_with(self, peers: str) -> bool:
         """Whether all that the log holds is committed once these have acknowledged it."""
@@ -137,10 +138,10 @@ def test_a_node_that_has_nothing_yet_is_not_made_a_voter(tmp_path: Path) -> None
     leader.change(lambda members: members.with_joining(member("d")))
     leader.acknowledge("b")
     leader.transport._onNodeConnected(Node("d"))
-    leader.give_ack("d", leader.engine.configuration_index - 1)
+    leader.give_ack("d", leader.engine.configuration.index - 1)
     leader.tick()
     assert leader.voters == "abc"
-    leader.give_ack("d", leader.engine.configuration_index)
+    leader.give_ack("d", leader.engine.configuration.index)
     leader.tick()
     assert leader.voters == "abcd"
 
@@ -246,10 +247,10 @@ def test_a_refused_change_changes_nothing(tmp_path: Path) -> None:
 def test_a_configuration_that_is_cut_from_the_log_is_not_in_effect_any_more(tmp_path: Path) -> None:
     node = MendedSubject("bc", tmp_path)
     node.give_append("b", 1, (1, 0), [entry(2, 1, "abcd")])
-    assert node.engine.membership.voters == {"a", "b", "c", "d"}
+    assert node.engine.configuration.membership.voters == {"a", "b", "c", "d"}
     node.give_append("c", 2, (1, 0), [(b"\x01", 2, 2)])
-    assert node.engine.membership.voters == {"a", "b", "c"}
-    assert {other.id for other in node.engine.other_nodes} == {"b", "c"}
+    assert node.engine.configuration.membership.voters == {"a", "b", "c"}
+    assert {other.id for other in node.engine.core.other_nodes} == {"b", "c"}
 
 
 def test_a_change_of_a_leader_that_was_deposed_is_answered_by_what_is_committed_in_its_place(tmp_path: Path) -> None:
@@ -259,7 +260,7 @@ def test_a_change_of_a_leader_that_was_deposed_is_answered_by_what_is_committed_
     leader.give_append("b", leader.term + 1, (last, leader.term), [(b"\x01", last + 1, leader.term + 1)], last + 1)
     leader.tick()
     assert [reason != SUCCESS for _, reason in answers] == [True]
-    assert leader.engine.membership.ids == ("a", "b", "c")
+    assert leader.engine.configuration.membership.ids == ("a", "b", "c")
 
 
 # -- leaving -----------------------------------------------------------------------------------------------------------
@@ -350,7 +351,7 @@ def let_join(cluster: SimulatedCluster, node_id: str = "") -> str:
 def voters_of(cluster: SimulatedCluster, node_id: str) -> set[str]:
     running = cluster.nodes[node_id].running
     assert running is not None
-    return set(running.engine.membership.voters)
+    return set(running.engine.configuration.membership.voters)
 
 
 @pytest.mark.parametrize("applied", [False, True])

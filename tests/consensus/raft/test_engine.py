@@ -167,7 +167,7 @@ def test_reads_are_served_by_the_leader_alone(cluster: SimulatedCluster) -> None
 def test_a_leader_just_elected_serves_nothing_before_its_first_entry_is_applied(cluster: SimulatedCluster) -> None:
     cluster.run_until(lambda: any(engine(node).leads for node in cluster.nodes.values()))
     leader = next(node for node in cluster.nodes.values() if engine(node).leads)
-    assert engine(leader).applied_index < (engine(leader).no_op_index or 0)
+    assert engine(leader).applied_index < (engine(leader).core.no_op_index or 0)
     with pytest.raises(Unavailable, match="just elected"):
         engine(leader).check_fresh()
 
@@ -176,8 +176,8 @@ def paused_with_old_answers(cluster: SimulatedCluster) -> None:
     """The leader stops when it has asked, and wakes up to answers that are old, before it hears of its successor."""
     leader = settled_leader(cluster)
     others = followers(cluster)
-    heartbeat_at = engine(leader).heartbeat_at
-    while engine(leader).heartbeat_at == heartbeat_at:
+    heartbeat_at = engine(leader).core.heartbeat_at
+    while engine(leader).core.heartbeat_at == heartbeat_at:
         cluster.run(0.0002)
     leader.pause(60.0)
     cluster.run(0.02)
@@ -211,14 +211,14 @@ def deserted_one_by_one(cluster: SimulatedCluster, *, restart: bool) -> None:
 
 
 def _stands_at(node: SimulatedNode) -> float:
-    return node.clock.moment(engine(node).election_deadline)
+    return node.clock.moment(engine(node).core.election_deadline)
 
 
 def handed_over_in_silence(cluster: SimulatedCluster) -> None:
     """The leader tells a follower to stand, and hears nothing any more."""
     leader = settled_leader(cluster)
     engine(leader).start_transfer()
-    while not engine(leader).transfer_target:
+    while not engine(leader).transfer.target:
         cluster.run(0.0002)
     for follower in cluster.nodes.values():
         if follower is not leader:
@@ -319,7 +319,7 @@ def test_a_transfer_that_nobody_can_take_leaves_the_leader_leading() -> None:
         leader.propose(b"not acknowledged in time")
         assert engine(leader).start_transfer()
         cluster.run(0.05)
-        assert engine(leader).is_transferring
+        assert engine(leader).transfer.is_under_way
         cluster.heal()
         cluster.network.slow_until.clear()
         cluster.run(2.0)

@@ -72,7 +72,7 @@ class Leader(MendedSubject):
 
     def greet(self, peer: str, *, reads: int, in_force: int = OLD) -> None:
         self.transport._onMessageReceived(
-            self.engine.nodes[peer],
+            self.engine.configuration.nodes[peer],
             {
                 "type": "greeting",
                 "incarnation": f"{peer}'s",
@@ -89,11 +89,11 @@ class Leader(MendedSubject):
     def reconnect(self, peer: str, *, reads: int) -> None:
         """The peer has restarted."""
         self.part(peer)
-        self.transport._onNodeConnected(self.engine.nodes[peer])
+        self.transport._onNodeConnected(self.engine.configuration.nodes[peer])
         self.greet(peer, reads=reads)
 
     def part(self, peer: str) -> None:
-        self.transport._onNodeDisconnected(self.engine.nodes[peer])
+        self.transport._onNodeDisconnected(self.engine.configuration.nodes[peer])
 
     def lead(self) -> None:
         self.tick()
@@ -143,7 +143,7 @@ def test_the_leader_writes_the_old_version_until_every_member_reads_the_new(tmp_
 
 def test_a_member_that_was_never_heard_holds_the_others_back(tmp_path: Path) -> None:
     node = Leader("bcd", tmp_path)
-    node.engine._is_formed = True
+    node.engine.identity._is_formed = True
     for peer in "bc":
         node.greet(peer, reads=NEW)
     node.lead()
@@ -162,7 +162,7 @@ def test_a_member_that_went_away_counts_as_old_until_it_is_back(tmp_path: Path) 
     node.reconnect("c", reads=NEW)
     node.ask("c")
     assert node.version == OLD
-    node.transport._onNodeConnected(node.engine.nodes["b"])
+    node.transport._onNodeConnected(node.engine.configuration.nodes["b"])
     node.greet("b", reads=OLD)
     node.ask("b", "c")
     assert node.version == OLD
@@ -216,11 +216,11 @@ def test_a_node_that_joins_counts_too(tmp_path: Path) -> None:
     added = Member("d", raft="d:1", api="d:2")
     node.engine.request_change(lambda members: members.with_joining(added), lambda _result, _reason: None)
     node.tick()
-    assert node.engine.membership.member("d") is not None
+    assert node.engine.configuration.membership.member("d") is not None
     node.reconnect("b", reads=NEW)
     node.ask("b")
     assert node.version == OLD
-    node.transport._onNodeConnected(node.engine.nodes["d"])
+    node.transport._onNodeConnected(node.engine.configuration.nodes["d"])
     node.greet("d", reads=NEW)
     node.ask("b", "d")
     assert node.version == NEW
@@ -238,7 +238,7 @@ def test_a_member_counts_until_its_removal_is_committed(tmp_path: Path) -> None:
     node.engine.request_change(lambda members: members.without("c"), lambda _result, _reason: None)
     node.tick()
     node.ask("b", success=False)
-    assert node.engine.membership.member("c") is None
+    assert node.engine.configuration.membership.member("c") is None
     assert node.version == OLD
     for _ in range(2):
         node.ask("b")
@@ -268,7 +268,7 @@ def test_a_node_that_reads_less_than_what_is_in_force_is_refused(tmp_path: Path)
     node.ask("b")
     assert not node.engine.is_connected("c")
     assert not node.take("append_entries", "c")
-    assert node.engine.other_disks == ()
+    assert node.engine.identity.other_disks == ()
     node.give("c", type="request_vote", term=node.term + 1, last_log_index=9, last_log_term=9, force=True)
     assert node.leads, "nothing of it counts"
     node.reconnect("c", reads=NEW)

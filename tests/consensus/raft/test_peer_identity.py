@@ -47,7 +47,7 @@ def followers(cluster: SimulatedCluster) -> list[SimulatedNode]:
 def test_a_new_cluster_records_the_disk_of_every_node(cluster: SimulatedCluster) -> None:
     with_data(cluster)
     for node in cluster.nodes.values():
-        recorded = [member.incarnation for member in engine(node).membership.members]
+        recorded = [member.incarnation for member in engine(node).configuration.membership.members]
         assert recorded == [f"{node_id}'s disk 1" for node_id in cluster.ids]
 
 
@@ -81,14 +81,14 @@ def test_a_new_cluster_forms_whatever_crashes_meanwhile(seed: int) -> None:
 
 def test_a_formed_node_takes_part_after_a_restart_though_it_is_still_empty(cluster: SimulatedCluster) -> None:
     nodes = list(cluster.nodes.values())
-    cluster.run_until(lambda: all(engine(node).takes_part for node in nodes))
+    cluster.run_until(lambda: all(engine(node).identity.takes_part for node in nodes))
     cluster.run_until(lambda: all(node.running and not node.running.journal.dirty for node in nodes))
-    blank = [node for node in nodes if engine(node).is_blank]
+    blank = [node for node in nodes if engine(node).identity.is_blank]
     assert blank
     for node in blank:
         node.crash(power_loss=True)
         node.start()
-        assert engine(node).takes_part
+        assert engine(node).identity.takes_part
 
 
 def test_the_mark_of_a_formed_node_means_nothing_without_its_journal(cluster: SimulatedCluster) -> None:
@@ -98,7 +98,7 @@ def test_the_mark_of_a_formed_node_means_nothing_without_its_journal(cluster: Si
     victim.directory.mkdir()
     FormedMark(victim.directory).set()
     victim.start()
-    assert not engine(victim).takes_part
+    assert not engine(victim).identity.takes_part
 
 
 def test_a_node_begins_a_cluster_in_a_term_of_its_own(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_node_begins_a_cluster_in_a_term_of_its_own(tmp_path: Path) -> None:
     node = Empty("b", tmp_path)
     node.greet("b", term=7)
     node.tick()
-    assert node.engine.takes_part
+    assert node.engine.identity.takes_part
     assert node.term == 8
 
 
@@ -119,9 +119,9 @@ def test_a_wiped_node_is_refused_under_its_old_id_and_welcome_under_a_new_one(cl
     wiped.wipe()
     wiped.start()
     cluster.run(5.0)
-    assert engine(wiped).is_blank
+    assert engine(wiped).identity.is_blank
     assert "by another disk" in engine(wiped).idle_reason
-    assert engine(leader).other_disks == (wiped.id,)
+    assert engine(leader).identity.other_disks == (wiped.id,)
 
     change(cluster, leaving(wiped.id))
     cluster.run_until(lambda: wiped.id in cluster.checker.membership.former)
@@ -178,8 +178,8 @@ def test_two_of_three_wiped_nodes_never_make_an_empty_cluster(cluster: Simulated
     before = len(cluster.checker.leaders)
     cluster.run(30.0)
     assert len(cluster.checker.leaders) == before
-    assert engine(whole).other_disks == tuple(node.id for node in wiped)
-    assert not engine(whole).is_blank
+    assert engine(whole).identity.other_disks == tuple(node.id for node in wiped)
+    assert not engine(whole).identity.is_blank
     assert all("by another disk" in engine(node).idle_reason for node in wiped)
 
 
@@ -215,7 +215,7 @@ def test_an_empty_node_takes_part_once_a_leader_has_sent_it_entries(tmp_path: Pa
 
     node.give_append("b", 5, (1, 0), [(b"\x01", 2, 5)], commit=1)
     node.tick()
-    assert node.engine.takes_part
+    assert node.engine.identity.takes_part
     node.greet("c", blank=False)
     node.give("c", **vote)
     node.tick()
@@ -237,10 +237,10 @@ def test_a_member_with_another_disk_is_neither_heard_nor_written_to(tmp_path: Pa
     node.greet("b", incarnation="b1", blank=False)
     known = Membership.of([Member("a", incarnation="mine"), Member("b", incarnation="b1"), Member("c")])
     node.give_append("b", 1, (1, 0), [(b"\x02" + encode_membership(known), 2, 1)], commit=1)
-    node.transport._onNodeDisconnected(node.engine.nodes["b"])
-    node.transport._onNodeConnected(node.engine.nodes["b"])
+    node.transport._onNodeDisconnected(node.engine.configuration.nodes["b"])
+    node.transport._onNodeConnected(node.engine.configuration.nodes["b"])
     node.greet("b", incarnation="b2", blank=True)
-    assert node.engine.other_disks == ("b",)
+    assert node.engine.identity.other_disks == ("b",)
     assert not node.engine.is_connected("b")
     node.give_append("b", 2, (2, 1), [(b"\x01", 3, 2)], commit=1)
     assert (node.last_index, node.term) == (2, 1)
@@ -270,16 +270,16 @@ def test_a_leader_records_a_disk_before_it_sends_it_anything(tmp_path: Path) -> 
     node.greet("b")
     node.greet("c", incarnation="c1")
     node.tick()
-    node.transport._onNodeDisconnected(node.engine.nodes["c"])
+    node.transport._onNodeDisconnected(node.engine.configuration.nodes["c"])
     node.stand()
     node.give("b", type="response_vote", term=node.term)
     node.tick()
     assert node.leads
-    recorded = {member.id: member.incarnation for member in node.engine.membership.members}
+    recorded = {member.id: member.incarnation for member in node.engine.configuration.membership.members}
     assert recorded == {"a": "mine", "b": "b's", "c": "c1"}
-    node.transport._onNodeConnected(node.engine.nodes["c"])
+    node.transport._onNodeConnected(node.engine.configuration.nodes["c"])
     node.greet("c", incarnation="c2")
-    assert node.engine.other_disks == ("c",)
+    assert node.engine.identity.other_disks == ("c",)
     node.tick()
     assert not node.take("append_entries", "c")
 
@@ -292,7 +292,7 @@ class Empty(MendedSubject):
 
     def greet(self, peer: str, *, incarnation: str = "", term: int = 0, blank: bool = True) -> None:
         self.transport._onMessageReceived(
-            self.engine.nodes[peer],
+            self.engine.configuration.nodes[peer],
             {
                 "type": "greeting",
                 "incarnation": incarnation or f"{peer}'s",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ from pysyncobj import FAIL_REASON, syncobj
 from pysyncobj.journal import MemoryJournal
 from pysyncobj.node import Node
 
+import raftsched
 from raftsched.consensus.journal.journal import Journal
-from raftsched.consensus.raft.pysyncobj_adapter import ORIGINALS, Stock
+from raftsched.consensus.raft.pysyncobj_adapter import ORIGINALS, RaftCore
 from raftsched.errors import InvariantBroken
 from tests.consensus.subjects import TIMING, MendedSubject, StockSubject, Subject, carry
 
@@ -106,9 +108,8 @@ def test_a_leader_counts_itself_only_when_it_is_durable(kind: Any, tmp_path: Pat
     node.stand()
     answers: list[int] = []
     node.propose(b"x", lambda _result, reason: answers.append(reason))
-    node.enter()
     for _ in range(3):
-        node.engine._onTick(0.0)  # no sync in between
+        node.step()
     assert (answers == [FAIL_REASON.SUCCESS]) is node.is_stock
     node.tick()
     assert answers == [FAIL_REASON.SUCCESS]
@@ -143,7 +144,7 @@ def replicate(leader: Subject, follower: Subject) -> None:
     for _ in range(12):
         leader.clock.now += TIMING.heartbeat_seconds * 1.5
         leader.enter()
-        leader.engine._SyncObj__sendAppendEntries()
+        leader.core._SyncObj__sendAppendEntries()
         carry(leader, follower, "append_entries")
         carry(follower, leader, "next_node_idx")
 
@@ -155,13 +156,12 @@ def test_five_nodes_commit_nothing_by_an_acknowledgement_of_an_earlier_term(kind
     elect(nodes, a, "bc")
     for _ in range(2):
         a.propose(b"one")
-        a.enter()
-        a.engine._checkCommandsToApply()
-    a.engine._SyncObj__sendAppendEntries()
+        a.append_waiting()
+    a.core._SyncObj__sendAppendEntries()
     carry(a, nodes["b"], "append_entries")
     if not a.is_stock:  # ours asks first where the logs agree
         carry(nodes["b"], a, "next_node_idx")
-        a.engine.replicate(heartbeat=False)
+        a.engine.replication.replicate(heartbeat=False)
         carry(a, nodes["b"], "append_entries")
     late = nodes["b"].take("next_node_idx", "a")[-1:]
     assert late[0]["next_node_idx"] == 5
@@ -253,8 +253,8 @@ def test_a_snapshot_that_is_not_ready_is_waited_for(kind: Any, tmp_path: Path) -
         node.engine._SyncObj__serializer._Serializer__pid = 1  # it is being written
     else:
         node.engine.log.compact_to(5)
-        give_refusal(node, "b", rejected=max(node.engine.progress["b"].next - 1, 5))
-        assert node.engine.progress["b"].snapshotting
+        give_refusal(node, "b", rejected=max(node.engine.replication.progress["b"].next - 1, 5))
+        assert node.engine.replication.progress["b"].snapshotting
     node.transport.sent.clear()
     node.clock.drift = 0.0001
     node.clock.now += TIMING.heartbeat_seconds * 1.5
@@ -334,10 +334,10 @@ def test_membership_is_not_changed_by_commands(kind: Any, tmp_path: Path) -> Non
     node.give_ack("b", node.last_index)
     node.tick()
     with contextlib.nullcontext() if node.is_stock else pytest.raises(Exception, match="is disabled"):
-        node.engine.addNodeToCluster(Node("d"))
-        node.engine.addNodeToCluster(Node("e"))
+        node.core.addNodeToCluster(Node("d"))
+        node.core.addNodeToCluster(Node("e"))
     node.tick()
-    assert ({other.id for other in node.engine.otherNodes} == set("bcde")) is node.is_stock
+    assert ({other.id for other in node.core.otherNodes} == set("bcde")) is node.is_stock
 
 
 def test_a_voter_counts_once(kind: Any, tmp_path: Path) -> None:
@@ -388,10 +388,18 @@ def test_a_node_that_hears_a_leader_votes_for_nobody_else(kind: Any, tmp_path: P
 
 
 def test_no_method_that_is_overridden_is_missing_from_the_library() -> None:
-    """The seams are tied to names that the pinned version has; `Stock` itself defines no other private ones."""
-    ours = [name for name in vars(Stock) if name.startswith("_SyncObj__")]
+    """The seams are tied to names that the pinned version has; `RaftCore` itself defines no other private ones."""
+    ours = [name for name in vars(RaftCore) if name.startswith("_SyncObj__")]
     assert len(ours) >= 7
     assert [name for name in ours if not hasattr(syncobj.SyncObj, name)] == ["_SyncObj__raftCommitIndex"]
+
+
+def test_only_the_adapter_names_private_parts_of_the_library() -> None:
+    """Another version of pysyncobj is read and adapted in one file."""
+    package = Path(raftsched.__file__).parent
+    named = re.compile(r"_SyncObj__|from pysyncobj import .*syncobj", re.IGNORECASE)
+    naming = [path.name for path in sorted(package.rglob("*.py")) if named.search(path.read_text())]
+    assert naming == ["pysyncobj_adapter.py"]
 
 
 def test_pickle_is_out_of_reach_of_the_library(tmp_path: Path) -> None:

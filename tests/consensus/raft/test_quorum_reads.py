@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from raftsched.consensus.raft.messages import READ_ROUND, READ_ROUND_OK
-from raftsched.consensus.raft.pysyncobj_adapter import NOT_LEADER, REFUSED, SUCCESS
+from raftsched.consensus.raft.proposals import NOT_LEADER, REFUSED, SUCCESS
 from raftsched.errors import NoMajority
 from tests.consensus.subjects import TIMING, MendedSubject
 
@@ -83,14 +84,15 @@ def test_a_read_waits_for_what_was_committed_when_its_round_began(leader: Mended
     leader.give_ack("b", leader.last_index)
     engine = leader.engine
     answers: Answers = []
-    applying, engine.apply_committed = engine.apply_committed, lambda: None  # type: ignore[method-assign]
+    hooks = engine.core._hooked
+    engine.core.hook(replace(hooks, apply_committed=lambda: None))
     engine.step()  # commits, and applies nothing yet
     engine.confirm_lead(lambda result, reason: answers.append((result, reason)))
     engine.step()
     confirm(leader, "b", 1)
     assert engine.commit_index > engine.applied_index
     assert not answers
-    engine.apply_committed = applying  # type: ignore[method-assign]
+    engine.core.hook(hooks)
     engine.step()
     engine.step()
     assert answers == [(None, SUCCESS)]
@@ -113,7 +115,7 @@ def test_a_read_that_nobody_confirms_is_refused_in_time(leader: MendedSubject) -
     answers = ask(leader)
     assert leader.engine.next_deadline() <= leader.clock.now + TIMING.election_max_seconds
     leader.clock.now += TIMING.election_max_seconds
-    leader.engine.advance_reads(leader.clock.now)
+    leader.engine.reads.advance(leader.clock.now)
     [(error, reason)] = answers
     assert isinstance(error, NoMajority)
     assert reason == REFUSED

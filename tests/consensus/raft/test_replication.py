@@ -115,8 +115,8 @@ def test_a_follower_that_lost_what_it_acknowledged_counts_no_more(tmp_path: Path
     fill(node, 1)
     node.give_ack("b", 3)
     refuse(node, "b", rejected=3, hint=2)
-    assert node.engine.progress["b"].match == 0
-    assert node.engine.match_index[node.engine.nodes["b"]] == 0
+    assert node.engine.replication.progress["b"].match == 0
+    assert node.engine.core.match_index[node.engine.configuration.nodes["b"]] == 0
 
 
 def test_an_acknowledgement_of_what_does_not_exist_stops_the_node(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_follower_applies_nothing_that_is_not_on_its_disk(tmp_path: Path) -> N
 def test_a_peer_that_connects_is_asked_at_once(tmp_path: Path) -> None:
     node = leader(tmp_path)
     fill(node, 2)
-    peer = node.engine.nodes["b"]
+    peer = node.engine.configuration.nodes["b"]
     node.transport._onNodeDisconnected(peer)
     node.transport.sent.clear()
     fill(node, 1)
@@ -196,7 +196,7 @@ def test_the_next_deadline_of_a_leader_is_its_heartbeat(tmp_path: Path) -> None:
 
 def test_a_node_that_is_connected_to_nobody_is_never_due(tmp_path: Path) -> None:
     node = MendedSubject("b", tmp_path)
-    node.transport._onNodeDisconnected(node.engine.nodes["b"])
+    node.transport._onNodeDisconnected(node.engine.configuration.nodes["b"])
     node.engine.step()
     assert node.engine.next_deadline() == inf
 

@@ -1,0 +1,169 @@
+"""Hands leadership over: on request, or because this node is unfit while another is not.
+
+start ──► serves and accepts nothing ──► a follower has the whole log: `timeout_now` ──► it is elected, by force
+└─► none in time: this node leads on          └─► not in time: it steps down
+
+clocks   a leader whose wall clock is off hands over to a node whose clock is right. Who can lead never depends on
+clocks.
+disks    a leader without room hands over to a node that has room (`disk_space.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Final, Protocol
+
+import structlog
+from pysyncobj.node import Node
+from pysyncobj.transport import Transport as TransportPort
+
+from raftsched.consensus.disk_space import ClusterSpace
+from raftsched.consensus.ports import Log, NodeId, Timing
+from raftsched.consensus.raft import messages
+from raftsched.consensus.raft.cluster_clock import ClusterClock
+from raftsched.consensus.raft.progress import Progress
+from raftsched.ports import Clock
+
+_LEAVE_AGAIN_SECONDS: Final = 30.0
+"""A leader whose clock is off or whose disk is low tries to hand over again after this, not before."""
+
+_log = structlog.get_logger()
+
+
+class Leader(Protocol):
+    """The term that this node may lead, and whom it can talk to; `other_nodes` are the other voters."""
+
+    @property
+    def other_nodes(self) -> set[Node]: ...
+    @property
+    def connected_nodes(self) -> set[Node]: ...
+    @property
+    def term(self) -> int: ...
+    @property
+    def leads(self) -> bool: ...
+    def step_down(self, term: int) -> None: ...
+
+
+@dataclass(slots=True)
+class _Transfer:
+    """A leadership that is being handed over: nothing is served or accepted any more."""
+
+    give_up_at: float
+    target: NodeId = ""
+    """Who was told to stand; "" while nobody has caught up."""
+
+
+class LeadershipTransfer:
+    """The transfer that is under way, if any. `followers` returns what this leader knows of each follower."""
+
+    def __init__(
+        self,
+        *,
+        node_id: NodeId,
+        log: Log,
+        transport: TransportPort,
+        clock: Clock,
+        timing: Timing,
+        leader: Leader,
+        cluster_clock: ClusterClock,
+        space: ClusterSpace,
+        followers: Callable[[], Mapping[NodeId, Progress]],
+    ) -> None:
+        self._node_id = node_id
+        self._log = log
+        self._transport = transport
+        self._clock = clock
+        self._timing = timing
+        self._leader = leader
+        self._cluster_clock = cluster_clock
+        self._space = space
+        self._followers = followers
+        self._transfer: _Transfer | None = None
+        self._leave_at = -inf
+
+    @property
+    def is_under_way(self) -> bool:
+        return self._transfer is not None
+
+    @property
+    def target(self) -> NodeId:
+        """Who was told to stand by this leader; "" while nobody was."""
+        return self._transfer.target if self._transfer is not None else ""
+
+    @property
+    def deadline(self) -> float:
+        """When it fails."""
+        return self._transfer.give_up_at if self._transfer is not None else inf
+
+    @property
+    def is_possible(self) -> bool:
+        return self._leader.leads and bool(self._leader.connected_nodes)
+
+    def start(self) -> None:
+        """Serve nothing from now on, and hand over as soon as a connected follower has the whole log.
+
+        It ends with this node as a follower, or, if nobody was told to stand in time, as the leader it was.
+        """
+        if self._transfer is None:
+            self._transfer = _Transfer(self._clock.monotonic() + self._timing.election_max_seconds)
+
+    def stop(self) -> None:
+        """Forget it: this node leads no more."""
+        self._transfer = None
+
+    def reason_to_leave(self, now: float) -> str:
+        """Return why this leader should hand over by itself, at most once in a while; "" if it should not."""
+        if not self._leader.leads or self._transfer is not None or now < self._leave_at:
+            return ""
+        if self._cluster_clock.is_off:
+            reason, is_fitter = "own_clock_off", self._can_take_over
+        elif self._space.should_leave(now):
+            reason, is_fitter = "own_disk_low", self._has_room_to_lead
+        else:
+            return ""
+        if not any(is_fitter(progress) for progress in self._followers().values()):
+            return ""
+        self._leave_at = now + _LEAVE_AGAIN_SECONDS
+        _log.warning("handing_over", node=self._node_id, term=self._leader.term, reason=reason)
+        return reason
+
+    def _has_room_to_lead(self, progress: Progress) -> bool:
+        return self._can_take_over(progress) and self._space.has_room(progress.node.id)
+
+    def _can_take_over(self, progress: Progress) -> bool:
+        """Check whether a follower keeps up with the log, and its clock is right."""
+        if progress.node not in self._leader.other_nodes:
+            return False
+        keeps_up = not progress.probing and not progress.snapshotting and progress.node in self._leader.connected_nodes
+        return keeps_up and self._cluster_clock.is_right(progress.node.id)
+
+    def advance(self, now: float) -> None:
+        """Tell a follower to stand, or give up."""
+        transfer = self._transfer
+        if transfer is None:
+            return
+        if not transfer.target:
+            self._tell_to_stand(transfer, now)
+        if now < transfer.give_up_at:
+            return
+        _log.warning("transfer_failed", node=self._node_id, target=transfer.target)
+        self._transfer = None
+        if transfer.target:
+            # It may still stand by force, so this term's promise is gone: never serve in it again.
+            self._leader.step_down(self._leader.term)
+
+    def _tell_to_stand(self, transfer: _Transfer, now: float) -> None:
+        last = self._log.last_index
+        followers = list(self._followers().items())
+        fit = [(peer, progress) for peer, progress in followers if self._can_take_over(progress)]
+        roomy = [(peer, progress) for peer, progress in fit if self._has_room_to_lead(progress)]
+        for peer, progress in roomy or fit or followers:
+            if progress.node not in self._leader.other_nodes:
+                continue
+            if progress.match == last and progress.node in self._leader.connected_nodes:
+                transfer.target = peer
+                transfer.give_up_at = now + self._timing.election_max_seconds
+                self._transport.send(progress.node, {"type": messages.TIMEOUT_NOW, "term": self._leader.term})
+                return
