@@ -76,7 +76,7 @@ class InstallMarker:
 
 
 class FormedMark:
-    """Says durably that this node helped to form a new cluster, and so takes part though it is blank (`peer_identity.py`)."""
+    """Says durably that this node helped to form a new cluster: it takes part though it is blank (`peer_identity.py`)."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "formed"

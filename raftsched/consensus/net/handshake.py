@@ -88,8 +88,8 @@ class Guests:
     """Callers whose id this node doesn't know, and the only thing that it hears of them: one greeting.
 
     A node that was away while members changed may know none of those that are left, and none of them could win its vote.
-    Their greeting says who the members are (`peer_identity.py`): if that is news, they are linked to as any peer. A guest learns
-    nothing but this node's hello, and its connection ends once it has greeted.
+    Their greeting says who the members are (`peer_identity.py`): if that is news, they are linked to as any peer. A guest
+    learns nothing but this node's hello, and its connection ends once it has greeted.
     """
 
     def __init__(self) -> None:

@@ -14,9 +14,9 @@ that the machine applied last, which snapshots carry; else that of the config fi
 
 A node that joins gets entries like any other and is counted nowhere. When it has the entry by which it joins, and is
 within `PROMOTE_LAG_ENTRIES` of the leader's log, the leader makes it a voter. A leader that is no voter any more
-continues to lead, without counting itself, until that is committed, and steps down then. A node that was removed, and does not
-know yet that this is committed, may still stand: its log may be the one that a majority needs (thesis §4.2.2). One that
-knows it stays silent.
+continues to lead, without counting itself, until that is committed, and steps down then. A node that was removed, and
+does not know yet that this is committed, may still stand: its log may be the one that a majority needs (thesis §4.2.2).
+One that knows it stays silent.
 
 A node that was away while members changed, and knows none of those that are left, learns of them from unknown nodes
 (`peer_identity.py`).

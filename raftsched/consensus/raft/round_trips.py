@@ -1,7 +1,7 @@
 """How long the answers of peers take, by the messages that ask for contact anyway; what a leader warns by.
 
-A leader's lead is confirmed by an answer (`quorum_lease.py`), which counts from when the question left. So an answer must come back
-before the promise that it renews has run out, and the next question leaves a heartbeat later:
+A leader's lead is confirmed by an answer (`quorum_lease.py`), which counts from when the question left. So an answer must
+come back before the promise that it renews has run out, and the next question leaves a heartbeat later:
 
     round trip + heartbeat < usable part of the least election timeout
 
