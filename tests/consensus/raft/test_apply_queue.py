@@ -7,6 +7,8 @@ from random import Random
 
 import pytest
 
+from chaos.sim.engine.machine import HistoryMachine, MachineDisk
+from chaos.sim.machine.disk import SimulatedDisk
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.ports import COMMAND, CONFIGURATION, NO_OP, Timing
 from raftsched.consensus.raft.apply_queue import ApplyQueue
@@ -15,8 +17,6 @@ from raftsched.consensus.raft.proposals import NOT_LEADER, QUEUE_FULL, SUCCESS, 
 from raftsched.errors import InvariantBroken
 from raftsched.limits import PROPOSALS_WAITING_MAX
 from tests.consensus.subjects import HandClock
-from tests.simulated.disk import SimulatedDisk
-from tests.simulated.machine import HistoryMachine, MachineDisk
 
 
 @dataclass
