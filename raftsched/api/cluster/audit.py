@@ -8,7 +8,7 @@ from raftsched import limits
 from raftsched.api.backend import Backend
 from raftsched.api.http.consistency import read
 from raftsched.api.http.json_reply import time_text
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import Route, route
 from raftsched.api.json.cursors import read_cursor, write_cursor
 from raftsched.core.state.entries import AuditEntry
 from raftsched.storage.reader import StateReader
@@ -22,16 +22,7 @@ class Audit:
         self._backend = backend
 
     def routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="GET",
-                path=f"{BASE_PATH}/audit",
-                handler=self.list_audit,
-                answered=Answered.BY_LEADER_UNLESS_STALE,
-                query=AuditQuery,
-                reply=AuditPage,
-            ),
-        )
+        return (route("GET", "/audit", self.list_audit, AuditPage, query=AuditQuery),)
 
     async def list_audit(self, request: web.Request) -> web.Response:
         """List who did what, the latest first; a page may hold few lines although `next_cursor` leads to more."""

@@ -23,7 +23,7 @@ from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT, Backend
 from raftsched.api.event_log import EVENT_TYPES, Event, EventLog, Place
 from raftsched.api.http.json_reply import encode, id_text, time_text
-from raftsched.api.http.routes import BASE_PATH, STREAM_TYPE, Answered, Route
+from raftsched.api.http.routes import STREAM_TYPE, Answered, Route, route
 from raftsched.api.json.decode import job_id_at, parse_query
 from raftsched.errors import Malformed, Unavailable
 from raftsched.wire.observing import ChangeEvent, EventsQuery
@@ -52,14 +52,14 @@ class Events:
 
     def routes(self) -> tuple[Route, ...]:
         return (
-            Route(
-                method="GET",
-                path=f"{BASE_PATH}/events",
-                handler=self.stream_events,
+            route(
+                "GET",
+                "/events",
+                self.stream_events,
+                ChangeEvent,
                 answered=Answered.HERE,
                 query=EventsQuery,
                 headers=(LAST_ID,),
-                reply=ChangeEvent,
                 reply_type=STREAM_TYPE,
             ),
         )

@@ -15,7 +15,7 @@ from raftsched.api.backend import Backend
 from raftsched.api.forwarder import Forwarder
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import Answered, Route, route
 from raftsched.api.json.decode import Fitter
 from raftsched.consensus.net.address import Address
 from raftsched.errors import Rejected, Unavailable
@@ -36,35 +36,10 @@ class Cluster:
 
     def routes(self) -> tuple[Route, ...]:
         return (
-            Route(
-                method="GET",
-                path=f"{BASE_PATH}/cluster",
-                handler=self.get_cluster,
-                answered=Answered.HERE,
-                reply=ClusterStatus,
-            ),
-            Route(
-                method="POST",
-                path=f"{BASE_PATH}/cluster/transfer",
-                handler=self.transfer_leadership,
-                answered=Answered.BY_LEADER,
-                reply=TransferReply,
-            ),
-            Route(
-                method="POST",
-                path=f"{BASE_PATH}/cluster/members",
-                handler=self.add_member,
-                answered=Answered.BY_LEADER,
-                body=MemberRequest,
-                reply=MembersReply,
-            ),
-            Route(
-                method="DELETE",
-                path=f"{BASE_PATH}/cluster/members/{{id}}",
-                handler=self.remove_member,
-                answered=Answered.BY_LEADER,
-                reply=MembersReply,
-            ),
+            route("GET", "/cluster", self.get_cluster, ClusterStatus, answered=Answered.HERE),
+            route("POST", "/cluster/transfer", self.transfer_leadership, TransferReply),
+            route("POST", "/cluster/members", self.add_member, MembersReply, body=MemberRequest),
+            route("DELETE", "/cluster/members/{id}", self.remove_member, MembersReply),
         )
 
     async def get_cluster(self, request: web.Request) -> web.Response:

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
+
+from raftsched.api.http.actor import ACTOR_HEADER
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BASE_PATH: Final = "/api/v1"
@@ -62,3 +64,38 @@ class Route:
     @property
     def summary(self) -> str:
         return (self.handler.__doc__ or "").strip().split("\n", 1)[0]
+
+
+def route(
+    method: str,
+    path: str,
+    handler: Handler,
+    reply: type | None,
+    *,
+    answered: Answered | None = None,
+    optional: type | None = None,
+    body: type | None = None,
+    **fields: Any,
+) -> Route:
+    """Return the route of `path` below the API's base path; `optional` is a body that may be left out.
+
+    By default the leader answers, and any node answers a GET that asks for `?consistency=stale`.
+    """
+    default = Answered.BY_LEADER_UNLESS_STALE if method == "GET" else Answered.BY_LEADER
+    return Route(
+        method=method,
+        path=f"{BASE_PATH}{path}",
+        handler=handler,
+        answered=answered or default,
+        reply=reply,
+        body=body or optional,
+        body_required=optional is None,
+        **fields,
+    )
+
+
+def change(
+    method: str, path: str, handler: Handler, reply: type, *, headers: tuple[str, ...] = (), **fields: Any
+) -> Route:
+    """Return the route of a change that says who makes it."""
+    return route(method, path, handler, reply, headers=(*headers, ACTOR_HEADER), **fields)

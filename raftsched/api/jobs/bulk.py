@@ -25,16 +25,17 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.api.backend import Backend
-from raftsched.api.http.actor import ACTOR_HEADER, actor_of
+from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.problems import refusal
 from raftsched.api.http.proposals import Answer, answers_of, propose
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import Route, change
 from raftsched.api.jobs.bulk_actions import REORDERS, STATUSES, Action, Tools, action_of
-from raftsched.api.jobs.cursors import WalkCursor, decode_cursor, encode_cursor, walk_cursor
 from raftsched.api.jobs.routes import KEY_HEADER, key_of
 from raftsched.api.jobs.selection import Place, Selection, more_rows, next_jobs, selection_of
+from raftsched.api.jobs.walk import WalkCursor, walk_cursor
+from raftsched.api.json.cursors import decode_cursor, encode_cursor
 from raftsched.api.json.decode import Fitter, job_id_at
 from raftsched.core.maintenance.retention import why_kept
 from raftsched.core.operations.codec import Operation, PurgeJobs, RejectCode
@@ -70,17 +71,7 @@ class Bulk:
         self._request = Fitter(BulkRequest)
 
     def routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="POST",
-                path=f"{BASE_PATH}/jobs/bulk",
-                handler=self.change_jobs,
-                answered=Answered.BY_LEADER,
-                body=BulkRequest,
-                headers=(KEY_HEADER, ACTOR_HEADER),
-                reply=BulkReply,
-            ),
-        )
+        return (change("POST", "/jobs/bulk", self.change_jobs, BulkReply, body=BulkRequest, headers=(KEY_HEADER,)),)
 
     async def change_jobs(self, request: web.Request) -> web.Response:
         """Cancel, pause, resume, retry, replay, reschedule, reprioritise or delete up to 10,000 jobs; go on by cursor."""

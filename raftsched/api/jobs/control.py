@@ -7,15 +7,15 @@ since its caller looked is protected by `If-Match` with the revision that he saw
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
 from raftsched.api.backend import Backend
-from raftsched.api.http.actor import ACTOR_HEADER, actor_of, signed
+from raftsched.api.http.actor import actor_of, signed
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.proposals import propose
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import BASE_PATH, Route, change
 from raftsched.api.jobs.amend import amendment
 from raftsched.api.jobs.convert import fingerprint_of
 from raftsched.api.jobs.replay import changes_of, replay_operation
@@ -47,34 +47,19 @@ class Controls:
         self._replay = Fitter(ReplayRequest)
 
     def routes(self) -> tuple[Route, ...]:
-        path = f"{BASE_PATH}/jobs/{{id}}"
         return (
-            Route(
-                method="PATCH",
-                path=path,
-                handler=self.amend_job,
-                answered=Answered.BY_LEADER,
-                body=AmendRequest,
-                headers=(MATCH_HEADER, ACTOR_HEADER),
-                reply=JobReply,
-            ),
-            Route(
-                method="DELETE",
-                path=path,
-                handler=self.cancel_job,
-                answered=Answered.BY_LEADER,
-                query=CancelQuery,
-                headers=(ACTOR_HEADER,),
-                reply=JobReply,
-            ),
-            _post(f"{path}/pause", self.pause_job, body=PauseRequest),
-            _post(f"{path}/resume", self.resume_job),
-            _post(f"{path}/retry", self.retry_job, body=RetryRequest),
-            _post(
-                f"{path}/replay",
+            change("PATCH", "/jobs/{id}", self.amend_job, JobReply, body=AmendRequest, headers=(MATCH_HEADER,)),
+            change("DELETE", "/jobs/{id}", self.cancel_job, JobReply, query=CancelQuery),
+            change("POST", "/jobs/{id}/pause", self.pause_job, JobReply, optional=PauseRequest),
+            change("POST", "/jobs/{id}/resume", self.resume_job, JobReply),
+            change("POST", "/jobs/{id}/retry", self.retry_job, JobReply, optional=RetryRequest),
+            change(
+                "POST",
+                "/jobs/{id}/replay",
                 self.replay_job,
-                body=ReplayRequest,
-                headers=(KEY_HEADER, ACTOR_HEADER),
+                JobReply,
+                optional=ReplayRequest,
+                headers=(KEY_HEADER,),
                 statuses=(201, 200),
             ),
         )
@@ -145,27 +130,6 @@ class Controls:
 
     def _response(self, job: Job) -> web.Response:
         return job_response(self._backend, job)
-
-
-def _post(
-    path: str,
-    handler: Any,
-    *,
-    body: type | None = None,
-    headers: tuple[str, ...] = (ACTOR_HEADER,),
-    statuses: tuple[int, ...] = (200,),
-) -> Route:
-    return Route(
-        method="POST",
-        path=path,
-        handler=handler,
-        answered=Answered.BY_LEADER,
-        body=body,
-        body_required=False,
-        headers=headers,
-        reply=JobReply,
-        statuses=statuses,
-    )
 
 
 def _revision_of(request: web.Request) -> int:

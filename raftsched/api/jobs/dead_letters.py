@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from aiohttp import web
 from msgspec import structs
 
 from raftsched.api.backend import Backend
-from raftsched.api.http.actor import ACTOR_HEADER, actor_of
+from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import Route, change, route
 from raftsched.api.jobs.bulk import Bulk, DeadLetters
 from raftsched.api.jobs.list import list_response
 from raftsched.api.json.decode import Fitter, parse_query
@@ -39,18 +39,10 @@ class DeadLetterBox:
         self._request = Fitter(DeadLettersRequest)
 
     def routes(self) -> tuple[Route, ...]:
-        path = f"{BASE_PATH}/dead-letters"
         return (
-            Route(
-                method="GET",
-                path=path,
-                handler=self.list_dead_letters,
-                answered=Answered.BY_LEADER_UNLESS_STALE,
-                query=DeadLettersQuery,
-                reply=JobsPage,
-            ),
-            _post(f"{path}/requeue", self.requeue_dead_letters),
-            _post(f"{path}/purge", self.purge_dead_letters),
+            route("GET", "/dead-letters", self.list_dead_letters, JobsPage, query=DeadLettersQuery),
+            change("POST", "/dead-letters/requeue", self.requeue_dead_letters, BulkReply, body=DeadLettersRequest),
+            change("POST", "/dead-letters/purge", self.purge_dead_letters, BulkReply, body=DeadLettersRequest),
         )
 
     async def list_dead_letters(self, request: web.Request) -> web.Response:
@@ -99,15 +91,3 @@ def _filter_of(asked: DeadLettersRequest, reason: str) -> JobFilter:
         field = "ids" if asked.filter is None else "filter"
         raise Invalid(f'{field}: give ids, a filter or a reason; or say "all": true for every dead letter', field=field)
     return JobFilter(status=_STATUS, **structs.asdict(filter_) | {"reason": reason or None})
-
-
-def _post(path: str, handler: Any) -> Route:
-    return Route(
-        method="POST",
-        path=path,
-        handler=handler,
-        answered=Answered.BY_LEADER,
-        body=DeadLettersRequest,
-        headers=(ACTOR_HEADER,),
-        reply=BulkReply,
-    )

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from raftsched import limits
-from raftsched.api.jobs.cursors import decode_cursor, encode_cursor, raise_foreign
+from raftsched.api.json.cursors import decode_cursor, encode_cursor, raise_foreign
 from raftsched.core.records.ids import job_id_text, run_id_text
 from raftsched.core.records.job import FINISHED, Job
 from raftsched.errors import Invalid, NotFound

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from aiohttp import web
 
 from raftsched.api.backend import Backend
 from raftsched.api.http.consistency import open_reading, read
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import Route, route
 from raftsched.api.jobs.explain import explain_reply, marked_workers
 from raftsched.api.jobs.history import history_reply, runs_reply
 from raftsched.api.jobs.logs import LogPlace, behind, log_place, log_reply
@@ -29,12 +29,11 @@ class JobRecords:
         self._backend = backend
 
     def routes(self) -> tuple[Route, ...]:
-        path = f"{BASE_PATH}/jobs/{{id}}"
         return (
-            _get(f"{path}/runs", self.get_runs, RunsReply),
-            _get(f"{path}/history", self.get_history, HistoryReply),
-            _get(f"{path}/explain", self.explain_job, ExplainReply),
-            _get(f"{path}/logs", self.get_logs, LogReply, query=LogQuery, waits=True),
+            route("GET", "/jobs/{id}/runs", self.get_runs, RunsReply, query=ReadQuery),
+            route("GET", "/jobs/{id}/history", self.get_history, HistoryReply, query=ReadQuery),
+            route("GET", "/jobs/{id}/explain", self.explain_job, ExplainReply, query=ReadQuery),
+            route("GET", "/jobs/{id}/logs", self.get_logs, LogReply, query=LogQuery, waits=True),
         )
 
     async def get_runs(self, request: web.Request) -> web.Response:
@@ -76,15 +75,3 @@ class JobRecords:
                 return reading.response(reply)
             place = behind(reply)
             await asyncio.sleep(min(_LOOK_SECONDS, left))
-
-
-def _get(path: str, handler: Any, reply: type, *, query: type = ReadQuery, waits: bool = False) -> Route:
-    return Route(
-        method="GET",
-        path=path,
-        handler=handler,
-        answered=Answered.BY_LEADER_UNLESS_STALE,
-        query=query,
-        reply=reply,
-        waits=waits,
-    )

@@ -20,7 +20,7 @@ from raftsched.api.http.consistency import etag, read
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.problems import problem_of
 from raftsched.api.http.proposals import Answer, answers_of, granted
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import BASE_PATH, Route, change, route
 from raftsched.api.http.submit_relay import RelayedSubmit
 from raftsched.api.jobs.batch import Item, ItemsFitter
 from raftsched.api.jobs.convert import fingerprint_of, submit_operation
@@ -60,52 +60,21 @@ class Jobs:
         self._batch = ItemsFitter(BatchRequest, "jobs")
 
     def routes(self) -> tuple[Route, ...]:
-        leader, any_node = Answered.BY_LEADER, Answered.BY_LEADER_UNLESS_STALE
         return (
-            Route(
-                method="POST",
-                path=f"{BASE_PATH}/jobs",
-                handler=self.submit_job,
-                answered=leader,
+            change(
+                "POST",
+                "/jobs",
+                self.submit_job,
+                JobReply,
                 body=JobRequest,
-                headers=(KEY_HEADER, ACTOR_HEADER),
-                reply=JobReply,
+                headers=(KEY_HEADER,),
                 statuses=(201, 200),
                 is_relayed=True,
             ),
-            Route(
-                method="POST",
-                path=f"{BASE_PATH}/jobs/batch",
-                handler=self.submit_batch,
-                answered=leader,
-                body=BatchRequest,
-                headers=(ACTOR_HEADER,),
-                reply=BatchReply,
-            ),
-            Route(
-                method="GET",
-                path=f"{BASE_PATH}/jobs",
-                handler=self.list_jobs,
-                answered=any_node,
-                query=ListQuery,
-                reply=JobsPage,
-            ),
-            Route(
-                method="GET",
-                path=f"{BASE_PATH}/jobs/{{id}}",
-                handler=self.get_job,
-                answered=any_node,
-                query=ReadQuery,
-                reply=JobReply,
-            ),
-            Route(
-                method="GET",
-                path=f"{BASE_PATH}/jobs/{{id}}/result",
-                handler=self.get_result,
-                answered=any_node,
-                query=ReadQuery,
-                reply=ResultReply,
-            ),
+            change("POST", "/jobs/batch", self.submit_batch, BatchReply, body=BatchRequest),
+            route("GET", "/jobs", self.list_jobs, JobsPage, query=ListQuery),
+            route("GET", "/jobs/{id}", self.get_job, JobReply, query=ReadQuery),
+            route("GET", "/jobs/{id}/result", self.get_result, ResultReply, query=ReadQuery),
         )
 
     async def submit_job(self, request: web.Request) -> web.Response:

@@ -15,7 +15,7 @@ from aiohttp import web
 from raftsched.api.backend import TENANT_DEFAULT, Backend
 from raftsched.api.http.consistency import Reading, read
 from raftsched.api.http.json_reply import json_response
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import Answered, Route, route
 from raftsched.api.json.cursors import read_cursor, write_cursor
 from raftsched.api.queues.reply import named_queue, settings_reply
 from raftsched.core.records.job import Status
@@ -33,31 +33,10 @@ class Queues:
         self._backend = backend
 
     def routes(self) -> tuple[Route, ...]:
-        any_node = Answered.BY_LEADER_UNLESS_STALE
         return (
-            Route(
-                method="GET",
-                path=f"{BASE_PATH}/queues",
-                handler=self.list_queues,
-                answered=any_node,
-                query=QueuesQuery,
-                reply=QueuesReply,
-            ),
-            Route(
-                method="GET",
-                path=f"{BASE_PATH}/queues/{{name}}",
-                handler=self.get_queue,
-                answered=any_node,
-                query=ReadQuery,
-                reply=QueueReply,
-            ),
-            Route(
-                method="GET",
-                path=f"{BASE_PATH}/queues/{{name}}/scale",
-                handler=self.get_queue_scale,
-                answered=Answered.BY_LEADER,
-                reply=ScaleReply,
-            ),
+            route("GET", "/queues", self.list_queues, QueuesReply, query=QueuesQuery),
+            route("GET", "/queues/{name}", self.get_queue, QueueReply, query=ReadQuery),
+            route("GET", "/queues/{name}/scale", self.get_queue_scale, ScaleReply, answered=Answered.BY_LEADER),
         )
 
     async def list_queues(self, request: web.Request) -> web.Response:

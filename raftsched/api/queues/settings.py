@@ -7,11 +7,11 @@ from msgspec import UNSET, UnsetType
 
 from raftsched import limits
 from raftsched.api.backend import Backend
-from raftsched.api.http.actor import ACTOR_HEADER, actor_of
+from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.proposals import propose
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import Route, change
 from raftsched.api.json.decode import Fitter
 from raftsched.api.json.times import pause_end_ms, span_ms
 from raftsched.api.queues.reply import named_queue, settings_reply
@@ -33,35 +33,10 @@ class QueueSettings:
         self._pause = Fitter(PauseRequest)
 
     def routes(self) -> tuple[Route, ...]:
-        one = f"{BASE_PATH}/queues/{{name}}"
         return (
-            Route(
-                method="PATCH",
-                path=one,
-                handler=self.configure_queue,
-                answered=Answered.BY_LEADER,
-                body=QueuePatch,
-                headers=(ACTOR_HEADER,),
-                reply=QueueSettingsReply,
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/pause",
-                handler=self.pause_queue,
-                answered=Answered.BY_LEADER,
-                body=PauseRequest,
-                body_required=False,
-                headers=(ACTOR_HEADER,),
-                reply=QueueSettingsReply,
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/resume",
-                handler=self.resume_queue,
-                answered=Answered.BY_LEADER,
-                headers=(ACTOR_HEADER,),
-                reply=QueueSettingsReply,
-            ),
+            change("PATCH", "/queues/{name}", self.configure_queue, QueueSettingsReply, body=QueuePatch),
+            change("POST", "/queues/{name}/pause", self.pause_queue, QueueSettingsReply, optional=PauseRequest),
+            change("POST", "/queues/{name}/resume", self.resume_queue, QueueSettingsReply),
         )
 
     async def configure_queue(self, request: web.Request) -> web.Response:

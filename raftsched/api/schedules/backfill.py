@@ -20,11 +20,11 @@ from aiohttp import web
 
 from raftsched import limits
 from raftsched.api.backend import Backend
-from raftsched.api.http.actor import ACTOR_HEADER, actor_of
+from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import id_text, json_response, time_or_none, time_text
 from raftsched.api.http.proposals import propose
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import Route, change
 from raftsched.api.jobs.routes import KEY_HEADER, key_of
 from raftsched.api.jobs.unique_key import digest_of
 from raftsched.api.json.decode import Fitter, parse_query
@@ -110,15 +110,14 @@ class Backfilling:
 
     def routes(self) -> tuple[Route, ...]:
         return (
-            Route(
-                method="POST",
-                path=f"{BASE_PATH}/schedules/{{id}}/backfill",
-                handler=self.backfill_schedule,
-                answered=Answered.BY_LEADER,
+            change(
+                "POST",
+                "/schedules/{id}/backfill",
+                self.backfill_schedule,
+                BackfillReply,
                 body=BackfillRequest,
                 query=TenantQuery,
-                headers=(KEY_HEADER, ACTOR_HEADER),
-                reply=BackfillReply,
+                headers=(KEY_HEADER,),
             ),
         )
 

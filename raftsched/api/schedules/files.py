@@ -17,11 +17,11 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT, Backend
-from raftsched.api.http.actor import ACTOR_HEADER, actor_of
+from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response, time_text
 from raftsched.api.http.proposals import answers_of, granted
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import Route, change
 from raftsched.api.json.decode import Fitter
 from raftsched.api.schedules.amend import changes_between
 from raftsched.api.schedules.documents import named_schedule, save_operation, schedule_document
@@ -90,17 +90,7 @@ class ScheduleFiles:
         self._schedule = Fitter(ScheduleRequest)
 
     def routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="PUT",
-                path=f"{BASE_PATH}/schedules",
-                handler=self.apply_schedules,
-                answered=Answered.BY_LEADER,
-                body=ApplyRequest,
-                headers=(ACTOR_HEADER,),
-                reply=ApplyReply,
-            ),
-        )
+        return (change("PUT", "/schedules", self.apply_schedules, ApplyReply, body=ApplyRequest),)
 
     async def apply_schedules(self, request: web.Request) -> web.Response:
         """Make a tenant's schedules what the file says, or only say what that would change."""

@@ -16,12 +16,12 @@ from aiohttp import web
 
 from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT, Backend
-from raftsched.api.http.actor import ACTOR_HEADER, actor_of
+from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.consistency import read
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.proposals import propose
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import BASE_PATH, Route, change, route
 from raftsched.api.json.cursors import read_cursor, write_cursor
 from raftsched.api.json.decode import Fitter, parse_query
 from raftsched.api.json.times import pause_end_ms
@@ -73,74 +73,37 @@ class Schedules:
         self._pause = Fitter(PauseRequest)
 
     def routes(self) -> tuple[Route, ...]:
-        leader, any_node = Answered.BY_LEADER, Answered.BY_LEADER_UNLESS_STALE
-        one = f"{BASE_PATH}/schedules/{{id}}"
         return (
-            Route(
-                method="POST",
-                path=f"{BASE_PATH}/schedules",
-                handler=self.save_schedule,
-                answered=leader,
+            change(
+                "POST",
+                "/schedules",
+                self.save_schedule,
+                ScheduleReply,
                 body=ScheduleRequest,
-                headers=(IF_MATCH, IF_NONE_MATCH, ACTOR_HEADER),
-                reply=ScheduleReply,
+                headers=(IF_MATCH, IF_NONE_MATCH),
                 statuses=(201, 200),
             ),
-            Route(
-                method="GET",
-                path=f"{BASE_PATH}/schedules",
-                handler=self.list_schedules,
-                answered=any_node,
-                query=SchedulesQuery,
-                reply=SchedulesPage,
-            ),
-            Route(
-                method="GET",
-                path=one,
-                handler=self.get_schedule,
-                answered=any_node,
-                query=ScheduleQuery,
-                reply=ScheduleReply,
-            ),
-            Route(
-                method="PATCH",
-                path=one,
-                handler=self.amend_schedule,
-                answered=leader,
+            route("GET", "/schedules", self.list_schedules, SchedulesPage, query=SchedulesQuery),
+            route("GET", "/schedules/{id}", self.get_schedule, ScheduleReply, query=ScheduleQuery),
+            change(
+                "PATCH",
+                "/schedules/{id}",
+                self.amend_schedule,
+                ScheduleReply,
                 body=SchedulePatch,
                 query=TenantQuery,
-                headers=(IF_MATCH, ACTOR_HEADER),
-                reply=ScheduleReply,
+                headers=(IF_MATCH,),
             ),
-            Route(
-                method="DELETE",
-                path=one,
-                handler=self.delete_schedule,
-                answered=leader,
+            change("DELETE", "/schedules/{id}", self.delete_schedule, DeletedReply, query=TenantQuery),
+            change(
+                "POST",
+                "/schedules/{id}/pause",
+                self.pause_schedule,
+                ScheduleReply,
+                optional=PauseRequest,
                 query=TenantQuery,
-                headers=(ACTOR_HEADER,),
-                reply=DeletedReply,
             ),
-            Route(
-                method="POST",
-                path=f"{one}/pause",
-                handler=self.pause_schedule,
-                answered=leader,
-                body=PauseRequest,
-                body_required=False,
-                query=TenantQuery,
-                headers=(ACTOR_HEADER,),
-                reply=ScheduleReply,
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/resume",
-                handler=self.resume_schedule,
-                answered=leader,
-                query=TenantQuery,
-                headers=(ACTOR_HEADER,),
-                reply=ScheduleReply,
-            ),
+            change("POST", "/schedules/{id}/resume", self.resume_schedule, ScheduleReply, query=TenantQuery),
         )
 
     # -- saving -------------------------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from msgspec import UNSET
 
 from raftsched import limits
 from raftsched.api.backend import Backend
-from raftsched.api.http.actor import ACTOR_HEADER, actor_of
+from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.consistency import read
 from raftsched.api.http.json_reply import json_response, time_text
 from raftsched.api.http.proposals import propose
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import Answered, Route, change, route
 from raftsched.api.jobs.convert import fingerprint_of, json_bytes
 from raftsched.api.jobs.routes import KEY_HEADER, key_of
 from raftsched.api.jobs.unique_key import digest_of
@@ -59,42 +59,25 @@ class ScheduleRuns:
         self._trigger = Fitter(TriggerRequest)
 
     def routes(self) -> tuple[Route, ...]:
-        one = f"{BASE_PATH}/schedules/{{id}}"
         return (
-            Route(
-                method="POST",
-                path=f"{BASE_PATH}/schedules/preview",
-                handler=self.preview_timing,
+            route(
+                "POST",
+                "/schedules/preview",
+                self.preview_timing,
+                PreviewReply,
                 answered=Answered.HERE,
                 body=PreviewRequest,
-                reply=PreviewReply,
             ),
-            Route(
-                method="GET",
-                path=f"{one}/next",
-                handler=self.get_next_instants,
-                answered=Answered.BY_LEADER_UNLESS_STALE,
-                query=NextQuery,
-                reply=NextReply,
-            ),
-            Route(
-                method="GET",
-                path=f"{one}/firings",
-                handler=self.list_firings,
-                answered=Answered.BY_LEADER_UNLESS_STALE,
-                query=FiringsQuery,
-                reply=FiringsPage,
-            ),
-            Route(
-                method="POST",
-                path=f"{one}/trigger",
-                handler=self.trigger_schedule,
-                answered=Answered.BY_LEADER,
-                body=TriggerRequest,
-                body_required=False,
+            route("GET", "/schedules/{id}/next", self.get_next_instants, NextReply, query=NextQuery),
+            route("GET", "/schedules/{id}/firings", self.list_firings, FiringsPage, query=FiringsQuery),
+            change(
+                "POST",
+                "/schedules/{id}/trigger",
+                self.trigger_schedule,
+                FiringReply,
+                optional=TriggerRequest,
                 query=TenantQuery,
-                headers=(KEY_HEADER, ACTOR_HEADER),
-                reply=FiringReply,
+                headers=(KEY_HEADER,),
                 statuses=(201, 200),
             ),
         )

@@ -19,7 +19,7 @@ from raftsched.api.backend import Backend
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.problems import problem_of
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import Route, route
 from raftsched.api.jobs.batch import Item, ItemsFitter, named_text, without
 from raftsched.api.jobs.reply import lease_reply
 from raftsched.api.json.decode import Fitter, run_id_at
@@ -46,23 +46,8 @@ class Leases:
 
     def routes(self) -> tuple[Route, ...]:
         return (
-            Route(
-                method="POST",
-                path=f"{BASE_PATH}/leases",
-                handler=self.lease_jobs,
-                answered=Answered.BY_LEADER,
-                waits=True,
-                body=LeaseRequest,
-                reply=LeasesReply,
-            ),
-            Route(
-                method="POST",
-                path=f"{BASE_PATH}/leases/heartbeat",
-                handler=self.heartbeat,
-                answered=Answered.BY_LEADER,
-                body=HeartbeatRequest,
-                reply=HeartbeatReply,
-            ),
+            route("POST", "/leases", self.lease_jobs, LeasesReply, body=LeaseRequest, waits=True),
+            route("POST", "/leases/heartbeat", self.heartbeat, HeartbeatReply, body=HeartbeatRequest),
         )
 
     async def lease_jobs(self, request: web.Request) -> web.Response:

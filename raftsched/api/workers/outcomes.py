@@ -18,7 +18,7 @@ from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.problems import problem_of, problem_response, refusal
 from raftsched.api.http.proposals import Answer, answers_of
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import Route, route
 from raftsched.api.jobs.batch import Item, ItemsFitter, named_text
 from raftsched.api.jobs.convert import NULL, json_bytes
 from raftsched.api.json.decode import Fitter, run_id_at
@@ -47,16 +47,7 @@ class Outcomes:
         self._report = Fitter(OutcomeReport)
 
     def routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="POST",
-                path=f"{BASE_PATH}/leases/outcomes",
-                handler=self.record_outcomes,
-                answered=Answered.BY_LEADER,
-                body=OutcomesRequest,
-                reply=OutcomesReply,
-            ),
-        )
+        return (route("POST", "/leases/outcomes", self.record_outcomes, OutcomesReply, body=OutcomesRequest),)
 
     async def record_outcomes(self, request: web.Request) -> web.Response:
         """Record how attempts ended; a single outcome that does not count is a 409."""

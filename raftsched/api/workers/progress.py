@@ -15,7 +15,7 @@ from raftsched.api.backend import Backend
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.proposals import propose
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import Route, route
 from raftsched.api.json.decode import Fitter
 from raftsched.core.operations.control import AppendLog, Progress, ReportProgress, StartRun
 from raftsched.core.records.ids import FencingToken, JobId, parse_run_id
@@ -36,11 +36,10 @@ class Running:
         self._progress = Fitter(ProgressRequest)
 
     def routes(self) -> tuple[Route, ...]:
-        path = f"{BASE_PATH}/runs/{{id}}"
         return (
-            _post(f"{path}/start", self.start_run, StartRequest, StartReply),
-            _post(f"{path}/logs", self.append_log, LogRequest, LoggedReply),
-            _post(f"{path}/progress", self.report_progress, ProgressRequest, ProgressReply),
+            route("POST", "/runs/{id}/start", self.start_run, StartReply, body=StartRequest),
+            route("POST", "/runs/{id}/logs", self.append_log, LoggedReply, body=LogRequest),
+            route("POST", "/runs/{id}/progress", self.report_progress, ProgressReply, body=ProgressRequest),
         )
 
     async def start_run(self, request: web.Request) -> web.Response:
@@ -95,7 +94,3 @@ def _piece(lines: list[str]) -> bytes:
         told = f"lines: have {len(piece)} bytes with their line feeds, at most {limits.LOG_PIECE_BYTES_MAX} are allowed"
         raise TooLarge(told, field="lines")
     return piece
-
-
-def _post(path: str, handler: Any, body: type, reply: type) -> Route:
-    return Route(method="POST", path=path, handler=handler, answered=Answered.BY_LEADER, body=body, reply=reply)

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from raftsched.api.backend import Backend
 from raftsched.api.http.consistency import read
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import Route, route
 from raftsched.api.jobs.reply import worker_reply
 from raftsched.wire.common import ReadQuery
 from raftsched.wire.workers import WorkersReply
@@ -19,16 +19,7 @@ class Workers:
         self._backend = backend
 
     def routes(self) -> tuple[Route, ...]:
-        return (
-            Route(
-                method="GET",
-                path=f"{BASE_PATH}/workers",
-                handler=self.list_workers,
-                answered=Answered.BY_LEADER_UNLESS_STALE,
-                query=ReadQuery,
-                reply=WorkersReply,
-            ),
-        )
+        return (route("GET", "/workers", self.list_workers, WorkersReply, query=ReadQuery),)
 
     async def list_workers(self, request: web.Request) -> web.Response:
         """List the workers that were heard of lately."""

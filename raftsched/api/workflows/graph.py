@@ -8,7 +8,7 @@ import msgspec
 
 from raftsched import limits
 from raftsched.api.http.json_reply import time_or_none, time_text
-from raftsched.api.jobs.cursors import decode_cursor, encode_cursor, raise_foreign
+from raftsched.api.json.cursors import decode_cursor, encode_cursor, raise_foreign, raise_other_list
 from raftsched.core.records.ids import JobId, job_id_text
 from raftsched.core.records.job import Job
 from raftsched.core.records.workflow import Workflow, WorkflowId
@@ -98,7 +98,7 @@ def workflows_page(state: StateReader, query: WorkflowsQuery) -> WorkflowsPage:
     if query.cursor is not None:
         cursor = decode_cursor(query.cursor, WorkflowsCursor)
         if cursor.filters != filters:
-            raise Malformed("cursor: it belongs to a list with other filters or another order", field="cursor")
+            raise_other_list()
         after = cursor.after
         if len(after) != ID_BYTES:
             raise_foreign()

@@ -15,12 +15,12 @@ from aiohttp import web
 from msgspec import UNSET
 
 from raftsched.api.backend import Backend
-from raftsched.api.http.actor import ACTOR_HEADER, actor_of
+from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.consistency import etag, read
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.proposals import granted, propose
-from raftsched.api.http.routes import BASE_PATH, Answered, Route
+from raftsched.api.http.routes import BASE_PATH, Route, change, route
 from raftsched.api.jobs.convert import fingerprint_of
 from raftsched.api.jobs.routes import KEY_HEADER, key_of, unknown_parent
 from raftsched.api.json.decode import Fitter, job_id_in_path
@@ -55,44 +55,20 @@ class Workflows:
         self._request = Fitter(WorkflowRequest)
 
     def routes(self) -> tuple[Route, ...]:
-        path = f"{BASE_PATH}/workflows"
-        any_node = Answered.BY_LEADER_UNLESS_STALE
         return (
-            Route(
-                method="POST",
-                path=path,
-                handler=self.submit_workflow,
-                answered=Answered.BY_LEADER,
+            change(
+                "POST",
+                "/workflows",
+                self.submit_workflow,
+                SubmittedWorkflowReply,
                 body=WorkflowRequest,
-                waits=True,
-                headers=(KEY_HEADER, ACTOR_HEADER),
-                reply=SubmittedWorkflowReply,
+                headers=(KEY_HEADER,),
                 statuses=(201, 200),
+                waits=True,
             ),
-            Route(
-                method="GET",
-                path=path,
-                handler=self.list_workflows,
-                answered=any_node,
-                query=WorkflowsQuery,
-                reply=WorkflowsPage,
-            ),
-            Route(
-                method="GET",
-                path=f"{path}/{{id}}",
-                handler=self.get_workflow,
-                answered=any_node,
-                query=GraphQuery,
-                reply=GraphReply,
-            ),
-            Route(
-                method="DELETE",
-                path=f"{path}/{{id}}",
-                handler=self.cancel_workflow,
-                answered=Answered.BY_LEADER,
-                headers=(ACTOR_HEADER,),
-                reply=WorkflowReply,
-            ),
+            route("GET", "/workflows", self.list_workflows, WorkflowsPage, query=WorkflowsQuery),
+            route("GET", "/workflows/{id}", self.get_workflow, GraphReply, query=GraphQuery),
+            change("DELETE", "/workflows/{id}", self.cancel_workflow, WorkflowReply),
         )
 
     async def submit_workflow(self, request: web.Request) -> web.Response:
