@@ -1,8 +1,8 @@
 """Settings of a node: a TOML file, the same on every node, and RAFTSCHED_… variables that override it.
 
-The file lists all nodes; `node_id` says which of them this process is, usually from RAFTSCHED_NODE_ID, so that one
+The file lists all nodes; `node_id` names the one that this process is, usually from RAFTSCHED_NODE_ID, so that one
 file and one image serve the whole cluster. Every setting `x` is read from RAFTSCHED_X; lists and tables are written
-there as JSON. What can't be right is refused here, with the setting's name, before anything is written or bound.
+there as JSON. Invalid settings are refused here, with the setting's name, before anything is written or bound.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """All settings of a node."""
 
     node_id: _Name
-    """Which of `nodes` this process is; usually from RAFTSCHED_NODE_ID."""
+    """Id of this process among `nodes`; usually from RAFTSCHED_NODE_ID."""
     data_dir: str
     """Directory of this node's journal and state; no other process may use it."""
     nodes: tuple[Member, ...]
@@ -105,7 +105,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         self._check_addresses()
 
     def _check_addresses(self) -> None:
-        """Refuse addresses that can't be what is meant."""
+        """Refuse addresses that cannot be meant."""
         owners: dict[Address, str] = {}
         for member in self.nodes:
             for name, text in (("raft", member.raft), ("api", member.api)):
@@ -121,12 +121,12 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     @property
     def api_address(self) -> tuple[str, Address]:
-        """(setting, where the API listens)."""
+        """Return (setting, address on which the API listens)."""
         return self._listening("api", self.api_listen, self.member.api)
 
     @property
     def raft_address(self) -> tuple[str, Address]:
-        """(setting, where other nodes are listened to)."""
+        """Return (setting, address on which this node listens for other nodes)."""
         return self._listening("raft", self.raft_listen, self.member.raft)
 
     def _listening(self, name: str, listen: str, own: str) -> tuple[str, Address]:
@@ -134,17 +134,17 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         return field, Address.parse(listen or own, field=field)
 
     def warnings(self) -> list[str]:
-        """What is legal, and seldom meant."""
+        """Return warnings about legal settings that are seldom meant."""
         count = len(self.nodes)
         if count % 2:
             return []
         lost = count // 2 - 1
         more = f"with {count + 1}, {lost + 1} may be lost"
-        return [f"nodes: {count} nodes go on without {lost or 'none'} of them, as {count - 1} do; {more}"]
+        return [f"nodes: {count} nodes tolerate the loss of {lost}, no more than {count - 1} would; {more}"]
 
     @property
     def member(self) -> Member:
-        """This node's own entry."""
+        """Return this node's own entry."""
         return next(member for member in self.nodes if member.id == self.node_id)
 
     @property
@@ -153,7 +153,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> NodeConfig:
-    """Read the settings; raises `Invalid` naming the setting, and what it may be."""
+    """Read the settings; raises `Invalid` naming the setting and its valid values."""
     values: dict[str, Any] = {}
     if path is not None:
         try:
@@ -181,7 +181,7 @@ def _setting_names() -> list[str]:
 
 
 def _advertised(text: str, field: str) -> Address:
-    """Return an address at which a node can be reached; equal ones are equal however they are written."""
+    """Return an address at which a node can be reached; equal addresses compare equal in every notation."""
     address = Address.parse(text, field=field)
     if _is_unspecified(address.host):
         name = field.rpartition(".")[2]

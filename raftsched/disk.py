@@ -1,6 +1,6 @@
-"""The real disk: `raftsched.ports.Disk` over one directory of this machine.
+"""Implement `raftsched.ports.Disk` over one directory of this machine.
 
-Files are written with `write`, never through a memory map: a full disk is then an error that can be reported, where a
+Files are written with `write`, never through a memory map: a full disk is then an error that can be reported, while a
 map kills the process with SIGBUS. Nothing is buffered in this process, nothing is retried, and nothing is durable
 before `datasync` (a file's bytes) or `sync_directory` (names) has returned.
 
@@ -20,7 +20,7 @@ from raftsched.errors import InvariantBroken
 
 
 class DiskFailed(InvariantBroken):
-    """The disk refused a write or a sync: what it holds is not known any more, so the process must stop.
+    """The disk refused a write or a sync: its content is unknown, so the process must stop.
 
     Never retried: after a failed sync the kernel may drop the very pages that it could not write, and the next sync
     would report success without them (the "fsyncgate" fault of PostgreSQL, 2018).
@@ -74,7 +74,7 @@ class SystemDisk:
         self._lock_descriptor = descriptor
 
     def unlock(self) -> None:
-        """Let another process in before this one ends."""
+        """Release the lock before this process ends."""
         if self._lock_descriptor >= 0:
             descriptor, self._lock_descriptor = self._lock_descriptor, -1
             os.close(descriptor)
@@ -117,7 +117,7 @@ class SystemFile:
 
 
 def _read_exactly(descriptor: int, offset: int, length: int) -> bytes:
-    """One `pread` nearly always; the kernel may give less than asked for, and at most 2 GiB at once."""
+    """Read with one `pread` nearly always; the kernel may return less than requested, and at most 2 GiB at once."""
     data = os.pread(descriptor, length, offset)
     if len(data) == length or not data:
         return data

@@ -1,7 +1,8 @@
-"""The RAFTSCHED_… variables: which there are, and which is meant by one that is not known.
+"""Table of the RAFTSCHED_… variables, with suggestions for unknown ones.
 
-A node refuses a variable that nobody reads: most likely it is a setting with a mistake in its name, which would silently
-keep its default. This is the one table of those that are no settings of a node; settings come from `config.NodeConfig`.
+A node refuses a variable that nothing reads: most likely it is a setting with a typing error in its name, which would
+silently keep its default. This is the one table of those that are no settings of a node; settings come from
+`config.NodeConfig`.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from raftsched.errors import Invalid
 
 PREFIX: Final = "RAFTSCHED_"
 READ_ELSEWHERE: Final[Mapping[str, str]] = {
-    "RAFTSCHED_URL": "client, worker and commands: where the cluster is",
+    "RAFTSCHED_URL": "client, worker and commands: addresses of the cluster",
     "RAFTSCHED_ACTOR": "commands: who is named in the audit trail",
     "RAFTSCHED_REGION": "worker: its region",
     "RAFTSCHED_FOLLOW_LEADER": "worker: 0 keeps it on the addresses that it was given",
     "RAFTSCHED_DEMO_LEDGER": "the handlers of `raftsched demo`",
     "RAFTSCHED_BENCH_CONCURRENCY": "the handlers of `raftsched bench`",
 }
-"""Variable -> who reads it, and for what."""
+"""Variable -> its reader, and its purpose."""
 _PATTERNS: Final = (
     re.compile(r"RAFTSCHED_SECRET_\w+"),  # secrets that jobs name
     # What Kubernetes sets in every pod for a service named raftsched or raftsched-…, and Docker for a link.
@@ -36,7 +37,7 @@ _SERVICE_PORT: Final = re.compile(r"(tcp|udp|sctp)://")
 def settings_in(environment: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
     """Return variable -> value of those that give one of the `known` settings.
 
-    Raises `Invalid` for a variable that nobody reads, naming the nearest that somebody does.
+    Raises `Invalid` for a variable that nothing reads, with the nearest known name.
     """
     found = {}
     for variable, text in environment.items():
@@ -51,12 +52,12 @@ def settings_in(environment: Mapping[str, str], known: Collection[str]) -> dict[
 
 
 def setting_of(variable: str) -> str:
-    """The name of the setting that a variable gives."""
+    """Return the name of the setting that a variable gives."""
     return variable.removeprefix(PREFIX).lower()
 
 
 def nearest(name: str, known: Collection[str]) -> str:
-    """Return the words that name what was probably meant; "" where nothing is near."""
+    """Return the words that suggest the nearest name; "" if none is near."""
     close = get_close_matches(name, known, n=1, cutoff=0.6)
     return f"; did you mean {close[0]}?" if close else ""
 

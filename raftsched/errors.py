@@ -1,9 +1,8 @@
-"""Every error a user of raftsched can meet, under one root, in four families.
+"""Define every error that a user of raftsched can meet, under one root, in four families.
 
-`Invalid`          the request is malformed: mend it; nothing was stored.
-`Rejected`         well-formed, but not legal in the present state; nothing was changed.
-`Unavailable`      no leader, overload, or the outcome is unknown: retry with the same idempotency key.
-`InvariantBroken`  our fault: the process stops rather than go on with a state that cannot be right.
+`Invalid`          the request is malformed: fix it; nothing was stored. `Rejected`         well-formed, but not legal
+in the present state; nothing was changed. `Unavailable`      no leader, overload, or the outcome is unknown: retry with
+the same idempotency key. `InvariantBroken`  our bug: the process stops because its state cannot be right.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ class UnsupportedMediaType(Invalid):
 class Rejected(RaftschedError):
     """Not legal in the present state; nothing was changed. `code` says which rule refused it.
 
-    `field` is the path of the field at fault, `job_id` the job that stands in the way, and `members` names what is in a
-    circle; empty where there is nothing to tell.
+    `field` is the path of the field at fault, `job_id` the conflicting job, and `members` the names in a
+    cycle; empty if not applicable.
     """
 
     http_status = 409
@@ -76,7 +75,7 @@ class Rejected(RaftschedError):
         members: Sequence[str] = (),
     ) -> None:
         super().__init__(message)
-        self.code = code  # type: ignore[misc]  # an instance's own rule, where the class has none
+        self.code = code  # type: ignore[misc]  # an instance's own rule, if the class has none
         self.http_status = http_status  # type: ignore[misc]
         self.field = field
         self.job_id = job_id

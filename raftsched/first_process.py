@@ -1,9 +1,9 @@
-"""Run the program as a child where it would be the first process of a container.
+"""Run the program as a child if it would be the first process of a container.
 
 The kernel treats process 1 in its own way: signals without a handler are ignored, so a SIGTERM during start-up and a
-second one have no effect; and every orphan becomes its child, to stay a zombie unless somebody reaps it. So process 1
-does nothing but that: it forwards signals, reaps, and ends with the exit code of its child, which is the program. This
-is what `tini` and `docker run --init` do; here it needs no option and no package.
+second one have no effect; and every orphan becomes its child, which stays a zombie until it is reaped. So process 1
+only does this: it forwards signals, reaps, and ends with the exit code of its child, which is the program. This is what
+`tini` and `docker run --init` do; here it needs no option and no package.
 
 Left out: waiting for orphans. The kernel kills them when process 1 ends.
 """
@@ -19,7 +19,7 @@ _OWN = frozenset((signal.SIGCHLD, signal.SIGTTIN, signal.SIGTTOU))
 _FAULTS = frozenset(
     (signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS, signal.SIGTRAP)
 )
-"""Signals that a process brings on itself."""
+"""Signals that a process causes by itself."""
 _EXIT_BY_SIGNAL = 128
 """Added to the number of the signal that ended the child, as shells do: process 1 can't end by a signal."""
 
@@ -42,7 +42,7 @@ def leave_first_process() -> None:
 
 
 def _become_foreground() -> None:
-    """Lead a group of its own, the terminal's if there is one: else Ctrl-C would arrive twice, the second forwarded."""
+    """Lead a group of its own, the terminal's if there is one; otherwise Ctrl-C would arrive twice, the second forwarded."""
     os.setpgid(0, 0)
     with contextlib.suppress(OSError):  # no terminal
         os.tcsetpgrp(sys.stdin.fileno(), os.getpgrp())  # SIGTTOU, sent to a background group for that, is blocked here

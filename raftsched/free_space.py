@@ -1,7 +1,7 @@
-"""The free space of this node's disk, against a reserve: new work is refused before the disk is full.
+"""Watch the free space of this node's disk against a reserve: new work is refused before the disk is full.
 
 The reserve is room for the outcomes of running jobs, for a checkpoint, and for a person to notice. Whether the cluster
-refuses new work is decided by its leader, from what all nodes say (`consensus.disk_space`).
+refuses new work is decided by its leader, from the reports of all nodes (`consensus.disk_space`).
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _log = structlog.get_logger()
 
 
 def free_bytes(data_directory: Path) -> int:
-    """Return what an unprivileged process may still write: the least of the file systems that hold the data."""
+    """Return how much an unprivileged process may still write: the least of the file systems that hold the data."""
     parts = [data_directory, data_directory / "journal", data_directory / "state"]
     return min(shutil.disk_usage(part).free for part in parts if part.exists())
 
 
 class FreeSpace:
-    """The free space, looked at once a second at most; each change between low and not low is logged.
+    """Read the free space, once a second at most; each change between low and not low is logged.
 
-    It is low below `reserve_bytes`, and not low again once an eighth more than that is free. A disk that can't be
-    looked at has no room.
+    It is low below `reserve_bytes`, and not low again once an eighth more than that is free. A disk that can't be read
+    counts as low.
     """
 
     def __init__(self, free_bytes: Callable[[], int], clock: Clock, *, reserve_bytes: int) -> None:
@@ -41,7 +41,7 @@ class FreeSpace:
         self._space = Space(0, reserve_bytes, is_low=False)
 
     def look(self) -> Space:
-        """Return what is free now, or was within the last second."""
+        """Return the free bytes now, or as read within the last second."""
         now = self._clock.monotonic()
         if now - self._looked_at >= _LOOK_AGAIN_SECONDS:
             self._looked_at = now

@@ -1,9 +1,9 @@
-"""`raftsched healthcheck`: whether the node in this container answers, for a container's HEALTHCHECK.
+"""Check whether the node in this container answers: `raftsched healthcheck`, for a container's HEALTHCHECK.
 
-It runs every few seconds beside the node, so it imports nothing but small parts of the standard library; `__main__` calls
-it before anything else is loaded. The same image runs workers and other commands, which have no port to ask: the
-command line of the processes in this container says what runs here, and where no node does there is nothing to check.
-The node's address is read as the node itself reads it: from its own environment and config file.
+It runs every few seconds beside the node, so it imports nothing but small parts of the standard library; `__main__`
+calls it before anything else is loaded. The same image runs workers and other commands, which have no port to ask: the
+command lines of the processes in this container show what runs here, and without a node there is nothing to check. The
+node's address is read as the node itself reads it: from its own environment and config file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Failed(Exception):
 
 
 class _Command(NamedTuple):
-    """A raftsched command that runs here."""
+    """A raftsched command that runs in this container."""
 
     process: Path
     """Its directory in /proc."""
@@ -36,7 +36,7 @@ class _Command(NamedTuple):
 
 
 def run(arguments: Sequence[str]) -> NoReturn:
-    """Check HOST:PORT, or the node that is found; exit 0 if it answers or none runs here, 1 otherwise."""
+    """Check HOST:PORT, or the node that it finds; exit 0 if it answers or none runs here, 1 otherwise."""
     try:
         print(check(arguments[0] if arguments else ""))  # noqa: T201  # the runtime keeps what is printed
     except _Failed as failure:
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> NoReturn:
 
 
 def check(address: str = "", *, processes: Path = Path("/proc")) -> str:
-    """Return what was found healthy; raises `_Failed` otherwise. Without an address, `processes` tells which node."""
+    """Return what was found healthy; raises `_Failed` otherwise. Without an address, `processes` shows the node."""
     if not address:
         node = next((each for each in _commands(processes) if each.arguments[0] == "node"), None)
         if node is None:
@@ -59,7 +59,7 @@ def check(address: str = "", *, processes: Path = Path("/proc")) -> str:
 
 
 def _commands(processes: Path) -> list[_Command]:
-    """The raftsched commands whose processes are visible, the first process first."""
+    """Return the raftsched commands whose processes are visible, the first process first."""
     numbers = sorted(int(each.name) for each in processes.iterdir() if each.name.isdecimal())
     found = []
     for number in numbers:
@@ -67,7 +67,7 @@ def _commands(processes: Path) -> list[_Command]:
         try:
             words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
-            continue  # it has ended, or belongs to somebody else
+            continue  # it has ended, or belongs to another user
         arguments = tuple(words[_after_program(words) : -1])
         if arguments:
             found.append(_Command(process, arguments))
@@ -75,7 +75,7 @@ def _commands(processes: Path) -> list[_Command]:
 
 
 def _after_program(words: Sequence[str]) -> int:
-    """Where the command begins: behind `raftsched`, whatever interpreter or init stands in front of it."""
+    """Return the arguments after `raftsched`, behind any interpreter or init."""
     names = [word.rpartition("/")[2] for word in words]
     return names.index("raftsched") + 1 if "raftsched" in names else len(words)
 
@@ -95,7 +95,7 @@ def _address_of(node: _Command) -> str:
 
 
 def _settings_of(node: _Command) -> dict[str, Any]:
-    """The settings of which the address depends, by the rules of `raftsched.config`."""
+    """Return the settings that determine the address, by the rules of `raftsched.config`."""
     environment = _environment_of(node.process)
     path = _config_of(node.arguments)
     settings: dict[str, Any] = {}
@@ -111,9 +111,7 @@ def _settings_of(node: _Command) -> dict[str, Any]:
 
 
 def _environment_of(process: Path) -> Mapping[str, str]:
-    """What the process was started with; our own, which the container's runtime sets alike, where that is not ours to
-    read.
-    """
+    """Return the environment of the process; if it is not readable, our own, which the container's runtime sets alike."""
     try:
         lines = (process / "environ").read_bytes().decode(errors="replace").split("\0")
     except OSError:

@@ -6,27 +6,27 @@ from __future__ import annotations
 PAYLOAD_BYTES_MAX = 256 * 1024
 """A payload is an argument, not a file; 256 KiB keeps an entry of the log well under one frame."""
 RESULT_BYTES_MAX = PAYLOAD_BYTES_MAX
-"""What a job is given, it can give back."""
+"""A result may be as large as a payload."""
 BODY_BYTES_MAX = 8 * 1024 * 1024
 """Largest request body: room for a batch of ordinary jobs, small enough that 100 uploads fit in memory."""
 BATCH_JOBS_MAX = 1_000
 VALUE_DEPTH_MAX = 64
 """Nesting of a payload, result or progress report, counted from itself; deeper ones stop parsers that recurse."""
 JSON_DEPTH_MAX = VALUE_DEPTH_MAX + 8
-"""Nesting of a document: the deepest value, and what it can stand in (four levels in a file of schedules)."""
+"""Nesting of a document: the deepest value, and the levels around it (four in a file of schedules)."""
 JSON_VALUES_MAX = 250_000
 """Values in one document: more than the densest payload can hold, and few enough to parse in a fraction of a second."""
 UPLOADS_BYTES_MAX = 128 * 1024 * 1024
-"""Request bodies in memory at once on one node; beyond it new ones hear 503, however many clients upload."""
+"""Request bodies in memory at once on one node; beyond it new ones get 503, however many clients upload."""
 PAGE_JOBS_MAX = 1_000
 PAGE_QUEUES_MAX = 500
-"""Queues on one page, 30 µs each: a quarter of what may hold the loop unnoticed."""
+"""Queues on one page, 30 µs each: a quarter of the time for which the loop may be blocked."""
 PAGE_BYTES_MAX = 8 * 1024 * 1024
 """Payloads and results on one page of a list; a page ends early rather than grow to hundreds of megabytes."""
 PAGE_ROWS_MAX = 10_000
-"""Rows examined for one page of a list, in steps between which the loop goes on; beyond it a page ends short, or empty."""
+"""Rows examined for one page of a list, in steps between which the loop runs; beyond it a page ends short, or empty."""
 BULK_JOBS_MAX = 10_000
-"""Jobs that one request changes; it goes on from a cursor."""
+"""Jobs that one request changes; the next one continues from a cursor."""
 BULK_FAILURES_SHOWN_MAX = 100
 DEPENDENCIES_SHOWN_MAX = 100
 """Parents of each job in lists; a job that is read alone shows all."""
@@ -45,11 +45,11 @@ COMPLETION_ID_CHARS_MAX = 64
 REQUEST_ID_CHARS_MAX = 64
 
 DELAY_MS_MAX = 10 * 366 * 86_400_000
-"""Ten years; a longer duration is a mistake in units more often than a plan. A time that is written out may be later."""
+"""Ten years; a longer duration is a mistake in units more often than a plan. An absolute time may be later."""
 MOMENT_MS_MIN = 0
 """Times before 1970 are refused; a past time after it means: run now."""
 MOMENT_MS_MAX = 253_402_300_799_999
-"""9999-12-31T23:59:59.999Z, the last time that RFC 3339 can write: what is later could not be shown."""
+"""9999-12-31T23:59:59.999Z, the last time that RFC 3339 can express."""
 TIMEOUT_MS_MAX = 7 * 86_400_000
 ATTEMPTS_MAX = 1_000
 BACKOFF_MS_MAX = 7 * 86_400_000
@@ -59,7 +59,7 @@ RETRY_DELAYS_MAX = 100
 LEASE_CAPACITY_MAX = 1_000
 LEASE_WAIT_SECONDS_MAX = 60
 LEASE_BYTES_MAX = 4 * 1024 * 1024
-"""Payloads granted by one lease: it stops behind the one that passes this, and the other jobs wait for the next."""
+"""Payloads granted by one lease: it stops after the job that passes this, and the other jobs wait for the next."""
 OUTCOMES_MAX = 1_000
 HEARTBEAT_LEASES_MAX = 10_000
 
@@ -67,10 +67,10 @@ HEARTBEAT_LEASES_MAX = 10_000
 ATTEMPTS_KEPT_MAX = 20
 """Summaries of the latest attempts inside a job's record; older ones are dropped, the counts stay."""
 LOST_WORKERS_DEFAULT = 3
-"""A job that took this many workers down with it is dead-lettered, unless it or its queue says otherwise: it is more likely
-the cause than the victim."""
+"""A job that took this many workers down with it is dead-lettered, unless it or its queue says otherwise: it is more
+likely the cause than the victim."""
 LOST_WORKERS_MAX = 1_000_000
-"""Any number, in practice: each loss takes a lease term at least, so these are months of them."""
+"""Practically unlimited: each loss takes a lease term at least, so these are months of them."""
 
 NOTES_KEPT_MAX = 20
 """Lines of a job's history beside its attempts; older ones are dropped."""
@@ -89,18 +89,18 @@ WORKFLOW_JOBS_MAX = 20_000
 WORKFLOW_PART_JOBS_MAX = 500
 """Jobs stored by one operation, as many as an entry of the log stores one by one; larger workflows come in parts."""
 CHORE_STEPS_MAX = 200
-"""Objects touched by one step of long work: some milliseconds on each node."""
+"""Objects touched by one background step: some milliseconds on each node."""
 CHORE_INLINE_MAX = 100
-"""Dependants told in the very log entry that ended their parent; the others follow in steps."""
+"""Dependants resolved in the very log entry that ended their parent; the others follow in steps."""
 CHORE_INLINE_MIN = 2
-"""Dependants told there in any case, also where the entry has come to ENTRY_WRITES_MAX."""
+"""Dependants resolved there in any case, even if the entry has reached ENTRY_WRITES_MAX."""
 HOLD_JOBS_MAX = 500
 RING_ALARMS_MAX = 200
 PAUSE_REASON_CHARS_MAX = 500
 ACTOR_CHARS_MAX = 128
 CONCURRENCY_KEY_CHARS_MAX = 128
 HELD_REGIONS_MAX = 50
-"""Regions of one concurrency key whose held jobs are offered when a place is free: a bound of what one end can write."""
+"""Regions of one concurrency key whose blocked jobs are offered when a place is free: bounds the writes of one job's end."""
 ERROR_TYPES_MAX = 50
 
 # -- schedules and queues ---------------------------------------------------------------------------------------------
@@ -111,17 +111,17 @@ DECISIONS_MAX = 100
 """Decisions in one operation on a schedule."""
 BACKFILL_RUNS_MAX = 10_000
 CATCHUP_MS = 24 * 3_600_000
-"""Missed instants older than this are not made up, unless the schedule says otherwise."""
+"""Missed fire times older than this are skipped, unless the schedule says otherwise."""
 CATCHUP_RUNS_MAX = 1_000
 """Runs that `run_all` makes up for one outage; what is older is skipped (`catchup_expired`)."""
 MISFIRE_GRACE_MS = 30_000
-"""A decision this late is only late; later ones have missed their instant, and the misfire policy says what happens."""
+"""A decision this late is only late; later ones have missed their fire time, and the misfire policy decides."""
 LEDGER_LINES_KEPT = 1_000
-"""Decisions kept for each schedule, the latest by instant; older ones only where a call by hand may come again."""
+"""Decisions kept for each schedule, the latest by fire time; older ones only if a manual call may be repeated."""
 LEDGER_CALLS_KEPT_MS = 30 * 86_400_000
-"""What a backfill or a trigger for an instant has decided is known at least so long, and not decided again."""
+"""The decisions of a backfill or a trigger for a fire time are kept at least this long, and not decided again."""
 TRIGGERS_PER_MOMENT_MAX = 1_000
-"""Triggers for no instant in particular that come in the same milliseconds: each gets an instant of its own."""
+"""Triggers without a given fire time in the same milliseconds: each gets a fire time of its own."""
 SKIP_REASON_CHARS_MAX = 200
 CALENDAR_BYTES_MAX = 64 * 1024
 AUDIT_KEPT_MS = 90 * 86_400_000
@@ -134,8 +134,8 @@ RATE_PERIOD_MS_MAX = 7 * 86_400_000
 ENTRY_OPERATIONS_MAX = 500
 """Operations gathered into one log entry; beyond some hundreds only latency grows (PYSYNCOBJ section 5)."""
 ENTRY_WRITES_MAX = 4_000
-"""Writes of one entry, some 10 µs each, up to which its operations tell CHORE_INLINE_MAX dependants each. Without that
-bound the ends of 500 parents would come to 50,000 dependants in one piece, and to heartbeats that are late."""
+"""Writes of one entry, some 10 µs each, up to which its operations resolve CHORE_INLINE_MAX dependants each. Without
+that bound the ends of 500 parents would write 50,000 dependants in one entry, and heartbeats would be late."""
 ENTRY_BYTES_MAX = 1024 * 1024
 """An entry closes when it passes this; with one operation of the largest payload it stays under APPEND_BYTES_MAX."""
 APPEND_BYTES_MAX = 4 * 1024 * 1024
@@ -153,25 +153,25 @@ PEER_BUFFER_BYTES_HARD_MAX = 2 * PEER_BUFFER_BYTES_MAX
 FRAME_ITEMS_MAX = 256 * 1024
 """Entries in one message; with the smallest real entry (some 30 bytes) more than APPEND_BYTES_MAX can hold."""
 HELLO_BYTES_MAX = 1024
-"""First frame of a connection; its sender is a stranger, so nothing larger is kept for it."""
+"""First frame of a connection; its sender is not authenticated yet, so nothing larger is kept for it."""
 STRANGERS_MAX = 64
 """Accepted connections that have not said hello yet; beyond it the oldest is closed for the newest."""
 INBOUND_BYTES_MAX = 32 * 1024 * 1024
 """Messages received but not yet seen by the engine; beyond it sockets are not read."""
 ENTRIES_IN_FLIGHT_MAX = 4
 PROPOSALS_WAITING_MAX = 20_000
-"""Operations waiting for a log entry; more means overload, and the caller hears 503 at once."""
+"""Operations waiting for a log entry; more means overload, and the caller gets 503 at once."""
 JOURNAL_SEGMENT_BYTES = 64 * 1024 * 1024
 JOURNAL_CACHE_BYTES_MAX = 64 * 1024 * 1024
 """Entries kept in memory; older ones are read back from their segment."""
 JOURNAL_TAIL_BYTES = 64 * 1024 * 1024
 """Log kept behind the last checkpoint for slow followers, so that a short absence needs no snapshot."""
 CHECKPOINT_BYTES = 16 * 1024 * 1024
-"""Commands applied since the state's last commit at which it commits early: bounds what of it is in memory alone."""
+"""Commands applied since the state's last commit at which it commits early: bounds the part of it that is only in memory."""
 SNAPSHOT_CHUNK_BYTES = 512 * 1024
 SNAPSHOT_WINDOW_CHUNKS = 8
 SNAPSHOT_HOLD_BYTES = 4 * JOURNAL_TAIL_BYTES
-"""Log kept for the receiver of a snapshot beyond the ordinary tail; a transfer that falls further behind starts anew."""
+"""Log kept for the receiver of a snapshot beyond the ordinary tail; a transfer that falls further behind starts again."""
 APPEND_BATCH_BYTES = 1024 * 1024
 """Entries gathered into one append message; a larger entry travels alone."""
 APPENDS_IN_FLIGHT_MAX = 16
@@ -199,7 +199,7 @@ WAITING_WORKERS_MAX = 10_000
 
 # -- the state on disk ------------------------------------------------------------------------------------------------
 DISK_RESERVE_MIB = 256
-"""Free space below which a node has no room: the rest is for outcomes of running jobs, a checkpoint, and a person."""
+"""Free space below which a node is low: the rest is for outcomes of running jobs, a checkpoint, and a person to notice."""
 KEY_BYTES_MAX = 511
 """LMDB's own limit. Three texts, a tag, a time and an id share a key at most: 156 bytes of UTF-8 in each text always
 fit."""
@@ -212,9 +212,9 @@ VERIFIED_AT_START_BYTES = 16 * 1024 * 1024
 RECENT_JOBS_MAX = 10_000
 """Decoded records of jobs written lately, about 1 KiB each; a lease or an outcome soon after needs no decoding."""
 SCAN_ROWS_MAX = 1_000
-"""Index rows read by one step of a walk or examined for one page, so that no request holds the loop for long."""
+"""Index rows read by one step of a walk or examined for one page, so that no request blocks the loop for long."""
 MAPPED_BYTES_MAX = 128 * 1024 * 1024
-"""Pages of mapped files that may count as this process's memory; the state's are let go beyond it (`storage.resident`)."""
+"""Pages of mapped files that may count as this process's memory; beyond it the state's are released (`storage.resident`)."""
 ENCODED_QUEUES_MAX = 4_096
 """Queue names kept in their encoded form; more queues than this are rarely busy at the same time."""
 
@@ -228,38 +228,38 @@ EXPRESSIONS_KEPT_MAX = 4_000
 """Parsed expressions kept, some 4 KiB each; schedules share few texts, and a new one takes 0.3 ms."""
 ZONE_NAME_CHARS_MAX = 64
 ZONE_CHUNKS_MAX = 64
-"""Half years of one zone that are kept worked out; schedules look at the near future, and a sweep starts anew."""
+"""Cached half years of one zone; schedules use the near future, and a sweep fills the cache again."""
 CALENDAR_DATES_MAX = 1_000
 """Dates that one calendar lists; business days by country need none."""
 CALENDAR_WINDOWS_MAX = 100
 CALENDAR_REASON_CHARS_MAX = 100
-"""With what is said before it, a reason stays within SKIP_REASON_CHARS_MAX."""
+"""With its prefix, a reason stays within SKIP_REASON_CHARS_MAX."""
 HOLIDAY_YEARS_KEPT_MAX = 200
 """Years of a country's holidays kept, some 10 KiB each."""
 
 # -- the API of schedules and events ----------------------------------------------------------------------------------
 PREVIEW_INSTANTS_MAX = 1_000
-"""Instants shown by one request."""
+"""Fire times shown by one request."""
 INSTANTS_EXAMINED_MAX = 5_000
-"""Instants looked at for one answer, since a calendar may skip nearly all: a tenth of a second of work."""
+"""Fire times examined for one answer, since a calendar may skip nearly all: a tenth of a second of work."""
 APPLY_SCHEDULES_MAX = 1_000
 """Schedules in one file: a fresh expression takes 0.3 ms to read, and the file is read as a whole before it is applied."""
 PASSED_INSTANTS_COUNTED_MAX = 2_000
-"""Undecided instants that are counted when a timing is changed; more count as too many to be counted."""
+"""Undecided fire times that are counted when a timing is changed; more are reported as too many."""
 EVENTS_KEPT_MAX = 20_000
 """Latest events in memory, some 300 bytes each, for readers that come back."""
 EVENT_STREAMS_MAX = 500
 EVENTS_PER_WRITE_MAX = 200
-"""Events written to a reader at once, so that no reader holds the loop for long."""
+"""Events written to a reader at once, so that no reader blocks the loop for long."""
 
 # -- the end of a node ------------------------------------------------------------------------------------------------
 STOP_SECONDS_MAX = 9.0
-"""From the signal, or the fault, to the end of the process, whatever hangs: less than the 10 s of `docker stop`."""
+"""From the signal, or the fault, to the end of the process, even if parts hang: less than the 10 s of `docker stop`."""
 HAND_OVER_SECONDS_MAX = 3.0
-"""Of which for a successor to take the lead; it takes milliseconds where there is one."""
+"""The part of it for a successor to take the lead; that takes milliseconds if there is one."""
 API_STOP_SECONDS_MAX = 1.5
 REPLICA_STOP_SECONDS_MAX = 3.0
-"""Of which for the pump: the sync that it waits for, and the last one of the journal."""
+"""The part of it for the pump: the sync that it waits for, and the last one of the journal."""
 DUTIES_STOP_SECONDS_MAX = 0.5
 LINKS_CLOSE_SECONDS_MAX = 1.0
 """For the tasks of the transport to end; each only has to see that it was cancelled."""
@@ -268,7 +268,7 @@ LINKS_CLOSE_SECONDS_MAX = 1.0
 FORWARD_CONNECTIONS_MAX = 64
 """Connections that a follower opens to the leader for requests that are answered at once; more only make it slower."""
 FORWARDED_WAITS_MAX = 4_000
-"""Long polls that a follower passes on, each on a connection of its own; more workers than that ask the leader itself."""
+"""Long polls that a follower passes on, each on a connection of its own; beyond it workers must ask the leader itself."""
 RELAY_BYTES_MAX = 1024 * 1024
 """Single submits gathered into one request to the leader: it closes when it passes this. One of half of it goes alone."""
 RELAYS_IN_FLIGHT_MAX = 4

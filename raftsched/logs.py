@@ -1,10 +1,11 @@
 """Structured logs: one event a line, on standard error; JSON for machines, columns for a terminal.
 
-Event names are stable snake_case words; all that varies is a key. Lines of libraries (asyncio, aiohttp and others log by the
-standard library) take the same way as ours, as the event `library_log`, and so do warnings and what ends a thread.
+Event names are stable snake_case words; everything variable is a key. Lines of libraries (asyncio, aiohttp and others
+log by the standard library) take the same path as ours, as the event `library_log`, and so do warnings and what ends a
+thread.
 
-No value that a client sends can forge a line, or act on a terminal: JSON escapes every control character, and in columns
-they are escaped here. Every JSON line is valid in the strict sense: no NaN, no lone surrogate.
+No value that a client sends can forge a line, or act on a terminal: JSON escapes every control character, and in
+columns they are escaped here. Every JSON line is valid in the strict sense: no NaN, no lone surrogate.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _log = structlog.get_logger()
 
 
 def configure(*, level: str = "info", form: Format = "json", node_id: str = "") -> None:
-    """Set up logging of this process; every line carries the time in UTC, the level and, where given, the node's id."""
+    """Set up logging of this process; every line carries the time in UTC, the level and, if given, the node's id."""
     renderer: list[structlog.types.Processor] = (
         [_as_json] if form == "json" else [_escaped, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     )
@@ -82,7 +83,7 @@ def _as_json(_logger: object, _method: str, event: MutableMapping[str, Any]) -> 
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can say of a value."""
+    """Return a form of the value that JSON can express."""
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode()
     if value is None or isinstance(value, bool | int):

@@ -1,4 +1,4 @@
-"""The outside world as objects handed in: clock, disk and randomness, each with a real and a simulated version.
+"""Ports to the outside world: clock, disk and randomness, each with a real and a simulated version.
 
 The network's port is pysyncobj's `Transport`; see `raftsched.consensus.net.transport`.
 """
@@ -13,14 +13,14 @@ class Clock(Protocol):
     """Two clocks: one that only runs forward, for durations, and the wall clock, which people can set."""
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment; never runs backward, and counts the time for which the machine is suspended."""
+        """Return seconds since some fixed moment; never runs backward; counts time of suspension, too."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970-01-01 UTC by this machine; may jump."""
+        """Return milliseconds since 1970-01-01 UTC by this machine; may jump."""
 
 
 class Randomness(Protocol):
-    """Where jitter, ids and election timeouts come from; `random.Random` and `random.SystemRandom` fit."""
+    """Source of jitter, ids and election timeouts; `random.Random` and `random.SystemRandom` fit."""
 
     def random(self) -> float: ...
     def randint(self, a: int, b: int) -> int: ...
@@ -28,7 +28,7 @@ class Randomness(Protocol):
 
 
 class AppendFile(Protocol):
-    """An append-only file; what is written is durable only after `datasync` returned."""
+    """An append-only file; written bytes are durable only after `datasync` returned."""
 
     @property
     def size(self) -> int:
@@ -41,13 +41,13 @@ class AppendFile(Protocol):
         """Make all written bytes durable; may be called from another thread. An OSError is final: never retry."""
 
     def close(self) -> None:
-        """Let go of the file; makes nothing durable. Closing twice is allowed, any other use after it is an OSError."""
+        """Close the file; makes nothing durable. Closing twice is allowed, any other use after it is an OSError."""
 
 
 class Disk(Protocol):
     """One directory of append-only files: names are plain file names in it. Every method may raise OSError.
 
-    There is no truncation and no writing in place: who wants to change a file writes another and renames it.
+    There is no truncation and no writing in place: to change a file, write another and rename it.
     """
 
     def names(self) -> list[str]:
@@ -57,7 +57,7 @@ class Disk(Protocol):
         """Create a new, empty file; its name is durable only after `sync_directory`. FileExistsError if it exists."""
 
     def read(self, name: str, offset: int = 0, length: int = -1) -> bytes:
-        """`length` bytes from `offset` on (-1: to the end), fewer where the file ends before."""
+        """Return `length` bytes from `offset` on (-1: to the end), fewer if the file ends before."""
 
     def remove(self, name: str) -> None:
         """Remove the file; a crash before `sync_directory` may bring it back."""
@@ -70,4 +70,4 @@ class Disk(Protocol):
 
 
 Wake = Callable[[], None]
-"""Tells a shell that there is something to step."""
+"""Notify a shell that there is something to step."""

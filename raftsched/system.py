@@ -7,13 +7,13 @@ import time
 from typing import Final
 
 _SINCE_BOOT: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Linux: runs on while the machine is suspended, where CLOCK_MONOTONIC stands still. On macOS CLOCK_MONOTONIC runs on."""
+"""On Linux it runs while the machine is suspended, and CLOCK_MONOTONIC does not. On macOS CLOCK_MONOTONIC does."""
 
 
 class SystemClock:
     """`raftsched.ports.Clock` over the operating system's clocks.
 
-    What safety rests on must use this clock. The event loop's own time is CLOCK_MONOTONIC, fit for timers only.
+    Code that safety depends on must use this clock. The event loop's own time is CLOCK_MONOTONIC, fit for timers only.
     """
 
     def monotonic(self) -> float:

@@ -1,4 +1,4 @@
-"""TLS contexts from files, and the check that a peer is who it says it is.
+"""Make TLS contexts from files, and check the identity of a peer.
 
 Between nodes TLS is mutual: both sides show a certificate of the cluster's own authority, and a node's id must be among
 the DNS names of its certificate, exactly: no wildcard, no common name. An authority that is used for nothing else keeps
@@ -42,7 +42,7 @@ class TlsContexts:
 def node_contexts(files: TlsFiles, node_id: str) -> TlsContexts:
     """Return both contexts of a node, after it has shaken hands with itself.
 
-    Raises `Invalid`, naming the setting and the file, where a file can't be read or is not what it should be, and where
+    Raises `Invalid`, naming the setting and the file, if a file can't be read or has the wrong content, and if
     other nodes would refuse the certificate: of another authority, for another name, expired, or not for both sides.
     """
     named = {"certificate": files.certificate, "key": files.key, "ca": files.authority}
@@ -80,7 +80,7 @@ def _of_setting(context: ssl.SSLContext, files: TlsFiles) -> ssl.SSLContext:
 
 
 def _shake_hands(contexts: TlsContexts, node_id: str) -> None:
-    """Let both sides meet in memory; raises `ssl.SSLError` where one refuses the other."""
+    """Perform a handshake of both sides in memory; raises `ssl.SSLError` if one refuses the other."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     client = contexts.client.wrap_bio(to_client, to_server, server_hostname=node_id)
     server = contexts.server.wrap_bio(to_server, to_client, server_side=True)
@@ -109,7 +109,7 @@ def reason_of(error: BaseException) -> str:
 def node_server_context(files: TlsFiles) -> ssl.SSLContext:
     """Return the context for links that peers open: TLS 1.3, a certificate of the authority required.
 
-    Raises OSError where a file can't be read and `ssl.SSLError` where it isn't what it should be.
+    Raises OSError if a file can't be read and `ssl.SSLError` if its content is wrong.
     """
     return _mutual(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), files)
 
@@ -128,7 +128,7 @@ def _mutual(context: ssl.SSLContext, files: TlsFiles) -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """An encrypted key is refused: OpenSSL would ask the terminal for its password."""
+    """Refuse an encrypted key: OpenSSL would ask the terminal for its password."""
     return ""
 
 

@@ -1,6 +1,6 @@
-"""The rule for a user's value: what a payload may be, a result and a progress report may be too.
+"""Check a user's value by one rule for payloads, results and progress reports.
 
-Depth and size are counted from the value itself, wherever in a request it is sent: alone, in a batch, in a workflow, in
+Depth and size are counted from the value itself, at any place in a request: alone, in a batch, in a workflow, in
 a file of schedules. A value that was read and is written again must pass again, so the size counts both as the text was
 sent and as it is written compactly: `1e15` grows to `1000000000000000.0` in most languages.
 
@@ -19,7 +19,7 @@ from raftsched.errors import Malformed, TooLarge
 
 _EXPONENT: Final = re.compile(rb"[0-9][eE]")
 _GROWTH_MAX: Final = 5
-"""How many times longer text can become by writing it anew: 4 characters of a number become 18."""
+"""Factor by which text can grow when it is written again: 4 characters of a number become 18."""
 _BRACKETS: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
 

@@ -1,8 +1,8 @@
 """HTTP exchanges over kept-alive connections of aiohttp.
 
-By itself aiohttp sends GET, PUT and DELETE again where a kept-alive connection breaks, on a new connection, and tells
-nobody. A client middleware sees each of its attempts and turns the break into `Broken`, which is not retried. A trace
-notes each sending before the first byte leaves, and refuses a second one of the same exchange in any case.
+By itself aiohttp silently sends GET, PUT and DELETE again on a new connection if a kept-alive connection breaks. A
+client middleware sees each of its attempts and turns the break into `Broken`, which is not retried. A trace notes each
+sending before the first byte leaves, and refuses a second one of the same exchange in any case.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BROKEN: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
 
 class HttpPool(Http):
-    """Keeps connections open for `keepalive_seconds` and at most `connections_max` to one node (0 = without bound)."""
+    """Keep connections open for `keepalive_seconds` and at most `connections_max` to one node (0 = without bound)."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class HttpPool(Http):
             self._session = None
 
     def _request(self, exchange: Exchange, patience: Patience) -> Any:
-        """Aiohttp's own request, which is awaited or entered."""
+        """Make aiohttp's own request, which is awaited or entered."""
         return self._opened().request(
             exchange.method,
             URL(exchange.url, encoded=True),
@@ -123,7 +123,7 @@ class _Streamed(StreamedReply):
 
 
 async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
-    """Make the first break of a connection the last; aiohttp repeats only after its own errors."""
+    """Make the first break of a connection final; aiohttp repeats only after its own errors."""
     try:
         return await handler(request)
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
@@ -132,7 +132,7 @@ async def _once(request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerTy
 
 def _sendings() -> aiohttp.TraceConfig:
     traces = aiohttp.TraceConfig()
-    traces.on_request_headers_sent.append(_on_sending)  # called before they leave, whatever its name says
+    traces.on_request_headers_sent.append(_on_sending)  # called before they leave, in spite of its name
     return traces
 
 

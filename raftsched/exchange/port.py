@@ -1,8 +1,8 @@
 """The port for one HTTP exchange: a request to one node, and its reply.
 
-An exchange is sent at most once. Whoever wants to send it again makes a new one, so every repetition is visible where
-the outcome is judged. `Exchange.is_sent` is true before the first byte leaves. So a request that ended without a reply
-has certainly not been seen where it is false, and may have taken effect where it is true, however the exchange ended.
+An exchange is sent at most once. To send it again a caller makes a new one, so every repetition is visible to the code
+that judges the outcome. `Exchange.is_sent` is true before the first byte leaves. So if a request ended without a reply,
+it has certainly not been seen if this is false, and may have taken effect if it is true, however the exchange ended.
 
 Redirects are not followed and cookies not kept: no node sends any.
 """
@@ -17,11 +17,11 @@ from raftsched.errors import InvariantBroken
 
 
 class Broken(Exception):
-    """No whole reply came; `Exchange.is_sent` tells if the request can have taken effect."""
+    """No whole reply came; `Exchange.is_sent` says if the request can have taken effect."""
 
 
 class TimedOut(Broken):
-    """The patience ended; the connection did not break."""
+    """The time limit was reached; the connection did not break."""
 
 
 class Exchange:
@@ -44,7 +44,7 @@ class Exchange:
 
 
 class Patience(NamedTuple):
-    """How long to wait, in seconds; None = without end."""
+    """Time limits in seconds; None = none."""
 
     connect_seconds: float
     """For the connection to be made."""
@@ -53,7 +53,7 @@ class Patience(NamedTuple):
     silence_seconds: float | None = None
     """For the next byte of the reply."""
     queue_seconds: float | None = None
-    """For a connection that is free, where as many are in use as may be."""
+    """For a free connection, if all are in use."""
 
 
 class Reply(NamedTuple):
@@ -79,7 +79,7 @@ class StreamedReply(Protocol):
 
 
 class Http(Protocol):
-    """Sends exchanges; belongs to the event loop that first uses it."""
+    """Send exchanges; belongs to the event loop that first uses it."""
 
     async def send(self, exchange: Exchange, patience: Patience) -> Reply:
         """Send `exchange`, which must be new, and return the whole reply; raises `Broken`."""

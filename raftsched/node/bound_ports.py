@@ -1,9 +1,9 @@
-"""The two ports of a node, bound before its disk is touched.
+"""Bind the two ports of a node before its disk is touched.
 
-A port that somebody else has is then refused while nothing was written. Nobody can connect before the owner of a socket
-listens on it, so that a client does not wait for a node that is still reading its journal.
+A port that another process has is then refused while nothing was written. Clients cannot connect before the owner of a
+socket listens on it, so they do not wait for a node that is still reading its journal.
 
-The Raft port may be bound later: its name may not resolve yet, or its address may not be there yet, when a machine starts.
+The Raft port may be bound later: its name may not resolve yet, or its address may not exist yet, when a machine starts.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BoundPorts:
 
     api: tuple[socket.socket, ...]
     raft: tuple[socket.socket, ...]
-    """None where the address is not there yet; whoever listens goes on trying."""
+    """None if the address does not exist yet; the listener keeps trying."""
 
     def close(self) -> None:
         for bound in (*self.api, *self.raft):

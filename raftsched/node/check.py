@@ -1,7 +1,7 @@
-"""Checks the data directories of stopped nodes: all that a start checks, and every record, page and row besides.
+"""Check the data directories of stopped nodes: all that a start checks, and every record, page and row besides.
 
-Read only. Whatever is wrong becomes one line: nothing that a damaged directory holds ends a check with a stack trace, and
-nothing is opened that could end it with a signal. Several directories are compared as well: nodes that have applied the same
+Read only. Every fault becomes one line: no content of a damaged directory ends a check with a stack trace, and nothing
+is opened that could end it with a signal. Several directories are compared as well: nodes that have applied the same
 entries must have the same state, and logs must agree as far as both go.
 """
 
@@ -28,11 +28,11 @@ from raftsched.storage.store.port import Table
 from raftsched.storage.verification import faults
 
 _STEP_BYTES = 4 * 1024 * 1024
-"""Entries of a log read at once."""
+"""Bytes of log entries per read."""
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What was found; `violations` says in words what is not as it must be."""
+    """The findings of a check; `violations` describe each fault."""
 
     node_id: str
     applied_index: int
@@ -42,11 +42,11 @@ class Report(msgspec.Struct, frozen=True):
     term: int
     violations: tuple[str, ...]
     digest: str = ""
-    """Of the state as of `applied_index`; equal on nodes that stand at the same index."""
+    """Digest of the state as of `applied_index`; equal on nodes that are at the same index."""
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """What was found in several directories; `notes` says what could not be compared, and is no violation."""
+    """The findings of several directories; `notes` say what could not be compared, which is no violation."""
 
     reports: tuple[Report, ...]
     notes: tuple[str, ...]
@@ -55,7 +55,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Found:
-    """What one directory holds, as far as it can be read."""
+    """The readable content of one directory."""
 
     directory: Path
     identity: Identity
@@ -87,7 +87,7 @@ class _Found:
 
 
 def check_directory(directory: Path) -> Report:
-    """Check a node's data directory; raises `WrongDirectory` while the node is running or where there is no node."""
+    """Check a node's data directory; raises `WrongDirectory` while the node is running or if it holds no node."""
     return _examine(directory).report()
 
 
@@ -117,7 +117,7 @@ def _examine(directory: Path) -> _Found:
 
 
 def _examine_state(found: _Found) -> None:
-    """The state's file, then its contents; a state that is gone may be made again, which the journal's check decides."""
+    """Check the state's file, then its contents; a missing state may be rebuilt, which the journal's check decides."""
     directory = found.directory
     if reason := DifferenceMark(directory / "snapshots").read():
         found.violations.append(f"state: {reason}")
@@ -136,12 +136,12 @@ def _examine_state(found: _Found) -> None:
             found.violations += [str(violation) for violation in invariants.check(state)]
         finally:
             state.close()
-    except Exception as error:  # noqa: BLE001  # rotten records fail in any way, and a check must go on
+    except Exception as error:  # noqa: BLE001  # rotten records fail in any way, and a check must continue
         found.violations.append(f"state: {_in_words(error)}")
 
 
 def _examine_journal(found: _Found) -> None:
-    """Every record of the journal, and whether it leads on from the state."""
+    """Check every record of the journal, and whether it continues the state."""
     try:
         check_start(
             found.disk,
@@ -151,7 +151,7 @@ def _examine_journal(found: _Found) -> None:
         )
     except Exception as error:  # noqa: BLE001  # as above
         found.violations.append(f"journal: {_in_words(error)}")
-    # What it holds can be told, and compared, though it may not lead on from the state.
+    # Its content can be reported, and compared, even if it does not continue the state.
     with suppress(RaftschedError, OSError):
         recovered = recover(found.disk, cache_bytes=0)
         found.log, found.term = recovered.table, recovered.term
@@ -179,12 +179,12 @@ def _compare(one: _Found, other: _Found, notes: list[str], violations: list[str]
         violations.append(f"{names}: states differ at log index {one.applied[0]:,}, in {', '.join(tables)}")
     try:
         violations += [f"{names}: {fault}" for fault in _differences_of_logs(one, other)]
-    except Exception as error:  # noqa: BLE001  # a journal that can't be read was told of already
+    except Exception as error:  # noqa: BLE001  # a journal that can't be read was reported already
         notes.append(f"{names}: logs were not compared: {_in_words(error)}")
 
 
 def _differences_of_logs(one: _Found, other: _Found) -> Iterator[str]:
-    """Where two logs differ that must not: at what both applied, and before any index at which their terms agree."""
+    """Return forbidden differences of two logs: at indexes that both applied, or before one at which their terms agree."""
     mine, theirs = one.log, other.log
     if mine is None or theirs is None or not len(mine) or not len(theirs):
         return

@@ -1,9 +1,9 @@
-"""Gives the disk the space back that a stopped node's state no longer needs.
+"""Return disk space that a stopped node's state no longer needs.
 
-LMDB uses free pages again and never makes its file smaller, so a backlog of millions leaves a large file behind. A compact
-copy holds the live pages only. It is verified, row by row, before it takes the old file's place by a rename: whatever stops
-this, and whenever, the node finds the old state or the new one, whole. A copy that was not finished is removed by the next
-start.
+LMDB uses free pages again and never makes its file smaller, so a backlog of millions leaves a large file behind. A
+compact copy holds the live pages only. It is verified, row by row, before it takes the old file's place by a rename: if
+this is stopped at any point, the node finds the old state or the new one, whole. A copy that was not finished is
+removed by the next start.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Compacted(NamedTuple):
 def compact_directory(directory: Path) -> Compacted:
     """Replace a stopped node's state by a compact copy of it, durably.
 
-    Needs as much free space as the copy takes. Raises `WrongDirectory` while the node runs or where there is none,
+    Needs as much free space as the copy takes. Raises `WrongDirectory` while the node runs or if there is none,
     `DamagedState`, `CopyFailed`, `DamagedCopy` and OSError; the old state is still there then.
     """
     identity = read_identity(directory)

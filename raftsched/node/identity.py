@@ -1,4 +1,4 @@
-"""A data directory belongs to one node of one cluster and to one process at a time.
+"""Tie a data directory to one node of one cluster and to one process at a time.
 
 `node.json` names the owner, so that a directory mounted at the wrong node is refused before it can vote. It also holds
 
@@ -7,7 +7,7 @@
   * the newest segment of the journal, recorded before anything that depends on it leaves the node: by it a start tells
     a lost journal from one that was never begun (`raftsched.consensus.journal.register`).
 
-The file has a checksum and is replaced as a whole. The lock that keeps a second process out lies on the directory itself,
+The file has a checksum and is replaced as a whole. The lock that keeps a second process out is on the directory itself,
 so that a refused start leaves nothing behind.
 """
 
@@ -45,14 +45,14 @@ class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cluster: str
     format_version: int = FORMAT_VERSION
     incarnation: str = ""
-    """Names this directory among all others."""
+    """Random name of this directory."""
     journal: SegmentId | None = None
     """The newest segment of the journal; None while no journal was begun."""
     crc32: int = 0
     """Checksum of the encoding in which this field is 0."""
 
     def sealed(self) -> Identity:
-        """Return it with its checksum."""
+        """Return a copy with its checksum."""
         return replace(self, crc32=crc32(msgspec.json.encode(replace(self, crc32=0))))
 
 
@@ -63,7 +63,7 @@ class _Format(msgspec.Struct):
 
 
 def read_identity(directory: Path) -> Identity:
-    """Return whose directory it is; raises `WrongDirectory` if it is nobody's or the file is damaged."""
+    """Return the owner of the directory; raises `WrongDirectory` if it has none or the file is damaged."""
     found = _read(directory)
     if found is None:
         raise WrongDirectory(f"{directory} is not the data directory of a node: {NODE_FILE} is missing")
@@ -71,9 +71,9 @@ def read_identity(directory: Path) -> Identity:
 
 
 def require_owner(directory: Path, *, node_id: str, cluster: str) -> Identity | None:
-    """Return what node.json says, None of a directory that is nobody's and holds nothing; changes nothing.
+    """Return the content of node.json, None for an empty directory without owner; changes nothing.
 
-    Raises `WrongDirectory` where it belongs to another node, or holds data without a name.
+    Raises `WrongDirectory` if it belongs to another node, or holds data without an owner.
     """
     found = _read(directory)
     if found is None:
@@ -87,10 +87,10 @@ def require_owner(directory: Path, *, node_id: str, cluster: str) -> Identity | 
 
 
 class DirectoryClaim:
-    """Holds the data directory for this process until `release`; creates it where it is missing.
+    """Hold the data directory for this process until `release`; create it if it is missing.
 
-    It is also the register of the journal's newest segment. Raises `WrongDirectory` where the directory belongs to
-    somebody else or can't be trusted; nothing is changed then, and nothing is left behind.
+    It is also the register of the journal's newest segment. Raises `WrongDirectory` if the directory belongs to another
+    owner or can't be trusted; then nothing is changed or left behind.
     """
 
     def __init__(self, directory: Path, *, node_id: str, cluster: str) -> None:
@@ -110,12 +110,12 @@ class DirectoryClaim:
 
     @property
     def incarnation(self) -> str:
-        """Which directory this is; the same at every start, and of no other directory."""
+        """Return the random name of this directory; the same at every start, and different for every other directory."""
         return self._identity.incarnation
 
     @property
     def newest(self) -> SegmentId | None:
-        """The newest segment of the journal; None while no journal was begun."""
+        """Return the newest segment of the journal; None if no journal was begun."""
         return self._identity.journal
 
     def record(self, segment: SegmentId) -> None:
@@ -144,7 +144,7 @@ class DirectoryClaim:
         return found or self._write(Identity(node_id, cluster, incarnation=secrets.token_hex(8)))
 
     def _write(self, identity: Identity) -> Identity:
-        """Replace the file, durably; a crash leaves the old one or the new one. Return what it holds now."""
+        """Replace the file, durably; a crash leaves the old one or the new one. Return its new content."""
         sealed = identity.sealed()
         new = self._directory / _NEW_FILE
         descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -163,7 +163,7 @@ class DirectoryClaim:
 
 
 def _read(directory: Path) -> Identity | None:
-    """Return what node.json says, None where there is none; raises `WrongDirectory` if it can't be trusted."""
+    """Return the content of node.json, None if there is none; raises `WrongDirectory` if it can't be trusted."""
     path = directory / NODE_FILE
     try:
         data = path.read_bytes()
@@ -185,7 +185,7 @@ def _read(directory: Path) -> Identity | None:
 
 
 def _require_no_data(directory: Path) -> None:
-    """Refuse data without its owner's name: nobody could tell whose promises it holds."""
+    """Refuse data without its owner's name: its node's promises are unknown."""
     held = [name for name in PARTS if any((directory / name).glob("*"))]
     if held:
         raise WrongDirectory(

@@ -1,9 +1,9 @@
-"""One node: the place where all parts are made and wired together.
+"""Make all parts of one node and wire them together.
 
 A node replicates the state (`consensus`), serves the API, and, while it leads, runs the leader's duties (`leader`).
-It stops as a whole: when one part cannot go on safely, `run` raises, and the process ends with a clear last line.
+It stops as a whole: when one part cannot continue safely, `run` raises, and the process ends with a clear last line.
 
-Order of a stop: the lead is handed over, so that nobody waits for an election; workers that wait for jobs are told
+Order of a stop: the lead is handed over, so that no client waits for an election; workers that wait for jobs get
 `not_leader` and go elsewhere; the API ends; the state is checkpointed.
 """
 
@@ -71,9 +71,9 @@ class Node:
         self.operations_read = CODEC_VERSION
         """The latest version of log entries that this node reads."""
         self._incarnation = ""
-        """Which data directory this is; "" before it was claimed."""
+        """Random name of its data directory; "" before it was claimed."""
         self._register: SegmentRegister = VolatileRegister()
-        """Where the journal's newest segment is recorded: the claim, once there is one."""
+        """Record of the journal's newest segment: the claim, once there is one."""
         self._clock = clock
         self._randomness = randomness
         self._ids = JobIdFactory(randomness.randbytes)
@@ -87,9 +87,9 @@ class Node:
     # -- life ---------------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Run until asked to stop, then stop in order; raises what made it impossible to go on safely.
+        """Run until asked to stop, then stop in order; raises the error that made it impossible to continue safely.
 
-        The disk is touched once certificates are read and both ports are bound: what is wrong with them leaves no trace.
+        The disk is touched once certificates are read and both ports are bound: errors in them leave no trace.
         """
         for warning in self.config.warnings():
             log.warning("config_warning", warning=warning)
@@ -113,7 +113,7 @@ class Node:
             claim.release()
 
     def _build(self, directory: Path) -> None:
-        """Open what the node holds; the journal first, because nothing may be made where it is lost."""
+        """Open the node's data; the journal first, because nothing may be created if it is lost."""
         self._fault: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         journal = self._open_journal(directory)
         self._machine = self._open_machine(directory, journal)
@@ -188,7 +188,7 @@ class Node:
         )
 
     async def _live(self) -> None:
-        """Serve until somebody asks to stop, or until a part fails, which is raised."""
+        """Serve until the process is asked to stop, or until a part fails, whose error is raised."""
         await self._replica.start()
         replica = asyncio.create_task(self._replica.run(), name="replica")
         asked = asyncio.create_task(self._shutdown.asked(), name="asked to stop")
@@ -202,7 +202,7 @@ class Node:
                     part.result()
             await self._retire()
         except Exception as error:
-            # Now, for the clean-up may hang; the stack only where the error is none that we know.
+            # Now, since the clean-up may hang; the stack only if the error is none that we know.
             unknown = None if isinstance(error, RaftschedError | OSError) else error
             log.critical("node_failing", error=str(error), exc_info=unknown)
             raise
@@ -215,7 +215,7 @@ class Node:
         self._shutdown.check()
 
     async def _stop_parts(self, runner: web.AppRunner) -> None:
-        """Stop what runs, each part in a bounded time; what fails or hangs is logged and left."""
+        """Stop all parts, each in a bounded time; one that fails or hangs is logged and left."""
         self._is_stopping = True
         shutdown = self._shutdown
         shutdown.begin("a part failed")
@@ -244,7 +244,7 @@ class Node:
             log.warning("state_not_verified", error=str(error))
 
     async def _retire(self) -> None:
-        """Let somebody else lead before this node goes."""
+        """Let another node lead before this one stops."""
         log.info("node_stopping")
         self._is_stopping = True
         if self._replica.is_leading and len(self._replica.members) > 1:
@@ -300,7 +300,7 @@ class Node:
             self._leadership.on_records(records)
 
     def _stamp_ms(self) -> TimeMs:
-        """The stamp of a log entry; raises `Unavailable` where nothing is accepted, or the cluster's time is not known."""
+        """The stamp of a log entry; raises `Unavailable` if nothing is accepted, or the cluster's time is not known."""
         if not self._replica.is_leading:
             raise self._replica.refusal()
         return self._cluster_clock.stamp_ms()
@@ -339,7 +339,7 @@ class Node:
         return self._machine.state, self._replica.leader_age_ms()
 
     def _propose_for_leadership(self, operation: Operation) -> asyncio.Future[Result]:
-        """What workers get from the leader, and what it does by itself: never refused for want of room on the disks."""
+        """Propose grants for workers and the leader's own operations: never refused because the disks are nearly full."""
         return self._proposer.propose(operation)
 
     def leadership(self) -> Leadership:
@@ -400,7 +400,7 @@ class Node:
             return False, str(DiskStalled())
         status = self._replica.status()
         if status.incoming_snapshot_bytes is not None and status.leader_id:
-            # Before what an empty node waits for: it may be this very snapshot.
+            # Checked before the waits of an empty node: it may wait for this very snapshot.
             done, total = status.incoming_snapshot_bytes
             return False, f"a snapshot is on its way: {done:,} of {total:,} bytes"
         if reason := self._replica.idle_reason:
@@ -434,7 +434,7 @@ class Node:
             self._fault.set_exception(error)
 
     def _why_no_leader(self, status: ReplicaStatus) -> str:
-        """What an operator may have to do about it; "" while it looks like an election."""
+        """Return what an operator may have to do about it; "" while it looks like an election."""
         names = ", ".join(self._replica.other_disks)
         if names:
             return f"; not counted, because their disks are not those that they joined with: {names}"
@@ -452,7 +452,7 @@ class Node:
 
     async def remove_member(self, node_id: str) -> tuple[NodeStatus, ...]:
         if node_id == self.node_id and self.is_leading and len(self._replica.members) > 1:
-            # A leader that removes itself leaves an election behind; its successor does it without one.
+            # A leader that removes itself causes an election; its successor can remove it without one.
             log.info("handed_over", done=await self._replica.hand_over(), reason="removed")
             self._replica.check_fresh()
         await self._replica.change_members(lambda members: members.without(node_id))

@@ -1,7 +1,7 @@
-"""What can be known of a node's settings before it runs: `raftsched node --check-config`, and the first steps of a start.
+"""Check a node's settings before it runs: `raftsched node --check-config`, and the first steps of a start.
 
-Nothing is written here, and nothing stays bound. A port that is in use is no fault: the node that is to be restarted with
-these settings may have it.
+Nothing is written here, and nothing stays bound. A port that is in use is no fault: the node that is to be restarted
+with these settings may have it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from raftsched.tls import TlsContexts, TlsFiles, node_contexts
 
 
 def peer_contexts(config: NodeConfig) -> TlsContexts | None:
-    """Return both sides of TLS between nodes, None where it is not used; raises `Invalid` naming setting and file."""
+    """Return both sides of TLS between nodes, None if it is not used; raises `Invalid` naming setting and file."""
     files = config.peer_tls
     if files is None:
         return None
@@ -27,7 +27,7 @@ def peer_contexts(config: NodeConfig) -> TlsContexts | None:
 
 
 async def faults(config: NodeConfig, *, resolve: Resolve = resolve) -> list[str]:
-    """Return all that would keep the node from starting, each with its setting."""
+    """Return every fault that would keep the node from starting, each with its setting."""
     found = []
     try:
         peer_contexts(config)
@@ -57,7 +57,7 @@ async def _require_here(setting: str, address: Address, resolve: Resolve) -> Non
 
 
 def _directory_faults(config: NodeConfig) -> Iterator[str]:
-    """What keeps the node from its data directory, as far as can be seen without making or locking it."""
+    """Return the faults of the data directory, as far as they can be seen without making or locking it."""
     directory = config.directory
     existing = next((each for each in (directory, *directory.absolute().parents) if each.exists()), Path("/"))
     if not existing.is_dir():
@@ -76,7 +76,7 @@ def _is_writable(directory: Path) -> bool:
 
 
 def summary(config: NodeConfig) -> Iterator[str]:
-    """Say what would run, one fact a line."""
+    """Describe what would run, one fact a line."""
     directory = config.directory
     state = "in use by this node before" if (directory / NODE_FILE).exists() else "new: it will be made"
     yield f"node {config.node_id} of cluster {config.cluster}, {len(config.nodes)} nodes:"

@@ -1,13 +1,13 @@
-"""Ends this process in order and within a bounded time, whatever hangs.
+"""End this process in order and within a bounded time, even if parts hang.
 
     SIGTERM, SIGINT, or a part that failed  →  begin  →  the steps of the stop, each with a bound  →  end
 
-Three things can hang: a step of the stop (it is given up, and the next one runs), the event loop itself (a blocked disk,
-a stopped machine), and the interpreter's own exit, which joins threads that wait for a disk or a resolver. So the bound
-of the whole is kept by a thread, and `end` leaves the process without the interpreter's clean-up: what must be durable
-is, and the rest is the kernel's.
+Three things can hang: a step of the stop (it is given up, and the next one runs), the event loop itself (a blocked
+disk, a stopped machine), and the interpreter's own exit, which joins threads that wait for a disk or a resolver. So a
+thread keeps the bound of the whole, and `end` leaves the process without the interpreter's clean-up: durable data is
+durable by then, and the kernel frees the rest.
 
-Signals are waited for in a thread too, so that they count while the event loop is blocked. A second one ends the process
+Signals are waited for in a thread too, so that they work while the event loop is blocked. A second one ends the process
 at once, by that signal.
 
 Left out: stopping the reader of a pipe that takes no more log lines; a last line that can't be written in a second is
@@ -32,22 +32,22 @@ from raftsched.errors import RaftschedError
 from raftsched.limits import STOP_SECONDS_MAX
 
 EXIT_FAULT: Final = 70
-"""EX_SOFTWARE of sysexits.h: the node stopped itself rather than go on with what can't be right."""
+"""EX_SOFTWARE of sysexits.h: the node stopped itself because continuing was not safe."""
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _LAST_LINE_SECONDS: Final = 1.0
 _log = structlog.get_logger()
 
 
 class StopIncomplete(RaftschedError):
-    """The process ends although a part of it did not stop in time; what was acknowledged is durable all the same."""
+    """The process ends although a part of it did not stop in time; acknowledged data is durable nevertheless."""
 
     code = "stop_incomplete"
 
 
 class Shutdown:
-    """The end of this process: who asked for it, how far it is, and the bound on it.
+    """The end of this process: its reason, its progress, and its bound.
 
-    `leave` ends the process at once; tests hand in another one.
+    `leave` ends the process at once; tests replace it.
     """
 
     def __init__(self, *, seconds: float = STOP_SECONDS_MAX, leave: Callable[[int], Any] = os._exit) -> None:
@@ -76,7 +76,7 @@ class Shutdown:
         os.kill(os.getpid(), second)
 
     def ask(self, reason: str) -> None:
-        """Ask the process to stop, from any thread; from now on it ends in time, even if nobody can hear this."""
+        """Ask the process to stop, from any thread; from now on it ends in time, even if the event loop is blocked."""
         with self._lock:
             self._asked.set()
             listeners, self._listeners = self._listeners, []
@@ -86,7 +86,7 @@ class Shutdown:
         self.begin(reason)
 
     async def asked(self) -> None:
-        """Return once somebody has asked the process to stop."""
+        """Return once the process was asked to stop."""
         event = asyncio.Event()
         with self._lock:
             if self._asked.is_set():
@@ -97,7 +97,7 @@ class Shutdown:
     # -- the stop itself ----------------------------------------------------------------------------------------------
 
     def begin(self, reason: str) -> None:
-        """Bound the time that is left, once; `reason` is for the log line of a stop that takes too long."""
+        """Bound the remaining time, once; `reason` is for the log line of a stop that takes too long."""
         with self._lock:
             if self._has_begun:
                 return
@@ -107,7 +107,7 @@ class Shutdown:
     async def step(self, name: str, work: Awaitable[object], *, seconds: float) -> bool:
         """Wait for one step of the stop, at most `seconds`; return whether it is done.
 
-        A step that fails or takes too long is logged, and the stop goes on with the next one.
+        A step that fails or takes too long is logged, and the stop continues with the next one.
         """
         task = asyncio.ensure_future(work)
         await asyncio.wait({task}, timeout=seconds)
@@ -128,10 +128,10 @@ class Shutdown:
             raise StopIncomplete(f"did not stop in order: {', '.join(self._given_up)}")
 
     def end(self, code: int) -> NoReturn:
-        """Leave the process with this exit code, now; what was logged is written."""
+        """Leave the process with this exit code, now; log lines are written first."""
         self._has_ended.set()
         self._flush_and_leave(code)
-        raise SystemExit(code)  # only where tests stay behind
+        raise SystemExit(code)  # reached only in tests
 
     # -- when all else fails ------------------------------------------------------------------------------------------
 
@@ -145,7 +145,7 @@ class Shutdown:
         def say() -> None:
             _log.critical(
                 "node_ended_by_force",
-                error=f"the stop took more than {self._seconds:g} s; what was acknowledged is durable",
+                error=f"the stop took more than {self._seconds:g} s; acknowledged data is durable",
                 code=StopIncomplete.code,
                 reason=reason,
                 given_up=self._given_up,

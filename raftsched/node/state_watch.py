@@ -1,4 +1,4 @@
-"""The part of a large state's verification that a start has no time for: a child of low priority reads all of it."""
+"""Verify a large state beside the running node, in a child of low priority: a start has no time to read all of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The worker: runs handlers for jobs that it leases over HTTP; see `raftsched.worker.worker`."""
+"""Run handlers for jobs that it leases over HTTP; see `raftsched.worker.worker`."""
 
 from raftsched.worker.handlers.context import Cancelled, Context
 from raftsched.worker.handlers.verdicts import GiveUp, Retry, Snooze, Verdict

@@ -1,13 +1,13 @@
-"""Asks the leader for jobs: as few requests as the load allows, and none too late.
+"""Ask the leader for jobs: with as few requests as the load allows, and none too late.
 
-One request at a time. Under light load a free slot is asked for at once, and the request waits at the leader for a
-job to come due. While handlers are fast and slots are busy, it pays to wait a moment for more free slots: the
-request then brings many jobs, and as many again are leased ahead, so that slots don't idle for a round trip.
+One request at a time. Under light load a request for a free slot is sent at once, and waits at the leader for a job to
+become due. While handlers are fast and slots are busy, it pays to wait a moment for more free slots: the request then
+brings many jobs, and as many again are leased ahead, so that slots don't idle for a round trip.
 
-A request that is cut off may have leased jobs that nobody knows of. Therefore it is repeated under the same request id
-and then gets the same leases, counted from when it was first asked; and it is short, and draining waits for its end
-rather than cut it off. A node that has said nothing a second after the wait should be over is taken for gone, and the
-request is repeated at another one.
+A request that is cut off may have leased jobs that nobody knows. Therefore it is repeated under the same request id and
+then gets the same leases, counted from its first sending. It is also short, and draining waits for its end instead of
+cutting it off. A node that has not answered a second after the end of the wait is taken for gone, and the request is
+repeated at another one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WAIT_SHARE = 1 / 4
 """A request for jobs waits at most this share of a lease."""
 _MORE_THAN_EVER = 2 * limits.LEASE_CAPACITY_MAX
 _SHORT_WAIT_SECONDS = 1.0
-"""Until a first lease has told how long leases are, and while jobs come: the sooner a node is missed that is gone."""
+"""Used until a first lease has shown how long leases are, and while jobs come: a lost node is noticed sooner."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -42,7 +42,7 @@ _decode = msgspec.json.Decoder(LeasesDocument[Grant]).decode
 
 
 class Poller:
-    """Leases jobs into `executor` until it is told to finish; `on_leased` hears of the length of the leases."""
+    """Lease jobs into `executor` until `finish`; `on_leased` receives the length of the leases."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class Poller:
         self._queues = queues
         self._region = region
         self._names = names
-        """Of the jobs that it has handlers for."""
+        """Job names that it has handlers for."""
         self._on_leased = on_leased
         self._wait_seconds = min(settings.wait_seconds, _SHORT_WAIT_SECONDS)
         self._wait_seconds_max = self._wait_seconds
-        """By the length of leases, once it is known."""
+        """By the length of leases, once that is known."""
         self._enough = max(1, settings.concurrency // 2)
         self._wanted = 1
         self._has_room = asyncio.Event()
@@ -79,33 +79,33 @@ class Poller:
         """Id and start of a request whose reply hasn't come yet."""
 
     def finish(self) -> None:
-        """Ask no more; `run` returns when the request under way has ended."""
+        """Ask no more; `run` returns when the current request has ended."""
         self._is_finishing = True
         self._has_room.set()
 
     def room_changed(self) -> None:
-        """A slot came free."""
+        """Note that a slot is free."""
         if self._executor.room >= self._wanted:
             self._has_room.set()
 
     async def run(self) -> None:
-        """Lease jobs until `finish`. Raises what no retry mends: `Invalid`, or `Rejected` as for a wrong token."""
+        """Lease jobs until `finish`. Raises errors that no retry can fix: `Invalid`, or `Rejected` as for a wrong token."""
         while True:
             await self._wait_for_room()
             if self._is_finishing:
                 return
-            room = self._executor.room  # less than before where handlers turned out slow meanwhile
+            room = self._executor.room  # less than before if handlers turned out to be slow meanwhile
             if room > 0:
                 await self._ask(room)
 
     async def _wait_for_room(self) -> None:
-        """Return once there is room to ask for, or this is finishing."""
+        """Return once there are free slots to ask for, or this is finishing."""
         await self._until_room(1, None)
         if self._executor.is_busy and self._executor.is_fast:
             await self._until_room(self._enough, self._settings.linger_seconds)
 
     async def _until_room(self, wanted: int, seconds: float | None) -> None:
-        """Return once there is room for `wanted`, at the latest after `seconds` (None: without end)."""
+        """Return once there are `wanted` free slots, at the latest after `seconds` (None: without end)."""
         if self._executor.room >= wanted or self._is_finishing:
             return
         self._wanted = wanted

@@ -1,8 +1,7 @@
-"""The parts of a worker, wired for one `serve` and taken down in the order in which nothing is lost.
+"""Wire the parts of a worker for one `serve`, and stop them in an order in which nothing is lost.
 
-No new leases; what has not started is given back; running handlers come to their end, or are stopped after
-`drain_seconds` and given back too; outcomes are recorded; and only then the heartbeats end, which kept the leases of
-all of that alive.
+No new leases; runs that have not started are given back; running handlers end, or are stopped after `drain_seconds` and
+given back too; outcomes are recorded; and only then the heartbeats end, which kept the leases of all of them alive.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _log = structlog.get_logger(__name__)
 
 
 class HungHandlers(RaftschedError):
-    """Too many handlers ignore the order to stop; the worker ended, to be started afresh by its supervisor."""
+    """Too many handlers ignore the order to stop; the worker ended, so that its supervisor starts a new one."""
 
     code = "hung_handlers"
 
@@ -76,7 +75,7 @@ class Service:
             desk=Desk(
                 buffer_bytes_max=settings.log_buffer_bytes_max,
                 on_sign=self._told,
-                on_lines=self._shipper.told,
+                on_lines=self._shipper.note_lines,
                 read_result=Parents(self._connection).result_of,
             ),
             on_room=self._room_changed,
@@ -107,7 +106,7 @@ class Service:
 
     @property
     def hung_task_count(self) -> int:
-        """Async handlers that were told to stop and didn't: the event loop can't close while they run."""
+        """Return the number of async handlers that ignore the order to stop: the event loop can't close while they run."""
         return self._executor.hung_task_count
 
     def drain(self) -> None:
@@ -144,7 +143,7 @@ class Service:
 
     async def _poll(self) -> None:
         try:
-            if not self._draining.is_set():  # told to end before it began: what it were given, it would give back
+            if not self._draining.is_set():  # asked to end before it began: it would give back anything that it leased
                 await self._poller.run()
         except RaftschedError as error:
             _log.error("worker_refused", code=error.code, reason=str(error))
@@ -158,7 +157,7 @@ class Service:
         _log.info("worker_draining", worker=self._worker, seconds=self._drain_seconds)
         self._poller.finish()
         self._executor.drain()
-        # Given back before that, they would come again by the request that still waits at the leader.
+        # If they were given back before that, the request that still waits at the leader would lease them again.
         await asyncio.wait([polling])
         self._executor.give_back_waiting()
         try:
@@ -168,7 +167,7 @@ class Service:
             await self._executor.stop_all()
 
     def _told(self) -> None:
-        self._heartbeats.told()
+        self._heartbeats.note_sign()
 
     def _room_changed(self) -> None:
         self._poller.room_changed()
@@ -179,7 +178,7 @@ class Service:
         self._draining.set()
 
     def _heartbeats_failed(self, error: BaseException) -> None:
-        """Stop the handlers at once: nobody keeps their leases, nor would notice when they end."""
+        """Stop the handlers at once: their leases are no longer renewed, and nothing would notice their end."""
         _log.error("heartbeats_failed", exc_info=error)
         self._error = error
         self._drain_seconds = 0.0

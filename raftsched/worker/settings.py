@@ -1,4 +1,4 @@
-"""What a worker's behaviour can be tuned by, each with its unit and reason."""
+"""Settings of a worker, each with its unit and reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class WorkerSettings:
     concurrency: int = 32
     """Handlers that run at the same time."""
     drain_seconds: float = 30.0
-    """After the first SIGTERM, running handlers may go on for so long."""
+    """Time for running handlers to end after the first SIGTERM."""
     stop_at_lease_end: bool = True
     """Stop a handler once its lease is over by this worker's clock, because no leader answered for that long.
 
@@ -25,36 +25,37 @@ class WorkerSettings:
     cluster that is longer than a lease stops every handler. Their runs begin again afterwards and nothing is counted.
     False: a handler continues until an answer says that its lease is lost. After an outage it keeps its attempt, or its
     outcome is recorded. If only this worker was cut off, another one has the run meanwhile: the two overlap until this
-    one hears of it, and this one's outcome is refused. Jobs that start at most once stop in both cases.
+    one reaches the cluster, and this one's outcome is refused. Jobs that start at most once stop in both cases.
 
-    A worker can't tell the two cases apart. It hears nothing in both, and a node that says it has no leader may be cut off
-    from those that have one.
+    A worker can't tell the two cases apart. It gets no answer in both, and a node that says it has no leader may be cut
+    off from those that have one.
     """
     stop_grace_seconds: float = 5.0
-    """A handler that was told to stop gets so long to clean up; then its slot is given to another."""
+    """Time for a handler to clean up after it was asked to stop; then its slot is given to another."""
     wait_seconds: float = 2.0
-    """How long one request for jobs waits at the leader, at most, and never more than a quarter of the lease. Short,
+    """Longest wait of one request for jobs at the leader, and never more than a quarter of the lease. Short,
     because an idle worker that drains waits for it to end, and the lease counts from its start."""
     prefetch_below_seconds: float = 0.05
     """Handlers that take less than this on average have their next jobs leased ahead, as many as there are slots."""
     prefetched_seconds_max: float = 1.0
-    """A job leased ahead that found no slot by then is given back, so that another worker can have it."""
+    """A job leased ahead that found no slot within this time is given back, so that another worker can have it."""
     linger_seconds: float = 0.002
-    """With busy slots and fast handlers, wait so long for more free slots: one request then leases more jobs."""
+    """With busy slots and fast handlers, wait this long for more free slots: one request then leases more jobs."""
     hung_handlers_max: int = 100
-    """So many handlers that ignore the order to stop, and the worker ends, for its supervisor to start it afresh."""
+    """With this number of handlers that ignore the order to stop the worker ends, so that its supervisor starts a new
+    one."""
     progress_seconds: float = 1.0
-    """A handler's progress goes to the cluster so often at most; each time it is a write there."""
+    """Shortest time between two progress reports of a handler to the cluster, each of which is a write there."""
     log_seconds: float = 1.0
-    """Lines of a log wait so long for company: one request for each line would cost more than the job."""
+    """Lines of a log wait this long for more: one request for each line would cost more than the job."""
     log_buffer_bytes_max: int = 256 * 1024
     """Lines of one attempt that wait to be sent; beyond it new ones are left out."""
     flush_seconds: float = 5.0
-    """An outcome waits so long, at most, for the log that goes before it."""
+    """Longest wait of an outcome for the log that precedes it."""
     report_seconds: float = 10.0
-    """At the end, how long to go on trying to report the last outcomes."""
+    """Time for retries of the last outcomes at the end."""
     client: ClientSettings = field(default_factory=ClientSettings)
-    """How it reaches the cluster."""
+    """Settings of its requests to the cluster."""
 
     def __post_init__(self) -> None:
         """Refuse a concurrency that no request could ask for, and times that would fail when they are needed."""

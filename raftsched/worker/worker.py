@@ -1,13 +1,13 @@
-"""The worker as users write it: handlers, options, and the life of its process.
+"""Define the worker that users write: handlers, options, and the life of its process.
 
-What is promised (RELIABILITY G3b to G6): the worker acts on a run only while its lease holds by its own clock, unless
+Guarantees (RELIABILITY G3b to G6): the worker acts on a run only while its lease holds by its own clock, unless
 the process is paused; at most one outcome of a run is recorded; the handler may run more than once over the job's
 life, with the same `ctx.run_id` and a higher `ctx.fencing_token` each time. A job that was submitted with
-`start="at_most_once"` begins only after the cluster has written down that it does, and never again then: where the
-worker dies, or the handler fails or asks to be snoozed, it ends in the dead letters for a human to look at.
+`start="at_most_once"` begins only after the cluster has recorded its start, and never again then: if the worker
+dies, or the handler fails or asks to be snoozed, it moves to the dead-letter queue for a human to decide.
 
-Which handler for which work: async functions for waiting on networks; plain functions (threads) for blocking calls;
-`process=True` for long computing, for C calls that hold the interpreter lock, and for what must be killable.
+Choice of handler: async functions for waiting on networks; plain functions (threads) for blocking calls;
+`process=True` for long computing, for C calls that hold the interpreter lock, and for work that must be killable.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class Worker:
 
     Register handlers with `job`, then call `run` (a whole process) or await `serve` (part of one).
 
-    `queues` are the queues to take jobs from; None = those of the registered handlers. `mail*` stands for all queues
-    whose names begin so, `*` for all, those made later included. It gets only jobs that it has a handler for.
-    `concurrency` handlers run at the same time. With a `region` it takes the jobs of this region and those of none,
-    without one only the latter. `name` is what people see; each worker adds a random ending, so that one which is
-    restarted, or runs twice, is told apart. After a SIGTERM running handlers have `drain_seconds`. With
-    `follow_leader=False` only `urls` are asked, never the nodes that the cluster names. More can be set by `settings`.
+    `queues` are the queues to take jobs from; None = those of the registered handlers. `mail*` is all queues whose
+    names begin so, `*` is all, those made later included. It gets only jobs that it has a handler for. `concurrency`
+    handlers run at the same time. With a `region` it takes the jobs of this region and those of none, without one only
+    the latter. `name` is what people see; each worker adds a random ending, so that a restarted or second one can be
+    distinguished. After a SIGTERM running handlers have `drain_seconds`. With `follow_leader=False` only `urls` are
+    asked, never the nodes that the cluster names. More can be set by `settings`.
     """
 
     def __init__(
@@ -92,11 +92,11 @@ class Worker:
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """The addresses that it was told; none where it goes by the default."""
+        """Return the addresses that it was given; none if it uses the default."""
         return self._urls
 
     def connect_to(self, *urls: str) -> None:
-        """Serve the cluster that `urls` belong to, whatever it was told before; call it before `run`.
+        """Serve the cluster that `urls` belong to, overriding earlier addresses; call it before `run`.
 
         Raises `Invalid` for a wrong address, which changes nothing.
         """
@@ -104,16 +104,16 @@ class Worker:
         self._urls = urls
 
     def follow_leader(self, *, follow: bool) -> None:
-        """Ask also the nodes that the cluster names, or only those that this worker was told; call it before `run`."""
+        """Ask also the nodes that the cluster names, or only those that this worker was given; call it before `run`."""
         self.settings = replace(self.settings, client=replace(self.settings.client, follow_leader=follow))
 
     @property
     def region(self) -> str | None:
-        """The region that it was told."""
+        """Return its region."""
         return self._region
 
     def move_to(self, region: str) -> None:
-        """Work in `region`, whatever it was told before; call it before `run`.
+        """Work in `region`, overriding an earlier one; call it before `run`.
 
         Raises `Invalid` for a wrong name, which changes nothing.
         """
@@ -136,18 +136,18 @@ class Worker:
         It takes `(ctx, payload)` or `(payload)`; what it returns is the job's result and must have a JSON form. It can
         raise `Retry`, `GiveUp` or `Snooze`; whatever else it raises, `SystemExit` and its like included, is a failure,
         retried by the job's policy. An async function runs on the event loop, a plain one in a thread, or with
-        `process=True` in a process of its own, where it can be killed and can't hold up anything else; such a function
-        stands at the top of its module.
+        `process=True` in a process of its own, which can be killed and can't block anything else; such a function must
+        be at the top of its module.
 
-        `queue` is where such jobs wait, if not in the queue called like them. `max_attempts`: a failure of an attempt
-        with this number or a later one is final, whatever the job allows; snoozed and lost attempts are counted too.
-        `timeout_seconds` stops an attempt and counts as a failure; the job's own timeout stands beside it.
-        `retry_on` and `no_retry`: classes of exceptions; only the former, or all but the latter, are tried again, and
-        a failure by any other is final. The job's own lists, of names, stand beside them. `capture_stdout`: text
-        and bytes that the function writes to `sys.stdout` go to the log of the attempt and nowhere else. Threads and
-        subprocesses that it starts are not captured.
+        `queue` is the queue of such jobs; default: the job's name. `max_attempts`: a failure of an attempt with this
+        number or a later one is final, even if the job allows more; snoozed and lost attempts are counted too.
+        `timeout_seconds` stops an attempt and counts as a failure; the job's own timeout applies, too. `retry_on` and
+        `no_retry`: classes of exceptions; only the former, or all but the latter, are tried again, and a failure by any
+        other is final. The job's own lists, of names, apply, too. `capture_stdout`: text and bytes that the function
+        writes to `sys.stdout` go to the log of the attempt and nowhere else. Threads and subprocesses that it starts
+        are not captured.
 
-        Raises `Invalid` for a second handler of the same name and for functions that take something else.
+        Raises `Invalid` for a second handler of the same name and for functions with other parameters.
         """
         return self._registry.job(
             name,
@@ -165,8 +165,8 @@ class Worker:
     def run(self) -> None:
         """Serve until SIGTERM or SIGINT, which drain; a second signal ends the process at once.
 
-        Blocks, and uses uvloop where it is installed. Raises what `serve` raises. If an async handler that ignores its
-        cancellation is left at the end, the process is ended here, with exit code 0 or, where `serve` raised, 1:
+        Blocks, and uses uvloop if it is installed. Raises what `serve` raises. If an async handler that ignores its
+        cancellation is left at the end, the process is ended here, with exit code 0 or, if `serve` raised, 1:
         nothing else can end it. If such a handler holds the event loop beyond `drain_seconds` and `stop_grace_seconds`
         after the signal, the heartbeat thread ends the process, with exit code 1. As the first process of a container
         it serves in a child: see `first_process`.
@@ -191,14 +191,14 @@ class Worker:
             _exit(code)
 
     def _exit_overdue(self) -> None:
-        """End the process: a handler blocks the event loop beyond drain and grace. Its run is left to its lease."""
+        """End the process: a handler blocks the event loop beyond drain and grace. Its run ends with its lease."""
         _log.error("exit_despite_blocked_loop", worker=self.name, exit_code=1)
         _exit(1)
 
     async def serve(self) -> None:
         """Serve until `drain` is called.
 
-        Raises `Invalid` or `Rejected` when the cluster refuses this worker for good (a wrong token, a queue's name),
+        Raises `Invalid` or `Rejected` if the cluster refuses this worker for good (a wrong token, a queue's name),
         and `HungHandlers`; both after running handlers had their time. Cancelling it stops the handlers without
         reporting them: their leases run out.
         """
@@ -218,7 +218,7 @@ class Worker:
         await service.run()
 
     def drain(self) -> None:
-        """Take no more jobs, and let `serve` end when the running ones have; safe from any thread and for good."""
+        """Take no more jobs, and let `serve` end when the running ones have ended; permanent, and safe from any thread."""
         self._is_drain_asked = True
         if self._serving is not None:
             loop, service = self._serving
@@ -245,10 +245,10 @@ class Worker:
 
     @contextmanager
     def _signals_handled(self) -> Iterator[None]:
-        """The first signal drains, the second ends the process; only the main thread can have that.
+        """Drain at the first signal and end the process at the second; only in the main thread.
 
         The handler is Python's own, not the event loop's, so it also runs while a job's handler blocks the loop. For
-        the second signal there is none: the kernel ends the process then, whatever its threads are doing.
+        the second signal there is no handler: the kernel ends the process then, whatever its threads are doing.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -276,14 +276,14 @@ def _instance_name(name: str | None) -> str:
 
 
 def _checked_queues(queues: Sequence[str]) -> Sequence[str]:
-    """Refuse what is no list of names; a single text would be taken for a queue in each of its characters."""
+    """Refuse anything but a list of names; a single text would be read as one queue for each character."""
     if isinstance(queues, str):
         raise Invalid(f"queues: a list of names, not a text: write [{queues!r}]", field="queues")
     return [checked_pattern(queue, field="queues") for queue in queues]
 
 
 def _exit(code: int) -> NoReturn:
-    """End the process at once, whatever its threads do."""
+    """End the process at once, without waiting for its threads."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

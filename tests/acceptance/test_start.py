@@ -115,7 +115,7 @@ def test_check_config_says_what_would_run_and_writes_nothing(tmp_path: Path) -> 
     assert told.returncode == 0, told.stderr
     assert f"n1: raft {node.raft}, api" in told.stdout
     assert "TLS between nodes: none" in told.stdout
-    assert "2 nodes go on without none of them" in told.stderr
+    assert "2 nodes tolerate the loss of 0" in told.stderr
     assert not node.data_directory.exists()
     node.data_directory.mkdir()
     (node.data_directory / "state").mkdir()

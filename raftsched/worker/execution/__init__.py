@@ -1,1 +1,1 @@
-"""Executes handlers: on the loop, in threads, in processes."""
+"""Execute handlers: on the loop, in threads, in processes."""

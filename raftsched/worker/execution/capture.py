@@ -1,7 +1,7 @@
 """Capture what a handler prints, for the log of its attempt.
 
 While a worker has handlers that ask for it, `sys.stdout` is a router. Text and bytes that such a handler writes become
-lines of its log; all other writes go to the stream beneath, and all other handlers find what that stream has. A context
+lines of its log; all other writes go to the stream beneath, whose attributes all other handlers see. A context
 variable tells which handler writes, so capture works in threads and tasks alike.
 
 Left out: threads that a handler starts itself, the output of subprocesses, and C code that writes to descriptor 1.
@@ -24,12 +24,12 @@ _LINE_CHARS_MAX = 8 * 1024
 """A longer line is logged in pieces, so that a progress bar, which never ends its line, can't fill the memory."""
 _ENCODING = "utf-8"
 _ERRORS = "backslashreplace"
-"""How captured bytes that are not UTF-8 appear in the log."""
+"""Captured bytes that are not UTF-8 appear in the log as escapes."""
 _decoder = codecs.getincrementaldecoder(_ENCODING)
 
 
 class _Lines:
-    """Passes on closed lines of what is written: one call of `log` for each write that closes any."""
+    """Pass on closed lines of what is written: one call of `log` for each write that closes any."""
 
     def __init__(self, log: Callable[[str], None]) -> None:
         self._log = log
@@ -64,7 +64,7 @@ _current: ContextVar[_Lines | None] = ContextVar("raftsched_stdout", default=Non
 
 
 class _BytesRouter(io.BufferedIOBase):
-    """`sys.stdout.buffer`: bytes for the log of the handler that writes, or for the buffer beneath."""
+    """Replace `sys.stdout.buffer`: bytes for the log of the handler that writes, or for the buffer beneath."""
 
     def __init__(self, beneath: Any) -> None:
         self._beneath = beneath
@@ -96,11 +96,11 @@ class _BytesRouter(io.BufferedIOBase):
 
 
 class _Router(io.TextIOBase):
-    """`sys.stdout`: text for the log of the handler that writes, or for the stream beneath."""
+    """Replace `sys.stdout`: text for the log of the handler that writes, or for the stream beneath."""
 
     def __init__(self, beneath: TextIO) -> None:
         self._beneath: Any = beneath
-        """Any: some streams that stand in for stdout have fewer attributes than others."""
+        """Any: some replacements of stdout have fewer attributes than others."""
         buffer = getattr(beneath, "buffer", None)
         self._bytes = None if buffer is None else _BytesRouter(buffer)
 
@@ -135,7 +135,7 @@ class _Router(io.TextIOBase):
         return len(text)
 
     def reconfigure(self, **options: Any) -> None:
-        """Change the stream beneath; a captured handler changes nothing, since its log is UTF-8 and sent in lines."""
+        """Change the stream beneath; for a captured handler, change nothing, since its log is UTF-8 and sent in lines."""
         if _current.get() is None:
             self._beneath.reconfigure(**options)
 

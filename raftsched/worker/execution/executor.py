@@ -1,20 +1,20 @@
-"""Runs handlers in slots: starts what was leased, ends what must stop, and frees the slot of what won't.
+"""Run handlers in slots: start leased jobs, stop runs that must stop, and free the slots of hung ones.
 
-A run is leased, then it waits for a slot (only where jobs are leased ahead), runs, where it begins at most once after
-its start was committed, and ends exactly once: with an
-outcome for the reporter, or silently where the cluster has ended it already. `Run.stop` says why a run must stop; it
-may be set by the heartbeat thread, so it is looked at when the handler returns, whatever the event loop knew till
-then: a handler that comes to an end after its lease is never reported as a success.
+A run is leased, then it waits for a slot (only if jobs are leased ahead) and runs; if it begins at most once, only
+after its start was committed. It ends exactly once: with an outcome for the reporter, or silently if the cluster has
+ended it already. `Run.stop` is the reason why a run must stop. The heartbeat thread may set it, so it is read when the
+handler returns, whatever the event loop knew until then: a handler that ends after its lease is never reported as a
+success.
 
-A handler that ignores the order to stop for `stop_grace_seconds` is left behind as *hung*: it keeps its thread or
-task, its slot goes to the next run. Everything here belongs to the worker's event loop.
+A handler that ignores the order to stop for `stop_grace_seconds` is left behind as *hung*: it keeps its thread or task,
+and its slot is given to the next run. Everything here belongs to the worker's event loop.
 
 Handlers are plain tasks owned by the table of runs, not children of a task group: leaving a group waits for all its
 tasks, and a hung one would never let the worker end.
 
-Heartbeats renew what stands in the table of runs, so whatever goes wrong with a run, it must leave that table. What a
-handler does can't go wrong: its call returns an `Ending`. Every step of a run here is `_contained`: a fault of our own
-in it takes the run out of slots and table, its lease runs out, and the cluster counts a lost worker.
+Heartbeats renew the runs in the table, so every run must leave it, also after an error. The handler's own code can't
+break this: its call returns an `Ending`. Every step of a run here is `_contained`: a bug in it takes the run out of
+slots and table, its lease runs out, and the cluster counts a lost worker.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _DURATION_SECONDS_MAX = 1.0
 def _contained(
     step: Callable[Concatenate[Executor, Run, _P], None],
 ) -> Callable[Concatenate[Executor, Run, _P], None]:
-    """Make a fault of our own in a step of a run cost that run alone, and no slot."""
+    """Let a bug in a step of a run cost that run alone, and no slot."""
 
     @wraps(step)
     def contained(executor: Executor, run: Run, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
@@ -68,7 +68,7 @@ def _contained(
 
 
 class Executor:
-    """The slots of a worker; `on_room` is called whenever a slot comes free."""
+    """Manage the slots of a worker; `on_room` is called whenever a slot becomes free."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Executor:
         self._wall_ms = clock.wall_ms
         self._starter = starter
         self._desk = desk
-        """Of the tellings of all runs."""
+        """Shared by the reports of all runs."""
         self._on_room = on_room
         self._on_exhausted = on_exhausted
         self._waiting: deque[Run] = deque()
@@ -100,7 +100,7 @@ class Executor:
         self._threads = ThreadPool()
         self._processes = ProcessPool(grace_seconds=settings.stop_grace_seconds)
         self._average_seconds = settings.prefetch_below_seconds
-        """Of a run; starts at the border, so that the first jobs decide whether to lease ahead."""
+        """Average duration of a run; starts at the limit, so that the first jobs decide whether to lease ahead."""
         self._give_back_timer: asyncio.TimerHandle | None = None
         self._is_draining = False
         self._is_idle = asyncio.Event()
@@ -108,7 +108,7 @@ class Executor:
 
     @property
     def is_fast(self) -> bool:
-        """Handlers are so short that jobs should be leased ahead."""
+        """Return whether handlers are so short that jobs should be leased ahead."""
         return self._average_seconds < self._settings.prefetch_below_seconds
 
     @property
@@ -117,34 +117,34 @@ class Executor:
 
     @property
     def room(self) -> int:
-        """How many more jobs to lease: free slots, and as many ahead as there are slots while handlers are fast."""
+        """Return how many more jobs to lease: free slots, and as many ahead as there are slots while handlers are fast."""
         slots = self._settings.concurrency * (2 if self.is_fast else 1)
         return slots - len(self._running) - len(self._waiting)
 
     @property
     def hung_count(self) -> int:
-        """Handlers that were told to stop and didn't."""
+        """Return the number of handlers that ignore the order to stop."""
         return len(self._hung)
 
     @property
     def hung_task_count(self) -> int:
-        """Those among them that are tasks of the event loop, which can't close while they run."""
+        """Return how many of them are tasks of the event loop, which can't close while they run."""
         return sum(run.task is not None for run in self._hung)
 
     # -- from lease to start ------------------------------------------------------------------------------------------
 
     def accept(self, grants: Sequence[Grant], asked_at: float) -> None:
-        """Take leased jobs, by a request that left at `asked_at`; start those that find a slot."""
+        """Take the jobs leased by a request that left at `asked_at`; start those that find a slot."""
         for grant in grants:
             if grant.fencing_token in self._runs:
-                continue  # leased once, run once, whatever comes twice
+                continue  # leased once, run once, even if a reply repeats it
             run = self._new_run(grant, asked_at)
             self._runs[grant.fencing_token] = run
             self._waiting.append(run)
         self._fill()
 
     def _new_run(self, grant: Grant, asked_at: float) -> Run:
-        """The run of `grant`; the deadline counts from now, a little after the cluster's own count began."""
+        """Return the run of `grant`; the deadline counts from now, a little after the cluster's own count began."""
         handler = self._registry.find(grant.name)
         telling = Telling(
             self._desk,
@@ -269,7 +269,7 @@ class Executor:
             self._reporter.report(run, ending)
 
     def _abandon(self, run: Run, fault: BaseException) -> None:
-        """Care no more for `run`, come what may: nobody renews its lease, and the cluster gives it to another worker."""
+        """Drop `run` in any case: its lease is no longer renewed, and the cluster gives it to another worker."""
         _log.error("run_abandoned", name=run.grant.name, run_id=run.grant.run_id, exc_info=fault)
         run.is_ended = True
         self._runs.pop(run.grant.fencing_token, None)
@@ -310,7 +310,7 @@ class Executor:
         run.timers.append(loop.call_later(self._stop_seconds(run), self._leave_behind, run))
 
     def _stop_seconds(self, run: Run) -> float:
-        """How long the handler of `run` may take to stop; a process is killed after the grace, which takes a moment."""
+        """Return the time for the handler of `run` to stop; a process is killed after the grace, which takes a moment."""
         is_process = run.handler is not None and run.handler.kind is HandlerKind.PROCESS
         return self._settings.stop_grace_seconds + (KILL_SECONDS if is_process else 0.0)
 
@@ -324,7 +324,7 @@ class Executor:
 
     @_contained
     def _leave_behind(self, run: Run) -> None:
-        """The handler did not stop: its slot goes to another run."""
+        """Leave behind a handler that did not stop: its slot goes to another run."""
         if run.is_ended:
             return
         self._running.discard(run)
@@ -342,7 +342,7 @@ class Executor:
         self._is_draining = True
 
     def give_back_waiting(self, newest: Run | None = None) -> None:
-        """Give back what waits for a slot, up to `newest`: run it elsewhere, no attempt is used."""
+        """Give back the runs that wait for a slot, up to `newest`: run them elsewhere, no attempt is used."""
         while self._waiting:
             run = self._waiting.popleft()
             self._settle(run, snoozed(0))
@@ -364,7 +364,9 @@ class Executor:
             self._leave_behind(run)
 
     def close(self) -> None:
-        """End idle threads and processes, and stop, without a report, what still runs when `serve` was cancelled."""
+        """End idle threads and processes, and stop, without a report, handlers that still run when `serve` was
+        cancelled.
+        """
         for run in list(self._running):
             self._condemn(run, StopReason.ABORTED)
         if self._give_back_timer is not None:
@@ -373,7 +375,7 @@ class Executor:
         self._processes.close()
 
     def _give_back_stale(self, newest: Run) -> None:
-        """`newest` was the last to wait when the timer was set: if it still does, those before it wait even longer."""
+        """Give back the waiting runs if `newest`, the last of them when the timer was set, still waits."""
         self._give_back_timer = None
         if newest in self._waiting:
             self._average_seconds = _DURATION_SECONDS_MAX  # or the same jobs would be leased ahead again

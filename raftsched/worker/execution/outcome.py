@@ -1,4 +1,4 @@
-"""What becomes of a run: how its handler's end and the reason to stop it make one outcome, or none."""
+"""Combine the ending of a run's handler and the reason to stop it into one outcome, or none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from raftsched.worker.runs.runs import SILENT, Run, StopReason
 
 _log = structlog.get_logger(__name__)
 _UNKNOWN_JOB_SECONDS = 15.0
-"""After the first attempt on a worker without a handler, doubling: three attempts outlast the start of a new worker."""
+"""Delay after the first attempt on a worker without a handler, doubling: three attempts outlast the start of a new
+worker."""
 _UNKNOWN_JOB_SECONDS_MAX = 300.0
 
 
@@ -52,10 +53,11 @@ def called(handler: Handler, run: Run) -> Ending:
 
 
 def unknown_job(run: Run) -> Ending:
-    """No handler has the name of the job: a failed attempt, so that while a release rolls out a newer worker may have it.
+    """Return a failed attempt, since no handler has the job's name: while a release rolls out, a newer worker may have
+    it.
 
-    The delay is the worker's own: the job's policy and lists of error types are about its handler, which never began.
-    A run that begins at most once is handed back for as long as it has attempts, for to fail it would have to begin.
+    The delay is the worker's own: the job's policy and lists of error types are about its handler, which never began. A
+    run that begins at most once is handed back while it has attempts, since to fail it would have to begin.
     """
     grant = run.grant
     _log.warning("unknown_job", name=grant.name, run_id=grant.run_id)
@@ -66,7 +68,7 @@ def unknown_job(run: Run) -> Ending:
 
 
 def outcome(run: Run, ending: Ending) -> Ending | None:
-    """What to report for a handler that came to `ending`: why the run had to stop goes before what it returned."""
+    """Return the outcome to report for a handler with this `ending`: a reason to stop the run overrides it."""
     stop = run.stop
     if stop is None or (stop is StopReason.DRAINED and _has_finished(run, ending)):
         return _limited(run, ending)
@@ -80,7 +82,7 @@ def outcome(run: Run, ending: Ending) -> Ending | None:
 
 
 def _has_finished(run: Run, ending: Ending) -> bool:
-    """Whether the handler came to its end by itself: one that saw `ctx.cancelled` may have returned half way."""
+    """Return whether the handler ended by itself: one that saw `ctx.cancelled` may have returned half way."""
     return ending.status == COMPLETED and not run.context.cancelled.was_seen
 
 
@@ -89,7 +91,7 @@ def _arguments(handler: Handler, run: Run) -> tuple[Any, ...]:
 
 
 def _limited(run: Run, ending: Ending) -> Ending:
-    """A failure of the handler's last attempt is final."""
+    """Make a failure of the handler's last attempt final."""
     most = run.handler.max_attempts if run.handler is not None else None
     if most is None or ending.status != FAILED or run.grant.attempt_number < most:
         return ending

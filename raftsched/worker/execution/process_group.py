@@ -1,7 +1,7 @@
 """End a child process together with all that it started.
 
-The child leads a session, so its process id names a group. What its handler starts belongs to that group, unless it
-asks for a session of its own, as daemons do: such a process is not ended.
+The child leads a session, so its process id names a group. A process that its handler starts belongs to that group,
+unless it asks for a session of its own, as daemons do: such a process is not ended.
 
 A group is asked first (SIGTERM) and killed (SIGKILL) after a grace. It is ended only when no member is left, so that a
 retry of the job does not run beside what the first attempt started.
@@ -17,7 +17,7 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 
 KILL_SECONDS = 2.0
-"""How long to wait, at most, for killed processes to disappear. One in uninterruptible sleep can take longer."""
+"""Longest wait for killed processes to disappear. One in uninterruptible sleep can take longer."""
 _LOOK_SECONDS = 0.02
 """Pause between two looks at a group whose leader is gone: the kernel has no event for it."""
 
@@ -35,19 +35,19 @@ class ProcessGroup:
         """Monotonic time at which it is killed; None if it was not asked to end."""
         self._timer: threading.Timer | None = None
         self._is_over = False
-        """No member is left, so its id may be that of strangers by now."""
+        """No member is left, so its id may belong to other processes by now."""
         self._asking = threading.Lock()
         # What the child forks inherits the library's own sentinel, so that one can outlast the child.
         self._death = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
 
     @property
     def death(self) -> int:
-        """A descriptor that becomes readable when the leader ends."""
+        """Return a descriptor that becomes readable when the leader ends."""
         return self._process.sentinel if self._death is None else self._death
 
     @property
     def is_asked(self) -> bool:
-        """Whether it was asked to end."""
+        """Return whether it was asked to end."""
         return self._deadline is not None
 
     def ask(self) -> None:
@@ -90,11 +90,13 @@ class ProcessGroup:
             os.close(descriptor)
 
     def _kill_leader(self) -> None:
-        """The grace is over: wake whoever waits in `end`, who kills the rest."""
+        """Kill the leader, since the grace is over: this wakes the thread in `end`, which kills the rest."""
         self._signal_leader(signal.SIGKILL)
 
     def _is_empty_by(self, deadline: float) -> bool:
-        """Whether the last member ends by `deadline`; the leader must have been reaped, for it counts until then."""
+        """Return whether the last member ends by `deadline`; the leader must have been reaped, since it counts until
+        then.
+        """
         while self._has_members():
             if time.monotonic() >= deadline:
                 return False

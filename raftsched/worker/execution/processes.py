@@ -1,11 +1,11 @@
-"""Child processes for handlers that must not share the interpreter: one call at a time in each.
+"""Run handlers in child processes if they must not share the interpreter: one call at a time in each.
 
 A child is started fresh (spawn), never forked: it shares no socket, lock or thread with the worker, and can neither
-heartbeat nor report. It gets a call as JSON over its own pipe, says what its handler says over it, and ends with an
+heartbeat nor report. It gets a call as JSON over its own pipe, passes the handler's reports over it, and ends with an
 `Ending`. A child that dies takes only its own run with it.
 
 A child leads a session of its own, so the signals of a terminal or of a container's group reach the worker alone, which
-then drains. To stop a run is to end the whole process group of its child: SIGTERM, a grace, SIGKILL
+then drains. Stopping a run ends the whole process group of its child: SIGTERM, a grace, SIGKILL
 (`raftsched.worker.execution.process_group`). So this is the only kind of handler that can always be stopped.
 
 A child whose worker died ends by itself, and its group with it: it reads the end of its pipe, and while it works, a
@@ -42,7 +42,7 @@ _start = threading.Lock()
 
 
 class _Call(msgspec.Struct):
-    """What the child needs to run one attempt."""
+    """The data that the child needs to run one attempt."""
 
     module: str
     qualname: str
@@ -54,7 +54,7 @@ class _Call(msgspec.Struct):
 
 
 class _Said(msgspec.Struct, omit_defaults=True):
-    """What comes from the child: something that the handler says, or at last its ending."""
+    """A message of the child: a report of the handler, or at last its ending."""
 
     ending: Ending | None = None
     progress: msgspec.Raw | UnsetType = UNSET
@@ -65,11 +65,11 @@ class _Said(msgspec.Struct, omit_defaults=True):
 
 
 class _Answered(msgspec.Struct):
-    """What the child hears when it has asked for a result."""
+    """The reply to a child that has asked for a result."""
 
     result: Any = None
     code: str = ""
-    """Of the error, where there is one."""
+    """The code of the error, if there is one."""
     message: str = ""
 
 
@@ -80,7 +80,8 @@ _decode_answered = msgspec.json.Decoder(_Answered).decode
 
 
 class ProcessPool:
-    """The children of a worker. `call` belongs to a thread of its own, all else to the worker's event loop.
+    """Manage the children of a worker. `call` belongs to a thread of its own, everything else to the worker's event
+    loop.
 
     A child that must stop has `grace_seconds` from SIGTERM to SIGKILL.
     """
@@ -97,16 +98,16 @@ class ProcessPool:
             self._at_work[run.grant.fencing_token] = self._idle.pop()
 
     def call(self, handler: Handler, run: Run) -> Ending:
-        """Run the handler in the child of `run` and return how it ended; blocks until then."""
+        """Run the handler in the child of `run` and return its ending; blocks until then."""
         child = self._at_work.get(run.grant.fencing_token)
         if child is None:
             child = self._at_work[run.grant.fencing_token] = _Child(self._grace_seconds)
-            if run.stop is not None:  # told to stop while the child was starting
+            if run.stop is not None:  # asked to stop while the child was starting
                 child.stop()
         return child.call(_call_for(handler, run), run.telling or Mute())
 
     def stop(self, run: Run) -> None:
-        """Ask the handler of `run`, and all that it started, to end; kill what is left after the grace."""
+        """Ask the handler of `run`, and all that it started, to end; kill the rest after the grace."""
         child = self._at_work.get(run.grant.fencing_token)
         if child is not None:
             child.stop()
@@ -118,7 +119,7 @@ class ProcessPool:
             child.kill()
 
     def released(self, run: Run) -> None:
-        """The call of `run` has ended: its child takes another, if it still lives."""
+        """Note that the call of `run` has ended: its child takes another, if it still lives."""
         child = self._at_work.pop(run.grant.fencing_token, None)
         if child is None:
             return
@@ -128,7 +129,7 @@ class ProcessPool:
             child.kill()
 
     def close(self) -> None:
-        """End all children at once, with what finished handlers left running in their groups."""
+        """End all children at once, with everything that finished handlers left running in their groups."""
         for child in self._at_work.values():
             child.kill()
         while self._idle:
@@ -136,7 +137,7 @@ class ProcessPool:
 
 
 class _Child:
-    """One child process, which leads a group."""
+    """A child process, which leads a group."""
 
     def __init__(self, grace_seconds: float) -> None:
         spawn = multiprocessing.get_context("spawn")
@@ -152,9 +153,9 @@ class _Child:
         return not self._pipe.closed and self._process.is_alive()
 
     def call(self, call: _Call, voice: Voice) -> Ending:
-        """Pass on what the child says and return its ending; one that died is a failure of this call alone.
+        """Pass on the child's reports and return its ending; one that died is a failure of this call alone.
 
-        Where the child died, or was asked to end, its group is ended before this returns.
+        If the child died, or was asked to end, its group is ended before this returns.
         """
         try:
             ending = self._ending_of(call, voice)
@@ -181,20 +182,20 @@ class _Child:
             _pass_on(said, voice)
 
     def _receive(self) -> bytes:
-        """Return what the child says next; raises EOFError if it died, though what it started may hold the pipe."""
+        """Return the next message of the child; raises EOFError if it died, though what it started may hold the pipe."""
         if self._pipe in wait([self._pipe, self._group.death]):
             return self._pipe.recv_bytes()
         raise EOFError
 
     def _end_group(self) -> None:
-        self._pipe.close()  # a child that waits for its next call ends by that
+        self._pipe.close()  # this ends a child that waits for its next call
         self._group.end()
 
     def stop(self) -> None:
         self._group.ask()
 
     def kill(self) -> None:
-        """End it without waiting for its end; the library reaps it later."""
+        """End it without waiting; the library reaps it later."""
         self._group.kill()
 
     def close(self) -> None:
@@ -248,7 +249,7 @@ def _serve(pipe: Pipe) -> None:
 
 
 class PipeVoice:
-    """Says everything to the worker, over the pipe; safe from any thread of the child."""
+    """Send everything to the worker, over the pipe; safe from any thread of the child."""
 
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
@@ -257,9 +258,9 @@ class PipeVoice:
         self._is_over = False
 
     def end(self, ending: Ending) -> None:
-        """Say how the handler ended; nothing that is said or asked later counts, as by a thread that it left behind.
+        """Send the handler's ending; later reports and questions are dropped, as from a thread that it left behind.
 
-        What is still asked is answered first: behind the ending, the next that comes over the pipe is a call.
+        An open question is answered first: after the ending, the next message on the pipe is a call.
         """
         with self._asking:
             self.say(_Said(ending))

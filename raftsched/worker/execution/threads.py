@@ -14,7 +14,7 @@ Call = Callable[[], None]
 
 
 class ThreadPool:
-    """Runs each call in a thread at once; idle threads are used again."""
+    """Run each call in a thread at once; idle threads are used again."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
@@ -32,11 +32,11 @@ class ThreadPool:
         self._calls.put(call)
 
     def released(self) -> None:
-        """A call has ended, so its thread takes another."""
+        """Note that a call has ended, so its thread can take another."""
         self._idle_count += 1
 
     def close(self) -> None:
-        """End the threads as they come idle; hung ones end with the process."""
+        """End the threads when they become idle; hung ones end with the process."""
         for _ in range(self._thread_count):
             self._calls.put(None)
 

@@ -1,7 +1,7 @@
-"""What a handler is told about its attempt, how it hears that it should stop, and what it can say meanwhile.
+"""Give a handler its attempt, the request to stop, and the ways to report meanwhile.
 
-A context passes on what the handler says to its `Voice`: in the worker that is the run's `Telling`, in a process of
-its own a pipe to the worker.
+A context passes the handler's reports to its `Voice`: in the worker that is the run's `Telling`, in a process of its
+own a pipe to the worker.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOGGERS = "raftsched.job"
 
 
 class Voice(Protocol):
-    """Takes what a handler says, in whichever thread it runs."""
+    """Take the reports of a handler, in whichever thread it runs."""
 
     def progress(self, document: bytes) -> None: ...
     def beat(self) -> None: ...
@@ -29,16 +29,16 @@ class Voice(Protocol):
 
 
 class Mute:
-    """The voice of a context that belongs to no worker, as in a test of a handler: nobody listens."""
+    """Drop all reports: for a context that belongs to no worker, as in a test of a handler."""
 
     def progress(self, document: bytes) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def beat(self) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def log(self, text: str) -> None:
-        """Say nothing."""
+        """Do nothing."""
 
     def result_of(self, parent: str) -> Any:
         raise RuntimeError(f"the result of {parent!r} can be read within a worker only")
@@ -48,21 +48,21 @@ _MUTE = Mute()
 
 
 class Cancelled:
-    """Whether the attempt should stop; true for good once it is. Every method is safe from any thread."""
+    """Whether the attempt should stop; it stays true. Every method is safe from any thread."""
 
     __slots__ = ("_event", "_is_set", "was_seen")
 
     def __init__(self) -> None:
         self._is_set = False
         self.was_seen = False
-        """The handler has looked, and was told to stop: it may have left its work half done."""
+        """The handler has read it as true: it may have left its work half done."""
         self._event: threading.Event | None = None
 
     def __bool__(self) -> bool:
         return self._seen(is_set=self._is_set)
 
     def is_set(self) -> bool:
-        """Whether to stop."""
+        """Return whether to stop."""
         return self._seen(is_set=self._is_set)
 
     def set(self) -> None:
@@ -74,10 +74,12 @@ class Cancelled:
     def wait(self, timeout: float | None = None) -> bool:
         """Block this thread until the attempt should stop, at most `timeout` seconds; return whether it should.
 
-        For plain functions: it is the pause that ends early. An async handler is cancelled instead.
+        For plain functions: a pause that ends early. An async handler is cancelled instead.
         """
         with _event_creation:
-            if self._event is None:  # made late: most attempts never wait, and an event costs more than all else here
+            if (
+                self._event is None
+            ):  # made late: most attempts never wait, and an event costs more than everything else here
                 self._event = threading.Event()
         if self._is_set:  # set before there was an event
             self._event.set()
@@ -92,11 +94,11 @@ class Cancelled:
 class Context:
     """One attempt of one job, as its handler sees it.
 
-    `run_id` is the same for all attempts of the run: hand it to receivers as the idempotency key. `fencing_token`
+    `run_id` is the same for all attempts of the run: give it to receivers as the idempotency key. `fencing_token`
     rises with every attempt in the whole cluster: a receiver that keeps the highest it has seen can refuse a late one.
 
-    What the handler says (`progress`, `log`, `heartbeat`) belongs to this attempt. It may be said from any thread, and
-    what is still said once the attempt is over is dropped.
+    Reports of the handler (`progress`, `log`, `heartbeat`) belong to this attempt. They may be made from any thread,
+    and those made after the end of the attempt are dropped.
     """
 
     __slots__ = (
@@ -129,25 +131,25 @@ class Context:
         self.attempt_number = attempt_number
         """1 for the first attempt of the run."""
         self.max_attempts = max_attempts
-        """Failures that end in the dead letters; 0 = not told."""
+        """Failures after which the job moves to the dead-letter queue; 0 = not known."""
         self.name = name
         self.queue = queue
         self.tenant = tenant
         self.deadline = deadline
-        """UTC; when the attempt must be over, by its timeout or the job's deadline; None if it may take any time."""
+        """UTC; the end of the attempt, by its timeout or the job's deadline; None if it may take any time."""
         self.schedule_id = schedule_id
-        """The schedule that this is a run of."""
+        """The schedule that submitted this run."""
         self.instant = instant
-        """UTC; the nominal instant that a schedule made this run for, however late it runs."""
+        """UTC; the nominal fire time of the schedule for this run, however late it runs."""
         self.workflow_id = workflow_id
         self.task = task
         """The job's name within its workflow."""
         self.replay_of = replay_of
-        """The job that this one is a clone of."""
+        """The job of which this one is a clone."""
         self.cancelled = Cancelled()
         """True once the handler should stop: the job is cancelled, its time is up, the lease is lost, or the worker
-        stops. What a handler returns that has seen it true doesn't count; where the worker stops, another one runs the
-        attempt anew. An async handler is cancelled as well; one that catches that and returns has finished."""
+        stops. If a handler has read it as true, its return value doesn't count; if the worker stops, another one runs
+        the attempt again. An async handler is cancelled as well; one that catches that and returns has finished."""
         self._voice = voice
         self._logger: logging.Logger | None = None
 
@@ -155,17 +157,17 @@ class Context:
         return f"Context(name={self.name!r}, run_id={self.run_id!r}, fencing_token={self.fencing_token})"
 
     def progress(self, value: Any) -> None:
-        """Say how far the handler is: anything with a JSON form, such as `{"done": 3, "of": 10}`; returns at once.
+        """Report how far the handler is: anything with a JSON form, such as `{"done": 3, "of": 10}`; returns at once.
 
-        The cluster hears it about once a second at most, and of several only the latest. It is a sign of life, too.
-        Raises `Invalid` for what has no JSON form, more than 4 KiB of it, or more than 64 levels.
+        It is sent about once a second at most, and of several only the latest. It is a sign of life, too.
+        Raises `Invalid` for a document without a JSON form, over 4 KiB, or with more than 64 levels.
         """
         document = encode_document(value, field="progress")
         check_value(document, bytes_max=limits.PROGRESS_BYTES_MAX, field="progress")
         self._voice.progress(document)
 
     def heartbeat(self) -> None:
-        """Give a sign of life, for jobs with `heartbeat_timeout_seconds`; returns at once, and may be called often."""
+        """Give a sign of life, for jobs with `heartbeat_timeout_seconds`; returns at once, and is cheap to call often."""
         self._voice.beat()
 
     def log(self, text: object) -> None:
@@ -178,7 +180,7 @@ class Context:
 
     @property
     def logger(self) -> logging.Logger:
-        """A standard logger, from level INFO on, whose records go to the log of this attempt.
+        """Return a standard logger, from level INFO on, whose records go to the log of this attempt.
 
         They also go to the handlers of the program's own loggers `raftsched.job` and above.
         """
@@ -193,14 +195,14 @@ class Context:
     def result_of(self, parent: str) -> Any:
         """Return the result of a job that this one depends on: its id, or its task name within the same workflow.
 
-        An async handler awaits it (`await ctx.result_of("extract")`), a plain one gets the value. None where that job
-        has no result. Raises `NotFound` where there is no such job, and `Unavailable`.
+        An async handler awaits it (`await ctx.result_of("extract")`), a plain one gets the value. None if that job
+        has no result. Raises `NotFound` if there is no such job, and `Unavailable`.
         """
         return self._voice.result_of(parent)
 
 
 class _ToAttempt(logging.Handler):
-    """Writes records to the log of one attempt."""
+    """Write records to the log of one attempt."""
 
     def __init__(self, voice: Voice) -> None:
         super().__init__()
@@ -210,7 +212,7 @@ class _ToAttempt(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             text = self.format(record)
-        except Exception:  # noqa: BLE001  # the standard library's rule: a bad record is told of, and nothing raised
+        except Exception:  # noqa: BLE001  # the standard library's rule: a bad record is reported, and nothing raised
             self.handleError(record)
             return
         self._voice.log(text)

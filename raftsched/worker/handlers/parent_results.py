@@ -1,4 +1,4 @@
-"""Reads the results of jobs that a run depends on, by job id or by task name."""
+"""Read the results of jobs that a run depends on, by job id or by task name."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _decode_graph = msgspec.json.Decoder(Graph).decode
 
 
 class Parents:
-    """Results of other jobs, read from the leader each time."""
+    """Read results of other jobs, from the leader each time."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     async def result_of(self, telling: Telling, parent: str) -> Any:
-        """Return the result of `parent`; raises `NotFound` where there is no such job, and `Unavailable`."""
+        """Return the result of `parent`; raises `NotFound` if there is no such job, and `Unavailable`."""
         job_id = parent if _JOB_ID.fullmatch(parent) else await self._job_of(telling, parent)
         return _decode_result(await self._connection.call("GET", f"/jobs/{quote(job_id, safe='')}/result")).result
 

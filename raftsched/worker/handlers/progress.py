@@ -1,10 +1,10 @@
-"""What a handler says while it runs, on its way to the cluster: progress, signs of life, lines of its log.
+"""Pass on what a handler reports while it runs: progress, signs of life, lines of its log.
 
-The handler's side returns at once and is safe from any thread. Progress and signs wait in one slot each, the latest in
-place of the one before, until the heartbeat thread takes them along. Lines wait in a bounded buffer until the shipper
-takes a piece; where the buffer is full the new ones are left out, and a line says how many.
+The handler's side returns at once and is safe from any thread. Progress and signs wait in one slot each, the latest
+replacing the one before, until the heartbeat thread takes them along. Lines wait in a bounded buffer until the shipper
+takes a piece; if the buffer is full, new lines are left out, and a line says how many.
 
-Once the attempt is over the telling is closed, and what is still said, as by a handler that hangs, is dropped.
+Once the attempt is over its reports are closed, and later ones, as from a handler that hangs, are dropped.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _CUT = " … (cut)"
 _LEFT_OUT = "… {} lines were left out here: they came faster than they could be sent"
 _LEFT_OUT_BYTES_MAX = 128
 _LINE_BYTES_MAX = 8 * 1024
-"""Of one line; the rest is cut off. A longer line is a document, and belongs into the result or elsewhere."""
+"""Longest line; the rest is cut off. A longer line is a document, and belongs in the result or elsewhere."""
 
 
 class Sign(NamedTuple):
-    """What a heartbeat takes along for one run."""
+    """The report about one run in a heartbeat."""
 
     progress: msgspec.Raw | UnsetType = UNSET
     alive: bool = False
@@ -39,14 +39,14 @@ NO_SIGN = Sign()
 
 
 class Piece(NamedTuple):
-    """Lines that travel together, and their place in the attempt's log."""
+    """Lines that are sent together, and their position in the attempt's log."""
 
     lines: list[str]
     sequence: int
 
 
 class Desk:
-    """Who passes on what handlers say: what all tellings of a worker share."""
+    """The part that the reports of all runs of a worker share."""
 
     __slots__ = ("buffer_bytes_max", "loop", "on_lines", "on_sign", "read_result")
 
@@ -69,11 +69,11 @@ class Desk:
 
 
 class Telling:
-    """The voice of one attempt."""
+    """The reports of one attempt."""
 
     __slots__ = (
         "_beaten", "_byte_count", "_desk", "_is_log_ended", "_left_out_count", "_lines", "_lock", "_progress", "_sequence",
-        "fencing_token", "is_async", "is_closed", "job_id", "run_id", "told_at", "workflow_id",
+        "fencing_token", "is_async", "is_closed", "job_id", "run_id", "sign_left_at", "workflow_id",
     )  # fmt: skip
 
     def __init__(
@@ -84,10 +84,10 @@ class Telling:
         self.fencing_token = fencing_token
         self.workflow_id = workflow_id
         self.is_async = is_async
-        """The handler is a coroutine, and awaits what others wait for."""
+        """The handler is a coroutine, and awaits what other handlers block for."""
         self.is_closed = False
-        self.told_at = float("-inf")
-        """When the heartbeat that took the latest sign along left."""
+        self.sign_left_at = float("-inf")
+        """Departure of the heartbeat that took the latest sign along."""
         self._desk = desk
         self._lock = threading.Lock()
         self._progress: bytes | None = None
@@ -119,7 +119,7 @@ class Telling:
             self._desk.on_sign()
 
     def log(self, text: str) -> None:
-        """Keep the lines of `text`, as far as there is room."""
+        """Keep the lines of `text`, as far as the buffer allows."""
         lines = [_line(line) for line in valid_text(text).splitlines() or [""]]
         with self._lock:
             if self._is_log_ended:
@@ -136,7 +136,7 @@ class Telling:
             self._desk.on_lines(self)
 
     def result_of(self, parent: str) -> Any:
-        """Return the result of `parent`, or for an async handler what gives it when it is awaited."""
+        """Return the result of `parent`; for an async handler, an awaitable of it."""
         reading = self._desk.read_result(self, parent)
         return reading if self.is_async else self._waited(reading)
 
@@ -147,17 +147,17 @@ class Telling:
 
     @property
     def has_sign(self) -> bool:
-        """Something waits for the next heartbeat."""
+        """Return whether something waits for the next heartbeat."""
         return self._progress is not None or self._beaten
 
     def take_sign(self) -> Sign:
-        """Return what waits; it waits no longer."""
+        """Return what waits for the heartbeat, and clear it."""
         progress, beaten = self._progress, self._beaten
         self._progress, self._beaten = None, False
         return Sign(UNSET if progress is None else msgspec.Raw(progress), beaten)
 
     def put_back(self, sign: Sign) -> None:
-        """The heartbeat with `sign` had no answer: it goes with the next, unless there is a later one."""
+        """Put back `sign`, whose heartbeat had no answer: it goes with the next, unless there is a later one."""
         if self.is_closed:
             return
         if sign.progress is not UNSET and self._progress is None:
@@ -168,16 +168,16 @@ class Telling:
 
     @property
     def has_lines(self) -> bool:
-        """Lines wait, or the word that some were left out."""
+        """Return whether lines wait, or the note that some were left out."""
         return bool(self._lines) or self._left_out_count > 0
 
     @property
     def is_filling(self) -> bool:
-        """So much waits that it should not wait for its time."""
+        """Return whether so much waits that it should be sent early."""
         return self._byte_count >= limits.LOG_PIECE_BYTES_MAX // 2
 
     def take_piece(self) -> Piece | None:
-        """Return the next lines of the log, as many as one piece can hold; None where none wait."""
+        """Return the next lines of the log, as many as one piece can hold; None if none wait."""
         lines: list[str] = []
         room = limits.LOG_PIECE_BYTES_MAX
         with self._lock:
@@ -196,14 +196,14 @@ class Telling:
             return Piece(lines, self._sequence)
 
     def end_log(self) -> None:
-        """Drop the lines that wait, and all that come."""
+        """Drop the lines that wait, and all later ones."""
         with self._lock:
             self._is_log_ended = True
             self._lines.clear()
             self._byte_count = self._left_out_count = 0
 
     def close(self) -> None:
-        """Drop what waits, and what is still said."""
+        """Drop everything that waits, and all later reports."""
         self.is_closed = True
         self.end_log()
         self._progress, self._beaten = None, False

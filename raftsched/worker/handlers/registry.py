@@ -1,4 +1,4 @@
-"""Which function handles which job, and how it is called."""
+"""Register the handlers of jobs, and how they are called."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIMEOUT_SECONDS_MAX = limits.TIMEOUT_MS_MAX / 1000
 
 
 class HandlerKind(Enum):
-    """Where a handler runs."""
+    """Place in which a handler runs."""
 
     COROUTINE = "coroutine"
     THREAD = "thread"
@@ -46,24 +46,26 @@ class Registry:
     """The handlers of a worker, by job name."""
 
     def __init__(self, *, queues_are_named: bool = False) -> None:
-        """`queues_are_named`: the worker takes jobs from queues that it was told, not from those of its handlers."""
+        """Make it empty; `queues_are_named`: the worker takes jobs from queues given to it, not from those of its
+        handlers.
+        """
         self._queues_are_named = queues_are_named
         self._handlers: dict[str, Handler] = {}
         self.find = self._handlers.get
 
     @property
     def queues(self) -> list[str]:
-        """The queues of all handlers, in the order of their registration."""
+        """Return the queues of all handlers, in the order of their registration."""
         return list(dict.fromkeys(handler.queue for handler in self._handlers.values()))
 
     @property
     def names(self) -> list[str]:
-        """The names of the jobs that have a handler."""
+        """Return the names of the jobs that have a handler."""
         return list(self._handlers)
 
     @property
     def stdout_wanted(self) -> bool:
-        """Some handler in this process asks that what it prints goes to the job's log."""
+        """Return whether some handler in this process asks that its output goes to the job's log."""
         handlers = self._handlers.values()
         return any(handler.captures_stdout and handler.kind is not HandlerKind.PROCESS for handler in handlers)
 
@@ -103,17 +105,17 @@ class Registry:
         return register
 
     def _check_room(self, queue: str) -> None:
-        """Raise `Invalid` where one more handler, with its queue, is more than a request for jobs may name."""
+        """Raise `Invalid` if one more handler, with its queue, is more than a request for jobs may name."""
         if len(self._handlers) >= limits.NAMES_PER_LEASE_MAX:
-            told = f"a worker has at most {limits.NAMES_PER_LEASE_MAX} handlers; split them between several workers"
-            raise Invalid(f"name: {told}", field="name")
+            limit = f"a worker has at most {limits.NAMES_PER_LEASE_MAX} handlers; split them between several workers"
+            raise Invalid(f"name: {limit}", field="name")
         queues = (
             self.queues if len(self._handlers) >= limits.QUEUES_PER_LEASE_MAX and not self._queues_are_named else []
         )
         if queue not in queues and len(queues) >= limits.QUEUES_PER_LEASE_MAX:
-            told = f"handlers of one worker are in at most {limits.QUEUES_PER_LEASE_MAX} queues"
+            limit = f"handlers of one worker are in at most {limits.QUEUES_PER_LEASE_MAX} queues"
             raise Invalid(
-                f"queue: {told}; put some in one queue (queue=...), or make Worker(queues=['*'])", field="queue"
+                f"queue: {limit}; put some in one queue (queue=...), or make Worker(queues=['*'])", field="queue"
             )
 
 
@@ -178,7 +180,7 @@ def _kind(function: Callable[..., Any], *, process: bool) -> HandlerKind:
 
 
 def _takes_context(function: Callable[..., Any]) -> bool:
-    """Whether to call it with (ctx, payload), or with (payload)."""
+    """Return whether to call it with (ctx, payload), or with (payload)."""
     try:
         signature = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError) as error:

@@ -1,8 +1,8 @@
-"""How a handler's call ended, as the cluster hears it.
+"""Turn the end of a handler's call into the form that the cluster takes.
 
-An `Ending` knows nothing of leases: it is made in whichever thread or process the handler ran. It always fits what
-the API takes: texts are bounded and valid, and a result without a JSON form, or a delay beyond what the API takes, is a
-failure that no retry would mend. Whatever a handler returns or raises has an ending: the functions here don't raise.
+An `Ending` knows nothing of leases: it is made in the thread or process of the handler. It always fits what the API
+takes: texts are bounded and valid. A result without a JSON form, or a delay beyond what the API takes, is a failure
+that no retry would fix. Everything that a handler returns or raises has an ending: the functions here don't raise.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ SNOOZED: Final = "snoozed"
 
 
 class RetryRules(msgspec.Struct, frozen=True):
-    """Which errors of a handler are worth another attempt, by the full names of their classes.
+    """Decide which errors of a handler are retried, by the full names of their classes.
 
-    Names, so that they mean the same in a process of its own; a rule for a class holds for those derived from it.
+    By name, so that they mean the same in a process of its own; a rule for a class also covers its subclasses.
     """
 
     retry_on: tuple[str, ...] | None = None
@@ -37,7 +37,7 @@ class RetryRules(msgspec.Struct, frozen=True):
     no_retry: tuple[str, ...] = ()
 
     def allow(self, error: BaseException) -> bool:
-        """Whether to try again after `error`."""
+        """Return whether to try again after `error`."""
         if self.retry_on is None and not self.no_retry:
             return True
         names = {full_name(kind) for kind in type(error).__mro__}
@@ -56,7 +56,7 @@ def full_name(kind: type[BaseException]) -> str:
 
 
 def completed(value: Any) -> Ending:
-    """The handler returned `value`."""
+    """Return the ending of a handler that returned `value`."""
     if value is None:
         return _NO_RESULT
     try:
@@ -76,7 +76,7 @@ def completed(value: Any) -> Ending:
 
 
 def _unawaited(coroutine: Coroutine[Any, Any, Any]) -> Ending:
-    """The handler is a plain function around an async one, as a decorator makes it: nothing of the latter has run."""
+    """Return the failure of a plain function around an async one, as a decorator makes it: the async one did not run."""
     if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
         coroutine.close()  # or there would be a warning about it, too
     message = "the handler returned a coroutine that nobody awaits: make it, or what decorates it, an async function"
@@ -84,30 +84,30 @@ def _unawaited(coroutine: Coroutine[Any, Any, Any]) -> Ending:
 
 
 def failed(kind: str, message: str, *, trace: str = "", retryable: bool = True, delay: float | None = None) -> Ending:
-    """The attempt failed."""
+    """Return a failed attempt."""
     error = ErrorReport(
         valid_text(kind)[: limits.NAME_CHARS_MAX],
         valid_text(message)[: limits.ERROR_MESSAGE_CHARS_MAX],
-        valid_text(trace)[-limits.ERROR_TRACE_CHARS_MAX :],  # the end of a trace says where it broke
+        valid_text(trace)[-limits.ERROR_TRACE_CHARS_MAX :],  # the end of a trace has the place of the error
     )
     return Ending(FAILED, error=error, retryable=retryable, retry_after_seconds=delay)
 
 
 def snoozed(seconds: float) -> Ending:
-    """Run it again later; no attempt is used."""
+    """Return a snoozed attempt: run it again later; no attempt is used."""
     return Ending(SNOOZED, snooze_seconds=seconds)
 
 
 def raised(error: BaseException, rules: RetryRules = ALWAYS) -> Ending:
-    """The handler raised `error`: a verdict, or a failure that is final where `rules` say so."""
+    """Return the ending for `error`: a verdict, or a failure that is final if `rules` say so."""
     try:
         return _verdict(error) or _failure(error, rules)
     except BaseException as broken:  # noqa: BLE001  # as for a verdict whose class lost its fields
-        return failed(type(error).__qualname__, f"what it says can't be read: {type(broken).__qualname__}")
+        return failed(type(error).__qualname__, f"its message can't be read: {type(broken).__qualname__}")
 
 
 def _verdict(error: BaseException) -> Ending | None:
-    """What the handler decided, or None where `error` is no verdict."""
+    """Return the handler's decision, or None if `error` is no verdict."""
     if isinstance(error, Snooze):
         return _too_long("Snooze", error.seconds) or snoozed(error.seconds)
     if isinstance(error, Retry):
@@ -150,5 +150,5 @@ def _named(error: BaseException) -> str:
 
 
 def valid_text(text: str) -> str:
-    """Text that UTF-8 can carry and the API takes: lone surrogates and NUL become escapes that can be read."""
+    """Return text that UTF-8 can carry and the API takes: lone surrogates and NUL become visible escapes."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")

@@ -1,4 +1,4 @@
-"""What a handler can say about its attempt, by raising it; any other exception is a failure that is retried."""
+"""Verdicts of a handler about its attempt, raised as exceptions; any other exception is a failure that is retried."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Verdict(Exception):
 class Retry(Verdict):
     """The attempt failed; try again `after` seconds (None: as the job's retry policy says).
 
-    It uses an attempt, as every failure does. Raises `TypeError` for a delay in the place of the message.
+    It uses an attempt, as every failure does. Raises `TypeError` for a delay in place of the message.
     """
 
     def __init__(self, message: str = "", *, after: float | timedelta | None = None) -> None:
@@ -22,9 +22,9 @@ class Retry(Verdict):
 
 
 class GiveUp(Verdict):
-    """No attempt will succeed: the job goes to the dead letters at once, with `reason`.
+    """No attempt will succeed: the job moves to the dead-letter queue at once, with `reason`.
 
-    Raises `TypeError` for a delay in the place of the reason.
+    Raises `TypeError` for a delay in place of the reason.
     """
 
     def __init__(self, reason: str = "") -> None:
@@ -33,7 +33,7 @@ class GiveUp(Verdict):
 
 
 class Snooze(Verdict):
-    """Not now: run it again after `seconds`, without using an attempt.
+    """Run it again after `seconds`, without using an attempt.
 
     As with `Retry`, a delay of more than ten years is a failure that no other attempt follows.
     """
@@ -44,7 +44,7 @@ class Snooze(Verdict):
 
 
 def _refuse_delay(message: object, advice: str) -> None:
-    """`Snooze` takes its delay first: a delay in the place of a message would silently be no delay at all."""
+    """Refuse a delay in place of a message, which would silently be no delay: `Snooze` takes its delay first."""
     if isinstance(message, int | float | timedelta):
         raise TypeError(advice)
 

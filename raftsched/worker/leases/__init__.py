@@ -1,1 +1,1 @@
-"""Keeps leases alive from a thread of its own."""
+"""Keep leases alive from a thread of its own."""

@@ -1,10 +1,10 @@
-"""Watch from the heartbeat thread whether the worker's event loop turns, and act where it can't.
+"""Watch from the heartbeat thread whether the worker's event loop turns, and act if it doesn't.
 
 A handler that never yields holds the loop: async handlers that were leased with it can't begin, and a drain can't
 proceed. So the thread gives the former back, for another worker to run them at once, and ends the process when a drain
 is overdue. The handler itself keeps its lease as long as it runs.
 
-Left out: jobs in the reply to a request for leases that the blocked loop has not read. Nobody here knows of them; they
+Left out: jobs in the reply to a request for leases that the blocked loop has not read. They are not known here; they
 are offered again when their leases end.
 """
 
@@ -19,22 +19,22 @@ from raftsched.worker.runs.give_back import Returns
 from raftsched.worker.runs.runs import Run
 
 LOOK_SECONDS = 0.5
-"""Longest pause between two looks."""
+"""Longest pause between two checks."""
 _BLOCKED_SECONDS = 1.0
-"""A loop that doesn't turn for so long is blocked."""
+"""A loop that doesn't turn for this long is blocked."""
 _LOOKS_MIN = 2
-"""So often it is seen not to have turned: a process that was paused has only been seen once."""
+"""Checks that must find it blocked: a process that was paused is found so only once."""
 _log = structlog.get_logger(__name__)
 
 
 class LoopWatch:
-    """Looks after `loop`. All but `end_after` belongs to the heartbeat thread; `on_overdue` is called there."""
+    """Watch `loop`. All but `end_after` belongs to the heartbeat thread; `on_overdue` is called there."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, on_overdue: Callable[[], None]) -> None:
         self._loop = loop
         self._on_overdue = on_overdue
         self._asked_at: float | None = None
-        """When the loop was asked to turn; None if it has."""
+        """Time at which the loop was asked to turn; None if it has."""
         self._look_count = 0
         self._is_told = False
         self._end_at: float | None = None

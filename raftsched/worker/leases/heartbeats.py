@@ -1,16 +1,16 @@
-"""Keeps the leases of running work alive from a thread with an event loop and connections of its own.
+"""Keep the leases of running work alive, from a thread with an event loop and connections of its own.
 
-A handler that blocks the worker's event loop, or computes in a thread, keeps its lease: only a C call that never lets
-go of the interpreter lock stops the heartbeats too, and such work belongs into a process.
+A handler that blocks the worker's event loop, or computes in a thread, keeps its lease. Only a C call that never
+releases the interpreter lock stops the heartbeats too; such work belongs in a process.
 
-Two loops. One sends: every third of the lease, one request for all leases; when a node doesn't answer, the next one is
+Two loops. One sends: every third of the lease, one request for all leases; if a node doesn't answer, the next one is
 asked as well, within a second. The other watches the clock: a run whose lease may be over is condemned before the
 cluster can give it to another worker, however long a request hangs. After a pause of the whole process (SIGSTOP) the
-clock has moved on, so the first thing that the watch does is to condemn what was lost meanwhile.
+clock has moved on, so the watch first condemns the runs that were lost meanwhile.
 
-What handlers say of themselves, progress and signs of life, travels with the heartbeats: the latest of each run, and so
-seldom that a chatty handler costs the cluster no more than `progress_seconds` allow, yet often enough that no handler
-which gives signs is ended for its silence.
+Reports of handlers, progress and signs of life, are sent with the heartbeats: the latest of each run. They are so rare
+that a chatty handler costs the cluster no more than `progress_seconds` allow, yet frequent enough that no handler which
+gives signs is ended for its silence.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _decode = msgspec.json.Decoder(HeartbeatReply).decode
 
 
 class Heartbeats:
-    """The heartbeat thread.
+    """Run the heartbeat thread.
 
-    On the worker's loop, `stop_run` is called for each run that was condemned, and `on_failure` should the thread end
-    by a fault of its own.
+    On the worker's loop, `stop_run` is called for each run that was condemned, and `on_failure` if the thread ends by a
+    bug.
     """
 
     def __init__(
@@ -81,8 +81,8 @@ class Heartbeats:
         self._main = self._loop.create_task(self._serve())
         self._beat_early = asyncio.Event()
         self._watch_early = asyncio.Event()
-        self._is_told = False
-        """Some handler gave a sign since the thread last looked."""
+        self._has_sign = False
+        """Some handler reported a sign since the thread last looked."""
         self._thread = threading.Thread(target=self._run, name="raftsched-heartbeats", daemon=True)
 
     # -- called on the worker's loop ----------------------------------------------------------------------------------
@@ -91,9 +91,9 @@ class Heartbeats:
         self._thread.start()
 
     def leased(self, lease_seconds: float, asked_at: float) -> None:
-        """Runs with leases of this length came, by a request that left at `asked_at`.
+        """Note runs with leases of this length, from a request that left at `asked_at`.
 
-        The thread looks often enough by itself; it is woken only for what it can't expect.
+        The thread looks often enough by itself; it is woken only for changes that it can't expect.
         """
         is_old = self._clock.monotonic() - asked_at > lease_seconds / 3
         if is_old or lease_seconds != self._lease_seconds:
@@ -109,10 +109,10 @@ class Heartbeats:
 
     # -- called in handlers' threads ----------------------------------------------------------------------------------
 
-    def told(self) -> None:
-        """A handler gave a sign: look when it must leave."""
-        if not self._is_told:
-            self._is_told = True
+    def note_sign(self) -> None:
+        """Note that a handler gave a sign: compute when it must be sent."""
+        if not self._has_sign:
+            self._has_sign = True
             with suppress(RuntimeError):  # it has ended by itself
                 self._loop.call_soon_threadsafe(self._beat_early.set)
 
@@ -123,7 +123,7 @@ class Heartbeats:
             self._loop.run_until_complete(self._main)
         except asyncio.CancelledError:
             pass  # `stop` ends it so
-        except BaseException as error:  # noqa: BLE001  # whatever it is, the worker must hear that nobody beats
+        except BaseException as error:  # noqa: BLE001  # the worker must learn of every end of the thread
             self._worker_loop.call_soon_threadsafe(self._on_failure, error)
         finally:
             self._loop.close()
@@ -147,14 +147,14 @@ class Heartbeats:
     async def _beat_forever(self, connection: Connection) -> None:
         failure_count = 0
         while True:
-            self._is_told = False
+            self._has_sign = False
             runs = self._live_runs()
             if runs and (failure_count or self._is_due(runs)):
                 failure_count = 0 if await self._beat(connection, runs, failure_count) else failure_count + 1
             await _nap(self._beat_early, self._pause(failure_count, len(connection.nodes)))
 
     def _live_runs(self) -> list[Run]:
-        """The runs whose leases are worth keeping, those whose outcome is on its way included."""
+        """Return the runs whose leases are to be kept, those whose outcome is being sent included."""
         runs = list(self._runs.values())
         return [run for run in runs if not run.is_taken_back and (run.stop is None or run.stop not in SILENT)]
 
@@ -162,13 +162,13 @@ class Heartbeats:
         return min(map(self._due_at, runs)) <= self._clock.monotonic()
 
     def _due_at(self, run: Run) -> float:
-        """When the next heartbeat must leave for the sake of `run`: for its lease, or for a sign of its handler."""
+        """Return when the next heartbeat must leave for `run`: for its lease, or for a sign of its handler."""
         due_at = run.asked_at + self._lease_seconds / 3
         if run.telling is None or not run.telling.has_sign:
             return due_at
         silence = run.grant.heartbeat_timeout_seconds
         pause = self._progress_seconds if silence is None else min(self._progress_seconds, silence * _SIGN_SHARE)
-        return min(due_at, run.telling.told_at + pause)
+        return min(due_at, run.telling.sign_left_at + pause)
 
     def _pause(self, failure_count: int, node_count: int) -> float | None:
         if self._lease_seconds == 0.0:
@@ -200,7 +200,7 @@ class Heartbeats:
         if states is None:
             error = reply.error if isinstance(reply, Failure) else OutcomeUnknown("the reply can't be read")
             is_too_large = isinstance(error, TooLarge)
-            if not (is_too_large and len(runs) == 1):  # else what it says is lost, and the lease is not
+            if not (is_too_large and len(runs) == 1):  # otherwise its reports are lost, and the lease is not
                 _put_back(runs, signs)
             if is_too_large and (len(runs) > 1 or signs != [NO_SIGN]):
                 return await self._beat_in_parts(connection, runs, failure_count)
@@ -247,22 +247,22 @@ class Heartbeats:
 
 
 def _put_back(runs: Sequence[Run], signs: Sequence[Sign]) -> None:
-    """Keep what handlers said for the next heartbeat."""
+    """Keep the reports of handlers for the next heartbeat."""
     for run, sign in zip(runs, signs, strict=True):
         if run.telling is not None and sign is not NO_SIGN:
             run.telling.put_back(sign)
 
 
 def _sign_of(run: Run, now: float) -> Sign:
-    """Take along what the handler of `run` said of itself."""
+    """Take along the reports of the handler of `run`."""
     if run.telling is None or not run.telling.has_sign:
         return NO_SIGN
-    run.telling.told_at = now
+    run.telling.sign_left_at = now
     return run.telling.take_sign()
 
 
 def _read(reply: bytes, runs: Sequence[Run]) -> list[LeaseState] | None:
-    """The state of each of `runs`, in their order; None where the reply doesn't fit the question."""
+    """Return the state of each of `runs`, in their order; None if the reply doesn't fit the request."""
     try:
         states = _decode(reply).leases
     except msgspec.DecodeError:

@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Returns:
-    """Reports runs over `connection`, whose event loop it belongs to; its tasks are those of `tasks`."""
+    """Report runs over `connection`, whose event loop it belongs to; its tasks are those of `tasks`."""
 
     def __init__(self, connection: Connection, tasks: asyncio.TaskGroup, *, worker: str, clock: Clock) -> None:
         self._connection = connection

@@ -1,10 +1,10 @@
-"""Sends the logs of running attempts in pieces, and what is left of them before the outcome.
+"""Send the logs of running attempts in pieces, and the rest before the outcome.
 
-One piece of an attempt at a time, in order, each under a number of its own, so that a repeat is stored once. Lines
-wait up to `log_seconds` for company. What the cluster refuses ends the log of that attempt: the lease was lost, the
-log is full; that is noted and never tried again. An outcome never waits for a log longer than `flush_seconds`.
+One piece of an attempt at a time, in order, each with its own number, so that a repeat is stored once. Lines wait up to
+`log_seconds` for more. A refusal by the cluster ends the log of that attempt: the lease was lost, or the log is full;
+that is noted and never retried. An outcome never waits for a log longer than `flush_seconds`.
 
-Belongs to the worker's event loop; only `told` is called from handlers' threads.
+Belongs to the worker's event loop; only `note_lines` is called from handlers' threads.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class LogShipper:
-    """Sends what tellings hold."""
+    """Send the reports that wait."""
 
     def __init__(self, connection: Connection, settings: WorkerSettings) -> None:
         self._connection = connection
@@ -39,17 +39,17 @@ class LogShipper:
         self._shipping: dict[Telling, asyncio.Task[None]] = {}
         self._hurry: dict[Telling, asyncio.Event] = {}
 
-    def told(self, telling: Telling) -> None:
-        """`telling` has lines; called in the handler's thread."""
+    def note_lines(self, telling: Telling) -> None:
+        """Note that `telling` has lines; called in the handler's thread."""
         with suppress(RuntimeError):  # the worker is gone; this was a hung handler
             self._loop.call_soon_threadsafe(self._begin, telling)
 
     def holds(self, telling: Telling) -> bool:
-        """Something of `telling` is not at the cluster yet."""
+        """Return whether something of `telling` is not at the cluster yet."""
         return telling.has_lines or telling.has_sign or telling in self._shipping
 
     async def flush(self, telling: Telling) -> None:
-        """Send what is left, progress included, as far as `flush_seconds` allow, and close `telling`."""
+        """Send the rest, progress included, as far as `flush_seconds` allow, and close `telling`."""
         try:
             async with asyncio.timeout(self._settings.flush_seconds):
                 await self._send_progress(telling)
@@ -60,7 +60,7 @@ class LogShipper:
             telling.close()
 
     async def close(self) -> None:
-        """End what is under way."""
+        """End the sending."""
         tasks = list(self._shipping.values())
         for task in tasks:
             task.cancel()
@@ -76,7 +76,7 @@ class LogShipper:
 
     def _ended(self, telling: Telling) -> None:
         del self._shipping[telling], self._hurry[telling]
-        if telling.has_lines:  # said after the last look
+        if telling.has_lines:  # logged after the last check
             self._begin(telling)
 
     async def _ship(self, telling: Telling) -> None:

@@ -1,12 +1,12 @@
-"""Reports outcomes until the cluster has given a definite answer, gathered into `POST /leases/outcomes`.
+"""Report outcomes until the cluster has given a definite answer, gathered into `POST /leases/outcomes`.
 
-Each outcome has a completion id of its own, the same in every repetition, so that a reply lost on the way is answered
-again rather than refused. What the handler said before its end goes before it. There is no deadline: the work is done,
-and its record is worth waiting for through any election; the run's lease is kept by heartbeats meanwhile. What the
-cluster refuses (the lease was lost, the job was cancelled) is logged and never sent again. What it can't take (JSON too
-deep, a limit of an older release) is reported as a failure that says so: without an outcome the job would wait out its
-lease, and then do the same again. That goes for the 413 of a proxy, too. Any other refusal that is not the cluster's
-settles nothing: the report is repeated.
+Each outcome has its own completion id, the same in every repetition, so that a repeat after a lost reply is answered
+again and not refused. The handler's reports before its end are sent first. There is no deadline: the work is done, and
+its record is worth waiting for through any election; heartbeats keep the run's lease meanwhile. An outcome that the
+cluster refuses (the lease was lost, the job was cancelled) is logged and never sent again. One that it can't take (JSON
+too deep, a limit of an older release) is reported as a failure that says so: without an outcome the job would wait out
+its lease, and then do the same again. The 413 of a proxy is treated the same. Any other refusal that is not the
+cluster's settles nothing: the report is repeated.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from raftsched.worker.runs.runs import Grant, Run, RunTable
 _log = structlog.get_logger(__name__)
 _CONFLICT = 409
 _IN_FLIGHT_MAX = 2
-"""More would only make each request smaller: outcomes wait for nobody but the log."""
+"""More would only make each request smaller: outcomes wait for nothing but the log."""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -51,7 +51,7 @@ class _Report(OutgoingItem):
         self.run = run
         self.ending = ending
         self.is_substitute = is_substitute
-        """It stands for a report that the cluster could not take."""
+        """It replaces a report that the cluster could not take."""
         self._ended = ended
         self._is_refusal_told = False
 
@@ -67,7 +67,7 @@ class _Report(OutgoingItem):
 
 
 class Reporter:
-    """Sends outcomes; a run leaves `runs` when its outcome is settled."""
+    """Send outcomes; a run leaves `runs` when its outcome is settled."""
 
     def __init__(self, connection: Connection, worker: str, runs: RunTable, shipper: LogShipper) -> None:
         head = b'{"worker":%b,"outcomes":[' % _encode(worker)
@@ -90,7 +90,7 @@ class Reporter:
         task.add_done_callback(self._flushing.discard)
 
     def drop(self, run: Run) -> None:
-        """The cluster ends `run` by itself: nothing is reported, and what its handler said last is refused there."""
+        """Report nothing, since the cluster ends `run` by itself; the handler's last reports are refused there."""
         self._close(run)
         del self._runs[run.grant.fencing_token]
 
@@ -103,11 +103,11 @@ class Reporter:
     async def _send_log_first(self, run: Run, telling: Telling, ending: Ending) -> None:
         try:
             await self._shipper.flush(telling)
-        finally:  # cancelled or not: what comes of the outcome is said there
+        finally:  # cancelled or not: the result of the outcome is handled there
             self._send(run, ending)
 
     def _send(self, run: Run, ending: Ending, *, is_substitute: bool = False) -> None:
-        """Send; a fault of our own here must not leave a run whose lease is renewed and whose outcome never comes."""
+        """Send; a bug here must not leave a run whose lease is renewed and whose outcome never comes."""
         try:
             body = self._encoded(run.grant, ending)
             self._gatherer.add(_Report(body, run, ending, self._settled, is_substitute=is_substitute))
@@ -144,7 +144,7 @@ class Reporter:
         if isinstance(answer, RaftschedError):
             _log.warning("outcome_refused", code=answer.code, run_id=grant.run_id, name=grant.name, reason=str(answer))
             if isinstance(answer, Invalid) and not report.is_substitute:
-                # No other attempt would do better.
+                # A retry would end the same way.
                 kind = "ResultRefused" if report.ending.status == COMPLETED else "OutcomeRefused"
                 self._send(report.run, failed(kind, str(answer), retryable=False), is_substitute=True)
                 return

@@ -1,12 +1,13 @@
-"""The runs that this worker holds leases for, and until when it may act on them.
+"""Hold the runs that this worker has leases for, and until when it may act on them.
 
 The worker's own clock decides when it must stop (RELIABILITY G3b): a lease is counted from *before* the request left
-that got or renewed it, is shortened by the drift that two clocks may have, and by a margin for stopping. So the worker
-stops before the cluster can have given the run to another, unless the process is paused; then fencing refuses it.
+that got or renewed it. It is shortened by the drift that two clocks may have, and by a margin for stopping. So the
+worker stops before the cluster can have given the run to another, unless the process is paused; then fencing refuses
+it.
 
 Written by the event loop; the heartbeat thread reads it, renews leases and condemns runs. Each of these is one
-assignment to one slot, so no lock is needed. Who has a run, its handler or the heartbeat thread that gives it back, is
-claimed under a lock.
+assignment to one slot, so no lock is needed. A lock decides whether the handler or the heartbeat thread, which gives
+runs back, claims a run.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ AT_MOST_ONCE = "at_most_once"
 CLOCK_DRIFT = 0.01
 """Monotonic clocks of two machines run at most this share apart."""
 STOP_MARGIN = 0.05
-"""Share of the lease kept for telling the handler to stop."""
+"""Share of the lease kept for stopping the handler."""
 
 
 class Grant(LeaseDocument[datetime, Any], frozen=True):
@@ -35,17 +36,17 @@ class Grant(LeaseDocument[datetime, Any], frozen=True):
 
     @property
     def starts_at_most_once(self) -> bool:
-        """Its start must be committed before its handler begins."""
+        """Return whether its start must be committed before its handler begins."""
         return self.start == AT_MOST_ONCE
 
     @property
     def is_last_attempt(self) -> bool:
-        """Its number reaches the failures that the job may have, or these were not told."""
+        """Return whether its number reaches the failures that the job may have, or these are not known."""
         return self.attempt_number >= self.max_attempts
 
 
 class StopReason(Enum):
-    """Why a run must stop; the value is what logs say."""
+    """Reason for which a run must stop; logs contain the value."""
 
     LEASE_OVER = "lease_over"
     LEASE_LOST = "lease_lost"
@@ -57,7 +58,7 @@ class StopReason(Enum):
 
 
 SILENT = frozenset({StopReason.LEASE_OVER, StopReason.LEASE_LOST, StopReason.TIMEOUT, StopReason.ABORTED})
-"""The cluster has ended, or will end, these by itself: whatever the handler says then, nothing is reported."""
+"""The cluster has ended, or will end, these by itself: nothing is reported for them."""
 
 
 def lease_end(asked_at: float, lease_seconds: float) -> float:
@@ -78,34 +79,34 @@ class Run:
     ) -> None:
         self.grant = grant
         self.telling = telling
-        """What its handler says; None where nobody listens."""
+        """Reports of its handler; None if nothing takes them."""
         self.context = context
         self.handler = handler
-        """None where no handler has the job's name."""
+        """None if no handler has the job's name."""
         self.asked_at = asked_at
-        """When the request left that got or last renewed the lease."""
+        """Departure of the request that got or last renewed the lease."""
         self.lease_end = lease_end(asked_at, grant.lease_seconds)
         self.goes_on = False
-        """Beyond its lease, until an answer says that it is lost: it may then run elsewhere, too."""
+        """It continues beyond its lease, until an answer says that it is lost: it may then run elsewhere, too."""
         self.stop: StopReason | None = None
         self.is_begun = False
-        """Its handler has begun, or its start was asked for."""
+        """Its handler has begun, or its start was requested."""
         self.is_taken_back = False
-        """The heartbeat thread gives it back: its handler must not begin, and nothing else is reported of it."""
+        """The heartbeat thread gives it back: its handler must not begin, and nothing else is reported for it."""
         self.is_ended = False
-        """Its slot is free; the outcome, if any, is on its way."""
+        """Its slot is free; the outcome, if any, is being sent."""
         self.started_at = 0.0
         self.task: asyncio.Task[Any] | None = None
-        """Of an async handler."""
+        """The task of an async handler."""
         self.timers: list[asyncio.TimerHandle] = []
 
     def renew(self, asked_at: float) -> None:
-        """A heartbeat that left at `asked_at` was acknowledged."""
+        """Note that a heartbeat that left at `asked_at` was acknowledged."""
         self.asked_at = asked_at
         self.lease_end = lease_end(asked_at, self.grant.lease_seconds)
 
     def must_stop(self, now: float) -> bool:
-        """Whether its lease is over by this worker's clock, and it may not go on beyond that."""
+        """Return whether its lease is over by this worker's clock, and it may not continue beyond that."""
         return self.lease_end <= now and not (self.goes_on and self.is_begun)
 
     def begin(self) -> bool:
@@ -123,7 +124,7 @@ class Run:
             return True
 
     def condemn(self, reason: StopReason) -> bool:
-        """Note why the run must stop and tell the handler; return False if it was told before, or has ended."""
+        """Note why the run must stop and notify the handler; return False if it was notified before, or has ended."""
         if self.stop is not None or self.is_ended:
             return False
         self.stop = reason
@@ -161,4 +162,4 @@ def context_of(grant: Grant, voice: Voice, deadline: datetime | None) -> Context
 
 
 RunTable = dict[int, Run]
-"""By fencing token, which no two runs of the cluster share."""
+"""By fencing token, which is unique in the cluster."""

@@ -1,9 +1,9 @@
-"""Says that a run begins which may begin at most once (RELIABILITY G5): its handler waits for the word that it is
-written down.
+"""Record the start of a run that may begin at most once (RELIABILITY G5): its handler waits until the start is
+committed.
 
-The word may be asked for again with the same fencing token until an answer comes, but no longer than the lease lasts.
-Without it the handler never begins. Whether the start was written down is unknown then; the run is handed back, and
-the cluster knows: a run that had begun by its record ends for a human to see, any other is leased again.
+The request may be repeated with the same fencing token until an answer comes, but no longer than the lease lasts.
+Without an answer the handler never begins. Whether the start was recorded is unknown then; the run is handed back, and
+the cluster knows: a run that had begun by its record ends for a human to decide, any other is leased again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Starter:
-    """Asks the cluster whether runs may begin; belongs to the worker's event loop."""
+    """Ask the cluster whether runs may begin; belongs to the worker's event loop."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
