@@ -130,11 +130,23 @@ class Replication(Comparing):
         super().checkpointed()
         log = self.log
         floor = min(self.machine.durable_index, log.index_before_bytes(self.sizes.tail_bytes))
-        held = self.sender.floor
-        if held is not None and held < floor and held >= log.index_before_bytes(self.sizes.hold_bytes):
+        held = self._held_from(floor)
+        if held < floor and held >= log.index_before_bytes(self.sizes.hold_bytes):
             floor = held
         if floor > log.first_index:
             log.compact_to(floor)
+
+    def _held_from(self, floor: int) -> int:
+        """Return from where on the log is held for a snapshot's receivers; `floor` if for nobody.
+
+        A receiver needs what was written during the transfer until it has caught up, or it would need a snapshot again.
+        """
+        held = floor if self.sender.floor is None else min(floor, self.sender.floor)
+        for progress in self.progress.values():
+            progress.catching_up = progress.catching_up and progress.match < floor
+            if progress.catching_up:
+                held = min(held, progress.match)
+        return held
 
     # -- follower -----------------------------------------------------------------------------------------------------
 
@@ -399,7 +411,7 @@ class Replication(Comparing):
         progress.matched(index)
         self.match_index[progress.node] = progress.match
         if progress.snapshotting and progress.match >= self.log.first_index:
-            progress.snapshotting = False
+            progress.snapshotting, progress.catching_up = False, True
             self.sender.stop(progress.node.id)
 
     def _refused(self, progress: Progress, rejected: int, hint: int) -> None:
