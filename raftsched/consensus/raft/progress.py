@@ -26,6 +26,8 @@ class Progress:
     """Its log is known to equal ours up to here, durably."""
     probing: bool = True
     snapshotting: bool = False
+    catching_up: bool = False
+    """It has installed a snapshot, and lacks more of the log than is kept for anybody: that is held for it."""
     in_flight: deque[int] = field(default_factory=deque)
     """Last index of each message with entries that is not acknowledged."""
 

@@ -129,11 +129,23 @@ class Replication:
         """Cut the log behind the machine's checkpoint, less what slow followers and receivers of a snapshot may need."""
         log = self._log
         floor = min(self._machine.durable_index, log.index_before_bytes(self._sizes.tail_bytes))
-        held = self._sender.floor
-        if held is not None and held < floor and held >= log.index_before_bytes(self._sizes.hold_bytes):
+        held = self._held_from(floor)
+        if held < floor and held >= log.index_before_bytes(self._sizes.hold_bytes):
             floor = held
         if floor > log.first_index:
             log.compact_to(floor)
+
+    def _held_from(self, floor: int) -> int:
+        """Return the index from which the log is held for receivers of a snapshot; `floor` if there are none.
+
+        A receiver needs what was written during the transfer until it has caught up, or it would need a snapshot again.
+        """
+        held = floor if self._sender.floor is None else min(floor, self._sender.floor)
+        for progress in self.progress.values():
+            progress.catching_up = progress.catching_up and progress.match < floor
+            if progress.catching_up:
+                held = min(held, progress.match)
+        return held
 
     # -- entries ------------------------------------------------------------------------------------------------------
 
@@ -222,7 +234,7 @@ class Replication:
         progress.matched(index)
         self._leading.match_index[progress.node] = progress.match
         if progress.snapshotting and progress.match >= self._log.first_index:
-            progress.snapshotting = False
+            progress.snapshotting, progress.catching_up = False, True
             self._sender.stop(progress.node.id)
 
     def _refused(self, progress: Progress, rejected: int, hint: int) -> None:

@@ -217,3 +217,35 @@ def test_the_offset_of_a_followers_clock_is_measured_by_the_quickest_answer(tmp_
     offset_ms = node.engine.cluster_clock.offset_ms("b")
     assert offset_ms is not None
     assert abs(offset_ms - 250) <= 1
+
+
+def checkpoint(node: MendedSubject) -> int:
+    """Commit the state, cut the log behind it, and return the first index that is left."""
+    node.machine.checkpoint()
+    node.engine.checkpointed()
+    return node.engine.log.first_index
+
+
+def test_the_log_is_held_for_a_receiver_of_a_snapshot_until_it_has_caught_up(tmp_path: Path) -> None:
+    """Else one whose transfer takes as long as a tail of the log needs snapshots for ever (1610291 on 3 nodes)."""
+    node = leader(tmp_path, sizes=Sizes(tail_bytes=300, hold_bytes=100_000))
+    fill(node, 50)
+    node.give_ack("b", node.last_index)
+    node.tick()
+    assert checkpoint(node) > 3
+    refusal: dict[str, Any] = {"success": False, "reset": True, "rejected": node.last_index, "next_node_idx": 3}
+    node.give("c", type="next_node_idx", term=node.term, **refusal)
+    node.tick()
+    work = node.engine.take_work()
+    assert work is not None
+    work.run()
+    work.finish(node.clock.now)
+    copied = node.machine.durable_index
+    fill(node, 50)
+    node.give_ack("b", node.last_index)
+    node.give_ack("c", copied)
+    node.tick()
+    assert checkpoint(node) <= copied
+    node.give_ack("c", node.last_index)
+    node.tick()
+    assert checkpoint(node) > copied
