@@ -1,19 +1,17 @@
 """The deterministic simulator: whole nodes, running production code, in one process and in virtual time.
 
-    loop.py       an asyncio event loop for each simulated process, all driven by one timeline
-    network.py    links between nodes that carry real frames
-    storage.py    the node's disk and its state, which forget what was not synced
-    node.py       `raftsched.node.node.Node` with simulated ports
-    host.py       the machine of a node, and the process that runs on it
-    workload.py   clients, workers, and a receiver that checks fencing tokens
-    faults.py     what befalls the cluster
-    operator.py   who changes its members
-    world.py      one seed's world, from birth to verdict
-    recorder.py   what happened, for the checkers
-    rates.py      what a seed decides beforehand
-    planted/      faults of our own making, which must be found, and directed schedules
-    scoring.py    how many of them are found
-    runner.py     many seeds on all cores
+    machine/     the clock, an asyncio event loop for each process, and a disk that forgets what was not synced
+    network/     links between nodes that carry real frames, and sockets that HTTP runs over
+    record/      what happened, for the checkers, and the log applied again
+    rates.py     what a seed decides beforehand; features.py, what its users do beside plain jobs
+    hosts/       `raftsched.node.node.Node` with simulated ports, the process that it runs in, and the machine below
+    world/       a cluster of hosts, what befalls it, and who changes its members or their release
+    users/       clients, workers, and a receiver that checks fencing tokens
+    run/         one seed, from birth to verdict
+    planted/     faults of our own making, which must be found, and directed schedules
+    campaign/    many seeds on all cores, and how many of the planted faults are found
+    engine/      bare consensus engines without the rest of a node, for directed tests
 
-Left out: HTTP, TLS and sockets (`chaos/README.md` lists all that is not covered).
+Each room imports from those above it in this list only. Left out: TLS and the kernel's sockets (`chaos/README.md` lists
+all that is not covered).
 """

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from chaos.sim.features import NO_FEATURES, Features, draw_features
-from chaos.sim.network import LinkRates
+from chaos.sim.network.links import LinkRates
 from raftsched.consensus.ports import Sizes
 
 MEMBER_FAULTS = ("add_member", "remove_member", "replace_member", "wipe_member", "forget_member")

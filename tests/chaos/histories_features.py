@@ -12,7 +12,8 @@ from functools import cache
 from chaos.checkers import History
 from chaos.sim.features import Features
 from chaos.sim.rates import Rates
-from chaos.sim.world import World, begin, conclude
+from chaos.sim.run.seed import begin, conclude
+from chaos.sim.world.world import World
 
 ALL = Features(
     schedule_count=4,

@@ -17,12 +17,13 @@ from random import Random
 
 import pytest
 
-from chaos.sim import runner
-from chaos.sim.faults import POINTS
+from chaos.sim.campaign import runner
+from chaos.sim.hosts.storage import CUT
 from chaos.sim.rates import FAULTS, draw
-from chaos.sim.storage import CUT
-from chaos.sim.trace import Trace
-from chaos.sim.world import Outcome, run_seed
+from chaos.sim.record.trace import Trace
+from chaos.sim.run.seed import run_seed
+from chaos.sim.run.verdict import Outcome
+from chaos.sim.world.faults import POINTS
 
 ROOT = Path(__file__).parents[2]
 SEED = 549

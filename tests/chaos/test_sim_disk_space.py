@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.sim.host import Host
-from chaos.sim.node import SimulatedNode
+from chaos.sim.hosts.host import Host
+from chaos.sim.hosts.node import SimulatedNode
 from chaos.sim.rates import Rates
-from chaos.sim.world import World
+from chaos.sim.world.world import World
 from raftsched.core.operations.codec import CancelJob, Operation
 from raftsched.core.state.results import Refused
 from raftsched.errors import StorageFull

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from chaos.checkers.history import Invoke
-from chaos.sim.loop import ProcessLoop
+from chaos.sim.machine.loop import ProcessLoop
+from chaos.sim.network.sockets import SimulatedPool
 from chaos.sim.rates import Rates
-from chaos.sim.sockets import SimulatedPool
-from chaos.sim.world import World, run_world
+from chaos.sim.run.seed import run_world
+from chaos.sim.world.world import World
 from raftsched.client import Client, ClientSettings
 from raftsched.errors import OutcomeUnknown, Unavailable
 from raftsched.exchange import Broken, Exchange, Patience, TimedOut

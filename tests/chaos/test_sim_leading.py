@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.sim.node import SimulatedNode
-from chaos.sim.world import World
+from chaos.sim.hosts.node import SimulatedNode
+from chaos.sim.world.world import World
 from raftsched.errors import NotLeader
 
 

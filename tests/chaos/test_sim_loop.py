@@ -1,4 +1,4 @@
-"""`chaos.sim.loop`: asyncio in virtual time, for processes that can be stopped and killed."""
+"""`chaos.sim.machine.loop`: asyncio in virtual time, for processes that can be stopped and killed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from chaos.sim.loop import ProcessClock, ProcessLoop
 from chaos.sim.machine.clock import Timeline
 from chaos.sim.machine.disk import PowerCut
+from chaos.sim.machine.loop import ProcessClock, ProcessLoop
 
 
 class Process:

@@ -8,11 +8,13 @@ from dataclasses import replace
 
 import pytest
 
-from chaos.sim.network import LinkRates
-from chaos.sim.node import SimulatedNode
+from chaos.sim.campaign.scoring import hunt
+from chaos.sim.hosts.node import SimulatedNode
+from chaos.sim.network.links import LinkRates
 from chaos.sim.rates import Rates
-from chaos.sim.scoring import hunt
-from chaos.sim.world import World, run_seed
+from chaos.sim.run.seed import run_seed
+from chaos.sim.world.operator import Operator
+from chaos.sim.world.world import World
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft.configuration import Configuration
 from raftsched.consensus.raft.peer_identity import PeerIdentity
@@ -38,7 +40,7 @@ def faults_while_a_wiped_node_is_replaced() -> list[str]:
     try:
         world.start()
         world.run(3.0)
-        assert world.operator.wipe_member()
+        assert Operator(world).wipe_member()
         world.run(3.0)
         world.heal()
         assert world.counts["members: replace done"] == 1
@@ -64,7 +66,7 @@ def test_a_member_of_which_only_a_part_is_gone_refuses_to_start_and_is_replaced(
     try:
         world.start()
         world.run(3.0)
-        assert world.operator.forget_member()
+        assert Operator(world).forget_member()
         world.run(3.0)
         world.heal()
         assert world.counts["refused: JournalLost"] >= 1
@@ -112,10 +114,10 @@ def test_a_quorum_counted_over_the_old_configuration_is_found(monkeypatch: pytes
 def test_a_node_that_knows_none_of_the_members_that_are_left_hears_of_them() -> None:
     """As in a world of seed 300168: down while one joined and one left, and then the third lost its disk."""
     world = World(5, 3)
-    operator = world.operator
+    operator = Operator(world)
 
     def finish_change() -> None:
-        while operator.is_busy:
+        while world.is_changing:
             world.run(0.05)
 
     try:
@@ -168,7 +170,7 @@ def test_a_node_that_joins_tells_how_far_its_snapshot_is() -> None:
 
         world.leader.request(submit, lambda _result, _error: None)
         world.run(2.0)
-        joining = world.hosts[world.operator.add_member()]
+        joining = world.hosts[Operator(world).add_member()]
         told: list[str] = []
         for _ in range(4_000):
             world.run(0.005)

@@ -1,4 +1,4 @@
-"""`chaos.sim.network`: links like TCP's, and harsh ones."""
+"""`chaos.sim.network.links`: links like TCP's, and harsh ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from pysyncobj.node import Node
 
 from chaos.sim.machine.clock import Timeline
-from chaos.sim.network import LinkRates, Network, SimulatedTransport
+from chaos.sim.network.links import LinkRates, Network, SimulatedTransport
 from raftsched.consensus.net.address import Address
 from raftsched.consensus.net.framing import FrameError
 from raftsched.consensus.raft.messages import Message

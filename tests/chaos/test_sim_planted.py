@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from chaos.sim.campaign.scoring import hunt
 from chaos.sim.planted import BUGS, NOT_REACHED, Bug, Schedule, planted, run_schedule
-from chaos.sim.scoring import hunt
 from raftsched.consensus.journal.journal import Journal
 
 QUICK = ("gives_tokens_again", "commits_alone", "lets_counters_drift")

@@ -8,7 +8,8 @@ import pytest
 
 from chaos.checkers.history import Change, Healed
 from chaos.sim.features import Features, draw_features
-from chaos.sim.world import World, begin, conclude
+from chaos.sim.run.seed import begin, conclude
+from chaos.sim.world.world import World
 
 SEEDS = [seed for seed in range(1, 201) if draw_features(seed).regions]
 ALONE, BESIDE = 19, 4

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.sim.network import LinkRates
+from chaos.sim.network.links import LinkRates
 from chaos.sim.planted.stage import NOT_REACHED, Play, Schedule, Stage, calm, run_schedule
 from chaos.sim.rates import Rates
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.sim.world import World
+from chaos.sim.world.world import World
 
 _TWO_ELECTION_TIMEOUTS_SECONDS = 2.0
 

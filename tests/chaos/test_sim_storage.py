@@ -1,4 +1,4 @@
-"""`chaos.sim.storage`: places where a machine stops, and what is left of it."""
+"""`chaos.sim.hosts.storage`: places where a machine stops, and what is left of it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from chaos.sim.hosts.storage import CUT, Machine, WatchedJournal
 from chaos.sim.machine.disk import PowerCut
-from chaos.sim.storage import CUT, Machine, WatchedJournal
 
 
 class Ear:

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import pytest
 
-from chaos.sim.upgrades import SHARE, upgrade_dice
-from chaos.sim.world import Outcome, run_seed
+from chaos.sim.run.seed import run_seed
+from chaos.sim.run.verdict import Outcome
+from chaos.sim.world.upgrades import SHARE, upgrade_dice
 from raftsched.consensus.raft import entry_versions as versions
 from raftsched.consensus.raft.entry_versions import Heard
 

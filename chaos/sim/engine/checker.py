@@ -17,17 +17,14 @@ One property each:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping
 
 from chaos.sim.engine.machine import Applied, HistoryMachine
+from chaos.sim.engine.ports import Running, Watched
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.ports import CONFIGURATION, NodeId
 from raftsched.consensus.raft.membership import Membership, decode_membership
 from raftsched.consensus.raft.proposals import SUCCESS, UNKNOWN_OUTCOME
-
-if TYPE_CHECKING:
-    from chaos.sim.engine.cluster import Running, SimulatedCluster, SimulatedNode
 
 
 class Violation(AssertionError):
@@ -35,32 +32,33 @@ class Violation(AssertionError):
 
 
 class Checker:
-    """Watches a cluster; raises `Violation`."""
+    """Watches the nodes of a cluster; raises `Violation`. `count` hears of what happens."""
 
-    def __init__(self, cluster: SimulatedCluster) -> None:
-        self._cluster = cluster
+    def __init__(self, nodes: Mapping[NodeId, Watched], founders: Membership, count: Callable[[str], None]) -> None:
+        self._nodes = nodes
+        self._count = count
         self.leaders: dict[int, NodeId] = {}
         self.committed: dict[int, Applied] = {}
         self._committed_in: dict[int, int] = {}
         self.acknowledged: dict[bytes, int] = {}
         self._refused: set[bytes] = set()
         self._acknowledged_index = 0
-        self.membership = cluster.founders
+        self.membership = founders
         """The last configuration that was applied anywhere."""
 
-    def on_step(self, node: SimulatedNode) -> None:
+    def on_step(self, node: Watched) -> None:
         running = node.running
         if running is None or not running.engine.leads:
             return
         term = running.engine.term
         if term not in self.leaders:
             self.leaders[term] = node.id
-            self._cluster.count("election")
+            self._count("election")
             self._check_complete(node, running, term)
         elif self.leaders[term] != node.id:
             raise Violation(f"{self.leaders[term]} and {node.id} both lead term {term}")
 
-    def _check_complete(self, node: SimulatedNode, running: Running, term: int) -> None:
+    def _check_complete(self, node: Watched, running: Running, term: int) -> None:
         journal = running.journal
         for index in range(journal.first_index, max(self.committed, default=0) + 1):
             entry = self.committed.get(index)
@@ -69,7 +67,7 @@ class Checker:
             if index > journal.last_index or journal.term_at(index) != entry[0]:
                 raise Violation(f"{node.id} leads term {term} without entry {index} of term {entry[0]}")
 
-    def on_apply(self, node: SimulatedNode, index: int, entry: Applied) -> None:
+    def on_apply(self, node: Watched, index: int, entry: Applied) -> None:
         known = self.committed.get(index)
         if known is None:
             self._check_durable(index, entry[0])
@@ -83,14 +81,14 @@ class Checker:
     def _check_durable(self, index: int, term: int) -> None:
         if index == 1:
             return  # every log begins with the same entry
-        holders = [node.id for node in self._cluster.nodes.values() if self._holds(node, index, term)]
+        holders = [node.id for node in self._nodes.values() if self._holds(node, index, term)]
         if not any(membership.is_majority(holders) for membership in self._in_effect(index)):
             raise Violation(f"entry {index} of term {term} is applied, and durable on {holders} only")
 
     def _in_effect(self, index: int) -> Iterator[Membership]:
         """The configuration as of an entry, and those that a leader of it may have gone by since."""
         yield self.membership
-        for node in self._cluster.nodes.values():
+        for node in self._nodes.values():
             if node.running is not None:
                 for command, _, _ in (
                     node.running.journal.entries(index, 1_000_000) if self._reaches(node, index) else ()
@@ -99,7 +97,7 @@ class Checker:
                         yield decode_membership(command[1:])
 
     @staticmethod
-    def _reaches(node: SimulatedNode, index: int) -> bool:
+    def _reaches(node: Watched, index: int) -> bool:
         journal = node.running.journal if node.running is not None else None
         return journal is not None and journal.first_index <= index
 
@@ -112,11 +110,11 @@ class Checker:
             raise Violation(
                 f"entry {index} changes {set(self.membership.voters)} into {set(membership.voters)} at once"
             )
-        self._cluster.count("changed_voters" if membership.voters != self.membership.voters else "changed_members")
+        self._count("changed_voters" if membership.voters != self.membership.voters else "changed_members")
         self.membership = membership
 
     @staticmethod
-    def _holds(node: SimulatedNode, index: int, term: int) -> bool:
+    def _holds(node: Watched, index: int, term: int) -> bool:
         if node.lost_terms.get(index) == term:
             return True  # it was, when the majority had it
         history = node.machine_disk.history
@@ -130,7 +128,7 @@ class Checker:
         return is_there and journal.term_at(index) == term
 
     def on_answer(self, command: bytes, result: object, reason: int) -> None:
-        self._cluster.count(f"answer {reason}")
+        self._count(f"answer {reason}")
         if reason == SUCCESS:
             assert isinstance(result, int)
             if self.committed[result][1] != command:
@@ -140,12 +138,12 @@ class Checker:
         elif reason != UNKNOWN_OUTCOME:
             self._refused.add(command)
 
-    def on_read(self, node: SimulatedNode, machine: HistoryMachine) -> None:
-        self._cluster.count("read")
+    def on_read(self, node: Watched, machine: HistoryMachine) -> None:
+        self._count("read")
         if machine.applied_index < self._acknowledged_index:
             raise Violation(f"{node.id} serves a read at {machine.applied_index}, {self._acknowledged_index} is known")
 
-    def on_restart(self, node: SimulatedNode, journal: Journal) -> None:
+    def on_restart(self, node: Watched, journal: Journal) -> None:
         kept = len(node.machine_disk.history)  # an installed snapshot is durable in the machine before it is in the log
         for index, term in node.durable_terms.items():
             if (
@@ -157,7 +155,7 @@ class Checker:
 
     def on_end(self) -> None:
         """Everything is healed, and some time has passed."""
-        running = {node_id: self._cluster.nodes[node_id].running for node_id in self.membership.ids}
+        running = {node_id: self._nodes[node_id].running for node_id in self.membership.ids}
         if self.membership.joining or None in running.values():
             raise Violation(f"at the end, {self.membership.joining} still join, or a member does not run")
         leaders = [node_id for node_id, each in running.items() if each is not None and each.engine.is_leading]

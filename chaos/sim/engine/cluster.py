@@ -12,7 +12,6 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -21,9 +20,10 @@ from typing import Self
 
 from chaos.sim.engine.checker import Checker, Violation
 from chaos.sim.engine.machine import HistoryMachine, MachineDisk
+from chaos.sim.engine.ports import Running
 from chaos.sim.machine.clock import NodeClock, Timeline, WrongWall
 from chaos.sim.machine.disk import SimulatedDisk
-from chaos.sim.network import Network, SimulatedTransport
+from chaos.sim.network.links import Network, SimulatedTransport
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.register import JournalLost, VolatileRegister
 from raftsched.consensus.net.address import Address
@@ -45,20 +45,6 @@ SIZES = Sizes(
     tail_bytes=1_500, hold_bytes=6_000, append_bytes=400, appends_in_flight=4, chunk_bytes=300, window_chunks=3
 )
 CHECKPOINT_SECONDS = 0.2
-
-
-@dataclass(slots=True)
-class Running:
-    """What a crash takes away."""
-
-    engine: RaftEngine
-    journal: Journal
-    machine: HistoryMachine
-    transport: SimulatedTransport
-    syncing: bool = False
-    finished_work: list[tuple[Work, Exception | None]] = field(default_factory=list)
-    checkpoint_at: float = inf
-    wake_at: float = inf
 
 
 class SimulatedNode:
@@ -365,8 +351,9 @@ class SimulatedCluster:
         self.directory = Path(tempfile.mkdtemp(prefix="raftsched-simulated-"))
         self.ids = [f"n{number}" for number in range(1, count + 1)]
         self.founders = Membership.of(map(simulated_member, self.ids))
-        self.checker = Checker(self)
-        self.nodes = {node_id: SimulatedNode(self, node_id, self.founders) for node_id in self.ids}
+        self.nodes: dict[NodeId, SimulatedNode] = {}
+        self.checker = Checker(self.nodes, self.founders, self.count)
+        self.nodes.update((node_id, SimulatedNode(self, node_id, self.founders)) for node_id in self.ids)
 
     def __enter__(self) -> Self:
         return self

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chaos.sim.features import Features
-from chaos.sim.network import LinkRates
+from chaos.sim.features import NO_FEATURES, Features
+from chaos.sim.network.links import LinkRates
 from chaos.sim.rates import Rates
 
 
@@ -33,6 +33,26 @@ def many_elections(rates: Rates) -> Rates:
 def forgetful_members(rates: Rates) -> Rates:
     """Members lose a part of their data and come back."""
     return replace(rates, fault_weights={"forget_member": 1.0, "crash": 1.0}, fault_pause=1.0, uses_lmdb=False)
+
+
+def changing_members(rates: Rates) -> Rates:
+    """Members come and go, leaders too, and disks are lost, while leaders crash, hand over and are cut off."""
+    weights = {"add_member": 3.0, "remove_member": 4.0, "replace_member": 1.0, "wipe_member": 2.0}
+    faults = {"crash": 2.0, "power_loss": 1.0, "crash_all": 1.0, "part": 2.0, "cut_pair": 1.0, "transfer": 2.0}
+    return replace(
+        rates,
+        links=LinkRates(delay_seconds=(0.001, 0.02)),
+        fault_weights=weights | faults,
+        fault_pause=0.3,
+        election=(0.3, 0.6),
+        heartbeat=0.075,
+        snapshot_work=0.0,
+        wall_error_ms=20,
+        uses_lmdb=False,
+        features=NO_FEATURES,
+        has_twins=False,
+        sdk_count=0,
+    )
 
 
 def reads_under_partitions(rates: Rates) -> Rates:

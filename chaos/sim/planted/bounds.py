@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import msgpack
 
-from chaos.sim.clients import Submission
-from chaos.sim.network import LinkRates
+from chaos.sim.network.links import LinkRates
 from chaos.sim.planted.stage import NotReached, Play, Schedule, Stage, calm, frames_of
 from chaos.sim.rates import Rates
+from chaos.sim.users.clients import Submission
 from raftsched.consensus.raft.messages import APPEND, CHUNK, Message
 from raftsched.core.operations.codec import encode_batch
 from raftsched.core.records.ids import TimeMs

@@ -9,7 +9,7 @@ from typing import Any
 
 from chaos.sim.planted.stage import Schedule
 from chaos.sim.rates import Rates
-from chaos.sim.twins import planting
+from chaos.sim.run.twins import planting
 
 Plant = Callable[[Any], None]
 """Takes a `Patch`, or pytest's monkeypatch, and spoils something with it."""

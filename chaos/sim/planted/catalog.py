@@ -21,6 +21,7 @@ from chaos.sim.planted import (
 )
 from chaos.sim.planted.altered import (
     breaking_connections,
+    changing_members,
     failing_disks,
     forgetful_members,
     many_elections,
@@ -106,11 +107,6 @@ _CONSENSUS: Sequence[Bug] = (
     Bug(consensus.spins_while_a_copy_is_made, "PYSYNCOBJ defect 8", schedule=bounds.A_COPY_TAKES_ITS_TIME),
     Bug(consensus.stops_at_large_entries, "PYSYNCOBJ defect 9", alter=small_appends),
     Bug(consensus.applies_again_where_an_answer_fails, "PYSYNCOBJ defect 10"),
-    Bug(
-        engine.changes_members_while_a_change_is_open,
-        "PYSYNCOBJ defect 11",
-        schedule=schedules.TWO_MEMBERS_LEAVE_AT_ONCE,
-    ),
     Bug(consensus.installs_what_is_covered, "PYSYNCOBJ snapstale", alter=whole_snapshots),
     Bug(
         engine.acknowledges_the_log_behind_a_snapshot,
@@ -157,6 +153,17 @@ _CONSENSUS: Sequence[Bug] = (
         "off by one at the log's start",
         schedule=snapshots.A_FOLLOWER_LACKS_THE_FIRST_ENTRY_OF_A_LOG,
     ),
+)
+
+_MEMBERS: Sequence[Bug] = (
+    Bug(
+        engine.changes_members_while_a_change_is_open,
+        "PYSYNCOBJ defect 11",
+        schedule=schedules.TWO_MEMBERS_LEAVE_AT_ONCE,
+    ),
+    Bug(engine.goes_by_the_config_file_at_a_restart, "R08, an old list of members", alter=changing_members),
+    Bug(engine.takes_part_with_an_empty_disk, "an empty disk", alter=changing_members),
+    Bug(engine.takes_any_disk_for_a_members, "another disk", alter=changing_members),
 )
 
 _LEADER: Sequence[Bug] = (
@@ -252,4 +259,4 @@ _HTTP: Sequence[Bug] = (
     Bug(http.believes_the_refusal_of_a_repetition, "I6; not found the second time", alter=breaking_connections),
 )
 
-BUGS: Sequence[Bug] = (*_DURABILITY, *_CONSENSUS, *_LEADER, *_CORE, *_FEATURES, *_REGIONS, *_STATES, *_HTTP)
+BUGS: Sequence[Bug] = (*_DURABILITY, *_CONSENSUS, *_MEMBERS, *_LEADER, *_CORE, *_FEATURES, *_REGIONS, *_STATES, *_HTTP)

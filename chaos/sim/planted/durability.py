@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.sim.network import SimulatedTransport
+from chaos.sim.network.links import SimulatedTransport
 from raftsched.consensus import machine as machine_module
 from raftsched.consensus.journal import journal as journal_module
 from raftsched.consensus.journal import segments

@@ -15,7 +15,7 @@ from typing import Any
 
 from pysyncobj.node import Node
 
-from chaos.sim.network import SimulatedTransport
+from chaos.sim.network.links import SimulatedTransport
 from raftsched.consensus.ports import Entry
 from raftsched.consensus.raft import messages
 from raftsched.consensus.raft.commit_index import CommitIndex

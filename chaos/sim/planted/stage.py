@@ -20,17 +20,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from chaos.sim.callers import Refusal, Unknown
-from chaos.sim.clients import Client, Submission
 from chaos.sim.features import NO_FEATURES
-from chaos.sim.host import Host
-from chaos.sim.network import LinkRates, Network
-from chaos.sim.node import SimulatedNode
+from chaos.sim.hosts.host import Host
+from chaos.sim.hosts.node import SimulatedNode
+from chaos.sim.network.links import LinkRates, Network
 from chaos.sim.rates import Rates
-from chaos.sim.trace import Trace
-from chaos.sim.workers import WorkerProcess
-from chaos.sim.workload import Workload
-from chaos.sim.world import Outcome, World, conclude
+from chaos.sim.record.trace import Trace
+from chaos.sim.run.seed import conclude
+from chaos.sim.run.verdict import Outcome
+from chaos.sim.users.callers import Refusal, Unknown
+from chaos.sim.users.clients import Client, Submission
+from chaos.sim.users.crowd import Crowd
+from chaos.sim.users.workers import WorkerProcess
+from chaos.sim.world.world import World
 from raftsched.consensus.net.framing import FrameDecoder, FrameError, encode_frame
 from raftsched.consensus.net.handshake import hello_of
 from raftsched.consensus.ports import Sizes
@@ -106,7 +108,7 @@ class Stage:
         self.on_frame: Ear = lambda _sender, _receiver, _message: None
         """Called for each frame, right before it is delivered."""
         self.is_over = False
-        self._nobody = Workload(world)
+        self._nobody = Crowd(world)
         self._submit_count = 0
         network = world.network
         self._recorded, network._on_frame = network._on_frame, self._hear  # noqa: SLF001  # an ear of our own
@@ -324,7 +326,7 @@ def run_schedule(schedule: Schedule, seed: int, *, trace: Trace | None = None) -
         if world.faults:  # no need of more
             return Outcome(seed, schedule.node_count, violations=world.faults)
         world.rates = usual
-        return conclude(world, Workload(world))
+        return conclude(world, Crowd(world))
     finally:
         world.close()
         del world

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from chaos.sim.node import SimulatedNode
+from chaos.sim.hosts.node import SimulatedNode
 from chaos.sim.planted.stage import Play, Schedule, Stage
 from raftsched.consensus.journal.recovery import DifferenceMark
 from raftsched.consensus.raft.state_comparison import StateComparison

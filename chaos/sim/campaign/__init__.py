@@ -1,0 +1,1 @@
+"""Many seeds on all cores, and the score of the planted bugs."""

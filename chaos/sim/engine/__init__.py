@@ -1,0 +1,1 @@
+"""Clusters of bare consensus engines, for directed tests."""

@@ -1,0 +1,1 @@
+"""Machines, the nodes that run on them, and their releases."""

@@ -1,0 +1,1 @@
+"""What every process of a world runs on: time, an event loop, a disk."""

@@ -1,0 +1,1 @@
+"""Links between nodes, and the sockets that HTTP runs over."""

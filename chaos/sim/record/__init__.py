@@ -1,0 +1,1 @@
+"""What happened in a world, and the log applied again."""

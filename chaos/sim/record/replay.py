@@ -1,0 +1,53 @@
+"""The log applied again, outside of any node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from raftsched.core.apply import apply
+from raftsched.core.operations.codec import CODEC_VERSION, decode_batch
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.state.results import Context, Result
+from raftsched.storage.state import State
+
+NEWEST: Final = CODEC_VERSION + 1
+"""The version of entries that upgraded hosts read."""
+
+
+class LoggedEntry(msgspec.Struct, frozen=True, array_like=True):
+    """An entry as it was first applied: a command, a configuration, or neither."""
+
+    index: int
+    term: int
+    command: bytes | None
+    configuration: bytes | None
+
+
+@dataclass(slots=True)
+class LogReplay:
+    """Applies entries to a state of its own, as `ReplicatedState.apply`, written again."""
+
+    state: State
+
+    def apply(self, entry: LoggedEntry) -> list[Result]:
+        """Apply the next entry; return a result for each of its operations."""
+        state = self.state
+        now_ms, version = state.cluster_time_ms, state.operation_version
+        results: list[Result] = []
+        if entry.command is not None:
+            batch = decode_batch(entry.command, reads=NEWEST)
+            now_ms, version = TimeMs(max(now_ms, batch.stamp_ms)), max(version, batch.version)
+            context, written_count = Context(now_ms, entry.index, version), 0
+            for operation in batch.operations:
+                result, writes = apply(state, operation, context)
+                state.execute(writes)
+                written_count += len(writes)
+                context = context.after(written_count)
+                results.append(result)
+        elif entry.configuration is not None:
+            state.configure(entry.configuration)
+        state.advance(index=entry.index, term=entry.term, now_ms=now_ms, version=version)
+        return results

@@ -1,0 +1,1 @@
+"""One seed, from birth to verdict."""

@@ -1,0 +1,1 @@
+"""A cluster of hosts, and what befalls it."""
