@@ -76,7 +76,7 @@ def test_every_error_code_has_advice() -> None:
 
 def test_page_of_the_life_cycle_names_the_defaults_and_reasons_that_hold() -> None:
     operation = submit_operation(JobRequest(name="x"), job_id=JobId(bytes(16)), now_ms=0)
-    assert operation.max_attempts == 3
+    assert operation.spec.max_attempts == 3
     assert limits.LOST_WORKERS_DEFAULT == 3
     reasons = {value for name, value in vars(DeadLetterReason).items() if name.isupper()}
     assert all(f"| `{reason}` |" in TEXTS["docs/job-life-cycle.md"] for reason in reasons)

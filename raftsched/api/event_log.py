@@ -221,8 +221,8 @@ def job_event(old: Job | None, new: Job | None, revision: int, number: int, at_m
         at_ms,
         job.id,
         job.tenant,
-        job.name,
-        job.queue,
+        job.spec.name,
+        job.spec.queue,
         job.status,
         old.status if old is not None and new is not None else None,
         lease.worker if lease is not None else "",
@@ -287,6 +287,6 @@ def _schedule_event(schedule: Schedule, kind: str, revision: int, number: int, a
         schedule.id,
         schedule.tenant,
         schedule.name,
-        schedule.template.queue,
+        schedule.template.spec.queue,
         reason=schedule.pause_reason,
     )

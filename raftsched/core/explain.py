@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from raftsched.core.jobs import rate_limit as bucket
-from raftsched.core.jobs.admission import concurrency_key, key_concurrency_max
+from raftsched.core.jobs.admission import key_concurrency_max
 from raftsched.core.records.ids import TimeMs, job_id_text
 from raftsched.core.records.job import (
     FINISHED,
@@ -198,7 +198,7 @@ def _paused(job: Job, now_ms: TimeMs) -> Reason:
 
 
 def _waits_for_parents(view: View, job: Job, now_ms: TimeMs) -> Reason:
-    workflow_id = job.options.workflow_id if job.options is not None else b""
+    workflow_id = job.spec.workflow_id
     workflow = view.workflow(WorkflowId(workflow_id)) if workflow_id else None
     if workflow is not None and not workflow.is_whole:
         return Reason(
@@ -226,9 +226,10 @@ def _waits_for_parents(view: View, job: Job, now_ms: TimeMs) -> Reason:
 
 def _named(parent: Job, condition: Condition, now_ms: TimeMs) -> dict[str, str]:
     """A parent, by its name within its workflow, too, where it is of one."""
-    task = {"task": parent.options.task} if parent.options is not None and parent.options.task else {}
+    options, name = parent.spec.options, parent.spec.name
+    task = {"task": options.task} if options is not None and options.task else {}
     status = parent.status_at(now_ms).label
-    return {"id": job_id_text(parent.id), "name": parent.name, **task, "status": status, "condition": condition.label}
+    return {"id": job_id_text(parent.id), "name": name, **task, "status": status, "condition": condition.label}
 
 
 # -- what time must bring ---------------------------------------------------------------------------------------------
@@ -250,7 +251,7 @@ def _not_due(job: Job, now_ms: TimeMs) -> Reason:
         return Reason("not_due", f"its time comes in {span_text(job.due_at_ms - now_ms)}", details)
     details |= {
         "failure_count": job.failure_count,
-        "max_attempts": job.max_attempts,
+        "max_attempts": job.spec.max_attempts,
         "lost_count": job.lost_count,
         "reason": job.failure_reason,
     }
@@ -264,11 +265,11 @@ def _not_due(job: Job, now_ms: TimeMs) -> Reason:
 
 
 def _over_limits(view: View, job: Job, now_ms: TimeMs) -> list[Reason]:
-    queue = view.queue(job.queue)
+    queue = view.queue(job.spec.queue)
     reasons = [] if queue is None else [*_queue_limits(view, queue, now_ms)]
-    key = concurrency_key(job)
+    key = job.spec.concurrency_key
     if key:
-        running_count, limit = view.key_running_count(job.queue, key), key_concurrency_max(queue)
+        running_count, limit = view.key_running_count(job.spec.queue, key), key_concurrency_max(queue)
         if job.held or running_count >= limit:
             details: dict[str, Detail] = {
                 "concurrency_key": key,
@@ -340,17 +341,17 @@ def _ready(job: Job, workers: Sequence[ServingWorker], now_ms: TimeMs) -> Reason
 
 
 def _unserved(job: Job, workers: Sequence[ServingWorker]) -> list[Reason]:
-    serving = [worker for worker in workers if takes(worker.queues, job.queue)]
+    serving = [worker for worker in workers if takes(worker.queues, job.spec.queue)]
     if not serving:
-        return [Reason("no_worker", f"no worker takes jobs of its queue, {job.queue}", {"queue": job.queue})]
+        return [Reason("no_worker", f"no worker takes jobs of its queue, {job.spec.queue}", {"queue": job.spec.queue})]
     near = [worker for worker in serving if _is_near(job, worker)]
-    details: dict[str, Detail] = {"queue": job.queue, "worker_count": len(serving)}
+    details: dict[str, Detail] = {"queue": job.spec.queue, "worker_count": len(serving)}
     if not near:
-        details["region"] = job.region
-        return [Reason("no_worker", f"no worker of its queue is in its region, {job.region}", details)]
+        details["region"] = job.spec.region
+        return [Reason("no_worker", f"no worker of its queue is in its region, {job.spec.region}", details)]
     if not any(_has_handler(job, worker) for worker in near):
-        details |= {"name": job.name, "worker_count": len(near)}
-        text = f"no worker with a handler for {job.name}: {len(near)} of its queue, {job.queue}, have none"
+        details |= {"name": job.spec.name, "worker_count": len(near)}
+        text = f"no worker with a handler for {job.spec.name}: {len(near)} of its queue, {job.spec.queue}, have none"
         return [Reason("no_handler", text, details)]
     return []
 
@@ -359,16 +360,16 @@ def _takers(job: Job, workers: Sequence[ServingWorker]) -> list[ServingWorker]:
     return [
         worker
         for worker in workers
-        if takes(worker.queues, job.queue) and _is_near(job, worker) and _has_handler(job, worker)
+        if takes(worker.queues, job.spec.queue) and _is_near(job, worker) and _has_handler(job, worker)
     ]
 
 
 def _is_near(job: Job, worker: ServingWorker) -> bool:
-    return not job.region or worker.region == job.region
+    return not job.spec.region or worker.region == job.spec.region
 
 
 def _has_handler(job: Job, worker: ServingWorker) -> bool:
-    return worker.names is None or job.name in worker.names
+    return worker.names is None or job.spec.name in worker.names
 
 
 # -- how it is said ---------------------------------------------------------------------------------------------------

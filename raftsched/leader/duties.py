@@ -197,7 +197,7 @@ class Duties:
                 timers.moved(old)
             if new is None:
                 continue
-            if new.options is not None or new.pause is not None or new.kept_until_ms:
+            if new.spec.options is not None or new.pause is not None or new.kept_until_ms:
                 self._hear_options(new)
             if new.status in LEASED:
                 keeper.leased(new, now)
@@ -205,11 +205,11 @@ class Duties:
             if old is not None and old.status in LEASED:
                 keeper.ended(new.id)
                 if ready.has_limits:
-                    ready.freed(new.queue)
+                    ready.freed(new.spec.queue)
             if new.status in WAITING and not new.held:
                 if new.due_at_ms <= cluster_ms:
-                    tag = name_tag(new.name)
-                    ready.add(new.queue, new.tenant, new.priority, new.due_at_ms, new.id, tag=tag, region=new.region)
+                    spec, tag = new.spec, name_tag(new.spec.name)
+                    ready.add(spec.queue, new.tenant, spec.priority, new.due_at_ms, new.id, tag=tag, region=spec.region)
                 else:
                     timers.add(new)
         self._wake_jobs(now)
@@ -347,8 +347,10 @@ class Duties:
             if job is None or job.status not in WAITING or job.held:
                 continue
             if job.due_at_ms <= now.cluster_ms and self._ready.key_has_room(job):
-                tag = name_tag(job.name)
-                self._ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id, tag=tag, region=job.region)
+                spec, tag = job.spec, name_tag(job.spec.name)
+                self._ready.add(
+                    spec.queue, job.tenant, spec.priority, job.due_at_ms, job.id, tag=tag, region=spec.region
+                )
             else:
                 self._timers.offer_again(job, now)
 
@@ -362,7 +364,7 @@ class Duties:
     def _hear_options(self, job: Job) -> None:
         self._alarms.heard(job.alarm_at_ms)
         if job.status in WAITING:
-            self._ready.look_at_each(job.queue)
+            self._ready.look_at_each(job.spec.queue)
 
     def _wake_jobs(self, now: Now) -> None:
         """Hand out due jobs; jobs are read by a time only after the timers have reached it."""

@@ -162,7 +162,7 @@ class StateReader(Catalog, Walks):
         group = start = keys.held_region(queue, concurrency_key, region)
         if after is not None:
             job = self._indexed_job(after)
-            start = keys.after(keys.held_key(group, job.priority, job.due_at_ms, job.id))
+            start = keys.after(keys.held_key(group, job.spec.priority, job.due_at_ms, job.id))
         rows = self._store.scan(Table.HELD, start, keys.after_texts(group), limit=1)
         return keys.job_id_at_end(rows[0][0]) if rows else None
 

@@ -143,8 +143,8 @@ class State(OtherWrites, StateReader):
         self._recent.put(new)
         if new.idempotency_key != ("" if old is None else old.idempotency_key):
             self._move_key(old, new)
-        if new.options is not None and new.options.unique_key:
-            self._check_claim(new, new.options.unique_key)
+        if new.spec.options is not None and new.spec.options.unique_key:
+            self._check_claim(new, new.spec.options.unique_key)
         if result is not None:
             self._put_text(Table.RESULTS, new.id, result)
         self._follow(old, new, new.id)

@@ -11,9 +11,11 @@ from msgspec.structs import replace
 
 from raftsched.api.event_log import EVENT_TYPES, Event, EventLog, Place, record_event
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import Job, RetryPolicy, Status
+from raftsched.core.records.job import Job, Status
 from raftsched.core.records.queue import Queue
+from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import Firing
+from raftsched.core.records.spec import JobSpec
 from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.core.state.writes import (
     PutFiring,
@@ -24,6 +26,7 @@ from raftsched.core.state.writes import (
     RemoveWorkflow,
     Write,
 )
+from tests.core.scene import with_fields
 from tests.core.schedule_scene import ScheduleScene
 
 
@@ -37,7 +40,7 @@ class FakeState:
 
 def _job(number: int, status: Status = Status.QUEUED) -> Job:
     now = TimeMs(1)
-    return Job(JobId(bytes([number] * 16)), "default", "x", "q", status, 5, now, now, now, 3, 0, RetryPolicy())
+    return Job(JobId(bytes([number] * 16)), "default", JobSpec("x", "q", 5, 3, 0, RetryPolicy()), status, now, now, now)
 
 
 class Fed:
@@ -157,7 +160,7 @@ def test_the_type_says_what_became_of_a_job() -> None:
             (None, queued),
             (queued, running),
             (running, replace(running, progress=b"1")),
-            (running, replace(running, priority=6)),
+            (running, with_fields(running, priority=6)),
             (running, _job(1, Status.DEAD_LETTER)),
             (queued, None),
         ]
@@ -171,7 +174,9 @@ def test_every_type_that_is_given_out_is_known() -> None:
         (_job(1, Status.RUNNING if status is Status.QUEUED else Status.QUEUED), _job(1, status)) for status in Status
     ]
     given = set(
-        _types([*others, (None, job), (job, replace(job, priority=9)), (job, replace(job, progress=b"1")), (job, None)])
+        _types(
+            [*others, (None, job), (job, with_fields(job, priority=9)), (job, replace(job, progress=b"1")), (job, None)]
+        )
     )
     schedule = ScheduleScene().save().schedule
     firing = Firing(TimeMs(1))

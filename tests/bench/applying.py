@@ -21,7 +21,9 @@ from pathlib import Path
 from raftsched.consensus.machine import ReplicatedState
 from raftsched.core.operations.codec import LeaseJobs, RecordOutcome, SubmitJob, encode_batch
 from raftsched.core.records.ids import JobId
-from raftsched.core.records.job import AttemptEnd, RetryPolicy
+from raftsched.core.records.job import AttemptEnd
+from raftsched.core.records.retry import RetryPolicy
+from raftsched.core.records.spec import JobSpec
 from raftsched.core.state.results import OutcomeRecorded, Result
 
 _PAYLOAD = b'{"kind":"bench","data":"' + b"x" * 165 + b'"}'
@@ -34,7 +36,7 @@ def entries(batch: int, size: int) -> list[tuple[str, bytes]]:
     """The three log entries of one batch of jobs."""
     now = _START_MS + batch
     ids = [JobId(now.to_bytes(6, "big") + (batch * size + number).to_bytes(10, "big")) for number in range(size)]
-    submits = [SubmitJob(i, "default", "noop", "bench", 5, 0, _PAYLOAD, 3, 0, RetryPolicy()) for i in ids]  # type: ignore[arg-type]
+    submits = [SubmitJob(i, "default", JobSpec("noop", "bench", 5, 3, 0, RetryPolicy()), 0, _PAYLOAD) for i in ids]  # type: ignore[arg-type]
     lease = LeaseJobs("w1-abcdef", 15_000, tuple(ids), f"req-{batch}")
     first_token = batch * size + 1
     outcomes = [

@@ -21,7 +21,8 @@ from raftsched.core.operations.codec import (
     decode_batch,
 )
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import RetryPolicy
+from raftsched.core.records.retry import RetryPolicy
+from raftsched.core.records.spec import JobSpec
 from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable, UpgradeInProgress
 
 _PREFACE = NoteOutage(TimeMs(1), 2)
@@ -97,7 +98,7 @@ async def test_entries_are_bounded_in_operations_and_bytes() -> None:
     payload = b'"' + b"x" * (limits.PAYLOAD_BYTES_MAX - 2) + b'"'
     for number in range(6):
         job_id = JobId(number.to_bytes(16, "big"))
-        log.proposer.propose(SubmitJob(job_id, "t", "n", "q", 5, TimeMs(0), payload, 1, 0, RetryPolicy()))
+        log.proposer.propose(SubmitJob(job_id, "t", JobSpec("n", "q", 5, 1, 0, RetryPolicy()), TimeMs(0), payload))
     await _settle()
     assert [len(entry.operations) for entry in log.entries[2:]] == [4, 2]
 

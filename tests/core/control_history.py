@@ -18,7 +18,7 @@ from raftsched import limits
 from raftsched.core.apply import apply
 from raftsched.core.checks.invariants import check
 from raftsched.core.explain import ServingWorker, explain
-from raftsched.core.jobs.admission import concurrency_key, key_concurrency_max
+from raftsched.core.jobs.admission import key_concurrency_max
 from raftsched.core.jobs.rate_limit import burst
 from raftsched.core.jobs.unique_keys import holds_idempotency_key, holds_unique_key
 from raftsched.core.maintenance.retention import KEPT_AGAIN_MS
@@ -59,10 +59,9 @@ from raftsched.core.records.job import (
     Dependency,
     Job,
     JobError,
-    Options,
     Status,
 )
-from raftsched.core.records.options import options_problem
+from raftsched.core.records.spec import NEVER, JobSpec, Options, SpecChanges, spec_problem
 from raftsched.core.state.entries import AlarmEntry
 from raftsched.core.state.results import Context, Counted, Logged, Refused, Result
 from raftsched.core.state.writes import PutJob, PutQueue
@@ -70,7 +69,7 @@ from raftsched.storage.state import State
 from raftsched.storage.store.memory_store import MemoryStore
 from tests.core.control_scene import assert_limits_hold, is_grant, options, told_alike
 from tests.core.plain_state import PlainState
-from tests.core.scene import PLAIN_RETRY, START_MS, TTL_MS, job_id
+from tests.core.scene import PLAIN_RETRY, START_MS, TTL_MS, job_id, with_fields
 
 QUEUES = ("q1", "q2")
 TENANTS = ("a", "a", "a", "b")
@@ -136,12 +135,17 @@ class History:
             assert old.due_at_ms <= self.now_ms
             assert not old.held
             assert run not in self._begun, "what begins at most once has begun"
-            if old.options is not None:
-                expires_at_ms = None if old.attempt_number else old.options.expires_at_ms
-                times = (expires_at_ms, old.options.deadline_ms)
+            if old.spec.options is not None:
+                expires_at_ms = None if old.attempt_number else old.spec.options.expires_at_ms
+                times = (expires_at_ms, old.spec.options.deadline_ms)
                 assert all(time_ms is None or time_ms > self.now_ms for time_ms in times), "never granted once expired"
-            self._watch_rate(new.queue)
-        if new.lease is not None and new.lease.started and new.options is not None and new.options.at_most_once:
+            self._watch_rate(new.spec.queue)
+        if (
+            new.lease is not None
+            and new.lease.started
+            and new.spec.options is not None
+            and new.spec.options.at_most_once
+        ):
             self._begun.add(run)
 
     def _watch_rate(self, name: str) -> None:
@@ -164,7 +168,7 @@ class History:
         for job in jobs:
             known = self._ended.get(job.id)
             assert known is None or job.run_number > known.run_number or told_alike(job, known), "an end is final"
-            assert options_problem(job.options) == ""
+            assert spec_problem(job.spec) == ""
             assert bool(explain(self.plain, job, TimeMs(self.now_ms), workers=[ServingWorker("w", QUEUES)]))
         self._ended = {job.id: job for job in jobs if job.status in FINISHED}
         assert_claims_are_single(jobs, self.now_ms)
@@ -172,15 +176,17 @@ class History:
 
     def _assert_held_jobs_will_be_freed(self, jobs: list[Job]) -> None:
         for job in jobs:
-            if not job.held or self.plain.chore(ChoreKind.RELEASE_HELD, job.queue.encode()) is not None:
+            if not job.held or self.plain.chore(ChoreKind.RELEASE_HELD, job.spec.queue.encode()) is not None:
                 continue
-            place = (job.queue, concurrency_key(job))
-            others = [other for other in jobs if (other.queue, concurrency_key(other)) == place and not other.held]
+            place = (job.spec.queue, job.spec.concurrency_key)
+            others = [
+                other for other in jobs if (other.spec.queue, other.spec.concurrency_key) == place and not other.held
+            ]
             leased = [other for other in others if other.status in LEASED]
             offered = [other for other in others if _is_offered(other, self.now_ms)]
             # One that is offered to another region may wait for ever: only its own can be relied upon.
-            in_time = [other for other in offered if other.region == job.region]
-            limit = key_concurrency_max(self.plain.queue(job.queue))
+            in_time = [other for other in offered if other.spec.region == job.spec.region]
+            limit = key_concurrency_max(self.plain.queue(job.spec.queue))
             assert len(leased) >= limit or in_time, f"nobody will ever free {job!r}"
 
     # -- what to name
@@ -206,13 +212,16 @@ class History:
             return
         self.submitted_count += draw.random() < 0.95
         parents = draw.sample(list(self.plain.jobs), min(len(self.plain.jobs), draw.choice([0, 0, 0, 1, 2])))
+        tenant, queue, priority = draw.choice(TENANTS), draw.choice(QUEUES), draw.randrange(10)
+        due_at_ms = TimeMs(draw.choice([0, 0, 0, self.now_ms + draw.randrange(3_000)]))
+        spec = JobSpec("n", queue, priority, draw.randint(1, 3), draw.choice([0, 0, 1_500]), PLAIN_RETRY)
+        plain = SubmitJob(
+            job_id(max(self.submitted_count, 1)), tenant, spec, due_at_ms, b"1",
+            idempotency_key=draw.choice(["", "", "k1", "k2"]), fingerprint=draw.choice([b"f", b"f", b"g"]),
+        )  # fmt: skip
         self.apply(
-            SubmitJob(
-                job_id(max(self.submitted_count, 1)), draw.choice(TENANTS), "n", draw.choice(QUEUES),
-                draw.randrange(10), TimeMs(draw.choice([0, 0, 0, self.now_ms + draw.randrange(3_000)])), b"1",
-                draw.randint(1, 3), draw.choice([0, 0, 1_500]), PLAIN_RETRY,
-                idempotency_key=draw.choice(["", "", "k1", "k2"]), fingerprint=draw.choice([b"f", b"f", b"g"]),
-                options=self._options(),
+            with_fields(
+                plain, options=self._options(),
                 depends_on=tuple(Dependency(parent, draw.choice(list(Condition))) for parent in parents),
                 paused=draw.random() < 0.1, region=self.region(),
             )
@@ -243,7 +252,7 @@ class History:
         region = self.region()
         result = self.apply(LeaseJobs(self.draw.choice(["w1", "w2"]), TTL_MS, tuple(wanted), region=region))
         grants = getattr(result, "grants", ())
-        assert all(grant.job.region in ("", region) for grant in grants), "a job of a region goes to its workers"
+        assert all(grant.job.spec.region in ("", region) for grant in grants), "a job of a region goes to its workers"
         missed = getattr(result, "missed", ())
         if missed and self.draw.random() < 0.7:
             self.apply(HoldJobs(missed))
@@ -308,14 +317,14 @@ class History:
         if job is None:
             return
         draw = self.draw
-        self.apply(
-            AmendJob(
-                job.id, job.tenant, due_at_ms=draw.choice([-1, -1, 0, self.now_ms + 900]),
-                priority=draw.choice([-1, 3, 9]), queue=draw.choice(["", "", *QUEUES]),
-                max_attempts=draw.choice([-1, -1, 1, 5]), expires_at_ms=draw.choice([-1, -1, None, self.now_ms + 5_000]),
-                if_revision=draw.choice([0, 0, job.revision, 1]),
-            )
+        due_at_ms = draw.choice([None, None, 0, self.now_ms + 900])
+        changes = SpecChanges(
+            priority=draw.choice([None, 3, 9]), queue=draw.choice([None, None, *QUEUES]),
+            max_attempts=draw.choice([None, None, 1, 5]),
+            expires_at_ms=draw.choice([None, None, NEVER, self.now_ms + 5_000]),
         )  # fmt: skip
+        if_revision = draw.choice([0, 0, job.revision, 1])
+        self.apply(AmendJob(job.id, job.tenant, changes, due_at_ms, if_revision=if_revision))
 
     def requeue(self) -> None:
         job = self.job(Status.DEAD_LETTER, Status.CANCELLED, Status.SKIPPED, Status.RETRYING, Status.PAUSED)
@@ -401,7 +410,7 @@ class History:
         if job is not None and job.status is Status.PAUSED:
             self.apply(ResumeJob(job.id, job.tenant))
         elif job is not None and job.status in WAITING:
-            self.apply(LeaseJobs("w", TTL_MS, (job.id,), region=job.region))
+            self.apply(LeaseJobs("w", TTL_MS, (job.id,), region=job.spec.region))
         elif job is not None and job.lease is not None:
             self.apply(StartRun(job.id, job.run_number, job.lease.token))
             self.apply(RecordOutcome(job.id, job.run_number, job.lease.token, AttemptEnd.COMPLETED))
@@ -413,7 +422,7 @@ def _is_offered(job: Job, now_ms: int) -> bool:
 
 def assert_claims_are_single(jobs: list[Job], now_ms: int) -> None:
     unique = Counter(
-        (job.tenant, job.options.unique_key) for job in jobs if job.options and holds_unique_key(job, now_ms)
+        (job.tenant, job.spec.options.unique_key) for job in jobs if job.spec.options and holds_unique_key(job, now_ms)
     )
     keys = Counter((job.tenant, job.idempotency_key) for job in jobs if holds_idempotency_key(job, now_ms))
     assert max([*unique.values(), *keys.values()], default=1) == 1, "a claim has one holder"

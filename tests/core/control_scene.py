@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from raftsched.core.checks.invariants import check
-from raftsched.core.jobs.admission import concurrency_key, key_concurrency_max
+from raftsched.core.jobs.admission import key_concurrency_max
 from raftsched.core.operations.codec import CancelJob, Operation, RejectCode
 from raftsched.core.operations.control import (
     AlarmKind,
@@ -28,8 +28,9 @@ from raftsched.core.operations.control import (
 )
 from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
 from raftsched.core.records.ids import TimeMs
-from raftsched.core.records.job import FINISHED, LEASED, Job, Note, Options
+from raftsched.core.records.job import FINISHED, LEASED, Job, Note
 from raftsched.core.records.queue import Queue
+from raftsched.core.records.spec import Options, SpecChanges, with_options
 from raftsched.core.state.entries import AuditEntry
 from raftsched.core.state.results import Changed, QueueSaved, Refused, Result
 from raftsched.core.state.view import AuditableView
@@ -64,7 +65,8 @@ class ControlScene(Scene):
         return self.apply(ResumeJob(job.id, "default", **fields))  # type: ignore[arg-type]
 
     def amend(self, job: Job, **fields: object) -> Result:
-        return self.apply(AmendJob(job.id, "default", **fields))  # type: ignore[arg-type]
+        changes = {name: fields.pop(name) for name in list(fields) if name in SpecChanges.__struct_fields__}
+        return self.apply(AmendJob(job.id, "default", SpecChanges(**changes), **fields))  # type: ignore[arg-type]
 
     def requeue(self, job: Job, **fields: object) -> Result:
         return self.apply(RequeueJob(job.id, "default", **fields))  # type: ignore[arg-type]
@@ -115,10 +117,9 @@ def told_alike(now: Job, then: Job) -> bool:
 
 
 def untold(job: Job) -> Job:
-    options = job.options and replace(job.options, unique_key=b"", unique_until_ms=TimeMs(0))
     return replace(
         job,
-        options=options,
+        spec=with_options(job.spec, unique_key=b"", unique_until_ms=TimeMs(0)),
         idempotency_key="",
         has_dependants=False,
         pending_count=0,
@@ -133,12 +134,12 @@ def assert_limits_hold(state: AuditableView, writes: Iterable[Write]) -> None:
     """No lease exceeds a limit of its queue, counted from the records alone; a lowered limit takes nothing away."""
     granted = [write.new for write in writes if isinstance(write, PutJob) and is_grant(write)]
     for job in granted:
-        queue, key = state.queue(job.queue), concurrency_key(job)
-        leased = [other for other in state.all_jobs() if other.status in LEASED and other.queue == job.queue]
+        queue, key = state.queue(job.spec.queue), job.spec.concurrency_key
+        leased = [other for other in state.all_jobs() if other.status in LEASED and other.spec.queue == job.spec.queue]
         if queue is not None and queue.concurrency_max:
             assert len(leased) <= queue.concurrency_max, "concurrency_max holds"
         if key:
-            of_key = [other for other in leased if concurrency_key(other) == key]
+            of_key = [other for other in leased if other.spec.concurrency_key == key]
             assert len(of_key) <= key_concurrency_max(queue), "key_concurrency_max holds"
         assert queue is None or not queue.paused, "a paused queue gives no leases"
 

@@ -128,7 +128,7 @@ class PlainReads:
         return len(self.schedules)
 
     def running_count(self, queue: str) -> int:
-        return sum(job.status in LEASED and job.queue == queue for job in self.jobs.values())
+        return sum(job.status in LEASED and job.spec.queue == queue for job in self.jobs.values())
 
     def key_running_count(self, queue: str, concurrency_key: str) -> int:
         return sum(job.status in LEASED and place_of(job) == (queue, concurrency_key) for job in self.jobs.values())
@@ -151,7 +151,7 @@ class PlainReads:
 
     def _held(self) -> list[HeldEntry]:
         held = (job for job in self.jobs.values() if job.held)
-        entries = (HeldEntry(*place_of(job), job.priority, job.due_at_ms, job.id, job.region) for job in held)
+        entries = (HeldEntry(*place_of(job), job.spec.priority, job.due_at_ms, job.id, job.spec.region) for job in held)
         return sorted(entries, key=_held_order)
 
     def dependencies(self, child: JobId) -> tuple[Dependency, ...]:
@@ -178,7 +178,11 @@ class PlainReads:
         return next(found, None)
 
     def workflow_jobs(self, workflow_id: WorkflowId, *, after: JobId | None, limit: int) -> list[JobId]:
-        jobs = (job for job in self.jobs.values() if job.options is not None and job.options.workflow_id == workflow_id)
+        jobs = (
+            job
+            for job in self.jobs.values()
+            if job.spec.options is not None and job.spec.options.workflow_id == workflow_id
+        )
         return sorted(job.id for job in jobs if after is None or job.id > after)[:limit]
 
     def schedule(self, schedule_id: ScheduleId) -> Schedule | None:
@@ -223,8 +227,13 @@ class PlainState(PlainReads):
     def all_waiting(self) -> Iterator[WaitingEntry]:
         waiting = [job for job in self.jobs.values() if job.status in WAITING and not job.held]
         tag = name_tag
-        waiting.sort(key=lambda j: (j.queue, j.region, j.tenant, -j.priority, tag(j.name), j.due_at_ms, j.id))
-        return (WaitingEntry(j.queue, j.tenant, j.priority, tag(j.name), j.due_at_ms, j.id, j.region) for j in waiting)
+        waiting.sort(
+            key=lambda j: (j.spec.queue, j.spec.region, j.tenant, -j.spec.priority, tag(j.spec.name), j.due_at_ms, j.id)
+        )
+        return (
+            WaitingEntry(j.spec.queue, j.tenant, j.spec.priority, tag(j.spec.name), j.due_at_ms, j.id, j.spec.region)
+            for j in waiting
+        )
 
     def all_held(self) -> Iterator[HeldEntry]:
         return iter(self._held())
@@ -232,7 +241,15 @@ class PlainState(PlainReads):
     def all_timers(self) -> Iterator[TimerEntry]:
         timed = [job for job in self.jobs.values() if job.timed]
         entries = (
-            TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority, name_tag(job.name), job.region)
+            TimerEntry(
+                job.due_at_ms,
+                job.id,
+                job.spec.queue,
+                job.tenant,
+                job.spec.priority,
+                name_tag(job.spec.name),
+                job.spec.region,
+            )
             for job in timed
         )
         return iter(sorted(entries))
@@ -281,11 +298,11 @@ class PlainState(PlainReads):
         return ((one.tenant, one.idempotency_key, one.id) for one in self.workflows.values() if one.idempotency_key)
 
     def all_workflow_jobs(self) -> Iterator[tuple[WorkflowId, JobId]]:
-        options = ((job.id, job.options) for job in self.jobs.values() if job.options is not None)
+        options = ((job.id, job.spec.options) for job in self.jobs.values() if job.spec.options is not None)
         return ((WorkflowId(one.workflow_id), job_id) for job_id, one in options if one.workflow_id)
 
     def all_schedule_jobs(self) -> Iterator[tuple[ScheduleId, JobId]]:
-        options = ((job.id, job.options) for job in self.jobs.values() if job.options is not None)
+        options = ((job.id, job.spec.options) for job in self.jobs.values() if job.spec.options is not None)
         return iter(sorted((ScheduleId(one.schedule_id), job_id) for job_id, one in options if one.schedule_id))
 
     def all_facets(self) -> Iterator[FacetEntry]:
@@ -307,11 +324,11 @@ class PlainState(PlainReads):
         return ((*chore, cursor) for chore, cursor in self.chores.items())
 
     def counters(self) -> dict[CounterKey, int]:
-        return dict(Counter(CounterKey(job.tenant, job.queue, job.status) for job in self.jobs.values()))
+        return dict(Counter(CounterKey(job.tenant, job.spec.queue, job.status) for job in self.jobs.values()))
 
     def running_counts(self) -> dict[tuple[str, str], int]:
         leased = [job for job in self.jobs.values() if job.status in LEASED]
-        return dict(Counter(place for job in leased for place in {(job.queue, ""), place_of(job)}))
+        return dict(Counter(place for job in leased for place in {(job.spec.queue, ""), place_of(job)}))
 
     # -- what the machine above the core does
 
@@ -429,7 +446,7 @@ def _set_text(texts: dict[bytes, bytes], record_id: bytes, text: bytes | None) -
 
 def claim_of(job: Job) -> bytes:
     """The unique key that the job has a claim on; b"" = none."""
-    options = job.options
+    options = job.spec.options
     if options is None or (job.status in FINISHED and not options.unique_until_ms):
         return b""
     return options.unique_key
@@ -437,7 +454,7 @@ def claim_of(job: Job) -> bytes:
 
 def place_of(job: Job) -> tuple[str, str]:
     """Queue and concurrency key."""
-    return job.queue, job.options.concurrency_key if job.options is not None else ""
+    return job.spec.queue, job.spec.options.concurrency_key if job.spec.options is not None else ""
 
 
 def _held_order(entry: HeldEntry) -> tuple[str, str, str, int, int, JobId]:
@@ -446,10 +463,10 @@ def _held_order(entry: HeldEntry) -> tuple[str, str, str, int, int, JobId]:
 
 def _facets(job: Job) -> Iterator[FacetEntry]:
     ended = int(job.status) if job.status in FINISHED else 0
-    if job.name == job.queue:
-        yield FacetEntry(FacetKind.QUEUE_AND_NAME, job.name, ended, job.id)
+    if job.spec.name == job.spec.queue:
+        yield FacetEntry(FacetKind.QUEUE_AND_NAME, job.spec.name, ended, job.id)
     else:
-        yield FacetEntry(FacetKind.NAME, job.name, ended, job.id)
-        yield FacetEntry(FacetKind.QUEUE, job.queue, ended, job.id)
-    for tag in set(job.tags):
+        yield FacetEntry(FacetKind.NAME, job.spec.name, ended, job.id)
+        yield FacetEntry(FacetKind.QUEUE, job.spec.queue, ended, job.id)
+    for tag in set(job.spec.tags):
         yield FacetEntry(FacetKind.TAG, tag, ended, job.id)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from raftsched.core.records.job import Condition, OnDependencyFailure, Status
+from raftsched.core.records.job import Condition, Status
+from raftsched.core.records.spec import OnDependencyFailure
 
 READY = "ready"
 WAITING = "waiting"

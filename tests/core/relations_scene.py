@@ -23,15 +23,8 @@ from raftsched.core.operations.codec import (
 from raftsched.core.operations.control import ChoreKind, DoChore, HoldJobs, RequeueJob
 from raftsched.core.operations.queues import CancelWorkflow
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import (
-    AttemptEnd,
-    Condition,
-    Dependency,
-    Job,
-    Options,
-    Status,
-    Verdict,
-)
+from raftsched.core.records.job import AttemptEnd, Condition, Dependency, Job, Status, Verdict
+from raftsched.core.records.spec import Options
 from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.core.state.results import (
     Changed,
@@ -113,7 +106,7 @@ class TiesScene:
     def start(self, *jobs: Job | JobId) -> list[Job]:
         """Lease all of `jobs`, which must be ready, and of one region or none."""
         job_ids = tuple(one.id if isinstance(one, Job) else one for one in jobs)
-        region = next((one.region for one in jobs if isinstance(one, Job) and one.region), "")
+        region = next((one.spec.region for one in jobs if isinstance(one, Job) and one.spec.region), "")
         result = self.apply(LeaseJobs("w1", 10_000, job_ids, region=region))
         assert isinstance(result, Leased)
         assert not result.missed, "all are ready"

@@ -6,6 +6,10 @@ finished ever changed.
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
+from msgspec.structs import replace
+
 from raftsched.core.checks.invariants import check
 from raftsched.core.operations.codec import (
     CancelJob,
@@ -18,7 +22,10 @@ from raftsched.core.operations.codec import (
     SubmitJob,
 )
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
-from raftsched.core.records.job import FINISHED, AttemptEnd, Job, RetryPolicy, Status
+from raftsched.core.records.job import FINISHED, AttemptEnd, Job, Status
+from raftsched.core.records.retry import RetryPolicy
+from raftsched.core.records.schedule import Template
+from raftsched.core.records.spec import JobSpec
 from raftsched.core.state.results import Applied, Leased, Refused, Result, Submitted
 from tests.core.plain_state import PlainState
 
@@ -32,19 +39,18 @@ def job_id(number: int) -> JobId:
 
 
 def submit_operation(number: int, **overrides: object) -> SubmitJob:
-    fields: dict[str, object] = {
-        "id": job_id(number),
-        "tenant": "default",
-        "name": "send_email",
-        "queue": "send_email",
-        "priority": 5,
-        "due_at_ms": TimeMs(0),
-        "payload": b'{"to":"a@example.org"}',
-        "max_attempts": 3,
-        "timeout_ms": 0,
-        "retry": PLAIN_RETRY,
-    }
-    return SubmitJob(**(fields | overrides))  # type: ignore[arg-type]  # overrides are a test's own words
+    spec = JobSpec("send_email", "send_email", 5, 3, 0, PLAIN_RETRY)
+    plain = SubmitJob(job_id(number), "default", spec, TimeMs(0), b'{"to":"a@example.org"}')
+    return with_fields(plain, **overrides)
+
+
+Specified = TypeVar("Specified", Job, SubmitJob, Template)
+
+
+def with_fields(record: Specified, **fields: Any) -> Specified:
+    """Return `record` with `fields` replaced, be they its own or its specification's."""
+    own = {name: fields.pop(name) for name in list(fields) if name in JobSpec.__struct_fields__}
+    return replace(record, spec=replace(record.spec, **own), **fields)
 
 
 class Scene:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from raftsched.core.operations.codec import LeaseJobs, RecordOutcome
 from raftsched.core.operations.schedules import (
     ControlSchedule,
@@ -14,7 +12,8 @@ from raftsched.core.operations.schedules import (
     ScheduleAction,
 )
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import AttemptEnd, Job, RetryPolicy
+from raftsched.core.records.job import AttemptEnd, Job
+from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import (
     Firing,
     FiringKind,
@@ -25,11 +24,12 @@ from raftsched.core.records.schedule import (
     Template,
     Timing,
 )
+from raftsched.core.records.spec import JobSpec
 from raftsched.core.state.results import Fired, Leased, Result, ScheduleSaved
-from tests.core.scene import PLAIN_RETRY, START_MS, TTL_MS, Scene, job_id
+from tests.core.scene import PLAIN_RETRY, START_MS, TTL_MS, Scene, job_id, with_fields
 
 MINUTE = 60_000
-TEMPLATE = Template("report", "reports", 5, 3, 0, PLAIN_RETRY)
+TEMPLATE = Template(JobSpec("report", "reports", 5, 3, 0, PLAIN_RETRY))
 TIMING = Timing(cron="* * * * *")
 TENANT = "default"
 OWN_ID = ScheduleId(b"\x09" * 16)
@@ -120,4 +120,4 @@ class ScheduleScene(Scene):
 
 
 def retrying(attempts: int) -> Template:
-    return replace(TEMPLATE, max_attempts=attempts, retry=RetryPolicy(jitter_thousandths=0))
+    return with_fields(TEMPLATE, max_attempts=attempts, retry=RetryPolicy(jitter_thousandths=0))

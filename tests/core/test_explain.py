@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from raftsched.core.explain import PARENTS_NAMED_MAX, LeaseSigns, Reason, ServingWorker, explain
 from raftsched.core.operations.codec import MarkWorkers, WorkerMark
@@ -10,7 +9,7 @@ from raftsched.core.records.job import Dependency, Job, JobError, Status
 from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.core.state.writes import PutWorkflow
 from tests.core.control_scene import QUEUE, ControlScene, options
-from tests.core.scene import START_MS
+from tests.core.scene import START_MS, with_fields
 
 SERVED = (ServingWorker("w1", (QUEUE,)),)
 
@@ -123,11 +122,11 @@ def test_job_that_waits_for_parents_names_those_that_have_not_ended(scene: Contr
             "pending_count": 1,
             "dependency_count": 2,
             "parents": [
-                {"id": job_id_text(open_one.id), "name": open_one.name, "status": "queued", "condition": "success"}
+                {"id": job_id_text(open_one.id), "name": open_one.spec.name, "status": "queued", "condition": "success"}
             ],
         },
     )
-    assert reason.text.endswith(f": {open_one.name} (queued)")
+    assert reason.text.endswith(f": {open_one.spec.name} (queued)")
 
 
 def test_parents_of_a_workflow_are_named_by_their_task(scene: ControlScene) -> None:
@@ -136,7 +135,7 @@ def test_parents_of_a_workflow_are_named_by_their_task(scene: ControlScene) -> N
     assert reason.details["parents"] == [
         {
             "id": job_id_text(parent.id),
-            "name": parent.name,
+            "name": parent.spec.name,
             "task": "extract",
             "status": "queued",
             "condition": "success",
@@ -157,7 +156,7 @@ def test_job_with_many_parents_names_some_and_counts_all(scene: ControlScene) ->
 def test_job_of_a_workflow_that_is_not_whole_says_so(scene: ControlScene) -> None:
     workflow = Workflow(WorkflowId(b"w" * 16), "default", "etl", 2, stored_count=1, updated_at_ms=TimeMs(START_MS))
     scene.state.execute([PutWorkflow(None, workflow)])
-    staged = replace(scene.submit(), options=options(workflow_id=bytes(workflow.id)), pending_count=1)
+    staged = with_fields(scene.submit(), options=options(workflow_id=bytes(workflow.id)), pending_count=1)
     reasons = explain(scene.state, staged, TimeMs(scene.now_ms), workers=SERVED)
     assert [(reason.code, reason.details) for reason in reasons] == [
         ("workflow_incomplete", {"stored_count": 1, "job_count": 2})

@@ -27,16 +27,9 @@ from raftsched.core.operations.codec import (
     SubmitJob,
 )
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
-from raftsched.core.records.job import (
-    FINISHED,
-    LEASED,
-    WAITING,
-    AttemptEnd,
-    Job,
-    JobError,
-    RetryPolicy,
-    Status,
-)
+from raftsched.core.records.job import FINISHED, LEASED, WAITING, AttemptEnd, Job, JobError, Status
+from raftsched.core.records.retry import RetryPolicy
+from raftsched.core.records.spec import JobSpec
 from raftsched.core.state.results import (
     Cancelled,
     Expired,
@@ -215,7 +208,7 @@ class SchedulerMachine(RuleBasedStateMachine):
         self.submitted_count += not is_repeat
         about = job_id(self.submitted_count)
         operation = SubmitJob(
-            about, tenant, "n", "q", 5, TimeMs(due_at_ms), b"1", attempts_max, timeout_ms, POLICY, key, body
+            about, tenant, JobSpec("n", "q", 5, attempts_max, timeout_ms, POLICY), TimeMs(due_at_ms), b"1", key, body
         )
         limits = {"attempts_max": attempts_max, "timeout": timeout_ms, "retry": MODEL_POLICY}
         self._now()

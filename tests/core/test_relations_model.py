@@ -21,18 +21,8 @@ from raftsched.core.operations.codec import CancelJob, LeaseJobs, RejectCode, Su
 from raftsched.core.operations.control import ChoreKind, DoChore, PauseJob, RequeueJob, ResumeJob
 from raftsched.core.operations.queues import CancelWorkflow
 from raftsched.core.records.ids import JobId, job_id_text
-from raftsched.core.records.job import (
-    FINISHED,
-    LEASED,
-    WAITING,
-    Condition,
-    Dependency,
-    Job,
-    OnDependencyFailure,
-    Options,
-    Status,
-    Verdict,
-)
+from raftsched.core.records.job import FINISHED, LEASED, WAITING, Condition, Dependency, Job, Status, Verdict
+from raftsched.core.records.spec import OnDependencyFailure, Options
 from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.core.state.results import Changed, Leased, Purged, Refused, Submitted
 from tests.core import relations_model as ties_model
@@ -241,7 +231,7 @@ class Play:
         if self.model is None:
             return
         parents = {int.from_bytes(each.parent, "big"): each.condition for each in operation.depends_on}
-        policy = operation.options.on_dependency_failure if operation.options else OnDependencyFailure.SKIP
+        policy = operation.spec.options.on_dependency_failure if operation.spec.options else OnDependencyFailure.SKIP
         self.model.add(ModelJob(number, parents, policy, workflow))
         self.model.settle()
 
@@ -353,7 +343,7 @@ def number_of(job: Job) -> int:
 
 
 def owner_of(job: Job) -> WorkflowId:
-    return WorkflowId(job.options.workflow_id if job.options is not None else b"")
+    return WorkflowId(job.spec.options.workflow_id if job.spec.options is not None else b"")
 
 
 def number_of_workflow(workflow: Workflow) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hypothesis import strategies as st
-from msgspec.structs import replace
 
 from raftsched.core.operations.codec import (
     CancelJob,
@@ -37,19 +36,13 @@ from raftsched.core.operations.control import (
 from raftsched.core.operations.queues import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
 from raftsched.core.operations.schedules import AdoptZoneRules, NextInstant
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
-from raftsched.core.records.job import (
-    AttemptEnd,
-    Backoff,
-    Condition,
-    Dependency,
-    JobError,
-    Options,
-    RetryPolicy,
-    SilentLease,
-)
+from raftsched.core.records.job import AttemptEnd, Condition, Dependency, JobError, SilentLease
 from raftsched.core.records.queue import TenantWeight
+from raftsched.core.records.retry import Backoff, RetryPolicy
 from raftsched.core.records.schedule import ScheduleId
+from raftsched.core.records.spec import JobSpec, Options, SpecChanges
 from raftsched.core.records.workflow import WorkflowId
+from tests.core.scene import with_fields
 
 numbers = st.one_of(st.integers(-2, 12), st.sampled_from([1_000, -(2**63), 2**63, 2**64 - 1]))
 times = numbers.map(TimeMs)
@@ -82,12 +75,16 @@ sound = st.builds(
     unique_key=small_bytes,
 )  # fmt: skip
 parents = st.lists(st.builds(Dependency, parent=job_ids, condition=st.sampled_from(Condition)), max_size=3).map(tuple)
+specs = st.builds(
+    JobSpec,
+    name=texts, queue=texts, priority=numbers, max_attempts=numbers, timeout_ms=numbers,
+    retry=st.one_of(st.just(RetryPolicy()), policies), tags=texts_many, region=texts,
+    options=st.one_of(st.none(), sound, asked),
+)  # fmt: skip
 submits = st.builds(
     SubmitJob,
-    id=job_ids, tenant=texts, name=texts, queue=texts, priority=numbers, due_at_ms=times, payload=small_bytes,
-    max_attempts=numbers, timeout_ms=numbers, retry=st.one_of(st.just(RetryPolicy()), policies),
-    idempotency_key=texts, fingerprint=small_bytes, tags=texts_many, region=texts,
-    options=st.one_of(st.none(), sound, asked), depends_on=parents, paused=st.booleans(), actor=texts,
+    id=job_ids, tenant=texts, spec=specs, due_at_ms=times, payload=small_bytes, idempotency_key=texts,
+    fingerprint=small_bytes, depends_on=parents, paused=st.booleans(), actor=texts,
 )  # fmt: skip
 leases = st.builds(
     LeaseJobs, worker=texts, ttl_ms=numbers, job_ids=st.lists(job_ids, max_size=4).map(tuple), region=texts
@@ -113,10 +110,15 @@ markings = st.builds(MarkWorkers, marks=st.lists(marks, max_size=3).map(tuple), 
 ids_many = st.lists(job_ids, max_size=4).map(tuple)
 pauses = st.builds(PauseJob, job_id=job_ids, tenant=texts, until_ms=times, reason=texts, actor=texts)
 resumes = st.builds(ResumeJob, job_id=job_ids, tenant=texts, actor=texts)
+some_numbers = st.none() | numbers
+changes = st.builds(
+    SpecChanges,
+    queue=st.none() | texts, priority=some_numbers, max_attempts=some_numbers, timeout_ms=some_numbers,
+    tags=st.none() | texts_many, expires_at_ms=some_numbers, deadline_ms=some_numbers, lost_workers_max=some_numbers,
+)  # fmt: skip
 amendments = st.builds(
     AmendJob,
-    job_id=job_ids, tenant=texts, due_at_ms=numbers, priority=numbers, queue=texts, payload=st.none() | small_bytes,
-    max_attempts=numbers, timeout_ms=numbers, expires_at_ms=st.none() | numbers, deadline_ms=st.none() | numbers, lost_workers_max=numbers, tags=st.none() | texts_many,
+    job_id=job_ids, tenant=texts, changes=changes, due_at_ms=st.none() | numbers, payload=st.none() | small_bytes,
     if_revision=numbers, actor=texts,
 )  # fmt: skip
 requeues = st.builds(RequeueJob, job_id=job_ids, tenant=texts, due_at_ms=times, reason=texts, actor=texts)
@@ -161,12 +163,11 @@ known_parents = st.lists(
 ).map(tuple)
 children = st.builds(
     SubmitJob,
-    id=known_ids, tenant=st.just("a"), name=st.just("n"), queue=st.just("q"), priority=st.just(5),
-    due_at_ms=st.just(TimeMs(0)), payload=small_bytes, max_attempts=st.just(1), timeout_ms=st.just(0),
-    retry=st.just(RetryPolicy()), depends_on=known_parents, paused=st.booleans(),
+    id=known_ids, tenant=st.just("a"), spec=st.just(JobSpec("n", "q", 5, 1, 0, RetryPolicy())),
+    due_at_ms=st.just(TimeMs(0)), payload=small_bytes, depends_on=known_parents, paused=st.booleans(),
 )  # fmt: skip
 tasks = st.builds(
-    lambda job, task: replace(job, options=Options(workflow_id=b"w" * 16, task=task)),
+    lambda job, task: with_fields(job, options=Options(workflow_id=b"w" * 16, task=task)),
     children,
     st.sampled_from(["a", "b"]),
 )

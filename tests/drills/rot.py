@@ -35,7 +35,9 @@ from raftsched.core.operations.codec import (
     encode_batch,
 )
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
-from raftsched.core.records.job import AttemptEnd, RetryPolicy
+from raftsched.core.records.job import AttemptEnd
+from raftsched.core.records.retry import RetryPolicy
+from raftsched.core.records.spec import JobSpec
 from raftsched.errors import RaftschedError
 from raftsched.storage.directory import inspect_copy, open_readonly
 from raftsched.storage.state import State
@@ -76,14 +78,9 @@ def _history(jobs: int) -> list[tuple[Operation, ...]]:
                 SubmitJob(
                     job_id,
                     "default",
-                    "pay",
-                    "pay",
-                    5,
+                    JobSpec("pay", "pay", 5, 3, 0, RetryPolicy()),
                     TimeMs(0 if number % 2 else _START_MS + 10**9),
                     payload,
-                    3,
-                    0,
-                    RetryPolicy(),
                 )
                 for number, (job_id, payload) in enumerate(zip(ids, payloads, strict=True))
             )

@@ -21,7 +21,9 @@ from raftsched.core.operations.codec import (
 )
 from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
 from raftsched.core.records.ids import FencingToken, JobId, JobIdFactory, TimeMs
-from raftsched.core.records.job import AttemptEnd, Job, Options, RetryPolicy, Status
+from raftsched.core.records.job import AttemptEnd, Job, Status
+from raftsched.core.records.retry import RetryPolicy
+from raftsched.core.records.spec import JobSpec, Options
 from raftsched.core.state.results import Context, Leased, QueueSaved, Result, Submitted
 from raftsched.core.state.writes import PutFence, PutJob, RemoveJob, Write
 from raftsched.leader.dispatch.dispatcher import Waiter
@@ -118,16 +120,18 @@ class World:
         return SubmitJob(
             id=self.new_job_id(),
             tenant=tenant,
-            name=name or queue,
-            queue=queue,
-            priority=priority,
+            spec=JobSpec(
+                name=name or queue,
+                queue=queue,
+                priority=priority,
+                max_attempts=max_attempts,
+                timeout_ms=timeout_ms,
+                retry=RetryPolicy(jitter_thousandths=0),
+                region=region,
+                options=Options(**options) if options else None,
+            ),
             due_at_ms=TimeMs(now_ms + delay_ms if delay_ms else 0),
             payload=b'{"n":1}',
-            max_attempts=max_attempts,
-            timeout_ms=timeout_ms,
-            retry=RetryPolicy(jitter_thousandths=0),
-            region=region,
-            options=Options(**options) if options else None,
         )
 
     def submit(self, queue: str = "mail", *, count: int = 1, **fields: Any) -> list[JobId]:
@@ -140,7 +144,7 @@ class World:
 
     def lease(self, job_id: JobId, worker: str = "w1", *, ttl_ms: int = TTL_MS) -> FencingToken:
         """Lease the job behind the leader's back; return the token."""
-        (result,) = self.apply(LeaseJobs(worker, ttl_ms, (job_id,), region=self.job(job_id).region))
+        (result,) = self.apply(LeaseJobs(worker, ttl_ms, (job_id,), region=self.job(job_id).spec.region))
         assert isinstance(result, Leased)
         assert result.grants, "the job could not be leased"
         return token_of(result.grants[0].job)

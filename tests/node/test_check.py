@@ -15,7 +15,8 @@ from raftsched.consensus.journal.recovery import DifferenceMark
 from raftsched.consensus.machine import ReplicatedState
 from raftsched.core.operations.codec import SubmitJob, encode_batch
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import RetryPolicy
+from raftsched.core.records.retry import RetryPolicy
+from raftsched.core.records.spec import JobSpec
 from raftsched.disk import SystemDisk
 from raftsched.node.check import check_directories, check_directory
 from raftsched.node.identity import DirectoryClaim, WrongDirectory
@@ -32,7 +33,7 @@ def make(directory: Path, *, node_id: str = "n1", cluster: str = "c", jobs: int 
     machine = ReplicatedState(directory / "state", map_bytes=MAP_BYTES)
     for index in range(1, jobs + 2):
         job_id = JobId(bytes([first[0] + index - 2]) * 16)
-        submit = SubmitJob(job_id, "t", "n", "q", 5, TimeMs(0), b'"x"', 3, 0, RetryPolicy())
+        submit = SubmitJob(job_id, "t", JobSpec("n", "q", 5, 3, 0, RetryPolicy()), TimeMs(0), b'"x"')
         command = None if index == 1 else encode_batch(TimeMs(1_000), (submit,))
         journal.add(b"\x01" if command is None else b"\x00" + command, index, 1)
         machine.apply(index, 1, command)

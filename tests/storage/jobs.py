@@ -7,8 +7,11 @@ from typing import Any
 import msgspec
 
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
-from raftsched.core.records.job import Job, Lease, Options, Pause, RetryPolicy, Status
+from raftsched.core.records.job import Job, Lease, Pause, Status
+from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import Schedule, ScheduleId, Template, Timing
+from raftsched.core.records.spec import JobSpec, Options
+from tests.core.scene import with_fields
 
 NOW_MS = TimeMs(1_700_000_000_000)
 
@@ -23,18 +26,13 @@ def make_job(number: int, **fields: Any) -> Job:
     job = Job(
         id=job_id(number),
         tenant="default",
-        name="send_email",
-        queue="mail",
+        spec=JobSpec(name="send_email", queue="mail", priority=5, max_attempts=3, timeout_ms=0, retry=RetryPolicy()),
         status=Status.QUEUED,
-        priority=5,
         due_at_ms=NOW_MS,
         created_at_ms=NOW_MS,
         updated_at_ms=NOW_MS,
-        max_attempts=3,
-        timeout_ms=0,
-        retry=RetryPolicy(),
     )
-    return msgspec.structs.replace(job, **fields)
+    return with_fields(job, **fields)
 
 
 def scheduled(number: int, due_at_ms: int, **fields: Any) -> Job:
@@ -55,11 +53,11 @@ def paused(job: Job, until_ms: int = 0) -> Job:
 
 
 def held(job: Job, concurrency_key: str = "k") -> Job:
-    return msgspec.structs.replace(job, held=True, options=Options(concurrency_key=concurrency_key))
+    return with_fields(job, held=True, options=Options(concurrency_key=concurrency_key))
 
 
 def make_schedule(number: int, **fields: Any) -> Schedule:
     """An hourly schedule; `fields` are taken as they are."""
-    template = Template("send_email", "mail", 5, 3, 0, RetryPolicy())
+    template = Template(JobSpec("send_email", "mail", 5, 3, 0, RetryPolicy()))
     schedule = Schedule(ScheduleId(job_id(number)), "default", f"report-{number}", Timing(every="1h"), template)
     return msgspec.structs.replace(schedule, **fields)

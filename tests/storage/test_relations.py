@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from raftsched.core.operations.control import AlarmKind, ChoreKind
 from raftsched.core.records.ids import JobId, TimeMs, name_tag
-from raftsched.core.records.job import Condition, Dependency, Options, Verdict
+from raftsched.core.records.job import Condition, Dependency, Verdict
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, FiringKind, ScheduleId
+from raftsched.core.records.spec import Options
 from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.core.state.entries import AlarmEntry, AuditEntry, Dependant, HeldEntry, LogSize
 from raftsched.core.state.writes import (

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
-from raftsched.core.records.job import Dependency, Job, Options, Status, Worker
+from raftsched.core.records.job import Dependency, Job, Status, Worker
+from raftsched.core.records.spec import Options
 from raftsched.core.state.entries import CounterKey, TimerEntry, WaitingEntry
 from raftsched.core.state.writes import (
     PutDependencies,

@@ -29,16 +29,16 @@ from raftsched.core.records.job import (
     Condition,
     Dependency,
     Job,
-    Options,
     Pause,
-    RetryPolicy,
     SilentLease,
     Status,
     Verdict,
     Worker,
 )
 from raftsched.core.records.queue import Queue
+from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import Firing, FiringKind, ScheduleId
+from raftsched.core.records.spec import JobSpec, Options, SpecChanges
 from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.core.state.entries import AuditEntry, Dependant
 from raftsched.core.state.results import Context
@@ -71,6 +71,7 @@ from raftsched.storage.store.port import Table, all_rows
 from raftsched.storage.tables.facets import Facets
 from raftsched.storage.tables.walks import Walks
 from tests.core.plain_state import PlainState
+from tests.core.scene import with_fields
 from tests.storage.conftest import Home, make_home
 from tests.storage.jobs import NOW_MS, job_id, make_job, make_schedule, running
 
@@ -138,7 +139,7 @@ class StateMachine(RuleBasedStateMachine):
         options = fields["options"]
         if options is not None and number % 3:
             fields["options"] = replace(options, unique_key=b"u%d" % number)
-        new = replace(new, **fields)
+        new = with_fields(new, **fields)
         waits = new.status in WAITING
         new = replace(new, timed=new.timed and waits, held=new.held and waits and options is not None)
         self.execute(PutJob(old, new, payload, result))
@@ -280,7 +281,7 @@ class StateMachine(RuleBasedStateMachine):
         state, plain = self.state, self.plain
         assert state.waiting_queues() == sorted({entry.queue for entry in plain.all_waiting()})
         for queue in ("mail", "export"):
-            waiting = {job.tenant for job in plain.jobs.values() if job.queue == queue and job.status in WAITING}
+            waiting = {job.tenant for job in plain.jobs.values() if job.spec.queue == queue and job.status in WAITING}
             assert state.waiting_tenants(queue) == sorted(waiting)
             assert state.queue(queue) == plain.queue(queue)
             assert state.running_count(queue) == plain.running_count(queue)
@@ -369,10 +370,10 @@ def _draw_submit(random: Random, first: int, now_ms: int) -> ops.Operation:
     ]
     parents = random.sample(range(first + 10, first + 40), 2) if random.random() < 0.5 else []
     depends_on = tuple(Dependency(job_id(number), random.choice([*Condition])) for number in parents)
-    submit = ops.SubmitJob(
-        identity, "t", "n", queue, random.randrange(10), due, b"{}", 2, 900, RetryPolicy(), key, b"f",
-        options=random.choice(options), depends_on=depends_on, paused=random.random() < 0.1,
-        region=random.choice(["", "", "eu", "us"]),
+    spec = JobSpec("n", queue, random.randrange(10), 2, 900, RetryPolicy())
+    submit = with_fields(
+        ops.SubmitJob(identity, "t", spec, due, b"{}", key, b"f", depends_on),
+        options=random.choice(options), paused=random.random() < 0.1, region=random.choice(["", "", "eu", "us"]),
     )  # fmt: skip
     if random.random() < 0.9:
         return submit
@@ -382,9 +383,9 @@ def _draw_submit(random: Random, first: int, now_ms: int) -> ops.Operation:
 def _draw_workflow(random: Random, plain: ops.SubmitJob, first: int) -> ops.Operation:
     number = 1_000 + first + random.randrange(2)
     own = Options(workflow_id=job_id(number), task="a")
-    one = replace(plain, id=job_id(2 * number), options=own)
+    one = with_fields(plain, id=job_id(2 * number), options=own)
     edge = (Dependency(one.id),)
-    other = replace(plain, id=job_id(2 * number + 1), depends_on=edge, options=replace(own, task="b"))
+    other = with_fields(plain, id=job_id(2 * number + 1), depends_on=edge, options=replace(own, task="b"))
     workflow_id = WorkflowId(job_id(number))
     choices: list[ops.Operation] = [
         ops.SubmitWorkflow(workflow_id, "t", "w", 2, 0, (one, other), f"w{number}", b"f"),
@@ -437,7 +438,7 @@ def _draw_control(random: Random, first: int, now_ms: int) -> ops.Operation:
         control.PauseJob(identity, "t", until_ms),
         control.ResumeJob(identity, "t"),
         control.RequeueJob(identity, "t", until_ms),
-        control.AmendJob(identity, "t", due_at_ms=until_ms, priority=random.randrange(10), queue=queue),
+        control.AmendJob(identity, "t", SpecChanges(queue, random.randrange(10)), until_ms),
         queue_operations.PauseQueue(queue, paused=random.random() < 0.3, until_ms=until_ms),
         queue_operations.ConfigureQueue(
             queue, concurrency_max=random.choice([0, 5]), key_concurrency_max=random.randrange(3)

@@ -137,7 +137,7 @@ def the_cluster_is_out_for_longer_than_a_lease(stage: Stage) -> Play:
 def _untimed(stage: Stage) -> list[Job]:
     """The running jobs that no timeout of their own ends, as the node sees them that has applied most."""
     state = max((stage.node(node_id).state for node_id in stage.ids), key=lambda state: state.applied_index)
-    return [job for job in state.leased_jobs() if not job.timeout_ms]
+    return [job for job in state.leased_jobs() if not job.spec.timeout_ms]
 
 
 def time_goes_back_before_anybody_asks(stage: Stage) -> Play:

@@ -217,7 +217,7 @@ def requeues_what_waits(patch: Any) -> None:
 
 def keeps_unique_claims_for_ever(patch: Any) -> None:
     """A job that ended still keeps others from its purpose."""
-    patch.setattr(indexes_module, "holds_claim", lambda job: job.options is not None and bool(job.options.unique_key))
+    patch.setattr(indexes_module, "holds_claim", lambda job: bool(job.spec.options and job.spec.options.unique_key))
     patch.setattr(submit_module, "holds_unique_key", lambda _job, _now_ms: True)
 
 

@@ -23,7 +23,8 @@ def forgets_the_region_of_a_retry(patch: Any) -> None:
     original = attempts_module._again  # noqa: SLF001  # what is patched
 
     def again(*arguments: Any, **fields: Any) -> Job:
-        return replace(original(*arguments, **fields), region="")
+        job: Job = original(*arguments, **fields)
+        return replace(job, spec=replace(job.spec, region=""))
 
     patch.setattr(attempts_module, "_again", again)
 
@@ -37,7 +38,7 @@ def gives_jobs_to_any_region(patch: Any) -> None:
         original(self, *place, tag=tag, region="")
 
     def may_have(view: View, job: Job, region: str, gates: Any, now_ms: TimeMs) -> bool:  # noqa: ARG001
-        return admits(view, job, job.region, gates, now_ms)
+        return admits(view, job, job.spec.region, gates, now_ms)
 
     patch.setattr(ReadyJobs, "add", add)
     patch.setattr(lease_module, "_may_have", may_have)

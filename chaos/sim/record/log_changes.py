@@ -33,7 +33,8 @@ from raftsched.core.operations.control import (
 from raftsched.core.operations.queues import CancelWorkflow
 from raftsched.core.operations.schedules import FireSchedule, RunSchedule
 from raftsched.core.records.ids import JobId
-from raftsched.core.records.job import FINISHED, LEASED, WAITING, Dependency, Job, Options, Status
+from raftsched.core.records.job import FINISHED, LEASED, WAITING, Dependency, Job, Status
+from raftsched.core.records.spec import Options
 from raftsched.core.state.results import Applied
 from raftsched.core.state.writes import PutDependencies, PutJob, RemoveJob
 
@@ -71,21 +72,21 @@ def events_of(deed: Deed) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _changed(operation: Operation, write: PutJob, parents: dict[JobId, tuple[Dependency, ...]]) -> dict[str, Any]:
     old, new = write.old, write.new
-    options = new.options or _NO_OPTIONS
+    options = new.spec.options or _NO_OPTIONS
     fields: dict[str, Any] = {
         "job": job_name(new.id),
         "status": new.status.label,
         "attempt": new.attempt_number,
         "run": new.run_number,
         "due_ms": new.due_at_ms if new.status not in FINISHED and new.lease is None else 0,
-        "queue": new.queue,
+        "queue": new.spec.queue,
         "concurrency_key": options.concurrency_key,
         "held": new.held,
         "unique": options.unique_key.hex() if not options.unique_until_ms else "",
         "tenant": new.tenant,
-        "region": new.region,
-        "name": new.name,
-        "priority": new.priority,
+        "region": new.spec.region,
+        "name": new.spec.name,
+        "priority": new.spec.priority,
     }
     if old is None:
         return fields | _submitted(operation, new, options, parents.get(new.id, ()))
@@ -106,8 +107,8 @@ def _submitted(operation: Operation, new: Job, options: Options, depends_on: tup
         "due_ms": new.due_at_ms,
         "key": new.idempotency_key,
         "body": new.fingerprint.hex(),
-        "max_attempts": new.max_attempts,
-        "timeout_ms": new.timeout_ms,
+        "max_attempts": new.spec.max_attempts,
+        "timeout_ms": new.spec.timeout_ms,
         "op": _op(new),
         "once": options.at_most_once,
         "max_lost_workers": options.lost_workers_max,
@@ -134,7 +135,7 @@ def _done(operation: Operation, old: Job, new: Job) -> dict[str, Any]:
     if old.lease is not None and new.lease is None:
         return _freed(operation, old, new)
     if getattr(operation, "job_id", None) == new.id and (f := _asked(operation, old, new)):
-        return {"f": f, "max_lost_workers": (new.options or _NO_OPTIONS).lost_workers_max if f == "amend" else 0}
+        return {"f": f, "max_lost_workers": (new.spec.options or _NO_OPTIONS).lost_workers_max if f == "amend" else 0}
     f = _by_status(old, new)
     return {"f": f, "cause": _cause(operation, f)}
 
@@ -231,4 +232,4 @@ def final_job(job: Job) -> FinalJob:
 
 
 def _op(job: Job) -> int:
-    return next((int(tag[len(OP_TAG) :]) for tag in job.tags if tag.startswith(OP_TAG)), 0)
+    return next((int(tag[len(OP_TAG) :]) for tag in job.spec.tags if tag.startswith(OP_TAG)), 0)

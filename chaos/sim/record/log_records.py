@@ -71,7 +71,7 @@ def _settings(schedule: Schedule) -> tuple[object, ...]:
 
 
 def _saved(schedule: Schedule) -> tuple[object, ...]:
-    return (schedule.generation, schedule.overlap, schedule.timing, schedule.template.region)
+    return (schedule.generation, schedule.overlap, schedule.timing, schedule.template.spec.region)
 
 
 def _verb(old: Schedule | None, new: Schedule) -> str:
@@ -94,7 +94,7 @@ def _schedule(schedule: Schedule, f: str) -> dict[str, Any]:
         "max_firings": timing.max_firings,
         "end_ms": timing.end_at_ms or 0,
         "jitter_ms": timing.jitter_ms,
-        "region": schedule.template.region,
+        "region": schedule.template.spec.region,
     }
 
 

@@ -15,8 +15,8 @@ from raftsched.api.http.actor import signed
 from raftsched.core.operations.codec import CancelJob, SubmitJob
 from raftsched.core.records.bounds import ANONYMOUS
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import Backoff, Options, RetryPolicy
-from raftsched.core.records.options import tidy
+from raftsched.core.records.retry import Backoff, RetryPolicy
+from raftsched.core.records.spec import JobSpec, Options, tidy
 from raftsched.core.state.results import Cancelled, Result, Submitted
 from raftsched.errors import NotFound
 
@@ -56,19 +56,21 @@ class Submission:
         return SubmitJob(
             id=node.new_job_id(),
             tenant=TENANT,
-            name=self.name,
-            queue=self.queue,
-            priority=self.priority,
+            spec=JobSpec(
+                name=self.name,
+                queue=self.queue,
+                priority=self.priority,
+                max_attempts=self.max_attempts,
+                timeout_ms=self.timeout_ms,
+                retry=RetryPolicy(backoff=Backoff.FIXED, base_ms=200),
+                tags=(f"{OP_TAG}{self.op}",),
+                region=self.region,
+                options=tidy(Options(lost_workers_max=self.max_lost_workers)),
+            ),
             due_at_ms=TimeMs(now_ms + self.delay_ms if self.delay_ms else 0),
             payload=self.payload,
-            max_attempts=self.max_attempts,
-            timeout_ms=self.timeout_ms,
-            retry=RetryPolicy(backoff=Backoff.FIXED, base_ms=200),
             idempotency_key=self.key,
             fingerprint=self.body,
-            tags=(f"{OP_TAG}{self.op}",),
-            region=self.region,
-            options=tidy(Options(lost_workers_max=self.max_lost_workers)),
         )
 
     @property

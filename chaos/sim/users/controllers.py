@@ -19,7 +19,8 @@ from chaos.sim.users.workload import Workload
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.operations.control import AmendJob, PauseJob, RequeueJob, ResumeJob
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import Condition, Dependency, OnDependencyFailure, Options
+from raftsched.core.records.job import Condition, Dependency
+from raftsched.core.records.spec import OnDependencyFailure, Options, SpecChanges
 
 _KEYS = ("k1", "k1", "k2")
 _UNIQUE = ("u1", "u2", "u3")
@@ -57,9 +58,9 @@ class SpecialSubmission(Submission):
             expires_at_ms=TimeMs(now_ms + self.expires_ms) if self.expires_ms else None,
             deadline_ms=TimeMs(now_ms + self.deadline_ms) if self.deadline_ms else None,
         )
-        return replace(
-            super().operation(node), options=options_of(options), depends_on=self.depends_on, paused=self.paused
-        )
+        plain = super().operation(node)
+        spec = replace(plain.spec, options=options_of(options))
+        return replace(plain, spec=spec, depends_on=self.depends_on, paused=self.paused)
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -138,21 +139,14 @@ class Controller(FeatureUser):
 
     async def _amend(self) -> None:
         job_id = self._any_job()
-        delay_ms = self._random.choice((-1, -1, 0, 400))
-        priority, lost_workers_max = self._random.choice(((-1, -1), (3, 4)))
-        queue = self._random.choice(("", *FEATURE_QUEUES))
+        delay_ms = self._random.choice((None, None, 0, 400))
+        priority, lost_workers_max = self._random.choice(((None, None), (3, 4)))
+        queue = self._random.choice((None, *FEATURE_QUEUES))
 
         def make(node: SimulatedNode) -> AmendJob:
-            due_at_ms = node.now_ms() + delay_ms if delay_ms > 0 else delay_ms
-            return AmendJob(
-                job_id,
-                TENANT,
-                due_at_ms=due_at_ms,
-                priority=priority,
-                queue=queue,
-                lost_workers_max=lost_workers_max,
-                actor="simulator",
-            )
+            due_at_ms = node.now_ms() + delay_ms if delay_ms else delay_ms
+            changes = SpecChanges(queue=queue, priority=priority, lost_workers_max=lost_workers_max)
+            return AmendJob(job_id, TENANT, changes, due_at_ms, actor="simulator")
 
         await self._propose("amend", make, job=job_name(job_id))
 

@@ -18,14 +18,8 @@ from raftsched.core.operations.codec import SubmitJob, SubmitWorkflow
 from raftsched.core.operations.queues import ConfigureQueue
 from raftsched.core.operations.schedules import Decision, RunSchedule, SaveSchedule
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import (
-    Backoff,
-    Condition,
-    Dependency,
-    OnDependencyFailure,
-    Options,
-    RetryPolicy,
-)
+from raftsched.core.records.job import Condition, Dependency
+from raftsched.core.records.retry import Backoff, RetryPolicy
 from raftsched.core.records.schedule import (
     FiringKind,
     Misfire,
@@ -35,6 +29,7 @@ from raftsched.core.records.schedule import (
     Template,
     Timing,
 )
+from raftsched.core.records.spec import JobSpec, OnDependencyFailure, Options
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.leader.schedules.fire_times import instants_of
 
@@ -81,16 +76,18 @@ class ScheduleIntent:
             max_firings=random.choice((0, 0, 0, 5)),
             lasts_ms=random.choice((0, 0, 0, 8_000)),
             template=Template(
-                name=TICK,
-                queue=random.choice(FEATURE_QUEUES),
-                priority=random.choice((0, 5, 9)),
-                max_attempts=random.choice((1, 2)),
-                timeout_ms=0,
-                retry=RETRY,
+                JobSpec(
+                    name=TICK,
+                    queue=random.choice(FEATURE_QUEUES),
+                    priority=random.choice((0, 5, 9)),
+                    max_attempts=random.choice((1, 2)),
+                    timeout_ms=0,
+                    retry=RETRY,
+                    region=features.job_region(random),
+                    options=options_of(Options(concurrency_key=key)),
+                ),
                 expires_after_ms=random.choice((0, 0, 3_000)),
                 deadline_after_ms=random.choice((0, 0, 6_000)),
-                options=options_of(Options(concurrency_key=key)),
-                region=features.job_region(random),
             ),
         )
 
@@ -243,22 +240,24 @@ class WorkflowIntent:
         return SubmitJob(
             id=ids[number],
             tenant=TENANT,
-            name=FLOW,
-            queue=task.queue,
-            priority=task.priority,
+            spec=JobSpec(
+                name=FLOW,
+                queue=task.queue,
+                priority=task.priority,
+                max_attempts=task.max_attempts,
+                timeout_ms=0,
+                retry=RETRY,
+                region=task.region,
+                options=Options(
+                    workflow_id=workflow_id,
+                    task=f"t{number}",
+                    concurrency_key=task.concurrency_key,
+                    on_dependency_failure=task.policy,
+                ),
+            ),
             due_at_ms=TimeMs(now_ms + task.delay_ms if task.delay_ms else 0),
             payload=b"",
-            max_attempts=task.max_attempts,
-            timeout_ms=0,
-            retry=RETRY,
-            options=Options(
-                workflow_id=workflow_id,
-                task=f"t{number}",
-                concurrency_key=task.concurrency_key,
-                on_dependency_failure=task.policy,
-            ),
             depends_on=tuple(Dependency(ids[parent], condition) for parent, condition in task.parents),
-            region=task.region,
         )
 
 

@@ -97,7 +97,7 @@ class WorkerProcess:
 
     async def _begin(self, grant: Grant) -> bool:
         """Do a job, once its start is committed where it begins at most once; False where the worker died of it."""
-        options = grant.job.options
+        options = grant.job.spec.options
         if options is None or not options.at_most_once or await self._start(grant.job.id, granted_of(grant)):
             return await self._run(grant.job.id, granted_of(grant))
         return True

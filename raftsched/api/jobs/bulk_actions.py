@@ -14,6 +14,7 @@ from raftsched.core.operations.codec import CancelJob, Operation
 from raftsched.core.operations.control import AmendJob, PauseJob, RequeueJob, ResumeJob
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, LEASED, WAITING, Job, Status
+from raftsched.core.records.spec import SpecChanges
 from raftsched.errors import Invalid
 from raftsched.wire.bulk import BulkRequest
 
@@ -102,7 +103,7 @@ def _operation_of(wanted: BulkRequest, due_ms: TimeMs, tools: Tools) -> Callable
             return lambda job: AmendJob(job.id, job.tenant, due_at_ms=due_ms, actor=actor)
         case "reprioritise":
             priority = priority_number(wanted.priority or 0)
-            return lambda job: AmendJob(job.id, job.tenant, priority=priority, actor=actor)
+            return lambda job: AmendJob(job.id, job.tenant, changes=SpecChanges(priority=priority), actor=actor)
         case "replay":
             return lambda job: _replay(job, due_ms, tools)
         case "delete":

@@ -18,7 +18,8 @@ from raftsched.api.json.times import due_at_ms, due_or_now_ms, milliseconds, spa
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.bounds import utf8_bytes
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import Backoff, Options, RetryPolicy
+from raftsched.core.records.retry import Backoff, RetryPolicy
+from raftsched.core.records.spec import JobSpec, Options
 from raftsched.errors import Invalid, Malformed
 from raftsched.values import check_value
 from raftsched.wire.jobs import MAX_ATTEMPTS_DEFAULT, JobBody, JobRequest, RetryPolicyRequest, TimedJobBody
@@ -59,17 +60,19 @@ def body_operation(
     return SubmitJob(
         id=job_id,
         tenant=tenant,
-        name=wanted.name,
-        queue=wanted.queue or wanted.name,
-        priority=priority_number(wanted.priority),
+        spec=JobSpec(
+            name=wanted.name,
+            queue=wanted.queue or wanted.name,
+            priority=priority_number(wanted.priority),
+            max_attempts=max_attempts_of(wanted, prefix),
+            timeout_ms=span_ms(wanted.timeout_seconds),
+            retry=_POLICY_DEFAULT if wanted.retry_policy is None else policy_of(wanted.retry_policy, prefix),
+            tags=tags_of(wanted.tags, prefix) if wanted.tags else (),
+            region=wanted.region or "",
+            options=options,
+        ),
         due_at_ms=due_or_now_ms(due_ms),
         payload=json_bytes(wanted.payload, limits.PAYLOAD_BYTES_MAX, f"{prefix}payload"),
-        max_attempts=max_attempts_of(wanted, prefix),
-        timeout_ms=span_ms(wanted.timeout_seconds),
-        retry=_POLICY_DEFAULT if wanted.retry_policy is None else policy_of(wanted.retry_policy, prefix),
-        tags=tags_of(wanted.tags, prefix) if wanted.tags else (),
-        region=wanted.region or "",
-        options=options,
         paused=wanted.paused,
     )
 

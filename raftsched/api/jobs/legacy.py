@@ -71,7 +71,7 @@ class Seed:
         reply = SeedReply(
             id=job_id_text(job.id),
             job_id=job_id_text(job.id),
-            task=job.name,
+            task=job.spec.name,
             status=job.status_at(self._backend.now_ms()).label,
             duplicate=True if submitted.duplicate else UNSET,
         )
@@ -84,6 +84,6 @@ class Seed:
         _, reading = read(self._backend, request, ReadQuery)
         job = job_in_path(reading, request)
         reply = full_job_reply(reading.state, job, reading.now_ms)
-        response = reading.response(replace(reply, task=job.name))
+        response = reading.response(replace(reply, task=job.spec.name))
         response.headers["ETag"] = etag(job.revision)
         return response

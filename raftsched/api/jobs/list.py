@@ -121,6 +121,6 @@ class _Page:
         state = reading.state
         payload, result = state.payload(job.id), state.result(job.id)
         shown = state.dependencies(job.id)[: limits.DEPENDENCIES_SHOWN_MAX] if job.dependency_count else ()
-        self.jobs.append(job_reply(job, payload, result, reading.now_ms, shown, queue=state.queue(job.queue)))
+        self.jobs.append(job_reply(job, payload, result, reading.now_ms, shown, queue=state.queue(job.spec.queue)))
         self.jobs_left -= 1
         self._bytes_left -= len(payload) + len(result)

@@ -12,8 +12,8 @@ from raftsched.api.json.decode import job_id_at
 from raftsched.api.json.times import end_ms, span_ms
 from raftsched.core.records.bounds import utf8_bytes
 from raftsched.core.records.ids import TimeMs
-from raftsched.core.records.job import Condition, Dependency, OnDependencyFailure, Options
-from raftsched.core.records.options import tidy
+from raftsched.core.records.job import Condition, Dependency
+from raftsched.core.records.spec import OnDependencyFailure, Options, tidy
 from raftsched.errors import Invalid, Malformed
 from raftsched.wire.jobs import DependencyRequest, JobBody, JobRequest, TimedJobBody
 

@@ -53,9 +53,9 @@ class JobRecords:
         signs = None
         if reading.age_ms is None:
             leadership = self._backend.leadership()
-            workers, signs = leadership.workers_for(job.queue), leadership.lease_signs(job.id)
+            workers, signs = leadership.workers_for(job.spec.queue), leadership.lease_signs(job.id)
         else:
-            workers = marked_workers(reading.state, job.queue, reading.now_ms)
+            workers = marked_workers(reading.state, job.spec.queue, reading.now_ms)
         return reading.response(explain_reply(reading.state, job, reading.now_ms, workers, signs))
 
     async def get_logs(self, request: web.Request) -> web.Response:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.api.jobs.convert import json_bytes, priority_number
 from raftsched.api.json.times import due_at_ms, due_or_now_ms
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import Job, Options
+from raftsched.core.records.job import Job
+from raftsched.core.records.spec import JobSpec, SpecChanges, amended, with_options
 from raftsched.wire.jobs import ReplayRequest
 
 
@@ -46,25 +46,18 @@ def replay_operation(
     return SubmitJob(
         id=job_id,
         tenant=job.tenant,
-        name=job.name,
-        queue=changes.queue or job.queue,
-        priority=job.priority if changes.priority is None else changes.priority,
+        spec=_spec(job, changes),
         due_at_ms=changes.due_ms,
         payload=payload if changes.payload is None else changes.payload,
-        max_attempts=job.max_attempts,
-        timeout_ms=job.timeout_ms,
-        retry=job.retry,
         idempotency_key=key,
         fingerprint=fingerprint,
-        tags=job.tags,
-        region=job.region,
-        options=_options(job),
     )
 
 
-def _options(job: Job) -> Options:
-    return replace(
-        job.options or Options(),
+def _spec(job: Job, changes: Changes) -> JobSpec:
+    spec = amended(job.spec, SpecChanges(queue=changes.queue or None, priority=changes.priority))
+    return with_options(
+        spec,
         expires_at_ms=None,
         deadline_ms=None,
         unique_key=b"",

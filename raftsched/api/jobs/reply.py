@@ -27,18 +27,10 @@ from raftsched.api.http.json_reply import (
 from raftsched.api.json.decode import job_id_in_path
 from raftsched.core.jobs.admission import lost_workers_max
 from raftsched.core.records.ids import JobId, job_id_text, run_id_text
-from raftsched.core.records.job import (
-    WAITING,
-    Dependency,
-    Job,
-    JobError,
-    OnDependencyFailure,
-    Options,
-    RetryPolicy,
-    Status,
-    Worker,
-)
+from raftsched.core.records.job import WAITING, Dependency, Job, JobError, Status, Worker
 from raftsched.core.records.queue import Queue
+from raftsched.core.records.retry import RetryPolicy
+from raftsched.core.records.spec import OnDependencyFailure, Options
 from raftsched.core.state.results import Grant
 from raftsched.errors import InvariantBroken, NotFound
 from raftsched.storage.reader import StateReader
@@ -69,14 +61,14 @@ def job_reply(
     waiting = job.status in WAITING
     due = time_text(job.due_at_ms)
     lease = job.lease
-    options = job.options or _NO_OPTIONS
+    options = job.spec.options or _NO_OPTIONS
     return JobReply(
         id=job_id_text(job.id),
-        name=job.name,
-        queue=job.queue,
+        name=job.spec.name,
+        queue=job.spec.queue,
         tenant=job.tenant,
         status=_STATUS_WORDS[job.status_at(now_ms)],
-        priority=job.priority,
+        priority=job.spec.priority,
         payload=json_text(payload),
         schedule_id=id_text(options.schedule_id),
         instant=wish_or_none(options.instant_ms),
@@ -86,12 +78,12 @@ def job_reply(
         next_run_at=due if waiting else None,
         expires_at=wish_or_none(options.expires_at_ms),
         deadline=wish_or_none(options.deadline_ms),
-        timeout_seconds=seconds_or_none(job.timeout_ms),
+        timeout_seconds=seconds_or_none(job.spec.timeout_ms),
         heartbeat_timeout_seconds=seconds_or_none(options.heartbeat_timeout_ms),
-        max_attempts=job.max_attempts,
+        max_attempts=job.spec.max_attempts,
         max_lost_workers=lost_workers_max(job, queue),
         attempt_number=job.attempt_number,
-        retry_policy=_policy_json(job.retry),
+        retry_policy=_policy_json(job.spec.retry),
         retry_on=options.retry_on,
         no_retry=options.no_retry,
         start=start_word(options),
@@ -102,8 +94,8 @@ def job_reply(
         pending_dependencies=job.pending_count,
         on_dependency_failure=_POLICY_WORDS[options.on_dependency_failure],
         pause=_pause_reply(job) if job.pause is not None else None,
-        tags=job.tags,
-        region=job.region or None,
+        tags=job.spec.tags,
+        region=job.spec.region or None,
         retention_seconds=seconds_or_none(options.retention_ms),
         revision=job.revision,
         created_at=time_text(job.created_at_ms),
@@ -143,19 +135,19 @@ def lease_reply(grant: Grant) -> LeaseReply:
     lease = job.lease
     if lease is None:
         raise InvariantBroken(f"job {job_id_text(job.id)} was granted without a lease")
-    options = job.options or _NO_OPTIONS
+    options = job.spec.options or _NO_OPTIONS
     return LeaseReply(
         job_id=job_id_text(job.id),
         run_id=run_id_text(job.id, job.run_number),
         fencing_token=lease.token,
-        name=job.name,
-        queue=job.queue,
+        name=job.spec.name,
+        queue=job.spec.queue,
         tenant=job.tenant,
         payload=json_text(grant.payload),
         attempt_number=job.attempt_number,
-        max_attempts=job.max_attempts,
+        max_attempts=job.spec.max_attempts,
         lease_seconds=lease.ttl_ms / 1000,
-        timeout_seconds=seconds_or_none(job.timeout_ms),
+        timeout_seconds=seconds_or_none(job.spec.timeout_ms),
         heartbeat_timeout_seconds=seconds_or_none(options.heartbeat_timeout_ms),
         start=start_word(options),
         expires_at=wish_or_none(options.expires_at_ms),
@@ -247,7 +239,9 @@ def full_job_reply(state: StateReader, job: Job, now_ms: int, **fields: Any) -> 
     """Return the job with its texts and all that it depends on."""
     dependencies = state.dependencies(job.id) if job.dependency_count else ()
     result = state.result(job.id) if job.finished_at_ms else b""
-    return job_reply(job, state.payload(job.id), result, now_ms, dependencies, queue=state.queue(job.queue), **fields)
+    return job_reply(
+        job, state.payload(job.id), result, now_ms, dependencies, queue=state.queue(job.spec.queue), **fields
+    )
 
 
 def job_response(backend: Backend, job: Job, *, status: int = 200, **fields: Any) -> web.Response:

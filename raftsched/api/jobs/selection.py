@@ -26,7 +26,8 @@ import msgspec
 from raftsched import limits
 from raftsched.api.json.decode import job_id_at
 from raftsched.api.json.times import moment_ms_or_none
-from raftsched.core.records.job import WAITING, Job, Options, Status
+from raftsched.core.records.job import WAITING, Job, Status
+from raftsched.core.records.spec import Options
 from raftsched.storage.reader import StateReader
 from raftsched.storage.tables.facets import ID_BYTES, LOWEST_ID, Facets
 from raftsched.wire.bulk import JobFilter
@@ -68,11 +69,11 @@ class Selection(msgspec.Struct, frozen=True, array_like=True):
         return bool(named) and not self.is_by_lane
 
     def matches(self, job: Job) -> bool:
-        options = job.options or _NO_OPTIONS
+        options = job.spec.options or _NO_OPTIONS
         return (
-            (not self.queue or job.queue == self.queue)
-            and (not self.name or job.name == self.name)
-            and (not self.tag or self.tag in job.tags)
+            (not self.queue or job.spec.queue == self.queue)
+            and (not self.name or job.spec.name == self.name)
+            and (not self.tag or self.tag in job.spec.tags)
             and (not self.tenant or job.tenant == self.tenant)
             and (not self.schedule_id or options.schedule_id == self.schedule_id)
             and (not self.workflow_id or options.workflow_id == self.workflow_id)

@@ -30,9 +30,9 @@ from raftsched.api.schedules.calendars import calendar_document
 from raftsched.api.schedules.timing import anchored, first_instant, passed_count, timing_of
 from raftsched.core.operations.schedules import SaveSchedule
 from raftsched.core.records.ids import TimeMs, parse_job_id
-from raftsched.core.records.job import Backoff, OnDependencyFailure, Options, RetryPolicy
-from raftsched.core.records.options import tidy
+from raftsched.core.records.retry import Backoff, RetryPolicy
 from raftsched.core.records.schedule import Misfire, Overlap, Schedule, ScheduleId, Template, Timing
+from raftsched.core.records.spec import JobSpec, OnDependencyFailure, Options, tidy
 from raftsched.errors import Invalid
 from raftsched.storage.reader import StateReader
 from raftsched.wire.jobs import JobBody
@@ -147,17 +147,19 @@ def _pause_until(wanted: ScheduleRequest, prefix: str) -> TimeMs:
 
 def _template(job: JobBody, prefix: str) -> tuple[Template, bytes]:
     template = Template(
-        name=job.name,
-        queue=job.queue or job.name,
-        priority=priority_number(job.priority),
-        max_attempts=max_attempts_of(job, prefix),
-        timeout_ms=span_ms(job.timeout_seconds),
-        retry=_POLICY_DEFAULT if job.retry_policy is None else policy_of(job.retry_policy, prefix),
-        tags=tags_of(job.tags, prefix) if job.tags else (),
-        region=job.region or "",
+        JobSpec(
+            name=job.name,
+            queue=job.queue or job.name,
+            priority=priority_number(job.priority),
+            max_attempts=max_attempts_of(job, prefix),
+            timeout_ms=span_ms(job.timeout_seconds),
+            retry=_POLICY_DEFAULT if job.retry_policy is None else policy_of(job.retry_policy, prefix),
+            tags=tags_of(job.tags, prefix) if job.tags else (),
+            region=job.region or "",
+            options=tidy(options_of_body(job, prefix)),
+        ),
         expires_after_ms=span_ms(job.expires_in_seconds),
         deadline_after_ms=span_ms(job.deadline_in_seconds),
-        options=tidy(options_of_body(job, prefix)),
     )
     return template, json_bytes(job.payload, limits.PAYLOAD_BYTES_MAX, f"{prefix}payload")
 
@@ -192,24 +194,24 @@ def schedule_document(schedule: Schedule | SaveSchedule, payload: bytes, *, with
 
 def job_document(template: Template, payload: bytes) -> dict[str, Any]:
     """Return what a user would write for the job that firings submit."""
-    options = template.options or _OPTIONS_DEFAULT
+    options = template.spec.options or _OPTIONS_DEFAULT
     return _without_nulls(
         {
-            "name": template.name,
+            "name": template.spec.name,
             "payload": msgspec.Raw(payload) if payload else None,
-            "queue": template.queue,
-            "priority": template.priority,
-            "timeout_seconds": _seconds(template.timeout_ms),
+            "queue": template.spec.queue,
+            "priority": template.spec.priority,
+            "timeout_seconds": _seconds(template.spec.timeout_ms),
             "heartbeat_timeout_seconds": _seconds(options.heartbeat_timeout_ms),
-            "max_attempts": template.max_attempts,
-            "retry_policy": _policy_document(template.retry),
+            "max_attempts": template.spec.max_attempts,
+            "retry_policy": _policy_document(template.spec.retry),
             "retry_on": options.retry_on or None,
             "no_retry": options.no_retry or None,
             "start": "at_most_once" if options.at_most_once else None,
             "concurrency_key": options.concurrency_key or None,
             "on_dependency_failure": "fail" if options.on_dependency_failure is OnDependencyFailure.FAIL else None,
-            "tags": template.tags or None,
-            "region": template.region or None,
+            "tags": template.spec.tags or None,
+            "region": template.spec.region or None,
             "expires_in_seconds": _seconds(template.expires_after_ms),
             "deadline_in_seconds": _seconds(template.deadline_after_ms),
             "retention_seconds": _seconds(options.retention_ms),

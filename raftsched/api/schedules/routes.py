@@ -269,7 +269,7 @@ def _rows(state: StateReader, query: SchedulesQuery) -> _Rows:
 
 def _matches(schedule: Schedule, query: SchedulesQuery) -> bool:
     return (
-        query.queue in (None, schedule.template.queue)
+        query.queue in (None, schedule.template.spec.queue)
         and query.paused in (None, schedule.paused)
         and query.source in (None, schedule.source)
     )

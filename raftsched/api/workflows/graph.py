@@ -136,9 +136,9 @@ def _graph_cursor(workflow: Workflow, text: str) -> GraphCursor:
 def _node_reply(job: Job, now_ms: int) -> NodeDocument[str]:
     return NodeDocument(
         id=job_id_text(job.id),
-        task=job.options.task if job.options is not None else "",
-        name=job.name,
-        queue=job.queue,
+        task=job.spec.options.task if job.spec.options is not None else "",
+        name=job.spec.name,
+        queue=job.spec.queue,
         status=job.status_at(now_ms).label,
         pending_dependencies=job.pending_count,
         started_at=time_or_none(job.started_at_ms),

@@ -161,8 +161,8 @@ class Workflows:
             ids = state.workflow_jobs(workflow.id, after=after, limit=_YIELD_JOBS)
             for job_id in ids:
                 job = state.job(job_id)
-                if job is not None and job.options is not None:
-                    found[job.options.task] = job_id_text(job_id)
+                if job is not None and job.spec.options is not None:
+                    found[job.spec.options.task] = job_id_text(job_id)
             if len(ids) < _YIELD_JOBS:
                 return found
             after = ids[-1]

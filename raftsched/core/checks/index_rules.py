@@ -60,50 +60,53 @@ class Index(NamedTuple):
 def _waiting_entry(job: Job) -> WaitingEntry | None:
     if job.status not in WAITING or job.held:
         return None
-    tag = name_tag(job.name)
-    return WaitingEntry(job.queue, job.tenant, job.priority, tag, job.due_at_ms, job.id, job.region)
+    spec, tag = job.spec, name_tag(job.spec.name)
+    return WaitingEntry(spec.queue, job.tenant, spec.priority, tag, job.due_at_ms, job.id, spec.region)
 
 
 def _held_entry(job: Job) -> HeldEntry | None:
-    if job.status not in WAITING or not job.held or job.options is None:
+    spec = job.spec
+    if job.status not in WAITING or not job.held or spec.options is None:
         return None
-    return HeldEntry(job.queue, job.options.concurrency_key, job.priority, job.due_at_ms, job.id, job.region)
+    return HeldEntry(spec.queue, spec.concurrency_key, spec.priority, job.due_at_ms, job.id, spec.region)
 
 
 def _timer_entry(job: Job) -> TimerEntry | None:
     if not job.timed or job.status not in WAITING:
         return None
-    return TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority, name_tag(job.name), job.region)
+    spec, tag = job.spec, name_tag(job.spec.name)
+    return TimerEntry(job.due_at_ms, job.id, spec.queue, job.tenant, spec.priority, tag, spec.region)
 
 
 def _unique_entry(job: Job) -> tuple[str, bytes, JobId] | None:
-    options = job.options
+    options = job.spec.options
     if options is None or not options.unique_key or (job.status in FINISHED and not options.unique_until_ms):
         return None
     return job.tenant, options.unique_key, job.id
 
 
 def _workflow_job_entry(job: Job) -> tuple[bytes, JobId] | None:
-    return (job.options.workflow_id, job.id) if job.options is not None and job.options.workflow_id else None
+    return (job.spec.workflow_id, job.id) if job.spec.workflow_id else None
 
 
 def _schedule_job_entry(job: Job) -> tuple[bytes, JobId] | None:
-    return (job.options.schedule_id, job.id) if job.options is not None and job.options.schedule_id else None
+    return (job.spec.schedule_id, job.id) if job.spec.schedule_id else None
 
 
 def _facet_entries(job: Job) -> list[FacetEntry]:
     ended = int(job.status) if job.status in FINISHED else 0
+    spec = job.spec
     by_queue_and_name = (
-        [(FacetKind.QUEUE_AND_NAME, job.queue)]
-        if job.queue == job.name
-        else [(FacetKind.QUEUE, job.queue), (FacetKind.NAME, job.name)]
+        [(FacetKind.QUEUE_AND_NAME, spec.queue)]
+        if spec.queue == spec.name
+        else [(FacetKind.QUEUE, spec.queue), (FacetKind.NAME, spec.name)]
     )
-    by_tag = [(FacetKind.TAG, tag) for tag in dict.fromkeys(job.tags)]
+    by_tag = [(FacetKind.TAG, tag) for tag in dict.fromkeys(spec.tags)]
     return [FacetEntry(kind, value, ended, job.id) for kind, value in by_queue_and_name + by_tag]
 
 
 def _job_alarm(job: Job) -> AlarmEntry | None:
-    if job.options is None and job.pause is None and not job.kept_until_ms:
+    if job.spec.options is None and job.pause is None and not job.kept_until_ms:
         return None
     return AlarmEntry(AlarmKind.JOB, job.alarm_at_ms, job.id) if job.alarm_at_ms else None  # type: ignore[arg-type]
 

@@ -57,7 +57,7 @@ def assert_change(old: Job | None, new: Job) -> None:
         raise _broken(new, "only a waiting job has a timer, and only one that is due is held")
     if (new.pause is not None) is not (status is _PAUSED):
         raise _broken(new, "a pause is set exactly while paused")
-    if new.failure_count > new.max_attempts or (new.lost_count and new.lost_count > most_lost_workers(new)):
+    if new.failure_count > new.spec.max_attempts or (new.lost_count and new.lost_count > most_lost_workers(new)):
         raise _broken(new, "attempts are bounded")
     if old is None:
         return
@@ -141,7 +141,7 @@ def _check_records(view: AuditableView, census: _Census) -> Iterator[Violation]:
         for token in _tokens(job):
             if token >= 0 and not census.tokens.add(token):
                 yield Violation("a fencing token is given out once", named("job", job.id), f"token {token} again")
-        census.counters[CounterKey(job.tenant, job.queue, job.status)] += 1
+        census.counters[CounterKey(job.tenant, job.spec.queue, job.status)] += 1
         for index in JOB_INDEXES:
             census.expected[index.name] += len(index.called_for(job))
         if job.status in LEASED:
@@ -157,7 +157,7 @@ def _tokens(job: Job) -> list[int]:
 
 
 def _running_places(job: Job) -> set[tuple[str, str]]:
-    return {(job.queue, ""), (job.queue, job.options.concurrency_key if job.options is not None else "")}
+    return {(job.spec.queue, ""), (job.spec.queue, job.spec.concurrency_key)}
 
 
 # -- the rest ---------------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from typing import Final, NamedTuple
 from raftsched import limits
 from raftsched.core.records.bounds import (
     JOB_ID_BYTES,
-    PRIORITY_MAX,
     TIME_MS_MAX,
     is_name,
     key_problem,
@@ -28,7 +27,7 @@ from raftsched.core.records.job import (
     Job,
     Status,
 )
-from raftsched.core.records.retry import policy_problem
+from raftsched.core.records.spec import spec_problem
 from raftsched.core.records.transitions import TRANSITIONS
 
 _REACHABLE: Final = frozenset(TRANSITIONS.values())
@@ -58,20 +57,20 @@ class Rule(NamedTuple):
     holds: Callable[[Job, Facts], bool]
 
 
+def _has_sound_specification(job: Job, _: Facts) -> bool:
+    return not spec_problem(job.spec)
+
+
 def _has_sound_numbers(job: Job, _: Facts) -> bool:
     return (
-        0 <= job.priority <= PRIORITY_MAX
-        and 1 <= job.max_attempts <= limits.ATTEMPTS_MAX
-        and 0 <= job.timeout_ms <= limits.TIMEOUT_MS_MAX
-        and 0 <= job.due_at_ms <= TIME_MS_MAX
+        0 <= job.due_at_ms <= TIME_MS_MAX
         and min(job.run_number, job.revision) >= 1
         and min(job.attempt_number, job.failure_count, job.lost_count) >= 0
-        and not policy_problem(job.retry)
     )
 
 
 def _has_sound_names(job: Job, _: Facts) -> bool:
-    return all(map(is_name, (job.tenant, job.name, job.queue))) and not key_problem(job.idempotency_key)
+    return is_name(job.tenant) and not key_problem(job.idempotency_key)
 
 
 def _has_times_in_order(job: Job, facts: Facts) -> bool:
@@ -135,12 +134,12 @@ def _has_honest_counts(job: Job, _: Facts) -> bool:
 
 def most_lost_workers(job: Job) -> int:
     """The lost workers that the record may count; without a limit of its own its queue's changing word ends it."""
-    return (job.options.lost_workers_max if job.options is not None else 0) or limits.LOST_WORKERS_MAX
+    return (job.spec.options.lost_workers_max if job.spec.options is not None else 0) or limits.LOST_WORKERS_MAX
 
 
 def _has_attempts_left_unless_dead(job: Job, _: Facts) -> bool:
     spare = 0 if job.status is Status.DEAD_LETTER else 1
-    return job.failure_count + spare <= job.max_attempts and job.lost_count + spare <= most_lost_workers(job)
+    return job.failure_count + spare <= job.spec.max_attempts and job.lost_count + spare <= most_lost_workers(job)
 
 
 def _has_one_end(job: Job, _: Facts) -> bool:
@@ -156,7 +155,7 @@ def _has_one_end(job: Job, _: Facts) -> bool:
 def _has_reason_to_be_held(job: Job, _: Facts) -> bool:
     if not job.held:
         return True
-    has_key = job.options is not None and bool(job.options.concurrency_key)
+    has_key = bool(job.spec.concurrency_key)
     return job.status in WAITING and job.due_at_ms <= job.updated_at_ms and has_key
 
 
@@ -168,7 +167,7 @@ def _waits_for_parents_where_it_should(job: Job, _: Facts) -> bool:
 
 def _has_sound_parent_counts(job: Job, _: Facts) -> bool:
     """One more than its parents may be pending: its workflow. An unmet parent ends the job."""
-    gate = job.options is not None and bool(job.options.workflow_id)
+    gate = bool(job.spec.workflow_id)
     return (
         0 <= job.dependency_count <= limits.DEPENDENCIES_MAX
         and job.pending_count >= 0
@@ -181,6 +180,7 @@ def _has_sound_parent_counts(job: Job, _: Facts) -> bool:
 RULES: Final = (
     Rule("an id has 16 bytes", lambda job, _: len(job.id) == JOB_ID_BYTES),
     Rule("the status is one that the table leads to", lambda job, _: job.status in _REACHABLE),
+    Rule("its specification is sound", _has_sound_specification),
     Rule("numbers are in range", _has_sound_numbers),
     Rule("names fit into keys", _has_sound_names),
     Rule("times are in order, and none is ahead of the cluster's", _has_times_in_order),

@@ -48,10 +48,10 @@ def check_ties_of(view: AuditableView, job: Job) -> Iterator[Violation]:
     """Hold one job against those that it is tied to; costs nothing for a job without ties."""
     if job.dependency_count or job.pending_count or job.unmet_count:
         yield from _check_dependencies(view, job)
-    if job.options is not None and job.options.schedule_id and job.status not in FINISHED:
-        schedule = view.schedule(ScheduleId(job.options.schedule_id))
+    if job.spec.options is not None and job.spec.options.schedule_id and job.status not in FINISHED:
+        schedule = view.schedule(ScheduleId(job.spec.options.schedule_id))
         if schedule is not None:
-            runs = schedule.backfilling if job.options.is_backfill else schedule.active
+            runs = schedule.backfilling if job.spec.options.is_backfill else schedule.active
             if job.id not in runs and len(runs) < limits.SCHEDULE_ACTIVE_MAX:
                 yield Violation("a schedule knows its unfinished jobs", named("job", job.id), repr(schedule))
 
@@ -88,7 +88,7 @@ def _check_verdict(view: AuditableView, dependency: Dependency, edge: Dependant)
         return
     # A completed parent never runs again: it has nothing more to tell whom it was judged by.
     is_told = edge.verdict is Verdict.MET or (edge.verdict is Verdict.UNMET and parent.status is Status.COMPLETED)
-    if not is_told and not (parent.has_dependants or (parent.options and parent.options.workflow_id)):
+    if not is_told and not (parent.has_dependants or parent.spec.workflow_id):
         yield Violation("a parent is marked as one", named("job", parent.id), repr(edge))
     stands = edge.verdict in (Verdict.MET, _verdict(parent, edge.condition))
     if not stands and not _is_untold(view, parent.id, edge.child):
@@ -114,12 +114,12 @@ def _is_untold(view: AuditableView, parent: JobId, child: JobId) -> bool:
 
 def _is_staged(view: AuditableView, job: Job) -> bool:
     """Whether the job waits for its workflow to be whole, or to be opened."""
-    if job.options is None or not job.options.workflow_id:
+    if not job.spec.workflow_id:
         return False
-    workflow = view.workflow(WorkflowId(job.options.workflow_id))
+    workflow = view.workflow(WorkflowId(job.spec.workflow_id))
     if workflow is not None and not workflow.is_whole:
         return True
-    cursor = view.chore(ChoreKind.OPEN_WORKFLOW, job.options.workflow_id)
+    cursor = view.chore(ChoreKind.OPEN_WORKFLOW, job.spec.workflow_id)
     return cursor is not None and job.id > cursor
 
 
@@ -219,7 +219,7 @@ def _check_schedule(view: AuditableView, schedule: Schedule) -> Iterator[Violati
 
 
 def _is_run_of(schedule: Schedule, job: Job, *, is_backfill: bool) -> bool:
-    options = job.options
+    options = job.spec.options
     return options is not None and options.schedule_id == schedule.id and options.is_backfill is is_backfill
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from raftsched import limits
 from raftsched.core.jobs import rate_limit as bucket
 from raftsched.core.operations.control import ChoreKind
-from raftsched.core.records.job import Job, Options
+from raftsched.core.records.job import Job
 from raftsched.core.records.queue import Queue
+from raftsched.core.records.spec import Options
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutQueue
 
@@ -22,12 +23,8 @@ def key_concurrency_max(queue: Queue | None) -> int:
 
 def lost_workers_max(job: Job, queue: Queue | None) -> int:
     """How many lost workers end the job: its own word, its queue's, or the default."""
-    own = job.options.lost_workers_max if job.options is not None else 0
+    own = job.spec.options.lost_workers_max if job.spec.options is not None else 0
     return own or (queue.lost_workers_max if queue is not None else 0) or limits.LOST_WORKERS_DEFAULT
-
-
-def concurrency_key(job: Job) -> str:
-    return job.options.concurrency_key if job.options is not None else ""
 
 
 def is_being_cancelled(view: View, options: Options) -> bool:
@@ -66,7 +63,7 @@ class Gate:
         """Whether `job` may be leased now; where it may, its place is taken."""
         if not self._has_place():
             return False
-        key = concurrency_key(job)
+        key = job.spec.concurrency_key
         if key:
             if key not in self._key_room:
                 self._key_room[key] = self._key_max - self._view.key_running_count(self._name, key)

@@ -27,19 +27,11 @@ from raftsched import limits
 from raftsched.core.jobs.admission import lost_workers_max
 from raftsched.core.jobs.changes import change, find_job, invalid, refused
 from raftsched.core.operations.codec import ExpiredLease, ExpireLeases, RecordOutcome, RejectCode
-from raftsched.core.records.bounds import error_problem, range_problem
+from raftsched.core.records.bounds import range_problem
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import (
-    Attempt,
-    AttemptEnd,
-    DeadLetterReason,
-    Job,
-    JobError,
-    Lease,
-    Options,
-    Status,
-)
+from raftsched.core.records.job import Attempt, AttemptEnd, DeadLetterReason, Job, JobError, Lease, Status
 from raftsched.core.records.retry import JITTER_MAX, backoff_ms, lost_delay_ms
+from raftsched.core.records.spec import Options
 from raftsched.core.records.transitions import Event
 from raftsched.core.state.results import Applied, Context, Expired, OutcomeRecorded, Refused
 from raftsched.core.state.view import View
@@ -89,7 +81,7 @@ def record_outcome(view: View, operation: RecordOutcome, context: Context) -> Ap
     if job.status is _CANCELLING:
         stopped = _stopped(job, attempt, context)
         return Applied(Refused(RejectCode.CANCELLED, CANCELLED_TEXT), (PutJob(job, stopped),))
-    if job.options is not None and _must_start_first(job.options, lease, operation.end):
+    if job.spec.options is not None and _must_start_first(job.spec.options, lease, operation.end):
         return refused(RejectCode.NOT_STARTED, "the run begins at most once, and its start was not committed")
     if operation.end is _COMPLETED:
         return _completed(job, attempt, operation, context)
@@ -115,11 +107,13 @@ def _snoozed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Cont
 def _failed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Context) -> Job:
     failure_count = job.failure_count + 1
     asked = operation.delay_ms >= 0 or (operation.error is not None and operation.error.type == RETRY_ASKED)
-    if not operation.retryable or (not asked and _is_hopeless(job.options, operation.error)):
+    if not operation.retryable or (not asked and _is_hopeless(job.spec.options, operation.error)):
         return _given_up(job, DeadLetterReason.REJECTED, attempt, context, failure_count=failure_count)
-    if failure_count >= job.max_attempts or _has_begun_for_good(job):
+    if failure_count >= job.spec.max_attempts or _has_begun_for_good(job):
         return _given_up(job, DeadLetterReason.ATTEMPTS_EXHAUSTED, attempt, context, failure_count=failure_count)
-    delay_ms = operation.delay_ms if operation.delay_ms >= 0 else backoff_ms(job.retry, failure_count, operation.jitter)
+    delay_ms = operation.delay_ms
+    if delay_ms < 0:
+        delay_ms = backoff_ms(job.spec.retry, failure_count, operation.jitter)
     reason = operation.error.type if operation.error is not None else ""
     return _again(job, Event.RETRY, attempt, context, delay_ms, failure_count=failure_count, failure_reason=reason)
 
@@ -131,7 +125,8 @@ def _must_start_first(options: Options, lease: Lease, end: AttemptEnd) -> bool:
 
 def _has_begun_for_good(job: Job) -> bool:
     """Whether the run begins at most once, and has begun."""
-    return job.options is not None and job.options.at_most_once and job.lease is not None and job.lease.started
+    options = job.spec.options
+    return options is not None and options.at_most_once and job.lease is not None and job.lease.started
 
 
 def _is_hopeless(options: Options | None, error: JobError | None) -> bool:
@@ -169,7 +164,7 @@ def _outcome_problem(operation: RecordOutcome) -> str:
         or range_problem("jitter", operation.jitter, -JITTER_MAX, JITTER_MAX)
         or range_problem("result bytes", len(operation.result), 0, limits.RESULT_BYTES_MAX)
         or range_problem("completion_id length", len(operation.completion_id), 0, limits.COMPLETION_ID_CHARS_MAX)
-        or error_problem(operation.error)
+        or _error_problem(operation.error)
     )
 
 
@@ -198,7 +193,7 @@ def _is_over(job: Job, lease: Lease, suspect: ExpiredLease, now_ms: TimeMs) -> b
     if suspect.cause is AttemptEnd.CANCELLED:
         return job.status is Status.CANCELLING
     if suspect.cause is AttemptEnd.TIMEOUT:
-        return 0 < job.timeout_ms <= now_ms - lease.granted_at_ms or _is_silent(job, now_ms)
+        return 0 < job.spec.timeout_ms <= now_ms - lease.granted_at_ms or _is_silent(job, now_ms)
     return lease.ttl_ms <= now_ms - lease.granted_at_ms
 
 
@@ -208,7 +203,8 @@ def _is_silent(job: Job, now_ms: TimeMs) -> bool:
     Beats are in the leader's memory alone. What the record knows is its latest change, a report of progress for
     instance, and that was no silence.
     """
-    return job.options is not None and 0 < job.options.heartbeat_timeout_ms <= now_ms - job.updated_at_ms
+    options = job.spec.options
+    return options is not None and 0 < options.heartbeat_timeout_ms <= now_ms - job.updated_at_ms
 
 
 def _expired(view: View, job: Job, lease: Lease, suspect: ExpiredLease, context: Context) -> Job:
@@ -222,24 +218,24 @@ def _expired(view: View, job: Job, lease: Lease, suspect: ExpiredLease, context:
         return _timed_out(job, attempt, suspect.jitter, context)
     if cause is AttemptEnd.OUTAGE:
         return _again(job, Event.GIVE_BACK, attempt, context, 0, failure_reason=AttemptEnd.OUTAGE.label)
-    return _worker_lost(job, attempt, context, lost_workers_max(job, view.queue(job.queue)))
+    return _worker_lost(job, attempt, context, lost_workers_max(job, view.queue(job.spec.queue)))
 
 
 def _silence(job: Job, lease: Lease, suspect: ExpiredLease, now_ms: TimeMs) -> JobError | None:
     """What is kept of an attempt that ended for silence and not for its run time."""
-    if suspect.cause is not AttemptEnd.TIMEOUT or job.options is None:
+    if suspect.cause is not AttemptEnd.TIMEOUT or job.spec.options is None:
         return None
-    if 0 < job.timeout_ms <= now_ms - lease.granted_at_ms:
+    if 0 < job.spec.timeout_ms <= now_ms - lease.granted_at_ms:
         return None
-    return JobError(HEARTBEAT_ERROR, f"nothing heard of the handler for {job.options.heartbeat_timeout_ms} ms")
+    return JobError(HEARTBEAT_ERROR, f"nothing heard of the handler for {job.spec.options.heartbeat_timeout_ms} ms")
 
 
 def _timed_out(job: Job, attempt: Attempt, jitter: int, context: Context) -> Job:
     reason = DeadLetterReason.TIMEOUT
     failure_count = job.failure_count + 1
-    if failure_count >= job.max_attempts or _has_begun_for_good(job):
+    if failure_count >= job.spec.max_attempts or _has_begun_for_good(job):
         return _given_up(job, reason, attempt, context, failure_count=failure_count)
-    delay_ms = backoff_ms(job.retry, failure_count, jitter)
+    delay_ms = backoff_ms(job.spec.retry, failure_count, jitter)
     return _again(job, Event.RETRY, attempt, context, delay_ms, failure_count=failure_count, failure_reason=reason)
 
 
@@ -332,3 +328,14 @@ def _given_up(job: Job, reason: str, attempt: Attempt, context: Context, **count
 
 def _stopped(job: Job, attempt: Attempt, context: Context) -> Job:
     return _ended(job, Event.STOP, attempt, context, finished_at_ms=context.now_ms)
+
+
+def _error_problem(error: JobError | None) -> str:
+    """Return what is wrong with the size of a reported error, or ""."""
+    if error is None:
+        return ""
+    return (
+        range_problem("error.type characters", len(error.type), 0, limits.ERROR_MESSAGE_CHARS_MAX)
+        or range_problem("error.message characters", len(error.message), 0, limits.ERROR_MESSAGE_CHARS_MAX)
+        or range_problem("error.trace characters", len(error.trace), 0, limits.ERROR_TRACE_CHARS_MAX)
+    )

@@ -26,18 +26,15 @@ from raftsched.core.jobs.unique_keys import (
 from raftsched.core.operations.codec import RejectCode
 from raftsched.core.operations.control import AmendJob, ChoreKind, PauseJob, RequeueJob, ResumeJob
 from raftsched.core.records.bounds import (
-    PRIORITY_MAX,
     TIME_MS_MAX,
     actor_problem,
-    name_problem,
     range_problem,
-    tags_problem,
     text_problem,
     wish_problem,
 )
 from raftsched.core.records.ids import TimeMs, job_id_text
 from raftsched.core.records.job import LEASED, WAITING, Job, Pause, Status, Verdict
-from raftsched.core.records.options import AS_IT_WAS, of_new_run, with_lost_workers_max, with_times
+from raftsched.core.records.spec import JobSpec, SpecChanges, amended, of_new_run, spec_problem
 from raftsched.core.records.transitions import Event, next_status, refusal
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.state.audit import job_changes
@@ -107,18 +104,18 @@ def amend_job(view: View, operation: AmendJob, context: Context) -> Applied:
         return _refusal(job, Event.AMEND)
     if operation.if_revision not in (0, job.revision):
         return refused(RejectCode.STALE_REVISION, f"the job is at revision {job.revision}, not {operation.if_revision}")
-    if 0 <= operation.max_attempts <= job.failure_count:
-        return invalid(f"max_attempts: must be more than the {job.failure_count} failures that the job has had")
-    if 0 < operation.lost_workers_max <= job.lost_count:
-        return invalid(f"max_lost_workers: must be more than the {job.lost_count} workers that the job has lost")
-    fields = _amended_fields(job, operation, context)
+    spec = amended(job.spec, operation.changes)
+    if problem := _changes_problem(job, operation.changes, spec):
+        return invalid(problem)
+    fields: dict[str, Any] = {"due_at_ms": _wanted_due_at_ms(job, operation.due_at_ms, context), "spec": spec}
+    fields = {name: value for name, value in fields.items() if value != getattr(job, name)}
     told = [job_changes(job, replace(job, **fields))] if fields else []
     if operation.payload is not None and operation.payload != view.payload(job.id):
         told.append("payload")
     if not told:
         return Applied(Changed(job))
     detail = "; ".join(told)
-    notes = noted(job, context, _amendment_name(fields), actor=operation.actor, detail=detail)
+    notes = noted(job, context, _amendment_name(job, fields), actor=operation.actor, detail=detail)
     if "due_at_ms" in fields:
         fields["asked_at_ms"] = TimeMs(0)
     new = _amended(job, context, fields | {"notes": notes})
@@ -126,29 +123,9 @@ def amend_job(view: View, operation: AmendJob, context: Context) -> Applied:
     return Applied(Changed(new), (PutJob(job, new, payload=operation.payload), audit))
 
 
-def _amended_fields(job: Job, operation: AmendJob, context: Context) -> dict[str, Any]:
-    """What the operation changes in the record; what it leaves as it was is left out."""
-    wanted: dict[str, Any] = {
-        "due_at_ms": _wanted_due_at_ms(job, operation.due_at_ms, context),
-        "priority": operation.priority if operation.priority >= 0 else job.priority,
-        "queue": operation.queue or job.queue,
-        "max_attempts": operation.max_attempts if operation.max_attempts >= 0 else job.max_attempts,
-        "timeout_ms": operation.timeout_ms if operation.timeout_ms >= 0 else job.timeout_ms,
-        "tags": job.tags if operation.tags is None else operation.tags,
-        "options": job.options,
-    }
-    if (operation.expires_at_ms, operation.deadline_ms) != (AS_IT_WAS, AS_IT_WAS):
-        wanted["options"] = with_times(
-            job.options, expires_at_ms=operation.expires_at_ms, deadline_ms=operation.deadline_ms
-        )
-    if operation.lost_workers_max != AS_IT_WAS:
-        wanted["options"] = with_lost_workers_max(wanted["options"], operation.lost_workers_max)
-    return {name: value for name, value in wanted.items() if value != getattr(job, name)}
-
-
-def _wanted_due_at_ms(job: Job, due_at_ms: int, context: Context) -> int:
+def _wanted_due_at_ms(job: Job, due_at_ms: int | None, context: Context) -> int:
     """A job that is due already keeps its place in the line when it is wanted now."""
-    if due_at_ms < 0 or (due_at_ms == 0 and job.due_at_ms <= context.now_ms):
+    if due_at_ms is None or (due_at_ms == 0 and job.due_at_ms <= context.now_ms):
         return job.due_at_ms
     return due_at_ms or context.now_ms
 
@@ -160,33 +137,33 @@ def _amended(job: Job, context: Context, fields: dict[str, Any]) -> Job:
         later = fields["due_at_ms"] > context.now_ms
         return change(job, Event.RESCHEDULE if later else Event.HASTEN, context, timed=later, held=False, **fields)
     # In another queue its key is counted apart; whether it is kept back there is found out when a lease is tried.
-    return change(job, Event.AMEND, context, held=job.held and "queue" not in fields, **fields)
+    held = job.held and fields["spec"].queue == job.spec.queue if "spec" in fields else job.held
+    return change(job, Event.AMEND, context, held=held, **fields)
 
 
-def _amendment_name(fields: dict[str, Any]) -> str:
+def _amendment_name(job: Job, fields: dict[str, Any]) -> str:
     if "due_at_ms" in fields:
         return "rescheduled"
-    return "reprioritised" if list(fields) == ["priority"] else "amended"
+    spec: JobSpec = fields.get("spec", job.spec)
+    only_priority = spec != job.spec and spec == replace(job.spec, priority=spec.priority)
+    return "reprioritised" if only_priority else "amended"
 
 
 def _amendment_problem(operation: AmendJob) -> str:
     return (
-        range_problem("due_at_ms", operation.due_at_ms, -1, TIME_MS_MAX)
-        or range_problem("priority", operation.priority, -1, PRIORITY_MAX)
-        or (name_problem("queue", operation.queue) if operation.queue else "")
-        or (
-            range_problem("max_attempts", operation.max_attempts, 1, limits.ATTEMPTS_MAX)
-            if operation.max_attempts != -1
-            else ""
-        )
-        or range_problem("timeout_ms", operation.timeout_ms, -1, limits.TIMEOUT_MS_MAX)
-        or range_problem("lost_workers_max", operation.lost_workers_max, AS_IT_WAS, limits.LOST_WORKERS_MAX)
-        or wish_problem("expires_at_ms", operation.expires_at_ms, AS_IT_WAS)
-        or wish_problem("deadline_ms", operation.deadline_ms, AS_IT_WAS)
+        wish_problem("due_at_ms", operation.due_at_ms)
         or range_problem("payload bytes", len(operation.payload or b""), 0, limits.PAYLOAD_BYTES_MAX)
-        or tags_problem(operation.tags or ())
         or actor_problem(operation.actor)
     )
+
+
+def _changes_problem(job: Job, changes: SpecChanges, spec: JobSpec) -> str:
+    """Return why the job can't have `spec`, which has the changes, or ""."""
+    if changes.max_attempts is not None and changes.max_attempts <= job.failure_count:
+        return f"max_attempts: must be more than the {job.failure_count} failures that the job has had"
+    if changes.lost_workers_max and changes.lost_workers_max <= job.lost_count:
+        return f"max_lost_workers: must be more than the {job.lost_count} workers that the job has lost"
+    return spec_problem(spec)
 
 
 # -- requeue ----------------------------------------------------------------------------------------------------------
@@ -232,7 +209,8 @@ def _requeued(view: View, job: Job, operation: RequeueJob, context: Context) -> 
     unmet = next((edge for edge in edges if edge.verdict is Verdict.UNMET), None)
     if unmet is not None:
         return _unmet(view, unmet)
-    options = None if job.options is None else of_new_run(job.options, context.now_ms)
+    spec = of_new_run(job.spec, context.now_ms)
+    options = spec.options
     holder = holder_of_unique_key(view, job.tenant, options.unique_key) if options is not None else None
     if holder is not None and holder.id == job.id:
         holder = None
@@ -261,7 +239,7 @@ def _requeued(view: View, job: Job, operation: RequeueJob, context: Context) -> 
         timed=event is Event.REQUEUE_LATER,
         pending_count=pending_count,
         unmet_count=0,
-        options=options,
+        spec=spec,
         notes=noted(job, context, "requeued", actor=operation.actor, detail=detail),
     )
     audit = job_audited(job, context, "requeue", actor=operation.actor, detail=detail)
@@ -280,10 +258,10 @@ def _unmet(view: View, edge: JudgedEdge) -> Applied:
 
 def _is_staged(view: View, job: Job) -> bool:
     """Whether the job's workflow is not whole, or has yet to be opened for it."""
-    if job.options is None or not job.options.workflow_id:
+    if not job.spec.workflow_id:
         return False
-    workflow = view.workflow(WorkflowId(job.options.workflow_id))
-    opened = view.chore(ChoreKind.OPEN_WORKFLOW, job.options.workflow_id)
+    workflow = view.workflow(WorkflowId(job.spec.workflow_id))
+    opened = view.chore(ChoreKind.OPEN_WORKFLOW, job.spec.workflow_id)
     return (workflow is not None and not workflow.is_whole) or (opened is not None and job.id > opened)
 
 

@@ -19,16 +19,8 @@ from typing import Any, NamedTuple
 from raftsched.core.jobs.cancel import cancelled_with_workflow
 from raftsched.core.jobs.changes import change, noted, touch
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text
-from raftsched.core.records.job import (
-    FINISHED,
-    Condition,
-    DeadLetterReason,
-    Job,
-    OnDependencyFailure,
-    Status,
-    Verdict,
-)
-from raftsched.core.records.options import of_new_run
+from raftsched.core.records.job import FINISHED, Condition, DeadLetterReason, Job, Status, Verdict
+from raftsched.core.records.spec import OnDependencyFailure, of_new_run
 from raftsched.core.records.transitions import Event, next_status
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.state.entries import Dependant
@@ -39,7 +31,7 @@ from raftsched.errors import InvariantBroken
 
 def may_have_dependants(job: Job) -> bool:
     """Whether others may depend on `job`: jobs of a workflow are not marked as parents one by one."""
-    return job.has_dependants or (job.options is not None and bool(job.options.workflow_id))
+    return job.has_dependants or bool(job.spec.workflow_id)
 
 
 def verdict_of(parent: Job, condition: Condition) -> Verdict:
@@ -113,7 +105,7 @@ def opened(child: Job, context: Context) -> Job:
 
 def ended(child: Job, parent: JobId, context: Context, **counts: int) -> Job:
     """Return `child` after `parent` ended otherwise than it should; a leased one, which waits for nobody, runs on."""
-    policy = child.options.on_dependency_failure if child.options is not None else OnDependencyFailure.SKIP
+    policy = child.spec.options.on_dependency_failure if child.spec.options is not None else OnDependencyFailure.SKIP
     event = Event.SKIP if policy is OnDependencyFailure.SKIP else Event.FAIL_DEPENDENCY
     status = next_status(child.status, event)
     if status is None:
@@ -138,7 +130,7 @@ def ended_for_want(job: Job) -> bool:
 
 
 def _is_workflow_cancelled(view: View, child: Job) -> bool:
-    workflow_id = child.options.workflow_id if child.options is not None else b""
+    workflow_id = child.spec.workflow_id
     workflow = view.workflow(WorkflowId(workflow_id)) if workflow_id else None
     return workflow is not None and workflow.cancel_requested_at_ms > 0
 
@@ -153,9 +145,9 @@ def _nearer(child: Job, context: Context, counts: dict[str, int]) -> Job:
 
 def _revived(view: View, child: Job, parent: JobId, context: Context, counts: dict[str, int]) -> Job:
     """A new run of the job, unless another one has come to hold its unique key."""
-    options = None if child.options is None else of_new_run(child.options, context.now_ms)
-    if options is not None and options.unique_key:
-        holder = view.job_id_for_unique(child.tenant, options.unique_key)
+    spec = of_new_run(child.spec, context.now_ms)
+    if spec.options is not None and spec.options.unique_key:
+        holder = view.job_id_for_unique(child.tenant, spec.options.unique_key)
         if holder not in {None, child.id}:
             return touch(child, context, **counts)
     event = Event.REQUEUE_LATER if child.due_at_ms > context.now_ms else Event.REQUEUE
@@ -174,7 +166,7 @@ def _revived(view: View, child: Job, parent: JobId, context: Context, counts: di
         kept_until_ms=TimeMs(0),
         failure_reason="",
         timed=event is Event.REQUEUE_LATER,
-        options=options,
+        spec=spec,
         notes=noted(child, context, "requeued", detail=f"with {job_id_text(parent)}; was {child.failure_reason}"),
         **counts,
     )

@@ -17,7 +17,6 @@ from typing import Final
 from raftsched import limits
 from raftsched.core.jobs.admission import (
     Gate,
-    concurrency_key,
     gate_of,
     is_being_cancelled,
     key_concurrency_max,
@@ -72,24 +71,24 @@ def _may_have(view: View, job: Job, region: str, gates: dict[str, Gate | None], 
     """Whether a worker of `region` can lease `job`; where it can, its place within the queue's limits is taken."""
     if job.due_at_ms > now_ms or next_status(job.status, _LEASE) is None:
         return False
-    if job.region and job.region != region:
+    if job.spec.region and job.spec.region != region:
         return False
-    options = job.options
+    options = job.spec.options
     if options is not None and (job.held or is_expired(job, now_ms) or is_being_cancelled(view, options)):
         return False
-    if job.queue not in gates:
-        gates[job.queue] = gate_of(view, job.queue, now_ms)
-    gate = gates[job.queue]
+    if job.spec.queue not in gates:
+        gates[job.spec.queue] = gate_of(view, job.spec.queue, now_ms)
+    gate = gates[job.spec.queue]
     if gate is None:  # the queue has no limits, and only options could ask for one
         if options is None:
             return True
-        gate = gates[job.queue] = Gate(view, job.queue, None, now_ms)
+        gate = gates[job.spec.queue] = Gate(view, job.spec.queue, None, now_ms)
     return gate.admit(job)
 
 
 def is_expired(job: Job, now_ms: int) -> bool:
     """Whether it is too late to start: a first attempt begins before `expires_at_ms`, and any before the deadline."""
-    return job.options is not None and (job.is_overdue(now_ms) or job.is_too_late_to_start(now_ms))
+    return job.spec.options is not None and (job.is_overdue(now_ms) or job.is_too_late_to_start(now_ms))
 
 
 def _granted(job: Job, lease: Lease, context: Context) -> Job:
@@ -133,7 +132,7 @@ def hold_jobs(view: View, operation: HoldJobs, context: Context) -> Applied:
 
 def is_kept_back(view: View, job: Job, now_ms: int) -> bool:
     """Whether `job` is due and in the ready index, and its concurrency key is at its limit."""
-    key = concurrency_key(job)
+    key = job.spec.concurrency_key
     if not key or job.held or job.status not in WAITING or job.due_at_ms > now_ms:
         return False
-    return view.key_running_count(job.queue, key) >= key_concurrency_max(view.queue(job.queue))
+    return view.key_running_count(job.spec.queue, key) >= key_concurrency_max(view.queue(job.spec.queue))

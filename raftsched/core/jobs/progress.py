@@ -34,7 +34,7 @@ def start_run(view: View, operation: StartRun, context: Context) -> Applied:
         return _late(job, operation.token)
     if lease.started:
         return Applied(Changed(job))
-    if job.options is not None and is_being_cancelled(view, job.options):
+    if job.spec.options is not None and is_being_cancelled(view, job.spec.options):
         return refused(RejectCode.CANCELLED, "the job's workflow is cancelled: nothing of it begins any more")
     started = Lease(lease.worker, lease.token, lease.granted_at_ms, lease.ttl_ms, lease.request_id, started=True)
     new = touch(job, context, lease=started)

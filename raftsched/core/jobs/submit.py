@@ -10,6 +10,8 @@ there, is a repeat too: it finds its id. A repeat is never a conflict of unique 
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from raftsched import limits
 from raftsched.core.checks.invariants import assert_change
 from raftsched.core.jobs.changes import invalid, refused
@@ -26,18 +28,15 @@ from raftsched.core.operations.codec import RejectCode, SubmitJob
 from raftsched.core.records.bounds import (
     ANONYMOUS,
     JOB_ID_BYTES,
-    PRIORITY_MAX,
     TIME_MS_MAX,
     actor_problem,
     key_problem,
     name_problem,
     range_problem,
-    tags_problem,
 )
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import CREATED, Job, Note, Pause
-from raftsched.core.records.options import options_problem, tidy
-from raftsched.core.records.retry import policy_problem
+from raftsched.core.records.spec import JobSpec, spec_problem, tidy
 from raftsched.core.records.transitions import Event, next_status
 from raftsched.core.state.results import Applied, Context, Submitted
 from raftsched.core.state.view import View
@@ -46,7 +45,7 @@ from raftsched.errors import InvariantBroken
 
 
 def submit_job(view: View, operation: SubmitJob, context: Context) -> Applied:
-    options = operation.options
+    options = operation.spec.options
     problem = submit_problem(operation)
     if not problem and options is not None and options.workflow_id:
         problem = "options.workflow_id: a job is stored with its workflow, or belongs to none"
@@ -103,23 +102,15 @@ def new_job(operation: SubmitJob, context: Context, *, actor: str) -> Job:
     job = Job(
         id=operation.id,
         tenant=operation.tenant,
-        name=operation.name,
-        queue=operation.queue,
+        spec=_stored(operation.spec),
         status=status,
-        priority=operation.priority,
         due_at_ms=TimeMs(due_at_ms),
         created_at_ms=now_ms,
         updated_at_ms=now_ms,
-        max_attempts=operation.max_attempts,
-        timeout_ms=operation.timeout_ms,
-        retry=operation.retry,
         idempotency_key=operation.idempotency_key,
         fingerprint=operation.fingerprint,
-        tags=operation.tags,
-        region=operation.region,
         revision=context.index,
         timed=later,
-        options=tidy(operation.options) if operation.options is not None else None,
         pause=Pause(now_ms) if operation.paused else None,
         notes=() if actor in ("", ANONYMOUS) else (Note(now_ms, CREATED, actor, revision=context.index),),
     )
@@ -127,22 +118,18 @@ def new_job(operation: SubmitJob, context: Context, *, actor: str) -> Job:
     return job
 
 
+def _stored(spec: JobSpec) -> JobSpec:
+    return spec if spec.options is None else replace(spec, options=tidy(spec.options))
+
+
 def submit_problem(operation: SubmitJob) -> str:
     """Return why the state can't hold this job, or ""."""
     return (
         range_problem("id bytes", len(operation.id), JOB_ID_BYTES, JOB_ID_BYTES)
         or name_problem("tenant", operation.tenant)
-        or name_problem("name", operation.name)
-        or name_problem("queue", operation.queue)
         or key_problem(operation.idempotency_key)
-        or range_problem("priority", operation.priority, 0, PRIORITY_MAX)
         or range_problem("due_at_ms", operation.due_at_ms, 0, TIME_MS_MAX)
-        or range_problem("max_attempts", operation.max_attempts, 1, limits.ATTEMPTS_MAX)
-        or range_problem("timeout_ms", operation.timeout_ms, 0, limits.TIMEOUT_MS_MAX)
         or range_problem("payload bytes", len(operation.payload), 0, limits.PAYLOAD_BYTES_MAX)
-        or policy_problem(operation.retry)
-        or (name_problem("region", operation.region) if operation.region else "")
-        or tags_problem(operation.tags)
-        or options_problem(operation.options)
+        or spec_problem(operation.spec)
         or actor_problem(operation.actor)
     )

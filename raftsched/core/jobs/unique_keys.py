@@ -8,12 +8,11 @@ refused hears which job stands in the way, and finds it.
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from raftsched.core.jobs.changes import touch
 from raftsched.core.operations.codec import RejectCode
-from raftsched.core.records.ids import JobId
+from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, Job
+from raftsched.core.records.spec import with_options
 from raftsched.core.state.results import Applied, Context, Refused
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutJob
@@ -21,12 +20,12 @@ from raftsched.errors import InvariantBroken
 
 
 def holds_idempotency_key(job: Job, now_ms: int) -> bool:
-    until_ms = job.options.idempotency_until_ms if job.options is not None else 0
+    until_ms = job.spec.options.idempotency_until_ms if job.spec.options is not None else 0
     return bool(job.idempotency_key) and (not until_ms or now_ms < until_ms)
 
 
 def holds_unique_key(job: Job, now_ms: int) -> bool:
-    options = job.options
+    options = job.spec.options
     if options is None or not options.unique_key:
         return False
     return now_ms < options.unique_until_ms if options.unique_until_ms else job.status not in FINISHED
@@ -63,9 +62,7 @@ def take_overs(context: Context, *, idempotency: Job | None, unique: Job | None)
 
 
 def without_unique_key(job: Job, context: Context) -> Job:
-    if job.options is None:
-        return job
-    return touch(job, context, options=replace(job.options, unique_key=b"", unique_until_ms=0))
+    return touch(job, context, spec=with_options(job.spec, unique_key=b"", unique_until_ms=TimeMs(0)))
 
 
 def _found(view: View, job_id: JobId | None, tenant: str) -> Job | None:

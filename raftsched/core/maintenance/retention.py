@@ -108,13 +108,13 @@ def _parted(view: View, jobs: list[Job], context: Context) -> tuple[list[Job], l
 
 
 def _need_of(view: View, job: Job, now_ms: int) -> _Need:
-    if job.options is not None and job.options.idempotency_until_ms and holds_idempotency_key(job, now_ms):
+    if job.spec.options is not None and job.spec.options.idempotency_until_ms and holds_idempotency_key(job, now_ms):
         return _Need("its idempotency key still counts")
-    if job.options is not None and job.options.unique_until_ms and holds_unique_key(job, now_ms):
+    if job.spec.options is not None and job.spec.options.unique_until_ms and holds_unique_key(job, now_ms):
         return _Need("its unique key still counts")
     if not may_have_dependants(job):
         return _Need("")
-    workflow_id = WorkflowId(job.options.workflow_id) if job.options is not None else WorkflowId(b"")
+    workflow_id = WorkflowId(job.spec.options.workflow_id) if job.spec.options is not None else WorkflowId(b"")
     workflow = view.workflow(workflow_id) if workflow_id else None
     if workflow is not None and not workflow.finished_at_ms:
         return _Need("its workflow has not ended")
@@ -146,7 +146,7 @@ def _put_off(job: Job, context: Context) -> PutJob:
 
 def _keys_until_ms(job: Job) -> TimeMs:
     """Until when keys of the job count that have a time; 0 where it has none."""
-    options = job.options
+    options = job.spec.options
     if options is None:
         return TimeMs(0)
     idempotency_until_ms = options.idempotency_until_ms if job.idempotency_key else TimeMs(0)
@@ -166,7 +166,9 @@ def _within_bounds(jobs: list[Job]) -> list[Job]:
 
 def _empty_workflows(view: View, removed: list[Job], writes: tuple[RemoveJob, ...]) -> Iterator[Write]:
     """A workflow goes with its last job, unless more of them are to come; so does what was still to be done with it."""
-    ids = [job.options.workflow_id for job in removed if job.options is not None and job.options.workflow_id]
+    ids = [
+        job.spec.options.workflow_id for job in removed if job.spec.options is not None and job.spec.options.workflow_id
+    ]
     if not ids:
         return
     overlay = Overlay(view)

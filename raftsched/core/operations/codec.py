@@ -45,14 +45,8 @@ from raftsched.core.operations.schedules import (
     TrimLedger,
 )
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
-from raftsched.core.records.job import (
-    AttemptEnd,
-    Dependency,
-    JobError,
-    Options,
-    RetryPolicy,
-    SilentLease,
-)
+from raftsched.core.records.job import AttemptEnd, Dependency, JobError, SilentLease
+from raftsched.core.records.spec import JobSpec
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.errors import RaftschedError
 
@@ -71,21 +65,13 @@ class SubmitJob(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
     id: JobId
     tenant: str
-    name: str
-    queue: str
-    priority: int
+    spec: JobSpec
     due_at_ms: TimeMs
     """0 = now: as soon as the operation is applied."""
     payload: bytes
     """JSON text; b"" = none."""
-    max_attempts: int
-    timeout_ms: int
-    retry: RetryPolicy
     idempotency_key: str = ""
     fingerprint: bytes = b""
-    tags: tuple[str, ...] = ()
-    region: str = ""
-    options: Options | None = None
     depends_on: tuple[Dependency, ...] = ()
     paused: bool = False
     """It is stored `paused`, for a user to resume."""
@@ -110,7 +96,7 @@ class SubmitWorkflow(msgspec.Struct, frozen=True, array_like=True, tag=27):
     first: int
     """How many jobs earlier parts had."""
     jobs: tuple[SubmitJob, ...]
-    """Each with `options.workflow_id` and `options.task`."""
+    """Each with `workflow_id` and `task` in its options."""
     idempotency_key: str = ""
     fingerprint: bytes = b""
     actor: str = ""

@@ -11,6 +11,7 @@ from enum import IntEnum
 import msgspec
 
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
+from raftsched.core.records.spec import SpecChanges
 
 
 class PauseJob(msgspec.Struct, frozen=True, array_like=True, tag=8):
@@ -38,26 +39,18 @@ class ResumeJob(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class AmendJob(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """Change when and how a job that is not leased runs. What is -1, or None elsewhere, stays as it is.
+    """Change when and how a job that is not leased runs.
 
     Result: `Changed`. Rejected: `not_found`, `already_finished`, `running`, `stale_revision`.
     """
 
     job_id: JobId
     tenant: str
-    due_at_ms: int = -1
-    """0 = now."""
-    priority: int = -1
-    queue: str = ""
+    changes: SpecChanges = SpecChanges()
+    due_at_ms: int | None = None
+    """0 = now; None = unchanged."""
     payload: bytes | None = None
-    max_attempts: int = -1
-    timeout_ms: int = -1
-    expires_at_ms: int | None = -1
-    """None takes it away, and so with the deadline."""
-    deadline_ms: int | None = -1
-    lost_workers_max: int = -1
-    """0 = as its queue says."""
-    tags: tuple[str, ...] | None = None
+    """None = unchanged."""
     if_revision: int = 0
     """Refuse unless this is the job's revision; 0 = whatever it is."""
     actor: str = ""

@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import Final
 
 from raftsched import limits
-from raftsched.core.records.job import JobError
 
 JOB_ID_BYTES: Final = 16
 PRIORITY_MAX: Final = 9
@@ -78,14 +77,3 @@ def tags_problem(tags: tuple[str, ...]) -> str:
 def range_problem(field: str, value: int, low: int, high: int) -> str:
     """Return the text for a number outside `low` to `high`, both included, or ""."""
     return "" if low <= value <= high else f"{field}: must be {low} to {high}, not {value}"
-
-
-def error_problem(error: JobError | None) -> str:
-    """Return what is wrong with the size of a reported error, or ""."""
-    if error is None:
-        return ""
-    return (
-        range_problem("error.type characters", len(error.type), 0, limits.ERROR_MESSAGE_CHARS_MAX)
-        or range_problem("error.message characters", len(error.message), 0, limits.ERROR_MESSAGE_CHARS_MAX)
-        or range_problem("error.trace characters", len(error.trace), 0, limits.ERROR_TRACE_CHARS_MAX)
-    )

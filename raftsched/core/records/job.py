@@ -15,6 +15,7 @@ import msgspec
 
 from raftsched import limits
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
+from raftsched.core.records.spec import JobSpec
 
 
 class Status(IntEnum):
@@ -62,26 +63,6 @@ class DeadLetterReason:
     DEPENDENCY_FAILED = "dependency_failed"
 
 
-class Backoff(IntEnum):
-    EXPONENTIAL = 1
-    LINEAR = 2
-    FIXED = 3
-    LIST = 4
-
-
-class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
-    """How long to wait before the next attempt; see `raftsched.core.records.retry`."""
-
-    backoff: Backoff = Backoff.EXPONENTIAL
-    base_ms: int = 1_000
-    factor_thousandths: int = 2_000
-    cap_ms: int = 3_600_000
-    jitter_thousandths: int = 200
-    """The delay is spread over ± this share."""
-    delays_ms: tuple[int, ...] = ()
-    """For `LIST`: the delay after each failure; the last one repeats."""
-
-
 class Condition(IntEnum):
     """How a parent must end for its dependant to run."""
 
@@ -109,60 +90,6 @@ class Verdict(IntEnum):
     """The parent ended as it should. Final: what the parent does later no longer matters to the dependant."""
     UNMET = 2
     """The parent ended otherwise. Pending again once the parent is requeued."""
-
-
-class OnDependencyFailure(IntEnum):
-    """What becomes of a job one of whose parents ended otherwise than its condition asks."""
-
-    SKIP = 1
-    """It ends `skipped`; its own dependants follow."""
-    FAIL = 2
-    """It ends in the dead letters (`dependency_failed`)."""
-
-    @property
-    def label(self) -> str:
-        return self.name.lower()
-
-
-class Options(msgspec.Struct, frozen=True, array_like=True):
-    """What few jobs ask for; the others carry none of it. Set at submission, changed only by an amendment."""
-
-    expires_at_ms: TimeMs | None = None
-    """A job that no attempt of its run has started by then ends as `expired`; one that has started goes on, its further
-    attempts included. None = it may start at any time."""
-    deadline_ms: TimeMs | None = None
-    """Not finished by then, whatever it does: it ends as `expired`. None = it may take any time."""
-    heartbeat_timeout_ms: int = 0
-    """Longest silence of the handler itself (progress or an explicit beat) in an attempt; 0 = not asked for."""
-    at_most_once: bool = False
-    """The worker must commit `StartRun` before the first effect; once started it is never leased again."""
-    concurrency_key: str = ""
-    """Jobs of a queue with the same key share the queue's `key_concurrency_max`."""
-    unique_key: bytes = b""
-    """Digest of what makes the job unique within its tenant; b"" = nothing does."""
-    unique_until_ms: TimeMs = TimeMs(0)
-    """The claim on `unique_key` lasts until then; 0 = until the job is finished."""
-    idempotency_until_ms: TimeMs = TimeMs(0)
-    """The claim on the idempotency key lasts until then, and the job is kept as long; 0 = as long as the job is there."""
-    retry_on: tuple[str, ...] = ()
-    """Error types that are tried again; () = all."""
-    no_retry: tuple[str, ...] = ()
-    """Error types that go to the dead letters at once."""
-    on_dependency_failure: OnDependencyFailure = OnDependencyFailure.SKIP
-    schedule_id: bytes = b""
-    instant_ms: TimeMs | None = None
-    """The nominal instant of the schedule that this run is for."""
-    is_backfill: bool = False
-    """A backfill of the schedule made it."""
-    workflow_id: bytes = b""
-    task: str = ""
-    """The job's name within its workflow."""
-    replay_of: bytes = b""
-    """Id of the job that this is a clone of."""
-    retention_ms: int = 0
-    """How long it is kept once finished, or longer where it is still needed; 0 = as its queue or cluster says."""
-    lost_workers_max: int = 0
-    """Lost workers that end in the dead letters; 0 = as its queue says when one is lost (`admission.lost_workers_max`)."""
 
 
 class Pause(msgspec.Struct, frozen=True, array_like=True):
@@ -245,19 +172,11 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
 
     id: JobId
     tenant: str
-    name: str
-    queue: str
+    spec: JobSpec
     status: Status
-    priority: int
-    """0 to 9; higher first."""
     due_at_ms: TimeMs
     created_at_ms: TimeMs
     updated_at_ms: TimeMs
-    max_attempts: int
-    """Failures, timeouts included, that end in the dead letters."""
-    timeout_ms: int
-    """Longest run time of one attempt; 0 = none."""
-    retry: RetryPolicy
     run_number: int = 1
     attempt_number: int = 0
     """Leases granted in this run so far, snoozed and lost ones included."""
@@ -275,13 +194,10 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     idempotency_key: str = ""
     fingerprint: bytes = b""
     """Digest of the submitted body: the same key with another body is refused."""
-    tags: tuple[str, ...] = ()
-    region: str = ""
     revision: int = 0
     """Log index of the latest change."""
     timed: bool = False
     """Due after its submission, retry or snooze was applied: it has an entry in `timers` while it waits."""
-    options: Options | None = None
     dependency_count: int = 0
     """Its parents; which they are stands beside the record (`View.dependencies`), since they may be thousands."""
     pending_count: int = 0
@@ -306,12 +222,12 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
 
     def is_overdue(self, now_ms: int) -> bool:
         """Whether its deadline has passed."""
-        options = self.options
+        options = self.spec.options
         return options is not None and options.deadline_ms is not None and options.deadline_ms <= now_ms
 
     def is_too_late_to_start(self, now_ms: int) -> bool:
         """Whether the time has passed by which its first attempt had to begin, and none has."""
-        options = self.options
+        options = self.spec.options
         if options is None or options.expires_at_ms is None:
             return False
         return not self.attempt_number and options.expires_at_ms <= now_ms
@@ -345,14 +261,14 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
         kept longer is looked at again, upon which it is purged.
         """
         if self.status in FINISHED:
-            kept_ms = self.options.retention_ms if self.options is not None else 0
+            kept_ms = self.spec.options.retention_ms if self.spec.options is not None else 0
             return max(self.finished_at_ms + kept_ms if kept_ms else 0, self.kept_until_ms)
         times = [self.pause.until_ms] if self.pause is not None and self.pause.until_ms else []
-        if self.options is not None:
-            if self.options.deadline_ms is not None:
-                times.append(self.options.deadline_ms)
-            if self.options.expires_at_ms is not None and not self.attempt_number and self.status not in LEASED:
-                times.append(self.options.expires_at_ms)
+        if self.spec.options is not None:
+            if self.spec.options.deadline_ms is not None:
+                times.append(self.spec.options.deadline_ms)
+            if self.spec.options.expires_at_ms is not None and not self.attempt_number and self.status not in LEASED:
+                times.append(self.spec.options.expires_at_ms)
         return max(min(times), 1) if times else 0
 
 

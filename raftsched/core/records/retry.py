@@ -10,10 +10,33 @@ wrote; only `limits.BACKOFF_MS_MAX` bounds them.
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final
 
+import msgspec
+
 from raftsched import limits
-from raftsched.core.records.job import Backoff, RetryPolicy
+
+
+class Backoff(IntEnum):
+    EXPONENTIAL = 1
+    LINEAR = 2
+    FIXED = 3
+    LIST = 4
+
+
+class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
+    """How long to wait before the next attempt; see `backoff_ms`."""
+
+    backoff: Backoff = Backoff.EXPONENTIAL
+    base_ms: int = 1_000
+    factor_thousandths: int = 2_000
+    cap_ms: int = 3_600_000
+    jitter_thousandths: int = 200
+    """The delay is spread over ± this share."""
+    delays_ms: tuple[int, ...] = ()
+    """For `LIST`: the delay after each failure; the last one repeats."""
+
 
 JITTER_MAX: Final = 1_000
 """The leader draws from -JITTER_MAX to JITTER_MAX."""

@@ -14,7 +14,7 @@ import msgspec
 from raftsched import limits
 from raftsched.core.records.calendar import Calendar
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import Options, RetryPolicy
+from raftsched.core.records.spec import JobSpec
 
 ScheduleId = NewType("ScheduleId", bytes)
 """16 bytes, UUIDv7."""
@@ -81,19 +81,11 @@ class Timing(msgspec.Struct, frozen=True, array_like=True):
 class Template(msgspec.Struct, frozen=True, array_like=True):
     """The job that each firing submits."""
 
-    name: str
-    queue: str
-    priority: int
-    max_attempts: int
-    timeout_ms: int
-    retry: RetryPolicy
-    tags: tuple[str, ...] = ()
-    region: str = ""
+    spec: JobSpec
+    """Its options have none of what only a job of its own can have: times, schedule, workflow."""
     expires_after_ms: int = 0
     """Becomes `expires_at` counted from the due time; 0 = none."""
     deadline_after_ms: int = 0
-    options: Options | None = None
-    """Without what only a job of its own can have: times, dependencies, keys of idempotency."""
 
 
 class Schedule(msgspec.Struct, frozen=True, array_like=True):

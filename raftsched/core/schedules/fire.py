@@ -148,7 +148,7 @@ def _decide_by_hand(
 
 def _triggered_before(view: View, schedule: Schedule, operation: RunSchedule, job: Job) -> Applied:
     """Answer with the run that the key has made, unless it was used for something else."""
-    instant_ms = job.options.instant_ms if job.options is not None else None
+    instant_ms = job.spec.options.instant_ms if job.spec.options is not None else None
     other_instant = not operation.any_instant and operation.decisions[0].instant_ms != instant_ms
     if job.fingerprint != operation.call or other_instant or instant_ms is None:
         told = "idempotency_key: was used before with another payload, overlap or instant"

@@ -31,8 +31,8 @@ from raftsched.core.records.bounds import (
     wish_problem,
 )
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import Options
 from raftsched.core.records.schedule import Firing, Schedule, ScheduleId, Template, Timing
+from raftsched.core.records.spec import with_options
 from raftsched.core.state.audit import audited, schedule_changes
 from raftsched.core.state.results import Applied, Context, ScheduleSaved
 from raftsched.core.state.view import View
@@ -269,29 +269,15 @@ def job_of(
 ) -> SubmitJob:
     """The submission that a firing at `instant_ms` makes."""
     template = schedule.template
-    options = template.options or Options()
-    return SubmitJob(
-        id=job_id,
-        tenant=schedule.tenant,
-        name=template.name,
-        queue=template.queue,
-        priority=template.priority,
-        due_at_ms=due_at_ms,
-        payload=payload,
-        max_attempts=template.max_attempts,
-        timeout_ms=template.timeout_ms,
-        retry=template.retry,
-        tags=template.tags,
-        region=template.region,
-        options=replace(
-            options,
-            expires_at_ms=_after(due_at_ms, template.expires_after_ms),
-            deadline_ms=_after(due_at_ms, template.deadline_after_ms),
-            schedule_id=schedule.id,
-            instant_ms=instant_ms,
-            is_backfill=is_backfill,
-        ),
+    spec = with_options(
+        template.spec,
+        expires_at_ms=_after(due_at_ms, template.expires_after_ms),
+        deadline_ms=_after(due_at_ms, template.deadline_after_ms),
+        schedule_id=schedule.id,
+        instant_ms=instant_ms,
+        is_backfill=is_backfill,
     )
+    return SubmitJob(job_id, schedule.tenant, spec, due_at_ms, payload)
 
 
 def _after(time_ms: TimeMs, ms: int) -> TimeMs | None:
@@ -341,7 +327,7 @@ def _calendar_bytes(timing: Timing) -> int:
 def _template_problem(operation: SaveSchedule) -> str:
     """What would keep the first job from being stored, found before there is a schedule that can't fire."""
     template: Template = operation.template
-    own = template.options
+    own = template.spec.options
     if own is not None and (
         own.schedule_id or own.workflow_id or own.expires_at_ms is not None or own.deadline_ms is not None
     ):

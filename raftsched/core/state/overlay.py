@@ -159,7 +159,7 @@ class Overlay:
     def held_jobs(self, queue: str, *, after: HeldEntry | None = None, limit: int) -> list[JobId]:
         beneath = self._view.held_jobs(queue, after=after, limit=limit + len(self._jobs))
         still = (self._view.job(job_id) for job_id in beneath if job_id not in self._jobs)
-        added = (job for job in self._held.values() if job.queue == queue)
+        added = (job for job in self._held.values() if job.spec.queue == queue)
         entries = [_held_entry(job) for job in (*still, *added) if job is not None]
         entries.sort(key=_held_place)
         start = None if after is None else _held_place(after)
@@ -348,15 +348,15 @@ class Overlay:
         self._show_keys(new)
         if new.held:
             self._held[new.id] = new
-        if new.options is not None and new.options.workflow_id:
-            self._workflow_jobs.setdefault(new.options.workflow_id, {})[new.id] = new.id
+        if new.spec.workflow_id:
+            self._workflow_jobs.setdefault(new.spec.workflow_id, {})[new.id] = new.id
 
     def _count_running(self, job: Job, count: int) -> None:
         if job.status not in LEASED:
             return
-        self._running[job.queue] += count
-        if job.options is not None and job.options.concurrency_key:
-            self._key_running[job.queue, job.options.concurrency_key] += count
+        self._running[job.spec.queue] += count
+        if job.spec.concurrency_key:
+            self._key_running[job.spec.queue, job.spec.concurrency_key] += count
 
     def _forget_keys(self, old: Job) -> None:
         if old.idempotency_key:
@@ -408,19 +408,19 @@ class Overlay:
 
 def _unique_key(job: Job) -> bytes:
     """The unique key that the job has a claim on; b"" = none."""
-    options = job.options
+    options = job.spec.options
     if options is None or (job.status in FINISHED and not options.unique_until_ms):
         return b""
     return options.unique_key
 
 
 def _held_key(job: Job) -> _HeldKey:
-    return _HeldKey(job.queue, job.options.concurrency_key if job.options is not None else "", job.region)
+    return _HeldKey(job.spec.queue, job.spec.concurrency_key, job.spec.region)
 
 
 def _held_entry(job: Job) -> HeldEntry:
     queue, concurrency_key, region = _held_key(job)
-    return HeldEntry(queue, concurrency_key, job.priority, job.due_at_ms, job.id, region)
+    return HeldEntry(queue, concurrency_key, job.spec.priority, job.due_at_ms, job.id, region)
 
 
 def _held_place(entry: HeldEntry) -> tuple[str, str, int, TimeMs, JobId]:
@@ -428,7 +428,7 @@ def _held_place(entry: HeldEntry) -> tuple[str, str, int, TimeMs, JobId]:
 
 
 def _held_order(job: Job) -> tuple[int, TimeMs, JobId]:
-    return (-job.priority, job.due_at_ms, job.id)
+    return (-job.spec.priority, job.due_at_ms, job.id)
 
 
 def _firing_key(line: Firing) -> tuple[TimeMs, FiringKind]:

@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from raftsched import limits
-from raftsched.core.jobs.admission import concurrency_key, key_concurrency_max
+from raftsched.core.jobs.admission import key_concurrency_max
 from raftsched.core.jobs.cancel import cancelled_with_workflow
 from raftsched.core.jobs.changes import invalid, touch
 from raftsched.core.jobs.dependency_resolution import opened
@@ -134,8 +134,8 @@ def _release_held(consequences: Consequences, subject: bytes, cursor: bytes, con
     jobs = [job for job in entries if job is not None]
     room: dict[tuple[str, str], int] = {}
     for job in jobs:
-        key = concurrency_key(job)
-        place = (key, job.region)
+        key = job.spec.concurrency_key
+        place = (key, job.spec.region)
         room.setdefault(place, key_max - overlay.key_running_count(name, key))
         if room[place] > 0:
             room[place] -= 1
@@ -192,4 +192,6 @@ def _cancel_job(consequences: Consequences, job: Job, context: Context, *, force
 
 
 def _held_entry(job: Job) -> HeldEntry:
-    return HeldEntry(job.queue, concurrency_key(job), job.priority, TimeMs(job.due_at_ms), job.id, job.region)
+    return HeldEntry(
+        job.spec.queue, job.spec.concurrency_key, job.spec.priority, TimeMs(job.due_at_ms), job.id, job.spec.region
+    )

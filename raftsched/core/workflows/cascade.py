@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.core.jobs.admission import concurrency_key, key_concurrency_max
+from raftsched.core.jobs.admission import key_concurrency_max
 from raftsched.core.jobs.changes import touch
 from raftsched.core.jobs.dependency_resolution import may_have_dependants, told, verdict_of
 from raftsched.core.operations.control import ChoreKind
@@ -58,7 +58,11 @@ _TELLING: Final = (ChoreKind.SETTLE_DEPENDANTS, ChoreKind.REVIVE_DEPENDANTS)
 def with_consequences(view: View, applied: Applied, context: Context) -> Applied:
     """Return `applied` with all that follows from the changes of jobs in it."""
     for write in applied.writes:
-        if type(write) is PutJob and (write.new.options is not None or write.new.has_dependants) and _matters(write):
+        if (
+            type(write) is PutJob
+            and (write.new.spec.options is not None or write.new.has_dependants)
+            and _matters(write)
+        ):
             return _followed(view, applied, context)
     return applied
 
@@ -68,11 +72,11 @@ def _matters(change: PutJob) -> bool:
     old, new = change.old, change.new
     if old is None:
         return False
-    if concurrency_key(old):
+    if old.spec.concurrency_key:
         return True
     if (old.status in FINISHED) is (new.status in FINISHED):
         return False
-    return may_have_dependants(new) or (new.options is not None and bool(new.options.schedule_id))
+    return may_have_dependants(new) or (new.spec.options is not None and bool(new.spec.options.schedule_id))
 
 
 def _followed(view: View, applied: Applied, context: Context) -> Applied:
@@ -139,14 +143,14 @@ class Consequences:
         if (old.status in FINISHED) is not (new.status in FINISHED):
             if may_have_dependants(new):
                 self._tellings.append(_Telling(new.id, None))
-            if new.options is not None:
+            if new.spec.options is not None:
                 self._note_end(old, new)
-        if concurrency_key(old):
+        if old.spec.concurrency_key:
             self._free_place(old, new)
 
     def _note_end(self, old: Job, new: Job) -> None:
         """Remember that a workflow's or schedule's job ended, or is to run again."""
-        options = new.options
+        options = new.spec.options
         assert options is not None
         if options.workflow_id:
             self._tallies.setdefault(WorkflowId(options.workflow_id), Tally()).move(old, new)
@@ -166,7 +170,7 @@ class Consequences:
             return
         active, backfilling = dict.fromkeys(old.active), dict.fromkeys(old.backfilling)
         for job in jobs:
-            runs = backfilling if job.options is not None and job.options.is_backfill else active
+            runs = backfilling if job.spec.options is not None and job.spec.options.is_backfill else active
             if job.status in FINISHED:
                 runs.pop(job.id, None)
             elif len(runs) < limits.SCHEDULE_ACTIVE_MAX:
@@ -182,7 +186,7 @@ class Consequences:
         place = self._place(old)
         if place is None or place == self._place(new):
             return
-        queue, key = old.queue, concurrency_key(old)
+        queue, key = old.spec.queue, old.spec.concurrency_key
         overlay = self.overlay
         if overlay.key_running_count(queue, key) >= key_concurrency_max(overlay.queue(queue)):
             return
@@ -196,7 +200,7 @@ class Consequences:
         """Where the job keeps others of its key back or would be offered before them; None = nowhere."""
         leased = job.status in LEASED
         offered = job.status in WAITING and not job.held and job.due_at_ms <= self._context.now_ms
-        return (job.queue, concurrency_key(job), leased) if leased or offered else None
+        return (job.spec.queue, job.spec.concurrency_key, leased) if leased or offered else None
 
     # -- dependants
 

@@ -225,7 +225,7 @@ def _jobs_problem(operation: SubmitWorkflow) -> str:
 
 
 def _job_problem(operation: SubmitWorkflow, job: SubmitJob) -> str:
-    options = job.options
+    options = job.spec.options
     if options is None or options.workflow_id != operation.id or not options.task:
         return "jobs: each has the workflow's id and a task name in its options"
     if job.tenant != operation.tenant:
@@ -241,5 +241,5 @@ def _cycle_problem(jobs: tuple[SubmitJob, ...], ids: set[JobId]) -> str:
     cycle = find_cycle(parents)
     if not cycle:
         return ""
-    tasks = {job.id: job.options.task for job in jobs if job.options is not None}
+    tasks = {job.id: job.spec.options.task for job in jobs if job.spec.options is not None}
     return f"depends_on: a circle: {' -> '.join(tasks[job_id] for job_id in cycle)}"

@@ -126,10 +126,10 @@ def _move_due(view: LeaderView, now_ms: int, tenant: str | None, tallies: dict[s
     due = view.timers(until_ms=now_ms, limit=DUE_TIMERS_MAX)
     for entry in due:
         job = view.job(entry.job_id)
-        if job is None or job.queue not in tallies or tenant not in (None, job.tenant):
+        if job is None or job.spec.queue not in tallies or tenant not in (None, job.tenant):
             continue
         if job.status is not job.status_at(now_ms):
-            counts = tallies[job.queue].counts
+            counts = tallies[job.spec.queue].counts
             counts[job.status] -= 1
             counts[Status.QUEUED] += 1
     if len(due) == DUE_TIMERS_MAX:

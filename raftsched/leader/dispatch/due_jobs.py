@@ -144,4 +144,5 @@ class TimerHorizon:
 
 
 def _entry(job: Job) -> TimerEntry:
-    return TimerEntry(job.due_at_ms, job.id, job.queue, job.tenant, job.priority, name_tag(job.name), job.region)
+    spec, tag = job.spec, name_tag(job.spec.name)
+    return TimerEntry(job.due_at_ms, job.id, spec.queue, job.tenant, spec.priority, tag, spec.region)

@@ -13,7 +13,7 @@ from typing import Final
 
 from raftsched import limits
 from raftsched.core.jobs import rate_limit as bucket
-from raftsched.core.jobs.admission import concurrency_key, key_concurrency_max
+from raftsched.core.jobs.admission import key_concurrency_max
 from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import Job
 from raftsched.core.records.queue import Queue
@@ -96,18 +96,18 @@ class KeysInFlight:
 
     def has_room(self, job: Job, settings: Queue | None) -> bool:
         """Return whether the job's key allows one more; always true for a job without a key."""
-        key = concurrency_key(job)
+        key = job.spec.concurrency_key
         if not key:
             return True
-        taken = self._view.key_running_count(job.queue, key) + self._counts.get((job.queue, key), 0)
+        taken = self._view.key_running_count(job.spec.queue, key) + self._counts.get((job.spec.queue, key), 0)
         return taken < key_concurrency_max(settings)
 
     def take_off(self, job: Job, settings: Queue | None) -> bool:
         """Count the job as in flight and return True, unless its key is at its limit."""
         if not self.has_room(job, settings):
             return False
-        if key := concurrency_key(job):
-            place = (job.queue, key)
+        if key := job.spec.concurrency_key:
+            place = (job.spec.queue, key)
             self._keys[job.id] = place
             self._counts[place] = self._counts.get(place, 0) + 1
         return True

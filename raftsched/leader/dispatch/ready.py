@@ -270,7 +270,7 @@ class ReadyJobs(Buffer):
         if job is None or job.status not in WAITING or job.held:
             self.leave(job_id)
             return False
-        options = job.options
+        options = job.spec.options
         if options is None:
             return True
         if is_expired(job, now_ms):
@@ -289,7 +289,7 @@ class ReadyJobs(Buffer):
 
     def hold(self, job: Job) -> None:
         """Park a ready job whose lease was refused because its concurrency key is at its limit."""
-        queue = self._queue(job.queue)
+        queue = self._queue(job.spec.queue)
         self.leave(job.id)
         queue.look_at_each()
         self.has_limits = True
@@ -319,8 +319,8 @@ class ReadyJobs(Buffer):
 
     def key_has_room(self, job: Job) -> bool:
         """Return whether the job's concurrency key allows one more, counting jobs in flight."""
-        known = self._queues.get(job.queue)
-        settings = self._view.queue(job.queue) if known is None else known.settings
+        known = self._queues.get(job.spec.queue)
+        settings = self._view.queue(job.spec.queue) if known is None else known.settings
         return self._keys.has_room(job, settings)
 
     # -- forgetting ---------------------------------------------------------------------------------------------------

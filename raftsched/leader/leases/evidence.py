@@ -58,7 +58,7 @@ class Evidence:
         lease = job.lease
         assert lease is not None
         mark = self._mark(lease.worker)
-        handler_ms = job.options.heartbeat_timeout_ms if job.options is not None else 0
+        handler_ms = job.spec.options.heartbeat_timeout_ms if job.spec.options is not None else 0
         listed = mark.silent.get(lease.token)
         if listed is not None:
             heard_at_ms, handler_heard_at_ms = listed.heard_at_ms, listed.handler_heard_at_ms

@@ -367,11 +367,11 @@ class LeaseKeeper:
         lease.heard_at_ms = now.monotonic_ms
         lease.silent_at_ms = now.monotonic_ms + lease.ttl_ms
         lease.proven_until_ms = _proven_until_ms(lease.ttl_ms, job.lease.granted_at_ms, now)
-        if job.options is not None:
-            lease.handler_ms = job.options.heartbeat_timeout_ms
+        if job.spec.options is not None:
+            lease.handler_ms = job.spec.options.heartbeat_timeout_ms
             lease.hear_handler(now.monotonic_ms)
-        if job.timeout_ms:
-            lease.timeout_at_ms = now.monotonic_at(job.lease.granted_at_ms + job.timeout_ms)
+        if job.spec.timeout_ms:
+            lease.timeout_at_ms = now.monotonic_at(job.lease.granted_at_ms + job.spec.timeout_ms)
         self._leases[job.id] = lease
         return lease
 

@@ -124,7 +124,7 @@ class Retention:
 
     def _kept_ms(self, job: Job) -> int:
         """Return the job's retention by its queue or the cluster; 0 = it has a deadline of its own."""
-        if job.kept_until_ms or (job.options is not None and job.options.retention_ms):
+        if job.kept_until_ms or (job.spec.options is not None and job.spec.options.retention_ms):
             return 0
-        queue = self._view.queue(job.queue)
+        queue = self._view.queue(job.spec.queue)
         return (queue.retention_ms if queue is not None else 0) or self._settings.retention_ms

@@ -74,7 +74,7 @@ class Alarms:
             self._next.forget()
             return ()
         over = self._finished(due)
-        kept_ms = min((job.options.retention_ms for job in over if job.options is not None), default=0)
+        kept_ms = min((job.spec.options.retention_ms for job in over if job.spec.options is not None), default=0)
         purged = {job.id for job in over}
         rung = [entry for entry in due if entry.subject not in purged][: limits.RING_ALARMS_MAX]
         operations: list[Operation] = []

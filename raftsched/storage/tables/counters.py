@@ -39,8 +39,8 @@ class Counters:
 
     def move(self, old: Job | None, new: Job | None) -> None:
         """Count `new` in place of `old`; raises `InvariantBroken` where there was none of `old`'s kind to take away."""
-        before = None if old is None else (old.tenant, old.queue, old.status)
-        after = None if new is None else (new.tenant, new.queue, new.status)
+        before = None if old is None else (old.tenant, old.spec.queue, old.status)
+        after = None if new is None else (new.tenant, new.spec.queue, new.status)
         if before == after:
             return
         if before is not None:

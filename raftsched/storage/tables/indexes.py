@@ -41,7 +41,7 @@ def index_entries(job: Job | None) -> Entries:
     """The entries by which `job` is found; none where there is no job."""
     if job is None:
         return ()
-    if job.options is None and job.pause is None and not job.kept_until_ms:
+    if job.spec.options is None and job.pause is None and not job.kept_until_ms:
         return _status_entries(job)
     return _status_entries(job) + _tie_entries(job)
 
@@ -59,40 +59,37 @@ def _status_entries(job: Job) -> Entries:
 
 
 def _waiting_entries(job: Job) -> Entries:
+    spec = job.spec
     if job.held:
-        region = keys.held_region(job.queue, concurrency_key(job), job.region)
-        key = keys.held_key(region, job.priority, job.due_at_ms, job.id)
+        region = keys.held_region(spec.queue, spec.concurrency_key, spec.region)
+        key = keys.held_key(region, spec.priority, job.due_at_ms, job.id)
         ready = (Table.HELD, key, b"")
     else:
-        group = keys.waiting_group(job.queue, job.tenant, job.priority, name_tag(job.name), job.region)
+        group = keys.waiting_group(spec.queue, job.tenant, spec.priority, name_tag(spec.name), spec.region)
         key = keys.waiting_key(group, job.due_at_ms, job.id)
         ready = (_WAITING_TABLE, key, b"")
     if not job.timed:
         return (ready,)
-    value = keys.timer_value(job.status, job.priority, name_tag(job.name), job.tenant, job.queue, region=job.region)
+    value = keys.timer_value(job.status, spec.priority, name_tag(spec.name), job.tenant, spec.queue, region=spec.region)
     return (ready, (Table.TIMERS, keys.timer_key(job.due_at_ms, job.id), value))
-
-
-def concurrency_key(job: Job) -> str:
-    """The key that the job shares its queue's limit under; "" = none."""
-    return "" if job.options is None else job.options.concurrency_key
 
 
 def _tie_entries(job: Job) -> Entries:
     entries: list[Entry] = []
-    if job.options is not None:
+    options = job.spec.options
+    if options is not None:
         if holds_claim(job):
-            entries.append((Table.UNIQUE, keys.unique_key(job.tenant, job.options.unique_key), job.id))
-        if job.options.workflow_id:
-            entries.append((Table.WORKFLOW_JOBS, keys.pair_key(job.options.workflow_id, job.id), b""))
-        if job.options.schedule_id:
-            entries.append((Table.SCHEDULE_JOBS, keys.pair_key(job.options.schedule_id, job.id), b""))
+            entries.append((Table.UNIQUE, keys.unique_key(job.tenant, options.unique_key), job.id))
+        if options.workflow_id:
+            entries.append((Table.WORKFLOW_JOBS, keys.pair_key(options.workflow_id, job.id), b""))
+        if options.schedule_id:
+            entries.append((Table.SCHEDULE_JOBS, keys.pair_key(options.schedule_id, job.id), b""))
     return (*entries, *_alarm_entries(AlarmKind.JOB, job.alarm_at_ms, job.id))
 
 
 def holds_claim(job: Job) -> bool:
     """Whether the job has a claim on its unique key: while it is unfinished, and a timed claim until it is taken over."""
-    options = job.options
+    options = job.spec.options
     if options is None or not options.unique_key:
         return False
     return options.unique_until_ms > 0 or job.status not in FINISHED
@@ -109,8 +106,8 @@ def facet_groups(job: Job | None) -> tuple[bytes, ...]:
     """
     if job is None:
         return ()
-    status = job.status
-    return _facet_groups(job.queue, job.name, job.tags, status if status in FINISHED else 0)
+    spec, status = job.spec, job.status
+    return _facet_groups(spec.queue, spec.name, spec.tags, status if status in FINISHED else 0)
 
 
 @lru_cache(limits.ENCODED_QUEUES_MAX)

@@ -47,16 +47,16 @@ class RunningCounts:
         return dict(self._counts)
 
     def _add(self, job: Job) -> None:
-        counts, place = self._counts, (job.queue, "")
+        counts, place = self._counts, (job.spec.queue, "")
         counts[place] = counts.get(place, 0) + 1
-        if job.options is not None and job.options.concurrency_key:
-            place = (job.queue, job.options.concurrency_key)
+        if job.spec.concurrency_key:
+            place = (job.spec.queue, job.spec.concurrency_key)
             counts[place] = counts.get(place, 0) + 1
 
     def _take_away(self, job: Job) -> None:
-        self._take_one((job.queue, ""))
-        if job.options is not None and job.options.concurrency_key:
-            self._take_one((job.queue, job.options.concurrency_key))
+        self._take_one((job.spec.queue, ""))
+        if job.spec.concurrency_key:
+            self._take_one((job.spec.queue, job.spec.concurrency_key))
 
     def _take_one(self, place: RunningKey) -> None:
         count = self._counts.get(place, 0) - 1

@@ -11,8 +11,7 @@ from raftsched.api.json.decode import Fitter
 from raftsched.api.json.scan import scan
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.ids import JobId
-from raftsched.core.records.job import Backoff, RetryPolicy
-from raftsched.core.records.retry import policy_problem
+from raftsched.core.records.retry import Backoff, RetryPolicy, policy_problem
 from raftsched.wire.jobs import BatchRequest, JobRequest
 from tests.steps import steps_of
 
@@ -33,7 +32,7 @@ def test_submission_without_a_time_is_due_when_applied() -> None:
 
 def test_submission_counts_delays_in_whole_milliseconds() -> None:
     assert _operation(delay_seconds=0.07).due_at_ms == 1_000_070
-    assert _operation(timeout_seconds=0.0001).timeout_ms == 1
+    assert _operation(timeout_seconds=0.0001).spec.timeout_ms == 1
 
 
 def test_submission_rounds_times_up() -> None:
@@ -44,7 +43,7 @@ def test_submission_rounds_times_up() -> None:
 
 def test_submission_turns_policies_into_integers() -> None:
     policy = {"backoff": "linear", "base_seconds": 0.5, "factor": 1.5, "cap_seconds": 0.001, "jitter": 0.25}
-    assert _operation(retry_policy=policy).retry == RetryPolicy(Backoff.LINEAR, 500, 1_500, 1, 250)
+    assert _operation(retry_policy=policy).spec.retry == RetryPolicy(Backoff.LINEAR, 500, 1_500, 1, 250)
 
 
 @pytest.mark.parametrize(
@@ -57,11 +56,11 @@ def test_submission_turns_policies_into_integers() -> None:
     ],
 )
 def test_submission_makes_no_policy_that_the_core_refuses(policy: dict[str, Any]) -> None:
-    assert policy_problem(_operation(retry_policy=policy).retry) == ""
+    assert policy_problem(_operation(retry_policy=policy).spec.retry) == ""
 
 
 def test_submission_keeps_each_tag_once_in_order() -> None:
-    assert _operation(tags=["b", "a", "b"]).tags == ("b", "a")
+    assert _operation(tags=["b", "a", "b"]).spec.tags == ("b", "a")
 
 
 def test_submission_stores_no_payload_for_null() -> None:

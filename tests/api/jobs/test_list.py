@@ -3,7 +3,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import msgspec
 import pytest
 
 from raftsched import limits
@@ -13,10 +12,11 @@ from raftsched.api.jobs import list as listing
 from raftsched.api.jobs.convert import submit_operation
 from raftsched.core.operations.codec import CancelJob, PurgeJobs
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text, parse_job_id
-from raftsched.core.records.job import Options
+from raftsched.core.records.spec import Options
 from raftsched.wire.common import ReadQuery
 from raftsched.wire.jobs import JobRequest
 from tests.api.node import START_MS, Api, SimulatedNode, serving
+from tests.core.scene import with_fields
 
 
 async def _walk(api: Api, **query: Any) -> list[list[dict[str, Any]]]:
@@ -189,7 +189,7 @@ async def test_list_by_schedule_shows_its_runs_only(api: Api) -> None:
     schedule_id, run_id = api.node.new_job_id(), api.node.new_job_id()
     run = submit_operation(JobRequest(name="x"), job_id=run_id, now_ms=START_MS)
     options = Options(schedule_id=schedule_id, instant_ms=TimeMs(START_MS))
-    api.node.apply(msgspec.structs.replace(run, options=options))
+    api.node.apply(with_fields(run, options=options))
     assert await _ids(api, schedule=job["id"]) == []
     assert await _ids(api, schedule=job_id_text(schedule_id)) == [job_id_text(run_id)]
     shown = (await api.get(f"jobs/{job_id_text(run_id)}")).json

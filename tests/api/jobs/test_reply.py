@@ -10,22 +10,19 @@ from hypothesis import strategies as st
 from raftsched.api.http.json_reply import time_text
 from raftsched.api.jobs.reply import job_reply
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs, job_id_text
-from raftsched.core.records.job import Attempt, AttemptEnd, Job, JobError, RetryPolicy, Status
+from raftsched.core.records.job import Attempt, AttemptEnd, Job, JobError, Status
+from raftsched.core.records.retry import RetryPolicy
+from raftsched.core.records.spec import JobSpec
 
 NOW_MS = 1_900_000_000_000
 _JOB = Job(
     id=JobId(bytes(range(16))),
     tenant="default",
-    name="x",
-    queue="x",
+    spec=JobSpec(name="x", queue="x", priority=5, max_attempts=3, timeout_ms=1_500, retry=RetryPolicy()),
     status=Status.SCHEDULED,
-    priority=5,
     due_at_ms=TimeMs(NOW_MS + 60_000),
     created_at_ms=TimeMs(NOW_MS),
     updated_at_ms=TimeMs(NOW_MS),
-    max_attempts=3,
-    timeout_ms=1_500,
-    retry=RetryPolicy(),
 )
 _replace = msgspec.structs.replace
 

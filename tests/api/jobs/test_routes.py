@@ -321,7 +321,7 @@ async def test_batch_of_nothing_has_no_results(api: Api) -> None:
 
 async def test_batch_tells_unknown_outcomes_job_by_job(api: Api) -> None:
     def error(operation: Operation) -> RaftschedError | None:
-        unknown = isinstance(operation, SubmitJob) and operation.name == "b"
+        unknown = isinstance(operation, SubmitJob) and operation.spec.name == "b"
         return OutcomeUnknown("lost the lead") if unknown else None
 
     api.node.proposal_error = error

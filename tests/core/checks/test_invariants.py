@@ -16,19 +16,10 @@ from raftsched.core.operations.control import AlarmKind, ChoreKind, HoldJobs
 from raftsched.core.operations.queues import PauseQueue
 from raftsched.core.operations.schedules import Decision, RunSchedule, SaveSchedule
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
-from raftsched.core.records.job import (
-    AttemptEnd,
-    Condition,
-    Dependency,
-    Job,
-    Note,
-    Options,
-    Pause,
-    RetryPolicy,
-    Status,
-    Verdict,
-)
+from raftsched.core.records.job import AttemptEnd, Condition, Dependency, Job, Note, Pause, Status, Verdict
+from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import FiringKind, Misfire, Overlap, ScheduleId, Template, Timing
+from raftsched.core.records.spec import JobSpec, Options
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.state.entries import (
     AlarmEntry,
@@ -42,7 +33,7 @@ from raftsched.core.state.entries import (
 )
 from raftsched.errors import InvariantBroken
 from tests.core.plain_state import PlainState
-from tests.core.scene import START_MS, Scene, job_id, submit_operation
+from tests.core.scene import START_MS, Scene, job_id, submit_operation, with_fields
 
 Plant = Callable[[Job], Job]
 
@@ -124,7 +115,7 @@ class Cast:
 
     def _schedule(self, number: int) -> None:
         schedule_id, next_at_ms = ScheduleId(job_id(30_000 + number)), TimeMs(START_MS + 10**6 + number)
-        template = Template("send_email", "mail", 5, 3, 0, RetryPolicy())
+        template = Template(JobSpec("send_email", "mail", 5, 3, 0, RetryPolicy()))
         timing, name = Timing(every="1h"), f"report {number}"
         self.scene.apply(
             SaveSchedule(
@@ -157,7 +148,7 @@ def cast() -> Cast:
 
 
 def sets(**fields: Any) -> Plant:
-    return lambda job: replace(job, **fields)
+    return lambda job: with_fields(job, **fields)
 
 
 def lease_sets(**fields: Any) -> Plant:
@@ -165,7 +156,7 @@ def lease_sets(**fields: Any) -> Plant:
 
 
 def options_set(**fields: Any) -> Plant:
-    return lambda job: replace(job, options=job.options and replace(job.options, **fields))
+    return lambda job: with_fields(job, options=job.spec.options and replace(job.spec.options, **fields))
 
 
 def attempt_sets(number: int, **fields: Any) -> Plant:
@@ -183,15 +174,15 @@ WAITING_RULE = "who waits for parents has some left, who may run has none"
 PLANTED: list[tuple[str, str, Plant]] = [
     ("an id has 16 bytes", "completed", sets(id=JobId(b"short"))),
     ("the status is one that the table leads to", "completed", sets(status=Status.FAILED)),
-    ("numbers are in range", "queued", sets(priority=10)),
-    ("numbers are in range", "queued", sets(priority=-1)),
-    ("numbers are in range", "queued", sets(max_attempts=0)),
-    ("numbers are in range", "queued", sets(timeout_ms=-1)),
+    ("its specification is sound", "queued", sets(priority=10)),
+    ("its specification is sound", "queued", sets(priority=-1)),
+    ("its specification is sound", "queued", sets(max_attempts=0)),
+    ("its specification is sound", "queued", sets(timeout_ms=-1)),
     ("numbers are in range", "queued", sets(due_at_ms=-1)),
     ("numbers are in range", "queued", sets(run_number=0)),
     ("numbers are in range", "queued", sets(revision=0)),
     ("numbers are in range", "queued", sets(failure_count=-1)),
-    ("names fit into keys", "queued", sets(queue="")),
+    ("its specification is sound", "queued", sets(queue="")),
     ("names fit into keys", "queued", sets(tenant="t\0")),
     ("names fit into keys", "queued", sets(idempotency_key="k" * 1_000)),
     ("times are in order, and none is ahead of the cluster's", "queued", sets(updated_at_ms=START_MS + 10**9)),
@@ -374,7 +365,7 @@ def test_check_finds_the_entry_of_a_job_that_calls_for_none(cast: Cast, index: s
     strays: dict[str, Any] = {
         "ready index": WaitingEntry("zzz", "t", 5, TAG, cancelled.due_at_ms, cancelled.id),
         "held index": HeldEntry("zzz", "k", 5, queued.due_at_ms, queued.id),
-        "timers": TimerEntry(TimeMs(10**15), queued.id, queued.queue, queued.tenant, queued.priority, TAG),
+        "timers": TimerEntry(TimeMs(10**15), queued.id, queued.spec.queue, queued.tenant, queued.spec.priority, TAG),
         "leased index": cancelled.id,
         "parked index": (Status.SKIPPED, queued.id),
         "unique keys": (queued.tenant, b"u", queued.id),

@@ -252,7 +252,7 @@ def test_held_job_that_moves_to_another_queue_is_offered_there(scene: ControlSce
 
 def test_held_job_keeps_waiting_with_another_priority(scene: ControlScene) -> None:
     job = changed(scene.amend(held(scene), priority=9))
-    assert (job.held, job.priority) == (True, 9)
+    assert (job.held, job.spec.priority) == (True, 9)
 
 
 def test_released_is_the_held_job_that_comes_first(scene: ControlScene) -> None:

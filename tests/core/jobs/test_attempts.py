@@ -7,15 +7,9 @@ from raftsched.core.operations.codec import ExpiredLease, ExpireLeases, RecordOu
 from raftsched.core.operations.control import AmendJob
 from raftsched.core.operations.queues import ConfigureQueue
 from raftsched.core.records.ids import FencingToken, JobId
-from raftsched.core.records.job import (
-    AttemptEnd,
-    DeadLetterReason,
-    Job,
-    JobError,
-    Options,
-    RetryPolicy,
-    Status,
-)
+from raftsched.core.records.job import AttemptEnd, DeadLetterReason, Job, JobError, Status
+from raftsched.core.records.retry import RetryPolicy
+from raftsched.core.records.spec import Options, SpecChanges
 from raftsched.core.state.results import Expired, OutcomeRecorded, Refused
 from tests.core.scene import TTL_MS, Scene, code_of, job_id, token_of
 
@@ -319,10 +313,10 @@ def test_how_many_lost_workers_end_a_job_is_its_own_word_or_its_queues_or_the_de
 
 def test_amending_the_limit_of_lost_workers(scene: Scene) -> None:
     job = lose_workers(scene, scene.submit(), 2)
-    refused = scene.apply(AmendJob(job.id, job.tenant, lost_workers_max=2))
+    refused = scene.apply(AmendJob(job.id, job.tenant, changes=SpecChanges(lost_workers_max=2)))
     assert isinstance(refused, Refused)
     assert "max_lost_workers" in refused.message
-    scene.apply(AmendJob(job.id, job.tenant, lost_workers_max=4))
+    scene.apply(AmendJob(job.id, job.tenant, changes=SpecChanges(lost_workers_max=4)))
     assert lose_workers(scene, job, 1).status is Status.RETRYING
     assert "max_lost_workers: none -> 4" in scene.now(job).notes[-1].detail
     assert lose_workers(scene, job, 1).status is Status.DEAD_LETTER

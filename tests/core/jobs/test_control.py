@@ -1,21 +1,15 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.operations.codec import Operation, RejectCode
 from raftsched.core.operations.control import AmendJob, PauseJob, RequeueJob, ResumeJob
 from raftsched.core.records.bounds import TIME_MS_MAX
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text
-from raftsched.core.records.job import (
-    DeadLetterReason,
-    Dependency,
-    Job,
-    JobError,
-    OnDependencyFailure,
-    Pause,
-    Status,
-)
+from raftsched.core.records.job import DeadLetterReason, Dependency, Job, JobError, Pause, Status
+from raftsched.core.records.spec import NEVER, OnDependencyFailure, SpecChanges
 from raftsched.core.records.texts import time_text
 from raftsched.core.state.entries import AuditEntry
 from raftsched.core.state.results import Changed, Refused
@@ -115,7 +109,7 @@ def test_submit_can_store_a_job_paused(scene: ControlScene) -> None:
 
 def test_amend_of_nothing_changes_nothing(scene: ControlScene) -> None:
     job = scene.submit()
-    same = {"priority": job.priority, "queue": job.queue, "payload": scene.state.payload(job.id)}
+    same = {"priority": job.spec.priority, "queue": job.spec.queue, "payload": scene.state.payload(job.id)}
     for fields in ({}, same, {"due_at_ms": 0}, {"tags": ()}, {"expires_at_ms": None, "deadline_ms": None}):
         assert scene.amend(job, **fields) == Changed(job)
         assert scene.last.writes == ()
@@ -128,10 +122,12 @@ def test_amend_changes_every_field_that_it_names_and_no_other(scene: ControlScen
         expires_at_ms=START_MS + 5, deadline_ms=START_MS + 6, actor="ann",
     )  # fmt: skip
     new = changed(result)
-    assert (new.priority, new.queue, new.max_attempts, new.timeout_ms, new.tags) == (9, "other", 7, 5, ("x",))
-    assert new.options == options(expires_at_ms=START_MS + 5, deadline_ms=START_MS + 6)
+    times = options(expires_at_ms=START_MS + 5, deadline_ms=START_MS + 6)
+    assert new.spec == replace(
+        job.spec, priority=9, queue="other", max_attempts=7, timeout_ms=5, tags=("x",), options=times
+    )
     assert scene.state.payload(job.id) == b"[2]"
-    assert (new.due_at_ms, new.status, new.retry, new.idempotency_key) == (job.due_at_ms, job.status, job.retry, "")
+    assert (new.due_at_ms, new.status, new.idempotency_key) == (job.due_at_ms, job.status, "")
     assert last_note(new).action == "amended"
     assert scene.audited().detail == (
         "priority: 5 -> 9; queue: send_email -> other; max_attempts: 3 -> 7; timeout_seconds: none -> 0.005; "
@@ -184,18 +180,18 @@ def test_amend_of_the_priority_alone_says_so(scene: ControlScene) -> None:
 
 def test_amend_of_the_times_to_none_leaves_no_options(scene: ControlScene) -> None:
     job = scene.submit(options=options(expires_at_ms=START_MS + 9))
-    assert changed(scene.amend(job, expires_at_ms=None)).options is None
+    assert changed(scene.amend(job, expires_at_ms=NEVER)).spec.options is None
 
 
 def test_amend_keeps_the_other_options(scene: ControlScene) -> None:
     job = scene.submit(options=options(concurrency_key="k", expires_at_ms=START_MS + 9))
     new = changed(scene.amend(job, deadline_ms=START_MS + 5))
-    assert new.options == options(concurrency_key="k", expires_at_ms=START_MS + 9, deadline_ms=START_MS + 5)
+    assert new.spec.options == options(concurrency_key="k", expires_at_ms=START_MS + 9, deadline_ms=START_MS + 5)
 
 
 def test_amend_with_a_revision_changes_that_one_only(scene: ControlScene) -> None:
     job = scene.submit()
-    assert changed(scene.amend(job, priority=1, if_revision=job.revision)).priority == 1
+    assert changed(scene.amend(job, priority=1, if_revision=job.revision)).spec.priority == 1
     assert code_of(scene.amend(job, priority=2, if_revision=job.revision)) is RejectCode.STALE_REVISION
 
 
@@ -203,7 +199,7 @@ def test_amend_refuses_fewer_attempts_than_have_failed(scene: ControlScene) -> N
     job = scene.running()
     scene.fail(job)
     assert code_of(scene.amend(job, max_attempts=1)) is RejectCode.INVALID
-    assert changed(scene.amend(job, max_attempts=2)).max_attempts == 2
+    assert changed(scene.amend(job, max_attempts=2)).spec.max_attempts == 2
 
 
 # -- requeue
@@ -313,7 +309,7 @@ def test_requeue_leaves_times_that_have_passed_behind(scene: ControlScene) -> No
     scene.ring(job)
     assert scene.now(job).failure_reason == DeadLetterReason.EXPIRED
     new = changed(scene.requeue(job))
-    assert new.options == options(deadline_ms=START_MS + 50)
+    assert new.spec.options == options(deadline_ms=START_MS + 50)
     assert scene.run(job).run_number == 2
 
 
@@ -381,17 +377,17 @@ LONG_REASON = "é" * limits.PAUSE_REASON_CHARS_MAX
         (ResumeJob(X, "default", actor=LONG_ACTOR), "actor"),
         (AmendJob(X, "default", due_at_ms=-2), "due_at_ms"),
         (AmendJob(X, "default", due_at_ms=TIME_MS_MAX + 1), "due_at_ms"),
-        (AmendJob(X, "default", priority=10), "priority"),
-        (AmendJob(X, "default", priority=-2), "priority"),
-        (AmendJob(X, "default", queue="a\0b"), "queue"),
-        (AmendJob(X, "default", max_attempts=0), "max_attempts"),
-        (AmendJob(X, "default", max_attempts=limits.ATTEMPTS_MAX + 1), "max_attempts"),
-        (AmendJob(X, "default", timeout_ms=limits.TIMEOUT_MS_MAX + 1), "timeout_ms"),
-        (AmendJob(X, "default", expires_at_ms=-2), "expires_at_ms"),
-        (AmendJob(X, "default", deadline_ms=TIME_MS_MAX + 1), "deadline_ms"),
+        (AmendJob(X, "default", changes=SpecChanges(priority=10)), "priority"),
+        (AmendJob(X, "default", changes=SpecChanges(priority=-2)), "priority"),
+        (AmendJob(X, "default", changes=SpecChanges(queue="a\0b")), "queue"),
+        (AmendJob(X, "default", changes=SpecChanges(max_attempts=0)), "max_attempts"),
+        (AmendJob(X, "default", changes=SpecChanges(max_attempts=limits.ATTEMPTS_MAX + 1)), "max_attempts"),
+        (AmendJob(X, "default", changes=SpecChanges(timeout_ms=limits.TIMEOUT_MS_MAX + 1)), "timeout_ms"),
+        (AmendJob(X, "default", changes=SpecChanges(expires_at_ms=-2)), "expires_at_ms"),
+        (AmendJob(X, "default", changes=SpecChanges(deadline_ms=TIME_MS_MAX + 1)), "deadline_ms"),
         (AmendJob(X, "default", payload=b"x" * (limits.PAYLOAD_BYTES_MAX + 1)), "payload"),
-        (AmendJob(X, "default", tags=("",)), "tag"),
-        (AmendJob(X, "default", tags=("t",) * (limits.TAGS_MAX + 1)), "tags"),
+        (AmendJob(X, "default", changes=SpecChanges(tags=("",))), "tag"),
+        (AmendJob(X, "default", changes=SpecChanges(tags=("t",) * (limits.TAGS_MAX + 1))), "tags"),
         (AmendJob(X, "default", actor=LONG_ACTOR), "actor"),
         (RequeueJob(X, "default", due_at_ms=TimeMs(-1)), "due_at_ms"),
         (RequeueJob(X, "default", reason=LONG_REASON), "reason"),

@@ -11,14 +11,8 @@ from raftsched.core.checks.invariants import check
 from raftsched.core.operations.codec import LeaseJobs, RejectCode
 from raftsched.core.operations.control import PauseJob, RequeueJob, ResumeJob
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text
-from raftsched.core.records.job import (
-    Condition,
-    Job,
-    OnDependencyFailure,
-    Options,
-    Status,
-    Verdict,
-)
+from raftsched.core.records.job import Condition, Job, Status, Verdict
+from raftsched.core.records.spec import OnDependencyFailure, Options
 from raftsched.core.state.results import Changed, Leased, Refused, Submitted
 from tests.core.relations_scene import TiesScene, needs
 from tests.core.scene import code_of, job_id

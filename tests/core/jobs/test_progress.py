@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.operations.codec import RejectCode
@@ -11,7 +10,7 @@ from raftsched.core.records.job import AttemptEnd, Job, Status
 from raftsched.core.state.results import Changed, Counted, Logged, Refused
 from raftsched.core.state.writes import PutChore, PutJob
 from tests.core.control_scene import ControlScene, changed, options
-from tests.core.scene import code_of, job_id, token_of
+from tests.core.scene import code_of, job_id, token_of, with_fields
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def test_start_is_refused_once_the_workflow_is_cancelled_before_the_chore_has_co
     scene: ControlScene,
 ) -> None:
     job = scene.running(options=options(at_most_once=True))
-    of_workflow = replace(job, options=options(at_most_once=True, workflow_id=b"w" * 16))
+    of_workflow = with_fields(job, options=options(at_most_once=True, workflow_id=b"w" * 16))
     scene.state.execute([PutJob(job, of_workflow), PutChore(ChoreKind.CANCEL_WORKFLOW, b"w" * 16)])
     start = StartRun(job.id, job.run_number, token_of(job))
     assert code_of(scene.state.step(start, scene.now_ms).result) is RejectCode.CANCELLED

@@ -7,7 +7,8 @@ import pytest
 from raftsched.core.operations.codec import PurgeJobs, RejectCode
 from raftsched.core.records.bounds import TIME_MS_MAX
 from raftsched.core.records.ids import TimeMs
-from raftsched.core.records.job import AttemptEnd, Job, Options, Status
+from raftsched.core.records.job import AttemptEnd, Job, Status
+from raftsched.core.records.spec import Options
 from raftsched.core.state.results import Purged, Refused, Submitted
 from raftsched.core.state.writes import PutJob
 from tests.core.control_scene import ControlScene, changed, options
@@ -107,8 +108,7 @@ def test_unique_until_a_time_outlives_its_job_and_ends_with_that_millisecond(sce
     second = scene.submit(options=UNIQUE)
     assert [type(write) for write in scene.last.writes] == [PutJob, PutJob]
     first = scene.now(job)
-    assert first.options is not None
-    assert (first.options.unique_key, first.status, first.revision) == (b"", Status.COMPLETED, scene.state.index)
+    assert (first.spec.options, first.status, first.revision) == (None, Status.COMPLETED, scene.state.index)
     assert conflict(scene).job_id == second.id
 
 
@@ -143,8 +143,8 @@ def test_one_job_can_lose_both_claims_to_one_submit(scene: ControlScene) -> None
     scene.wait(1_000)
     second = scene.submit(idempotency_key="k", options=UNIQUE)
     first = scene.now(job)
-    assert first.options is not None
-    assert (first.idempotency_key, first.options.unique_key) == ("", b"")
+    assert first.spec.options is not None
+    assert (first.idempotency_key, first.spec.options.unique_key) == ("", b"")
     assert scene.state.job_id_for_key("default", "k") == second.id
     assert scene.state.job_id_for_unique("default", b"u") == second.id
 
@@ -155,7 +155,7 @@ def test_two_jobs_can_lose_a_claim_each_to_one_submit(scene: ControlScene) -> No
     scene.wait(1_000)
     scene.submit(idempotency_key="k", options=UNIQUE)
     assert scene.now(keyed).idempotency_key == ""
-    assert scene.now(unique).options == Options()
+    assert scene.now(unique).spec.options is None
 
 
 def test_submit_that_is_refused_takes_nothing_over(scene: ControlScene) -> None:
@@ -197,13 +197,13 @@ def test_requeue_takes_a_lapsed_claim_over(scene: ControlScene) -> None:
     scene.wait(1_000)
     scene.requeue(job)
     assert conflict(scene).job_id == job.id
-    assert scene.now(other).options == Options()
+    assert scene.now(other).spec.options is None
 
 
 def test_requeue_does_not_make_a_claim_again_whose_time_has_passed(scene: ControlScene) -> None:
     job = dead(scene, options(unique_key=b"u", unique_until_ms=UNTIL))
     scene.wait(1_000)
-    assert changed(scene.requeue(job)).options is None
+    assert changed(scene.requeue(job)).spec.options is None
     assert scene.submit(options=UNIQUE).id
 
 
@@ -242,7 +242,7 @@ def test_submit_refuses_options_that_the_state_cannot_hold_and_names_the_field(
 
 
 def test_options_that_ask_for_nothing_are_not_stored(scene: ControlScene) -> None:
-    assert scene.submit(options=Options()).options is None
+    assert scene.submit(options=Options()).spec.options is None
 
 
 # -- the job stays for its key
@@ -256,7 +256,7 @@ def test_job_is_kept_until_its_key_no_longer_counts(scene: ControlScene, actor: 
     purge = PurgeJobs((job.id,), TimeMs(TIME_MS_MAX), actor)
     assert scene.apply(purge) == Purged(0)
     assert scene.now(job).alarm_at_ms == (scene.now(job).finished_at_ms + 1 if actor else UNTIL)
-    again = scene.apply(submit_operation(99, idempotency_key="k", options=job.options))
+    again = scene.apply(submit_operation(99, idempotency_key="k", options=job.spec.options))
     assert isinstance(again, Submitted)
     assert (again.job.id, again.duplicate) == (job.id, True)
     scene.wait(1_000)

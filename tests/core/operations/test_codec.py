@@ -27,7 +27,6 @@ from raftsched.core.records.job import (
     Job,
     JobError,
     Lease,
-    RetryPolicy,
     Status,
     Worker,
     decode_job,
@@ -35,6 +34,8 @@ from raftsched.core.records.job import (
     encode_job,
     encode_worker,
 )
+from raftsched.core.records.retry import RetryPolicy
+from raftsched.core.records.spec import JobSpec
 from tests.core.scene import job_id, submit_operation
 from tests.core.wild import operations
 
@@ -131,14 +132,7 @@ def test_bytes_that_are_no_entry_are_an_error_of_their_own(data: bytes) -> None:
 def test_job_record_reads_back_as_it_was_written() -> None:
     token = FencingToken(9)
     attempt = Attempt(1, 1, token, "w", TimeMs(3), TimeMs(4), AttemptEnd.FAILED, "c", JobError("E", "m", "t"))
-    job = Job(
-        id=job_id(1), tenant="t", name="n", queue="q", status=Status.RUNNING, priority=5, due_at_ms=TimeMs(1),
-        created_at_ms=TimeMs(1), updated_at_ms=TimeMs(2), max_attempts=3, timeout_ms=4,
-        retry=RetryPolicy(delays_ms=(1, 2)), run_number=2, attempt_number=3, failure_count=1, lost_count=1,
-        lease=Lease("w", FencingToken(10), TimeMs(5), 6), started_at_ms=TimeMs(5), finished_at_ms=TimeMs(7),
-        cancel_requested_at_ms=TimeMs(8), failure_reason="E", attempts=(attempt,), idempotency_key="k",
-        fingerprint=b"f", tags=("a",), region="eu", revision=11, timed=True,
-    )  # fmt: skip
+    job = Job(id=job_id(1), tenant="t", spec=JobSpec(name="n", queue="q", priority=5, max_attempts=3, timeout_ms=4, retry=RetryPolicy(delays_ms=(1, 2)), tags=("a",), region="eu"), status=Status.RUNNING, due_at_ms=TimeMs(1), created_at_ms=TimeMs(1), updated_at_ms=TimeMs(2), run_number=2, attempt_number=3, failure_count=1, lost_count=1, lease=Lease("w", FencingToken(10), TimeMs(5), 6), started_at_ms=TimeMs(5), finished_at_ms=TimeMs(7), cancel_requested_at_ms=TimeMs(8), failure_reason="E", attempts=(attempt,), idempotency_key="k", fingerprint=b"f", revision=11, timed=True)  # fmt: skip
     assert decode_job(encode_job(job)) == job
     assert decode_job(memoryview(encode_job(job))) == job
 

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.core.records.job import Backoff, RetryPolicy
 from raftsched.core.records.retry import (
     FACTOR_THOUSANDTHS_MAX,
     FACTOR_THOUSANDTHS_MIN,
     LOST_CAP_MS,
+    Backoff,
+    RetryPolicy,
     backoff_ms,
     lost_delay_ms,
     policy_problem,

@@ -34,6 +34,7 @@ from raftsched.core.operations.control import (
 )
 from raftsched.core.records.ids import FencingToken, TimeMs
 from raftsched.core.records.job import AttemptEnd, Dependency, Job, Status
+from raftsched.core.records.spec import SpecChanges
 from raftsched.core.records.transitions import TRANSITIONS
 from raftsched.core.state.results import Refused
 from raftsched.core.state.writes import PutJob
@@ -155,7 +156,7 @@ MAKE_OPERATION: Final[dict[str, Callable[[Job], Operation]]] = {
     "resume": lambda job: ResumeJob(job.id, "default"),
     "put_off": lambda job: AmendJob(job.id, "default", due_at_ms=START_MS + 10**8),
     "bring_forward": lambda job: AmendJob(job.id, "default", due_at_ms=1),
-    "reprioritise": lambda job: AmendJob(job.id, "default", priority=9),
+    "reprioritise": lambda job: AmendJob(job.id, "default", changes=SpecChanges(priority=9)),
     "requeue": lambda job: RequeueJob(job.id, "default"),
     "requeue_later": lambda job: RequeueJob(job.id, "default", due_at_ms=TimeMs(START_MS + 10**8)),
     "start": lambda job: StartRun(job.id, 1, token_of(job)),

@@ -41,9 +41,9 @@ def scene() -> ScheduleScene:
 def test_an_instant_makes_a_job_of_the_template(scene: ScheduleScene) -> None:
     (firing,) = scene.fire(FIRST).firings
     job = scene.job_of(firing)
-    assert (job.name, job.queue, job.status) == ("report", "reports", Status.QUEUED)
-    assert job.options is not None
-    assert (job.options.schedule_id, job.options.instant_ms) == (OWN_ID, FIRST)
+    assert (job.spec.name, job.spec.queue, job.status) == ("report", "reports", Status.QUEUED)
+    assert job.spec.options is not None
+    assert (job.spec.options.schedule_id, job.spec.options.instant_ms) == (OWN_ID, FIRST)
     assert scene.state.payload(job.id) == b'{"n":1}'
     assert scene.schedule.next_at_ms == FIRST + MINUTE
     assert scene.schedule.active == (job.id,)

@@ -12,10 +12,11 @@ from raftsched.core.operations.codec import RejectCode
 from raftsched.core.operations.control import ChoreKind, DoChore
 from raftsched.core.operations.schedules import ScheduleAction
 from raftsched.core.records.ids import TimeMs
-from raftsched.core.records.job import Options, Status
+from raftsched.core.records.job import Status
 from raftsched.core.records.schedule import FiringKind, Overlap, ScheduleId, Timing
+from raftsched.core.records.spec import Options
 from raftsched.core.state.results import Refused, ScheduleSaved
-from tests.core.scene import START_MS
+from tests.core.scene import START_MS, with_fields
 from tests.core.schedule_scene import MINUTE, OWN_ID, TEMPLATE, TIMING, ScheduleScene
 
 FIRST = START_MS + MINUTE
@@ -46,14 +47,17 @@ def test_a_change_beside_the_timing_leaves_the_instants_alone(scene: ScheduleSce
     scene.save()
     (firing,) = scene.fire(FIRST).firings
     changed = scene.save(
-        template=replace(TEMPLATE, timeout_ms=7_000), payload=b'{"n":2}', fingerprint=b"second", next_at_ms=TimeMs(1)
+        template=with_fields(TEMPLATE, timeout_ms=7_000),
+        payload=b'{"n":2}',
+        fingerprint=b"second",
+        next_at_ms=TimeMs(1),
     )
     assert changed.schedule.next_at_ms == FIRST + MINUTE
     assert changed.schedule.generation == 1
-    assert scene.job_of(firing).timeout_ms == 0, "what it has made is not touched"
+    assert scene.job_of(firing).spec.timeout_ms == 0, "what it has made is not touched"
     scene.finish(scene.job_of(firing))
     (firing,) = scene.fire(FIRST + MINUTE).firings
-    assert scene.job_of(firing).timeout_ms == 7_000
+    assert scene.job_of(firing).spec.timeout_ms == 7_000
     assert scene.state.payload(firing.job_id) == b'{"n":2}'
 
 
@@ -206,8 +210,8 @@ def test_another_tenants_schedule_is_not_there(scene: ScheduleScene) -> None:
         ({"timing": Timing()}, "timing"),
         ({"timing": Timing(cron="x", every="1m")}, "timing"),
         ({"timing": replace(TIMING, jitter_ms=-1)}, "jitter_ms"),
-        ({"template": replace(TEMPLATE, priority=10)}, "priority"),
-        ({"template": replace(TEMPLATE, options=Options(deadline_ms=TimeMs(5)))}, "template.options"),
+        ({"template": with_fields(TEMPLATE, priority=10)}, "priority"),
+        ({"template": with_fields(TEMPLATE, options=Options(deadline_ms=TimeMs(5)))}, "template.options"),
         ({"payload": b"x" * 300_000}, "payload"),
         ({"next_at_ms": TimeMs(-1)}, "next_at_ms"),
         ({"fingerprint": b""}, "fingerprint"),

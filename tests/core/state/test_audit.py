@@ -6,13 +6,14 @@ from msgspec.structs import replace
 
 from raftsched.core.records.calendar import Calendar
 from raftsched.core.records.ids import TimeMs
-from raftsched.core.records.job import Backoff, Options, RetryPolicy
 from raftsched.core.records.queue import Queue
+from raftsched.core.records.retry import Backoff, RetryPolicy
 from raftsched.core.records.schedule import Overlap
+from raftsched.core.records.spec import Options
 from raftsched.core.records.texts import seconds_text, span_text, time_text
 from raftsched.core.state.audit import job_changes, queue_changes, schedule_changes
 from tests.core.control_scene import ControlScene
-from tests.core.scene import START_MS
+from tests.core.scene import START_MS, with_fields
 from tests.core.schedule_scene import ScheduleScene
 
 
@@ -27,8 +28,8 @@ def test_times_and_spans_are_told_as_the_api_writes_them() -> None:
 def test_changes_of_a_job_have_the_names_of_the_api() -> None:
     job = ControlScene().submit(due_at_ms=TimeMs(START_MS + 1_000))
     assert job_changes(job, job) == ""
-    later = replace(job, due_at_ms=TimeMs(START_MS + 61_000), timeout_ms=1_500, tags=("a", "b"))
-    later = replace(later, options=Options(expires_at_ms=TimeMs(START_MS)))
+    later = with_fields(job, due_at_ms=TimeMs(START_MS + 61_000), timeout_ms=1_500, tags=("a", "b"))
+    later = with_fields(later, options=Options(expires_at_ms=TimeMs(START_MS)))
     assert job_changes(job, later) == (
         f"run_at: {time_text(START_MS + 1_000)} -> {time_text(START_MS + 61_000)}; timeout_seconds: none -> 1.5; "
         f"tags: none -> a, b; expires_at: none -> {time_text(START_MS)}"
@@ -49,7 +50,7 @@ def test_changes_of_a_schedule_name_those_of_its_job_too() -> None:
         schedule,
         timing=replace(schedule.timing, timezone="Europe/Berlin", calendar=Calendar(skip_dates=("2027-12-31",))),
         overlap=Overlap.ALLOW,
-        template=replace(template, priority=9, retry=retry, options=Options(at_most_once=True)),
+        template=with_fields(template, priority=9, retry=retry, options=Options(at_most_once=True)),
     )
     told = schedule_changes(schedule, new, payload_changed=True)
     parts = dict(part.split(": ", 1) for part in told.split("; ") if ": " in part)

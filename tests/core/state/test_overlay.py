@@ -13,8 +13,9 @@ from raftsched import limits
 from raftsched.core.operations.codec import CancelJob, Operation
 from raftsched.core.operations.control import ChoreKind, HoldJobs, RequeueJob
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import FINISHED, WAITING, Options, Status
+from raftsched.core.records.job import FINISHED, WAITING, Status
 from raftsched.core.records.schedule import Firing, FiringKind, ScheduleId
+from raftsched.core.records.spec import Options
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.state.entries import Dependant, HeldEntry, LogSize
 from raftsched.core.state.overlay import Overlay
@@ -90,8 +91,10 @@ def all_held(view: View, queue: str, limit: int) -> list[JobId]:
         found.extend(page)
         last = view.job(page[-1])
         assert last is not None
-        assert last.options is not None
-        after = HeldEntry(queue, last.options.concurrency_key, last.priority, last.due_at_ms, last.id, last.region)
+        assert last.spec.options is not None
+        after = HeldEntry(
+            queue, last.spec.options.concurrency_key, last.spec.priority, last.due_at_ms, last.id, last.spec.region
+        )
     return found
 
 
@@ -152,7 +155,12 @@ def test_overlay_shows_what_the_state_shows_afterwards(seed: int, monkeypatch: p
         ready = [job for job in scene.state.all_jobs() if job.status in WAITING and not job.held]
         if ready and rng.random() < 0.5:
             job = rng.choice(ready)
-            if scene.state.key_running_count(job.queue, job.options.concurrency_key if job.options else "") == 0:
+            if (
+                scene.state.key_running_count(
+                    job.spec.queue, job.spec.options.concurrency_key if job.spec.options else ""
+                )
+                == 0
+            ):
                 scene.end(job, rng.choice([Status.COMPLETED, Status.DEAD_LETTER]))
         if rng.random() < 0.2:
             scene.purge(*(job for job in scene.state.all_jobs() if job.status in FINISHED))

@@ -30,16 +30,10 @@ from raftsched.core.operations.control import (
 from raftsched.core.operations.queues import ConfigureQueue
 from raftsched.core.operations.schedules import Decision, RunSchedule, SaveSchedule
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import (
-    LEASED,
-    WAITING,
-    AttemptEnd,
-    Job,
-    Options,
-    RetryPolicy,
-    Status,
-)
+from raftsched.core.records.job import LEASED, WAITING, AttemptEnd, Job, Status
+from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import FiringKind, Misfire, Overlap, ScheduleId, Template, Timing
+from raftsched.core.records.spec import JobSpec, Options, SpecChanges
 from raftsched.core.state.results import Applied, Context, Fired, Submitted
 from raftsched.core.workflows.cascade import with_consequences
 from tests.core.relations_scene import TiesScene, needs
@@ -106,14 +100,14 @@ def test_offered_job_that_is_put_off_or_moved_away_passes_the_place_on(ties: Tie
     ties.end(running)
     ties.apply(AmendJob(first.id, "default", due_at_ms=ties.now_ms + 60_000))
     assert [ties.now(job).held for job in (second, third)] == [False, True]
-    ties.apply(AmendJob(second.id, "default", queue="elsewhere"))
+    ties.apply(AmendJob(second.id, "default", changes=SpecChanges(queue="elsewhere")))
     assert not ties.now(third).held
 
 
 def test_offered_job_that_stays_offered_keeps_its_place(ties: TiesScene) -> None:
     running, (first, second) = held(ties, 2)
     ties.end(running)
-    ties.apply(AmendJob(first.id, "default", priority=1))
+    ties.apply(AmendJob(first.id, "default", changes=SpecChanges(priority=1)))
     assert [ties.now(job).held for job in (first, second)] == [False, True]
 
 
@@ -178,7 +172,7 @@ def test_raised_limit_offers_held_jobs_in_steps(ties: TiesScene) -> None:
 
 
 def schedule(ties: TiesScene, overlap: Overlap = Overlap.ALLOW) -> ScheduleId:
-    template = Template("n", "q", 5, 3, 0, RetryPolicy())
+    template = Template(JobSpec("n", "q", 5, 3, 0, RetryPolicy()))
     timing = Timing(cron="* * * * *")
     save = SaveSchedule(
         ScheduleId(b"s" * 16),
@@ -327,7 +321,7 @@ def step_with_key(ties: TiesScene, rng: random.Random, job: Job) -> None:
         ResumeJob(job.id, "default"),
         CancelJob(job.id, "default"),
         AmendJob(job.id, "default", due_at_ms=rng.choice([0, now_ms + 60_000])),
-        AmendJob(job.id, "default", priority=rng.randint(0, 9)),
+        AmendJob(job.id, "default", changes=SpecChanges(priority=rng.randint(0, 9))),
         RequeueJob(job.id, "default"),
     ]
     ties.apply(rng.choice(operations))

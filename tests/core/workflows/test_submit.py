@@ -12,7 +12,8 @@ from raftsched.core.checks.invariants import check
 from raftsched.core.operations.codec import LeaseJobs, RejectCode, SubmitJob
 from raftsched.core.operations.control import AlarmKind, ChoreKind, RequeueJob, RingAlarms
 from raftsched.core.records.ids import TimeMs
-from raftsched.core.records.job import Condition, OnDependencyFailure, Options, Status
+from raftsched.core.records.job import Condition, Status
+from raftsched.core.records.spec import OnDependencyFailure, Options
 from raftsched.core.records.workflow import STAGING_MS_MAX, Workflow
 from raftsched.core.state.results import Leased, Purged, Refused, WorkflowSaved
 from tests.core.relations_scene import (
@@ -24,7 +25,7 @@ from tests.core.relations_scene import (
     workflow_job,
     workflow_part,
 )
-from tests.core.scene import code_of, job_id
+from tests.core.scene import code_of, job_id, with_fields
 
 
 @pytest.fixture
@@ -123,7 +124,7 @@ def test_job_that_depends_on_itself_or_on_nothing_known_is_refused(ties: TiesSce
     ],
 )
 def test_jobs_that_do_not_fit_their_workflow_are_refused(ties: TiesScene, change: dict[str, object]) -> None:
-    bad = replace(workflow_job(100, 1), **change)
+    bad = with_fields(workflow_job(100, 1), **change)
     assert code_of(ties.apply(workflow_part(1, [bad, workflow_job(101, 1)]))) is RejectCode.INVALID
 
 

@@ -6,6 +6,7 @@ from raftsched import limits
 from raftsched.core.operations.control import AmendJob
 from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import AttemptEnd
+from raftsched.core.records.spec import SpecChanges
 from raftsched.leader.dispatch import due_jobs as timers
 from raftsched.leader.dispatch.due_jobs import TimerHorizon
 from raftsched.leader.dispatch.ready import ReadyJobs
@@ -154,7 +155,7 @@ def test_job_that_left_its_queue_before_it_was_due_is_found_in_the_new_one() -> 
     leader.lease("mail", "other")
     job_id = world.submit_one(delay_ms=300)
     due_at_ms = world.job(job_id).due_at_ms + 400
-    world.apply(AmendJob(job_id, "default", due_at_ms=due_at_ms, queue="other"))
+    world.apply(AmendJob(job_id, "default", changes=SpecChanges(queue="other"), due_at_ms=due_at_ms))
     leader.run(700)
     assert [job.id for job in leader.lease("other")] == [job_id]
 

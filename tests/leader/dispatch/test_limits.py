@@ -205,7 +205,7 @@ def test_concurrency_of_one_queue_does_not_hold_up_another() -> None:
     world.configure("mail", concurrency_max=1)
     world.submit("mail", count=5)
     world.submit("pay", count=5)
-    taken = [world.job(job_id).queue for job_id in leader.take("mail", "pay", capacity=6)]
+    taken = [world.job(job_id).spec.queue for job_id in leader.take("mail", "pay", capacity=6)]
     assert (taken.count("mail"), taken.count("pay")) == (1, 5)
 
 

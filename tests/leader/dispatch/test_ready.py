@@ -42,7 +42,15 @@ def ready_jobs(world: World) -> ReadyJobs:
 
 
 def add(ready: ReadyJobs, job: Job) -> None:
-    ready.add(job.queue, job.tenant, job.priority, job.due_at_ms, job.id, tag=name_tag(job.name), region=job.region)
+    ready.add(
+        job.spec.queue,
+        job.tenant,
+        job.spec.priority,
+        job.due_at_ms,
+        job.id,
+        tag=name_tag(job.spec.name),
+        region=job.spec.region,
+    )
 
 
 def take(

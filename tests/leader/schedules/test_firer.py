@@ -10,8 +10,9 @@ from raftsched import limits
 from raftsched.core.operations.codec import Operation
 from raftsched.core.operations.schedules import FireSchedule
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import RetryPolicy
+from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import Misfire, Overlap, Schedule, ScheduleId, Template, Timing
+from raftsched.core.records.spec import JobSpec
 from raftsched.core.state.writes import PutSchedule
 from raftsched.leader.schedules.firer import COST_PER_STEP, REST_MS_MAX, Firing
 from raftsched.leader.schedules.plan import Draws
@@ -19,7 +20,7 @@ from tests.leader.scene import START_MS, World
 
 MINUTE = 60_000
 DAY = 24 * 60 * MINUTE
-TEMPLATE = Template("report", "report", 5, 3, 0, RetryPolicy())
+TEMPLATE = Template(JobSpec("report", "report", 5, 3, 0, RetryPolicy()))
 NEWEST_MS = START_MS - START_MS % MINUTE
 """The latest instant of every-minute schedules."""
 

@@ -11,15 +11,16 @@ from msgspec.structs import replace
 from raftsched import limits
 from raftsched.core.operations.schedules import Decision, FireSchedule
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import RetryPolicy
+from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import Misfire, Schedule, ScheduleId, Template, Timing
+from raftsched.core.records.spec import JobSpec
 from raftsched.leader.schedules.fire_times import instants_of
 from raftsched.leader.schedules.plan import Draws, plan_firing
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
 NOON = 1_800_000_000_000 - 1_800_000_000_000 % HOUR
-TEMPLATE = Template("report", "report", 5, 3, 0, RetryPolicy())
+TEMPLATE = Template(JobSpec("report", "report", 5, 3, 0, RetryPolicy()))
 
 
 def draws() -> Draws:

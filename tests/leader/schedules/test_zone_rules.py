@@ -9,8 +9,9 @@ from raftsched.core.operations.codec import Operation
 from raftsched.core.operations.control import AlarmKind
 from raftsched.core.operations.schedules import AdoptZoneRules, Decision, FireSchedule, SaveSchedule
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import RetryPolicy
+from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import Misfire, Overlap, Schedule, Template, Timing
+from raftsched.core.records.spec import JobSpec
 from raftsched.core.state.results import Fired, ScheduleSaved
 from raftsched.leader.schedules.fire_times import instants_of
 from raftsched.leader.schedules.plan import Instants
@@ -50,7 +51,7 @@ def save(world: World, name: str, **timing: object) -> Schedule:
     found = instants_of(wanted, from_ms=now_ms).next_after(now_ms)
     operation = SaveSchedule(
         world.new_job_id(),  # type: ignore[arg-type]
-        "default", name, wanted, Template("n", "q", 5, 3, 0, RetryPolicy()), Overlap.SKIP, Misfire.RUN_ONCE, 0,
+        "default", name, wanted, Template(JobSpec("n", "q", 5, 3, 0, RetryPolicy())), Overlap.SKIP, Misfire.RUN_ONCE, 0,
         TimeMs(found or 0), name.encode() + wanted.cron.encode(),
     )  # fmt: skip
     (saved,) = world.apply(operation)

@@ -9,16 +9,8 @@ import pytest
 
 from raftsched import limits
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.job import (
-    FINISHED,
-    LEASED,
-    PARKED,
-    WAITING,
-    Job,
-    Options,
-    Pause,
-    Status,
-)
+from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job, Pause, Status
+from raftsched.core.records.spec import Options
 from raftsched.core.state.entries import FacetKind
 from raftsched.core.state.writes import PutJob, RemoveJob
 from raftsched.errors import Invalid
@@ -71,11 +63,11 @@ def expected(jobs: list[Job], facets: Facets) -> list[Job]:
     return [
         job
         for job in sorted(jobs, key=lambda job: job.id)
-        if facets.queue in ("", job.queue)
-        and facets.name in ("", job.name)
-        and (not facets.tag or facets.tag in job.tags)
-        and (not facets.workflow_id or (job.options and job.options.workflow_id))
-        and (not facets.schedule_id or (job.options and job.options.schedule_id))
+        if facets.queue in ("", job.spec.queue)
+        and facets.name in ("", job.spec.name)
+        and (not facets.tag or facets.tag in job.spec.tags)
+        and (not facets.workflow_id or (job.spec.options and job.spec.options.workflow_id))
+        and (not facets.schedule_id or (job.spec.options and job.spec.options.schedule_id))
         and (not statuses or job.status in statuses)
     ]
 
@@ -175,7 +167,9 @@ def test_a_transition_touches_lists_only_where_a_job_ends_or_moves() -> None:
         keys.facet_group(FacetKind.TAG, "urgent", 0),
     )
     assert facet_groups(running(submitted)) == facet_groups(submitted)
-    assert facet_groups(scheduled(1, NOW_MS, name="mail", queue="mail", tags=submitted.tags)) == facet_groups(submitted)
+    assert facet_groups(scheduled(1, NOW_MS, name="mail", queue="mail", tags=submitted.spec.tags)) == facet_groups(
+        submitted
+    )
     assert set(facet_groups(finished(submitted))).isdisjoint(facet_groups(submitted))
     assert len(facet_groups(make_job(1, name="mail", queue="other"))) == 2
     assert facet_groups(None) == ()

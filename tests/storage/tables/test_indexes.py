@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from raftsched.core.operations.control import AlarmKind
 from raftsched.core.records.ids import TimeMs
-from raftsched.core.records.job import FINISHED, Job, Options, Pause, Status
+from raftsched.core.records.job import FINISHED, Job, Pause, Status
 from raftsched.core.records.queue import Queue
+from raftsched.core.records.spec import Options
 from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.storage.store.port import Table
 from raftsched.storage.tables import keys

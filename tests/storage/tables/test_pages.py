@@ -9,8 +9,9 @@ import pytest
 
 from raftsched import limits
 from raftsched.core.records.ids import JobId
-from raftsched.core.records.job import Job, Options, Status
+from raftsched.core.records.job import Job, Status
 from raftsched.core.records.schedule import ScheduleId
+from raftsched.core.records.spec import Options
 from raftsched.core.state.writes import PutJob, RemoveJob
 from raftsched.errors import Invalid
 from raftsched.storage.state import State
@@ -76,12 +77,12 @@ def fill(state: State) -> dict[Status, list[Job]]:
 
 
 def _place(job: Job) -> tuple[str, str, int, int, JobId]:
-    return job.queue, job.tenant, -job.priority, job.due_at_ms, job.id
+    return job.spec.queue, job.tenant, -job.spec.priority, job.due_at_ms, job.id
 
 
 def _held_place(job: Job) -> tuple[str, str, int, int, JobId]:
-    assert job.options is not None
-    return job.queue, job.options.concurrency_key, -job.priority, job.due_at_ms, job.id
+    assert job.spec.options is not None
+    return job.spec.queue, job.spec.options.concurrency_key, -job.spec.priority, job.due_at_ms, job.id
 
 
 @pytest.mark.parametrize("limit", [1, 7, 1_000])

@@ -1,0 +1,275 @@
+"""The specification of a job: what its submitter asked for, as against what has become of it since.
+
+A job, its submission and a schedule's template all hold the same `JobSpec`. To add an option, give `Options` a field and
+`_numbers_problem` or a like function its range, and `SPEC_TEXTS` a line if schedules may set it; if it can be amended,
+give `SpecChanges` a field of the same name. Fields are stored by position: new ones go at the end, with a default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from raftsched import limits
+from raftsched.core.records.bounds import (
+    PRIORITY_MAX,
+    TIME_MS_MAX,
+    id_problem,
+    name_problem,
+    range_problem,
+    tags_problem,
+    text_problem,
+    wish_problem,
+)
+from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.retry import RetryPolicy, policy_problem
+from raftsched.core.records.texts import (
+    list_text,
+    optional_count,
+    optional_seconds,
+    optional_text,
+    seconds_text,
+    span_text,
+)
+
+UNIQUE_KEY_BYTES_MAX: Final = 64
+"""A digest; the whole key, with the tenant, stays far below what LMDB takes."""
+NEVER: Final = -1
+"""In place of a time, in `SpecChanges`: the job has none any more."""
+
+
+class OnDependencyFailure(IntEnum):
+    """What becomes of a job one of whose parents ended otherwise than its condition asks."""
+
+    SKIP = 1
+    """It ends `skipped`; its own dependants follow."""
+    FAIL = 2
+    """It ends in the dead letters (`dependency_failed`)."""
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class Options(msgspec.Struct, frozen=True, array_like=True):
+    """The part of a job's specification that few jobs use; the others store None in its place."""
+
+    expires_at_ms: TimeMs | None = None
+    """A job that no attempt of its run has started by then ends as `expired`; one that has started goes on, its further
+    attempts included. None = it may start at any time."""
+    deadline_ms: TimeMs | None = None
+    """Not finished by then, whatever it does: it ends as `expired`. None = it may take any time."""
+    heartbeat_timeout_ms: int = 0
+    """Longest silence of the handler itself (progress or an explicit beat) in an attempt; 0 = not asked for."""
+    at_most_once: bool = False
+    """The worker must commit `StartRun` before the first effect; once started it is never leased again."""
+    concurrency_key: str = ""
+    """Jobs of a queue with the same key share the queue's `key_concurrency_max`."""
+    unique_key: bytes = b""
+    """Digest of what makes the job unique within its tenant; b"" = nothing does."""
+    unique_until_ms: TimeMs = TimeMs(0)
+    """The claim on `unique_key` lasts until then; 0 = until the job is finished."""
+    idempotency_until_ms: TimeMs = TimeMs(0)
+    """The claim on the idempotency key lasts until then, and the job is kept as long; 0 = as long as the job is there."""
+    retry_on: tuple[str, ...] = ()
+    """Error types that are tried again; () = all."""
+    no_retry: tuple[str, ...] = ()
+    """Error types that go to the dead letters at once."""
+    on_dependency_failure: OnDependencyFailure = OnDependencyFailure.SKIP
+    schedule_id: bytes = b""
+    instant_ms: TimeMs | None = None
+    """The nominal instant of the schedule that this run is for."""
+    is_backfill: bool = False
+    """A backfill of the schedule made it."""
+    workflow_id: bytes = b""
+    task: str = ""
+    """The job's name within its workflow."""
+    replay_of: bytes = b""
+    """Id of the job that this is a clone of."""
+    retention_ms: int = 0
+    """How long it is kept once finished, or longer where it is still needed; 0 = as its queue or cluster says."""
+    lost_workers_max: int = 0
+    """Lost workers that end in the dead letters; 0 = as its queue says when one is lost (`admission.lost_workers_max`)."""
+
+
+class JobSpec(msgspec.Struct, frozen=True, array_like=True):
+    """What to run, where, how often and for how long."""
+
+    name: str
+    queue: str
+    priority: int
+    """0 to 9; higher first."""
+    max_attempts: int
+    """Failures, timeouts included, that end in the dead letters."""
+    timeout_ms: int
+    """Longest run time of one attempt; 0 = none."""
+    retry: RetryPolicy
+    tags: tuple[str, ...] = ()
+    region: str = ""
+    options: Options | None = None
+    """None = all have their defaults, and never an `Options` that says so (`tidy`)."""
+
+    @property
+    def concurrency_key(self) -> str:
+        return "" if self.options is None else self.options.concurrency_key
+
+    @property
+    def workflow_id(self) -> bytes:
+        return b"" if self.options is None else self.options.workflow_id
+
+    @property
+    def schedule_id(self) -> bytes:
+        return b"" if self.options is None else self.options.schedule_id
+
+
+class SpecChanges(msgspec.Struct, frozen=True, array_like=True):
+    """What an amendment changes of a `JobSpec` or its `Options`, by the same names; None = unchanged."""
+
+    queue: str | None = None
+    priority: int | None = None
+    max_attempts: int | None = None
+    timeout_ms: int | None = None
+    tags: tuple[str, ...] | None = None
+    expires_at_ms: int | None = None
+    """`NEVER` takes it away, and so with the deadline."""
+    deadline_ms: int | None = None
+    lost_workers_max: int | None = None
+
+
+_DEFAULT: Final = Options()
+_OPTION_NAMES: Final = frozenset(Options.__struct_fields__)
+
+
+def tidy(options: Options) -> Options | None:
+    """Return None for options that ask for nothing, so that the job carries none."""
+    return None if options == _DEFAULT else options
+
+
+def with_options(spec: JobSpec, **fields: Any) -> JobSpec:
+    """Return `spec` with `fields` of its options replaced."""
+    return replace(spec, options=tidy(replace(spec.options or _DEFAULT, **fields)))
+
+
+def amended(spec: JobSpec, changes: SpecChanges) -> JobSpec:
+    """Return `spec` after `changes`, which `spec_problem` has yet to check."""
+    wanted = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not None}
+    for name in ("expires_at_ms", "deadline_ms"):
+        if wanted.get(name) == NEVER:
+            wanted[name] = None
+    of_options = {name: wanted.pop(name) for name in list(wanted) if name in _OPTION_NAMES}
+    return replace(with_options(spec, **of_options) if of_options else spec, **wanted)
+
+
+def of_new_run(spec: JobSpec, now_ms: int) -> JobSpec:
+    """Return the specification of a job's new run, without times that have passed: they would end it before it began.
+
+    A unique claim whose time has passed is not made again.
+    """
+    options = spec.options
+    if options is None:
+        return spec
+    passed: dict[str, Any] = {}
+    if options.expires_at_ms is not None and options.expires_at_ms <= now_ms:
+        passed["expires_at_ms"] = None
+    if options.deadline_ms is not None and options.deadline_ms <= now_ms:
+        passed["deadline_ms"] = None
+    if 0 < options.unique_until_ms <= now_ms:
+        passed |= {"unique_key": b"", "unique_until_ms": TimeMs(0)}
+    return with_options(spec, **passed) if passed else spec
+
+
+# -- what the state can hold ------------------------------------------------------------------------------------------
+
+
+def spec_problem(spec: JobSpec) -> str:
+    """Return why the state can't hold this specification, or ""."""
+    return (
+        name_problem("name", spec.name)
+        or name_problem("queue", spec.queue)
+        or range_problem("priority", spec.priority, 0, PRIORITY_MAX)
+        or range_problem("max_attempts", spec.max_attempts, 1, limits.ATTEMPTS_MAX)
+        or range_problem("timeout_ms", spec.timeout_ms, 0, limits.TIMEOUT_MS_MAX)
+        or policy_problem(spec.retry)
+        or (name_problem("region", spec.region) if spec.region else "")
+        or tags_problem(spec.tags)
+        or ("" if spec.options is None else _options_problem(spec.options))
+    )
+
+
+def _options_problem(options: Options) -> str:
+    return (
+        _numbers_problem(options)
+        or _keys_problem(options)
+        or _error_types_problem("retry_on", options.retry_on)
+        or _error_types_problem("no_retry", options.no_retry)
+        or id_problem("schedule_id", options.schedule_id)
+        or id_problem("workflow_id", options.workflow_id)
+        or id_problem("replay_of", options.replay_of)
+    )
+
+
+def _numbers_problem(options: Options) -> str:
+    return (
+        wish_problem("expires_at_ms", options.expires_at_ms)
+        or wish_problem("deadline_ms", options.deadline_ms)
+        or range_problem("heartbeat_timeout_ms", options.heartbeat_timeout_ms, 0, limits.TIMEOUT_MS_MAX)
+        or range_problem("unique_until_ms", options.unique_until_ms, 0, TIME_MS_MAX)
+        or range_problem("idempotency_until_ms", options.idempotency_until_ms, 0, TIME_MS_MAX)
+        or wish_problem("instant_ms", options.instant_ms)
+        or range_problem("retention_ms", options.retention_ms, 0, limits.DELAY_MS_MAX)
+        or range_problem("lost_workers_max", options.lost_workers_max, 0, limits.LOST_WORKERS_MAX)
+    )
+
+
+def _keys_problem(options: Options) -> str:
+    if options.concurrency_key and name_problem("concurrency_key", options.concurrency_key):
+        return name_problem("concurrency_key", options.concurrency_key)
+    return range_problem("unique_key bytes", len(options.unique_key), 0, UNIQUE_KEY_BYTES_MAX) or text_problem(
+        "task", options.task, limits.NAME_CHARS_MAX
+    )
+
+
+def _error_types_problem(field: str, types: tuple[str, ...]) -> str:
+    problem = range_problem(field, len(types), 0, limits.ERROR_TYPES_MAX)
+    for each in types:
+        problem = problem or name_problem(field, each)
+    return problem
+
+
+# -- how people read it -----------------------------------------------------------------------------------------------
+
+
+def _retry_text(policy: RetryPolicy) -> str:
+    spans = ", ".join(f"{name} {span_text(ms)}" for name, ms in (("base", policy.base_ms), ("cap", policy.cap_ms)))
+    delays = f", delays {list_text(tuple(map(span_text, policy.delays_ms)))}" if policy.delays_ms else ""
+    factors = f"factor {seconds_text(policy.factor_thousandths)}, jitter {seconds_text(policy.jitter_thousandths)}"
+    return f"{policy.backoff.name.lower()}, {spans}, {factors}{delays}"
+
+
+def _options(spec: JobSpec) -> Options:
+    return spec.options or _DEFAULT
+
+
+SPEC_TEXTS: Final[Mapping[str, Callable[[JobSpec], str]]] = {
+    "name": lambda spec: spec.name,
+    "priority": lambda spec: str(spec.priority),
+    "queue": lambda spec: spec.queue,
+    "max_attempts": lambda spec: str(spec.max_attempts),
+    "timeout_seconds": lambda spec: optional_seconds(spec.timeout_ms),
+    "heartbeat_timeout_seconds": lambda spec: optional_seconds(_options(spec).heartbeat_timeout_ms),
+    "retry_policy": lambda spec: _retry_text(spec.retry),
+    "retry_on": lambda spec: list_text(_options(spec).retry_on),
+    "no_retry": lambda spec: list_text(_options(spec).no_retry),
+    "start": lambda spec: "at_most_once" if _options(spec).at_most_once else "at_least_once",
+    "concurrency_key": lambda spec: optional_text(_options(spec).concurrency_key),
+    "on_dependency_failure": lambda spec: _options(spec).on_dependency_failure.label,
+    "tags": lambda spec: list_text(spec.tags),
+    "region": lambda spec: optional_text(spec.region),
+    "retention_seconds": lambda spec: optional_seconds(_options(spec).retention_ms),
+    "max_lost_workers": lambda spec: optional_count(_options(spec).lost_workers_max),
+}
+"""How the audit trail shows each part of it, by its name in the API; times of one job apart."""
