@@ -1,4 +1,4 @@
-"""The `raftsched` command and its sub-commands.
+"""Define the `raftsched` command and its sub-commands.
 
 Each sub-command lives in a module of its own that is imported only when it is called, so that `raftsched submit` does
 not load a node's code.
@@ -68,9 +68,9 @@ _MODULES: Final = {name: module for section in _SECTIONS.values() for name, modu
 
 @contextmanager
 def _quiet_on_interrupt() -> Iterator[None]:
-    """End at Ctrl-C as shells expect it, whether a command runs or is still being loaded.
+    """End at Ctrl-C as shells expect it, even while a command is still being loaded.
 
-    It must stand inside `click.Command.main`, too, which otherwise says "Aborted!" and exits with 1.
+    It is needed inside `click.Command.main`, too, which otherwise says "Aborted!" and exits with 1.
     """
     try:
         yield
@@ -79,7 +79,7 @@ def _quiet_on_interrupt() -> Iterator[None]:
 
 
 class _LazyGroup(click.Group):
-    """Loads a command when it is called, and all of them for the help text, where they stand in sections."""
+    """Load a command when it is called, and all of them for the help text, in sections."""
 
     def main(self, *args: Any, **settings: Any) -> Any:
         """Run the command line; ends the program. See `click.Command.main`."""
@@ -89,7 +89,7 @@ class _LazyGroup(click.Group):
             except OSError:
                 from raftsched.cli.terminal.output import writing
 
-                with writing():  # where click's own output, such as the help, is what failed, this fails, too
+                with writing():  # if click's own output, such as the help, failed, this fails, too
                     sys.stdout.write("\n")
                     sys.stdout.flush()
                 raise

@@ -1,4 +1,4 @@
-"""`raftsched bench`: throughput, CPU per job, lag and commit latency; or the time without a leader."""
+"""Define `raftsched bench`: measure throughput, CPU per job, lag and commit latency; or the time without a leader."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _ROWS: tuple[tuple[str, Callable[[Measurement], float]], ...] = (
     type=click.FloatRange(min=1),
     default=TARGET_JOBS_PER_SECOND,
     show_default=True,
-    help="Jobs a second of the phase at a fixed rate, where lag and commit latency are measured.",
+    help="Jobs a second of the phase at a fixed rate, which measures lag and commit latency.",
 )
 @click.option(
     "--window",
@@ -127,12 +127,12 @@ async def _load(
     async with Client(*cluster.urls) as client:
         await _wait_for_workers(client)
         load = Load(client, {"nodes": nodes, "workers": workers, "client": [os.getpid()]})
-        progress_console.print(f"{rate:,.0f} jobs/s for {seconds:.0f} s, then flat out for {seconds:.0f} s")
+        progress_console.print(f"{rate:,.0f} jobs/s for {seconds:.0f} s, then at full load for {seconds:.0f} s")
         return await load.at_rate(rate, seconds), await load.flat_out(window, seconds)
 
 
 async def _wait_for_workers(client: Client) -> None:
-    """Return once they work, so that their start is not measured."""
+    """Return once the workers work, so that their start is not measured."""
     job = await client.submit("noop", PAYLOAD, queue=QUEUE)
     try:
         await job.wait(START_SECONDS_MAX)
@@ -166,6 +166,6 @@ def _print_load(steady: Measurement, full: Measurement, *, as_json: bool) -> Non
         )
         return
     print_table(
-        ("submit → lease → complete", "steady", "flat out"),
+        ("submit → lease → complete", "steady", "full load"),
         [(label, getter(steady), getter(full)) for label, getter in _ROWS],
     )

@@ -1,4 +1,4 @@
-"""How long nobody can write when the leader is killed: from SIGKILL to the next accepted write."""
+"""Measure the time without writes after the leader is killed: from SIGKILL to the next accepted write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Failover:
 
 
 async def measure(cluster: LocalCluster, kills: int, on_kill: Callable[[int, float], None]) -> Failover:
-    """Kill the leader `kills` times, each time after the cluster has settled; `on_kill` hears of each."""
+    """Kill the leader `kills` times, each time after the cluster has settled; `on_kill` is called for each."""
     gaps: list[float] = []
     async with Client(*cluster.urls) as client:
         for number in range(1, kills + 1):

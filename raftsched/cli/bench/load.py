@@ -25,7 +25,7 @@ _DRAIN_SECONDS_MAX = 30.0
 
 @dataclass(slots=True)
 class Measurement:
-    """What one phase showed; times in milliseconds, CPU in milliseconds a job."""
+    """The results of one phase; times in milliseconds, CPU in milliseconds a job."""
 
     jobs: int
     seconds: float
@@ -43,7 +43,7 @@ class Measurement:
 
 
 class Load:
-    """Jobs under way and what they showed so far; `pids` are the processes whose CPU time counts, by role."""
+    """Jobs in flight and their results so far; `pids` are the processes whose CPU time counts, by role."""
 
     def __init__(self, client: Client, pids: dict[str, list[int]]) -> None:
         self._client = client
@@ -54,7 +54,7 @@ class Load:
         self._open: set[asyncio.Task[None]] = set()
 
     async def at_rate(self, jobs_per_second: float, seconds: float) -> Measurement:
-        """Submit evenly at `jobs_per_second` for `seconds`, whatever the cluster does."""
+        """Submit evenly at `jobs_per_second` for `seconds`, regardless of the cluster's speed."""
 
         async def pace(deadline: float) -> None:
             sent, start = 0, time.monotonic()
@@ -120,7 +120,7 @@ class Load:
         self._ids.append(job.id)
 
     async def _completed(self) -> int:
-        """Jobs completed so far, from the cluster's own counters."""
+        """Return the number of completed jobs, from the cluster's own counters."""
         return (await self._client.queue(QUEUE).get()).completed
 
     async def _drain(self) -> None:
@@ -131,7 +131,7 @@ class Load:
             await asyncio.sleep(10 * _TICK_SECONDS)
 
     async def _lags(self, ids: list[str]) -> list[float]:
-        """Seconds from due to leased, of a sample spread evenly over the phase."""
+        """Return seconds from due to leased, of a sample spread evenly over the phase."""
         lags = []
         for job_id in ids[:: max(1, len(ids) // _SAMPLE_JOBS)]:
             job = await self._client.get(job_id)
@@ -145,7 +145,7 @@ async def _call(drive: Callable[[float], Awaitable[None]], deadline: float) -> N
 
 
 def _percentile(seconds: list[float], share: int) -> float:
-    """The value that `share` per cent are not above, in milliseconds; 0 where there are none."""
+    """Return the `share`-th percentile in milliseconds; 0 for an empty sample."""
     if not seconds:
         return 0.0
     ordered = sorted(seconds)

@@ -1,4 +1,4 @@
-"""The benchmark's worker: its job does nothing, so that all that is measured is raftsched."""
+"""Define the benchmark's worker: its job does nothing, so that only raftsched is measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`raftsched audit`: who did what to what."""
+"""Define `raftsched audit`: the audit trail."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ def audit_command(
     rows = [
         (line["at"], when(line["at"]), line["actor"], line["action"], line["subject"], line["detail"]) for line in lines
     ]
-    if_none = "nobody did anything that is so; without filters, `raftsched audit` shows all"
+    if_none = "no entry matches; without filters, `raftsched audit` shows all"
     print_table(columns, rows, optional=("away",), folded=("detail",), if_none=if_none)

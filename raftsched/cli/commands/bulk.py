@@ -1,8 +1,8 @@
-"""What is done to many jobs: which they are, and the walk over them until all are done.
+"""Select many jobs, and walk over them until all are done.
 
-Commands that change jobs take ids, or filters, or `--all`, and never guess: nothing given is refused. With `--all` they
-count first and ask, on a terminal; elsewhere they need `--yes`. The cluster does
-up to 10,000 jobs in one request and says where to go on, so any number is done, with progress on a terminal.
+Commands that change jobs take ids, or filters, or `--all`, and never guess: without any they are refused. With `--all`
+they count first and ask, on a terminal; elsewhere they need `--yes`. The cluster does up to 10,000 jobs in one request
+and returns a cursor for the next, so any number is done, with progress on a terminal.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Verb(NamedTuple):
-    """What is done, as it is said."""
+    """The words for an action."""
 
     plain: str
     past: str
@@ -39,7 +39,7 @@ class Verb(NamedTuple):
 
 
 class Target(NamedTuple):
-    """Which jobs: exactly one of the three."""
+    """Selection of jobs: exactly one of the three."""
 
     ids: Sequence[str] = ()
     filter: Mapping[str, Any] = {}
@@ -53,17 +53,17 @@ class Target(NamedTuple):
 
 
 def target_options(*, reason: bool = True) -> Callable[[Command], Command]:
-    """The argument and the options that say which jobs a command is about."""
+    """Add the argument and the options that select a command's jobs."""
     return options(
         click.argument("job_ids", nargs=-1, metavar="[ID]..."),
         filter_options(reason=reason),
-        all_options("Every job that there is, as far as it can be."),
+        all_options("Every job to which it can apply."),
         dry_run_option,
     )
 
 
 def all_options(help_text: str) -> Callable[[Command], Command]:
-    """`--all`, and the `--yes` that it needs where nobody can be asked."""
+    """Add `--all`, and the `--yes` that it needs without a terminal."""
     return options(
         click.option("--all", "everything", is_flag=True, help=help_text),
         click.option("--yes", is_flag=True, help="With --all: don't ask. Needed without a terminal."),
@@ -71,19 +71,20 @@ def all_options(help_text: str) -> Callable[[Command], Command]:
 
 
 class Asked(NamedTuple):
-    """What the options of a command that changes jobs say."""
+    """The options of a command that changes jobs."""
 
     target: Target
     dry_run: bool
     as_json: bool
     is_sure: bool = True
-    """Whether it may be done without asking."""
+    """It may be done without asking."""
 
 
 def asked_of(options: Mapping[str, Any]) -> Asked:
-    """Return what `options` say; raises `click.UsageError` unless ids, filters or --all stand alone.
+    """Return the selection given by `options`; raises `click.UsageError` unless it is given by ids, filters or --all
+    alone.
 
-    Also for --all without --yes where there is no terminal at which to ask.
+    Also for --all without --yes if there is no terminal at which to ask.
     """
     filters = dict(options)
     job_ids: Sequence[str] = filters.pop("job_ids")
@@ -93,7 +94,7 @@ def asked_of(options: Mapping[str, Any]) -> Asked:
     if bool(job_ids) + bool(chosen) + everything != 1:
         raise click.UsageError("say which jobs: their ids, or filters such as --queue and --name, or --all")
     if not is_sure and not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise click.UsageError("--all needs --yes where there is no terminal to ask; --dry-run shows what it would do")
+        raise click.UsageError("--all needs --yes without a terminal; --dry-run shows what it would do")
     return Asked(Target(tuple(job_ids), chosen, everything), dry_run, as_json, is_sure)
 
 
@@ -106,9 +107,9 @@ def run_bulk(
     verb: Verb,
     key: str | None = None,
 ) -> None:
-    """Do it to all that are meant, and say what became of them; exit code 1 where some could not be.
+    """Act on all selected jobs, and print the results; exit code 1 if some failed.
 
-    `key` makes a repetition count once; only what makes new jobs needs and takes one.
+    `key` makes a repetition count once; only actions that create jobs take one.
     """
     if not asked.is_sure:
         _ask(_done(session, path, document, asked._replace(dry_run=True), verb=verb, key=key), verb)
@@ -122,7 +123,7 @@ def run_bulk(
 
 
 def _ask(total: Mapping[str, Any], verb: Verb) -> None:
-    """Say what would be done, and end the command unless somebody at the terminal wants that."""
+    """Print what would be done, and end the command unless the user at the terminal confirms."""
     counted = verb.counted(total["matched"])
     try:
         wanted = not total["matched"] or click.confirm(f"{verb.plain.capitalize()} {counted}?", err=True)
@@ -137,7 +138,7 @@ def _ask(total: Mapping[str, Any], verb: Verb) -> None:
 def _done(
     session: Session, path: str, document: Mapping[str, Any], asked: Asked, *, verb: Verb, key: str | None
 ) -> dict[str, Any]:
-    """Do it, or count where it is a dry run, and return what became of all of them."""
+    """Act on the jobs, or count them in a dry run, and return the totals."""
     total: dict[str, Any] = {"matched": 0, "done": 0, "failed_count": 0, "failed": [], "sample": []}
     document = {**document, "dry_run": asked.dry_run}
     headers = {} if key is None else session.key_header(key)
@@ -164,7 +165,7 @@ def _parts(target: Target) -> Iterator[dict[str, Any]]:
 def _replies(
     session: Session, path: str, document: Mapping[str, Any], headers: Mapping[str, str]
 ) -> Iterator[dict[str, Any]]:
-    """Send the request until nothing is left of it."""
+    """Send the request until no job is left."""
     cursor = None
     while True:
         reply = session.post(path, {**document, **({"cursor": cursor} if cursor else {})}, headers=headers)
@@ -183,7 +184,7 @@ def _add(total: dict[str, Any], reply: Mapping[str, Any]) -> None:
 
 @contextmanager
 def _counting(verb: Verb, *, dry_run: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Show on a terminal how many are done so far."""
+    """Show the number of finished jobs on a terminal."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"))
     quiet = not progress_console.is_terminal
     with Progress(*columns, console=progress_console, transient=True, disable=quiet) as progress:
@@ -206,4 +207,4 @@ def _print_total(total: Mapping[str, Any], verb: Verb, *, dry_run: bool) -> None
     say(f"{total['done']:,} of {verb.counted(matched)} {verb.past}")
     if failed_count:
         rows = [(failure["id"], failure["code"], failure["detail"]) for failure in total["failed"]]
-        print_table(("id", "code", "why not"), rows, title=f"{failed_count:,} stayed as they were")
+        print_table(("id", "code", "reason"), rows, title=f"{failed_count:,} stayed as they were")

@@ -1,4 +1,4 @@
-"""`raftsched check`: the data directories of stopped nodes, each by itself and side by side."""
+"""Define `raftsched check`: check the data directories of stopped nodes, and compare them."""
 
 from __future__ import annotations
 

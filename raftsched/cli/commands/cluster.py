@@ -1,4 +1,4 @@
-"""`raftsched cluster …`: who leads, how far each node is, who belongs to it, and handing the lead over."""
+"""Define `raftsched cluster …`: show nodes and leader, change members, transfer the lead."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def status(session: Session, *, as_json: bool) -> None:
 
 @cluster_command.command("add")
 @click.argument("node_id", metavar="ID")
-@click.option("--raft", required=True, metavar="HOST:PORT", help="Where the other nodes reach it.")
-@click.option("--api", required=True, metavar="HOST:PORT", help="Where its API listens.")
+@click.option("--raft", required=True, metavar="HOST:PORT", help="Raft address for the other nodes.")
+@click.option("--api", required=True, metavar="HOST:PORT", help="Address of its API.")
 @with_session
 @json_option
 def add(session: Session, node_id: str, raft: str, api: str, *, as_json: bool) -> None:
     """Add a new node to the cluster.
 
-    Start it before or after that, with an empty data directory. It gets the log at once, and becomes a voter by itself
-    when it has nearly all of it; `status` shows when.
+    Start it before or after this command, with an empty data directory. It gets the log at once, and becomes a voter by
+    itself when it has nearly all of it; `status` shows when.
     """
     answer = session.post("/cluster/members", {"id": node_id, "raft": raft, "api": api})
     print_json(answer) if as_json else _print_nodes(answer["nodes"], title=f"{node_id} joins")

@@ -1,4 +1,4 @@
-"""`raftsched compact`: makes the file of a stopped node's state as small as what it holds."""
+"""Define `raftsched compact`: shrink the file of a stopped node's state to its content."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from raftsched.cli.terminal.output import console, json_option, print_json, repo
 def compact_command(directory: Path, *, as_json: bool) -> None:
     """Release unused disk space of a stopped node's state.
 
-    The state is copied without its free pages, the copy is verified, and then it takes the old file's place. That needs free
-    space for the copy. Interrupted at any moment, the node still has its state.
+    The state is copied without its free pages, the copy is verified, and then it takes the old file's place. That needs
+    free space for the copy. Interrupted at any moment, the node still has its state.
     """
     from raftsched.node.compaction import compact_directory
 

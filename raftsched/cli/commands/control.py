@@ -1,6 +1,8 @@
-"""`raftsched cancel | pause | resume | retry | replay | reschedule | reprioritise | amend | delete`: one job, or many.
+"""`raftsched cancel | pause | resume | retry | replay | reschedule | reprioritise | amend | delete`: act on one job, or
+on many.
 
-One id shows the job as it then is. Several, a filter or --all go through one bulk request after the other; see `bulk`.
+With one id the command shows the changed job. Several, a filter or --all use one bulk request after the other; see
+`bulk`.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from raftsched.cli.terminal.times import MOMENT, SPAN, when
 
 _BULK: Final = "/jobs/bulk"
 _TAKEN_AWAY: Final = {"timeout": "timeout_seconds", "expires-at": "expires_at", "deadline": "deadline", "tags": "tags"}
-"""What a job may have had, as options and as fields."""
+"""Properties of a job that can be removed, as options and as fields."""
 One = Callable[[str], Mapping[str, Any]]
-"""Does it to the job with this id, and returns the job as it then is."""
+"""Act on the job with this id, and return the changed job."""
 
 
 def _change(
@@ -34,7 +36,7 @@ def _change(
     one: One | None,
     key: str | None = None,
 ) -> None:
-    """Do it to the jobs that `options` name; see `bulk.asked_of`."""
+    """Act on the jobs that `options` name; see `bulk.asked_of`."""
     asked = asked_of(options)
     if one is not None and len(asked.target.ids) == 1 and not asked.dry_run:
         _print_changed(one(asked.target.ids[0]), as_json=asked.as_json)
@@ -56,7 +58,7 @@ def _print_changed(job: Mapping[str, Any], *, as_json: bool) -> None:
 @with_session
 @json_option
 def cancel_command(session: Session, *, force: bool, **options: Any) -> None:
-    """Cancel jobs. One that runs is told at its worker's next heartbeat."""
+    """Cancel jobs. A running one is notified at its worker's next heartbeat."""
     fields = given({"force": force})
     _change(
         session,
@@ -122,7 +124,7 @@ def retry_command(session: Session, *, run_at: str | None, delay_seconds: float 
 @click.option("--payload", help="JSON in place of the original's; of one job.")
 @click.option("--to-queue", help="In place of the original's; of one job.")
 @click.option("--priority", help="In place of the original's; of one job.")
-@click.option("--idempotency-key", help="The same key a second time makes no second clone.")
+@click.option("--idempotency-key", help="A repeated replay with the same key finds the first clone.")
 @with_session
 @json_option
 def replay_command(
@@ -179,12 +181,12 @@ def reschedule_command(session: Session, *, run_at: str | None, delay_seconds: f
 @click.option("--queue", help="Move it to this queue.")
 @click.option("--payload", help="JSON; - for JSON from standard input.")
 @click.option("--max-attempts", type=int, help="Failures until the dead-letter queue.")
-@click.option("--max-lost-workers", type=int, help="Lost workers that end in the dead letters.")
+@click.option("--max-lost-workers", type=int, help="Lost workers until the dead-letter queue.")
 @click.option("--timeout", "timeout_seconds", type=SPAN, help="Longest run time of an attempt.")
 @click.option("--expires-at", type=MOMENT, help="Give up if it has not started by then.")
 @click.option("--deadline", type=MOMENT, help="Give up if it has not ended by then.")
 @click.option("--tag", "tags", multiple=True, help="Replaces all of its tags. Repeatable.")
-@click.option("--without", multiple=True, type=click.Choice(_TAKEN_AWAY), help="Take this away from it. Repeatable.")
+@click.option("--without", multiple=True, type=click.Choice(_TAKEN_AWAY), help="Remove this property. Repeatable.")
 @click.option("--if-revision", type=int, help="Only if nothing has changed since that revision.")
 @with_session
 @json_option

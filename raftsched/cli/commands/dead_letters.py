@@ -1,4 +1,4 @@
-"""`raftsched dead-letter …`: the jobs that were given up, by the reason."""
+"""Define `raftsched dead-letter …`: the dead-letter queue, by reason."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def list_dead_letters(session: Session, limit: int, order: str | None, *, as_jso
     if as_json:
         print_json(found)
         return
-    if_none = "no job was given up that is so; without filters, `raftsched dead-letter list` shows all"
+    if_none = "no dead letter matches; without filters, `raftsched dead-letter list` shows all"
     print_table(_COLUMNS, map(_row, found), optional=("attempt", "queue", "name", "ended"), if_none=if_none)
 
 

@@ -1,4 +1,4 @@
-"""`raftsched events`: what is committed, live."""
+"""Define `raftsched events`: follow committed changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from raftsched.errors import Invalid
 _SHOWN_BESIDE: Final = ("name", "queue", "worker", "attempt_number", "reason", "instant", "kind")
 _SUBJECTS: Final = ("job_id", "schedule_id", "workflow_id")
 _PLACE_HEADER: Final = "Last-Event-ID"
-"""As the API calls --after."""
+"""The API's header for --after."""
 
 
 @click.command("events")
@@ -59,14 +59,14 @@ def _heard(session: Session, **asked: Any) -> Iterator[Event]:
 
 
 def _written(value: Any) -> Any:
-    """A field as the API writes it."""
+    """Return a field in the form of the API."""
     return rfc3339(value) if isinstance(value, datetime) else value
 
 
 def _show(event: Mapping[str, Any]) -> None:
     kind = event["type"]
     if kind == RESET:
-        say("What happened before is not known to this node; it goes on from here.")
+        say("This node no longer has the earlier events; it continues from here.")
         return
     beside = "  ".join(f"{name.removesuffix('_number')} {event[name]}" for name in _SHOWN_BESIDE if name in event)
     subject = next((event[name] for name in _SUBJECTS if name in event), "")

@@ -1,4 +1,4 @@
-"""`raftsched healthcheck`, for the help texts; `raftsched.__main__` runs it without loading this."""
+"""Define `raftsched healthcheck` for the help texts; `raftsched.__main__` runs it without loading this."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from raftsched import healthcheck
 def healthcheck_command(address: str) -> None:
     """Check the node in this container; exit code 1 if it fails.
 
-    Without HOST:PORT the node is found by its process, and its address by its settings. Where no node runs, as in a
+    Without HOST:PORT the node is found by its process, and its address by its settings. If no node runs, as in a
     worker's container, there is nothing to check, and the exit code is 0.
     """
     healthcheck.run([address] if address else [])

@@ -1,4 +1,4 @@
-"""`raftsched get | list | explain | history`: what became of jobs, and why they wait."""
+"""Define `raftsched get | list | explain | history`: read jobs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _OPTIONAL: Final = ("submitted", "priority", "attempt", "queue", "due", "failure
 
 
 def job_path(job_id: str, *rest: str) -> str:
-    """Return the path of a job, or of something below it."""
+    """Return the path of a job, or of a resource below it."""
     return "/".join(("/jobs", part(job_id), *rest))
 
 
@@ -61,7 +61,7 @@ def print_jobs(jobs: list[dict[str, Any]], *, as_json: bool) -> None:
     if as_json:
         print_json(jobs)
         return
-    if_none = "no job is so; without filters, `raftsched list` shows all, and `raftsched submit NAME` makes one"
+    if_none = "no job matches; without filters, `raftsched list` shows all, and `raftsched submit NAME` makes one"
     print_table(_COLUMNS, map(job_row, jobs), optional=_OPTIONAL, if_none=if_none)
 
 
@@ -118,11 +118,11 @@ def history_command(session: Session, job_id: str, *, as_json: bool) -> None:
     rows = [(event["at"], *(event.get(field) for field in fields)) for event in answer["events"]]
     print_table(columns, rows, optional=("run", "worker"), folded=("detail",), title=f"{job_id} is {answer['status']}")
     if answer["truncated"]:
-        say("What happened before is no longer kept.")
+        say("Earlier history is no longer kept.")
 
 
 def _details(details: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of what stands behind a reason; each of several things has its own."""
+    """Yield the details of a reason; each of several items has its own line."""
     for name, value in details.items():
         if isinstance(value, list):
             yield f"{name}:"

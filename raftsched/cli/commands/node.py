@@ -1,4 +1,4 @@
-"""`raftsched node`: one node, in the foreground, until SIGTERM."""
+"""Define `raftsched node`: run one node, in the foreground, until SIGTERM."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def node_command(path: Path | None, *, check_config: bool) -> None:
     logs.configure(level=loaded.log_level, form=loaded.log_format, node_id=loaded.node_id)
     shutdown = Shutdown()
     shutdown.watch_signals()
-    # Never closed: that would wait for threads, and one may wait for a disk or for a name server.
+    # Never closed: that would wait for threads, one of which may wait for a disk or for a name server.
     runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
     shutdown.end(_run(runner, loaded, shutdown))
 
 
 def _check(loaded: settings.NodeConfig) -> int:
-    """Say what would run, and what keeps it from running; return the exit code."""
+    """Print what would run, and the faults that prevent it; return the exit code."""
     from raftsched.node.preflight import faults, summary
 
     found = asyncio.run(faults(loaded))
@@ -61,12 +61,12 @@ def _check(loaded: settings.NodeConfig) -> int:
 
 
 def _run(runner: asyncio.Runner, loaded: settings.NodeConfig, shutdown: Shutdown) -> int:
-    """Run the node to its end; return the exit code. The last line of its log says why it ended."""
+    """Run the node to its end; return the exit code. The last line of its log has the reason."""
     from raftsched.node.node import Node
     from raftsched.system import SystemClock, system_randomness
 
-    # What is imported lives as long as the process. Left to the collector, each full pass would look at it again, and hold
-    # everything up for tens of milliseconds.
+    # Imported objects live as long as the process. Without this, each full pass of the collector would examine them again
+    # and block everything for tens of milliseconds.
     gc.collect()
     gc.freeze()
     node = Node(loaded, clock=SystemClock(), randomness=system_randomness(), shutdown=shutdown)
@@ -77,6 +77,6 @@ def _run(runner: asyncio.Runner, loaded: settings.NodeConfig, shutdown: Shutdown
         log.critical("node_failed", error=str(error), code=code)
         return EXIT_FAULT
     except Exception:
-        log.critical("node_failed", error="a fault of raftsched; please report it", exc_info=True)
+        log.critical("node_failed", error="a bug of raftsched; please report it", exc_info=True)
         return EXIT_FAULT
     return 0

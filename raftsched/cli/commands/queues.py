@@ -1,4 +1,4 @@
-"""`raftsched queue …`, and `raftsched queues`: what waits, and what operators say about queues."""
+"""Define `raftsched queue …`, and `raftsched queues`: depths and settings of queues."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def _print_queue(queue: Mapping[str, Any], *, as_json: bool) -> None:
     settings = queue["settings"]
     counts = {status: queue[status] for status in _ALL_STATUSES}
     if not any(counts.values()) and settings["revision"] is None and not queue["waiting_workers"]:
-        say(f"Nothing is known of {queue['name']}: no jobs, no settings, no worker that waits.")
+        say(f"Nothing is known about {queue['name']}: no jobs, no settings, no worker that waits.")
         say("Any name is a queue; `raftsched queue list` shows those that are in use.")
         return
     print_table(("status", "jobs"), list(counts.items()), title=f"{queue['name']}, of the tenant {queue['tenant']}")
@@ -188,7 +188,7 @@ def _print_queue(queue: Mapping[str, Any], *, as_json: bool) -> None:
     beside = {
         "counts": ""
         if queue["exact"]
-        else "roughly: of many whose time came lately, some still count as scheduled or retrying",
+        else "roughly: of many jobs that became due lately, some still count as scheduled or retrying",
         "oldest waits": rounded(oldest_ms / 1000) if oldest_ms else "",
         "workers waiting": queue["waiting_workers"],
     }
@@ -218,7 +218,7 @@ def _read(option: str, text: str, read: Callable[[str], Any]) -> Any:
         return None
     value = read(text)
     if value is None:
-        raise click.UsageError(f"--{option.replace('_', '-')}: {text!r} is not what it takes; see --help")
+        raise click.UsageError(f"--{option.replace('_', '-')}: {text!r} is not valid; see --help")
     return value
 
 

@@ -1,4 +1,4 @@
-"""`raftsched submit`: one job, or a file of any size."""
+"""Define `raftsched submit`: submit one job, or a file of any size."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _FAILURES_LISTED_MAX = 100
 
 unique_options = options(
     click.option("--unique", is_flag=True, help="At most one job with this name and payload, or --unique-key."),
-    click.option("--unique-by", help="What must be equal: name, key, payload; commas between several."),
-    click.option("--unique-key", help="Unique by name and this key, whatever the payload."),
-    click.option("--unique-for", type=SPAN, help="How long it counts; default: until the job has ended."),
+    click.option("--unique-by", help="Parts that must be equal: name, key, payload; commas between several."),
+    click.option("--unique-key", help="Unique by name and this key, for every payload."),
+    click.option("--unique-for", type=SPAN, help="Duration of uniqueness; default: until the job has ended."),
     click.option(
         "--on-conflict",
         type=click.Choice(["return", "reject"]),
@@ -112,7 +112,7 @@ def submit_command(
 
 
 def _print_end(job: Mapping[str, Any], *, as_json: bool) -> None:
-    """Print the result alone, so that a pipe gets nothing else; of a job that has none, how it ended."""
+    """Print the result alone, so that a pipe gets nothing else; of a job that has none, its status."""
     if as_json or job["status"] == "completed":
         print_json(job if as_json else job["result"])
         return
@@ -122,7 +122,7 @@ def _print_end(job: Mapping[str, Any], *, as_json: bool) -> None:
 
 
 def _fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of the request that the options make."""
+    """Return the fields of the request given by the options."""
     wanted = job_fields(fields)
     conditions = wanted.pop("depends_on", ())
     if conditions:
@@ -145,7 +145,7 @@ def _dependency(text: str) -> dict[str, str]:
 
 
 async def _submit_file(path: Path, session: Session, *, as_json: bool) -> None:
-    """Stream the file; say at the end, and by exit code, how many lines were refused and why."""
+    """Stream the file; report refused lines and their reasons at the end, and by exit code."""
     lines = _Lines(path)
     refused = 0
     failures: list[dict[str, Any]] = []
@@ -171,7 +171,7 @@ async def _submit_file(path: Path, session: Session, *, as_json: bool) -> None:
 
 
 class _Lines:
-    """The jobs of a file of JSON lines, read one by one; blank lines are passed over."""
+    """The jobs of a file of JSON lines, read one by one; blank lines are skipped."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,7 +1,7 @@
-"""`raftsched tail | logs`: what a job does, live, and what it wrote.
+"""Define `raftsched tail | logs`: follow a job live, and print its log.
 
 Status and progress are read before each part of the log. Reading the log waits for new lines at the node for a moment,
-so what happens shows within about a second, and a job that waits for hours costs two small reads a second.
+so changes show within about a second, and a job that waits for hours costs two small reads a second.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WAIT_SECONDS: Final = 1.0
 _PAUSE_SECONDS_MIN: Final = 0.1
 _PAUSE_SECONDS_MAX: Final = 2.0
 EXPLAIN_SECONDS: Final = 3.0
-"""How often somebody who waits is told why, where that has changed."""
+"""Interval at which a waiting user sees the reasons, if they have changed."""
 _BESIDE: Final = ("failure_reason", "worker", "attempt_number")
 
 
@@ -46,7 +46,7 @@ class Part(NamedTuple):
 
 
 class Log:
-    """A job's log, read on from where it was left."""
+    """A job's log, read on from its last position."""
 
     def __init__(self, session: Session, job_id: str, *, run: int | None = None, attempt: int | None = None) -> None:
         self._session = session
@@ -56,7 +56,7 @@ class Log:
         """Whether no more lines can come."""
 
     def next_part(self, wait_seconds: float = 0.0) -> Part:
-        """Return what there is of it; waits for lines up to `wait_seconds`."""
+        """Return the new part of it; wait for lines up to `wait_seconds`."""
         reply = self._session.get(self._path, **self._query, wait_seconds=wait_seconds or None)
         cursor = reply["next_cursor"]
         self.is_over = cursor is None
@@ -109,14 +109,14 @@ def logs_command(
 
 
 def wait_for_end(session: Session, job_id: str) -> dict[str, Any]:
-    """Return the job once it has ended, however it did.
+    """Return the job once it has ended, in any status.
 
-    Says on standard error at once which one it is, and after a while, and whenever that changes, what it waits for.
+    Print its id on standard error at once, and after a while, and whenever that changes, what it waits for.
     """
     tell(f"waiting for {job_id}")
     pause = _PAUSE_SECONDS_MIN
     explain_at = time.monotonic() + EXPLAIN_SECONDS
-    told: tuple[str, ...] = ()
+    shown: tuple[str, ...] = ()
     with progress_console.status(f"waiting for {job_id}") as shown:
         while True:
             job = session.get(job_path(job_id))
@@ -130,11 +130,11 @@ def wait_for_end(session: Session, job_id: str) -> dict[str, Any]:
             pause = min(pause * 1.5, _PAUSE_SECONDS_MAX)
 
 
-def _explained(session: Session, job_id: str, told: tuple[str, ...]) -> tuple[str, ...]:
-    """Say why the job has not ended, unless it is what was `told` before; return what is told now."""
+def _explained(session: Session, job_id: str, shown: tuple[str, ...]) -> tuple[str, ...]:
+    """Print why the job has not ended, unless its reasons equal `shown`; return their codes."""
     answer = session.get(job_path(job_id, "explain"))
     codes = tuple(reason["code"] for reason in answer["reasons"])
-    if codes != told:
+    if codes != shown:
         tell(f"it is {answer['status']}: " + "; ".join(reason["text"] for reason in answer["reasons"]))
     return codes
 
@@ -143,7 +143,7 @@ def _explained(session: Session, job_id: str, told: tuple[str, ...]) -> tuple[st
 
 
 def _events(session: Session, job_id: str) -> Iterator[dict[str, Any]]:
-    """Yield what happens to the job, in order, until it has ended and all of its log was read."""
+    """Yield the job's events, in order, until it has ended and all of its log was read."""
     log = Log(session, job_id)
     seen: dict[str, Any] = {}
     while True:
@@ -162,7 +162,7 @@ def _events(session: Session, job_id: str) -> Iterator[dict[str, Any]]:
 
 
 def _news(job: Mapping[str, Any], seen: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield what is otherwise than in `seen`, and note it there; what a job said before its end comes before it."""
+    """Yield differences from `seen`, and store them there; a job's last reports come before its end."""
     news = (*_new_status(job, seen), *_new_progress(job, seen))
     yield from reversed(news) if is_finished(job["status"]) else news
 
@@ -183,7 +183,7 @@ def _new_progress(job: Mapping[str, Any], seen: dict[str, Any]) -> Iterator[dict
 
 
 def _show(event: Mapping[str, Any]) -> None:
-    """Print an event for people: what the job wrote, and the rest with a mark."""
+    """Print an event for people: the job's output, and the rest with a mark."""
     if event["event"] == "log":
         write_text(event["text"])
     elif event["event"] == "progress":
@@ -194,7 +194,7 @@ def _show(event: Mapping[str, Any]) -> None:
 
 
 def _stored(log: Log) -> Iterator[Part]:
-    """Yield what was written so far."""
+    """Yield the stored parts."""
     while (part := log.next_part()).text:
         yield part
         if log.is_over:
@@ -202,7 +202,7 @@ def _stored(log: Log) -> Iterator[Part]:
 
 
 def _followed(log: Log) -> Iterator[Part]:
-    """Yield what is written until no more can come."""
+    """Yield parts until no more can come."""
     while not log.is_over:
         part = log.next_part(_WAIT_SECONDS)
         if part.text:

@@ -1,4 +1,4 @@
-"""`raftsched worker`: run a worker that a Python module defines."""
+"""Define `raftsched worker`: run a worker that a Python module defines."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from raftsched.worker import Worker
 
 
 @click.command("worker")
-@click.option("--app", required=True, help="Where the worker is: package.module:variable.")
+@click.option("--app", required=True, help="The worker: package.module:variable.")
 @click.option(
     "--url",
     "urls",
     multiple=True,
     envvar="RAFTSCHED_URL",
-    help="API of a node, in place of those in the app; may be given several times. RAFTSCHED_URL (spaces between) counts"
-    " where the app names none.",
+    help="API of a node, in place of those in the app; may be given several times. RAFTSCHED_URL (spaces between) is used"
+    " if the app names none.",
 )
 @click.option(
     "--region",
     envvar="RAFTSCHED_REGION",
-    help="Take jobs of this region, and those of none, in place of what the app says. RAFTSCHED_REGION counts where the"
+    help="Take jobs of this region, and those of none, in place of the app's region. RAFTSCHED_REGION is used if the"
     " app names none.",
 )
 @click.option(

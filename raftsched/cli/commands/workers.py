@@ -1,4 +1,4 @@
-"""`raftsched workers`: who works."""
+"""Define `raftsched workers`: list living workers."""
 
 from __future__ import annotations
 

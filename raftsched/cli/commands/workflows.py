@@ -1,4 +1,4 @@
-"""`raftsched workflow …`: jobs that are submitted together, and depend on each other."""
+"""Define `raftsched workflow …`: jobs that are submitted together, and depend on each other."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def list_workflows(session: Session, limit: int, order: str | None, *, as_json: 
         for each in found
     ]
     optional = ("skipped", "cancelled", "submitted", "unfinished", "failed", "completed")
-    if_none = "no workflow is so; `raftsched workflow submit -f FILE` makes one"
+    if_none = "no workflow matches; `raftsched workflow submit -f FILE` makes one"
     print_table(columns, rows, optional=optional, if_none=if_none)
 
 
@@ -118,7 +118,7 @@ def list_workflows(session: Session, limit: int, order: str | None, *, as_json: 
 @with_plain_session
 @json_option
 def get(session: Session, workflow_id: str, *, as_json: bool) -> None:
-    """Show a workflow: its jobs, and what each waits for."""
+    """Show a workflow: its jobs and their parents."""
     graph = _graph(session, workflow_id)
     if as_json:
         print_json(graph)
@@ -127,7 +127,7 @@ def get(session: Session, workflow_id: str, *, as_json: bool) -> None:
 
 
 def _print_graph(graph: Mapping[str, Any]) -> None:
-    """Print a workflow: each task with its status, and what it comes after."""
+    """Print a workflow: each task with its status, and its parents."""
     tasks = {node["id"]: node["task"] for node in graph["nodes"]}
     parents: defaultdict[str, list[str]] = defaultdict(list)
     for edge in graph["edges"]:

@@ -1,4 +1,4 @@
-"""Shows how the demo goes: a line for each kind of job."""
+"""Show the progress of the demo: a line for each kind of job."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWS_WIDTH = max(map(len, KINDS.values()))
 
 
 def _columns() -> list[ProgressColumn]:
-    """The columns; where the terminal is narrow, what the kinds show is cut short, never how far they are."""
+    """Return the columns; on a narrow terminal the descriptions of kinds are cut, never their progress."""
     gaps = 4
     room = console.width - _NAME_WIDTH - _BAR_WIDTH - _COUNT_WIDTH - _NOW_WIDTH - gaps
     shows = Column(width=max(1, min(_SHOWS_WIDTH, room)), no_wrap=True, overflow="ellipsis")
@@ -38,7 +38,7 @@ def _columns() -> list[ProgressColumn]:
 
 
 class Board:
-    """The table on the terminal; a pipe gets the lines that are said, and the table once at the end."""
+    """The table on the terminal; a pipe gets the printed lines, and the table once at the end."""
 
     def __init__(self) -> None:
         self._progress = Progress(*_columns(), console=console)
@@ -60,7 +60,7 @@ class Board:
         self._progress.console.print(text, soft_wrap=True)
 
     def show(self, queues: Sequence[Mapping[str, Any]]) -> None:
-        """Show what each queue holds."""
+        """Show the jobs of each queue."""
         for queue in queues:
             if (row := self._rows.get(queue["name"])) is None:
                 continue
@@ -69,11 +69,11 @@ class Board:
 
 
 def finished_count(queue: Mapping[str, Any]) -> int:
-    """Jobs of a queue that have ended."""
+    """Return the number of jobs of a queue that have ended."""
     return sum(int(queue.get(status, 0)) for status in FINISHED)
 
 
 def _now(queue: Mapping[str, Any]) -> str:
-    """What a queue's unfinished jobs do, and how the others ended if not completed."""
+    """Describe the state of a queue's unfinished jobs, and the other ends than completed."""
     shown = {status: queue.get(status, 0) for status in _STATUSES if status != "completed"}
     return ", ".join(f"{count} {_WORDS.get(status, status)}" for status, count in shown.items() if count)

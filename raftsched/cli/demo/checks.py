@@ -1,7 +1,7 @@
-"""What must hold at the end of the demo, one function each: `Evidence` in, what is wrong out.
+"""Check what must hold at the end of the demo, one function each: `Evidence` in, faults out.
 
-They are pure, so that tests can show each of them a broken history. A check that finds nothing to look at is a fault:
-what wasn't there proves nothing.
+They are pure, so that tests can give each of them a broken history. A check that finds nothing to check is a fault: no
+evidence proves nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TICK = timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked for, at how many things, and where it was found."""
+    """The subject of a check, the number of things checked, and the faults."""
 
     wrong: str
     looked_at: int
@@ -37,7 +37,7 @@ class Check:
 
 
 def undecided(evidence: Evidence) -> Check:
-    """Each instant of a grid is decided, and decided to fire: no schedule here may skip one."""
+    """Check that each fire time is decided, and decided to fire: no schedule here may skip one."""
     faults = []
     for table in evidence.timetables:
         fired = {line.instant for line in table.ledger if line.fired}
@@ -46,7 +46,7 @@ def undecided(evidence: Evidence) -> Check:
 
 
 def decided_twice(evidence: Evidence) -> Check:
-    """No instant has two lines in the ledger, two jobs, or two records at the receiver."""
+    """Check that no fire time has two lines in the ledger, two jobs, or two records at the receiver."""
     faults = []
     for table in evidence.timetables:
         lines = Counter(line.instant for line in table.ledger)
@@ -68,18 +68,18 @@ def decided_twice(evidence: Evidence) -> Check:
 
 
 def off_grid(evidence: Evidence) -> Check:
-    """Nothing is decided for an instant that isn't one, and what was foretold came true."""
+    """Check that all decisions are for fire times, and that the preview was right."""
     faults = []
     for table in evidence.timetables:
         decided = [line.instant for line in table.ledger]
         faults += [
-            f"{table.name}: {instant.isoformat()} is no instant of it"
+            f"{table.name}: {instant.isoformat()} is no fire time of it"
             for instant in decided
             if (instant - table.first) % table.period or instant < table.first
         ]
         faults += [
-            f"{table.name}: {instant:%H:%M:%S} was foretold, and not decided"
-            for instant in table.foretold
+            f"{table.name}: {instant:%H:%M:%S} was in the preview, and not decided"
+            for instant in table.previewed
             if instant <= table.through and instant not in decided
         ]
     return Check("instants off their grid", sum(len(table.ledger) for table in evidence.timetables), faults)
@@ -96,7 +96,7 @@ def _grid(table: Timetable) -> Iterator[datetime]:
 
 
 def nodes_run_twice(evidence: Evidence) -> Check:
-    """Each job of the workflow took effect in one run, and once; those that were skipped never."""
+    """Check that each job of the workflow took effect in one run, and once; skipped ones never."""
     effects: Counter[str] = Counter()
     for run_id, values in evidence.recorded.items():
         effects[run_id.rpartition(".")[0]] += len(values)
@@ -109,7 +109,7 @@ def nodes_run_twice(evidence: Evidence) -> Check:
 
 
 def run_before_parents(evidence: Evidence) -> Check:
-    """No job of the workflow began before those that it depends on had ended."""
+    """Check that no job of the workflow began before its parents had ended."""
     nodes = {node.id: node for node in evidence.graph.nodes}
     faults = []
     for edge in evidence.graph.edges:
@@ -123,7 +123,7 @@ def run_before_parents(evidence: Evidence) -> Check:
 
 
 def too_many_at_once(evidence: Evidence) -> Check:
-    """As the workers saw it, never more than so many ran at the same time."""
+    """Check that, as the workers saw it, never more than the limit ran at the same time."""
     spans = [span for span in evidence.spans if span.queue == "narrow"]
     most = most_at_once(spans)
     faults = [] if most <= NARROW_AT_ONCE else [f"{most} ran at the same time, not {NARROW_AT_ONCE}"]
@@ -131,7 +131,7 @@ def too_many_at_once(evidence: Evidence) -> Check:
 
 
 def most_at_once(spans: Sequence[Span]) -> int:
-    """The most spans that overlap; one that begins as another ends does not overlap it."""
+    """Return the largest number of spans that overlap; one that begins as another ends does not overlap it."""
     steps = sorted([(span.ended_ms, -1) for span in spans] + [(span.began_ms, 1) for span in spans])
     most = now = 0
     for _, step in steps:
@@ -141,7 +141,7 @@ def most_at_once(spans: Sequence[Span]) -> int:
 
 
 def too_fast(evidence: Evidence) -> Check:
-    """No stretch of time holds more starts than one, and what flowed in meanwhile."""
+    """Check that no stretch of time has more starts than the bucket and its refill allow."""
     starts = sorted(job.started_at for job in evidence.of_kind("rate") if job.started_at)
     faults = []
     for index, first in enumerate(starts):
@@ -153,7 +153,7 @@ def too_fast(evidence: Evidence) -> Check:
 
 
 def out_of_order(evidence: Evidence) -> Check:
-    """By their fencing tokens, which rise with every lease, no job began before one of a higher priority."""
+    """Check by fencing tokens, which rise with every lease, that no job began before one of a higher priority."""
     jobs = {job.run_id: job for job in evidence.of_kind("priority")}
     spans = sorted((span for span in evidence.spans if span.run_id in jobs), key=lambda span: span.token)
     faults = [
@@ -165,7 +165,7 @@ def out_of_order(evidence: Evidence) -> Check:
 
 
 def too_early(evidence: Evidence) -> Check:
-    """No delayed job began before its time."""
+    """Check that no delayed job began before its time."""
     jobs = evidence.of_kind("delayed")
     faults = [
         f"job {job.id} began before it was due" for job in jobs if job.started_at is None or job.started_at < job.run_at
@@ -177,20 +177,20 @@ def too_early(evidence: Evidence) -> Check:
 
 
 def begun_twice(evidence: Evidence) -> Check:
-    """An at-most-once job began once, and also where it failed."""
+    """Check that an at-most-once job began once, even if it failed."""
     begun = Counter(span.run_id for span in evidence.spans if span.queue == "once")
     faults = [f"run {run_id} began {count} times" for run_id, count in begun.items() if count > 1]
     return Check("at-most-once jobs begun twice", len(begun), faults)
 
 
 def not_unique(evidence: Evidence) -> Check:
-    """Each submission of the unique job was answered with the same job."""
+    """Check that each submission of the unique job was answered with the same job."""
     ids = evidence.unique_ids
     return Check("unique jobs made twice", len(ids), [f"{job_id} is another job" for job_id in ids if job_id != ids[0]])
 
 
 def run_while_paused(evidence: Evidence) -> Check:
-    """No job that was paused began before it was resumed."""
+    """Check that no paused job began before it was resumed."""
     faults = [
         f"job {job_id}: {', '.join(events)}"
         for job_id, events in evidence.histories.items()
@@ -200,7 +200,7 @@ def run_while_paused(evidence: Evidence) -> Check:
 
 
 def untold(evidence: Evidence) -> Check:
-    """Each job that reports left all lines of its log, and its progress."""
+    """Check that each job that reports left all lines of its log, and its progress."""
     lines = report_lines()
     jobs = evidence.of_kind("report")
     faults = [

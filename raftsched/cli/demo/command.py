@@ -1,4 +1,4 @@
-"""`raftsched demo`."""
+"""Define `raftsched demo`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def demo_command() -> None:
 
     Two workers, over 1,500 real jobs; the leader is killed half-way.
 
-    Exits 0 only if every job ended as it must, nothing was lost or recorded twice, every instant of a schedule was
+    Exits 0 only if every job ended as it must, nothing was lost or recorded twice, every fire time of a schedule was
     decided once, every job of the workflow ran once and after its parents, and every limit held.
     """
     directory = Path(tempfile.mkdtemp(prefix="raftsched-demo-"))
@@ -50,14 +50,14 @@ def demo_command() -> None:
 
 
 def first_of(error: Exception) -> Exception:
-    """Return what failed first, out of the groups in which task groups raise it."""
+    """Return the first failure, out of the groups in which task groups raise it."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
 
 
 def broke_off(error: RaftschedError, directory: Path) -> str:
-    """Return in one line which call failed, its code, where the logs are, and what to do next."""
+    """Return in one line which call failed, its code, the place of the logs, and the next step."""
     told = " ".join(str(error).split())
     advice = f"See n*/node.log and workers.log in {directory}, which is kept; then run the demo again."
     return f"raftsched: the demo broke off: {told} [{error.code}] {advice}"
@@ -89,6 +89,6 @@ def _print(report: Report) -> None:
 
 
 def _faults(report: Report) -> list[str]:
-    """In words, the general ones first; a check that had nothing to look at is one."""
-    empty = [f"{check.wrong}: there was nothing to look at" for check in report.checks if not check.looked_at]
+    """Describe the faults, the general ones first; a check that had nothing to check is one."""
+    empty = [f"{check.wrong}: there was nothing to check" for check in report.checks if not check.looked_at]
     return [*report.faults, *empty, *(fault for check in report.checks for fault in check.faults)]

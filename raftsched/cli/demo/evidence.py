@@ -1,4 +1,4 @@
-"""What the demo gathered: what was planned, and what the cluster and the receiver say of it."""
+"""Hold the evidence of the demo: the plan, and the records of the cluster and the receiver."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from raftsched.client.records import Firing, Graph
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timetable:
-    """A schedule: its grid by the demo's own arithmetic, what the cluster foretold of it, and its ledger."""
+    """A schedule: its fire times by the demo's own arithmetic, the cluster's preview of them, and its ledger."""
 
     name: str
     period: timedelta
     first: datetime
     through: datetime
-    """Each instant of the grid up to here must be decided."""
-    foretold: Sequence[datetime] = ()
+    """Each fire time up to here must be decided."""
+    previewed: Sequence[datetime] = ()
     ledger: Sequence[Firing] = ()
     """Oldest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """All that is judged. Maps are by job id where nothing else is said."""
+    """All that is judged. Maps are by job id unless stated otherwise."""
 
     planned: Mapping[str, Planned]
     found: Mapping[str, JobInfo]
     recorded: Mapping[str, Sequence[str]]
-    """What the receiver recorded, by run id."""
+    """The receiver's records, by run id."""
     spans: Sequence[Span] = ()
-    """Attempts that the receiver witnessed."""
+    """Attempts that the receiver recorded."""
     timetables: Sequence[Timetable] = ()
     graph: Graph = field(default_factory=Graph)
     histories: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Names of the events in the lives of jobs that were paused."""
+    """Names of the events in the history of jobs that were paused."""
     logs: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Lines of jobs that wrote some."""
     unique_ids: Sequence[str] = ()
-    """What each submission of the unique job was answered with."""
+    """The answer to each submission of the unique job."""
 
     def of_kind(self, kind: str) -> list[JobInfo]:
-        """Jobs of a kind that were planned and found."""
+        """Return jobs of a kind that were planned and found."""
         return [self.found[job_id] for job_id, job in self.planned.items() if job.kind == kind and job_id in self.found]

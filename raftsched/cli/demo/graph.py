@@ -1,4 +1,5 @@
-"""The demo's workflow: pages counted side by side, the counts added up in two steps, and a publication that fails.
+"""Define the demo's workflow: pages counted in parallel, the counts added up in two steps, and a publication that
+fails.
 
 split → page-1 … page-30 → sum-1 … sum-5 → total → publish (fails) → announce → archive   (both skipped)
                                                           ├ on failure → alarm
@@ -15,7 +16,7 @@ from raftsched.client.specs import Condition
 from raftsched.client.workflows import Task
 
 AT_ONCE = 4
-"""Jobs of it that run at the same time, so that the kill comes half-way."""
+"""Jobs of it that run at the same time, so that the leader is killed half-way."""
 _PAGE_COUNT = 30
 _SUM_COUNT = 5
 _PAGE_SECONDS = 0.5

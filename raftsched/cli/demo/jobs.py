@@ -1,4 +1,4 @@
-"""The demo's worker: `raftsched worker --app raftsched.cli.demo.jobs:worker`.
+"""Define the demo's worker: `raftsched worker --app raftsched.cli.demo.jobs:worker`.
 
 `hash_file` is plain code in a thread; the others are coroutines. Each effect goes through the ledger's fence.
 """
@@ -39,7 +39,7 @@ def _record(ctx: Context, text: str) -> str:
 
 @contextmanager
 def _witnessed(ctx: Context) -> Iterator[None]:
-    """Let the receiver know from when to when this attempt ran, however it ended."""
+    """Record at the receiver the span of this attempt, even if it fails."""
     began_ms = now_ms()
     try:
         yield
@@ -56,7 +56,7 @@ def hash_file(ctx: Context, payload: dict[str, Any]) -> dict[str, str]:
 
 @worker.job("note")
 async def note(ctx: Context, payload: dict[str, Any]) -> dict[str, str]:
-    """Take a while, then record the payload's text: what most jobs do."""
+    """Take a while, then record the payload's text, as most jobs do."""
     with _witnessed(ctx):
         await asyncio.sleep(payload["seconds"])
         return {"text": _record(ctx, payload["text"])}
@@ -76,11 +76,11 @@ async def hopeless(payload: dict[str, Any]) -> None:
     raise ValueError(f"no such account: {payload['account']}")
 
 
-@worker.job("mended")
-async def mended(ctx: Context, payload: dict[str, Any]) -> dict[str, str]:
-    """Give up in the first run; succeed once somebody has run it again."""
+@worker.job("fixed")
+async def fixed(ctx: Context, payload: dict[str, Any]) -> dict[str, str]:
+    """Give up in the first run; succeed once it was requeued."""
     if ctx.run_id.endswith(".1"):
-        raise GiveUp("the address is wrong: mend it, then run me again")
+        raise GiveUp("the address is wrong: fix it, then requeue this job")
     return {"text": _record(ctx, payload["text"])}
 
 
@@ -92,17 +92,17 @@ async def long(payload: dict[str, Any]) -> None:
 
 @worker.job("charge")
 async def charge(ctx: Context, payload: dict[str, Any]) -> dict[str, str]:
-    """Have an effect that must not be repeated, and then fail, perhaps."""
+    """Have an effect that must not be repeated, and then fail if the payload says so."""
     with _witnessed(ctx):
         text = _record(ctx, payload["text"])
         if payload["fails"]:
-            raise ConnectionError("the bank hung up: nobody knows whether it was paid")
+            raise ConnectionError("the bank hung up: it is unknown whether it was paid")
         return {"text": text}
 
 
 @worker.job("report")
 async def report(ctx: Context, payload: dict[str, Any]) -> dict[str, str]:
-    """Tell of each step."""
+    """Report each step."""
     for step in range(1, payload["steps"] + 1):
         ctx.progress({"step": step})
         ctx.log(f"step {step} of {payload['steps']}")
@@ -112,7 +112,7 @@ async def report(ctx: Context, payload: dict[str, Any]) -> dict[str, str]:
 
 @worker.job("tick")
 async def tick(ctx: Context, _payload: Any) -> dict[str, str]:
-    """Record the instant that this is the run for."""
+    """Record the fire time of this run."""
     assert ctx.instant is not None, "a tick without a schedule"
     return {"instant": _record(ctx, ctx.instant.isoformat())}
 
@@ -126,7 +126,7 @@ async def count(ctx: Context, payload: dict[str, Any]) -> dict[str, int]:
 
 @worker.job("add_up")
 async def add_up(ctx: Context, payload: dict[str, Any]) -> dict[str, int]:
-    """Add up the results of the jobs that this one waited for."""
+    """Add up the results of the parents."""
     results = [await ctx.result_of(parent) for parent in payload["parents"]]
     total = sum(result["value"] for result in results)
     return {"value": int(_record(ctx, str(total)))}

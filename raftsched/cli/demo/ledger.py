@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 
-class Superseded(Exception):  # it says what happened to the caller
-    """A later attempt of this run has been here; this one must not act any more."""
+class Superseded(Exception):  # it describes the caller's situation
+    """A later attempt of this run was recorded; this one must not act any more."""
 
 
 class Span(NamedTuple):
-    """From when to when an attempt ran, as its worker saw it, on the clock that all processes here share."""
+    """The start and end of an attempt, as its worker saw them, on the clock that all processes here share."""
 
     queue: str
     run_id: str
@@ -28,12 +28,12 @@ class Span(NamedTuple):
 
 
 def now_ms() -> int:
-    """The machine's monotonic time."""
+    """Return the machine's monotonic time."""
     return time.monotonic_ns() // 1_000_000
 
 
 class Ledger:
-    """Effects by run id in a SQLite file; one object a thread, any number of processes."""
+    """Store effects by run id in a SQLite file; one object a thread, any number of processes."""
 
     def __init__(self, path: Path) -> None:
         self._database = sqlite3.connect(path, timeout=30, isolation_level=None)
@@ -52,7 +52,7 @@ class Ledger:
         return ledger
 
     def record(self, run_id: str, token: int, value: str) -> str:
-        """Record `value` for the run, once; return what is recorded. Raises `Superseded` for an old token."""
+        """Record `value` for the run, once; return the recorded value. Raises `Superseded` for an old token."""
         database = self._database
         database.execute("BEGIN IMMEDIATE")
         try:
@@ -75,18 +75,18 @@ class Ledger:
         return value
 
     def values(self) -> dict[str, list[str]]:
-        """All recorded values by run id; more than one means a run was recorded twice."""
+        """Return all recorded values by run id; more than one means a run was recorded twice."""
         found: dict[str, list[str]] = {}
         for run_id, value in self._database.execute("SELECT run_id, value FROM entries"):
             found.setdefault(run_id, []).append(value)
         return found
 
     def witness(self, span: Span) -> None:
-        """Write down that an attempt ran; unlike effects, attempts are not fenced: all that ran must be seen."""
+        """Record that an attempt ran; unlike effects, attempts are not fenced: all of them must be visible."""
         self._database.execute("INSERT INTO spans VALUES (?, ?, ?, ?, ?)", span)
 
     def spans(self) -> list[Span]:
-        """All attempts that were witnessed."""
+        """Return all recorded attempts."""
         return [Span(*row) for row in self._database.execute("SELECT * FROM spans")]
 
     def close(self) -> None:

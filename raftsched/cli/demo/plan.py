@@ -1,4 +1,4 @@
-"""The jobs of the demo, and how each must end. Each kind has a queue of its own, called like it."""
+"""Plan the jobs of the demo, and how each must end. Each kind has a queue of its own, of the same name."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ KINDS: Final = {
     "delayed": "run 1 to 5 s later",
     "priority": "one at a time, the highest first",
     "retry": "fail twice, back off, succeed",
-    "give-up": "fail for good: dead letters",
-    "requeue": "dead letters by reason, run again",
+    "give-up": "fail for good: dead-letter queue",
+    "requeue": "dead letters by reason, requeued",
     "cancel": "cancelled while they wait, or run",
     "pause": "paused, then resumed",
     "unique": "submitted three times, run once",
-    "once": "at most once, also where they fail",
+    "once": "at most once, even if they fail",
     "narrow": "at most 3 at the same time",
     "rate": "at most 5 a second",
-    "report": "tell their progress, write logs",
+    "report": "report progress, write logs",
     "every": "a schedule, every second",
     "cron": "a cron schedule, every other second",
     "workflow": "a graph: fan-out, fan-in, a failed branch",
     "probe": "the first write after the kill",
 }
-"""What jobs of each kind show."""
+"""Description of each kind."""
 HASH_COUNT_MIN = 1_501
 NARROW_AT_ONCE = 3
 RATE_COUNT = 5
@@ -40,7 +40,7 @@ _DELAYED_COUNT = 40
 _PRIORITISED_COUNT = 20
 _FLAKY_COUNT = 20
 _HOPELESS_COUNT = 10
-_MENDED_COUNT = 8
+_FIXED_COUNT = 8
 _CANCELLED_WAITING_COUNT = 20
 _CANCELLED_RUNNING_COUNT = 4
 _PAUSED_COUNT = 5
@@ -58,10 +58,10 @@ class Planned:
     ends_as: str = "completed"
     result: Any = None
     attempts: int = 1
-    """At least so many; more where a node or worker died under it."""
+    """At least this number; more if a node or worker died under it."""
     runs: int = 1
     recorded: str | None = None
-    """What the receiver must have of its last run."""
+    """The receiver's record of its last run."""
 
     @property
     def kind(self) -> str:
@@ -69,7 +69,7 @@ class Planned:
 
 
 def plan() -> list[Planned]:
-    """All jobs that are submitted one by one: one for each file of the standard library first."""
+    """Return all jobs that are submitted one by one: one for each file of the standard library first."""
     return [
         *_hashes(),
         *(note("delayed", f"delayed {n}", delay_seconds=1 + n * 0.1) for n in range(_DELAYED_COUNT)),
@@ -85,36 +85,36 @@ def plan() -> list[Planned]:
 
 
 def note(kind: str, text: str, *, seconds: float = 0.0, **options: Any) -> Planned:
-    """Return a job that takes so long, then records `text`."""
+    """Return a job that takes this long, then records `text`."""
     payload = {"text": text, "seconds": seconds}
     spec = JobSpec(name="note", queue=kind, payload=payload, **options)
     return Planned(spec, result={"text": text}, recorded=text)
 
 
 def unique() -> Planned:
-    """The job that is submitted several times and must run once."""
+    """Return the job that is submitted several times and must run once."""
     return note("unique", "the daily report")
 
 
 def probe() -> Planned:
-    """The job that measures how long nobody could write."""
+    """Return the job that measures how long writes were impossible."""
     return note("probe", "the cluster is back")
 
 
 def report_lines() -> list[str]:
-    """What a job that reports must leave in its log."""
+    """Return the lines that a job that reports must leave in its log."""
     return [f"step {step} of {REPORT_STEPS}" for step in range(1, REPORT_STEPS + 1)]
 
 
 def library_files() -> list[Path]:
-    """Every .py file of Python's standard library, without what is installed beside it."""
+    """Return every .py file of Python's standard library, without installed packages."""
     root = Path(sysconfig.get_path("stdlib"))
     foreign = {"site-packages", "dist-packages"}
     return sorted(path for path in root.rglob("*.py") if not foreign & set(path.parts) and path.is_file())
 
 
 def _hashes() -> list[Planned]:
-    """A job for each file; on systems that ship a small library, again with other algorithms."""
+    """Return a job for each file; on systems with a small library, again with other algorithms."""
     files = library_files()
     rounds = -(-HASH_COUNT_MIN // len(files))
     return [_hash(path, algorithm) for algorithm in _ALGORITHMS[:rounds] for path in files]
@@ -131,7 +131,7 @@ def _failing() -> list[Planned]:
     return [
         *map(_flaky, range(_FLAKY_COUNT)),
         *map(_hopeless, range(_HOPELESS_COUNT)),
-        *map(_mended, range(_MENDED_COUNT)),
+        *map(_fixed, range(_FIXED_COUNT)),
     ]
 
 
@@ -148,10 +148,10 @@ def _hopeless(number: int) -> Planned:
     return Planned(spec, "dead_letter", attempts=3)
 
 
-def _mended(number: int) -> Planned:
-    """It is given up in its first run and succeeds in its second."""
-    text = f"mended {number}"
-    spec = JobSpec(name="mended", queue="requeue", payload={"text": text})
+def _fixed(number: int) -> Planned:
+    """Return a job that is given up in its first run and succeeds in its second."""
+    text = f"fixed {number}"
+    spec = JobSpec(name="fixed", queue="requeue", payload={"text": text})
     return Planned(spec, result={"text": text}, runs=2, recorded=text)
 
 
@@ -165,7 +165,7 @@ def _cancelled() -> list[Planned]:
 
 
 def _once() -> list[Planned]:
-    """One that succeeds and one that fails; neither may begin twice, though attempts are left."""
+    """Return one that succeeds and one that fails; neither may begin twice, though attempts are left."""
     done = JobSpec(name="charge", queue="once", payload={"text": "paid", "fails": False}, start="at_most_once")
     failed = JobSpec(name="charge", queue="once", payload={"text": "unclear", "fails": True}, start="at_most_once")
     return [

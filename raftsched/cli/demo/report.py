@@ -1,4 +1,4 @@
-"""Judges what the cluster and the receiver recorded by what was planned."""
+"""Judge the records of the cluster and the receiver by the plan."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from raftsched.client import JobInfo
 
 @dataclass(slots=True)
 class Report:
-    """The demo's verdict; `faults` says in words what went wrong besides the checks."""
+    """The demo's verdict; `faults` describes errors besides the checks."""
 
     statuses: Counter[str] = field(default_factory=Counter)
-    """How many jobs ended so."""
+    """Number of jobs by final status."""
     retried: int = 0
     """Jobs that took several attempts."""
     checks: list[Check] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Report:
 
 
 def judge(evidence: Evidence) -> Report:
-    """Return the verdict on all that was gathered."""
+    """Return the verdict on all evidence."""
     found = evidence.found.values()
     return Report(
         statuses=Counter(job.status for job in found),
@@ -44,13 +44,13 @@ def judge(evidence: Evidence) -> Report:
 
 
 def compare(evidence: Evidence) -> list[Check]:
-    """Compare each job with its plan, and with what the receiver recorded of it."""
+    """Compare each job with its plan, and with the receiver's records."""
     planned, found, recorded = evidence.planned, evidence.found, evidence.recorded
     lost = [f"job {job_id}, {planned[job_id].kind}, is lost" for job_id in planned.keys() - found.keys()]
     twice = [f"run {run_id} was recorded {len(values)} times" for run_id, values in recorded.items() if len(values) > 1]
     known = {_last_run(job_id, job) for job_id, job in planned.items()}
-    strange = [f"job {job_id} was submitted by nobody" for job_id in found.keys() - planned.keys()]
-    strange += [f"run {run_id} was meant by nobody" for run_id in recorded.keys() - known]
+    strange = [f"job {job_id} was never submitted" for job_id in found.keys() - planned.keys()]
+    strange += [f"run {run_id} belongs to no planned job" for run_id in recorded.keys() - known]
     differences: list[str] = []
     for job_id, job in planned.items():
         if job_id in found:
@@ -58,7 +58,7 @@ def compare(evidence: Evidence) -> list[Check]:
     return [
         Check("jobs lost", len(planned), lost),
         Check("runs recorded twice", len(recorded), twice),
-        Check("jobs or runs that nobody asked for", len(found), strange),
+        Check("jobs or runs that were never submitted", len(found), strange),
         Check("ends, results or digests not as planned", len(found), differences),
     ]
 

@@ -1,4 +1,4 @@
-"""Drives the demo: submit, kill the leader half-way, restart it, wait, gather the evidence."""
+"""Drive the demo: submit, kill the leader half-way, restart it, wait, gather the evidence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from raftsched.errors import RaftschedError
 
 WORKER_COUNT = 2
 FINISH_SECONDS_MAX = 120.0
-"""Many times what it takes, for machines that do other things besides."""
+"""Many times the usual time, for machines that are busy with other things."""
 _POLL_SECONDS = 0.05
 _DOWN_SECONDS = 2.0
 _SHOW_SECONDS = 0.25
@@ -99,7 +99,7 @@ class _Demo:
         self.faults: list[str] = []
 
     async def drive(self) -> None:
-        """Run all of it; what does not come to its end in time is a fault."""
+        """Run all of it; jobs that do not end in time are a fault."""
         began = time.monotonic()
         watching = asyncio.create_task(self._watch())
         try:
@@ -115,7 +115,7 @@ class _Demo:
                 self._timetables = await self._scenes.finish_schedules()
                 await self._wait_until_finished()
         except TimeoutError:
-            self.faults.append(f"not all had come to its end after {FINISH_SECONDS_MAX:.0f} s")
+            self.faults.append(f"not everything had ended after {FINISH_SECONDS_MAX:.0f} s")
         finally:
             watching.cancel()
             await asyncio.wait([watching])
@@ -125,7 +125,7 @@ class _Demo:
 
     async def _watch(self) -> None:
         while True:
-            with suppress(RaftschedError):  # it only shows; what matters is judged at the end
+            with suppress(RaftschedError):  # it only shows; the verdict is made at the end
                 self._board.show(await self._client.queues())
             await asyncio.sleep(_SHOW_SECONDS)
 
@@ -159,7 +159,7 @@ class _Demo:
         self._board.say(f"{leader.id} is back and has caught up")
 
     async def _wait_until_finished(self) -> None:
-        """Wait for all that was planned; a schedule's jobs are, once it has decided its last instant."""
+        """Wait for all planned jobs; a schedule's are planned once it has decided its last fire time."""
         planned = Counter(job.kind for job in self.planned.values())
         while True:
             finished = {queue["name"]: finished_count(queue) for queue in await self._client.queues()}
@@ -168,7 +168,7 @@ class _Demo:
             await asyncio.sleep(_POLL_SECONDS)
 
     async def evidence(self, ledger: Ledger) -> Evidence:
-        """Read all that is judged."""
+        """Read all evidence."""
         found = {job.id: job async for job in self._client.list(page_size=1_000)}
         handles = {kind: self._handles(kind) for kind in ("pause", "report")}
         workflow = self._scenes.workflow

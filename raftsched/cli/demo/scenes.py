@@ -1,4 +1,4 @@
-"""What is done to queues, schedules, a workflow and single jobs while the demo runs."""
+"""Act on queues, schedules, a workflow and single jobs while the demo runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from raftsched.client.workflows import WorkflowRun
 from raftsched.errors import Rejected
 
 PLAYED_KINDS: Final = frozenset(("priority", "requeue", "cancel", "pause", "once"))
-"""Kinds that something is done to before the leader is killed."""
+"""Kinds that are acted on before the leader is killed."""
 _CRON = "*/2 * * * * *"
 _ZONE = "Europe/Berlin"
 _FORETOLD_COUNT = 4
@@ -28,7 +28,7 @@ _POLL_SECONDS = 0.05
 
 
 class Scenes:
-    """Plays them, and adds what they submit to `planned`."""
+    """Play the scenes, and add the jobs that they submit to `planned`."""
 
     def __init__(self, client: Client, board: Board, planned: dict[str, Planned]) -> None:
         self._client = client
@@ -41,7 +41,7 @@ class Scenes:
     # -- before the jobs come -----------------------------------------------------------------------------------------
 
     async def set_up(self) -> None:
-        """Set the queues' limits, and start what runs all the time: the schedules."""
+        """Set the queues' limits, and start the schedules, which run all the time."""
         queue = self._client.queue
         await queue("narrow").configure(concurrency=NARROW_AT_ONCE)
         await queue("rate").configure(rate=Rate(RATE_COUNT, RATE_SECONDS, burst=1))
@@ -66,15 +66,15 @@ class Scenes:
     def _note_schedule(self, schedule: ScheduleInfo, period: timedelta, outlook: Outlook) -> None:
         assert schedule.next_at is not None, "a new schedule without an instant"
         first = schedule.next_at
-        foretold = [instant for instant in outlook.firings if instant >= first]
+        previewed = [instant for instant in outlook.firings if instant >= first]
         self._timetables.append(
-            Timetable(name=schedule.name, period=period, first=first, through=first, foretold=foretold)
+            Timetable(name=schedule.name, period=period, first=first, through=first, previewed=previewed)
         )
 
     # -- while they run -----------------------------------------------------------------------------------------------
 
     async def play(self) -> None:
-        """Do to the jobs of `PLAYED_KINDS`, which are all submitted by now, what is to be done to them."""
+        """Act on the jobs of `PLAYED_KINDS`, which are all submitted by now."""
         await self._client.queue("priority").resume()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._submit_unique())
@@ -103,7 +103,7 @@ class Scenes:
         self._planned[self.unique_ids[0]] = job
 
     async def _requeue(self) -> None:
-        """Wait until all have been given up for the same reason, then have that reason's run again."""
+        """Wait until all have been given up for the same reason, then requeue all of that reason."""
         expected = len(self._ids("requeue"))
         chosen: DeadLetterFilter = {"reason": "rejected", "queue": "requeue"}
         while (await self._client.dead_letters.requeue(filter=chosen, dry_run=True)).matched < expected:
@@ -112,7 +112,7 @@ class Scenes:
         self._board.say(f"{done} dead letters with the reason rejected run again")
 
     async def _cancel(self) -> None:
-        """Cancel those that wait all at once; those that are to be cancelled while they run, once they run."""
+        """Cancel at once those that wait, and the others when they run."""
         jobs = {job_id: self._planned[job_id].spec.name for job_id in self._ids("cancel")}
         await self._client.bulk("cancel", ids=[job_id for job_id, name in jobs.items() if name != "long"])
         running = [job_id for job_id, name in jobs.items() if name == "long"]
@@ -130,7 +130,7 @@ class Scenes:
         return [job_id for job_id, job in self._planned.items() if job.kind in kinds]
 
     async def half_way(self) -> str:
-        """Say how far those stand that take their time, in one line."""
+        """Report the progress of those that take long, in one line."""
         assert self.workflow is not None
         workflow = await self.workflow.get()
         told = [f"workflow {workflow.job_count - workflow.unfinished_count} of {workflow.job_count}"]
@@ -144,9 +144,9 @@ class Scenes:
     # -- at the end ---------------------------------------------------------------------------------------------------
 
     async def finish_schedules(self) -> list[Timetable]:
-        """Let the schedules decide all instants up to now, stop them, and return what they decided.
+        """Let the schedules decide all fire times up to now, stop them, and return the decisions.
 
-        What they don't decide in time is missing from what is returned. Their jobs are added to those planned.
+        Late decisions are missing from the result. Their jobs are added to those planned.
         """
         through = datetime.now(UTC)
         return [await self._finish(replace(table, through=through)) for table in self._timetables]

@@ -1,9 +1,9 @@
-"""The processes that a command starts end when it ends, however that comes about.
+"""End the processes that a command starts when it ends, for any reason.
 
-On SIGTERM, as on Ctrl-C, the command leaves its contexts, which stop what they started. Where it can't, as after SIGKILL,
-the lifeline does: a pipe whose writing end the command holds and whose reading end is the standard input of its children.
-The kernel closes it with the command's last breath, and the children stop as on SIGTERM. Unlike Linux's PR_SET_PDEATHSIG
-this depends neither on the thread that started a child nor on the child being quick to ask for it.
+On SIGTERM, as on Ctrl-C, the command leaves its contexts, which stop its child processes. If it can't, as after
+SIGKILL, the lifeline stops them: a pipe whose writing end the command holds and whose reading end is the standard input
+of its children. The kernel closes it when the command ends, and the children stop as on SIGTERM. Unlike Linux's
+PR_SET_PDEATHSIG this depends neither on the thread that started a child nor on the child being quick to ask for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _READ_BYTES: Final = 4096
 
 @cache
 def lifeline() -> int:
-    """Return what children have as their standard input; it ends when this process does, and not before."""
+    """Return the standard input for children; it ends when this process ends, and not before."""
     reading, _writing = os.pipe()
     return reading
 
@@ -37,7 +37,7 @@ def _watch_stdin(_context: click.Context, _option: click.Parameter, is_wanted: b
 
 
 def _stop_when_stdin_ends() -> None:
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))  # those are for whoever waits for them
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))  # their waiter handles those
     while os.read(0, _READ_BYTES):
         pass
     os.kill(os.getpid(), signal.SIGTERM)

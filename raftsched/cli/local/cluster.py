@@ -1,8 +1,7 @@
-"""A cluster of real node processes on this machine's loopback, for `dev`, `demo`, `bench` and the acceptance tests.
+"""Run a cluster of real node processes on this machine's loopback, for `dev`, `demo`, `bench` and the acceptance tests.
 
-Each node is a process of its own with its own data directory and log file; `cluster.json` in the common directory says
-where they are. Nothing here talks to a node other than by its HTTP API and by signals. The nodes stop when this process
-is gone.
+Each node is a process of its own with its own data directory and log file; `cluster.json` in the common directory has
+their addresses. Nodes are reached only by their HTTP API and by signals. They stop when this process is gone.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 10.0
 _POLL_SECONDS = 0.02
 _PORTS = range(15_000, 32_000)
-"""Below 32,768, where Linux begins with outgoing connections: one of them could take a port before its node listens."""
+"""Below 32,768, the first port of outgoing connections on Linux: one of them could take a port before its node listens."""
 
 
 class LocalNode:
-    """One node process; it can be killed, paused and started again over the same data."""
+    """A node process; it can be killed, paused and started again over the same data."""
 
     def __init__(self, node_id: str, api_port: int, raft_port: int, directory: Path) -> None:
         self.id = node_id
@@ -46,7 +45,7 @@ class LocalNode:
         self.directory = directory
         self.process: subprocess.Popen[bytes] | None = None
         self.own_config: Path | None = None
-        """A config file of its own, of a node that was added later."""
+        """Its own config file, if it was added later."""
 
     @property
     def data_directory(self) -> Path:
@@ -71,7 +70,7 @@ class LocalNode:
                 stdin=lifeline(),
                 stdout=log,
                 stderr=log,
-                process_group=0,  # Ctrl-C is ours alone; and without us the kernel ends a paused node, which reads nothing
+                process_group=0,  # only we get Ctrl-C; and without us the kernel ends a paused node, which reads nothing
             )
 
     def signal(self, number: signal.Signals) -> None:
@@ -79,17 +78,17 @@ class LocalNode:
             self.process.send_signal(number)
 
     def kill(self) -> None:
-        """As the power cord would: SIGKILL, and wait until it is gone."""
+        """Kill it with SIGKILL, like a power failure, and wait until it is gone."""
         self.signal(signal.SIGKILL)
         self.wait()
 
     def stop(self) -> int | None:
-        """Ask it to stop, and make it after `STOP_SECONDS_MAX`; return its exit code."""
+        """Ask it to stop, and kill it after `STOP_SECONDS_MAX`; return its exit code."""
         self.signal(signal.SIGTERM)
         return self.ended()
 
     def ended(self) -> int | None:
-        """Return the exit code of a node that was asked to stop; one that doesn't in time is killed, and has none."""
+        """Return the exit code of a node that was asked to stop; one that is late is killed, and has none."""
         try:
             return self.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
@@ -97,7 +96,7 @@ class LocalNode:
             return None
 
     def last_words(self) -> str:
-        """The last line of its log."""
+        """Return the last line of its log."""
         lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()
         return lines[-1] if lines else f"nothing in {self.log_file}"
 
@@ -105,7 +104,7 @@ class LocalNode:
         return self.process.wait(timeout) if self.process else None
 
     def is_ready(self) -> bool:
-        """Whether it answers that it can serve."""
+        """Return whether it answers that it can serve."""
         try:
             self.get("/readyz", timeout=1.0)
         except (OSError, msgspec.DecodeError):
@@ -113,7 +112,7 @@ class LocalNode:
         return True
 
     def says_it_leads(self) -> bool:
-        """Whether it answers that it leads, and that it can serve."""
+        """Return whether it answers that it leads and can serve."""
         try:
             answer = self.get("/api/v1/cluster", timeout=1.0)
         except (OSError, msgspec.DecodeError):
@@ -121,7 +120,7 @@ class LocalNode:
         return bool(answer["leader"] == self.id) and self.is_ready()
 
     def get(self, path: str, *, timeout: float = 2.0) -> Any:
-        """GET a JSON document of the node; raises `OSError` where there is no good answer."""
+        """GET a JSON document of the node; raises `OSError` if there is no good answer."""
         with urllib.request.urlopen(f"{self.api}{path}", timeout=timeout) as reply:  # noqa: S310  # our own http URL
             return msgspec.json.decode(reply.read())
 
@@ -175,7 +174,7 @@ class LocalCluster:
         self.write_description()
 
     def new_node(self) -> LocalNode:
-        """A further node with an id that was never used, to be started and added; its config names all, and itself."""
+        """A further node with an id that was never used, to be started and added; its config names all others and itself."""
         self._node_count += 1
         api, raft = free_ports(2)
         node = LocalNode(f"n{self._node_count}", api, raft, self.directory / f"n{self._node_count}")
@@ -209,7 +208,7 @@ class LocalCluster:
         (self.directory / "cluster.json").write_bytes(text + b"\n")
 
     def leader(self) -> LocalNode | None:
-        """The node that itself says it leads and is ready to serve; None while there is none."""
+        """Return the node that answers that it leads and is ready; None if there is none."""
         return next((node for node in self.nodes if node.is_running and node.says_it_leads()), None)
 
     def wait_for_leader(self, *, seconds: float = START_SECONDS_MAX) -> LocalNode:
@@ -221,7 +220,7 @@ class LocalCluster:
         self.wait_until(node.is_ready, what=f"node {node.id} to be ready", seconds=seconds)
 
     def wait_until(self, probe: Callable[[], _T | None], *, what: str, seconds: float = START_SECONDS_MAX) -> _T:
-        """Poll until `probe` returns something true; raises `Unavailable` when it does not within `seconds`."""
+        """Poll until `probe` returns something true; raises `Unavailable` if it does not within `seconds`."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             if found := probe():
@@ -231,7 +230,7 @@ class LocalCluster:
         raise Unavailable(f"waited {seconds:.0f} s for {what}; see {self.directory}/n*/node.log")
 
     def _check_for_failed_nodes(self) -> None:
-        """Raise `Unavailable` where a node ended by itself; a signal ends it with a negative code."""
+        """Raise `Unavailable` if a node ended by itself; a signal ends it with a negative code."""
         for node in self.nodes:
             code = node.process.poll() if node.process else None
             if code is not None and code > 0:
@@ -246,7 +245,7 @@ def _ports(node_count: int, base_port: int | None) -> list[tuple[int, int]]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody had a moment ago; drawn by the system's chance, since tests in other processes draw as well."""
+    """Return ports that were free a moment ago; drawn at random, since tests in other processes draw as well."""
     drawn = random.SystemRandom().sample(_PORTS, len(_PORTS))
     return list(islice(filter(_is_free, drawn), count))
 
@@ -270,7 +269,7 @@ def _toml(nodes: list[LocalNode], settings: Mapping[str, Any]) -> str:
 
 
 def _toml_value(value: Any) -> str:
-    """Scalars and lists are as in JSON; tables are not."""
+    """Write scalars and lists as in JSON; tables differ."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{name} = {_toml_value(each)}" for name, each in value.items()) + " }"
     return msgspec.json.encode(value).decode()

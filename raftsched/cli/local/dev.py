@@ -1,4 +1,4 @@
-"""`raftsched dev`: a local cluster to develop against, in the foreground until Ctrl-C or SIGTERM."""
+"""Define `raftsched dev`: a local cluster to develop against, in the foreground until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 

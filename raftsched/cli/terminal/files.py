@@ -1,8 +1,8 @@
-"""Files that people write: YAML or JSON, read strictly, and where in them a field stands.
+"""Read files that people write, YAML or JSON, strictly, and locate their fields.
 
 YAML is read by the rules of its version 1.2 (the core schema), with PyYAML's safe loader: `no` is a text and not false,
-`22:30` a text and not a number, a date stays as it was written. A key that stands twice is refused, since one of the two
-would be lost silently. What the file means is for the cluster to judge; `Document.line_of` finds the field at fault.
+`22:30` a text and not a number, a date stays as it was written. A duplicate key is refused, since one of its two values
+would be lost silently. The cluster judges the content; `Document.line_of` finds the field at fault.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _INDEX: Final = re.compile(r"\[(\d+)\]")
 
 
 class Document(NamedTuple):
-    """A file as it was read."""
+    """A file that was read."""
 
     name: str
     value: Any
     node: Node | None
-    """Where its parts stand; None where that is not known."""
+    """Positions of its parts; None if they are not known."""
 
     def line_of(self, path: str) -> int | None:
-        """Return the line of the field at `path`, as in `schedules[2].job.queue`, or of what is nearest around it."""
+        """Return the line of the field at `path`, as in `schedules[2].job.queue`, or of the nearest part around it."""
         node, line = self.node, None
         while node is not None:
             node, path, mark = _step(node, path)
@@ -77,7 +77,7 @@ def _read_json(name: str, text: str) -> Document:
         raise Malformed(f"{name}: {error}") from error
     try:
         node = yaml.compose(text, _Loader)
-    except yaml.YAMLError:  # JSON allows tabs where YAML does not
+    except yaml.YAMLError:  # JSON allows tabs at places at which YAML does not
         node = None
     return Document(name, value, node)
 
@@ -86,7 +86,7 @@ def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise ValueError(f"{key}: the key stands twice in one object")
+            raise ValueError(f"{key}: duplicate key")
         found[key] = value
     return found
 
@@ -104,7 +104,7 @@ class _Loader(yaml.SafeLoader):
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012  # as PyYAML has it; filled below
 
     def compose_mapping_node(self, anchor: Any) -> MappingNode:
-        """Refuse a key that stands twice, before merging brings in those of other mappings."""
+        """Refuse a duplicate key, before merging brings in those of other mappings."""
         node: MappingNode = super().compose_mapping_node(anchor)
         seen: set[str] = set()
         for key, _ in node.value:
@@ -112,7 +112,7 @@ class _Loader(yaml.SafeLoader):
                 told = "a key must be text; put it into quotes"
                 raise yaml.composer.ComposerError(None, None, told, key.start_mark)
             if key.value in seen:
-                told = f"{key.value}: the key stands twice in one mapping"
+                told = f"{key.value}: duplicate key"
                 raise yaml.composer.ComposerError(None, None, told, key.start_mark)
             seen.add(key.value)
         return node
@@ -156,7 +156,7 @@ def _read_yaml(name: str, text: str) -> Document:
 
 
 def _check_size(document: Document) -> None:
-    """Refuse what is too much once aliases are written out; a mapping that contains itself is so, too."""
+    """Refuse a document that is too large once aliases are written out, or that contains itself."""
     waiting = [document.value]
     count = 0
     while waiting:
@@ -170,11 +170,11 @@ def _check_size(document: Document) -> None:
             waiting.extend(value)
 
 
-# -- where a field stands ---------------------------------------------------------------------------------------------
+# -- the position of a field ------------------------------------------------------------------------------------------
 
 
 def _step(node: Node, path: str) -> tuple[Node | None, str, yaml.Mark | None]:
-    """Return the next node on the way along `path`, the path behind it, and where that node, or its key, begins."""
+    """Return the next node along `path`, the rest of the path, and the position at which that node, or its key, begins."""
     if isinstance(node, SequenceNode):
         index = _INDEX.match(path)
         if index is None or int(index[1]) >= len(node.value):

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how they become fields of requests."""
+"""Define options that several commands share, and convert them to fields of requests."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ job_options = options(
 
 
 def _names(decorate: Callable[[Any], Any]) -> frozenset[str]:
-    """The names of the parameters that options add to a command."""
+    """Return the names of the parameters that options add to a command."""
     return frozenset(str(parameter.name) for parameter in decorate(lambda: None).__click_params__)
 
 
@@ -97,7 +97,7 @@ pause_options = options(
 
 
 def filter_options(*, reason: bool = True) -> Callable[[Command], Command]:
-    """The filters of `GET /jobs`, and of the bulk commands; `reason` is left out where it has another meaning."""
+    """The filters of `GET /jobs`, and of the bulk commands; `reason` is left out if it has another meaning."""
     statuses = click.option(
         "--status",
         "statuses",
@@ -126,7 +126,7 @@ def given(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def job_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a job from the options of `job_options`; raises `Invalid` for JSON that is none."""
+    """Return the fields of a job from the options of `job_options`; raises `Invalid` for wrong JSON."""
     wanted = given(fields)
     if wanted.pop("at_most_once", False):
         wanted["start"] = "at_most_once"
@@ -136,16 +136,16 @@ def job_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def filter_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the filter that the options of `filter_options` make."""
+    """Return the filter given by the options of `filter_options`."""
     wanted = given(fields)
     statuses = [status for text in wanted.pop("statuses", ()) for status in text.split(",") if status]
     return wanted | ({"status": statuses} if statuses else {})
 
 
 def payload_field(text: str | None) -> dict[str, Any]:
-    """Return the field `payload`: JSON, or `-` for JSON from standard input; nothing where there is none.
+    """Return the field `payload`: JSON, or `-` for JSON from standard input; nothing if there is none.
 
-    It is passed on byte for byte: large numbers keep their digits, and a key that stands twice is the cluster's to refuse.
+    It is passed on byte for byte: large numbers keep their digits, and the cluster refuses duplicate keys.
     """
     if text is None:
         return {}
@@ -155,7 +155,7 @@ def payload_field(text: str | None) -> dict[str, Any]:
 
 
 def parse_json(text: str, name: str) -> Any:
-    """Return the document in `text`; raises `Invalid` naming the option or argument that it was."""
+    """Return the document in `text`; raises `Invalid` naming its option or argument."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError as error:

@@ -1,7 +1,7 @@
-"""What commands print: tables that a person likes to read, or JSON for machines; errors in one line with a way out.
+"""Print for commands: tables for people, or JSON for machines; errors in one line with the next step.
 
-Colours and indentation are for terminals only. Results go to standard output; progress and errors to standard error,
-so that a pipe gets nothing else. Texts that come from the cluster are never read as markup, and never steer a terminal:
+Colours and indentation are for terminals only. Results go to standard output; progress and errors to standard error, so
+that a pipe gets nothing else. Texts that come from the cluster are never read as markup, and cannot control a terminal:
 their control characters are shown, not sent.
 """
 
@@ -28,12 +28,12 @@ from raftsched.cli.terminal.times import read_time, with_distance
 from raftsched.errors import RaftschedError
 
 _PIPE_WIDTH = 1_000
-"""Columns where nobody looks at a terminal: wide enough that nothing is cut off."""
+"""Columns without a terminal: wide enough that nothing is cut off."""
 
 _DIRECTIONS: Final = (*range(0x202A, 0x202F), *range(0x2066, 0x206A))
-"""Embeddings, overrides and isolates: by these a text could show other lines in another order than they have."""
+"""Embeddings, overrides and isolates: with these a text could show lines in a wrong order."""
 _CONTROLS: Final = [code for code in (*range(0x20), 0x7F, *range(0x80, 0xA0), *_DIRECTIONS) if chr(code) not in "\n\t"]
-"""C0, DEL and C1 too: by these a text could recolour, retitle or rewrite the terminal of whoever reads it."""
+"""C0, DEL and C1 too: with these a text could recolour, retitle or rewrite the reader's terminal."""
 _VISIBLE: Final = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _CONTROLS}
 _VISIBLE_IN_JSON: Final = {code: f"\\u{code:04x}" for code in _CONTROLS}
 
@@ -45,10 +45,10 @@ def visible(text: str) -> str:
 
 @contextmanager
 def writing() -> Iterator[None]:
-    """End the program where standard output can't be written: with one line, or quietly where its reader has gone.
+    """End the program if standard output can't be written: with one line, or quietly if its reader has gone.
 
     The exit code is 1 for both: Python's documentation asks for it on EPIPE (signal, "Note on SIGPIPE"), and click and
-    rich do so too. What is still in the buffer is dropped, since the interpreter would fail to write it once more.
+    rich do so too. The rest of the buffer is dropped, since the interpreter would fail to write it once more.
     """
     try:
         yield
@@ -61,7 +61,7 @@ def writing() -> Iterator[None]:
 
 
 class TextConsole(Console):
-    """A console that shows the control characters of texts; its own styles and cursor moves are no part of them."""
+    """Console that shows the control characters of texts; its own styles and cursor moves are no part of them."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -81,7 +81,7 @@ progress_console = TextConsole(stderr=True, highlight=False)
 _MIN_WIDTHS = {"id": 36, "status": 9}
 _ID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _ID_CELL_CHARS_MAX: Final = 64
-"""A longer cell is a text in which an id occurs."""
+"""A longer cell is a text that contains an id."""
 _FOLDED_WIDTH_MIN: Final = 16
 _COLUMN_GAP: Final = 3
 _STYLES: Final = {
@@ -108,7 +108,7 @@ _NEXT_STEPS: Final = {
     "malformed": "",
     "invalid": "",
 }
-"""What to do next, by code. What is wrong with a field says itself how to mend it."""
+"""Next step for the user, by code. Errors about a field say themselves how to fix it."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -145,12 +145,12 @@ def write(text: str) -> None:
 
 
 def write_text(text: str) -> None:
-    """Write what a job wrote: on a terminal with its control characters shown, into a pipe or a file as it is."""
+    """Write a job's output: on a terminal with its control characters shown, into a pipe or a file as it is."""
     write(visible(text) if sys.stdout.isatty() else text)
 
 
 def _escaped(document: bytes) -> str:
-    """JSON whose texts hold no control characters: those above 0x7E are allowed in it, and steer some terminals."""
+    """JSON whose texts hold no control characters: those above 0x7E are allowed in JSON, and control some terminals."""
     return document.decode().translate(_VISIBLE_IN_JSON)
 
 
@@ -163,10 +163,10 @@ def print_table(
     folded: Sequence[str] = (),
     if_none: str = "",
 ) -> None:
-    """Print rows under their column names; numbers align right. Where there are none, say so, and `if_none`.
+    """Print rows under their column names; numbers align right. If there are none, say so, and `if_none`.
 
     On a terminal that is too narrow, `optional` columns are left out, the first ones first, and named below the table;
-    `folded` columns go on in the next line; others are cut off, but for ids, which never are, since they are copied.
+    `folded` columns continue in the next line; others are cut off, but for ids, which never are, since they are copied.
     """
     cells = [[_cell(cell) for cell in row] for row in rows]
     if not cells:
@@ -200,13 +200,13 @@ def _print_none(title: str | None, if_none: str) -> None:
 
 
 def _min_width(column: str, cells: Sequence[Text]) -> int:
-    """What a column needs so that no id in it is cut off."""
+    """Return the width that a column needs so that no id in it is cut off."""
     ids = [cell.cell_len for cell in cells if cell.cell_len <= _ID_CELL_CHARS_MAX and _ID.search(cell.plain)]
     return max([_MIN_WIDTHS.get(column, 0), *ids])
 
 
 def _widths(columns: Sequence[tuple[str, Sequence[Text]]]) -> list[int]:
-    """Return the width of each column: the widest ones give way where all are too wide, but for ids."""
+    """Return the width of each column: if all are too wide, the widest ones are cut, but for ids."""
     widths = [
         max([len(column), _min_width(column, cells), *(cell.cell_len for cell in cells)]) for column, cells in columns
     ]
@@ -223,7 +223,7 @@ def _widths(columns: Sequence[tuple[str, Sequence[Text]]]) -> list[int]:
 def _not_fitting(
     columns: Sequence[str], cells: Sequence[Sequence[Text]], optional: Sequence[str], folded: Sequence[str]
 ) -> list[str]:
-    """Return the columns to leave out, so that the others fit as far as they can."""
+    """Return the columns to leave out, so that the others fit as far as possible."""
     widths = {}
     for number, column in enumerate(columns):
         column_cells = [row[number] for row in cells]
@@ -253,7 +253,7 @@ def say(text: str | Text) -> None:
 
 
 def tell(text: str) -> None:
-    """Tell somebody who waits one thing, on standard error."""
+    """Print one message on standard error."""
     progress_console.print(Text(f"raftsched: {visible(text)}", style="dim"), soft_wrap=True)
 
 
@@ -277,7 +277,7 @@ def reports_errors(command: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def error_line(error: RaftschedError) -> str:
-    """Return what is wrong, its code, and what to do next, in one line."""
+    """Return the error, its code, and the next step, in one line."""
     told = visible(" ".join(str(error).split()))
     next_step = _NEXT_STEPS.get(error.code, "")
     return f"raftsched: {told} [{error.code}]" + (f" {next_step}" if next_step else "")

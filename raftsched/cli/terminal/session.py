@@ -1,7 +1,7 @@
-"""One conversation with the cluster: documents of the API in, documents out.
+"""Talk to the cluster for one command: documents of the API in, documents out.
 
-Commands print what the API says, new fields included, so they take its documents as they are. Every request is retried
-through elections; those that make something carry an idempotency key, so that a retry never makes a second one.
+Commands print the documents of the API unchanged, new fields included. Every request is retried through elections;
+those that create something carry an idempotency key, so that a retry never creates a second one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Session", "part", "with_plain_session", "with_session"]
 SETTINGS: Final = ClientSettings()
 PAGE_SIZE_MAX: Final = 1_000
 _SILENCE_SECONDS: Final = 2.0
-"""After this, somebody who waits is told that the cluster is still being asked."""
+"""After this, a waiting user is informed that the cluster is still being asked."""
 _R = TypeVar("_R")
 _T = TypeVar("_T")
 
@@ -86,15 +86,15 @@ class Session:
         return self._run(self._calls.call(dict[str, Any], method, path, document, query=asked, headers=headers))
 
     def new_key(self) -> str:
-        """Return an idempotency key that nobody has used."""
+        """Return an idempotency key that was never used."""
         return self._keys.next()
 
     def key_header(self, key: str | None = None) -> dict[str, str]:
-        """Return the header by which a request counts once, however often it is sent; by default with a new key."""
+        """Return the header by which a request counts once, even if it is sent again; by default with a new key."""
         return {KEY_HEADER: key or self.new_key()}
 
     def pages(self, path: str, **query: Any) -> Iterator[dict[str, Any]]:
-        """Yield the pages of a list, as far as they are asked for."""
+        """Yield the pages of a list, each when it is needed."""
         while True:
             page = self.get(path, **query)
             yield page
@@ -103,11 +103,11 @@ class Session:
                 return
 
     def items(self, path: str, key: str, *, limit: int, **query: Any) -> Iterator[dict[str, Any]]:
-        """Yield at most `limit` things of a list, page by page."""
+        """Yield at most `limit` items of a list, page by page."""
         left = limit
         with ExitStack() as shown:
             for number, page in enumerate(self.pages(path, limit=min(limit, PAGE_SIZE_MAX), **query)):
-                if number == 1:  # it takes longer
+                if number == 1:  # it is slow
                     shown.enter_context(progress_console.status("reading"))
                 yield from page[key][:left]
                 left -= len(page[key])
@@ -117,7 +117,7 @@ class Session:
     def events(
         self, *, types: Sequence[str], queue: str | None, job: str | None, tenant: str | None, after: str | None
     ) -> Iterator[Event]:
-        """Yield what happens from now on, or behind the event `after`, without an end; see `Client.events`."""
+        """Yield events from now on, or behind the event `after`, without an end; see `Client.events`."""
         stream = event_stream(
             self._connection, types=types or None, queue=queue, job=job, tenant=tenant, last_event_id=after
         )
@@ -126,17 +126,17 @@ class Session:
             yield self._runner.run(_next(events))
 
     def _run(self, call: Coroutine[Any, Any, _T]) -> _T:
-        """Return what `call` returns; says so on standard error if that takes long."""
+        """Return the result of `call`; report on standard error if that takes long."""
         return self._runner.run(_announced(call))
 
 
 def with_session(command: Callable[..., _R]) -> Callable[..., _R]:
-    """Give a command its `session` in place of --url and --actor; its errors become one line."""
+    """Give a command its `session` in place of --url and --actor; print its errors in one line."""
     return actor_option(with_plain_session(command))
 
 
 def with_plain_session(command: Callable[..., _R]) -> Callable[..., _R]:
-    """As `with_session`, but without --actor: for commands that leave no trace of who gave them."""
+    """As `with_session`, but without --actor: for commands that record no actor."""
 
     @url_option
     @reports_errors
@@ -149,7 +149,7 @@ def with_plain_session(command: Callable[..., _R]) -> Callable[..., _R]:
 
 
 def user_name() -> str:
-    """Return the user's name in this system; "anonymous" where it has none that fits into a header."""
+    """Return the user's name in this system; "anonymous" if it has none that fits into a header."""
     try:
         name = getpass.getuser()
     except (OSError, KeyError):
@@ -165,5 +165,5 @@ async def _announced(call: Coroutine[Any, Any, _T]) -> _T:
     asked = asyncio.ensure_future(call)
     done, _ = await asyncio.wait([asked], timeout=_SILENCE_SECONDS)
     if not done:
-        click.echo("raftsched: no answer yet; trying on", err=True)
+        click.echo("raftsched: still waiting for the cluster to answer", err=True)
     return await asked

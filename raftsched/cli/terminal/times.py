@@ -1,4 +1,4 @@
-"""Times and spans as people say them, in both directions: `5 min ago`, `1h30m`, `+2h`."""
+"""Read and write times and spans in the form that people use: `5 min ago`, `1h30m`, `+2h`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])", re.ASCII)
 _NUMBER: Final = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _LONG_AGO: Final = timedelta(days=60)
-"""Further away, a date says more than a number of days."""
+"""Beyond this distance, a date says more than a number of days."""
 _NOW: Final = timedelta(seconds=1)
 _HOW_TO_WRITE: Final = "write one like 2027-03-14T07:00:00Z, 2027-03-14 (midnight UTC), now, +2h or -1d"
 
@@ -31,12 +31,12 @@ def utc_now() -> datetime:
 
 
 def rfc3339(moment: datetime) -> str:
-    """Return the time as the API writes it."""
+    """Return the time in the form of the API."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def relative(moment: datetime, now: datetime) -> str:
-    """Return how far `moment` is from `now`: `3 min ago`, `in 2 h`; a date where it is months."""
+    """Return how far `moment` is from `now`: `3 min ago`, `in 2 h`; a date for months."""
     away = moment - now
     if abs(away) < _NOW:
         return "now"
@@ -56,13 +56,13 @@ def rounded(seconds: float) -> str:
 
 
 def when(text: str | None) -> str:
-    """Return the cell of a table for a time of the API; "" where there is none."""
+    """Return the cell of a table for a time of the API; "" if there is none."""
     moment = read_time(text)
     return "" if moment is None else relative(moment, utc_now())
 
 
 def with_distance(text: str) -> Text:
-    """Return the time as it is, and how far away it is."""
+    """Return the time, followed by its distance from now."""
     moment = read_time(text)
     shown = Text(text)
     return shown if moment is None else shown.append(f"  {relative(moment, utc_now())}", style="dim")
@@ -78,7 +78,7 @@ def read_time(text: Any) -> datetime | None:
 
 
 def span_seconds(text: str) -> float | None:
-    """Return the seconds of `90`, `90s`, `1.5h` or `1h30m`; None for what is no span."""
+    """Return the seconds of `90`, `90s`, `1.5h` or `1h30m`; None if it is no span."""
     if _NUMBER.fullmatch(text):
         return float(text)
     if not _SPAN.fullmatch(text):
@@ -128,7 +128,7 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
 
 
 class WallMoment(Moment):
-    """A time of a command with `--timezone`, which must be eager: one without its offset is meant by that zone's clock."""
+    """A time of a command with `--timezone`, which must be eager: a time without an offset is read by that zone's clock."""
 
     _told = f"{_HOW_TO_WRITE}, or give --timezone, by whose clock it is meant then"
 
@@ -146,7 +146,7 @@ class WallMoment(Moment):
 def at_wall_time(wall: datetime, timezone: str) -> datetime:
     """Return the instant at which the clock of `timezone` shows `wall`, which has no zone of its own.
 
-    Raises `Invalid` where it never does, or twice, as clocks are changed: which one was meant is not guessed.
+    Raises `Invalid` if it never does, or twice, because clocks are changed: it does not guess.
     """
     clock = zone(timezone).info
     try:

@@ -94,7 +94,7 @@ async def test_get_shows_the_jobs_by_status(api: Api, cli: Cli) -> None:
 
 
 async def test_get_of_a_queue_that_nobody_uses_says_so(cli: Cli) -> None:
-    assert (await cli.ok("queue", "get", "mial")).stdout.startswith("Nothing is known of mial: no jobs")
+    assert (await cli.ok("queue", "get", "mial")).stdout.startswith("Nothing is known about mial: no jobs")
     await cli.ok("queue", "set", "mial", "--concurrency", "1")
     assert "concurrency  1" in (await cli.ok("queue", "get", "mial")).stdout
 

@@ -160,10 +160,10 @@ async def test_trigger_with_the_same_key_finds_the_first_run(cli: Cli) -> None:
 async def test_backfill_makes_runs_for_the_past_after_a_look(cli: Cli) -> None:
     await saved(cli, "--start-at", "2020-01-01")
     command = ("schedule", "backfill", "nightly", "--from", "2020-01-01", "--to", "2020-01-04")
-    assert "would make 3 runs and skip 0 instants" in (await cli.ok(*command, "--dry-run")).stdout
+    assert "would make 3 runs and skip 0 fire times" in (await cli.ok(*command, "--dry-run")).stdout
     assert (await cli.json(*command, "--dry-run"))["run_count"] == 3
     assert await cli.json("list") == []
-    assert (await cli.ok(*command, "--overlap", "allow")).stdout == "3 runs made, 0 instants skipped\n"
+    assert (await cli.ok(*command, "--overlap", "allow")).stdout == "3 runs made, 0 fire times skipped\n"
     assert [job["schedule_id"] is not None for job in await cli.json("list")] == [True] * 3
     assert (await cli.json(*command))["run_count"] == 0
     assert "3 were backfilled before" in (await cli.ok(*command)).stdout
@@ -206,7 +206,7 @@ async def test_backfill_without_room_goes_on_as_runs_end_and_gives_up_when_none_
     await saved(cli, "--start-at", "2020-01-01")
     command = ("schedule", "backfill", "nightly", "--from", "2020-01-01", "--to", "2020-01-06", "--overlap", "allow")
     told = (await cli.ok(*command)).stdout
-    assert "2 runs made, 0 instants skipped\n3 instants remain: there is no room" in told
+    assert "2 runs made, 0 fire times skipped\n3 fire times remain: there are too many" in told
     monkeypatch.setattr(runs, "_PATIENCE_SECONDS", 60.0)
     started = asyncio.create_task(cli.json(*command))
     for _ in range(3):

@@ -38,7 +38,7 @@ def _evidence(**fields: Any) -> Evidence:
 
 TICKS = [Firing(instant=at(n), fired=True, job_id=f"t{n}") for n in range(4)]
 TABLE = Timetable(
-    name="every", period=timedelta(seconds=1), first=at(0), through=at(3.5), foretold=[at(0), at(1)], ledger=TICKS
+    name="every", period=timedelta(seconds=1), first=at(0), through=at(3.5), previewed=[at(0), at(1)], ledger=TICKS
 )
 TICKED = _evidence(
     **_jobs("every", *(JobInfo(id=f"t{n}", instant=at(n)) for n in range(4)))

@@ -62,8 +62,8 @@ def test_report_is_right_when_all_is_as_planned() -> None:
         ({"a": JobInfo(id="a", status="completed", result={"text": "y"}, attempt_number=1)}, {"a.1": ["x"]}, "result"),
         ({"a": GOOD}, {}, "recorded []"),
         ({"a": GOOD}, {"a.1": ["x", "x"]}, "recorded 2 times"),
-        ({"a": GOOD}, {"a.1": ["x"], "a.2": ["x"]}, "run a.2 was meant by nobody"),
-        ({"a": GOOD, "b": GOOD}, {"a.1": ["x"]}, "submitted by nobody"),
+        ({"a": GOOD}, {"a.1": ["x"], "a.2": ["x"]}, "run a.2 belongs to no planned job"),
+        ({"a": GOOD, "b": GOOD}, {"a.1": ["x"]}, "was never submitted"),
         ({"a": JobInfo(id="a", status="completed", result={"text": "x"})}, {"a.1": ["x"]}, "attempts"),
     ],
 )
@@ -91,8 +91,8 @@ def test_verdict_fails_the_command_and_says_why(capsys: pytest.CaptureFixture[st
     conclude(_compared({"a": GOOD}, {"a.1": ["x"]}))
     assert "all is right" in capsys.readouterr().out
     late = _compared({"a": GOOD}, {"a.1": ["x"]})
-    late.faults.append("not all had come to its end")
-    for report, why in ((_compared({}, {}), "is lost"), (late, "come to its end"), (_nothing(), "nothing to look at")):
+    late.faults.append("not everything had ended")
+    for report, why in ((_compared({}, {}), "is lost"), (late, "had ended"), (_nothing(), "nothing to check")):
         with pytest.raises(SystemExit, match="1"):
             conclude(report)
         assert why in capsys.readouterr().out

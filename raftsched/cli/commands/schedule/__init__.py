@@ -1,1 +1,1 @@
-"""`raftsched schedule …` and `raftsched apply`: jobs that are submitted again and again."""
+"""Define `raftsched schedule …` and `raftsched apply`: jobs that are submitted again and again."""

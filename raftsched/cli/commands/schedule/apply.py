@@ -1,4 +1,4 @@
-"""`raftsched apply -f schedules.yaml`: make the schedules of a tenant what files say, and show what that changes."""
+"""Define `raftsched apply -f schedules.yaml`: change the schedules of a tenant to those in files, and show the changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from raftsched.errors import Invalid, Malformed
 _PLACE: Final = re.compile(r"schedules\[(\d+)\]\.?")
 _SOURCE: Final = "source"
 _NO_SOURCE: Final = (
-    "--prune deletes what the same source applied, and no file here says what its schedules belong to. Put "
+    "--prune deletes schedules that the same source applied, and no file here names its source. Put "
     "`source: NAME` at the top of a file, or give --source NAME; apply once without --prune to move your schedules to it"
 )
 _VALUE_CHARS_MAX: Final = 60
@@ -32,7 +32,7 @@ class Entry(NamedTuple):
 
     document: Document
     path: str
-    """Where it stands in its file."""
+    """Its path in the file."""
     value: Mapping[str, Any]
 
     @property
@@ -73,7 +73,7 @@ def apply_command(
     """Apply schedules from files, and show what changes.
 
     A file has the list `schedules`, each with the fields of POST /schedules, and may
-    name under `source` what they belong to. With a mistake in one of them, nothing is changed.
+    name their owner under `source`. With a mistake in one of them, nothing is changed.
     """
     documents = [read_document(path) for path in paths]
     entries = [entry for document in documents for entry in _entries(document)]
@@ -97,7 +97,7 @@ def apply_command(
 
 
 def _entries(document: Document) -> Iterator[Entry]:
-    """Yield the schedules of a file; raises `Malformed` where it is no such file."""
+    """Yield the schedules of a file; raises `Malformed` if it is no such file."""
     value, within = document.value, ""
     if isinstance(value, dict):
         within = "schedules"
@@ -116,7 +116,7 @@ def _entries(document: Document) -> Iterator[Entry]:
 
 
 def _source_of(documents: Sequence[Document]) -> str | None:
-    """Return what the files say that their schedules belong to, None where none does; raises `Invalid` if they disagree."""
+    """Return the source that the files name, None if none does; raises `Invalid` if they disagree."""
     found: str | None = None
     for document in documents:
         said = document.value.get(_SOURCE) if isinstance(document.value, dict) else None
@@ -141,7 +141,7 @@ def _check_names(entries: Sequence[Entry]) -> None:
 
 
 def _located(error: Invalid, entries: Sequence[Entry]) -> Exception:
-    """Return the error with the file, the line and the schedule that it is about."""
+    """Return the error with the file, the line and the schedule to which it belongs."""
     place = _PLACE.match(error.field)
     if place is None or int(place[1]) >= len(entries):
         return error

@@ -1,4 +1,4 @@
-"""The `raftsched schedule` group; its commands stand by what they do: read, save, run, apply a file."""
+"""The `raftsched schedule` group; its commands are in modules by purpose: read, save, runs, apply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Instants of schedules in tables: in UTC, by the clock of their zone, and how far away they are."""
+"""Show fire times of schedules in tables: in UTC, by the clock of their zone, and their distance from now."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CLOCK: Final = "%a %Y-%m-%d %H:%M:%S %z"
 
 
 def local_text(instant: str | None, timezone: str) -> str:
-    """Return the time by the clock of `timezone`, by the zone data that the cluster has; "" where it is not known."""
+    """Return the time by the clock of `timezone`, by the zone data that the cluster has; "" if it is not known."""
     moment = read_time(instant)
     try:
         return "" if moment is None else moment.astimezone(zone(timezone).info).strftime(_CLOCK)
@@ -25,7 +25,7 @@ def local_text(instant: str | None, timezone: str) -> str:
 
 
 def print_outlook(answer: Mapping[str, Any], timezone: str, *, title: str | None = None) -> None:
-    """Print the instants to come, those that the calendar skips among them with the reason."""
+    """Print the next fire times, with the reason for those that the calendar skips."""
     fires = [(instant, Text("fires", style="green")) for instant in answer["firings"]]
     skips = [(each["instant"], Text(f"skipped: {each['reason']}", style="dim")) for each in answer["skipped"]]
     rows = [
@@ -33,8 +33,8 @@ def print_outlook(answer: Mapping[str, Any], timezone: str, *, title: str | None
         for instant, told in sorted((*fires, *skips), key=lambda row: row[0])
     ]
     if not rows:
-        say("No instant is to come.")
+        say("There are no more fire times.")
         return
     print_table(("instant", timezone, "away", ""), rows, title=title, optional=("instant",))
     if not answer["complete"]:
-        say("The calendar skips so many instants that not all were looked at.")
+        say("The calendar skips so many fire times that not all were checked.")

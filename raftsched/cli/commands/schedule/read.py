@@ -1,4 +1,4 @@
-"""`raftsched schedule list | get | next | firings`: what there is, what comes, and what was decided."""
+"""Define `raftsched schedule list | get | next | firings`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _COLUMNS: Final = ("name", "status", "when", "timezone", "job", "next", "last", 
 
 
 def schedule_path(name: str, *rest: str) -> str:
-    """Return the path of a schedule by name or id, or of something below it."""
+    """Return the path of a schedule by name or id, or of a resource below it."""
     return "/".join(("/schedules", part(name), *rest))
 
 
@@ -71,7 +71,9 @@ def next_instants(session: Session, name: str, count: int, tenant: str | None, *
         print_json(answer)
         return
     schedule = session.get(schedule_path(name), tenant=tenant)
-    title = f"{answer['name']} is paused: none of these is decided meanwhile" if answer["paused"] else answer["name"]
+    title = (
+        f"{answer['name']} is paused: none of these fires while it is paused" if answer["paused"] else answer["name"]
+    )
     print_outlook(answer, schedule["timezone"], title=title)
 
 
@@ -112,7 +114,7 @@ def _row(schedule: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def when_text(schedule: Mapping[str, Any]) -> str:
-    """Return when it fires, in the words in which it was written."""
+    """Return the timing of a schedule, in the words in which it was written."""
     if schedule.get("cron"):
         return str(schedule["cron"])
     if schedule.get("every"):

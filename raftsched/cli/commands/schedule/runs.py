@@ -1,4 +1,4 @@
-"""`raftsched schedule trigger | backfill`: runs by hand, for now or for the past."""
+"""Define `raftsched schedule trigger | backfill`: manual runs, for now or for the past."""
 
 from __future__ import annotations
 
@@ -108,16 +108,16 @@ def backfill(
     elif dry_run:
         _print_plan(answer)
     else:
-        say(f"{answer['run_count']:,} runs made, {answer['skipped_count']:,} instants skipped")
+        say(f"{answer['run_count']:,} runs made, {answer['skipped_count']:,} fire times skipped")
         if answer["known_count"]:
             say(f"{answer['known_count']:,} were backfilled before")
         if answer["remaining_count"]:
-            told = "there is no room for more unfinished runs; say it again when some of them have ended"
-            say(f"{answer['remaining_count']:,} instants remain: {told}")
+            told = "there are too many unfinished runs; run it again when some of them have ended"
+            say(f"{answer['remaining_count']:,} fire times remain: {told}")
 
 
 def _backfilled(session: Session, path: str, asked: Mapping[str, Any], tenant: str | None) -> dict[str, Any]:
-    """Send the request, each time for what remains, until it gets no further for a while; return the answer about all."""
+    """Send the request, each time for the rest, until it makes no progress for a while; return the total."""
     headers = session.key_header()
     walk = BackfillWalk(asked)
     give_up_at = time.monotonic() + _PATIENCE_SECONDS
@@ -126,10 +126,10 @@ def _backfilled(session: Session, path: str, asked: Mapping[str, Any], tenant: s
             gone_on = walk.take(session.post(path, walk.asked, query={"tenant": tenant}, headers=headers))
             if walk.is_done or (not gone_on and time.monotonic() >= give_up_at):
                 return walk.total()
-            shown.update(f"{walk.run_count:,} runs made, {walk.remaining_count:,} to come")
+            shown.update(f"{walk.run_count:,} runs made, {walk.remaining_count:,} left")
             if gone_on:
                 give_up_at = time.monotonic() + _PATIENCE_SECONDS
-            else:  # there is no room until some of the runs have ended
+            else:  # no more can be made until some of the runs have ended
                 time.sleep(_PAUSE_SECONDS)
 
 
@@ -142,7 +142,7 @@ def _print_plan(answer: Mapping[str, Any]) -> None:
     print_table(("instant", "would", "due", "at its time", "reason"), rows)
     if len(instants) > _SHOWN_MAX:
         say(f"and {len(instants) - _SHOWN_MAX:,} more; --json has all")
-    say(f"would make {answer['run_count']:,} runs and skip {answer['skipped_count']:,} instants")
+    say(f"would make {answer['run_count']:,} runs and skip {answer['skipped_count']:,} fire times")
     if answer["known_count"]:
         say(f"{answer['known_count']:,} were backfilled before")
     if answer["remaining_count"]:

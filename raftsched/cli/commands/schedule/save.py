@@ -1,4 +1,4 @@
-"""`raftsched schedule create | delete | pause | resume | preview`: what people make of schedules."""
+"""Define `raftsched schedule create | delete | pause | resume | preview`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ timing_options = options(
     click.option(
         "--timezone",
         metavar="ZONE",
-        is_eager=True,  # the times beside it are read by its clock
+        is_eager=True,  # the other times are read by its clock
         help="IANA name, as Europe/Berlin; default: UTC. Also the zone of times without an offset.",
     ),
     click.option("--start-at", type=WALL_MOMENT, help="No fire time before it; a fixed interval begins there."),

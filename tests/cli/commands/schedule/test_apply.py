@@ -107,7 +107,7 @@ async def test_apply_reads_json_standard_input_and_several_files(cli: Cli, tmp_p
         (FILE.replace("timezone:", "time_zone:"), 6, "nightly: time_zone"),
         (FILE.replace("skip_dates: [2030-12-25]", "skip_dates: [2030-13-25]"), 8, "nightly: calendar.skip_dates"),
         (FILE.replace("schedules:", "shedules:"), 3, "shedules"),
-        (FILE + "    every: 2h\n", 20, "every: the key stands twice"),
+        (FILE + "    every: 2h\n", 20, "every: duplicate key"),
         (FILE.replace("priority: 3", "priority: [3"), 15, ""),
         (FILE.replace("name: hourly", "name: nightly"), 15, "the name is used before"),
         (FILE.replace("  - name: nightly", "  - 7\n  - name: nightly"), 4, "a schedule has fields"),
