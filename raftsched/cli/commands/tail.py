@@ -116,7 +116,7 @@ def wait_for_end(session: Session, job_id: str) -> dict[str, Any]:
     tell(f"waiting for {job_id}")
     pause = _PAUSE_SECONDS_MIN
     explain_at = time.monotonic() + EXPLAIN_SECONDS
-    shown: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
     with progress_console.status(f"waiting for {job_id}") as shown:
         while True:
             job = session.get(job_path(job_id))
