@@ -9,7 +9,7 @@ import asyncio
 from typing import Final, Protocol
 
 from raftsched.api.event_log import EventLog
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.records.ids import JobId
 from raftsched.core.state.results import Result
 from raftsched.errors import InvariantBroken

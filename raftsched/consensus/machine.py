@@ -13,14 +13,8 @@ from pathlib import Path
 from typing import Protocol
 
 from raftsched.core.apply import apply
-from raftsched.core.operations.codec import (
-    CODEC_VERSION,
-    OLDEST_READ,
-    Operation,
-    UnknownVersion,
-    decode_batch,
-    require_readable,
-)
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import CODEC_VERSION, OLDEST_READ, UnknownVersion, decode_batch, require_readable
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import Job
 from raftsched.core.state.results import Applied, Context, Result

@@ -13,14 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 from raftsched import limits
-from raftsched.core.operations.codec import (
-    LeaseJobs,
-    Operation,
-    RecordOutcome,
-    SubmitJob,
-    encode_batch,
-    since_version,
-)
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import LeaseJobs, RecordOutcome, SubmitJob, encode_batch
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.state.results import Result
 from raftsched.errors import Unavailable, UpgradeInProgress
@@ -142,10 +136,10 @@ class Proposer:
 
 def _without_later_ones(taken: list[_Waiting], version: int) -> list[_Waiting]:
     """Refuse the operations that no entry of `version` can carry, and return the others."""
-    if any(since_version(operation) > version for operation, _ in taken):
+    if any(operation.since > version for operation, _ in taken):
         error = UpgradeInProgress("not all nodes of the cluster are upgraded yet; retry once they are")
-        _fail([item for item in taken if since_version(item[0]) > version], error)
-        taken = [item for item in taken if since_version(item[0]) <= version]
+        _fail([item for item in taken if item[0].since > version], error)
+        taken = [item for item in taken if item[0].since <= version]
     return taken
 
 

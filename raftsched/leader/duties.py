@@ -16,7 +16,8 @@ from typing import Final, NamedTuple, Protocol
 
 from raftsched.core.cron import zones
 from raftsched.core.explain import LeaseSigns, ServingWorker
-from raftsched.core.operations.codec import Operation, RecordOutcome
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import RecordOutcome
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
 from raftsched.core.records.job import LEASED, WAITING, AttemptEnd, Job, Status
 from raftsched.core.state.results import Grant, Leased, Result

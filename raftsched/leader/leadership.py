@@ -22,7 +22,8 @@ import structlog
 
 from raftsched import limits
 from raftsched.core.explain import LeaseSigns, ServingWorker
-from raftsched.core.operations.codec import LeaseJobs, Operation
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import LeaseJobs
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.state.results import Grant, Leased, Result
 from raftsched.core.state.writes import Write

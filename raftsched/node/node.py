@@ -34,7 +34,8 @@ from raftsched.consensus.raft.cluster_clock import ClusterClock
 from raftsched.consensus.raft.membership import Member, Membership
 from raftsched.consensus.replica import Replica, ReplicaSettings
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
-from raftsched.core.operations.codec import CODEC_VERSION, NewWork, Operation
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import CODEC_VERSION, NewWork
 from raftsched.core.records.ids import JobId, JobIdFactory, TimeMs
 from raftsched.core.state.results import Result
 from raftsched.core.state.writes import Write

@@ -23,7 +23,7 @@ from raftsched.api.app import create_app, create_runner
 from raftsched.api.event_log import EventLog
 from raftsched.consensus.raft.membership import Member, Membership
 from raftsched.core.apply import apply
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.records.ids import JobId, JobIdFactory, TimeMs
 from raftsched.core.records.job import Job
 from raftsched.core.state.results import Context, Result

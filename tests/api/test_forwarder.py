@@ -9,7 +9,8 @@ import pytest
 
 from raftsched import limits
 from raftsched.api import forwarder as forwarding
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import SubmitJob
 from raftsched.errors import DiskStalled, NoMajority, NotLeader, RaftschedError, Unavailable
 from tests.api.node import Api, SimulatedNode, serving
 from tests.exchange.dying import dying_server
@@ -140,7 +141,9 @@ async def test_request_waits_for_the_next_leader_where_none_is_known(api: Api) -
         leaderless.elect(api.node)
         answer = await waiting
     assert answer.status == 201
-    assert api.node.proposed[0].payload == b"[1]"  # type: ignore[union-attr]  # a submit
+    (submit,) = api.node.proposed
+    assert isinstance(submit, SubmitJob)
+    assert submit.payload == b"[1]"
 
 
 @pytest.mark.parametrize("error", [NoMajority(), DiskStalled()])

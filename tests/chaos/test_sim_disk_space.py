@@ -11,7 +11,8 @@ from chaos.sim.hosts.host import Host
 from chaos.sim.hosts.node import SimulatedNode
 from chaos.sim.rates import Rates
 from chaos.sim.world.world import World
-from raftsched.core.operations.codec import CancelJob, Operation
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import CancelJob
 from raftsched.core.state.results import Refused
 from raftsched.errors import StorageFull
 from tests.core.scene import job_id, submit_operation

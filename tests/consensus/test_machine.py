@@ -10,7 +10,8 @@ import pytest
 from raftsched import limits
 from raftsched.consensus.machine import ReplicatedState
 from raftsched.core.checks.invariants import check
-from raftsched.core.operations.codec import CancelJob, Operation, encode_batch
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import CancelJob, encode_batch
 from raftsched.core.operations.control import DoChore
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import Status

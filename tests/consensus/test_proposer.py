@@ -9,13 +9,12 @@ import pytest
 
 from raftsched import limits
 from raftsched.consensus.proposer import Proposer
-from raftsched.core.operations import codec as operations
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import (
     CODEC_VERSION,
     Batch,
     CancelJob,
     NoteOutage,
-    Operation,
     PurgeJobs,
     SubmitJob,
     decode_batch,
@@ -150,7 +149,7 @@ async def test_an_entry_is_written_in_the_version_that_the_leader_may_write() ->
 async def test_an_operation_of_a_later_version_is_refused_until_all_nodes_are_upgraded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(operations._SINCE, PurgeJobs, CODEC_VERSION + 1)
+    monkeypatch.setattr(PurgeJobs, "since", CODEC_VERSION + 1)
     log = _Log()
     purge = PurgeJobs((), TimeMs(1))
     alone = log.proposer.propose(purge)

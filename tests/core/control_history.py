@@ -22,12 +22,12 @@ from raftsched.core.jobs.admission import key_concurrency_max
 from raftsched.core.jobs.rate_limit import burst
 from raftsched.core.jobs.unique_keys import holds_idempotency_key, holds_unique_key
 from raftsched.core.maintenance.retention import KEPT_AGAIN_MS
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import (
     CancelJob,
     ExpiredLease,
     ExpireLeases,
     LeaseJobs,
-    Operation,
     PurgeJobs,
     RecordOutcome,
     RejectCode,

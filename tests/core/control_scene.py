@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from raftsched.core.checks.invariants import check
 from raftsched.core.jobs.admission import key_concurrency_max
-from raftsched.core.operations.codec import CancelJob, Operation, RejectCode
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import CancelJob, RejectCode
 from raftsched.core.operations.control import (
     AlarmKind,
     AmendJob,

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from raftsched.core.apply import apply
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.control import AlarmKind, ChoreKind
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
 from raftsched.core.records.job import (

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 from raftsched import limits
 from raftsched.core.apply import apply
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import (
     CancelJob,
     ExpireLeases,
     LeaseJobs,
-    Operation,
     PurgeJobs,
     RecordOutcome,
     RejectCode,

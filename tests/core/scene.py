@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from raftsched.core.checks.invariants import check
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import (
     CancelJob,
     ExpiredLease,
     ExpireLeases,
     LeaseJobs,
-    Operation,
     RecordOutcome,
     RejectCode,
     SubmitJob,

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from raftsched.core.apply import apply
 from raftsched.core.checks.invariants import check
-from raftsched.core.operations.codec import Operation, RejectCode
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import RejectCode
 from raftsched.core.records.job import Job, Status
 from raftsched.core.state.results import Context, Refused
 from raftsched.core.state.writes import PutJob

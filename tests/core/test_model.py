@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from raftsched.core.checks.invariants import check
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import (
     CancelJob,
     ExpiredLease,
     ExpireLeases,
     LeaseJobs,
-    Operation,
     PurgeJobs,
     RecordOutcome,
     RejectCode,

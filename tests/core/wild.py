@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import (
     CancelJob,
     ExpiredLease,
@@ -11,7 +12,6 @@ from raftsched.core.operations.codec import (
     LeaseJobs,
     MarkWorkers,
     NoteOutage,
-    Operation,
     PurgeJobs,
     RecordOutcome,
     SubmitJob,

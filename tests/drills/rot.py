@@ -26,14 +26,8 @@ from random import Random
 
 from raftsched import limits
 from raftsched.consensus.machine import ReplicatedState
-from raftsched.core.operations.codec import (
-    LeaseJobs,
-    Operation,
-    PurgeJobs,
-    RecordOutcome,
-    SubmitJob,
-    encode_batch,
-)
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import LeaseJobs, PurgeJobs, RecordOutcome, SubmitJob, encode_batch
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import AttemptEnd
 from raftsched.core.records.retry import RetryPolicy

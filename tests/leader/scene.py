@@ -10,15 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from raftsched.core.apply import apply
-from raftsched.core.operations.codec import (
-    CancelJob,
-    ExpireLeases,
-    LeaseJobs,
-    MarkWorkers,
-    Operation,
-    RecordOutcome,
-    SubmitJob,
-)
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import CancelJob, ExpireLeases, LeaseJobs, MarkWorkers, RecordOutcome, SubmitJob
 from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
 from raftsched.core.records.ids import FencingToken, JobId, JobIdFactory, TimeMs
 from raftsched.core.records.job import AttemptEnd, Job, Status

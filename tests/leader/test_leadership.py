@@ -8,13 +8,8 @@ import pytest
 
 from raftsched import limits
 from raftsched.core.checks.invariants import check
-from raftsched.core.operations.codec import (
-    ExpireLeases,
-    LeaseJobs,
-    MarkWorkers,
-    Operation,
-    RecordOutcome,
-)
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import ExpireLeases, LeaseJobs, MarkWorkers, RecordOutcome
 from raftsched.core.operations.control import HoldJobs
 from raftsched.core.records.job import FINISHED, AttemptEnd, Status
 from raftsched.core.state.results import Grant, OutcomeRecorded, Result

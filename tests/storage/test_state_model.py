@@ -20,6 +20,7 @@ from raftsched.core.checks.invariants import check
 from raftsched.core.operations import codec as ops
 from raftsched.core.operations import control
 from raftsched.core.operations import queues as queue_operations
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.control import AlarmKind, ChoreKind
 from raftsched.core.records.ids import FencingToken, TimeMs
 from raftsched.core.records.job import (
@@ -338,13 +339,13 @@ class Entry(NamedTuple):
     """A log entry: its time, and one operation."""
 
     now_ms: TimeMs
-    operation: ops.Operation
+    operation: Operation
 
 
-Draw = Callable[[Random, int, int], ops.Operation]
+Draw = Callable[[Random, int, int], Operation]
 
 
-def draw_operation(random: Random, now_ms: int) -> ops.Operation:
+def draw_operation(random: Random, now_ms: int) -> Operation:
     """An operation on one of a few jobs, workflows or queues; many are refused, as they should.
 
     The jobs are a window that moves on with time: new ones come in its later half, old ones are purged in its earlier
@@ -355,7 +356,7 @@ def draw_operation(random: Random, now_ms: int) -> ops.Operation:
     return random.choice(draws)(random, first, now_ms)
 
 
-def _draw_submit(random: Random, first: int, now_ms: int) -> ops.Operation:
+def _draw_submit(random: Random, first: int, now_ms: int) -> Operation:
     identity = job_id(first + random.randrange(20, 40))
     due = TimeMs(random.choice([0, now_ms - 5, now_ms + random.randrange(3_000)]))
     queue = random.choice(["mail", "export"])
@@ -380,14 +381,14 @@ def _draw_submit(random: Random, first: int, now_ms: int) -> ops.Operation:
     return _draw_workflow(random, replace(submit, idempotency_key="", depends_on=depends_on[:1]), first)
 
 
-def _draw_workflow(random: Random, plain: ops.SubmitJob, first: int) -> ops.Operation:
+def _draw_workflow(random: Random, plain: ops.SubmitJob, first: int) -> Operation:
     number = 1_000 + first + random.randrange(2)
     own = Options(workflow_id=job_id(number), task="a")
     one = with_fields(plain, id=job_id(2 * number), options=own)
     edge = (Dependency(one.id),)
     other = with_fields(plain, id=job_id(2 * number + 1), depends_on=edge, options=replace(own, task="b"))
     workflow_id = WorkflowId(job_id(number))
-    choices: list[ops.Operation] = [
+    choices: list[Operation] = [
         ops.SubmitWorkflow(workflow_id, "t", "w", 2, 0, (one, other), f"w{number}", b"f"),
         ops.SubmitWorkflow(workflow_id, "t", "w", 2, 0, (one,), f"w{number}", b"f"),
         ops.SubmitWorkflow(workflow_id, "t", "w", 2, 1, (other,), f"w{number}", b"f"),
@@ -396,12 +397,12 @@ def _draw_workflow(random: Random, plain: ops.SubmitJob, first: int) -> ops.Oper
     return random.choice(choices)
 
 
-def _draw_worker(random: Random, first: int, _now_ms: int) -> ops.Operation:
+def _draw_worker(random: Random, first: int, _now_ms: int) -> Operation:
     identity = job_id(first + random.randrange(40))
     token = FencingToken(random.randrange(60))
     end = random.choice([AttemptEnd.COMPLETED, AttemptEnd.FAILED])
     cause = random.choice([AttemptEnd.WORKER_LOST, AttemptEnd.TIMEOUT])
-    choices: list[ops.Operation] = [
+    choices: list[Operation] = [
         ops.LeaseJobs("w", 800, tuple(job_id(first + random.randrange(40)) for _ in range(5)), "", "eu"),
         ops.LeaseJobs("w", 800, tuple(job_id(first + number) for number in range(40))),
         ops.RecordOutcome(identity, 1, token, end, "c", b"[1]" if end is AttemptEnd.COMPLETED else b""),
@@ -410,13 +411,13 @@ def _draw_worker(random: Random, first: int, _now_ms: int) -> ops.Operation:
     return random.choice(choices)
 
 
-def _draw_upkeep(random: Random, first: int, now_ms: int) -> ops.Operation:
+def _draw_upkeep(random: Random, first: int, now_ms: int) -> Operation:
     identity = job_id(first + random.randrange(20))
     window = tuple(job_id(first + number) for number in range(40))
     silent = SilentLease(FencingToken(1), TimeMs(now_ms), TimeMs(now_ms))
     mark = ops.WorkerMark("w", ("mail",), 5, TimeMs(now_ms), "", random.choice([(), (silent,)]))
     workflows = tuple((AlarmKind.WORKFLOW, bytes(job_id(number))) for number in range(1_000, 1_000 + first + 2))
-    choices: list[ops.Operation] = [
+    choices: list[Operation] = [
         ops.PurgeJobs((identity,), TimeMs(now_ms)),
         ops.MarkWorkers((mark,)),
         ops.MarkWorkers((), ("w",)),
@@ -429,11 +430,11 @@ def _draw_upkeep(random: Random, first: int, now_ms: int) -> ops.Operation:
     return random.choice(choices)
 
 
-def _draw_control(random: Random, first: int, now_ms: int) -> ops.Operation:
+def _draw_control(random: Random, first: int, now_ms: int) -> Operation:
     identity = job_id(first + random.randrange(40))
     until_ms = TimeMs(random.choice([0, now_ms + 500]))
     queue = random.choice(["mail", "export"])
-    choices: list[ops.Operation] = [
+    choices: list[Operation] = [
         ops.CancelJob(identity, "t", force=random.random() < 0.5),
         control.PauseJob(identity, "t", until_ms),
         control.ResumeJob(identity, "t"),
@@ -447,7 +448,7 @@ def _draw_control(random: Random, first: int, now_ms: int) -> ops.Operation:
     return random.choice(choices)
 
 
-def current_outcome(state: State, random: Random) -> ops.Operation | None:
+def current_outcome(state: State, random: Random) -> Operation | None:
     """An outcome with a valid token, which chance alone rarely finds."""
     held = state.leased_jobs()
     if not held:

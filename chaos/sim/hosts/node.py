@@ -26,7 +26,8 @@ from raftsched.consensus.machine import ReplicatedState
 from raftsched.consensus.net.address import Address
 from raftsched.consensus.raft.membership import Membership, recorded_membership
 from raftsched.consensus.replica import ReplicaSettings
-from raftsched.core.operations.codec import Operation, RecordOutcome
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import RecordOutcome
 from raftsched.core.state.results import Result
 from raftsched.node.node import Node
 from raftsched.ports import Randomness, Wake

@@ -22,7 +22,8 @@ from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.register import SegmentId, SegmentRegister
 from raftsched.consensus.journal.segments import segment_number
 from raftsched.consensus.machine import ReplicatedState
-from raftsched.core.operations.codec import CODEC_VERSION, Operation
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import CODEC_VERSION
 from raftsched.core.state.results import Applied, Context, Result
 from raftsched.ports import Randomness
 from raftsched.storage.state import State

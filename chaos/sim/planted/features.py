@@ -13,7 +13,7 @@ from raftsched.core.jobs import dependency_resolution as settling_module
 from raftsched.core.jobs import submit as submit_module
 from raftsched.core.jobs.admission import Gate
 from raftsched.core.jobs.dependencies import tie
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.control import RequeueJob, StartRun
 from raftsched.core.operations.queues import CancelWorkflow, PauseQueue
 from raftsched.core.records.ids import TimeMs

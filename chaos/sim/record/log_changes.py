@@ -11,15 +11,8 @@ from typing import Any, NamedTuple
 
 from chaos.checkers.history import FinalJob
 from chaos.sim.record.log_records import other_events
-from raftsched.core.operations.codec import (
-    CancelJob,
-    ExpireLeases,
-    LeaseJobs,
-    Operation,
-    RecordOutcome,
-    SubmitJob,
-    SubmitWorkflow,
-)
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import CancelJob, ExpireLeases, LeaseJobs, RecordOutcome, SubmitJob, SubmitWorkflow
 from raftsched.core.operations.control import (
     AmendJob,
     DoChore,

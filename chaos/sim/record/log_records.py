@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from raftsched.core.jobs.rate_limit import burst
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.control import ChoreKind
 from raftsched.core.operations.queues import CancelWorkflow
 from raftsched.core.operations.schedules import FireSchedule, RunSchedule

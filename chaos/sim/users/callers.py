@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from chaos.sim.hosts.host import Reset, Unreachable
 from chaos.sim.hosts.node import SimulatedNode
 from chaos.sim.world.world import World
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.state.results import Refused, Result
 from raftsched.errors import InvariantBroken, NotLeader, OutcomeUnknown, RaftschedError, Unavailable
 

@@ -24,7 +24,7 @@ from chaos.sim.users.intents import (
     named_schedule,
 )
 from chaos.sim.users.workload import Workload
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.queues import CancelWorkflow, PauseQueue
 from raftsched.core.operations.schedules import ControlSchedule, ScheduleAction
 from raftsched.core.records.ids import JobId, TimeMs

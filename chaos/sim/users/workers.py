@@ -13,7 +13,8 @@ from chaos.sim.record.log_changes import job_name
 from chaos.sim.users.callers import Caller, Refusal, Unknown, or_refuse, propose
 from chaos.sim.users.clients import QUEUES
 from chaos.sim.users.workload import Workload
-from raftsched.core.operations.codec import Operation, RecordOutcome
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import RecordOutcome
 from raftsched.core.operations.control import AppendLog, Progress, ReportProgress, StartRun
 from raftsched.core.records.ids import FencingToken, JobId
 from raftsched.core.records.job import AttemptEnd

@@ -8,7 +8,7 @@ from typing import TypeGuard, TypeVar
 
 from raftsched.api.backend import Backend
 from raftsched.api.http.problems import refusal
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.state.results import Refused, Result
 from raftsched.errors import InvariantBroken, OutcomeUnknown, RaftschedError, Unavailable
 

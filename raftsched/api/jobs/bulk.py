@@ -38,7 +38,8 @@ from raftsched.api.jobs.walk import WalkCursor, walk_cursor
 from raftsched.api.json.cursors import decode_cursor, encode_cursor
 from raftsched.api.json.decode import Fitter, job_id_at
 from raftsched.core.maintenance.retention import why_kept
-from raftsched.core.operations.codec import Operation, PurgeJobs, RejectCode
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import PurgeJobs, RejectCode
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text
 from raftsched.core.records.job import FINISHED, Job, Status
 from raftsched.core.state.results import Purged, Refused

@@ -10,7 +10,8 @@ from raftsched.api.http.actor import signed
 from raftsched.api.jobs.convert import priority_number
 from raftsched.api.jobs.replay import Changes, replay_operation
 from raftsched.api.json.times import due_at_ms, due_or_now_ms, pause_end_ms
-from raftsched.core.operations.codec import CancelJob, Operation
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import CancelJob
 from raftsched.core.operations.control import AmendJob, PauseJob, RequeueJob, ResumeJob
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, LEASED, WAITING, Job, Status

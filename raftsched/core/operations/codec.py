@@ -1,4 +1,4 @@
-"""Operations: the closed set of changes, as they stand in the log.
+"""The codec of log entries, and the operations on jobs and workers.
 
 All that isn't deterministic is already decided here by the leader: ids, time, jitter, the worker. A log entry is one
 `Batch`; its operations are applied in order, each with a result of its own. Fields are stored by position: new ones go at
@@ -9,7 +9,7 @@ nodes of two versions live together, so a leader writes a later version only onc
 (`consensus.versions`). Whatever changes what an entry holds or what `apply` makes of it goes through these steps:
 
 1. Raise `CODEC_VERSION`. Entries of the versions before, down to `OLDEST_READ`, must be read and applied as ever.
-2. A new operation gets its row in `_SINCE`: until all members read it, it is refused with `upgrade_in_progress`.
+2. A new operation declares `since`: until all members read it, it is refused with `upgrade_in_progress`.
 3. A new meaning of an operation depends on `Context.version`, never on what program runs: all nodes change at one index.
    A new field may be filled only from that version on: older nodes pass it over.
 4. `OLDEST_READ` may rise to the version of a release that everybody must have run before; say so in the changelog.
@@ -17,32 +17,18 @@ nodes of two versions live together, so a leader writes a later version only onc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final
+from functools import reduce
+from operator import or_
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from raftsched.core.operations.control import (
-    AmendJob,
-    AppendLog,
-    DoChore,
-    HoldJobs,
-    PauseJob,
-    ReportProgress,
-    RequeueJob,
-    ResumeJob,
-    RingAlarms,
-    StartRun,
-)
-from raftsched.core.operations.queues import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
+from raftsched.core.operations import control, queues, schedules  # noqa: F401  # their operations are found by base
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.schedules import (
-    AdoptZoneRules,
-    ControlSchedule,
-    FireSchedule,
     RunSchedule,
     SaveSchedule,
-    TrimLedger,
 )
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import AttemptEnd, Dependency, JobError, SilentLease
@@ -56,7 +42,7 @@ OLDEST_READ: Final = 1
 """The earliest version that it still reads; a cluster without any entry begins there."""
 
 
-class SubmitJob(msgspec.Struct, frozen=True, array_like=True, tag=1):
+class SubmitJob(Operation, frozen=True, tag=1):
     """Store a new job, or find the one that the same tenant submitted under the same idempotency key.
 
     Result: `Submitted`. Rejected: `idempotency_mismatch` (same key, other fingerprint), `unknown_dependency`,
@@ -79,7 +65,7 @@ class SubmitJob(msgspec.Struct, frozen=True, array_like=True, tag=1):
     """Who submits it; "" = not known, else the job's history begins with a note of it. Jobs of a workflow have its actor."""
 
 
-class SubmitWorkflow(msgspec.Struct, frozen=True, array_like=True, tag=27):
+class SubmitWorkflow(Operation, frozen=True, tag=27):
     """Store a workflow, or the next part of one that is too large for one entry of the log.
 
     Nothing of it runs, and nothing is seen in lists of workflows as running, until the last part is applied. Parents
@@ -102,7 +88,7 @@ class SubmitWorkflow(msgspec.Struct, frozen=True, array_like=True, tag=27):
     actor: str = ""
 
 
-class LeaseJobs(msgspec.Struct, frozen=True, array_like=True, tag=2):
+class LeaseJobs(Operation, frozen=True, tag=2):
     """Give a worker the jobs that are still waiting and due; each grant carries a new fencing token.
 
     Result: `Leased`, with a grant for each job that could be given; the others are left as they are.
@@ -117,7 +103,7 @@ class LeaseJobs(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """The worker's; a job of a region goes to workers of the same one alone. "" = it has none."""
 
 
-class RecordOutcome(msgspec.Struct, frozen=True, array_like=True, tag=3):
+class RecordOutcome(Operation, frozen=True, tag=3):
     """Record how an attempt ended, if its token is the current one.
 
     Result: `OutcomeRecorded`. Rejected: `lease_lost`, `not_found`, `cancelled` (the job is cancelled, whatever the
@@ -150,7 +136,7 @@ class ExpiredLease(msgspec.Struct, frozen=True, array_like=True):
     jitter: int = 0
 
 
-class ExpireLeases(msgspec.Struct, frozen=True, array_like=True, tag=4):
+class ExpireLeases(Operation, frozen=True, tag=4):
     """End leases that ran out. Each is checked again against the current token and the cluster's time.
 
     Result: `Expired`; a lease that was renewed, ended or isn't over yet is left as it is.
@@ -159,7 +145,7 @@ class ExpireLeases(msgspec.Struct, frozen=True, array_like=True, tag=4):
     leases: tuple[ExpiredLease, ...]
 
 
-class CancelJob(msgspec.Struct, frozen=True, array_like=True, tag=5):
+class CancelJob(Operation, frozen=True, tag=5):
     """Cancel a job in any status.
 
     Result: `Cancelled`: a waiting job is cancelled at once, a leased one turns `cancelling` and its outcome no longer
@@ -173,7 +159,7 @@ class CancelJob(msgspec.Struct, frozen=True, array_like=True, tag=5):
     actor: str = ""
 
 
-class PurgeJobs(msgspec.Struct, frozen=True, array_like=True, tag=6):
+class PurgeJobs(Operation, frozen=True, tag=6):
     """Remove finished jobs whose retention is over, with payload, result and idempotency key; those that are still
     needed stay (`upkeep.why_kept`). Result: `Purged`.
     """
@@ -194,7 +180,7 @@ class WorkerMark(msgspec.Struct, frozen=True, array_like=True):
     """Takes the place of what the mark before said."""
 
 
-class MarkWorkers(msgspec.Struct, frozen=True, array_like=True, tag=7):
+class MarkWorkers(Operation, frozen=True, tag=7):
     """Write down coarsely which workers were heard of, and forget those not seen for long. Result: `Marked`.
 
     One without marks says that a leader serves: its stamp is what a later leader measures an outage from.
@@ -204,7 +190,7 @@ class MarkWorkers(msgspec.Struct, frozen=True, array_like=True, tag=7):
     forget: tuple[str, ...] = ()
 
 
-class NoteOutage(msgspec.Struct, frozen=True, array_like=True, tag=28):
+class NoteOutage(Operation, frozen=True, tag=28):
     """Note that the cluster had no leader from `since_ms` until now, if that is longer than `longest_ms`.
 
     A new leader says so once, before it judges any lease. Result: `Counted` (1: it was an outage).
@@ -216,78 +202,17 @@ class NoteOutage(msgspec.Struct, frozen=True, array_like=True, tag=28):
     """A shorter silence is no outage: a lease outlives it."""
 
 
-Operation = (
-    SubmitJob
-    | SubmitWorkflow
-    | LeaseJobs
-    | RecordOutcome
-    | ExpireLeases
-    | CancelJob
-    | PurgeJobs
-    | MarkWorkers
-    | NoteOutage
-    | PauseJob
-    | ResumeJob
-    | AmendJob
-    | RequeueJob
-    | StartRun
-    | ReportProgress
-    | AppendLog
-    | HoldJobs
-    | RingAlarms
-    | DoChore
-    | SaveSchedule
-    | ControlSchedule
-    | FireSchedule
-    | RunSchedule
-    | TrimLedger
-    | ConfigureQueue
-    | PauseQueue
-    | CancelWorkflow
-    | TrimAudit
-    | AdoptZoneRules
-)
-
 NewWork = SubmitJob | SubmitWorkflow | SaveSchedule | RunSchedule
 """Operations that bring jobs which nobody has accepted yet: refused while the disks are nearly full."""
 
-_SINCE: Final[Mapping[type[Operation], int]] = {
-    SubmitJob: 1,
-    LeaseJobs: 1,
-    RecordOutcome: 1,
-    ExpireLeases: 1,
-    CancelJob: 1,
-    PurgeJobs: 1,
-    MarkWorkers: 1,
-    NoteOutage: 1,
-    SubmitWorkflow: 1,
-    PauseJob: 1,
-    ResumeJob: 1,
-    AmendJob: 1,
-    RequeueJob: 1,
-    StartRun: 1,
-    ReportProgress: 1,
-    AppendLog: 1,
-    HoldJobs: 1,
-    RingAlarms: 1,
-    DoChore: 1,
-    SaveSchedule: 1,
-    ControlSchedule: 1,
-    FireSchedule: 1,
-    RunSchedule: 1,
-    TrimLedger: 1,
-    ConfigureQueue: 1,
-    PauseQueue: 1,
-    CancelWorkflow: 1,
-    TrimAudit: 1,
-    AdoptZoneRules: 1,
-}
-"""The version of log entries in which each operation appeared."""
+OPERATIONS: Final = tuple(Operation.__subclasses__())
+"""Every operation: all modules of this package are imported by now."""
 
-
-def since_version(operation: Operation) -> int:
-    """Return the earliest version of log entries that can carry this operation."""
-    return _SINCE[type(operation)]
+if TYPE_CHECKING:
+    _AnyOperation = Operation
+else:
+    _AnyOperation = reduce(or_, OPERATIONS)
+    """The union that the decoder tells apart by tag."""
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
@@ -297,7 +222,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
     """From `OLDEST_READ` to `CODEC_VERSION`; along the log it never falls."""
     stamp_ms: TimeMs
     """The leader's wall clock; cluster time is the largest stamp applied so far and never runs backward."""
-    operations: tuple[Operation, ...]
+    operations: tuple[_AnyOperation, ...]
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):

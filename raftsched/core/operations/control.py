@@ -10,11 +10,12 @@ from enum import IntEnum
 
 import msgspec
 
+from raftsched.core.operations.base import Operation
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.spec import SpecChanges
 
 
-class PauseJob(msgspec.Struct, frozen=True, array_like=True, tag=8):
+class PauseJob(Operation, frozen=True, tag=8):
     """Keep a job from being leased until it is resumed. Pausing twice takes over the new end and reason.
 
     Result: `Changed`. Rejected: `not_found`, `already_finished`, `running` (a leased job can't be paused).
@@ -27,7 +28,7 @@ class PauseJob(msgspec.Struct, frozen=True, array_like=True, tag=8):
     actor: str = ""
 
 
-class ResumeJob(msgspec.Struct, frozen=True, array_like=True, tag=9):
+class ResumeJob(Operation, frozen=True, tag=9):
     """Let a paused job go on. Resuming one that isn't paused changes nothing and succeeds, while it isn't finished.
 
     Result: `Changed`. Rejected: `not_found`, `already_finished`.
@@ -38,7 +39,7 @@ class ResumeJob(msgspec.Struct, frozen=True, array_like=True, tag=9):
     actor: str = ""
 
 
-class AmendJob(msgspec.Struct, frozen=True, array_like=True, tag=10):
+class AmendJob(Operation, frozen=True, tag=10):
     """Change when and how a job that is not leased runs.
 
     Result: `Changed`. Rejected: `not_found`, `already_finished`, `running`, `stale_revision`.
@@ -56,7 +57,7 @@ class AmendJob(msgspec.Struct, frozen=True, array_like=True, tag=10):
     actor: str = ""
 
 
-class RequeueJob(msgspec.Struct, frozen=True, array_like=True, tag=11):
+class RequeueJob(Operation, frozen=True, tag=11):
     """Run a dead-lettered, cancelled or skipped job again, as a new run with its attempts counted from zero; or make a
     job that waits for its next attempt due now.
 
@@ -76,7 +77,7 @@ class RequeueJob(msgspec.Struct, frozen=True, array_like=True, tag=11):
     actor: str = ""
 
 
-class StartRun(msgspec.Struct, frozen=True, array_like=True, tag=12):
+class StartRun(Operation, frozen=True, tag=12):
     """The worker is about to begin a run that begins at most once. Repeated with the same token it succeeds again.
 
     Result: `Changed`. Rejected: `not_found`, `lease_lost`, `cancelled`.
@@ -95,7 +96,7 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
     """JSON text."""
 
 
-class ReportProgress(msgspec.Struct, frozen=True, array_like=True, tag=13):
+class ReportProgress(Operation, frozen=True, tag=13):
     """Keep what running attempts said about themselves; reports with an old token are left out.
 
     Result: `Counted` (reports that were kept).
@@ -104,7 +105,7 @@ class ReportProgress(msgspec.Struct, frozen=True, array_like=True, tag=13):
     reports: tuple[Progress, ...]
 
 
-class AppendLog(msgspec.Struct, frozen=True, array_like=True, tag=14):
+class AppendLog(Operation, frozen=True, tag=14):
     """Add lines to the log of a running attempt, up to `limits.LOG_BYTES_MAX` for an attempt.
 
     Result: `Logged`. Rejected: `not_found`, `lease_lost`, `log_full`.
@@ -119,7 +120,7 @@ class AppendLog(msgspec.Struct, frozen=True, array_like=True, tag=14):
     """The worker's number of this piece in its attempt, from 1: a repeat is stored once. 0 = not numbered."""
 
 
-class HoldJobs(msgspec.Struct, frozen=True, array_like=True, tag=15):
+class HoldJobs(Operation, frozen=True, tag=15):
     """Take due jobs whose concurrency key is at its limit out of the ready index. Result: `Counted`."""
 
     job_ids: tuple[JobId, ...]
@@ -134,7 +135,7 @@ class AlarmKind(IntEnum):
     WORKFLOW = 4
 
 
-class RingAlarms(msgspec.Struct, frozen=True, array_like=True, tag=16):
+class RingAlarms(Operation, frozen=True, tag=16):
     """Do what is due by time: expire jobs, end pauses of jobs and queues, drop submissions of workflows that were left.
 
     Each is looked at again by the cluster's time. Schedules are not rung but fired. Result: `Counted`.
@@ -162,7 +163,7 @@ class ChoreKind(IntEnum):
     """A submission was left half-done: its jobs go."""
 
 
-class DoChore(msgspec.Struct, frozen=True, array_like=True, tag=17):
+class DoChore(Operation, frozen=True, tag=17):
     """Do the next step of a chore, at most `limits.CHORE_STEPS_MAX` objects. Result: `Counted`; 0 = it was done."""
 
     kind: ChoreKind

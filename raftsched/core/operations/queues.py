@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import msgspec
-
+from raftsched.core.operations.base import Operation
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.queue import TenantWeight
 from raftsched.core.records.workflow import WorkflowId
 
 
-class ConfigureQueue(msgspec.Struct, frozen=True, array_like=True, tag=23):
+class ConfigureQueue(Operation, frozen=True, tag=23):
     """Change a queue's settings; what is -1 or None stays as it is. Held jobs are offered again where limits changed.
 
     Result: `QueueSaved`. Rejected: `limit_reached` (as many queues have settings as may).
@@ -28,7 +27,7 @@ class ConfigureQueue(msgspec.Struct, frozen=True, array_like=True, tag=23):
     actor: str = ""
 
 
-class PauseQueue(msgspec.Struct, frozen=True, array_like=True, tag=24):
+class PauseQueue(Operation, frozen=True, tag=24):
     """Give no more leases of this queue, or give them again. Twice succeeds.
 
     Result: `QueueSaved`. Rejected: `limit_reached` (as many queues have settings as may).
@@ -41,7 +40,7 @@ class PauseQueue(msgspec.Struct, frozen=True, array_like=True, tag=24):
     actor: str = ""
 
 
-class CancelWorkflow(msgspec.Struct, frozen=True, array_like=True, tag=25):
+class CancelWorkflow(Operation, frozen=True, tag=25):
     """Cancel all jobs of a workflow that are not finished. Twice succeeds.
 
     Result: `WorkflowSaved`. Rejected: `not_found`, `already_finished`.
@@ -52,7 +51,7 @@ class CancelWorkflow(msgspec.Struct, frozen=True, array_like=True, tag=25):
     actor: str = ""
 
 
-class TrimAudit(msgspec.Struct, frozen=True, array_like=True, tag=26):
+class TrimAudit(Operation, frozen=True, tag=26):
     """Remove the oldest lines of the audit trail, at most `limits.CHORE_STEPS_MAX`. Result: `Counted`."""
 
     before_index: int

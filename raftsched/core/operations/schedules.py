@@ -6,11 +6,12 @@ from enum import IntEnum
 
 import msgspec
 
+from raftsched.core.operations.base import Operation
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.schedule import FiringKind, Misfire, Overlap, ScheduleId, Template, Timing
 
 
-class SaveSchedule(msgspec.Struct, frozen=True, array_like=True, tag=18):
+class SaveSchedule(Operation, frozen=True, tag=18):
     """Store a new schedule, or change the one of the same tenant and name; sent again it changes nothing.
 
     Only a change of the timing makes a new generation, which counts from now: instants of the new timing in the past
@@ -53,7 +54,7 @@ class ScheduleAction(IntEnum):
     """Resume where the pause was to end by now; the leader's own doing."""
 
 
-class ControlSchedule(msgspec.Struct, frozen=True, array_like=True, tag=19):
+class ControlSchedule(Operation, frozen=True, tag=19):
     """Pause, resume or delete a schedule; each twice succeeds, but a deleted one is not found.
 
     Jobs it has made go on. Result: `ScheduleSaved`. Rejected: `not_found`, `stale_revision` (it is of another `source`).
@@ -82,7 +83,7 @@ class Decision(msgspec.Struct, frozen=True, array_like=True):
     last_instant_ms: TimeMs = TimeMs(0)
 
 
-class FireSchedule(msgspec.Struct, frozen=True, array_like=True, tag=20):
+class FireSchedule(Operation, frozen=True, tag=20):
     """Decide instants of a schedule, in order, the first being its `next_at_ms`; overlap is judged as it is applied.
 
     Result: `Fired`. Rejected, with nothing written: `not_found`, `stale_decision` (another generation, another first
@@ -96,7 +97,7 @@ class FireSchedule(msgspec.Struct, frozen=True, array_like=True, tag=20):
     """The first instant behind the last decision; 0 = none any more."""
 
 
-class RunSchedule(msgspec.Struct, frozen=True, array_like=True, tag=21):
+class RunSchedule(Operation, frozen=True, tag=21):
     """Make a run by hand (`MANUAL`), or runs for past instants (`BACKFILL`); the planned instants are not touched.
 
     An instant that the ledger knows of this kind is left as it is decided. Result: `Fired`. Rejected, with nothing
@@ -121,7 +122,7 @@ class RunSchedule(msgspec.Struct, frozen=True, array_like=True, tag=21):
     """Of a trigger: it is for no instant in particular, and gets the first from its decision's on that is free."""
 
 
-class TrimLedger(msgspec.Struct, frozen=True, array_like=True, tag=22):
+class TrimLedger(Operation, frozen=True, tag=22):
     """Remove lines of a schedule's ledger, but for those that keep a call from repeating. Result: `Counted`."""
 
     id: ScheduleId
@@ -140,7 +141,7 @@ class NextInstant(msgspec.Struct, frozen=True, array_like=True):
     """0 = none any more."""
 
 
-class AdoptZoneRules(msgspec.Struct, frozen=True, array_like=True, tag=29):
+class AdoptZoneRules(Operation, frozen=True, tag=29):
     """Move next instants to where time zone rules of this version have them. Result: `Counted` (schedules moved)."""
 
     version: str

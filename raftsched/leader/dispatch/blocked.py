@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from raftsched import limits
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.control import HoldJobs
 from raftsched.core.records.ids import JobId
 from raftsched.core.state.results import Result

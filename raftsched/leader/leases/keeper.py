@@ -34,7 +34,8 @@ from typing import Final, NamedTuple
 
 from raftsched import limits
 from raftsched.core.explain import LeaseSigns
-from raftsched.core.operations.codec import ExpiredLease, ExpireLeases, Operation
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import ExpiredLease, ExpireLeases
 from raftsched.core.records.ids import FencingToken, JobId
 from raftsched.core.records.job import AttemptEnd, Job, SilentLease, Status
 from raftsched.core.records.retry import JITTER_MAX

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from raftsched.core.operations.codec import NoteOutage, Operation
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import NoteOutage
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.state.results import Counted, Result
 from raftsched.leader.now import NEVER_MS, Now

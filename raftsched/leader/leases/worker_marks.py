@@ -22,7 +22,8 @@ from typing import Final, Protocol
 
 from raftsched import limits
 from raftsched.core.explain import ServingWorker
-from raftsched.core.operations.codec import MarkWorkers, Operation, WorkerMark
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import MarkWorkers, WorkerMark
 from raftsched.core.records.job import SilentLease
 from raftsched.core.records.wanted import takes
 from raftsched.core.state.results import Result

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.control import ChoreKind, DoChore
 from raftsched.core.state.results import Result
 from raftsched.leader.now import NEVER_MS, Now

@@ -22,7 +22,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from raftsched import limits
-from raftsched.core.operations.codec import Operation, PurgeJobs
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import PurgeJobs
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, Job
 from raftsched.core.state.results import Purged, Result

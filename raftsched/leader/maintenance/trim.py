@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from raftsched import limits
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.queues import TrimAudit
 from raftsched.core.operations.schedules import TrimLedger
 from raftsched.core.records.ids import TimeMs

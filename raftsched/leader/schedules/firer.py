@@ -23,7 +23,7 @@ from typing import Final
 import structlog
 
 from raftsched import limits
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.control import AlarmKind
 from raftsched.core.operations.schedules import ControlSchedule, FireSchedule, ScheduleAction
 from raftsched.core.records.ids import TimeMs

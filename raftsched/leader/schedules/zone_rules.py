@@ -19,7 +19,7 @@ from typing import Final
 
 import structlog
 
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.schedules import AdoptZoneRules, NextInstant
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.schedule import Schedule, Timing

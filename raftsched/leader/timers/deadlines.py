@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from raftsched import limits
-from raftsched.core.operations.codec import Operation, PurgeJobs
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import PurgeJobs
 from raftsched.core.operations.control import AlarmKind, RingAlarms
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, Job

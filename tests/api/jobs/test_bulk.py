@@ -6,7 +6,7 @@ import pytest
 
 from raftsched import limits
 from raftsched.api.jobs import bulk
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.errors import NotLeader, OutcomeUnknown, RaftschedError
 from tests.api.node import Answer, Api
 

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from raftsched import limits
-from raftsched.core.operations.codec import Operation, SubmitJob
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.ids import job_id_text
 from raftsched.errors import NotLeader, OutcomeUnknown, RaftschedError, StorageFull
 from tests.api.node import START_MS, Api

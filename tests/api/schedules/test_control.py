@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.schedules import (
     ControlSchedule,
     Decision,

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from raftsched import limits
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.schedules import ControlSchedule, SaveSchedule
 from tests.api.node import START_MS, Answer, Api
 from tests.api.schedules.scene import MINUTE, REPORT, at, decided, saved

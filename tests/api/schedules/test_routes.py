@@ -10,7 +10,7 @@ import pytest
 
 from raftsched import limits
 from raftsched.core import cron
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from tests.api.cases import case
 from tests.api.node import START_MS, Answer, Api
 from tests.api.schedules.scene import MINUTE, REPORT, at, decided, patch, saved

@@ -10,7 +10,8 @@ import raftsched
 from raftsched import limits
 from raftsched.api.json.decode import Fitter
 from raftsched.api.workflows.plan import plan_workflow
-from raftsched.core.operations.codec import CancelJob, Operation, PurgeJobs, SubmitWorkflow
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import CancelJob, PurgeJobs, SubmitWorkflow
 from raftsched.core.operations.queues import CancelWorkflow
 from raftsched.core.records.ids import TimeMs, parse_job_id
 from raftsched.errors import NotLeader, OutcomeUnknown, RaftschedError

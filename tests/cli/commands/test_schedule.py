@@ -9,7 +9,7 @@ from raftsched import limits
 from raftsched.api.schedules import backfill as backfilling
 from raftsched.cli.commands.schedule import runs
 from raftsched.cli.commands.schedule.fire_times import local_text
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.records.ids import parse_job_id
 from raftsched.core.records.schedule import ScheduleId
 from raftsched.core.state.writes import RemoveFirings

@@ -4,7 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.core.operations.codec import Operation, RejectCode
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import RejectCode
 from raftsched.core.operations.control import AmendJob, PauseJob, RequeueJob, ResumeJob
 from raftsched.core.records.bounds import TIME_MS_MAX
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 
 from raftsched import limits
-from raftsched.core.operations.codec import Operation, RejectCode
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import RejectCode
 from raftsched.core.operations.control import ChoreKind
 from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
 from raftsched.core.records.bounds import TIME_MS_MAX

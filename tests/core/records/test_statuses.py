@@ -10,15 +10,8 @@ from typing import Final
 
 import pytest
 
-from raftsched.core.operations.codec import (
-    CancelJob,
-    ExpiredLease,
-    ExpireLeases,
-    LeaseJobs,
-    Operation,
-    PurgeJobs,
-    RecordOutcome,
-)
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import CancelJob, ExpiredLease, ExpireLeases, LeaseJobs, PurgeJobs, RecordOutcome
 from raftsched.core.operations.control import (
     AlarmKind,
     AmendJob,

@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.core.operations.codec import CancelJob, Operation
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import CancelJob
 from raftsched.core.operations.control import ChoreKind, HoldJobs, RequeueJob
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, WAITING, Status

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from raftsched import limits
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.queues import TrimAudit
 from raftsched.core.operations.schedules import TrimLedger
 from raftsched.core.records.ids import JobId, TimeMs

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from raftsched import limits
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.schedules import FireSchedule
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.retry import RetryPolicy

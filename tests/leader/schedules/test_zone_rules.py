@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from raftsched.core.cron import zones
-from raftsched.core.operations.codec import Operation
+from raftsched.core.operations.base import Operation
 from raftsched.core.operations.control import AlarmKind
 from raftsched.core.operations.schedules import AdoptZoneRules, Decision, FireSchedule, SaveSchedule
 from raftsched.core.records.ids import JobId, TimeMs

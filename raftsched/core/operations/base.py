@@ -1,0 +1,18 @@
+"""The base of all operations.
+
+To add one, write its struct as a subclass in a room of this package, with the next tag, and its handler; then add both as
+a row to `raftsched.core.apply.HANDLERS`. The codec and the check of versions find it by its base.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+
+class Operation(msgspec.Struct, frozen=True, array_like=True):
+    """A change of the state, as the log stores it."""
+
+    since: ClassVar[int] = 1
+    """The version of log entries in which it appeared."""
