@@ -157,7 +157,12 @@ async def a_retry_can_follow_at_once_and_exactly(api: Api) -> None:
     assert (shown["base_seconds"], shown["jitter"]) == (0, 0)
 
 
-@proves("OutcomeReport.retry_after_seconds", "OutcomeReport.snooze_seconds")
+@proves(
+    "OutcomeReport.retry_after_seconds",
+    "Ending.retry_after_seconds",
+    "OutcomeReport.snooze_seconds",
+    "Ending.snooze_seconds",
+)
 async def a_handler_can_ask_for_no_delay(api: Api) -> None:
     """Absent, the first would wait for the backoff, and the second would be refused."""
     for status, name in (("failed", "retry_after_seconds"), ("snoozed", "snooze_seconds")):

@@ -1,10 +1,14 @@
 """From a job as clients ask for it to the operation that stores it: seconds become milliseconds, words become numbers.
 
-What few jobs ask for is made by `job_options`, times by `times`.
+It reads from top to bottom: the job as a whole, its plain fields, its options, its keys, and what it depends on. Whatever
+does not fit raises `Malformed`, `TooLarge` or `Invalid` and names the field.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -12,21 +16,32 @@ from msgspec import UNSET, UnsetType
 
 from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT
-from raftsched.api.jobs.options import claims_of, dependencies_of, options_of
-from raftsched.api.jobs.unique_key import digest_of
-from raftsched.api.json.times import due_at_ms, due_or_now_ms, milliseconds, span_ms
+from raftsched.api.json.decode import job_id_at
+from raftsched.api.json.times import due_at_ms, due_or_now_ms, end_ms, milliseconds, span_ms
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.bounds import utf8_bytes
 from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.job import Condition, Dependency
 from raftsched.core.records.retry import Backoff, RetryPolicy
-from raftsched.core.records.spec import JobSpec, Options
+from raftsched.core.records.spec import JobSpec, OnDependencyFailure, Options, tidy
 from raftsched.errors import Invalid, Malformed
 from raftsched.values import check_value
-from raftsched.wire.jobs import MAX_ATTEMPTS_DEFAULT, JobBody, JobRequest, RetryPolicyRequest, TimedJobBody
+from raftsched.wire.jobs import (
+    MAX_ATTEMPTS_DEFAULT,
+    DependencyRequest,
+    JobBody,
+    JobRequest,
+    RetryPolicyRequest,
+    TimedJobBody,
+    UniqueRequest,
+)
 
 PRIORITIES: Final = {"low": 2, "normal": 5, "high": 8}
-_POLICY_DEFAULT: Final = RetryPolicy()
 NULL: Final = msgspec.Raw(b"null")
+_POLICY_DEFAULT: Final = RetryPolicy()
+_AT_MOST_ONCE: Final = "at_most_once"
+_DIGEST_BYTES: Final = 16
+_canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 def submit_operation(
@@ -60,26 +75,29 @@ def body_operation(
     return SubmitJob(
         id=job_id,
         tenant=tenant,
-        spec=JobSpec(
-            name=wanted.name,
-            queue=wanted.queue or wanted.name,
-            priority=priority_number(wanted.priority),
-            max_attempts=max_attempts_of(wanted, prefix),
-            timeout_ms=span_ms(wanted.timeout_seconds),
-            retry=_POLICY_DEFAULT if wanted.retry_policy is None else policy_of(wanted.retry_policy, prefix),
-            tags=tags_of(wanted.tags, prefix) if wanted.tags else (),
-            region=wanted.region or "",
-            options=options,
-        ),
+        spec=spec_of(wanted, options, prefix),
         due_at_ms=due_or_now_ms(due_ms),
         payload=json_bytes(wanted.payload, limits.PAYLOAD_BYTES_MAX, f"{prefix}payload"),
         paused=wanted.paused,
     )
 
 
-def fingerprint_of(document: dict[str, Any]) -> bytes:
-    """Return the digest of a document, whatever the order of its keys; the idempotency key does not count."""
-    return digest_of({name: value for name, value in document.items() if name != "idempotency_key"})
+def spec_of(wanted: JobBody, options: Options | None, prefix: str) -> JobSpec:
+    """Return what a job is told, whoever submits it and whenever it runs."""
+    return JobSpec(
+        name=wanted.name,
+        queue=wanted.queue or wanted.name,
+        priority=priority_number(wanted.priority),
+        max_attempts=max_attempts_of(wanted, prefix),
+        timeout_ms=span_ms(wanted.timeout_seconds),
+        retry=_POLICY_DEFAULT if wanted.retry_policy is None else policy_of(wanted.retry_policy, prefix),
+        tags=tags_of(wanted.tags, prefix) if wanted.tags else (),
+        region=wanted.region or "",
+        options=options,
+    )
+
+
+# -- plain fields ------------------------------------------------------------------------------------------------------
 
 
 def json_bytes(raw: msgspec.Raw | UnsetType, bytes_max: int, field: str) -> bytes:
@@ -106,15 +124,6 @@ def max_attempts_of(wanted: JobBody, prefix: str) -> int:
     return wanted.max_retries + 1
 
 
-def tags_of(tags: list[str], prefix: str) -> tuple[str, ...]:
-    """Return the tags, each once, in order; raises `Malformed` naming one that is too long."""
-    for position, tag in enumerate(tags):
-        if utf8_bytes(tag) > limits.TAG_CHARS_MAX:
-            field = f"{prefix}tags[{position}]"
-            raise Malformed(f"{field}: must be at most {limits.TAG_CHARS_MAX} bytes of UTF-8", field=field)
-    return tuple(dict.fromkeys(tags))
-
-
 def policy_of(wanted: RetryPolicyRequest, prefix: str) -> RetryPolicy:
     """Return the policy in integers; raises `Invalid` where the delays and the backoff don't fit."""
     field = f"{prefix}retry_policy.delays_seconds"
@@ -129,3 +138,148 @@ def policy_of(wanted: RetryPolicyRequest, prefix: str) -> RetryPolicy:
         jitter_thousandths=round(wanted.jitter * 1000),
         delays_ms=tuple(map(milliseconds, delays)),
     )
+
+
+def tags_of(tags: list[str], prefix: str) -> tuple[str, ...]:
+    """Return the tags, each once, in order; raises `Malformed` naming one that is too long."""
+    for position, tag in enumerate(tags):
+        if utf8_bytes(tag) > limits.TAG_CHARS_MAX:
+            field = f"{prefix}tags[{position}]"
+            raise Malformed(f"{field}: must be at most {limits.TAG_CHARS_MAX} bytes of UTF-8", field=field)
+    return tuple(dict.fromkeys(tags))
+
+
+# -- options -----------------------------------------------------------------------------------------------------------
+
+
+def _option_fields() -> tuple[msgspec.structs.FieldInfo, ...]:
+    plain = {"name", "payload", "queue", "priority", "timeout_seconds", "max_attempts", "max_retries", "retry_policy"}
+    plain |= {"tags", "region", "run_at", "delay_seconds", "paused"}
+    return tuple(field for field in msgspec.structs.fields(TimedJobBody) if field.name not in plain)
+
+
+_asked: Final = attrgetter(*[field.name for field in _option_fields()])
+"""The values of all fields that belong to the options."""
+_NOTHING_ASKED: Final = tuple(field.default for field in _option_fields())
+
+
+def options_of(
+    wanted: TimedJobBody, *, due_at_ms: int | None, now_ms: int, prefix: str, **fields: Any
+) -> Options | None:
+    """Return the options of a job with times of its own, with `fields` replaced; None where it asks for nothing.
+
+    Raises `Malformed` or `Invalid` naming the field.
+    """
+    if not fields and _asked(wanted) == _NOTHING_ASKED:
+        return None
+    expires_at_ms, deadline_ms = _ends(wanted, now_ms if due_at_ms is None else due_at_ms, prefix)
+    options = options_of_body(wanted, prefix)
+    if expires_at_ms is not None or deadline_ms is not None or fields:
+        options = msgspec.structs.replace(options, expires_at_ms=expires_at_ms, deadline_ms=deadline_ms, **fields)
+    return tidy(options)
+
+
+def _ends(wanted: TimedJobBody, from_ms: int, prefix: str) -> tuple[TimeMs | None, TimeMs | None]:
+    expires_at_ms = end_ms(
+        wanted.expires_at,
+        wanted.expires_in_seconds,
+        name="expires_at",
+        span_name="expires_in_seconds",
+        from_ms=from_ms,
+        prefix=prefix,
+    )
+    deadline_ms = end_ms(
+        wanted.deadline,
+        wanted.deadline_in_seconds,
+        name="deadline",
+        span_name="deadline_in_seconds",
+        from_ms=from_ms,
+        prefix=prefix,
+    )
+    for name, moment in (("expires_at", wanted.expires_at), ("deadline", wanted.deadline)):
+        if moment is not None and wanted.run_at is not None and moment <= wanted.run_at:
+            field = f"{prefix}{name}"
+            raise Invalid(f"{field}: must be after run_at, or the job never runs", field=field)
+    return expires_at_ms, deadline_ms
+
+
+def options_of_body(wanted: JobBody, prefix: str) -> Options:
+    """Return what the job asks for whenever it runs; raises `Malformed` naming a text that is too long."""
+    return Options(
+        heartbeat_timeout_ms=span_ms(wanted.heartbeat_timeout_seconds),
+        at_most_once=wanted.start == _AT_MOST_ONCE,
+        concurrency_key=_text(wanted.concurrency_key or "", f"{prefix}concurrency_key"),
+        retry_on=_error_types(wanted.retry_on, f"{prefix}retry_on"),
+        no_retry=_error_types(wanted.no_retry, f"{prefix}no_retry"),
+        on_dependency_failure=OnDependencyFailure[wanted.on_dependency_failure.upper()],
+        retention_ms=span_ms(wanted.retention_seconds),
+        lost_workers_max=wanted.max_lost_workers or 0,
+    )
+
+
+def _error_types(types: list[str] | None, field: str) -> tuple[str, ...]:
+    return tuple(_text(each, f"{field}[{position}]") for position, each in enumerate(types or ()))
+
+
+def _text(text: str, field: str) -> str:
+    if utf8_bytes(text) > limits.NAME_CHARS_MAX:
+        raise Malformed(f"{field}: must be at most {limits.NAME_CHARS_MAX} bytes of UTF-8", field=field)
+    return text
+
+
+# -- keys --------------------------------------------------------------------------------------------------------------
+
+
+def claims_of(wanted: JobRequest, *, has_key: bool, now_ms: int, prefix: str) -> dict[str, Any]:
+    """Return the options by which a job claims its idempotency key for a time, and to be unique."""
+    claims: dict[str, Any] = {}
+    if wanted.idempotency_ttl_seconds is not None:
+        if not has_key:
+            field = f"{prefix}idempotency_ttl_seconds"
+            raise Invalid(f"{field}: says nothing without an idempotency key", field=field)
+        claims["idempotency_until_ms"] = TimeMs(now_ms + span_ms(wanted.idempotency_ttl_seconds))
+    if wanted.unique is not None:
+        claims["unique_key"] = unique_key(wanted.unique, wanted.name, wanted.payload, prefix)
+        if wanted.unique.for_seconds is not None:
+            claims["unique_until_ms"] = TimeMs(now_ms + span_ms(wanted.unique.for_seconds))
+    return claims
+
+
+def unique_key(unique: UniqueRequest, name: str, payload: msgspec.Raw | UnsetType, prefix: str) -> bytes:
+    """Return the digest of what must not be there twice; raises `Invalid` where `by` and `key` don't fit."""
+    by = unique.by or (["name", "payload"] if unique.key is None else ["name", "key"])
+    if ("key" in by) != (unique.key is not None):
+        field = f"{prefix}unique.key"
+        raise Invalid(f"{field}: must be given exactly where `by` names it", field=field)
+    values = {
+        "name": name,
+        "key": unique.key,
+        "payload": None if payload is UNSET or "payload" not in by else json.loads(bytes(payload)),
+    }
+    return digest_of({part: values[part] for part in by})
+
+
+def fingerprint_of(document: dict[str, Any]) -> bytes:
+    """Return the digest of a document, whatever the order of its keys; the idempotency key does not count."""
+    return digest_of({name: value for name, value in document.items() if name != "idempotency_key"})
+
+
+def digest_of(value: Any) -> bytes:
+    """Return the digest of a document of plain objects, whatever the order of its keys."""
+    return hashlib.blake2b(_canonical(value), digest_size=_DIGEST_BYTES).digest()
+
+
+# -- dependencies ------------------------------------------------------------------------------------------------------
+
+
+def dependencies_of(wanted: list[str | DependencyRequest], prefix: str) -> tuple[Dependency, ...]:
+    """Return what a job depends on; raises `Malformed` or `Invalid` naming the one at fault."""
+    parents: dict[bytes, Dependency] = {}
+    for position, each in enumerate(wanted):
+        field = f"{prefix}depends_on[{position}]"
+        text, condition = (each, "success") if isinstance(each, str) else (each.job, each.condition)
+        parent = job_id_at(text, field if isinstance(each, str) else f"{field}.job")
+        if parent in parents:
+            raise Invalid(f"{field}: names a job twice", field=field)
+        parents[parent] = Dependency(parent, Condition[condition.upper()])
+    return tuple(parents.values())

@@ -25,8 +25,8 @@ from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import id_text, json_response, time_or_none, time_text
 from raftsched.api.http.proposals import propose
 from raftsched.api.http.routes import Route, change
+from raftsched.api.jobs.convert import digest_of
 from raftsched.api.jobs.routes import KEY_HEADER, key_of
-from raftsched.api.jobs.unique_key import digest_of
 from raftsched.api.json.decode import Fitter, parse_query
 from raftsched.api.json.times import moment_ms
 from raftsched.api.schedules.reply import found_schedule

@@ -19,12 +19,9 @@ from raftsched.api.backend import TENANT_DEFAULT
 from raftsched.api.http.json_reply import time_text, wish_or_none
 from raftsched.api.jobs.convert import (
     json_bytes,
-    max_attempts_of,
-    policy_of,
-    priority_number,
-    tags_of,
+    options_of_body,
+    spec_of,
 )
-from raftsched.api.jobs.options import options_of_body
 from raftsched.api.json.times import milliseconds, moment_ms, span_ms
 from raftsched.api.schedules.calendars import calendar_document
 from raftsched.api.schedules.timing import anchored, first_instant, passed_count, timing_of
@@ -32,7 +29,7 @@ from raftsched.core.operations.schedules import SaveSchedule
 from raftsched.core.records.ids import TimeMs, parse_job_id
 from raftsched.core.records.retry import Backoff, RetryPolicy
 from raftsched.core.records.schedule import Misfire, Overlap, Schedule, ScheduleId, Template, Timing
-from raftsched.core.records.spec import JobSpec, OnDependencyFailure, Options, tidy
+from raftsched.core.records.spec import OnDependencyFailure, Options, tidy
 from raftsched.errors import Invalid
 from raftsched.storage.reader import StateReader
 from raftsched.wire.jobs import JobBody
@@ -147,17 +144,7 @@ def _pause_until(wanted: ScheduleRequest, prefix: str) -> TimeMs:
 
 def _template(job: JobBody, prefix: str) -> tuple[Template, bytes]:
     template = Template(
-        JobSpec(
-            name=job.name,
-            queue=job.queue or job.name,
-            priority=priority_number(job.priority),
-            max_attempts=max_attempts_of(job, prefix),
-            timeout_ms=span_ms(job.timeout_seconds),
-            retry=_POLICY_DEFAULT if job.retry_policy is None else policy_of(job.retry_policy, prefix),
-            tags=tags_of(job.tags, prefix) if job.tags else (),
-            region=job.region or "",
-            options=tidy(options_of_body(job, prefix)),
-        ),
+        spec_of(job, tidy(options_of_body(job, prefix)), prefix),
         expires_after_ms=span_ms(job.expires_in_seconds),
         deadline_after_ms=span_ms(job.deadline_in_seconds),
     )

@@ -17,9 +17,8 @@ from raftsched.api.http.consistency import read
 from raftsched.api.http.json_reply import json_response, time_text
 from raftsched.api.http.proposals import propose
 from raftsched.api.http.routes import Answered, Route, change, route
-from raftsched.api.jobs.convert import fingerprint_of, json_bytes
+from raftsched.api.jobs.convert import digest_of, fingerprint_of, json_bytes
 from raftsched.api.jobs.routes import KEY_HEADER, key_of
-from raftsched.api.jobs.unique_key import digest_of
 from raftsched.api.json.cursors import read_cursor, write_cursor
 from raftsched.api.json.decode import Fitter, parse_query
 from raftsched.api.json.times import moment_ms

@@ -16,8 +16,7 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT
-from raftsched.api.jobs.convert import body_operation
-from raftsched.api.jobs.options import options_of
+from raftsched.api.jobs.convert import body_operation, options_of
 from raftsched.api.json.decode import Fitter, job_id_at
 from raftsched.api.json.times import due_at_ms
 from raftsched.core.operations.codec import SubmitJob, SubmitWorkflow
