@@ -4,6 +4,7 @@
     python -m chaos.sim --seed 17 --nodes 3 --trace          one run, told line by line
     python -m chaos.sim repeat --seeds 100 --start 1         each seed in two processes: are they the same run?
     python -m chaos.sim planted                              the planted bugs, and how soon each is found
+    python -m chaos.sim engine --seeds 50 --nodes 5          bare engines, without the rest of a node
 
 Each seed runs in a worker process whose PYTHONHASHSEED is fixed, because pysyncobj iterates over sets; `repeat` takes
 two others, to show that nothing depends on it.
@@ -27,6 +28,7 @@ from multiprocessing import get_context
 
 import structlog
 
+from chaos.sim.engine.seed import campaign
 from chaos.sim.hosts.storage import CUT
 from chaos.sim.rates import FAULTS
 from chaos.sim.record.trace import Trace
@@ -47,6 +49,9 @@ def main(arguments: Sequence[str]) -> int:
         from chaos.sim.campaign.scoring import score
 
         return score(options, be_quiet=be_quiet)
+    if options.what == "engine":
+        be_quiet()
+        return campaign(range(options.start, options.start + options.seeds), count=options.nodes)
     if options.what == "repeat":
         return _repeat(options)
     if options.seed is not None:
@@ -56,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m chaos.sim", description="The deterministic simulator.")
-    parser.add_argument("what", nargs="?", choices=("campaign", "repeat", "planted"), default="campaign")
+    parser.add_argument("what", nargs="?", choices=("campaign", "repeat", "planted", "engine"), default="campaign")
     parser.add_argument("--seeds", type=int, default=200, help="how many")
     parser.add_argument("--start", type=int, default=1, help="the first one")
     parser.add_argument("--nodes", type=int, default=3)

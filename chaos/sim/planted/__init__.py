@@ -7,7 +7,7 @@
     stage.py       directed schedules: a script in place of random faults, judged by the same checkers
     schedules.py, votes.py, snapshots.py, bounds.py    the scripts
 
-Those of `chaos.sim.planted.engine`, which the engine's own tests must find too, are planted here as well. Most are met by
+Those of `engine.py` are planted into clusters of bare engines too, by their own tests. Most are met by
 random faults within a few seeds; what needs a certain order of rare events, or five nodes, has a directed schedule.
 `python -m chaos.sim planted` looks for all of them.
 """

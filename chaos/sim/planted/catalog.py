@@ -162,6 +162,7 @@ _MEMBERS: Sequence[Bug] = (
         schedule=schedules.TWO_MEMBERS_LEAVE_AT_ONCE,
     ),
     Bug(engine.goes_by_the_config_file_at_a_restart, "R08, an old list of members", alter=changing_members),
+    Bug(engine.counts_nodes_that_join, "a learner counted", alter=changing_members),
     Bug(engine.takes_part_with_an_empty_disk, "an empty disk", alter=changing_members),
     Bug(engine.takes_any_disk_for_a_members, "another disk", alter=changing_members),
 )

@@ -1,11 +1,9 @@
-"""Faults planted into the engine, one at a time: a simulation that doesn't find them proves nothing.
+"""Planted into the engine, and found in clusters of bare engines too (`chaos.sim.engine`), by faults or by a directed test.
 
-`tests.simulated.faults` takes one by name. Within 30 seeds of 3 nodes most are found; `cuts_what_matches` takes some
-hundreds, `votes_against_its_promise` about a hundred, and two are found by directed schedules alone so far:
-`forgets_its_promise_at_a_restart` (test_engine.py) and `acknowledges_the_log_behind_a_snapshot` (test_snapshots.py).
-
-Those of the members are found by the directed tests of test_configuration.py and test_peer_identity.py; random runs of
-`tests.simulated.members` find only three of them within 40 seeds.
+Random faults on 3 bare engines find most within 30 seeds; `cuts_what_matches` takes some hundreds,
+`votes_against_its_promise` about a hundred. Directed tests alone find `forgets_its_promise_at_a_restart` (test_engine.py)
+and `acknowledges_the_log_behind_a_snapshot` (test_snapshots.py), and most of those of the members (test_configuration.py,
+test_peer_identity.py).
 """
 
 from __future__ import annotations
@@ -15,7 +13,6 @@ from typing import Any
 
 from pysyncobj.node import Node
 
-from chaos.sim.network.links import SimulatedTransport
 from raftsched.consensus.ports import Entry
 from raftsched.consensus.raft import messages
 from raftsched.consensus.raft.commit_index import CommitIndex
@@ -32,12 +29,6 @@ from raftsched.consensus.raft.replication import Replication
 
 Plant = Callable[[Any], None]
 """Takes pytest's monkeypatch, or anything with its `setattr`."""
-
-
-def answers_before_the_sync(patch: Any) -> None:
-    """Votes and acknowledgements leave at once, as from pysyncobj."""
-    original = SimulatedTransport.flush
-    patch.setattr(SimulatedTransport, "flush", lambda self, *, early: original(self, early=False))
 
 
 def commits_before_the_sync(patch: Any) -> None:
@@ -161,7 +152,7 @@ def applies_before_matching(patch: Any) -> None:
     patch.setattr(Follower, "on_append", on_append)
 
 
-# -- who belongs to the cluster: found by `tests.simulated.members`, or by the directed test that is named -------------
+# -- who belongs to the cluster ---------------------------------------------------------------------------------------
 
 
 def changes_members_while_a_change_is_open(patch: Any) -> None:

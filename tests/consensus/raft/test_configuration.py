@@ -11,6 +11,7 @@ from pysyncobj.node import Node
 
 from chaos.sim.engine.checker import Violation
 from chaos.sim.engine.cluster import SimulatedCluster
+from chaos.sim.engine.members import change, joining, leaving
 from chaos.sim.planted import engine as planted
 from raftsched.consensus.ports import CONFIGURATION
 from raftsched.consensus.raft.configuration import Change
@@ -18,7 +19,6 @@ from raftsched.consensus.raft.membership import Member, Membership, encode_membe
 from raftsched.consensus.raft.proposals import REFUSED, SUCCESS
 from raftsched.errors import ChangeUnderWay, Rejected, Unavailable
 from tests.consensus.subjects import TIMING, MendedSubject
-from tests.simulated.members import change, joining, leaving
 
 Answers = list[tuple[Any, int]]
 

@@ -9,12 +9,12 @@ import pytest
 
 from chaos.sim.engine.checker import Violation
 from chaos.sim.engine.cluster import SimulatedCluster, SimulatedNode
+from chaos.sim.engine.members import change, joining, leaving
 from chaos.sim.planted import engine as planted
 from raftsched.consensus.journal.recovery import FormedMark
 from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.consensus.raft.membership import Member, Membership, encode_membership
 from tests.consensus.subjects import MendedSubject
-from tests.simulated.members import change, joining, leaving
 
 
 @pytest.fixture

@@ -8,9 +8,11 @@ import pytest
 
 from chaos.sim.engine.checker import Violation
 from chaos.sim.engine.cluster import SimulatedCluster
+from chaos.sim.engine.faults import Faults
+from chaos.sim.engine.seed import run_seed
+from chaos.sim.planted.durability import answers_before_the_sync
 from chaos.sim.planted.engine import (
     Plant,
-    answers_before_the_sync,
     applies_before_matching,
     calls_unknown_outcomes_failures,
     commits_before_the_sync,
@@ -18,23 +20,14 @@ from chaos.sim.planted.engine import (
     reads_without_contact,
     votes_twice,
 )
-from tests.simulated import members
-from tests.simulated.faults import Faults, run_seed
 
 
+@pytest.mark.parametrize("changes_members", [False, True])
 @pytest.mark.parametrize(
     ("seed", "count"), [*((seed, 3) for seed in range(8)), *((seed, 5) for seed in range(3)), (1, 1)]
 )
-def test_a_cluster_keeps_its_promises_under_random_faults(seed: int, count: int) -> None:
-    statistics = run_seed(seed, count=count)
-    assert statistics["acknowledged"] > 0
-
-
-@pytest.mark.parametrize(
-    ("seed", "count"), [*((seed, 3) for seed in range(8)), *((seed, 5) for seed in range(3)), (1, 1)]
-)
-def test_a_cluster_keeps_its_promises_while_its_members_change(seed: int, count: int) -> None:
-    statistics = members.run_seed(seed, count=count)
+def test_a_cluster_keeps_its_promises_under_random_faults(seed: int, count: int, *, changes_members: bool) -> None:
+    statistics = run_seed(seed, count=count, changes_members=changes_members)
     assert statistics["acknowledged"] > 0
 
 

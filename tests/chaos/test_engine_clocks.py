@@ -15,11 +15,11 @@ from structlog.testing import capture_logs
 
 from chaos.sim.engine.checker import Violation
 from chaos.sim.engine.cluster import SimulatedCluster, SimulatedNode
+from chaos.sim.engine.faults import Faults
 from raftsched.consensus.raft.cluster_clock import FRESH_SECONDS, JUDGED_SECONDS, ClusterClock
 from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.errors import Unavailable
 from raftsched.limits import CLOCK_SKEW_MS
-from tests.simulated.faults import Faults
 
 HOUR_MS = 3_600_000
 RATE_MS = round(0.03 * 1000 * (FRESH_SECONDS + JUDGED_SECONDS))

@@ -1,20 +1,10 @@
-"""Random faults and clients over a `SimulatedCluster`, and one run from start to healed end.
-
-python -m tests.simulated.faults SEED [COUNT] [NODES]      repeats a run, or runs a campaign of COUNT seeds
-"""
+"""Random faults and clients over a `SimulatedCluster`."""
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections import Counter
 from functools import partial
 
-import pytest
-import structlog
-
 from chaos.sim.engine.cluster import SimulatedCluster
-from chaos.sim.planted import engine as planted
 
 
 class Faults:
@@ -147,51 +137,3 @@ class Faults:
             leader.running.engine.start_transfer()
             if self._random.random() < 0.5:
                 self._deafen(leader.id, after=0.02 * self._random.random(), seconds=0.5)
-
-
-def run_seed(seed: int, *, count: int, seconds: float = 8.0, calm_seconds: float = 8.0) -> Counter[str]:
-    """Run one seed; raises `Violation`. Returns what happened how often."""
-    with SimulatedCluster(count, seed=seed) as cluster:
-        cluster.start()
-        Faults(cluster, seconds=seconds)
-        cluster.run(seconds)
-        cluster.heal()
-        cluster.run(calm_seconds)
-        cluster.checker.on_end()
-        statistics = cluster.statistics
-        statistics["acknowledged"] = len(cluster.checker.acknowledged)
-        statistics["installed"] += sum(
-            node.running.machine.installed_count for node in cluster.nodes.values() if node.running
-        )
-        return statistics
-
-
-def _campaign(first: int, seed_count: int, nodes: int) -> int:
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    total: Counter[str] = Counter()
-    failed = 0
-    for done, seed in enumerate(range(first, first + seed_count), start=1):
-        try:
-            total += run_seed(seed, count=nodes)
-        except Exception as error:
-            failed += 1
-            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
-            print(f"  python -m tests.simulated.faults {seed} 1 {nodes}", flush=True)
-            if seed_count == 1:
-                raise
-        if done % 50 == 0 or done == seed_count:
-            print(
-                f"{done} seeds from {first}, {nodes} nodes, {failed} failed: {dict(sorted(total.items()))}", flush=True
-            )
-    return min(failed, 1)
-
-
-def main(seed: str, seed_count: str = "1", nodes: str = "3", plant: str = "") -> int:
-    with pytest.MonkeyPatch.context() as patch:
-        if plant:
-            getattr(planted, plant)(patch)
-        return _campaign(int(seed), int(seed_count), int(nodes))
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))

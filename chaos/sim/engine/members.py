@@ -1,29 +1,20 @@
-"""Membership changes over a `SimulatedCluster`, random ones among random faults, and one run from start to healed end.
+"""Membership changes over a `SimulatedCluster`: asked for one by one, or at random among random faults.
 
 An operator adds nodes, removes some, leaders included, and replaces the disk of one at a time, which comes back empty under
 its old id; it then removes that id and adds a node under a new one. Requests go to whoever leads and may be refused.
-
-python -m tests.simulated.members SEED [COUNT] [NODES]      repeats a run, or runs a campaign of COUNT seeds
 """
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-import pytest
-import structlog
-
 from chaos.sim.engine.checker import Violation
 from chaos.sim.engine.cluster import SimulatedCluster, SimulatedNode, simulated_member
-from chaos.sim.planted import engine as planted
+from chaos.sim.engine.faults import Faults
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft.configuration import Change
 from raftsched.consensus.raft.membership import Membership
-from tests.simulated.faults import Faults
 
 NODES_MAX = 6
 OnAnswer = Callable[[object, int], None]
@@ -143,53 +134,3 @@ def has_lost_its_majority(cluster: SimulatedCluster) -> bool:
     if cluster.leader is not None:
         raise Violation(f"{cluster.leader.id} leads {latest} with an empty disk")
     return True
-
-
-def run_seed(seed: int, *, count: int, seconds: float = 10.0, calm_seconds: float = 12.0) -> Counter[str]:
-    """Run one seed; raises `Violation`. Returns what happened how often."""
-    with SimulatedCluster(count, seed=seed) as cluster:
-        cluster.start()
-        MemberFaults(cluster, seconds=seconds)
-        cluster.run(seconds)
-        cluster.heal()
-        cluster.run(calm_seconds)
-        statistics = cluster.statistics
-        if has_lost_its_majority(cluster):
-            statistics["ends without a majority of disks"] += 1
-            return statistics
-        cluster.checker.on_end()
-        statistics["acknowledged"] = len(cluster.checker.acknowledged)
-        membership = known_membership(cluster)
-        statistics[f"ends with {len(membership.voters) if membership is not None else 0}"] += 1
-        return statistics
-
-
-def _campaign(first: int, seed_count: int, nodes: int) -> int:
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    total: Counter[str] = Counter()
-    failed = 0
-    for done, seed in enumerate(range(first, first + seed_count), start=1):
-        try:
-            total += run_seed(seed, count=nodes)
-        except Exception as error:
-            failed += 1
-            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
-            print(f"  python -m tests.simulated.members {seed} 1 {nodes}", flush=True)
-            if seed_count == 1:
-                raise
-        if done % 50 == 0 or done == seed_count:
-            print(
-                f"{done} seeds from {first}, {nodes} nodes, {failed} failed: {dict(sorted(total.items()))}", flush=True
-            )
-    return min(failed, 1)
-
-
-def main(seed: str, seed_count: str = "1", nodes: str = "3", plant: str = "") -> int:
-    with pytest.MonkeyPatch.context() as patch:
-        if plant:
-            getattr(planted, plant)(patch)
-        return _campaign(int(seed), int(seed_count), int(nodes))
-
-
-if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
