@@ -30,7 +30,7 @@ from raftsched.core.state.writes import (
     Write,
 )
 from raftsched.errors import RaftschedError
-from raftsched.leader.dispatch.blocked import Holds
+from raftsched.leader.dispatch.blocked import BlockedJobs
 from raftsched.leader.dispatch.depths import QueueScale, queue_scale
 from raftsched.leader.dispatch.dispatcher import Dispatcher, Waiter
 from raftsched.leader.dispatch.due_jobs import TimerHorizon
@@ -40,15 +40,15 @@ from raftsched.leader.leases.evidence import Evidence
 from raftsched.leader.leases.keeper import HeartbeatAnswer, LeaseKeeper
 from raftsched.leader.leases.outage import Outage
 from raftsched.leader.leases.worker_marks import WorkerMarks
-from raftsched.leader.maintenance.background_steps import Chores
+from raftsched.leader.maintenance.background_steps import BackgroundSteps
 from raftsched.leader.maintenance.retention import Retention
 from raftsched.leader.maintenance.trim import Trimming
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.schedules.firer import Firing
-from raftsched.leader.schedules.plan import Draws
+from raftsched.leader.schedules.plan import RandomSource
 from raftsched.leader.schedules.zone_rules import ZoneRules
 from raftsched.leader.settings import LeaderSettings
-from raftsched.leader.timers.deadlines import Alarms
+from raftsched.leader.timers.deadlines import Deadlines
 from raftsched.leader.view import LeaderView
 from raftsched.ports import Randomness
 
@@ -102,7 +102,7 @@ class Duties:
     def __init__(
         self, view: LeaderView, settings: LeaderSettings, randomness: Randomness, new_job_id: Callable[[], JobId]
     ) -> None:
-        draws = Draws(new_job_id, lambda ms: randomness.randint(0, ms))
+        random_source = RandomSource(new_job_id, lambda ms: randomness.randint(0, ms))
         self._view: Final = view
         self._settings: Final = settings
         self._ready: Final = ReadyJobs(view, ageing_ms=settings.ageing_ms)
@@ -113,19 +113,19 @@ class Duties:
         self._marks: Final = WorkerMarks(view, settings, self._dispatcher.waiting_workers, self._keeper)
         self._knows_time = False
         self._requests: Final = LatestRequests()
-        self._alarms: Final = Alarms(view)
-        self._firing: Final = Firing(view, draws)
-        self._chores: Final = Chores(view)
+        self._deadlines: Final = Deadlines(view)
+        self._firing: Final = Firing(view, random_source)
+        self._background_steps: Final = BackgroundSteps(view)
         self._retention: Final = Retention(view, settings)
         self._trimming: Final = Trimming(view, lambda count: randomness.randint(0, count - 1))
         services: tuple[Service, ...] = (
             self._outage,
             self._keeper,
             self._marks,
-            self._alarms,
+            self._deadlines,
             self._firing,
-            self._chores,
-            Holds(self._ready, self._offer),
+            self._background_steps,
+            BlockedJobs(self._ready, self._offer),
             self._retention,
             self._trimming,
             ZoneRules(view, zones.RULES_VERSION),
@@ -185,9 +185,9 @@ class Duties:
             elif isinstance(write, PutQueue):
                 self._hear_queue(write)
             elif isinstance(write, PutWorkflow):
-                self._alarms.heard(write.new.alarm_at_ms)
+                self._deadlines.heard(write.new.alarm_at_ms)
             elif isinstance(write, PutChore):
-                self._chores.heard()
+                self._background_steps.heard()
 
     def on_changes(self, changes: Sequence[Change], now: Now) -> None:
         """Take the writes of an applied entry, and hand jobs that became ready to the workers that wait for them."""
@@ -357,13 +357,13 @@ class Duties:
 
     def _hear_queue(self, write: PutQueue) -> None:
         old, new = write
-        self._alarms.heard(new.alarm_at_ms)
+        self._deadlines.heard(new.alarm_at_ms)
         self._ready.configured(new)
         if new.retention_ms != (old.retention_ms if old is not None else 0):
             self._retention.restart()
 
     def _hear_options(self, job: Job) -> None:
-        self._alarms.heard(job.alarm_at_ms)
+        self._deadlines.heard(job.alarm_at_ms)
         if job.status in WAITING:
             self._ready.look_at_each(job.spec.queue)
 

@@ -26,13 +26,13 @@ from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutJob
 from raftsched.core.workflows import submit as workflows_module
 from raftsched.core.workflows.cascade import Consequences
-from raftsched.leader.maintenance.background_steps import Chores
+from raftsched.leader.maintenance.background_steps import BackgroundSteps
 from raftsched.leader.now import Now
 from raftsched.leader.schedules import firer as leader_firing
 from raftsched.leader.schedules.fire_times import instants_of
 from raftsched.leader.schedules.firer import Firing
 from raftsched.leader.schedules.plan import plan_firing
-from raftsched.leader.timers.deadlines import Alarms
+from raftsched.leader.timers.deadlines import Deadlines
 from raftsched.storage.tables import indexes as indexes_module
 
 # -- schedules --------------------------------------------------------------------------------------------------------
@@ -242,18 +242,18 @@ def starts_only_in_memory(patch: Any) -> None:
 def never_rings(patch: Any) -> None:
     """Nothing that is due by time happens."""
 
-    def step(_self: Alarms, _now: Now) -> Sequence[Operation]:
+    def step(_self: Deadlines, _now: Now) -> Sequence[Operation]:
         return ()
 
-    patch.setattr(Alarms, "step", step)
-    patch.setattr(Alarms, "next_call_ms", lambda _self, _now: 1 << 62)
+    patch.setattr(Deadlines, "step", step)
+    patch.setattr(Deadlines, "next_call_ms", lambda _self, _now: 1 << 62)
 
 
 def leaves_chores_to_others(patch: Any) -> None:
     """A leader goes on with no long work that it did not begin itself."""
 
-    def step(_self: Chores, _now: Now) -> Sequence[Operation]:
+    def step(_self: BackgroundSteps, _now: Now) -> Sequence[Operation]:
         return ()
 
-    patch.setattr(Chores, "step", step)
-    patch.setattr(Chores, "next_call_ms", lambda _self, _now: 1 << 62)
+    patch.setattr(BackgroundSteps, "step", step)
+    patch.setattr(BackgroundSteps, "next_call_ms", lambda _self, _now: 1 << 62)

@@ -52,7 +52,7 @@ def serves_jobs_without_region_first(patch: Any) -> None:
         return self._front(queue, "", tags, now_ms) or own
 
     patch.setattr(Buffer, "_first", first)
-    patch.setattr(ReadyQueue, "twin", lambda _self, _lane, _region: None)
+    patch.setattr(ReadyQueue, "other_lane", lambda _self, _lane, _region: None)
 
 
 def overlooks_the_backlog_of_a_region(patch: Any) -> None:

@@ -19,17 +19,17 @@ from raftsched.leader.dispatch.ready import ReadyJobs
 from raftsched.leader.now import NEVER_MS, Now
 
 
-class Holds:
+class BlockedJobs:
     """Propose `HoldJobs`; `offer` is called with jobs that were not blocked."""
 
-    name: Final = "holds"
+    name: Final = "blocked jobs"
 
     def __init__(self, ready: ReadyJobs, offer: Callable[[Sequence[JobId], Now], None]) -> None:
         self._ready: Final = ready
         self._offer: Final = offer
 
     def step(self, now: Now) -> Sequence[Operation]:  # noqa: ARG002
-        job_ids = self._ready.next_to_hold(limits.HOLD_JOBS_MAX)
+        job_ids = self._ready.next_to_block(limits.HOLD_JOBS_MAX)
         return (HoldJobs(job_ids),) if job_ids else ()
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
@@ -38,9 +38,9 @@ class Holds:
         left = [job_id for job_id in operation.job_ids if self._ready.is_aside(job_id)]
         if result is None:
             for job_id in left:
-                self._ready.hold_again(job_id)
+                self._ready.block_again(job_id)
         else:
             self._offer(left, now)
 
     def next_call_ms(self, now: Now) -> int:  # noqa: ARG002
-        return 0 if self._ready.has_to_hold else NEVER_MS
+        return 0 if self._ready.has_to_block else NEVER_MS

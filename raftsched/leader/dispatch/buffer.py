@@ -68,9 +68,9 @@ class Buffer:
                 queue.stand_alone(lane.tenant)
         return found
 
-    def _first_of_both(self, lane: Lane, twin: Lane, tags: Tags | None, now_ms: int) -> Shelf | None:
+    def _first_of_both(self, lane: Lane, other: Lane, tags: Tags | None, now_ms: int) -> Shelf | None:
         """Return the shelf whose first job is the next of two lanes of one tenant; None if they have no such job."""
-        shelves = [shelf for each in (lane, twin) if (shelf := self._first_shelf(each, tags, now_ms)) is not None]
+        shelves = [shelf for each in (lane, other) if (shelf := self._first_shelf(each, tags, now_ms)) is not None]
         return first_of(shelves, lane.part.queue.ageing_ms) if shelves else None
 
     def _first_shelf(self, lane: Lane, tags: Tags | None, now_ms: int) -> Shelf | None:
@@ -118,7 +118,7 @@ class Buffer:
         lane, cut = shelf.lane, shelf.cut
         assert cut is not None
         part, queue = lane.part, lane.part.queue
-        limit = queue.room // 2  # leaves room for late arrivals in front of the cut
+        limit = queue.budget // 2  # leaves space for late arrivals in front of the cut
         after = WaitingEntry(queue.name, lane.tenant, shelf.priority, shelf.tag, TimeMs(cut[0]), cut[1], part.region)
         entries = self._view.waiting(
             queue.name,
@@ -153,23 +153,23 @@ class Buffer:
     def _add_shelf(self, lane: Lane, priority: int, tag: NameTag, cut: Place | None) -> Shelf:
         """Add a shelf to the lane; all other shelves are cut to their new budget."""
         queue = lane.part.queue
-        room = queue.room
+        budget = queue.budget
         added = queue.add_shelf(lane, priority, tag, cut)
-        self._keep_to_room(queue, room)
+        self._keep_to_budget(queue, budget)
         return added
 
     def _add_lane(self, part: Part, tenant: str) -> Lane:
         """Add a lane for a tenant whose first job arrives: nothing of it has to be read."""
         queue = part.queue
-        room = queue.room
+        budget = queue.budget
         added = queue.add_lane(part, tenant, is_read=True)
-        self._keep_to_room(queue, room)
+        self._keep_to_budget(queue, budget)
         return added
 
-    def _keep_to_room(self, queue: ReadyQueue, room_before: int) -> None:
-        if queue.room < room_before:
+    def _keep_to_budget(self, queue: ReadyQueue, budget_before: int) -> None:
+        if queue.budget < budget_before:
             for shelf in _shelves(queue):
-                if len(shelf.heap) > queue.room:
+                if len(shelf.heap) > queue.budget:
                     self._shorten(shelf)
 
     def _drop_all(self, queue: ReadyQueue) -> None:
@@ -180,7 +180,7 @@ class Buffer:
     def _shorten(self, shelf: Shelf) -> None:
         """Drop the later part of a full shelf; it stays in the index."""
         places = sorted(shelf.heap)
-        kept_count = shelf.lane.part.queue.room // 2
+        kept_count = shelf.lane.part.queue.budget // 2
         shelf.heap = places[:kept_count]  # sorted, so a heap
         shelf.cut = shelf.heap[-1]
         kept = {job_id for _, job_id in shelf.heap}

@@ -163,6 +163,7 @@ class ReadyQueue:
         "_weights",
         "ageing_ms",
         "aside_count",
+        "budget",
         "in_flight_count",
         "is_free",
         "is_keyed",
@@ -170,7 +171,6 @@ class ReadyQueue:
         "line_count",
         "name",
         "parts",
-        "room",
         "settings",
         "wake",
     )
@@ -200,7 +200,7 @@ class ReadyQueue:
         self._lines_max = 1
         self.line_count = 0
         """Names in all lanes; a lane without any counts as one."""
-        self.room = limits.READY_BUFFER_JOBS_MAX
+        self.budget = limits.READY_BUFFER_JOBS_MAX
         """Budget of a shelf in jobs."""
 
     @property
@@ -271,7 +271,7 @@ class ReadyQueue:
             self._credits.pop(lane.tenant, None)
         self._count_lines(-1)
 
-    def twin(self, lane: Lane, region: str) -> Lane | None:
+    def other_lane(self, lane: Lane, region: str) -> Lane | None:
         """Return the tenant's other lane that a worker of `region` draws from."""
         part = self.parts.get("" if lane.part.region else region)
         return part.lanes.get(lane.tenant) if part is not None and part is not lane.part else None
@@ -300,11 +300,11 @@ class ReadyQueue:
         if len(self.parts) == 1:
             self._credits.pop(tenant, None)
 
-    def is_shared(self, lane: Lane, twin: Lane | None, region: str) -> bool:
+    def is_shared(self, lane: Lane, other: Lane | None, region: str) -> bool:
         """Return whether other tenants may have jobs for a worker of `region`."""
         if not region:
             return len(lane.part.lanes) > 1
-        return len(self.parts[""].lanes) + len(self.parts[region].lanes) > (1 if twin is None else 2)
+        return len(self.parts[""].lanes) + len(self.parts[region].lanes) > (1 if other is None else 2)
 
     def _count_lines(self, change: int) -> None:
         self.line_count += change
@@ -315,4 +315,4 @@ class ReadyQueue:
 
     def _share_room(self, line_count: int) -> None:
         self._lines_max = line_count
-        self.room = max(_BUDGET_MIN, limits.READY_BUFFER_JOBS_MAX // line_count)
+        self.budget = max(_BUDGET_MIN, limits.READY_BUFFER_JOBS_MAX // line_count)

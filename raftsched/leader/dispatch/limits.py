@@ -25,7 +25,7 @@ from raftsched.leader.view import LeaderView
 NO_LIMIT: Final = 1 << 62
 
 
-class Gates:
+class QueueLimits:
     """Enforce the limits of whole queues. Times are cluster milliseconds."""
 
     def __init__(self, view: LeaderView) -> None:
@@ -34,7 +34,7 @@ class Gates:
         self.has_any = False
         """Whether a queue may have to be woken."""
 
-    def room(self, queue: ReadyQueue, now_ms: int) -> int:
+    def allowance(self, queue: ReadyQueue, now_ms: int) -> int:
         """Return how many more jobs of the queue may be taken; if its rate allows none, it will be woken."""
         if queue.aside_count >= limits.HOLD_JOBS_MAX:
             return 0
@@ -43,15 +43,15 @@ class Gates:
             return NO_LIMIT
         if settings.paused:
             return 0
-        room = NO_LIMIT
+        allowed = NO_LIMIT
         if settings.concurrency_max:
-            room = settings.concurrency_max - self._view.running_count(queue.name) - queue.in_flight_count
-        if settings.rate_count and room > 0:
+            allowed = settings.concurrency_max - self._view.running_count(queue.name) - queue.in_flight_count
+        if settings.rate_count and allowed > 0:
             left = bucket.leases_left(bucket.filled(settings, now_ms)) - queue.in_flight_count
             if left <= 0:
                 self._wake_later(queue, settings, now_ms)
-            room = min(room, left)
-        return max(room, 0)
+            allowed = min(allowed, left)
+        return max(allowed, 0)
 
     def advance(self, now_ms: int) -> list[ReadyQueue]:
         """Return the queues that were to be woken by now."""
@@ -94,7 +94,7 @@ class KeysInFlight:
         self._counts: Final[dict[tuple[str, str], int]] = {}
         self._keys: Final[dict[JobId, tuple[str, str]]] = {}
 
-    def has_room(self, job: Job, settings: Queue | None) -> bool:
+    def has_place(self, job: Job, settings: Queue | None) -> bool:
         """Return whether the job's key allows one more; always true for a job without a key."""
         key = job.spec.concurrency_key
         if not key:
@@ -104,7 +104,7 @@ class KeysInFlight:
 
     def take_off(self, job: Job, settings: Queue | None) -> bool:
         """Count the job as in flight and return True, unless its key is at its limit."""
-        if not self.has_room(job, settings):
+        if not self.has_place(job, settings):
             return False
         if key := job.spec.concurrency_key:
             place = (job.spec.queue, key)

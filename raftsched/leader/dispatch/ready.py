@@ -34,7 +34,7 @@ from raftsched.core.records.queue import Queue
 from raftsched.core.records.wanted import Tags
 from raftsched.leader.dispatch.buffer import Buffer
 from raftsched.leader.dispatch.lanes import Line, ReadyQueue
-from raftsched.leader.dispatch.limits import NO_LIMIT, Gates, KeysInFlight
+from raftsched.leader.dispatch.limits import NO_LIMIT, KeysInFlight, QueueLimits
 from raftsched.leader.dispatch.open_queues import OpenQueues
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.view import LeaderView
@@ -49,10 +49,10 @@ class ReadyJobs(Buffer):
         self._queues: Final[dict[str, ReadyQueue]] = {}
         self._touched: list[ReadyQueue] = []
         self._aside: Final[set[JobId]] = set()
-        self._to_hold: Final[dict[JobId, None]] = {}
+        self._to_block: Final[dict[JobId, None]] = {}
         """Jobs aside that are to be blocked, in the order they were met."""
         self._keys: Final = KeysInFlight(view)
-        self._gates: Final = Gates(view)
+        self._limits: Final = QueueLimits(view)
         self._open: Final = OpenQueues(view)
         self._turn = 0
         self.has_limits = False
@@ -95,7 +95,7 @@ class ReadyJobs(Buffer):
             heappush(shelf.heap, place)
             self._buffered[job_id] = shelf
             shelf.grew(1)
-            if len(shelf.heap) > known.room:
+            if len(shelf.heap) > known.budget:
                 self._shorten(shelf)
 
     def leave(self, job_id: JobId) -> None:
@@ -112,7 +112,7 @@ class ReadyJobs(Buffer):
             return
         if job_id in self._aside:
             self._aside.discard(job_id)
-            self._to_hold.pop(job_id, None)
+            self._to_block.pop(job_id, None)
             queue.aside_count -= 1
         else:
             queue.in_flight_count -= 1
@@ -153,12 +153,12 @@ class ReadyJobs(Buffer):
         """Return when there are touched queues next, in monotonic milliseconds."""
         if self._touched:
             return now.monotonic_ms
-        return now.monotonic_at(self._gates.next_call_ms()) if self._gates.has_any else NEVER_MS
+        return now.monotonic_at(self._limits.next_call_ms()) if self._limits.has_any else NEVER_MS
 
     def touched_queues(self, now_ms: int) -> list[str]:
         """Return the queues that may have got jobs, or may give more, since the last call."""
-        if self._gates.has_any:
-            for woken in self._gates.advance(now_ms):
+        if self._limits.has_any:
+            for woken in self._limits.advance(now_ms):
                 self._touch(woken)
         if not self._touched:
             return []
@@ -211,20 +211,20 @@ class ReadyJobs(Buffer):
         0 = none.
         """
         known = self._queue(queue)
-        room = NO_LIMIT if known.is_free else self._gates.room(known, now_ms)
-        if not room or self._first(known, region, tags, now_ms) is None:
+        allowed = NO_LIMIT if known.is_free else self._limits.allowance(known, now_ms)
+        if not allowed or self._first(known, region, tags, now_ms) is None:
             return 0
         size = known.parts[""].size_of(tags)
-        return min(size + known.parts[region].size_of(tags) if region else size, room)
+        return min(size + known.parts[region].size_of(tags) if region else size, allowed)
 
     def _take_from(self, queue: ReadyQueue, line: Line, count: int, now_ms: int, taken: list[JobId]) -> bool:
         """Move up to `count` jobs to `taken`; return False if there were fewer."""
         if queue.is_free:
             return self._draw(queue, line, count, now_ms, taken)
         goal = len(taken) + count
-        while room := min(goal - len(taken), self._gates.room(queue, now_ms)):
+        while allowed := min(goal - len(taken), self._limits.allowance(queue, now_ms)):
             drawn: list[JobId] = []
-            had_all = self._draw(queue, line, room, now_ms, drawn)
+            had_all = self._draw(queue, line, allowed, now_ms, drawn)
             taken += [job_id for job_id in drawn if self._may_go(queue, job_id, now_ms)] if queue.is_keyed else drawn
             if not had_all:
                 break
@@ -238,14 +238,14 @@ class ReadyJobs(Buffer):
             lane = self._first(queue, region, tags, now_ms)
             if lane is None:
                 return False
-            twin = queue.twin(lane, region) if region else None
-            shared = queue.is_shared(lane, twin, region)
+            other = queue.other_lane(lane, region) if region else None
+            shared = queue.is_shared(lane, other, region)
             share = left = min(count, queue.turn(lane.tenant)) if shared else count
             while left:
                 shelf = (
                     self._first_shelf(lane, tags, now_ms)
-                    if twin is None
-                    else self._first_of_both(lane, twin, tags, now_ms)
+                    if other is None
+                    else self._first_of_both(lane, other, tags, now_ms)
                 )
                 if shelf is None:
                     break
@@ -279,7 +279,7 @@ class ReadyJobs(Buffer):
         if self._keys.take_off(job, queue.settings):
             return True
         self._set_aside(queue, job_id)
-        self._to_hold[job_id] = None
+        self._to_block[job_id] = None
         return False
 
     def _set_aside(self, queue: ReadyQueue, job_id: JobId) -> None:
@@ -296,23 +296,23 @@ class ReadyJobs(Buffer):
         queue.aside_count += 1
         self._away[job.id] = queue
         self._aside.add(job.id)
-        self._to_hold[job.id] = None
+        self._to_block[job.id] = None
 
-    def hold_again(self, job_id: JobId) -> None:
+    def block_again(self, job_id: JobId) -> None:
         """Try again to block a job: whether it was blocked is unknown."""
         if job_id in self._aside:
-            self._to_hold[job_id] = None
+            self._to_block[job_id] = None
 
-    def next_to_hold(self, limit: int) -> tuple[JobId, ...]:
+    def next_to_block(self, limit: int) -> tuple[JobId, ...]:
         """Return the first `limit` jobs that are to be blocked; they stay aside."""
-        job_ids = tuple(self._to_hold)[:limit]
+        job_ids = tuple(self._to_block)[:limit]
         for job_id in job_ids:
-            del self._to_hold[job_id]
+            del self._to_block[job_id]
         return job_ids
 
     @property
-    def has_to_hold(self) -> bool:
-        return bool(self._to_hold)
+    def has_to_block(self) -> bool:
+        return bool(self._to_block)
 
     def is_aside(self, job_id: JobId) -> bool:
         return job_id in self._aside
@@ -321,7 +321,7 @@ class ReadyJobs(Buffer):
         """Return whether the job's concurrency key allows one more, counting jobs in flight."""
         known = self._queues.get(job.spec.queue)
         settings = self._view.queue(job.spec.queue) if known is None else known.settings
-        return self._keys.has_room(job, settings)
+        return self._keys.has_place(job, settings)
 
     # -- forgetting ---------------------------------------------------------------------------------------------------
 
@@ -346,7 +346,7 @@ class ReadyJobs(Buffer):
                 continue
             if queue.is_free or not (queue.in_flight_count or queue.aside_count):
                 del self._queues[queue.name]
-                self._gates.forget(queue)
+                self._limits.forget(queue)
                 self._drop_all(queue)
 
     def _queue(self, name: str) -> ReadyQueue:

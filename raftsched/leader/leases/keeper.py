@@ -125,7 +125,7 @@ class _Lease:
     def deadline_ms(self) -> int:
         return min(self.silent_at_ms, self.handler_silent_at_ms, self.timeout_at_ms, self.cancel_by_ms)
 
-    def hear_handler(self, now_ms: int) -> None:
+    def note_handler(self, now_ms: int) -> None:
         """Note a sign of life of the handler."""
         if self.handler_ms:
             self.handler_heard_at_ms = now_ms
@@ -220,7 +220,7 @@ class LeaseKeeper:
                 self.ended(job.id)
             self._set_timer(self._keep(job, now))
             return
-        self._hear_of_handler(lease, now.monotonic_ms, is_alive=True)
+        self._note_handler(lease, now.monotonic_ms, is_alive=True)
         if job.status is Status.CANCELLING and lease.cancel_by_ms == NEVER_MS:
             lease.cancel_by_ms = now.monotonic_ms + self._settings.cancel_grace_ms
             if lease.timer is not None:
@@ -257,7 +257,7 @@ class LeaseKeeper:
                 lease.heard_at_ms = now_ms
                 lease.is_heard = True
                 if lease.handler_ms:  # here already: most jobs don't ask
-                    self._hear_of_handler(lease, now_ms, is_alive=job_id in alive)
+                    self._note_handler(lease, now_ms, is_alive=job_id in alive)
                 answers.append(_VALID if lease.cancel_by_ms == NEVER_MS else _CANCEL)
         return answers
 
@@ -314,11 +314,11 @@ class LeaseKeeper:
                     silent.append(SilentLease(lease.token, heard_at_ms, now.cluster_before(lease.handler_heard_at_ms)))
         return {worker: tuple(silent) for worker, silent in found.items()}
 
-    def _hear_of_handler(self, lease: _Lease, now_ms: int, *, is_alive: bool) -> None:
+    def _note_handler(self, lease: _Lease, now_ms: int, *, is_alive: bool) -> None:
         """Note a sign of the handler; the first heartbeat of its worker to a new leader gives it time, too."""
         is_first = bool(lease.handler_ms) and lease.handler_silent_at_ms == NEVER_MS
         if is_alive:
-            lease.hear_handler(now_ms)
+            lease.note_handler(now_ms)
         elif is_first:
             longest_ms = LEASE_TERMS_MAX * max(lease.handler_ms, lease.ttl_ms)
             lease.handler_silent_at_ms = min(now_ms + lease.handler_ms, lease.handler_heard_at_ms + longest_ms)
@@ -370,7 +370,7 @@ class LeaseKeeper:
         lease.proven_until_ms = _proven_until_ms(lease.ttl_ms, job.lease.granted_at_ms, now)
         if job.spec.options is not None:
             lease.handler_ms = job.spec.options.heartbeat_timeout_ms
-            lease.hear_handler(now.monotonic_ms)
+            lease.note_handler(now.monotonic_ms)
         if job.spec.timeout_ms:
             lease.timeout_at_ms = now.monotonic_at(job.lease.granted_at_ms + job.spec.timeout_ms)
         self._leases[job.id] = lease

@@ -22,10 +22,10 @@ PARALLEL_MAX: Final = 4
 """Steps that are on their way at the same time."""
 
 
-class Chores:
+class BackgroundSteps:
     """Propose `DoChore` while there are background steps."""
 
-    name: Final = "chores"
+    name: Final = "background steps"
 
     def __init__(self, view: LeaderView) -> None:
         self._view: Final = view

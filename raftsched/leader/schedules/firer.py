@@ -33,8 +33,8 @@ from raftsched.core.state.results import Refused, Result
 from raftsched.errors import Invalid
 from raftsched.leader.now import Now
 from raftsched.leader.schedules.fire_times import instants_of
-from raftsched.leader.schedules.plan import Draws, plan_firing
-from raftsched.leader.timers.deadlines import RETRY_MS, NextAlarm
+from raftsched.leader.schedules.plan import RandomSource, plan_firing
+from raftsched.leader.timers.deadlines import RETRY_MS, NextDeadline
 from raftsched.leader.view import LeaderView
 
 log = structlog.get_logger()
@@ -53,10 +53,10 @@ class Firing:
 
     name: Final = "firing"
 
-    def __init__(self, view: LeaderView, draws: Draws) -> None:
+    def __init__(self, view: LeaderView, random_source: RandomSource) -> None:
         self._view: Final = view
-        self._draws: Final = draws
-        self._next: Final = NextAlarm(view, (AlarmKind.SCHEDULE,))
+        self._random_source: Final = random_source
+        self._next: Final = NextDeadline(view, (AlarmKind.SCHEDULE,))
         self._quiet_until_ms = 0
         self._late_since_ms: int | None = None
         """Time of the latest step that proposed anything for late schedules."""
@@ -109,7 +109,7 @@ class Firing:
             self._broken_until_ms[schedule.id] = now.monotonic_ms + BROKEN_PAUSE_MS
             return None
         self._broken_until_ms.pop(schedule.id, None)
-        return plan_firing(schedule, instants, TimeMs(now.cluster_ms), self._draws)
+        return plan_firing(schedule, instants, TimeMs(now.cluster_ms), self._random_source)
 
     def settled(self, operation: Operation, result: Result | None, now: Now) -> None:  # noqa: ARG002
         """Read the index again: a decision was applied, was rejected, or has an unknown outcome."""

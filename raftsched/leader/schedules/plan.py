@@ -43,7 +43,7 @@ class Instants(Protocol):
         """Return the reason for which the calendar skips this fire time, or ""."""
 
 
-class Draws(NamedTuple):
+class RandomSource(NamedTuple):
     """Inputs of a plan from outside: randomness and ids."""
 
     new_job_id: Callable[[], JobId]
@@ -51,7 +51,9 @@ class Draws(NamedTuple):
     """Draw a random number from 0 to the given number of milliseconds."""
 
 
-def plan_firing(schedule: Schedule, instants: Instants, now_ms: int, draws: Draws) -> FireSchedule | None:
+def plan_firing(
+    schedule: Schedule, instants: Instants, now_ms: int, random_source: RandomSource
+) -> FireSchedule | None:
     """Return the next decisions of `schedule`; None if none is due."""
     first_ms = schedule.next_at_ms
     if schedule.paused or not 0 < first_ms <= now_ms:
@@ -65,7 +67,7 @@ def plan_firing(schedule: Schedule, instants: Instants, now_ms: int, draws: Draw
     for instant_ms, reason in verdicts:
         if len(decisions) == limits.DECISIONS_MAX and not _joins(decisions[-1], reason):
             break
-        _add(decisions, schedule, instant_ms, reason, draws)
+        _add(decisions, schedule, instant_ms, reason, random_source)
         count += 1
     next_ms = walk[count] if count < len(walk) else behind_ms
     return FireSchedule(schedule.id, schedule.generation, tuple(decisions), TimeMs(next_ms or 0))
@@ -123,12 +125,16 @@ def _joins(last: Decision, reason: str) -> bool:
     return bool(reason) and last.reason == reason
 
 
-def _add(decisions: list[Decision], schedule: Schedule, instant_ms: int, reason: str, draws: Draws) -> None:
+def _add(
+    decisions: list[Decision], schedule: Schedule, instant_ms: int, reason: str, random_source: RandomSource
+) -> None:
     instant = TimeMs(instant_ms)
     if not reason:
         jitter_ms = schedule.timing.jitter_ms
-        due_at_ms = TimeMs(min(instant_ms + (draws.jitter(jitter_ms) if jitter_ms else 0), limits.MOMENT_MS_MAX))
-        decisions.append(Decision(instant, draws.new_job_id(), due_at_ms))
+        due_at_ms = TimeMs(
+            min(instant_ms + (random_source.jitter(jitter_ms) if jitter_ms else 0), limits.MOMENT_MS_MAX)
+        )
+        decisions.append(Decision(instant, random_source.new_job_id(), due_at_ms))
     elif decisions and _joins(decisions[-1], reason):
         last = decisions[-1]
         decisions[-1] = Decision(last.instant_ms, reason=reason, count=last.count + 1, last_instant_ms=instant)

@@ -29,7 +29,7 @@ RETRY_MS: Final = 100
 """A deadline that remains after it was fired is fired again after this: the clocks disagreed by some milliseconds."""
 
 
-class NextAlarm:
+class NextDeadline:
     """The next deadline of some kinds, in cluster milliseconds: read from the index only after it has passed."""
 
     def __init__(self, view: LeaderView, kinds: Sequence[AlarmKind]) -> None:
@@ -55,14 +55,14 @@ class NextAlarm:
         return self._next_ms
 
 
-class Alarms:
+class Deadlines:
     """Propose `RingAlarms` when deadlines are due."""
 
-    name: Final = "alarms"
+    name: Final = "deadlines"
 
     def __init__(self, view: LeaderView) -> None:
         self._view: Final = view
-        self._next: Final = NextAlarm(view, KINDS)
+        self._next: Final = NextDeadline(view, KINDS)
         self._quiet_until_ms = 0
 
     def heard(self, at_ms: int) -> None:

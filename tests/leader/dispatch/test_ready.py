@@ -351,7 +351,7 @@ def test_ready_keeps_hardly_a_trace_of_tenants_that_have_no_job() -> None:
         assert len(take(ready, world)) == 1
     assert take(ready, world) == []
     assert ready._queues["mail"].line_count <= 1
-    assert ready._queues["mail"].room >= limits.READY_BUFFER_JOBS_MAX // 2
+    assert ready._queues["mail"].budget >= limits.READY_BUFFER_JOBS_MAX // 2
 
 
 # -- regions ----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from raftsched.core.records.schedule import Misfire, Overlap, Schedule, Schedule
 from raftsched.core.records.spec import JobSpec
 from raftsched.core.state.writes import PutSchedule
 from raftsched.leader.schedules.firer import COST_PER_STEP, REST_MS_MAX, Firing
-from raftsched.leader.schedules.plan import Draws
+from raftsched.leader.schedules.plan import RandomSource
 from tests.leader.scene import START_MS, World
 
 MINUTE = 60_000
@@ -44,7 +44,7 @@ def save(world: World, name: str, *, next_at_ms: int = NEWEST_MS - DAY, **fields
 
 
 def firing_of(world: World) -> Firing:
-    return Firing(world.state, Draws(world.new_job_id, lambda _ms: 0))
+    return Firing(world.state, RandomSource(world.new_job_id, lambda _ms: 0))
 
 
 def settle(firing: Firing, world: World, operations: Sequence[Operation]) -> None:

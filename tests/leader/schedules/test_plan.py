@@ -15,7 +15,7 @@ from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import Misfire, Schedule, ScheduleId, Template, Timing
 from raftsched.core.records.spec import JobSpec
 from raftsched.leader.schedules.fire_times import instants_of
-from raftsched.leader.schedules.plan import Draws, plan_firing
+from raftsched.leader.schedules.plan import RandomSource, plan_firing
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -23,9 +23,9 @@ NOON = 1_800_000_000_000 - 1_800_000_000_000 % HOUR
 TEMPLATE = Template(JobSpec("report", "report", 5, 3, 0, RetryPolicy()))
 
 
-def draws() -> Draws:
+def draws() -> RandomSource:
     numbers = itertools.count(1)
-    return Draws(lambda: JobId(next(numbers).to_bytes(16, "big")), lambda ms: ms // 2)
+    return RandomSource(lambda: JobId(next(numbers).to_bytes(16, "big")), lambda ms: ms // 2)
 
 
 def every(period: str, *, next_at_ms: int, **fields: object) -> Schedule:
