@@ -5,6 +5,9 @@ One task, the pump, does everything that touches the engine, in a fixed order; e
     finish work of threads → dispatch messages → step → tell of leadership → flush what may leave early
     → sync the journal, in a thread, if it is dirty → flush the rest → checkpoint and cut the log, if due
 
+If what arrived changes nothing, as most heartbeats and acknowledgements, there is no step and nothing to sync: answers
+leave at once.
+
 While a sync runs the engine rests: what arrives, and what is proposed, waits in queues. A sync that takes longer than
 an election is a stall: the others may have elected a leader, so this node serves and accepts nothing until it is over,
 and everybody who waits is answered. Then the pump sleeps until
@@ -158,7 +161,14 @@ class Replica:
         self._running = self._loop.create_future()
         try:
             while not self._stopping:
-                await self._cycle()
+                self._finish_work()
+                self._transport.dispatch()
+                self._begin_hand_over()
+                if self._engine.is_due or self._journal.dirty:
+                    await self._cycle()
+                else:
+                    self._transport.flush(early=False)
+                    self._checkpoint_if_due()
                 await self._sleep()
         finally:
             self._end()
@@ -192,10 +202,8 @@ class Replica:
     # -- the pump -----------------------------------------------------------------------------------------------------
 
     async def _cycle(self) -> None:
+        """Step the engine, and make durable what it wrote: one group commit."""
         engine, journal, transport = self._engine, self._journal, self._transport
-        self._finish_work()
-        transport.dispatch()
-        self._begin_hand_over()
         engine.step()
         self._end_hand_over()
         self._tell_leadership(engine.term if engine.is_leading else 0)
@@ -283,6 +291,7 @@ class Replica:
         finished, self._finished_work = self._finished_work, []
         now = self._clock.monotonic()
         for work, done in finished:
+            self._engine.expect_step()
             if done.cancelled():
                 continue
             error = done.exception()

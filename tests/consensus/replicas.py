@@ -87,7 +87,7 @@ class Group:
 
     def __init__(self, directory: Path, count: int, **settings: Any) -> None:
         self.directory = directory
-        self.settings = ReplicaSettings("", (), directory, timing=TIMING, **settings)
+        self.settings = ReplicaSettings("", (), directory, **{"timing": TIMING, **settings})
         self.changed = asyncio.Event()
         self.members = {f"n{k}": Member(self, f"n{k}") for k in range(1, count + 1)}
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import threading
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from pysyncobj.node import Node
 
+from raftsched.consensus.ports import Timing
+from raftsched.consensus.raft import state_comparison
+from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.consensus.raft.membership import Membership
+from raftsched.consensus.replica import Replica
 from raftsched.consensus.replica_status import PeerStatus
 from raftsched.disk import DiskFailed
 from raftsched.errors import (
@@ -318,3 +324,50 @@ async def test_change_of_leader_that_has_come_already_is_not_waited_for(tmp_path
         await member.stop()
         await waiting
         assert member.leaderships == [True, False]
+
+
+async def test_lone_write_takes_two_steps_on_the_leader_and_one_on_each_follower(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader sends and syncs, then commits and answers; the commit index reaches followers with the next entry."""
+    counts: Counter[tuple[str, str]] = Counter()
+    step, cycle, hashed = RaftEngine.step, Replica._cycle, Node.__hash__
+
+    def counted_step(self: RaftEngine) -> None:
+        counts["steps", self.node_id] += 1
+        step(self)
+
+    async def counted_cycle(self: Replica) -> None:
+        counts["cycles", self.node_id] += 1
+        await cycle(self)
+
+    def counted_hash(self: Node) -> int:
+        counts["hashes", ""] += 1
+        return hashed(self)
+
+    monkeypatch.setattr(RaftEngine, "step", counted_step)
+    monkeypatch.setattr(Replica, "_cycle", counted_cycle)
+    monkeypatch.setattr(Node, "__hash__", counted_hash)
+    monkeypatch.setattr(state_comparison, "BEAT_SECONDS", 1_000.0)
+    silent = Timing(heartbeat_seconds=100.0, election_min_seconds=400.0, election_max_seconds=500.0)
+    async with started(tmp_path, 3, timing=silent, checkpoint_seconds=1_000.0) as group:
+        engine = group.members["n1"].replica._engine
+        engine.elections._forced_term = 1
+        engine.core.election_deadline = 0.0
+        leader = await group.leader()
+
+        def is_settled() -> bool:
+            return [each.match for each in engine.replication.progress.values()] == [engine.log.last_index] * 2
+
+        blocks: list[Counter[tuple[str, str]]] = []
+        for _ in range(4):
+            await group.until(is_settled)
+            counts.clear()
+            for _ in range(10):
+                await leader.replica.propose(b"x")
+                await group.until(is_settled)
+            blocks.append(Counter(counts))
+    assert not any(block["hashes", ""] for block in blocks)
+    for kind in ("steps", "cycles"):  # the least of the blocks: nodes that have just met tell each other more
+        least = [min(block[kind, node_id] for block in blocks) for node_id in ("n1", "n2", "n3")]
+        assert least == [20, 10, 10], kind

@@ -220,7 +220,8 @@ class SimulatedNode:
         self._finish_work(running)
         running.transport.dispatch()
         self.cluster.checker.on_step(self)
-        engine.step()
+        if engine.is_due:
+            engine.step()
         self.cluster.checker.on_step(self)
         running.transport.flush(early=True)
         if not journal.dirty:
@@ -269,6 +270,7 @@ class SimulatedNode:
 
     def _finish_work(self, running: Running) -> None:
         for work, error in running.finished_work:
+            running.engine.expect_step()
             if error is None:
                 work.finish(self.clock.monotonic())
             else:

@@ -30,6 +30,7 @@ from raftsched.consensus.net.framing import FrameDecoder, check_message, encode_
 from raftsched.consensus.net.handshake import GUEST_SECONDS, UNKNOWN_NODE, Guests, hello_of, objection
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft.messages import Message
+from raftsched.consensus.raft.peer_node import PeerNode
 from raftsched.ports import Wake
 
 Event = Message | bool
@@ -138,7 +139,7 @@ class SimulatedTransport(TransportPort):  # type: ignore[misc]  # pysyncobj carr
             self._network.end_visit(self.node_id, guest)
         while self._inbox:
             peer, event = self._inbox.popleft()
-            node = Node(peer)
+            node = PeerNode(peer)
             if event is True:
                 self._up.add(peer)
                 self._onNodeConnected(node)

@@ -51,6 +51,7 @@ from raftsched.consensus.net.handshake import (
 from raftsched.consensus.net.listener import Listener
 from raftsched.consensus.net.throttled_log import Complaints
 from raftsched.consensus.raft.messages import Message
+from raftsched.consensus.raft.peer_node import PeerNode
 from raftsched.limits import LINKS_CLOSE_SECONDS_MAX
 from raftsched.ports import Randomness, Wake
 from raftsched.system import system_randomness
@@ -156,7 +157,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         self._listener: Listener | None = None
         self._is_closed = False
         for peer_id in peers:
-            self.addNode(Node(peer_id))
+            self.addNode(PeerNode(peer_id))
 
     # -- life ----------------------------------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ from raftsched.consensus.machine import StateMachine
 from raftsched.consensus.ports import CONFIGURATION, Log, NodeId, Timing
 from raftsched.consensus.raft.commit_index import CommitIndex
 from raftsched.consensus.raft.membership import Membership, encode_membership, recorded_membership
+from raftsched.consensus.raft.peer_node import PeerNode
 from raftsched.consensus.raft.progress import Progress
 from raftsched.consensus.raft.proposals import NOT_LEADER, REFUSED, Answer, Proposals
 from raftsched.errors import ChangeUnderWay, Invalid, Rejected, Unavailable
@@ -118,7 +119,7 @@ class Configuration:
         self._voters = frozenset({node_id})
         self._leaving: dict[NodeId, float] = {}
         """When the links to nodes that are no members any more are dropped."""
-        self.nodes = {peer: Node(peer) for peer in members.ids if peer != node_id}
+        self.nodes = {peer: PeerNode(peer) for peer in members.ids if peer != node_id}
         """Those that this node links to: the other members, and for a while those that were or will be."""
 
     def load(self) -> None:
@@ -201,7 +202,7 @@ class Configuration:
         if unknown:
             self._on_members(membership)
         for peer in unknown:
-            node = self.nodes[peer] = Node(peer)
+            node = self.nodes[peer] = PeerNode(peer)
             self._transport.addNode(node)
 
     def drop_links(self, now: float, progress: dict[NodeId, Progress]) -> None:

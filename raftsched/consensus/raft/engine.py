@@ -16,13 +16,15 @@ Each part takes what it needs as ports (a `Protocol` or callables); only this mo
 How a shell drives it, and nothing else calls it:
 
     transport.dispatch()        messages and connections, through pysyncobj's callbacks
-    engine.step()               time passed, or something arrived; messages are queued at the transport
+    engine.step()               if `is_due`: time passed, or something arrived; messages are queued at the transport
     flush of append_entries     these may leave early: a leader's entries need not be on its own disk first
     sync of the journal         while it runs the engine is not touched
     engine.synced()
     flush of everything else    an answer or a vote leaves only after what it promises is durable (defect 3)
 
-and it sleeps until `next_deadline()`. There is no tick: an idle node only sends or gets heartbeats.
+and it sleeps until `next_deadline()`. There is no tick: an idle node only sends or gets heartbeats. A step is for what
+changes something. A heartbeat of the known leader without news, and an acknowledgement by which nothing can be committed
+or sent, are handled by `dispatch` alone. A commit index reaches followers with the next entries or heartbeat.
 
 A message that is not in the table of handlers is dropped, `apply_command` among them: so nothing from the network
 reaches pickle (PYSYNCOBJ.md, defect 5).
@@ -55,6 +57,7 @@ from raftsched.consensus.raft.leadership_transfer import LeadershipTransfer
 from raftsched.consensus.raft.membership import Member, Membership
 from raftsched.consensus.raft.messages import Message
 from raftsched.consensus.raft.peer_identity import PeerIdentity
+from raftsched.consensus.raft.peer_node import PeerNode
 from raftsched.consensus.raft.proposals import Answer, Proposals
 from raftsched.consensus.raft.pysyncobj_adapter import LEADER, STATE_NAMES, Hooks, RaftCore
 from raftsched.consensus.raft.quorum_lease import QuorumContact
@@ -105,6 +108,8 @@ class RaftEngine:
         remove_leftovers(snapshot_directory)
         marker = InstallMarker(snapshot_directory)
         align(log, machine, marker)
+        self._has_news = True
+        """Something happened since the last step that it must act on."""
         self._led_term = 0
         self._led_until = -inf
         """Until when this node has last led with a majority behind it."""
@@ -258,8 +263,8 @@ class RaftEngine:
         core.hook(
             Hooks(
                 on_message=self.on_message,
-                on_connected=self.identity.on_connected,
-                on_disconnected=self.identity.on_disconnected,
+                on_connected=self._on_connected,
+                on_disconnected=self._on_disconnected,
                 on_state_changed=self._on_state_changed,
                 outgoing=self.elections.outgoing,
                 commit_index=lambda: self.commit.index,
@@ -281,6 +286,7 @@ class RaftEngine:
         core = self.core
         core.enter()
         now = self.clock.monotonic()
+        self._has_news = False
         self.commit.waits_for_sync = False
         self.follower.install_received()
         self.identity.form_if_all_are_blank()
@@ -301,13 +307,26 @@ class RaftEngine:
             self.configuration.promote(self.replication.progress, self.identity.incarnation_of)
             self.replication.replicate(heartbeat=False)
 
+    @property
+    def is_due(self) -> bool:
+        """Whether a step would change anything now."""
+        return self._has_news or self.next_deadline() <= self.clock.monotonic()
+
+    def expect_step(self) -> None:
+        """Note that something happened that the next step must act on."""
+        self._has_news = True
+
     def next_deadline(self) -> float:
         """Return when, on the monotonic clock, `step` is due again if nothing arrives before."""
         core = self.core
         if self.applied_index < self.commit_index or self._must_commit():
             return -inf
         deadline = min(
-            self.proposals.deadline, self.configuration.drop_deadline, self.reads.deadline, self.transfer.deadline
+            self.proposals.deadline,
+            self.configuration.drop_deadline,
+            self.reads.deadline,
+            self.transfer.deadline,
+            self.comparison.deadline,
         )
         if core.leads:
             return min(deadline, core.heartbeat_at + _JUST_AFTER)
@@ -342,14 +361,17 @@ class RaftEngine:
 
     def propose(self, command: bytes, answer: Answer) -> None:
         """Queue a command for the log; `answer` is called once, perhaps at once."""
+        self._has_news = True
         self.queue.propose(command, answer)
 
     def request_change(self, change: Change, answer: Answer) -> None:
         """Have the members changed at the next step (`Configuration.request_change`)."""
+        self._has_news = True
         self.configuration.request_change(change, answer)
 
     def confirm_lead(self, answer: Answer) -> None:
         """Have a majority confirm that this node leads (`QuorumReads.confirm_lead`)."""
+        self._has_news = True
         self.reads.confirm_lead(answer)
 
     def refuse_all(self) -> None:
@@ -360,6 +382,7 @@ class RaftEngine:
 
     def start_transfer(self) -> bool:
         """Hand leadership over, and serve nothing from now on; return False if nothing can be handed over."""
+        self._has_news = True
         if not self.transfer.is_possible:
             return False
         if not self.transfer.is_under_way:
@@ -414,7 +437,7 @@ class RaftEngine:
         return self.identity.idle_reason or self.comparison.difference
 
     def is_connected(self, peer: NodeId) -> bool:
-        return Node(peer) in self.core.connected_nodes
+        return PeerNode(peer) in self.core.connected_nodes
 
     def leader_age_seconds(self) -> float | None:
         """Return how long ago this node heard a leader, or led with a majority; 0 while it leads, None if it never did."""
@@ -444,8 +467,31 @@ class RaftEngine:
         """Handle one message of a peer, of a shape that `framing` has checked; unknown types are dropped."""
         kind = message["type"]
         handler = self._handlers.get(kind)
-        if handler is not None and (kind == messages.GREETING or self.identity.hears(node)):
-            handler(node, message)
+        if handler is None or not (kind == messages.GREETING or self.identity.hears(node)):
+            return
+        core = self.core
+        term, leader = core.term, core.leader_node
+        handler(node, message)
+        if term != core.term or leader is not core.leader_node:
+            self._has_news = True
+        elif kind == messages.APPEND_ACK:
+            self._has_news |= self._may_act_on_answer(node)
+        elif kind != messages.APPEND or message["entries"]:
+            self._has_news = True
+
+    def _may_act_on_answer(self, node: Node) -> bool:
+        """Check whether a follower's answer may let this leader commit or send anything, or change the cluster."""
+        if self.transfer.is_under_way or self.versions.in_force < self.versions.own:
+            return True
+        return self.replication.may_act_on_answer(node) or bool(self.configuration.membership.joining)
+
+    def _on_connected(self, node: Node) -> None:
+        self._has_news = True
+        self.identity.on_connected(node)
+
+    def _on_disconnected(self, node: Node) -> None:
+        self._has_news = True
+        self.identity.on_disconnected(node)
 
     def _follow(self, node: Node, term: int) -> None:
         """Follow the leader of `term`, and tell it how full this node's disk is."""

@@ -30,6 +30,7 @@ from pysyncobj.transport import Transport as TransportPort
 
 from raftsched.consensus.ports import Log, NodeId, Timing
 from raftsched.consensus.raft.messages import Message
+from raftsched.consensus.raft.peer_node import PeerNode
 from raftsched.limits import APPEND_BYTES_MAX, FRAME_BYTES_MAX
 from raftsched.ports import Clock, Randomness
 
@@ -172,7 +173,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # pysyncobj carries no types
         self._hooks: Hooks | None = None
         self.enter()
         super().__init__(
-            Node(node_id), [Node(peer) for peer in peers], self._settings(log, timing), transport=transport
+            PeerNode(node_id), [PeerNode(peer) for peer in peers], self._settings(log, timing), transport=transport
         )
         _check_windows(self)
         self._stock_transport = _Outgoing(transport, self._outgoing)

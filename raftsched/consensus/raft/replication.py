@@ -41,6 +41,8 @@ class Leading(Protocol):
     heartbeat_at: float
 
     @property
+    def other_nodes(self) -> set[Node]: ...
+    @property
     def connected_nodes(self) -> set[Node]: ...
     @property
     def match_index(self) -> dict[Node, int]: ...
@@ -211,6 +213,15 @@ class Replication:
             self._matched(progress, message["next_node_idx"] - 1)
         elif message["reset"]:
             self._refused(progress, message["rejected"], message["next_node_idx"])
+
+    def may_act_on_answer(self, node: Node) -> bool:
+        """Check whether more can be sent to this follower, or more be committed, after its answer."""
+        progress = self.progress.get(node.id)
+        if progress is None or progress.snapshotting or progress.next <= self._log.last_index:
+            return True
+        matched = sorted((self._leading.match_index[other] for other in self._leading.other_nodes), reverse=True)
+        needed = (len(matched) + 1) // 2  # beside this node
+        return bool(matched) and matched[needed - 1] > self._commit.index
 
     def on_disk_space(self, node: Node, message: Message) -> None:
         """Note how full a follower's disk is."""

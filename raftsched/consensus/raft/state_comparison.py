@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass
+from math import inf
 from typing import Final
 
 import structlog
@@ -93,6 +94,11 @@ class StateComparison:
             self._unsent.append(note)
             self._has_news = True
         self._awaited.discard(index)
+
+    @property
+    def deadline(self) -> float:
+        """When `due` has something to tell though nothing was applied."""
+        return self._beat_at if self._machine.applied_index else inf
 
     def due(self, now: float) -> list[Note]:
         """Return what every peer is to be told now."""
