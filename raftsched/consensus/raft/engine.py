@@ -326,8 +326,9 @@ class RaftEngine:
             self.configuration.drop_deadline,
             self.reads.deadline,
             self.transfer.deadline,
-            self.comparison.deadline,
         )
+        if core.connected_nodes:
+            deadline = min(deadline, self.comparison.deadline)
         if core.leads:
             return min(deadline, core.heartbeat_at + _JUST_AFTER)
         if core.connected_nodes or not core.other_nodes or not self.identity.takes_part:
