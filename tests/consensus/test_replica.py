@@ -343,7 +343,7 @@ async def test_lone_write_takes_two_steps_on_the_leader_and_one_on_each_follower
 
     def counted_hash(self: Node) -> int:
         counts["hashes", ""] += 1
-        return hashed(self)
+        return int(hashed(self))
 
     monkeypatch.setattr(RaftEngine, "step", counted_step)
     monkeypatch.setattr(Replica, "_cycle", counted_cycle)
