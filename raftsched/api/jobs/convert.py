@@ -1,4 +1,4 @@
-"""From a job as clients ask for it to the operation that stores it: seconds become milliseconds, words become numbers.
+"""From a job as clients ask for it to the operation that stores it, and back to the document of a schedule's job.
 
 It reads from top to bottom: the job as a whole, its plain fields, its options, its keys, and what it depends on. Whatever
 does not fit raises `Malformed`, `TooLarge` or `Invalid` and names the field.
@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT
+from raftsched.api.http.json_reply import seconds_or_none
 from raftsched.api.json.decode import job_id_at
 from raftsched.api.json.times import due_at_ms, due_or_now_ms, end_ms, milliseconds, span_ms
 from raftsched.core.operations.codec import SubmitJob
@@ -23,6 +24,7 @@ from raftsched.core.records.bounds import utf8_bytes
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import Condition, Dependency
 from raftsched.core.records.retry import Backoff, RetryPolicy
+from raftsched.core.records.schedule import Template
 from raftsched.core.records.spec import JobSpec, OnDependencyFailure, Options, tidy
 from raftsched.errors import Invalid, Malformed
 from raftsched.values import check_value
@@ -39,6 +41,7 @@ from raftsched.wire.jobs import (
 PRIORITIES: Final = {"low": 2, "normal": 5, "high": 8}
 NULL: Final = msgspec.Raw(b"null")
 _POLICY_DEFAULT: Final = RetryPolicy()
+_OPTIONS_DEFAULT: Final = Options()
 _AT_MOST_ONCE: Final = "at_most_once"
 _DIGEST_BYTES: Final = 16
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -283,3 +286,51 @@ def dependencies_of(wanted: list[str | DependencyRequest], prefix: str) -> tuple
             raise Invalid(f"{field}: names a job twice", field=field)
         parents[parent] = Dependency(parent, Condition[condition.upper()])
     return tuple(parents.values())
+
+
+# -- back to a document -------------------------------------------------------------------------------------------------
+
+
+def job_document(template: Template, payload: bytes) -> dict[str, Any]:
+    """Return what a user would write for the job that firings submit."""
+    options = template.spec.options or _OPTIONS_DEFAULT
+    return without_nulls(
+        {
+            "name": template.spec.name,
+            "payload": msgspec.Raw(payload) if payload else None,
+            "queue": template.spec.queue,
+            "priority": template.spec.priority,
+            "timeout_seconds": seconds_or_none(template.spec.timeout_ms),
+            "heartbeat_timeout_seconds": seconds_or_none(options.heartbeat_timeout_ms),
+            "max_attempts": template.spec.max_attempts,
+            "retry_policy": _policy_document(template.spec.retry),
+            "retry_on": options.retry_on or None,
+            "no_retry": options.no_retry or None,
+            "start": "at_most_once" if options.at_most_once else None,
+            "concurrency_key": options.concurrency_key or None,
+            "on_dependency_failure": "fail" if options.on_dependency_failure is OnDependencyFailure.FAIL else None,
+            "tags": template.spec.tags or None,
+            "region": template.spec.region or None,
+            "expires_in_seconds": seconds_or_none(template.expires_after_ms),
+            "deadline_in_seconds": seconds_or_none(template.deadline_after_ms),
+            "retention_seconds": seconds_or_none(options.retention_ms),
+            "max_lost_workers": options.lost_workers_max or None,
+        }
+    )
+
+
+def _policy_document(policy: RetryPolicy) -> dict[str, Any]:
+    delays = [delay_ms / 1000 for delay_ms in policy.delays_ms]
+    document: dict[str, Any] = {
+        "backoff": policy.backoff.name.lower(),
+        "base_seconds": policy.base_ms / 1000,
+        "factor": policy.factor_thousandths / 1000,
+        "cap_seconds": policy.cap_ms / 1000,
+        "jitter": policy.jitter_thousandths / 1000,
+    }
+    return document | ({"delays_seconds": delays} if policy.backoff is Backoff.LIST else {})
+
+
+def without_nulls(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that are not None."""
+    return {name: value for name, value in document.items() if value is not None}

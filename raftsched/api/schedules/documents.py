@@ -16,20 +16,22 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT
-from raftsched.api.http.json_reply import time_text, wish_or_none
+from raftsched.api.http.json_reply import seconds_or_none, time_text, wish_or_none
 from raftsched.api.jobs.convert import (
+    job_document,
     json_bytes,
     options_of_body,
     spec_of,
+    without_nulls,
 )
 from raftsched.api.json.times import milliseconds, moment_ms, span_ms
 from raftsched.api.schedules.calendars import calendar_document
 from raftsched.api.schedules.timing import anchored, first_instant, passed_count, timing_of
 from raftsched.core.operations.schedules import SaveSchedule
 from raftsched.core.records.ids import TimeMs, parse_job_id
-from raftsched.core.records.retry import Backoff, RetryPolicy
+from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import Misfire, Overlap, Schedule, ScheduleId, Template, Timing
-from raftsched.core.records.spec import OnDependencyFailure, Options, tidy
+from raftsched.core.records.spec import Options, tidy
 from raftsched.errors import Invalid
 from raftsched.storage.reader import StateReader
 from raftsched.wire.jobs import JobBody
@@ -169,59 +171,11 @@ def schedule_document(schedule: Schedule | SaveSchedule, payload: bytes, *, with
         "start_at": wish_or_none(timing.start_at_ms),
         "end_at": wish_or_none(timing.end_at_ms),
         "calendar": calendar_document(timing.calendar),
-        "jitter_seconds": _seconds(timing.jitter_ms),
+        "jitter_seconds": seconds_or_none(timing.jitter_ms),
         "overlap": schedule.overlap.label,
         "misfire": schedule.misfire.label,
-        "catchup_window_seconds": _seconds(schedule.catchup_window_ms),
+        "catchup_window_seconds": seconds_or_none(schedule.catchup_window_ms),
         "max_firings": timing.max_firings or None,
         "job": job_document(schedule.template, payload),
     }
-    return document if with_nulls else _without_nulls(document)
-
-
-def job_document(template: Template, payload: bytes) -> dict[str, Any]:
-    """Return what a user would write for the job that firings submit."""
-    options = template.spec.options or _OPTIONS_DEFAULT
-    return _without_nulls(
-        {
-            "name": template.spec.name,
-            "payload": msgspec.Raw(payload) if payload else None,
-            "queue": template.spec.queue,
-            "priority": template.spec.priority,
-            "timeout_seconds": _seconds(template.spec.timeout_ms),
-            "heartbeat_timeout_seconds": _seconds(options.heartbeat_timeout_ms),
-            "max_attempts": template.spec.max_attempts,
-            "retry_policy": _policy_document(template.spec.retry),
-            "retry_on": options.retry_on or None,
-            "no_retry": options.no_retry or None,
-            "start": "at_most_once" if options.at_most_once else None,
-            "concurrency_key": options.concurrency_key or None,
-            "on_dependency_failure": "fail" if options.on_dependency_failure is OnDependencyFailure.FAIL else None,
-            "tags": template.spec.tags or None,
-            "region": template.spec.region or None,
-            "expires_in_seconds": _seconds(template.expires_after_ms),
-            "deadline_in_seconds": _seconds(template.deadline_after_ms),
-            "retention_seconds": _seconds(options.retention_ms),
-            "max_lost_workers": options.lost_workers_max or None,
-        }
-    )
-
-
-def _policy_document(policy: RetryPolicy) -> dict[str, Any]:
-    delays = [delay_ms / 1000 for delay_ms in policy.delays_ms]
-    document: dict[str, Any] = {
-        "backoff": policy.backoff.name.lower(),
-        "base_seconds": policy.base_ms / 1000,
-        "factor": policy.factor_thousandths / 1000,
-        "cap_seconds": policy.cap_ms / 1000,
-        "jitter": policy.jitter_thousandths / 1000,
-    }
-    return document | ({"delays_seconds": delays} if policy.backoff is Backoff.LIST else {})
-
-
-def _without_nulls(document: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in document.items() if value is not None}
-
-
-def _seconds(ms: int) -> float | None:
-    return ms / 1000 if ms else None
+    return document if with_nulls else without_nulls(document)
