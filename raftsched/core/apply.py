@@ -2,7 +2,7 @@
 
 `apply` reads the view and decides; it never writes. Whoever calls it executes the writes before the next operation is
 applied, so that operations of the same log entry see each other's effect in order, and records result and writes under
-one log index.
+one log index. A handler whose own changes must see each other executes them on a fork of the view.
 
 It is total: an operation that isn't legal now, or whose numbers or texts the state can't hold, gives a `Refused` and no
 writes. The one refusal with writes is `RejectCode.CANCELLED` of RecordOutcome (see `attempts`). An exception means that
@@ -66,12 +66,12 @@ from raftsched.core.schedules.fire import fire_schedule, run_schedule, trim_ledg
 from raftsched.core.schedules.save import control_schedule, save_schedule
 from raftsched.core.schedules.zone_rules import adopt_zone_rules
 from raftsched.core.state.results import Applied, Context
-from raftsched.core.state.view import View
+from raftsched.core.state.view import ForkableView
 from raftsched.core.workflows.background_steps import do_chore
 from raftsched.core.workflows.cascade import with_consequences
 from raftsched.core.workflows.submit import cancel_workflow, submit_workflow
 
-Handler = Callable[[View, Any, Context], Applied]
+Handler = Callable[[ForkableView, Any, Context], Applied]
 
 HANDLERS: Final[Mapping[type, Handler]] = {
     SubmitJob: submit_job,
@@ -111,7 +111,7 @@ _COMPLETE: Final = frozenset({DoChore, SubmitWorkflow, CancelWorkflow})
 """What follows from these is seen to by their handlers, within the budget that they keep."""
 
 
-def apply(view: View, operation: Operation, context: Context) -> Applied:
+def apply(view: ForkableView, operation: Operation, context: Context) -> Applied:
     """Return the result of `operation` and what must be written for it.
 
     Raises `InvariantBroken`, with nothing written, where the state can't be right.

@@ -37,3 +37,21 @@ class RecentJobs:
 
     def __len__(self) -> int:
         return len(self._young.keys() | self._old.keys())
+
+
+class ForkedJobs(RecentJobs):
+    """Records that a fork has written, all of them, over those that were written lately to the state beneath."""
+
+    def __init__(self, beneath: RecentJobs) -> None:
+        self._beneath = beneath
+        self._written: dict[JobId, Job | None] = {}
+        """None = removed."""
+
+    def get(self, job_id: JobId) -> Job | None:
+        return self._written[job_id] if job_id in self._written else self._beneath.get(job_id)
+
+    def put(self, job: Job) -> None:
+        self._written[job.id] = job
+
+    def drop(self, job_id: JobId) -> None:
+        self._written[job_id] = None

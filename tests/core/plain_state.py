@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from copy import copy
 
 from raftsched.core.apply import apply
 from raftsched.core.operations.base import Operation
@@ -344,6 +345,9 @@ class PlainState(PlainReads):
         self.index += 1
         self._now_ms = TimeMs(max(self._now_ms, now_ms))
 
+    def fork(self) -> PlainFork:
+        return PlainFork(self)
+
     def execute(self, writes: Iterable[Write]) -> None:
         for write in writes:
             match write:
@@ -434,6 +438,19 @@ class PlainState(PlainReads):
             case RemoveAudit():
                 old = [line for line in self.audit if line[0] < write.before_index][: write.limit]
                 self.audit = self.audit[len(old) :]
+
+
+class PlainFork(PlainState):
+    """A copy of a state, and what was executed on it."""
+
+    def __init__(self, original: PlainState) -> None:
+        self.__dict__.update({name: copy(value) for name, value in vars(original).items()})
+        self.writes: tuple[Write, ...] = ()
+
+    def execute(self, writes: Iterable[Write]) -> None:
+        executed = tuple(writes)
+        super().execute(executed)
+        self.writes += executed
 
 
 def _set_text(texts: dict[bytes, bytes], record_id: bytes, text: bytes | None) -> None:

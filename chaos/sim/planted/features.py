@@ -22,7 +22,7 @@ from raftsched.core.records.schedule import Schedule, ScheduleId
 from raftsched.core.schedules import fire as firing_module
 from raftsched.core.state.entries import Dependant
 from raftsched.core.state.results import Applied, Changed, Context, QueueSaved, WorkflowSaved
-from raftsched.core.state.view import View
+from raftsched.core.state.view import ForkableView
 from raftsched.core.state.writes import PutJob
 from raftsched.core.workflows import submit as workflows_module
 from raftsched.core.workflows.cascade import Consequences
@@ -130,7 +130,7 @@ def forgets_dependants(patch: Any) -> None:
     original = Consequences._tell  # noqa: SLF001  # what is patched
 
     def tell(self: Consequences, telling: Any) -> None:
-        parent = self.overlay.job(telling.job_id)
+        parent = self.fork.job(telling.job_id)
         if parent is None or parent.lost_count == 0:
             original(self, telling)
 
@@ -149,7 +149,7 @@ def acknowledges_cancels_of_workflows_only(patch: Any) -> None:
     """A cancel of a workflow is answered, and forgotten."""
     original = HANDLERS[CancelWorkflow]
 
-    def cancel(view: View, operation: CancelWorkflow, context: Context) -> Applied:
+    def cancel(view: ForkableView, operation: CancelWorkflow, context: Context) -> Applied:
         applied = original(view, operation, context)
         return Applied(applied.result) if isinstance(applied.result, WorkflowSaved) else applied
 
@@ -172,7 +172,7 @@ def forgets_held_jobs(patch: Any) -> None:
 def acknowledges_pauses_of_queues_only(patch: Any) -> None:
     original = HANDLERS[PauseQueue]
 
-    def pause(view: View, operation: PauseQueue, context: Context) -> Applied:
+    def pause(view: ForkableView, operation: PauseQueue, context: Context) -> Applied:
         applied = original(view, operation, context)
         if operation.paused and isinstance(applied.result, QueueSaved):
             return Applied(applied.result)
@@ -188,7 +188,7 @@ def requeues_within_the_same_run(patch: Any) -> None:
     """A requeued job keeps its run number: what an earlier attempt's worker says may count for it."""
     original = HANDLERS[RequeueJob]
 
-    def requeue(view: View, operation: RequeueJob, context: Context) -> Applied:
+    def requeue(view: ForkableView, operation: RequeueJob, context: Context) -> Applied:
         result, writes = original(view, operation, context)
         changed = [
             replace(write, new=replace(write.new, run_number=write.old.run_number))
@@ -205,7 +205,7 @@ def requeues_what_waits(patch: Any) -> None:
     """A requeue begins a new run of whatever waits."""
     original = HANDLERS[RequeueJob]
 
-    def requeue(view: View, operation: RequeueJob, context: Context) -> Applied:
+    def requeue(view: ForkableView, operation: RequeueJob, context: Context) -> Applied:
         job = view.job(operation.job_id)
         if job is not None and job.status in WAITING and job.tenant == operation.tenant:
             new = replace(job, run_number=job.run_number + 1, attempt_number=0, revision=context.index)
@@ -230,7 +230,7 @@ def starts_only_in_memory(patch: Any) -> None:
     """The start of a run is acknowledged, and not kept."""
     original = HANDLERS[StartRun]
 
-    def start(view: View, operation: StartRun, context: Context) -> Applied:
+    def start(view: ForkableView, operation: StartRun, context: Context) -> Applied:
         return Applied(original(view, operation, context).result)
 
     patch.setitem(HANDLERS, StartRun, start)

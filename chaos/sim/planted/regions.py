@@ -10,12 +10,12 @@ from raftsched.core.jobs import attempts as attempts_module
 from raftsched.core.jobs import lease as lease_module
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import Job
-from raftsched.core.state.overlay import Overlay
 from raftsched.core.state.view import View
 from raftsched.leader.dispatch.buffer import Buffer
 from raftsched.leader.dispatch.lanes import Lane, ReadyQueue
 from raftsched.leader.dispatch.ready import ReadyJobs
 from raftsched.storage.reader import StateReader
+from raftsched.storage.writer import StateFork
 
 
 def forgets_the_region_of_a_retry(patch: Any) -> None:
@@ -62,9 +62,9 @@ def overlooks_the_backlog_of_a_region(patch: Any) -> None:
 
 def offers_held_jobs_of_one_region(patch: Any) -> None:
     """A place of a key is free, and only one region hears of it, whether it has a worker to spare or not."""
-    original = Overlay.held_regions
+    original = StateFork.held_regions
 
-    def held_regions(self: Overlay, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
+    def held_regions(self: StateFork, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
         return original(self, queue, concurrency_key, limit=limit)[:1]
 
-    patch.setattr(Overlay, "held_regions", held_regions)
+    patch.setattr(StateFork, "held_regions", held_regions)

@@ -24,9 +24,8 @@ from raftsched.core.records.ids import JobId, job_id_text
 from raftsched.core.records.job import WAITING, Job, Status, Verdict
 from raftsched.core.records.transitions import Event, next_status
 from raftsched.core.state.entries import Dependant
-from raftsched.core.state.overlay import Overlay
 from raftsched.core.state.results import Applied, Context, Refused, Submitted
-from raftsched.core.state.view import View
+from raftsched.core.state.view import ForkableView, View
 from raftsched.core.state.writes import PutDependant, PutDependencies, PutJob, Write
 
 _WAITING: Final = next_status(None, Event.SUBMIT_WAITING) or Status.WAITING_DEPENDENCIES
@@ -43,7 +42,7 @@ class Judged(NamedTuple):
     """Parents whose end nobody would be told of yet; a completed one ends no more."""
 
 
-def with_dependencies(view: View, applied: Applied, operation: SubmitJob, context: Context) -> Applied:
+def with_dependencies(view: ForkableView, applied: Applied, operation: SubmitJob, context: Context) -> Applied:
     """Return what storing the new job of `applied` comes to, given what it depends on; or why it can't be.
 
     A job that depends on nothing costs nothing.
@@ -56,13 +55,13 @@ def with_dependencies(view: View, applied: Applied, operation: SubmitJob, contex
     judged = judge(operation, view.job)
     if isinstance(judged, Refused):
         return Applied(judged)
-    overlay = Overlay(view)
-    overlay.put(*(write for write in applied.writes if not _is_new(write)))
-    overlay.put(*tie(result.job, operation, judged, context))
-    overlay.put(*mark_parents(overlay, judged.unmarked, context))
-    job = overlay.job(operation.id)
+    fork = view.fork()
+    fork.execute(write for write in applied.writes if not _is_new(write))
+    fork.execute(tie(result.job, operation, judged, context))
+    fork.execute(mark_parents(fork, judged.unmarked, context))
+    job = fork.job(operation.id)
     assert job is not None
-    return Applied(Submitted(job, duplicate=False), overlay.writes)
+    return Applied(Submitted(job, duplicate=False), fork.writes)
 
 
 def _is_new(write: Write) -> bool:

@@ -39,12 +39,12 @@ from raftsched.core.records.job import CREATED, Job, Note, Pause
 from raftsched.core.records.spec import JobSpec, spec_problem, tidy
 from raftsched.core.records.transitions import Event, next_status
 from raftsched.core.state.results import Applied, Context, Submitted
-from raftsched.core.state.view import View
+from raftsched.core.state.view import ForkableView
 from raftsched.core.state.writes import PutJob
 from raftsched.errors import InvariantBroken
 
 
-def submit_job(view: View, operation: SubmitJob, context: Context) -> Applied:
+def submit_job(view: ForkableView, operation: SubmitJob, context: Context) -> Applied:
     options = operation.spec.options
     problem = submit_problem(operation)
     if not problem and options is not None and options.workflow_id:

@@ -30,9 +30,8 @@ from raftsched.core.records.bounds import (
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text
 from raftsched.core.records.job import FINISHED, Job, Worker
 from raftsched.core.records.workflow import WorkflowId
-from raftsched.core.state.overlay import Overlay
 from raftsched.core.state.results import Applied, Context, Counted, Marked, Purged
-from raftsched.core.state.view import View
+from raftsched.core.state.view import ForkableView, View
 from raftsched.core.state.writes import (
     PutJob,
     PutOutage,
@@ -53,7 +52,7 @@ KEPT_AGAIN_MS: Final = 600_000
 """Until a job that others need is looked at again: each look is a write, and thousands may be needed for days."""
 
 
-def purge_jobs(view: View, operation: PurgeJobs, context: Context) -> Applied:
+def purge_jobs(view: ForkableView, operation: PurgeJobs, context: Context) -> Applied:
     problem = range_problem("job_ids", len(operation.job_ids), 0, limits.PURGE_JOBS_MAX) or actor_problem(
         operation.actor
     )
@@ -164,18 +163,18 @@ def _within_bounds(jobs: list[Job]) -> list[Job]:
     return jobs
 
 
-def _empty_workflows(view: View, removed: list[Job], writes: tuple[RemoveJob, ...]) -> Iterator[Write]:
+def _empty_workflows(view: ForkableView, removed: list[Job], writes: tuple[RemoveJob, ...]) -> Iterator[Write]:
     """A workflow goes with its last job, unless more of them are to come; so does what was still to be done with it."""
     ids = [
         job.spec.options.workflow_id for job in removed if job.spec.options is not None and job.spec.options.workflow_id
     ]
     if not ids:
         return
-    overlay = Overlay(view)
-    overlay.put(*writes)
+    fork = view.fork()
+    fork.execute(writes)
     for workflow_id in map(WorkflowId, dict.fromkeys(ids)):
-        workflow = overlay.workflow(workflow_id)
-        if workflow is not None and workflow.is_whole and not overlay.workflow_jobs(workflow_id, after=None, limit=1):
+        workflow = fork.workflow(workflow_id)
+        if workflow is not None and workflow.is_whole and not fork.workflow_jobs(workflow_id, after=None, limit=1):
             yield from (
                 RemoveChore(kind, workflow_id) for kind in _WORKFLOW_CHORES if view.chore(kind, workflow_id) is not None
             )

@@ -38,9 +38,8 @@ from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, Condition, Dependency, Job
 from raftsched.core.records.schedule import Firing, FiringKind, Overlap, Schedule
 from raftsched.core.schedules.save import audited_schedule, find_schedule, job_of
-from raftsched.core.state.overlay import Overlay
 from raftsched.core.state.results import Applied, Context, Counted, Fired, Refused, Submitted
-from raftsched.core.state.view import View
+from raftsched.core.state.view import ForkableView, View
 from raftsched.core.state.writes import PutFiring, PutSchedule, RemoveFirings
 
 OVERLAP_LIMIT: Final = "overlap_limit"
@@ -52,7 +51,7 @@ _CALL_BYTES_MAX: Final = 64
 # -- planned instants -------------------------------------------------------------------------------------------------
 
 
-def fire_schedule(view: View, operation: FireSchedule, context: Context) -> Applied:
+def fire_schedule(view: ForkableView, operation: FireSchedule, context: Context) -> Applied:
     problem = _problem(operation.decisions) or range_problem("next_at_ms", operation.next_at_ms, 0, TIME_MS_MAX)
     if problem:
         return invalid(problem)
@@ -99,7 +98,7 @@ def _stale(schedule: Schedule, operation: FireSchedule, context: Context) -> str
 # -- by hand ----------------------------------------------------------------------------------------------------------
 
 
-def run_schedule(view: View, operation: RunSchedule, context: Context) -> Applied:
+def run_schedule(view: ForkableView, operation: RunSchedule, context: Context) -> Applied:
     problem = _by_hand_problem(operation)
     if problem:
         return invalid(problem)
@@ -142,7 +141,7 @@ def _decide_by_hand(
         return Applied(Fired(round_.schedule, tuple(round_.firings)))
     action = "trigger" if is_trigger else "backfill"
     runs = sum(1 for firing in made if firing.job_id)
-    round_.overlay.put(audited_schedule(round_.schedule, action, operation.actor, context, f"{runs} runs"))
+    round_.fork.execute((audited_schedule(round_.schedule, action, operation.actor, context, f"{runs} runs"),))
     return round_.close()
 
 
@@ -175,7 +174,7 @@ class _Round:
 
     def __init__(
         self,
-        view: View,
+        view: ForkableView,
         schedule: Schedule,
         context: Context,
         *,
@@ -184,7 +183,7 @@ class _Round:
         payload: bytes,
         by_hand: RunSchedule | None = None,
     ) -> None:
-        self.overlay = Overlay(view)
+        self.fork = view.fork()
         self.schedule = schedule
         self.firings: list[Firing] = []
         self._old = schedule
@@ -199,7 +198,7 @@ class _Round:
 
     def known(self, instant_ms: TimeMs) -> Firing | None:
         """The line of an instant that needs no decision; one that found no room does."""
-        line = self.overlay.firing(self.schedule.id, instant_ms, self._kind)
+        line = self.fork.firing(self.schedule.id, instant_ms, self._kind)
         return None if line is None or line.reason == OVERLAP_LIMIT else line
 
     def decide(self, decision: Decision) -> Firing:
@@ -219,7 +218,7 @@ class _Round:
             call=b"" if self._by_hand is None or self._by_hand.any_instant else self._by_hand.call,
         )
         self.firings.append(line)
-        self.overlay.put(PutFiring(self.schedule.id, line))
+        self.fork.execute((PutFiring(self.schedule.id, line),))
         if self._kind is FiringKind.PLANNED:
             self._count(line)
         return line
@@ -255,17 +254,17 @@ class _Round:
         depends_on = tuple(Dependency(parent, Condition.COMPLETION) for parent in waits_for)
         actor = self._by_hand.actor if self._by_hand is not None else ""
         submit = replace(submit, depends_on=depends_on, actor=actor)
-        result, writes = submit_job(self.overlay, submit, self._context)
+        result, writes = submit_job(self.fork, submit, self._context)
         if isinstance(result, Refused):
             return result.code.label
         assert isinstance(result, Submitted)
-        self.overlay.put(*writes)
+        self.fork.execute(writes)
         self._active = (*self._active, result.job.id)
         return ""
 
     def _unfinished(self, job_ids: tuple[JobId, ...]) -> tuple[JobId, ...]:
         """Those of the jobs that are not finished, as of the writes so far."""
-        jobs = ((job_id, self.overlay.job(job_id)) for job_id in job_ids)
+        jobs = ((job_id, self.fork.job(job_id)) for job_id in job_ids)
         return tuple(job_id for job_id, job in jobs if job is not None and job.status not in FINISHED)
 
     def _may_join(self, active: tuple[JobId, ...]) -> bool:
@@ -295,7 +294,7 @@ class _Round:
         actor = f"schedule:{self.schedule.name}"
         for job_id in active:
             operation = CancelJob(job_id, self.schedule.tenant, force=force, actor=actor)
-            self.overlay.put(*cancel_job(self.overlay, operation, self._context).writes)
+            self.fork.execute(cancel_job(self.fork, operation, self._context).writes)
         self._active = self._unfinished(active)
 
     def close(self, *, last_at_ms: TimeMs | None = None, next_at_ms: TimeMs | None = None) -> Applied:
@@ -309,8 +308,8 @@ class _Round:
             updated_at_ms=self._context.now_ms,
             revision=self._context.index,
         )
-        self.overlay.put(PutSchedule(self._old, new))
-        return Applied(Fired(new, tuple(self.firings)), self.overlay.writes)
+        self.fork.execute((PutSchedule(self._old, new),))
+        return Applied(Fired(new, tuple(self.firings)), self.fork.writes)
 
 
 # -- the ledger -------------------------------------------------------------------------------------------------------

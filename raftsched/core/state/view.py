@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from raftsched.core.operations.control import ChoreKind
@@ -21,6 +21,7 @@ from raftsched.core.state.entries import (
     TimerEntry,
     WaitingEntry,
 )
+from raftsched.core.state.writes import Write
 
 
 class View(Protocol):
@@ -32,7 +33,7 @@ class View(Protocol):
 
     @property
     def outage_ended_at_ms(self) -> TimeMs:
-        """When a leader took over after the latest outage; 0 = there was none."""
+        """Return when a leader took over after the latest outage; 0 = there was none."""
 
     def job(self, job_id: JobId) -> Job | None: ...
     def payload(self, job_id: JobId | ScheduleId) -> bytes:
@@ -42,7 +43,7 @@ class View(Protocol):
     def worker(self, name: str) -> Worker | None: ...
     def job_id_for_unique(self, tenant: str, unique_key: bytes) -> JobId | None: ...
     def queue(self, name: str) -> Queue | None:
-        """The queue's settings; None where nobody made any."""
+        """Return the queue's settings; None if nobody made any."""
 
     def queue_count(self) -> int:
         """Queues that have settings."""
@@ -69,7 +70,7 @@ class View(Protocol):
         """Held jobs of the queue by key, region, falling priority, due time and id, behind `after`, there or not."""
 
     def dependencies(self, child: JobId) -> tuple[Dependency, ...]:
-        """What the job depends on, as it was submitted."""
+        """Return the dependencies of the job, as it was submitted."""
 
     def dependants(self, parent: JobId, *, after: JobId | None, limit: int) -> list[Dependant]:
         """Jobs that depend on `parent`, ended or not, by id."""
@@ -86,9 +87,30 @@ class View(Protocol):
 
     def firing(self, schedule_id: ScheduleId, instant_ms: TimeMs, kind: FiringKind) -> Firing | None: ...
     def chore(self, kind: ChoreKind, subject: bytes) -> bytes | None:
-        """Where the chore stands (an id, b"" = at the start); None where there is none."""
+        """Return the chore's cursor (an id, b"" = at the start); None if there is no such chore."""
 
     def log_size(self, job_id: JobId, run_number: int, attempt_number: int) -> LogSize: ...
+
+
+class ForkableView(View, Protocol):
+    """The state as `apply` gets it: handlers whose changes must see each other make a fork."""
+
+    def fork(self) -> Fork:
+        """Return a view that also shows what is executed on it; nothing of that reaches this one.
+
+        It costs little, and may be used until the next write to this view.
+        """
+
+
+class Fork(ForkableView, Protocol):
+    """A view as it will be after some writes, so that several changes of one operation see each other."""
+
+    @property
+    def writes(self) -> tuple[Write, ...]:
+        """All writes executed on it, in order. `apply` returns this very object, to be executed on the state."""
+
+    def execute(self, writes: Iterable[Write]) -> None:
+        """Show the state after `writes`, too. The `old` of each is what was shown before it."""
 
 
 class AuditableView(View, Protocol):
@@ -137,4 +159,4 @@ class AuditableView(View, Protocol):
     def all_firings(self) -> Iterator[tuple[ScheduleId, Firing]]: ...
     def all_queues(self) -> Iterator[Queue]: ...
     def all_chores(self) -> Iterator[tuple[ChoreKind, bytes, bytes]]:
-        """(kind, subject, where it stands)."""
+        """(kind, subject, cursor)."""

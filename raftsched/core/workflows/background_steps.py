@@ -29,7 +29,7 @@ from raftsched.core.records.schedule import ScheduleId
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.state.entries import HeldEntry
 from raftsched.core.state.results import Applied, Context, Counted
-from raftsched.core.state.view import View
+from raftsched.core.state.view import ForkableView, View
 from raftsched.core.state.writes import (
     PutChore,
     PutJob,
@@ -43,7 +43,7 @@ from raftsched.core.workflows.cascade import Consequences
 _TELLING: Final = (ChoreKind.SETTLE_DEPENDANTS, ChoreKind.REVIVE_DEPENDANTS)
 
 
-def do_chore(view: View, operation: DoChore, context: Context) -> Applied:
+def do_chore(view: ForkableView, operation: DoChore, context: Context) -> Applied:
     problem = range_problem("subject bytes", len(operation.subject), 1, limits.NAME_CHARS_MAX)
     if problem:
         return invalid(problem)
@@ -100,13 +100,13 @@ def _drop(consequences: Consequences, subject: bytes, cursor: bytes, context: Co
     for job in jobs:
         if job.status not in FINISHED:
             _cancel_job(consequences, job, context, force=True)
-        elif not is_telling(consequences.overlay, job):
+        elif not is_telling(consequences.fork, job):
             consequences.put(RemoveJob(job))
     consequences.budget -= len(jobs)
-    overlay = consequences.overlay
-    workflow = overlay.workflow(WorkflowId(subject))
-    if overlay.workflow_jobs(WorkflowId(subject), after=None, limit=1):
-        if overlay.chore(kind, subject) is None:
+    fork = consequences.fork
+    workflow = fork.workflow(WorkflowId(subject))
+    if fork.workflow_jobs(WorkflowId(subject), after=None, limit=1):
+        if fork.chore(kind, subject) is None:
             consequences.put(PutChore(kind, subject))
     elif workflow is not None:
         consequences.put(RemoveWorkflow(workflow))
@@ -114,7 +114,7 @@ def _drop(consequences: Consequences, subject: bytes, cursor: bytes, context: Co
 
 def _drop_ledger(consequences: Consequences, subject: bytes, _cursor: bytes, _context: Context) -> None:
     schedule_id, limit = ScheduleId(subject), max(consequences.budget, 1)
-    lines = consequences.overlay.firings(schedule_id, after=None, until_ms=None, limit=limit)
+    lines = consequences.fork.firings(schedule_id, after=None, until_ms=None, limit=limit)
     if lines:
         consequences.put(RemoveFirings(schedule_id, tuple(lines)))
     _move_on(consequences, ChoreKind.DROP_LEDGER, subject, b"" if len(lines) == limit else None)
@@ -126,17 +126,17 @@ def _release_held(consequences: Consequences, subject: bytes, cursor: bytes, con
 
     Each is looked at once, so it may be held again.
     """
-    overlay = consequences.overlay
+    fork = consequences.fork
     name, limit = subject.decode(), max(consequences.budget, 1)
-    key_max = key_concurrency_max(overlay.queue(name))
+    key_max = key_concurrency_max(fork.queue(name))
     after = _held_decoder.decode(cursor) if cursor else None
-    entries = [overlay.job(job_id) for job_id in overlay.held_jobs(name, after=after, limit=limit)]
+    entries = [fork.job(job_id) for job_id in fork.held_jobs(name, after=after, limit=limit)]
     jobs = [job for job in entries if job is not None]
     room: dict[tuple[str, str], int] = {}
     for job in jobs:
         key = job.spec.concurrency_key
         place = (key, job.spec.region)
-        room.setdefault(place, key_max - overlay.key_running_count(name, key))
+        room.setdefault(place, key_max - fork.key_running_count(name, key))
         if room[place] > 0:
             room[place] -= 1
             consequences.put(PutJob(job, touch(job, context, held=False)))
@@ -164,19 +164,19 @@ _STEPS: Final[Mapping[ChoreKind, _Step]] = {
 
 def _next_jobs(consequences: Consequences, kind: ChoreKind, subject: bytes, cursor: bytes, limit: int) -> list[Job]:
     """The next jobs of a workflow, at most `limit`; the chore moves behind them, or goes where they are the last."""
-    overlay = consequences.overlay
+    fork = consequences.fork
     after = JobId(cursor) if cursor else None
-    job_ids = overlay.workflow_jobs(WorkflowId(subject), after=after, limit=limit + 1)
+    job_ids = fork.workflow_jobs(WorkflowId(subject), after=after, limit=limit + 1)
     is_last = len(job_ids) <= limit
     job_ids = job_ids[:limit]
     _move_on(consequences, kind, subject, None if is_last else job_ids[-1])
-    jobs = map(overlay.job, job_ids)
+    jobs = map(fork.job, job_ids)
     return [job for job in jobs if job is not None]
 
 
 def _move_on(consequences: Consequences, kind: ChoreKind, subject: bytes, cursor: bytes | None) -> None:
     """Let the chore stand at `cursor`; None = it is done."""
-    known = consequences.overlay.chore(kind, subject)
+    known = consequences.fork.chore(kind, subject)
     if cursor is not None and cursor != known:
         consequences.put(PutChore(kind, subject, cursor))
     elif cursor is None and known is not None:

@@ -1,7 +1,7 @@
 """What follows from changes of jobs for other records, the same whoever made them.
 
-Theory of operation. A handler changes the jobs that its operation is about. `Consequences` replays its writes over an
-overlay and looks at each job's change, old and new:
+Theory of operation. A handler changes the jobs that its operation is about. `Consequences` executes its writes on a fork
+of the state and looks at each job's change, old and new:
 
 - It is finished, or no longer so: its workflow's counts move, its schedule's list of unfinished runs does, and its
   dependants are told (`settling`). A dependant that ends by that is a finished job itself: the same follows from it.
@@ -38,9 +38,8 @@ from raftsched.core.records.job import FINISHED, LEASED, WAITING, Job, Verdict
 from raftsched.core.records.schedule import ScheduleId
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.state.entries import Dependant
-from raftsched.core.state.overlay import Overlay
 from raftsched.core.state.results import Applied, Context, Result, WorkflowSaved
-from raftsched.core.state.view import View
+from raftsched.core.state.view import ForkableView, View
 from raftsched.core.state.writes import (
     PutChore,
     PutDependant,
@@ -55,31 +54,28 @@ from raftsched.core.workflows.counts import Tally
 _TELLING: Final = (ChoreKind.SETTLE_DEPENDANTS, ChoreKind.REVIVE_DEPENDANTS)
 
 
-def with_consequences(view: View, applied: Applied, context: Context) -> Applied:
+def with_consequences(view: ForkableView, applied: Applied, context: Context) -> Applied:
     """Return `applied` with all that follows from the changes of jobs in it."""
     for write in applied.writes:
-        if (
-            type(write) is PutJob
-            and (write.new.spec.options is not None or write.new.has_dependants)
-            and _matters(write)
-        ):
+        if type(write) is PutJob and _matters(view, write):
             return _followed(view, applied, context)
     return applied
 
 
-def _matters(change: PutJob) -> bool:
-    """Whether anything may follow from a tied job's change: it ended or runs again, or may have freed a place."""
+def _matters(view: View, change: PutJob) -> bool:
+    """Whether anything may follow from a job's change: it is tied, and ended or runs again or may have freed a place."""
     old, new = change.old, change.new
-    if old is None:
+    if old is None or (new.spec.options is None and not new.has_dependants):
         return False
-    if old.spec.concurrency_key:
+    key = old.spec.concurrency_key
+    if key and (new.held or view.held_regions(old.spec.queue, key, limit=1)):
         return True
     if (old.status in FINISHED) is (new.status in FINISHED):
         return False
     return may_have_dependants(new) or (new.spec.options is not None and bool(new.spec.options.schedule_id))
 
 
-def _followed(view: View, applied: Applied, context: Context) -> Applied:
+def _followed(view: ForkableView, applied: Applied, context: Context) -> Applied:
     consequences = Consequences(view, context, budget=context.inline_max)
     consequences.put(*applied.writes)
     return consequences.applied(applied.result)
@@ -95,8 +91,8 @@ class _Telling(NamedTuple):
 class Consequences:
     """The writes of one operation, and what follows from them within `budget`. Used up by `applied`."""
 
-    def __init__(self, view: View, context: Context, *, budget: int) -> None:
-        self.overlay = Overlay(view)
+    def __init__(self, view: ForkableView, context: Context, *, budget: int) -> None:
+        self.fork = view.fork()
         """The state with what was put and what has followed so far."""
         self.budget = budget
         """How many more jobs may be told or changed."""
@@ -108,7 +104,7 @@ class Consequences:
 
     def put(self, *writes: Write) -> None:
         """Take over `writes`; what follows from changes of jobs in them follows in `applied`."""
-        self.overlay.put(*writes)
+        self.fork.execute(writes)
         self._changes.extend(write for write in writes if isinstance(write, PutJob))
 
     def tell_dependants(self, job_id: JobId, after: JobId | None) -> None:
@@ -130,9 +126,9 @@ class Consequences:
             self._move_workflow(workflow_id, tally)
         for schedule_id, jobs in self._runs.items():
             self._move_schedule(schedule_id, jobs)
-        if isinstance(result, WorkflowSaved):
-            result = result._replace(workflow=self.overlay.workflow(result.workflow.id) or result.workflow)
-        return Applied(result, self.overlay.writes)
+        if isinstance(result, WorkflowSaved) and result.workflow.id in self._tallies:
+            result = result._replace(workflow=self.fork.workflow(result.workflow.id) or result.workflow)
+        return Applied(result, self.fork.writes)
 
     # -- one change of a job
 
@@ -158,14 +154,14 @@ class Consequences:
             self._runs.setdefault(ScheduleId(options.schedule_id), []).append(new)
 
     def _move_workflow(self, workflow_id: WorkflowId, tally: Tally) -> None:
-        old = self.overlay.workflow(workflow_id)
+        old = self.fork.workflow(workflow_id)
         if old is not None:
-            is_cancelling = self.overlay.chore(ChoreKind.CANCEL_WORKFLOW, workflow_id) is not None
-            self.overlay.put(PutWorkflow(old, tally.applied_to(old, self._context, is_cancelling=is_cancelling)))
+            is_cancelling = self.fork.chore(ChoreKind.CANCEL_WORKFLOW, workflow_id) is not None
+            self.fork.execute((PutWorkflow(old, tally.applied_to(old, self._context, is_cancelling=is_cancelling)),))
 
     def _move_schedule(self, schedule_id: ScheduleId, jobs: list[Job]) -> None:
         """Keep its runs to those that are not finished. The revision stays: nothing is changed or decided."""
-        old = self.overlay.schedule(schedule_id)
+        old = self.fork.schedule(schedule_id)
         if old is None:
             return
         active, backfilling = dict.fromkeys(old.active), dict.fromkeys(old.backfilling)
@@ -177,7 +173,7 @@ class Consequences:
                 runs[job.id] = None
         new = replace(old, active=tuple(active), backfilling=tuple(backfilling))
         if new != old:
-            self.overlay.put(PutSchedule(old, new))
+            self.fork.execute((PutSchedule(old, new),))
 
     # -- concurrency keys
 
@@ -187,14 +183,14 @@ class Consequences:
         if place is None or place == self._place(new):
             return
         queue, key = old.spec.queue, old.spec.concurrency_key
-        overlay = self.overlay
-        if overlay.key_running_count(queue, key) >= key_concurrency_max(overlay.queue(queue)):
+        fork = self.fork
+        if fork.key_running_count(queue, key) >= key_concurrency_max(fork.queue(queue)):
             return
-        for region in overlay.held_regions(queue, key, limit=limits.HELD_REGIONS_MAX):
-            job_id = overlay.first_held(queue, key, region)
-            held = None if job_id is None else overlay.job(job_id)
+        for region in fork.held_regions(queue, key, limit=limits.HELD_REGIONS_MAX):
+            job_id = fork.first_held(queue, key, region)
+            held = None if job_id is None else fork.job(job_id)
             if held is not None:
-                overlay.put(PutJob(held, touch(held, self._context, held=False)))
+                fork.execute((PutJob(held, touch(held, self._context, held=False)),))
 
     def _place(self, job: Job) -> tuple[str, str, bool] | None:
         """Where the job keeps others of its key back or would be offered before them; None = nowhere."""
@@ -206,12 +202,12 @@ class Consequences:
 
     def _tell(self, telling: _Telling) -> None:
         """Tell the job's dependants how it stands, as far as the budget goes."""
-        parent = self.overlay.job(telling.job_id)
+        parent = self.fork.job(telling.job_id)
         if parent is None:
             self._keep_chore(telling.job_id, None)
             return
         room = max(self.budget, 0)
-        dependants = self.overlay.dependants(parent.id, after=telling.after, limit=room + 1)
+        dependants = self.fork.dependants(parent.id, after=telling.after, limit=room + 1)
         for dependant in dependants[:room]:
             self._judge(parent, dependant)
         self.budget -= min(len(dependants), room)
@@ -225,18 +221,18 @@ class Consequences:
         was, now = dependant.verdict, verdict_of(parent, dependant.condition)
         if was in {now, Verdict.MET}:
             return
-        self.overlay.put(PutDependant(parent.id, dependant._replace(verdict=now)))
-        child = self.overlay.job(dependant.child)
+        self.fork.execute((PutDependant(parent.id, dependant._replace(verdict=now)),))
+        child = self.fork.job(dependant.child)
         if child is None:
             return
-        new = told(self.overlay, child, parent.id, self._context, was=was, now=now)
+        new = told(self.fork, child, parent.id, self._context, was=was, now=now)
         if new is not child:
             self.put(PutJob(child, new))
 
     def _keep_chore(self, job_id: JobId, kept: ChoreKind | None, cursor: bytes = b"") -> None:
         """Leave the chore `kept` with the job, at `cursor`, and no other of those that tell its dependants."""
         for kind in _TELLING:
-            if kind is not kept and self.overlay.chore(kind, job_id) is not None:
-                self.overlay.put(RemoveChore(kind, job_id))
-        if kept is not None and self.overlay.chore(kept, job_id) != cursor:
-            self.overlay.put(PutChore(kept, job_id, cursor))
+            if kind is not kept and self.fork.chore(kind, job_id) is not None:
+                self.fork.execute((RemoveChore(kind, job_id),))
+        if kept is not None and self.fork.chore(kept, job_id) != cursor:
+            self.fork.execute((PutChore(kept, job_id, cursor),))

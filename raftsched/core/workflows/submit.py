@@ -35,7 +35,7 @@ from raftsched.core.records.job import Job
 from raftsched.core.records.workflow import Workflow
 from raftsched.core.state.audit import audited
 from raftsched.core.state.results import Applied, Context, Refused, WorkflowSaved
-from raftsched.core.state.view import View
+from raftsched.core.state.view import ForkableView, View
 from raftsched.core.state.writes import PutAudit, PutChore, PutWorkflow, Write
 from raftsched.core.workflows.background_steps import begin
 from raftsched.core.workflows.cascade import Consequences
@@ -44,7 +44,7 @@ from raftsched.core.workflows.dag import find_cycle
 # -- submission -------------------------------------------------------------------------------------------------------
 
 
-def submit_workflow(view: View, operation: SubmitWorkflow, context: Context) -> Applied:
+def submit_workflow(view: ForkableView, operation: SubmitWorkflow, context: Context) -> Applied:
     problem = _problem(operation)
     if problem:
         return invalid(problem)
@@ -62,7 +62,7 @@ def submit_workflow(view: View, operation: SubmitWorkflow, context: Context) -> 
     return _store(view, operation, context, old=known, before=known)
 
 
-def _first_part(view: View, operation: SubmitWorkflow, context: Context) -> Applied:
+def _first_part(view: ForkableView, operation: SubmitWorkflow, context: Context) -> Applied:
     makes_room: tuple[Write, ...] = ()
     other = _of_key(view, operation)
     if other is not None:
@@ -102,7 +102,7 @@ def _is_same(known: Workflow, operation: SubmitWorkflow) -> bool:
 
 
 def _store(
-    view: View,
+    view: ForkableView,
     operation: SubmitWorkflow,
     context: Context,
     *,
@@ -149,7 +149,7 @@ def _store_jobs(view: View, consequences: Consequences, operation: SubmitWorkflo
     is_staged = len(operation.jobs) < operation.job_count
     for each, parents in zip(operation.jobs, judged, strict=True):
         consequences.put(*tie(jobs[each.id], each, parents, context, is_staged=is_staged))
-        consequences.put(*mark_parents(consequences.overlay, parents.unmarked, context))
+        consequences.put(*mark_parents(consequences.fork, parents.unmarked, context))
     return None
 
 
@@ -162,7 +162,7 @@ def _making_room(known: Workflow, context: Context) -> tuple[Write, ...]:
 # -- cancel -----------------------------------------------------------------------------------------------------------
 
 
-def cancel_workflow(view: View, operation: CancelWorkflow, context: Context) -> Applied:
+def cancel_workflow(view: ForkableView, operation: CancelWorkflow, context: Context) -> Applied:
     problem = actor_problem(operation.actor)
     if problem:
         return invalid(problem)
@@ -181,13 +181,13 @@ def cancel_workflow(view: View, operation: CancelWorkflow, context: Context) -> 
     return consequences.applied(WorkflowSaved(new))
 
 
-def _is_left_over(view: View, kind: ChoreKind, known: Workflow, context: Context) -> bool:
+def _is_left_over(view: ForkableView, kind: ChoreKind, known: Workflow, context: Context) -> bool:
     """Whether a workflow that was cancelled before has jobs that were requeued since, and behind the chore."""
     if view.chore(kind, known.id) is not None:
         return False
     trial = Consequences(view, context, budget=context.inline_max)
     begin(trial, kind, known.id, context)
-    return bool(trial.overlay.writes)
+    return bool(trial.fork.writes)
 
 
 def _audit(workflow: Workflow, verb: str, actor: str, context: Context, detail: str = "") -> PutAudit:

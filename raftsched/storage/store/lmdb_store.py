@@ -215,6 +215,10 @@ class LmdbStore:
             return True
         return pending.changed.pop(key, None) is not None
 
+    def remove(self, table: Table, key: bytes) -> None:
+        if not self.delete(table, key):
+            raise InvariantBroken(f"table {table.name.lower()} has no row {key.hex()} to remove")
+
     def scan(self, table: Table, start: bytes, stop: bytes | None, *, limit: int, reverse: bool = False) -> list[Row]:
         txn = self._txn or self._begin()
         self._hand_over(table, txn)

@@ -81,6 +81,10 @@ class MemoryStore:
         self.sums.move(table, self._replace(table, key, None), None)
         return True
 
+    def remove(self, table: Table, key: bytes) -> None:
+        if not self.delete(table, key):
+            raise InvariantBroken(f"table {table.name.lower()} has no row {key.hex()} to remove")
+
     def _replace(self, table: Table, key: bytes, stored: bytes | None) -> bytes | None:
         """Store a row, or remove it where there is None; return the old one."""
         rows = self._tables[table]

@@ -8,6 +8,8 @@ another thread while the transaction goes on.
 `LmdbStore` keeps the promise on disk, `MemoryStore` in memory for tests and simulation; one conformance suite
 (tests/storage/store/test_conformance.py) holds both to it.
 
+`ForkedRows` holds writes apart from a store, for those who need to see what they would do.
+
 Left out: several transactions at a time, and reads of older versions. One thread owns a store; only `copy_to` may be
 called from another.
 """
@@ -155,17 +157,12 @@ class StoreFigures(NamedTuple):
     """What the file system still gives to this process."""
 
 
-class Store(Protocol):
-    """Ordered tables of bytes in one long write transaction.
+class Rows(Protocol):
+    """Read and write rows of ordered tables.
 
-    Keys have 1 to 511 bytes and sort bytewise. Each method raises `StorageFailed` where the store can't go on, and
-    from then on; only `close` may be called after it. Reads raise `DamagedValue` where a row is not what was
-    written (`raftsched.storage.store.seals`).
+    Keys have 1 to 511 bytes and sort bytewise. Each method raises `StorageFailed` if the store can't continue, and
+    from then on. Reads raise `DamagedValue` if a row is not what was written (`raftsched.storage.store.seals`).
     """
-
-    @property
-    def sums(self) -> Sums:
-        """The sums of the tables, uncommitted writes included."""
 
     def get(self, table: Table, key: bytes) -> bytes | None:
         """Return the value, uncommitted ones included; None where there is no such key."""
@@ -186,11 +183,25 @@ class Store(Protocol):
     def delete(self, table: Table, key: bytes) -> bool:
         """Remove the key; False where there was none."""
 
+    def remove(self, table: Table, key: bytes) -> None:
+        """Remove a row whose key is there; raises `InvariantBroken` if it is not, at the same times as `insert`."""
+
     def scan(self, table: Table, start: bytes, stop: bytes | None, *, limit: int, reverse: bool = False) -> list[Row]:
         """Return up to `limit` rows with start <= key < stop, in order; from the upper end down where `reverse`.
 
         `start` may be empty; `stop` None means: to the end of the table.
         """
+
+
+class Store(Rows, Protocol):
+    """Keep ordered tables of bytes, in one long write transaction.
+
+    Only `close` may be called after a method has raised `StorageFailed`.
+    """
+
+    @property
+    def sums(self) -> Sums:
+        """The sums of the tables, uncommitted writes included."""
 
     def commit(self) -> None:
         """Make all writes durable, synced to disk, as one. A failure is final."""
@@ -216,7 +227,7 @@ def check_key(key: bytes, *, bytes_max: int) -> None:
         raise InvariantBroken(f"a key has {len(key)} bytes; 1 to {bytes_max} are possible")
 
 
-def all_rows(store: Store, table: Table, start: bytes = b"", stop: bytes | None = None) -> Iterator[Row]:
+def all_rows(store: Rows, table: Table, start: bytes = b"", stop: bytes | None = None) -> Iterator[Row]:
     """Walk start <= key < stop in steps of `limits.SCAN_ROWS_MAX`; each step sees the writes made before it."""
     while rows := store.scan(table, start, stop, limit=limits.SCAN_ROWS_MAX):
         yield from rows

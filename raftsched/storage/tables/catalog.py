@@ -24,7 +24,7 @@ from raftsched.core.records.schedule import (
 )
 from raftsched.core.records.workflow import Workflow, WorkflowId, decode_workflow
 from raftsched.core.state.entries import AlarmEntry, AuditEntry
-from raftsched.storage.store.port import Store, Table, all_rows
+from raftsched.storage.store.port import Rows, Table, all_rows
 from raftsched.storage.tables import keys
 from raftsched.storage.tables.pages import Page, page_of_range
 
@@ -34,7 +34,7 @@ _decode_audit = msgspec.msgpack.Decoder(AuditEntry).decode
 class Catalog:
     """A part of `StateReader`. Each read is bounded by `limit`; cursors that are impossible raise `Invalid`."""
 
-    _store: Store
+    _store: Rows
 
     # -- queues -------------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from sortedcontainers import SortedDict
 from raftsched.core.records.job import WAITING, Job, Status
 from raftsched.core.state.entries import CounterKey
 from raftsched.errors import InvariantBroken
-from raftsched.storage.store.port import Store, Table, all_rows
+from raftsched.storage.store.port import Rows, Table, all_rows
 from raftsched.storage.tables import keys
 
 _COUNT_BYTES = 8
@@ -23,7 +23,7 @@ _COUNT_BYTES = 8
 class Counters:
     """The counts as of the last write; read from `store` when made."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Rows) -> None:
         self._counts: dict[tuple[str, str, Status], int] = {
             keys.read_counter_key(key): int.from_bytes(value, "big") for key, value in all_rows(store, Table.COUNTERS)
         }
@@ -61,7 +61,7 @@ class Counters:
         self._counts[key] = count - 1
         self._changed.add(key)
 
-    def save(self, store: Store) -> None:
+    def save(self, store: Rows) -> None:
         """Write what changed since the last save; counts that came down to zero are dropped."""
         # In order: a set's own differs between processes, and the file's pages would, too (seed 430049).
         for key in sorted(self._changed):

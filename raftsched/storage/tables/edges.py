@@ -14,7 +14,7 @@ from raftsched.core.records.job import Condition, Dependency, Verdict
 from raftsched.core.state.entries import Dependant
 from raftsched.core.state.writes import PutDependant, PutDependencies
 from raftsched.errors import InvariantBroken
-from raftsched.storage.store.port import Store, Table
+from raftsched.storage.store.port import Rows, Table
 from raftsched.storage.tables import keys
 
 _decode = msgspec.msgpack.Decoder(tuple[Dependency, ...]).decode
@@ -23,20 +23,20 @@ _EDGE_BYTES = 60
 """What an edge comes to in both tables, roughly."""
 
 
-def dependencies(store: Store, child: JobId) -> tuple[Dependency, ...]:
+def dependencies(store: Rows, child: JobId) -> tuple[Dependency, ...]:
     """What `child` depends on, in the order it was submitted; () where on nothing."""
     stored = store.get(Table.DEPENDENCIES, child)
     return () if stored is None else _decode(stored)
 
 
-def dependants(store: Store, parent: JobId, *, after: JobId | None, limit: int) -> list[Dependant]:
+def dependants(store: Rows, parent: JobId, *, after: JobId | None, limit: int) -> list[Dependant]:
     """Up to `limit` children of `parent`, by id, behind `after`."""
     start = parent if after is None else keys.after(keys.pair_key(parent, after))
     rows = store.scan(Table.DEPENDANTS, start, keys.after_id(parent), limit=limit)
     return [_read(keys.job_id_at_end(key), value) for key, value in rows]
 
 
-def put(store: Store, write: PutDependencies) -> int:
+def put(store: Rows, write: PutDependencies) -> int:
     """Store a new job's edges; return about how many bytes that took.
 
     Raises `InvariantBroken` where it has edges already, or a parent twice.
@@ -54,7 +54,7 @@ def put(store: Store, write: PutDependencies) -> int:
     return _EDGE_BYTES * len(wanted)
 
 
-def judge(store: Store, write: PutDependant) -> int:
+def judge(store: Rows, write: PutDependant) -> int:
     """Store what an edge has come to; return about how many bytes that took. Raises `InvariantBroken` where it is new."""
     parent, (child, condition, verdict) = write
     key = keys.pair_key(parent, child)
@@ -64,7 +64,7 @@ def judge(store: Store, write: PutDependant) -> int:
     return _EDGE_BYTES
 
 
-def remove(store: Store, child: JobId) -> int:
+def remove(store: Rows, child: JobId) -> int:
     """Remove the child's edges; return about how many bytes that took."""
     wanted = dependencies(store, child)
     store.delete(Table.DEPENDENCIES, child)

@@ -21,7 +21,7 @@ from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job, Status
 from raftsched.core.state.entries import FacetKind
 from raftsched.errors import Invalid
-from raftsched.storage.store.port import Store, Table
+from raftsched.storage.store.port import Rows, Table
 from raftsched.storage.tables import keys
 from raftsched.storage.tables.pages import JobPage
 
@@ -47,7 +47,7 @@ class Facets(NamedTuple):
 
 
 def page_of_facets(
-    store: Store,
+    store: Rows,
     load: Callable[[JobId], Job],
     facets: Facets,
     *,
@@ -159,7 +159,7 @@ class _Source(Protocol):
 class _Ids:
     """The ids of one range, read ahead in pieces."""
 
-    def __init__(self, store: Store, table: Table, prefix: bytes, descending: bool) -> None:
+    def __init__(self, store: Rows, table: Table, prefix: bytes, descending: bool) -> None:
         self._store = store
         self._table = table
         self._prefix = prefix

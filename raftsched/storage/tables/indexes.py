@@ -42,11 +42,12 @@ def index_entries(job: Job | None) -> Entries:
     if job is None:
         return ()
     if job.spec.options is None and job.pause is None and not job.kept_until_ms:
-        return _status_entries(job)
-    return _status_entries(job) + _tie_entries(job)
+        return status_entries(job)
+    return status_entries(job) + _tie_entries(job)
 
 
-def _status_entries(job: Job) -> Entries:
+def status_entries(job: Job) -> Entries:
+    """Return the entries that every job has, by its status."""
     status = job.status
     # By identity, since a status in a set costs a hash: this runs twice for each job written.
     if status is _QUEUED or status is _SCHEDULED or status is _RETRYING:
@@ -56,6 +57,19 @@ def _status_entries(job: Job) -> Entries:
     if status is _WAITING_DEPENDENCIES or status is _PAUSED:
         return ((Table.PARKED, keys.parked_key(status, job.id), b""),)
     return ((_FINISHED_TABLE, keys.finished_key(status, job.finished_at_ms, job.id), b""),)
+
+
+def have_same_ties(old: Job, new: Job) -> bool:
+    """Return whether two records of one job differ in their `status_entries` alone, as for most transitions.
+
+    It may return False for records that do not differ.
+    """
+    options = new.spec.options
+    return (
+        options is old.spec.options
+        and (options is None or not options.unique_key)
+        and old.alarm_at_ms == new.alarm_at_ms
+    )
 
 
 def _waiting_entries(job: Job) -> Entries:

@@ -1,7 +1,7 @@
 """How many jobs of each queue, and of each concurrency key, are leased: what limits are held against.
 
 Theory of operation. The counts follow from the leased jobs alone. So they are kept in memory only, move with each job
-written, and are counted anew from the index of leased jobs when a state is opened.
+written, and are counted again from the index of leased jobs when a state is opened.
 """
 
 from __future__ import annotations
@@ -17,10 +17,15 @@ _RUNNING, _CANCELLING = Status.RUNNING, Status.CANCELLING
 
 
 class RunningCounts:
-    """The counts as of the last write, beginning with `leased`, the jobs that are leased now."""
+    """The counts as of the last write, beginning with `leased`, the jobs that are leased now.
 
-    def __init__(self, leased: Iterable[Job]) -> None:
+    Over `beneath` they are those of a fork, which leaves the ones beneath as they are.
+    """
+
+    def __init__(self, leased: Iterable[Job], beneath: RunningCounts | None = None) -> None:
+        self._beneath = beneath
         self._counts: dict[RunningKey, int] = {}
+        """Above zero each; of a fork, what is to be added to those beneath, or taken away."""
         for job in leased:
             self._add(job)
 
@@ -36,11 +41,16 @@ class RunningCounts:
             self._add(new)
 
     def of_queue(self, queue: str) -> int:
-        return self._counts.get((queue, ""), 0)
+        return self.at((queue, ""))
 
     def of_key(self, queue: str, key: str) -> int:
         """Jobs of the queue with this key; 0 for "", which is none."""
-        return self._counts.get((queue, key), 0) if key else 0
+        return self.at((queue, key)) if key else 0
+
+    def at(self, place: RunningKey) -> int:
+        """Return the count of a queue and a concurrency key, "" = of the whole queue."""
+        count = self._counts.get(place, 0)
+        return count if self._beneath is None else count + self._beneath.at(place)
 
     def all(self) -> dict[RunningKey, int]:
         """Return every count above zero."""
@@ -60,7 +70,7 @@ class RunningCounts:
 
     def _take_one(self, place: RunningKey) -> None:
         count = self._counts.get(place, 0) - 1
-        if count < 0:
+        if count < 0 and self.at(place) <= 0:
             raise InvariantBroken(f"the count of running jobs of {place} would fall below zero")
         if count:
             self._counts[place] = count

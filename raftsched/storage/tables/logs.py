@@ -16,7 +16,7 @@ from raftsched.core.records.ids import JobId
 from raftsched.core.state.entries import LogSize
 from raftsched.core.state.writes import PutLog
 from raftsched.errors import InvariantBroken
-from raftsched.storage.store.port import Store, Table
+from raftsched.storage.store.port import Rows, Table
 from raftsched.storage.tables import keys
 
 _decode_size = msgspec.msgpack.Decoder(LogSize).decode
@@ -34,13 +34,13 @@ class LogPart(NamedTuple):
     """Where the next part begins; at the end of the log, where the next lines will be."""
 
 
-def size(store: Store, job_id: JobId, run_number: int, attempt_number: int) -> LogSize:
+def size(store: Rows, job_id: JobId, run_number: int, attempt_number: int) -> LogSize:
     """How much of the attempt's log there is."""
     stored = store.get(Table.LOG_SIZES, keys.log_key(job_id, run_number, attempt_number))
     return _NONE if stored is None else _decode_size(stored)
 
 
-def append(store: Store, write: PutLog) -> None:
+def append(store: Rows, write: PutLog) -> None:
     """Add a piece behind those that are there; its `sequence` is taken over unless it is 0."""
     log = keys.log_key(write.job_id, write.run_number, write.attempt_number)
     before = size(store, write.job_id, write.run_number, write.attempt_number)
@@ -55,7 +55,7 @@ def append(store: Store, write: PutLog) -> None:
 
 
 def read(
-    store: Store, job_id: JobId, run_number: int, attempt_number: int, *, offset: int = 0, bytes_max: int
+    store: Rows, job_id: JobId, run_number: int, attempt_number: int, *, offset: int = 0, bytes_max: int
 ) -> LogPart:
     """Return the log from `offset` on: whole pieces until `bytes_max` is reached, at least one where there is any.
 
@@ -74,13 +74,13 @@ def read(
     return LogPart(offset, bytes(lines), offset + len(lines))
 
 
-def attempts(store: Store, job_id: JobId) -> list[tuple[int, int, LogSize]]:
+def attempts(store: Rows, job_id: JobId) -> list[tuple[int, int, LogSize]]:
     """Return (run, attempt, size) of every log of the job, in order."""
     rows = store.scan(Table.LOG_SIZES, job_id, keys.after_id(job_id), limit=limits.SCAN_ROWS_MAX)
     return [(*keys.read_log_key(key)[1:], _decode_size(value)) for key, value in rows]
 
 
-def remove(store: Store, job_id: JobId) -> None:
+def remove(store: Rows, job_id: JobId) -> None:
     """Remove all logs of the job."""
     stop = keys.after_id(job_id)
     while logs := store.scan(Table.LOG_SIZES, job_id, stop, limit=limits.SCAN_ROWS_MAX):
@@ -89,7 +89,7 @@ def remove(store: Store, job_id: JobId) -> None:
             _remove_pieces(store, log, _decode_size(value).piece_count)
 
 
-def _remove_pieces(store: Store, log: bytes, piece_count: int) -> None:
+def _remove_pieces(store: Rows, log: bytes, piece_count: int) -> None:
     removed_count = 0
     while pieces := store.scan(Table.LOGS, log, log + keys.LOG_END, limit=limits.SCAN_ROWS_MAX):
         removed_count += len(pieces)

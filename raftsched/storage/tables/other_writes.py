@@ -34,7 +34,7 @@ from raftsched.core.state.writes import (
     Write,
 )
 from raftsched.errors import InvariantBroken
-from raftsched.storage.store.port import Store, Table
+from raftsched.storage.store.port import Rows, Table
 from raftsched.storage.tables import edges, keys, logs
 from raftsched.storage.tables.indexes import Entries, queue_entries, schedule_entries, workflow_entries
 
@@ -47,15 +47,15 @@ class OtherWrites:
     """A part of `State`, whose helpers it uses."""
 
     if TYPE_CHECKING:
-        _store: Store
+        _store: Rows
         _queues: SortedDict[str, Queue]
         _schedule_count: int
         applied_index: int
         uncommitted_bytes: int
 
+        def _own_queues(self) -> SortedDict[str, Queue]: ...
         def _move_entries(self, before: Entries, after: Entries) -> None: ...
         def _put_text(self, table: Table, record_id: bytes, text: bytes) -> None: ...
-        def _take_away(self, table: Table, key: bytes) -> None: ...
 
     _audit_count = 0
     """Lines of the audit trail that the open entry has written."""
@@ -75,7 +75,7 @@ class OtherWrites:
                 self._put_record(Table.AUDIT, key, _encode(write.entry))
             case RemoveAudit(before_index, limit):
                 for key, _ in self._store.scan(Table.AUDIT, b"", keys.audit_key(before_index), limit=limit):
-                    self._take_away(Table.AUDIT, key)
+                    self._store.remove(Table.AUDIT, key)
             case PutWorker(worker):
                 self._put_record(Table.WORKERS, keys.name_key(worker.name), encode_worker(worker))
             case RemoveWorker(name):
@@ -88,18 +88,18 @@ class OtherWrites:
         match write:
             case PutQueue(old_queue, queue):
                 self._put_record(Table.QUEUES, keys.name_key(queue.name), encode_queue(queue))
-                self._queues[queue.name] = queue
+                self._own_queues()[queue.name] = queue
                 self._move_entries(queue_entries(old_queue), queue_entries(queue))
             case PutWorkflow(old_workflow, workflow):
                 self._put_record(Table.WORKFLOWS, workflow.id, encode_workflow(workflow))
                 self._move_entries(workflow_entries(old_workflow), workflow_entries(workflow))
             case RemoveWorkflow(old_workflow):
-                self._take_away(Table.WORKFLOWS, old_workflow.id)
+                self._store.remove(Table.WORKFLOWS, old_workflow.id)
                 self._move_entries(workflow_entries(old_workflow), ())
             case PutChore(kind, subject, cursor):
                 self._put_record(Table.CHORES, keys.chore_key(kind, subject), cursor)
             case RemoveChore(kind, subject):
-                self._take_away(Table.CHORES, keys.chore_key(kind, subject))
+                self._store.remove(Table.CHORES, keys.chore_key(kind, subject))
             case _:
                 self._execute_schedule(write)
 
@@ -113,7 +113,7 @@ class OtherWrites:
                 self._move_entries(schedule_entries(old), schedule_entries(schedule))
             case RemoveSchedule(old):
                 self._schedule_count -= 1
-                self._take_away(Table.SCHEDULES, old.id)
+                self._store.remove(Table.SCHEDULES, old.id)
                 self._store.delete(Table.PAYLOADS, old.id)
                 self._move_entries(schedule_entries(old), ())
             case PutFiring(schedule_id, firing):
@@ -121,7 +121,7 @@ class OtherWrites:
                 self._put_record(Table.FIRINGS, key, encode_firing(firing))
             case RemoveFirings(schedule_id, firings):
                 for firing in firings:
-                    self._take_away(Table.FIRINGS, keys.firing_key(schedule_id, firing.instant_ms, firing.kind))
+                    self._store.remove(Table.FIRINGS, keys.firing_key(schedule_id, firing.instant_ms, firing.kind))
             case _:
                 raise InvariantBroken(f"a write that the state does not know: {write!r}")
 

@@ -29,7 +29,7 @@ from raftsched import limits
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job, Status
 from raftsched.errors import Invalid
-from raftsched.storage.store.port import Row, Store, Table
+from raftsched.storage.store.port import Row, Rows, Table
 from raftsched.storage.tables import keys
 
 _Item = TypeVar("_Item")
@@ -68,7 +68,7 @@ _Part = Callable[[bytes], _Span]
 
 
 def page_by_status(
-    store: Store,
+    store: Rows,
     load: Callable[[JobId], Job],
     status: Status,
     *,
@@ -98,7 +98,7 @@ def page_by_status(
 
 
 def page_of_range(
-    store: Store,
+    store: Rows,
     table: Table,
     read: Callable[[bytes, bytes], _Item],
     *,
@@ -124,7 +124,7 @@ def check_cursor(cursor: bytes) -> None:
 
 
 def _index_rows(
-    store: Store, status: Status, *, now_ms: int, queue: str, after: bytes, limit: int, descending: bool
+    store: Rows, status: Status, *, now_ms: int, queue: str, after: bytes, limit: int, descending: bool
 ) -> _Rows:
     """The index rows of `status`, and perhaps of the status that shares its index."""
     within = _Span(keys.text(queue), keys.after_waiting_queue(queue)) if queue else _ALL
@@ -152,7 +152,7 @@ def _index_rows(
 
 
 def _range_rows(
-    store: Store, table: Table, start: bytes, stop: bytes | None, *, after: bytes, limit: int, descending: bool
+    store: Rows, table: Table, start: bytes, stop: bytes | None, *, after: bytes, limit: int, descending: bool
 ) -> _Rows:
     """Up to `limit` rows of one range, on from the cursor."""
     if after and descending:
@@ -163,7 +163,7 @@ def _range_rows(
     return _Rows(rows, rows[-1][0] if rows and len(rows) == limit else b"")
 
 
-def _queued_forward(store: Store, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
+def _queued_forward(store: Rows, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
     """Waiting jobs that are due, then held ones; the cursors of these begin with `_HELD_CURSOR`."""
     if after.startswith(_HELD_CURSOR):
         return _held_rows(store, within, after, limit, descending=False)
@@ -174,7 +174,7 @@ def _queued_forward(store: Store, now_ms: int, within: _Span, after: bytes, limi
     return _Rows(ready.rows + held.rows, held.next_cursor)
 
 
-def _queued_backward(store: Store, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
+def _queued_backward(store: Rows, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
     """As `_queued_forward`, from the last held job back."""
     if after and not after.startswith(_HELD_CURSOR):
         return _lanes_backward(store, _due_part(now_ms), within, after, limit)
@@ -185,7 +185,7 @@ def _queued_backward(store: Store, now_ms: int, within: _Span, after: bytes, lim
     return _Rows(held.rows + ready.rows, ready.next_cursor)
 
 
-def _held_rows(store: Store, within: _Span, after: bytes, limit: int, *, descending: bool) -> _Rows:
+def _held_rows(store: Rows, within: _Span, after: bytes, limit: int, *, descending: bool) -> _Rows:
     """Held jobs, each under its key with `_HELD_CURSOR` before it."""
     cursor = after.removeprefix(_HELD_CURSOR)
     if after and not cursor:  # the cursor before all held jobs
@@ -205,7 +205,7 @@ def _later_part(now_ms: int) -> _Part:
     return lambda group: _Span(group + keys.time(now_ms + 1), keys.after_waiting_group(group))
 
 
-def _lanes_forward(store: Store, part: _Part, within: _Span, after: bytes, limit: int) -> _Rows:
+def _lanes_forward(store: Rows, part: _Part, within: _Span, after: bytes, limit: int) -> _Rows:
     """Waiting entries of one part of each lane, skipping from lane to lane what is in the other."""
     rows: list[Row] = []
     start = max(within.start, keys.after(after)) if after else within.start
@@ -223,7 +223,7 @@ def _lanes_forward(store: Store, part: _Part, within: _Span, after: bytes, limit
     return _Rows(rows, rows[-1][0] if len(rows) >= limit > 0 else start)
 
 
-def _lanes_backward(store: Store, part: _Part, within: _Span, after: bytes, limit: int) -> _Rows:
+def _lanes_backward(store: Rows, part: _Part, within: _Span, after: bytes, limit: int) -> _Rows:
     """As `_lanes_forward`, from the last queue and its lowest priority up."""
     rows: list[Row] = []
     stop = within.stop

@@ -19,7 +19,7 @@ from raftsched.core.records.schedule import (
 from raftsched.core.records.workflow import Workflow, WorkflowId, decode_workflow
 from raftsched.core.state.entries import AlarmEntry, Dependant, FacetEntry, HeldEntry, LogSize, TimerEntry, WaitingEntry
 from raftsched.errors import InvariantBroken
-from raftsched.storage.store.port import Store, Table, all_rows
+from raftsched.storage.store.port import Rows, Table, all_rows
 from raftsched.storage.tables import edges, keys, logs
 
 _Item = TypeVar("_Item")
@@ -38,7 +38,7 @@ class UnreadableRow(InvariantBroken):
 class Walks:
     """A part of `StateReader`: what `raftsched.core.state.view.AuditableView` walks, each in the order of its keys."""
 
-    _store: Store
+    _store: Rows
 
     def _each(self, table: Table, read: Callable[[bytes, bytes], _Item]) -> Iterator[_Item]:
         """Yield each row of the table as `read` makes it of key and value; raises `UnreadableRow` where that fails."""

@@ -55,6 +55,14 @@ def test_store_delete_says_whether_there_was_a_key(store: Store) -> None:
     assert store.get(Table.JOBS, b"a") is None
 
 
+def test_store_removes_only_a_row_that_is_there(store: Store) -> None:
+    store.put(Table.JOBS, b"a", b"1")
+    store.remove(Table.JOBS, b"a")
+    assert store.get(Table.JOBS, b"a") is None
+    with pytest.raises(InvariantBroken, match="no row 61"):
+        store.remove(Table.JOBS, b"a")
+
+
 @pytest.mark.parametrize("key", [b"", b"k" * 512], ids=["empty", "512 bytes"])
 def test_store_refuses_an_impossible_key_and_goes_on_unchanged(store: Store, key: bytes) -> None:
     store.put(Table.JOBS, b"a", b"1")

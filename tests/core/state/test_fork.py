@@ -1,4 +1,4 @@
-"""An overlay shows what the state shows once its writes are executed, whatever is asked of it."""
+"""A fork shows what its state shows once its writes are executed, whatever is asked of it: State and oracle alike."""
 
 from __future__ import annotations
 
@@ -7,22 +7,24 @@ from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
-from msgspec.structs import replace
 
 from raftsched import limits
+from raftsched.core.checks.invariants import check
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import CancelJob
 from raftsched.core.operations.control import ChoreKind, HoldJobs, RequeueJob
-from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import FINISHED, WAITING, Status
+from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, FiringKind, ScheduleId
 from raftsched.core.records.spec import Options
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.state.entries import Dependant, HeldEntry, LogSize
-from raftsched.core.state.overlay import Overlay
 from raftsched.core.state.view import View
-from raftsched.core.state.writes import PutFiring, PutJob, PutLog, RemoveFirings, RemoveJob, Write
+from raftsched.core.state.writes import PutFence, PutFiring, PutLog, PutOutage, PutQueue, RemoveFirings, Write
 from raftsched.storage.state import State
+from raftsched.storage.store.memory_store import MemoryStore
+from tests.core.plain_state import PlainState
 from tests.core.relations_scene import TiesScene, needs, workflow_id, workflow_job, workflow_part
 from tests.core.scene import job_id, submit_operation
 
@@ -99,25 +101,58 @@ def all_held(view: View, queue: str, limit: int) -> list[JobId]:
     return found
 
 
-class OverlayScene(TiesScene):
-    """Compares, at each operation, what an overlay shows beforehand with what is there afterwards."""
+class ForkScene(TiesScene):
+    """Compares, at each operation, what forks show beforehand with what is there afterwards, in three states.
+
+    One executes the writes, one takes them over from its fork, and the oracle has neither indexes nor bytes.
+    """
 
     limit = 2
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.twin = State(MemoryStore())
+        self.oracle = PlainState()
+
     def execute(self, writes: tuple[Write, ...], index: int, now_ms: TimeMs) -> None:
-        overlay = Overlay(self.state)
-        overlay.put(*writes)
-        assert overlay.writes == writes
-        promised = looks(overlay, self.limit)
-        super().execute(writes, index, now_ms)
-        assert promised == looks(self.state, self.limit)
+        self.oracle.pass_time(now_ms)
+        before = looks(self.state, self.limit)
+        forks = [state.fork() for state in (self.state, self.twin, self.oracle)]
+        for fork in forks:
+            fork.execute(writes[:1])
+            inner = fork.fork()
+            inner.execute(writes[1:])
+            fork.execute(inner.writes)
+            assert fork.writes == writes
+        promised = looks(forks[0], self.limit)
+        assert looks(forks[2], self.limit) == promised
+        assert before == looks(self.state, self.limit) == looks(self.oracle, self.limit)
+        super().execute(forks[0].writes, index, now_ms)
+        self.twin.execute(list(writes))
+        self.twin.advance(index=index, term=1, now_ms=now_ms)
+        self.oracle.execute(writes)
+        for state in (self.state, self.twin, self.oracle):
+            assert promised == looks(state, self.limit)
+        assert facts(self.state) == facts(self.twin)
+        assert check(self.state) == []
+
+
+def facts(state: State) -> dict[str, object]:
+    """What a view does not show."""
+    return {
+        "sums": state.sums(),
+        "counters": state.counters(),
+        "running": state.running_counts(),
+        "bytes": state.uncommitted_bytes,
+        "schedules": state.schedule_count(),
+    }
 
 
 def random_options(rng: random.Random) -> Options:
     return Options(concurrency_key=rng.choice(KEYS), unique_key=rng.choice([b"", b"", b"u0", b"u1", b"u2"]))
 
 
-def random_operation(scene: OverlayScene, rng: random.Random, number: int) -> Operation:
+def random_operation(scene: ForkScene, rng: random.Random, number: int) -> Operation:
     jobs = [*scene.state.all_jobs()]
     ids = [job.id for job in jobs]
     ended = [job for job in jobs if job.status in FINISHED]
@@ -146,10 +181,10 @@ def random_operation(scene: OverlayScene, rng: random.Random, number: int) -> Op
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_overlay_shows_what_the_state_shows_afterwards(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fork_shows_what_the_state_shows_afterwards(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CHORE_INLINE_MAX", 2)
     rng = random.Random(seed)
-    scene = OverlayScene()
+    scene = ForkScene()
     scene.limit = rng.choice([1, 2, 3, 50])
     for number in range(1, 28):
         scene.apply(random_operation(scene, rng, number))
@@ -168,61 +203,66 @@ def test_overlay_shows_what_the_state_shows_afterwards(seed: int, monkeypatch: p
     scene.drain()
 
 
-def test_overlay_of_several_operations_shows_all_of_them() -> None:
-    scene = TiesScene()
-    parent = scene.submit()
-    overlay = Overlay(scene.state)
-    child = scene.submit(depends_on=needs(parent))
-    stale = scene.now(child)
-    overlay.put(RemoveJob(stale))
-    assert overlay.job(child.id) is None
-    assert overlay.dependants(parent.id, after=None, limit=10) == []
-    assert overlay.job(parent.id) == scene.now(parent)
+EITHER = pytest.mark.parametrize("make", [lambda: State(MemoryStore()), PlainState], ids=["state", "oracle"])
+MakeState = Callable[[], State | PlainState]
 
 
-def test_overlay_shows_lines_of_a_ledger_in_order_and_without_those_removed() -> None:
-    state = TiesScene().state
-    owner = ScheduleId(b"s" * 16)
+@EITHER
+def test_fork_shows_lines_of_a_ledger_in_order_and_without_those_removed(make: MakeState) -> None:
+    state, owner = make(), ScheduleId(b"s" * 16)
     old = [Firing(TimeMs(at)) for at in (10, 20, 30, 40)]
     state.execute([PutFiring(owner, line) for line in old])
-    overlay = Overlay(state)
+    fork = state.fork()
     new = Firing(TimeMs(25), FiringKind.MANUAL)
-    overlay.put(PutFiring(owner, new), RemoveFirings(owner, (old[0], old[2])))
-    assert overlay.firings(owner, after=None, until_ms=None, limit=10) == [old[1], new, old[3]]
-    assert overlay.firings(owner, after=old[1], until_ms=40, limit=10) == [new]
-    assert overlay.firings(owner, after=None, until_ms=None, limit=1) == [old[1]]
-    assert overlay.firing(owner, TimeMs(25), FiringKind.MANUAL) == new
-    assert overlay.firing(owner, TimeMs(30), FiringKind.PLANNED) is None
+    fork.execute([PutFiring(owner, new), RemoveFirings(owner, (old[0], old[2]))])
+    assert fork.firings(owner, after=None, until_ms=None, limit=10) == [old[1], new, old[3]]
+    assert fork.firings(owner, after=old[1], until_ms=40, limit=10) == [new]
+    assert fork.firings(owner, after=None, until_ms=None, limit=1) == [old[1]]
+    assert fork.firing(owner, TimeMs(25), FiringKind.MANUAL) == new
+    assert fork.firing(owner, TimeMs(30), FiringKind.PLANNED) is None
+    assert state.firings(owner, after=None, until_ms=None, limit=10) == old
 
 
-def test_overlay_adds_up_the_pieces_of_a_log() -> None:
+@EITHER
+def test_fork_adds_up_the_pieces_of_a_log(make: MakeState) -> None:
+    state, job = make(), job_id(1)
+    fork = state.fork()
+    fork.execute([PutLog(job, 1, 1, b"one\n", 1), PutLog(job, 1, 1, b"two!\n", 2)])
+    assert fork.log_size(job, 1, 1) == LogSize(9, 2, 2)
+    assert state.log_size(job, 1, 1) == LogSize(0, 0, 0)
+
+
+@EITHER
+def test_fork_keeps_queues_and_schedules_from_its_state(make: MakeState) -> None:
+    state = make()
+    state.execute([PutQueue(None, Queue("old"))])
+    fork = state.fork()
+    fork.execute([PutQueue(None, Queue("new")), PutOutage(TimeMs(0)), PutFence(FencingToken(7))])
+    assert (fork.queue_count(), fork.fence, fork.queue("new")) == (2, 7, Queue("new"))
+    assert (state.queue_count(), state.fence, state.queue("new")) == (1, 0, None)
+    state.execute(fork.writes)
+    assert (state.queue_count(), state.fence, state.queue("new")) == (2, 7, Queue("new"))
+
+
+def test_state_executes_the_writes_of_a_fork_that_is_out_of_date() -> None:
+    """Only what the last fork has executed is taken over, and only if nothing was written since."""
+    state = State(MemoryStore())
+    first = state.fork()
+    first.execute([PutFence(FencingToken(1)), PutQueue(None, Queue("first"))])
+    state.execute([PutQueue(None, Queue("between"))])
+    state.execute(first.writes)
+    assert [queue.name for queue in state.queues()] == ["between", "first"]
+    second, third = state.fork(), state.fork()
+    second.execute([PutQueue(None, Queue("second"))])
+    third.execute([PutQueue(None, Queue("third"))])
+    state.execute(second.writes)
+    assert [queue.name for queue in state.queues()] == ["between", "first", "second"]
+
+
+def test_jobs_from_which_nothing_follows_need_no_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = TiesScene()
-    job = scene.submit()
-    overlay = Overlay(scene.state)
-    overlay.put(PutLog(job.id, 1, 1, b"one\n", 1), PutLog(job.id, 1, 1, b"two!\n", 2))
-    assert overlay.log_size(job.id, 1, 1) == LogSize(9, 2, 2)
-    assert scene.state.log_size(job.id, 1, 1) == LogSize(0, 0, 0)
-
-
-def test_overlay_never_writes_to_what_lies_beneath() -> None:
-    scene = TiesScene()
-    job = scene.submit()
-    overlay = Overlay(scene.state)
-    overlay.put(PutJob(job, scene.now(job), payload=b"other"), RemoveJob(job))
-    assert isinstance(scene.state, State)
-    assert scene.now(job) == job
-    assert scene.state.payload(job.id) == b'{"to":"a@example.org"}'
-
-
-def test_overlay_shows_jobs_that_are_held_and_offered_again_by_its_writes() -> None:
-    scene = TiesScene()
-    low, high = (scene.submit(options=Options(concurrency_key="k"), priority=priority) for priority in (1, 9))
-    overlay = Overlay(scene.state)
-    held = [PutJob(job, replace(job, held=True)) for job in (low, high)]
-    overlay.put(*held)
-    assert overlay.first_held("send_email", "k") == high.id
-    assert overlay.first_held("send_email", "k", after=high.id) == low.id
-    assert overlay.held_jobs("send_email", limit=1) == [high.id]
-    overlay.put(PutJob(held[1].new, high))
-    assert overlay.first_held("send_email", "k") == low.id
-    assert overlay.held_jobs("send_email", limit=10) == [low.id]
+    monkeypatch.setattr(State, "fork", lambda _state: pytest.fail("a fork was made"))
+    for options in (None, Options(concurrency_key="k"), Options(unique_key=b"u")):
+        job = scene.submit(options=options)
+        scene.end(job, Status.DEAD_LETTER)
+        scene.end(scene.requeue(job))

@@ -1,0 +1,245 @@
+"""Execute writes: on the state, or on a fork that shows what they would do.
+
+Theory of operation. A write carries the record before and after. The record is stored; its index entries, its
+idempotency key and the counters follow from the two by pure functions (`indexes`, `counters`), and only the difference
+touches the store. A *fork* executes writes in the same way, over rows of its own (`ForkedRows`): so the changes of one
+operation see each other exactly as later operations will. When the state executes just those writes, it takes over the
+rows of the fork, and nothing is done twice.
+
+Nothing is checked here that `apply` has decided. What can't be (an entry to remove that isn't there, a counter below
+zero) raises `InvariantBroken`; the state is then not to be used any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from sortedcontainers import SortedDict
+
+from raftsched.core.records.ids import FencingToken, JobId, TimeMs
+from raftsched.core.records.job import Job, encode_job
+from raftsched.core.records.queue import Queue
+from raftsched.core.state.writes import PutFence, PutJob, PutOutage, PutZoneRules, RemoveJob, Write
+from raftsched.errors import InvariantBroken
+from raftsched.storage.recent import ForkedJobs, RecentJobs
+from raftsched.storage.store.forked_rows import ForkedRows
+from raftsched.storage.store.port import Rows, Table
+from raftsched.storage.tables import edges, keys, logs
+from raftsched.storage.tables.catalog import Catalog
+from raftsched.storage.tables.indexes import (
+    Entries,
+    difference,
+    facet_groups,
+    have_same_ties,
+    holds_claim,
+    index_entries,
+    status_entries,
+)
+from raftsched.storage.tables.jobs import JobReads
+from raftsched.storage.tables.leased_counts import RunningCounts
+from raftsched.storage.tables.other_writes import OtherWrites
+
+_ENTRIES_BYTES = 200
+"""Size of a transition's index entries, roughly."""
+_JOBS, _PAYLOADS, _FACETS = Table.JOBS, Table.PAYLOADS, Table.FACETS
+"""A member of an enumeration costs a look-up each time; these are needed with every job written."""
+
+
+class JobCounts(Protocol):
+    """Counts of jobs by what their records say."""
+
+    def move(self, old: Job | None, new: Job | None) -> None:
+        """Count `new` in place of `old`."""
+
+
+class StateWriter(OtherWrites, JobReads, Catalog):
+    """A part of `State` and of `StateFork`: the reads of `raftsched.core.state.view.View`, and `execute`."""
+
+    fence: FencingToken
+    outage_ended_at_ms: TimeMs
+    zone_rules: str
+    _recent: RecentJobs
+    _counters: JobCounts
+    _entry_is_open = False
+    _fork: StateFork | None = None
+    """The last fork that was made since the last write."""
+
+    def job(self, job_id: JobId) -> Job | None:
+        return self._recent.get(job_id) or super().job(job_id)
+
+    def fork(self) -> StateFork:
+        """Return a view that also shows what is executed on it; nothing of that reaches this state.
+
+        It costs a few microseconds, and may be used until the next write to this state.
+        """
+        self._fork = fork = StateFork(self._store, self._recent, self._running)
+        fork.copy_fields(self)
+        return fork
+
+    def execute(self, writes: Iterable[Write]) -> None:
+        """Execute the writes of one operation, in order."""
+        self._entry_is_open = True
+        fork, self._fork = self._fork, None
+        if fork is not None and fork.writes is writes:
+            self._take_over(fork)
+            return
+        for write in writes:
+            if isinstance(write, PutJob):
+                self._put_job(write)
+            elif isinstance(write, PutFence):
+                self.fence = write.token
+            elif isinstance(write, RemoveJob):
+                self._remove_job(write.old)
+            elif isinstance(write, PutOutage):
+                self.outage_ended_at_ms = write.ended_at_ms
+            elif isinstance(write, PutZoneRules):
+                self.zone_rules = write.version
+            else:
+                self._execute_other(write)
+
+    def copy_fields(self, source: StateWriter) -> None:
+        """Take over what `source` keeps in memory beside counts and records of jobs."""
+        self.applied_index = source.applied_index
+        self.fence = source.fence
+        self.outage_ended_at_ms = source.outage_ended_at_ms
+        self.zone_rules = source.zone_rules
+        self.uncommitted_bytes = source.uncommitted_bytes
+        self._audit_count = source._audit_count
+        self._queues = source._queues
+        self._schedule_count = source._schedule_count
+
+    def _take_over(self, fork: StateFork) -> None:
+        """Do what executing the writes of `fork` would do; it has all rows already."""
+        fork.rows.hand_over()
+        for old, new in fork.moves:
+            self._counters.move(old, new)
+            self._running.move(old, new)
+            if new is not None:
+                self._recent.put(new)
+            elif old is not None:
+                self._recent.drop(old.id)
+        self.copy_fields(fork)
+
+    def _put_job(self, write: PutJob) -> None:
+        old, new, payload, result = write.old, write.new, write.payload, write.result
+        record = encode_job(new)
+        if old is None:
+            self._store.insert(_JOBS, new.id, record)
+            if payload:
+                self._store.insert(_PAYLOADS, new.id, payload)
+                self.uncommitted_bytes += len(payload)
+        else:
+            self._store.put(_JOBS, new.id, record)
+            if payload is not None:
+                self._put_text(_PAYLOADS, new.id, payload)
+        self._recent.put(new)
+        if new.idempotency_key != ("" if old is None else old.idempotency_key):
+            self._move_key(old, new)
+        if new.spec.options is not None and new.spec.options.unique_key:
+            self._check_claim(new, new.spec.options.unique_key)
+        if result is not None:
+            self._put_text(Table.RESULTS, new.id, result)
+        self._follow(old, new, new.id)
+        self.uncommitted_bytes += len(record) + _ENTRIES_BYTES
+
+    def _move_key(self, old: Job | None, new: Job) -> None:
+        if old is not None and old.idempotency_key:
+            self._store.remove(Table.KEYS, keys.dedup_key(old.tenant, old.idempotency_key))
+        if new.idempotency_key:
+            self._store.insert(Table.KEYS, keys.dedup_key(new.tenant, new.idempotency_key), new.id)
+
+    def _check_claim(self, job: Job, unique_key: bytes) -> None:
+        """Raise `InvariantBroken` where another job has the claim: it must lose it first."""
+        holder = self.job_id_for_unique(job.tenant, unique_key)
+        if holder not in (None, job.id) and holds_claim(job):
+            raise InvariantBroken(f"jobs {holder.hex()} and {job.id.hex()} claim the same unique key")
+
+    def _remove_job(self, old: Job) -> None:
+        self._recent.drop(old.id)
+        self._store.remove(Table.JOBS, old.id)
+        self._store.delete(Table.PAYLOADS, old.id)
+        self._store.delete(Table.RESULTS, old.id)
+        if old.idempotency_key:
+            self._store.remove(Table.KEYS, keys.dedup_key(old.tenant, old.idempotency_key))
+        if old.dependency_count:
+            self.uncommitted_bytes += edges.remove(self._store, old.id)
+        logs.remove(self._store, old.id)
+        self._follow(old, None, old.id)
+        self.uncommitted_bytes += _ENTRIES_BYTES
+
+    def _follow(self, old: Job | None, new: Job | None, job_id: JobId) -> None:
+        """Bring indexes and counts from `old` to `new`."""
+        if new is not None and new.spec.options is not None and old is not None and have_same_ties(old, new):
+            self._move_entries(status_entries(old), status_entries(new))
+        else:
+            self._move_entries(index_entries(old), index_entries(new))
+        self._move_facets(facet_groups(old), facet_groups(new), job_id)
+        self._counters.move(old, new)
+        self._running.move(old, new)
+
+    def _move_entries(self, before: Entries, after: Entries) -> None:
+        removed, inserted = difference(before, after)
+        for table, key, _ in removed:
+            self._store.remove(table, key)
+        for table, key, value in inserted:
+            self._store.insert(table, key, value)
+
+    def _move_facets(self, before: tuple[bytes, ...], after: tuple[bytes, ...], job_id: JobId) -> None:
+        if before == after:
+            return
+        for group in before:
+            if group not in after:
+                self._store.remove(_FACETS, group + job_id)
+        for group in after:
+            if group not in before:
+                self._store.insert(_FACETS, group + job_id, b"")
+                self.uncommitted_bytes += len(group)
+
+    def _own_queues(self) -> SortedDict[str, Queue]:
+        return self._queues
+
+    def _put_text(self, table: Table, record_id: bytes, text: bytes) -> None:
+        if text:
+            self._store.put(table, record_id, text)
+            self.uncommitted_bytes += len(text)
+        else:
+            self._store.delete(table, record_id)
+
+
+class StateFork(StateWriter):
+    """A state as it will be after some writes: `raftsched.core.state.view.Fork`."""
+
+    def __init__(self, store: Rows, recent: RecentJobs, running: RunningCounts) -> None:
+        self._store = self.rows = ForkedRows(store)
+        self._recent = ForkedJobs(recent)
+        self._counters = self.moves = _Moves()
+        self._running = RunningCounts((), running)
+        self._has_own_queues = False
+        self._executed: list[Write] = []
+        self._as_tuple: tuple[Write, ...] = ()
+
+    @property
+    def writes(self) -> tuple[Write, ...]:
+        """Return all writes executed, in order; the same object each time, until more are."""
+        if len(self._as_tuple) != len(self._executed):
+            self._as_tuple = tuple(self._executed)
+        return self._as_tuple
+
+    def execute(self, writes: Iterable[Write]) -> None:
+        executed = tuple(writes)
+        super().execute(executed)
+        self._executed += executed
+
+    def _own_queues(self) -> SortedDict[str, Queue]:
+        if not self._has_own_queues:
+            self._queues = self._queues.copy()
+            self._has_own_queues = True
+        return self._queues
+
+
+class _Moves(list[tuple[Job | None, Job | None]]):
+    """Each job before and after a write, in order; the counts of the state beneath get them with the rows."""
+
+    def move(self, old: Job | None, new: Job | None) -> None:
+        self.append((old, new))
