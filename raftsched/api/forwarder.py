@@ -122,7 +122,8 @@ class Forwarder:
         self._relays: dict[str, SubmitRelay] = {}
         """By the URL of the leader, or of one that led."""
         self._is_running = False
-        self._under_way: set[_Forward] = set()
+        self._under_way: dict[_Forward, None] = {}
+        """In the order of their starts, so that they end in the same order in each run of the simulator."""
 
     async def run(self, app: web.Application) -> AsyncIterator[None]:
         """Hold the connections for as long as `app` runs; one of its `cleanup_ctx`."""
@@ -265,7 +266,7 @@ class Forwarder:
     async def _sent(self, http: Http, leader_url: str, exchange: Exchange, patience: Patience) -> Reply:
         """Send `exchange`, which is not sent again, and return what of the reply is passed on; raises as `forward`."""
         forward = _Forward(leader_url, exchange, asyncio.timeout(None))
-        self._under_way.add(forward)
+        self._under_way[forward] = None
         try:
             async with forward.patience:
                 return _passed_on(await http.send(exchange, patience))
@@ -277,7 +278,7 @@ class Forwarder:
                 raise kind("the leader gave no answer; retry in a moment") from error
             raise OutcomeUnknown("the leader gave no answer; it may have acted on the request") from error
         finally:
-            self._under_way.discard(forward)
+            self._under_way.pop(forward, None)
 
     async def _end_outdated(self) -> None:
         """End the waits for leaders that have a successor, whenever there is one."""
