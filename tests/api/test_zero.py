@@ -111,7 +111,8 @@ async def an_amendment_can_let_a_job_end_in_1970(api: Api) -> None:
         job = await api.submit(delay_seconds=60)
         amended = await api.ask("PATCH", f"jobs/{job['id']}", json={name: EPOCH})
         assert amended.json[name] == EPOCH_SHOWN
-        taken_away = await api.ask("PATCH", f"jobs/{job['id']}", json={name: None})
+        other = await api.submit(delay_seconds=60, **{name: "2100-01-01T00:00:00Z"})
+        taken_away = await api.ask("PATCH", f"jobs/{other['id']}", json={name: None})
         assert taken_away.json[name] is None
 
 

@@ -28,6 +28,11 @@ RIGHT_MS = 200
 """Clocks that are right differ from real time by no more."""
 
 
+@pytest.fixture(autouse=True)
+def _quiet() -> None:
+    """Keep the lines of the log, in place of this directory's fixture: some tests look at them."""
+
+
 class Stamps:
     """Asks for stamps all the time; raises `Violation`."""
 

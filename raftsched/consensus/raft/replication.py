@@ -247,6 +247,8 @@ class Replication:
         if progress.snapshotting and progress.match >= self._log.first_index:
             progress.snapshotting, progress.catching_up = False, True
             self._sender.stop(progress.node.id)
+        if progress.match >= self._log.last_index:
+            progress.catching_up = False
 
     def _refused(self, progress: Progress, rejected: int, hint: int) -> None:
         """Go back: the follower's log differs at `rejected`, and agrees below `hint`; stale refusals change nothing."""
