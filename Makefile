@@ -30,7 +30,7 @@ lint: $(READY) ## ruff, mypy and the import contracts
 	$(BIN)/lint-imports
 
 docs: $(READY) ## build the documentation into site/, and check its links
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --config-file configs/mkdocs.yml
 
 bench: $(READY) ## throughput, CPU per job, and time to a new leader
 	$(BIN)/raftsched bench
