@@ -43,7 +43,7 @@ from raftsched.consensus.raft.membership import Membership, encode_membership, r
 from raftsched.consensus.raft.peer_node import PeerNode
 from raftsched.consensus.raft.progress import Progress
 from raftsched.consensus.raft.proposals import NOT_LEADER, REFUSED, Answer, Proposals
-from raftsched.errors import ChangeUnderWay, Invalid, Rejected, Unavailable
+from raftsched.errors import ChangeUnderWay, Invalid, InvariantBroken, Rejected, Unavailable
 from raftsched.ports import Clock
 
 PROMOTE_LAG_ENTRIES: Final = 64
@@ -240,10 +240,16 @@ class Configuration:
             self._adopt()
 
     def apply(self, content: bytes, index: int, term: int) -> Membership:
-        """Apply the configuration at (index, term); return it. A leader that it leaves out steps down."""
+        """Apply the configuration at (index, term); return it. A leader that it leaves out steps down.
+
+        Raises `InvariantBroken`, and changes nothing, if this node does not go by the entry that is applied.
+        """
+        configurations = [each for each in self._configurations if each[0] >= index]
+        if not configurations or configurations[0][0] != index:
+            raise InvariantBroken(f"the members of entry {index} are applied, but this node goes by {self.index}")
         self._machine.configure(index, term, content)
-        self._configurations = [each for each in self._configurations if each[0] >= index]
-        membership = self._configurations[0][1]
+        self._configurations = configurations
+        membership = configurations[0][1]
         joining = [member.id for member in membership.joining]
         _log.info("members_changed", node=self._node_id, index=index, voters=sorted(membership.voters), joining=joining)
         if self.is_removed:
