@@ -4,7 +4,7 @@ Depth and size are counted from the value itself, at any place in a request: alo
 a file of schedules. A value that was read and is written again must pass again, so the size counts both as the text was
 sent and as it is written compactly: `1e15` grows to `1000000000000000.0` in most languages.
 
-Left out: whether the text is sound JSON. `api.scanning` finds that for whole requests, `client.documents` for objects.
+Left out: whether the text is sound JSON. `api.json.scan` finds that for whole requests, `client.documents` for objects.
 """
 
 from __future__ import annotations

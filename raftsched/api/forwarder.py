@@ -11,7 +11,7 @@ again at once where the connection broke: that may have been an old one, which t
 `Raftsched-Forwarded` stops loops: a request is passed on once.
 
 Connections to the leader are bounded, and a request waits for a free one. Long polls, which hold one each, have a bound
-of their own. Single submits are gathered into few requests (`relay`).
+of their own. Single submits are gathered into few requests (`submit_relay`).
 
 While no leader is known or reachable, which is how an election looks from here, a request waits a little for the next
 one, as long as nothing of it can have happened: so the loss of a node is a pause, not an error. It waits for any change

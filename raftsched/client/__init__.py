@@ -1,10 +1,10 @@
 """The client: `Client` for asyncio, `BlockingClient` for everything else, over HTTP and nothing else.
 
-From the outside in: `client` (the calls) and `blocking` (its twin, made by `twins`); `jobs`, `schedules`, `workflows`,
-`queues`, `bulk` and `events` (what can be made of each) over `calls` (a document out, a struct back); `submits` (a
-future for each job) over `batches` (send until every item has its answer) and `gather` (which items travel together);
-`connection` (one request, or one with retries) over `nodes` (whom to ask) and `retries` (when). `problems`, `specs`,
-`records`, `documents` and `keys` are the words they exchange.
+From the outside in: `client` (the calls) and `blocking` (the same calls without `await`, made by `blocking_wrapper`);
+`jobs`, `schedules`, `workflows`, `queues`, `bulk` and `events` (what can be done with each) over `http.calls` (a document
+out, a struct back); `submit` (a future for each job) over `http.batches` (send until every item has its answer) and
+`http.gather` (which items travel together); `http.connection` (one request, or one with retries) over `http.nodes`
+(which node to ask) and `http.retries` (when). The documents are those of `raftsched.wire`.
 """
 
 from raftsched.client.blocking import BlockingClient, BlockingJob, BlockingWorkflowRun

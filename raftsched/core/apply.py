@@ -12,7 +12,7 @@ Determinism: the result depends on the view, the operation and the context alone
 number, or iterates over an unordered collection.
 
 The handlers stand in a module for each noun, and each does its own thing only; `changes` holds what they share. What
-follows for other records when a job changes is the same whoever changed it, and stands in `consequences`.
+follows for other records when a job changes is the same whoever changed it, and stands in `workflows.cascade`.
 """
 
 from __future__ import annotations

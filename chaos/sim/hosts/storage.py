@@ -135,7 +135,7 @@ class MachineDisk(SimulatedDisk):
     def proven_byte(self, randomness: Random) -> tuple[str, int] | None:
         """A place (file, offset) of which the journal knows that it was synced, if there is one.
 
-        All but the newest segment: rot in the last group is not told from a torn tail (`journal_replay`).
+        All but the newest segment: rot in the last group is not told from a torn tail (`consensus.journal.replay`).
         """
         names = [name for name in self.names() if segment_number(name) is not None]
         places = [(name, len(self.read(name))) for name in names[:-1]]

@@ -1,9 +1,9 @@
 """Links between simulated nodes: FIFO like TCP, and they can be slow, cut in one direction or both, and broken.
 
 This is the network of whole nodes (`chaos.sim`) and of bare engines (`chaos.sim.engine`). The node with the greater id dials
-the address that it knows of the other, and both judge each other's hello by `introductions.objection`, as in production: a
+the address that it knows of the other, and both judge each other's hello by `handshake.objection`, as in production: a
 node that was removed, or that nobody has added yet, is refused and tries again. Guests come in by the rule of production as
-well (`introductions.Guests`), and a node knocks at one that should dial it and doesn't know it.
+well (`handshake.Guests`), and a node knocks at one that should dial it and doesn't know it.
 
 Messages travel as the frames of `raftsched.consensus.net.framing`, through a decoder for each connection and direction that
 expects a hello first, so their shapes are checked on both sides as in production. A cut holds what is sent, as TCP would,

@@ -96,7 +96,7 @@ class Caller:
         return result
 
     async def _forwarded(self, node: str, handler: Callable[[SimulatedNode], Awaitable[T]], seconds: float) -> T:
-        """Ask a node; where it knows of another leader, it passes the request on, once, as `api.forwarding` does."""
+        """Ask a node; where it knows of another leader, it passes the request on, once, as `api.forwarder` does."""
 
         async def at_endpoint(asked: SimulatedNode) -> T | _PassedOn:
             leader = asked.leader_elsewhere

@@ -47,7 +47,7 @@ class Route:
     waits: bool = False
     """Whether it is a long poll, or long work, silent for up to `limits.LEASE_WAIT_SECONDS_MAX`."""
     is_relayed: bool = False
-    """Whether followers pass several of these requests on in one (`relay`)."""
+    """Whether followers pass several of these requests on in one (`submit_relay`)."""
     headers: tuple[str, ...] = ()
     """Request headers with a meaning of their own."""
 

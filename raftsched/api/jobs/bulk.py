@@ -1,6 +1,6 @@
 """Many jobs at once: which they are, in bounded requests, with honest counts.
 
-Theory of operation. The jobs that are meant are walked over as in a list (`selecting`), and each is changed by an
+Theory of operation. The jobs that are meant are walked over as in a list (`selection`), and each is changed by an
 operation of its own, a few hundred at a time; so a bulk request is no transaction, and each job says for itself whether
 it was changed. A request ends when it has found as many jobs as it may, or after `_SECONDS_MAX`, and says where to go
 on. What is asked for twice is done once, but for a replay, which needs an idempotency key for that.

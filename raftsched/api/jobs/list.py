@@ -3,7 +3,7 @@
 A page ends when it is full, when its payloads and results have grown to `limits.PAGE_BYTES_MAX`, or, once there is a job
 on it, when `limits.PAGE_ROWS_MAX` rows were examined: where few of very many jobs match, a page can come back short, and
 still have a next cursor. A page without a job is the last one. Lists by queue, name, tag, workflow, schedule or status
-are read from indexes (`selecting`), so their pages are full. What no index tells (a tenant, a reason, some pairs of
+are read from indexes (`selection`), so their pages are full. What no index tells (a tenant, a reason, some pairs of
 filters) is searched for until there is a match, for `_SEARCH_SECONDS_MAX` at most; only then is a page with a next
 cursor empty, so that no client waits for ever.
 

@@ -14,7 +14,7 @@ it. Only single operations in C look at all of its bytes, and none of them makes
 before it is known that there are few. Measured for 8 MiB: 20 to 230 ms, and up to half a second only for as many keys
 as are allowed at all.
 
-Left out: what the fields mean (`parsing`), and how many bytes there may be (`bodies`).
+Left out: what the fields mean (`decode`), and how many bytes there may be (`bodies`).
 """
 
 from __future__ import annotations

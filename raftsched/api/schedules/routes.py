@@ -61,7 +61,7 @@ _REVISION: Final = re.compile(r'(?:W/)?"?([1-9][0-9]{0,17})"?', re.ASCII)
 
 
 class Schedules:
-    """The routes of schedules themselves; `schedule_runs` has those of their instants, `schedule_files` of files."""
+    """The routes of schedules themselves; `runs` has those of their instants, `files` of files."""
 
     def __init__(self, backend: Backend, bodies: Bodies, saver: ScheduleSaver) -> None:
         self._backend = backend

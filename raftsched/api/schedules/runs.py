@@ -49,7 +49,7 @@ from raftsched.wire.schedules import (
 
 
 class ScheduleRuns:
-    """The routes of schedules' instants and runs; `backfilling` has that of many runs at once."""
+    """The routes of schedules' instants and runs; `backfill` has that of many runs at once."""
 
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend

@@ -6,7 +6,7 @@ that others have counted. So a register, in production the data directory's `nod
   * It is written once the segment is durable, and before any message that depends on the segment leaves the node.
   * A start finds that very segment, or refuses. A later segment may be there as well, if the node stopped in between.
 
-Left out: entries that are cut from the end of the newest segment itself (see `journal_replay`).
+Left out: entries that are cut from the end of the newest segment itself (see `replay`).
 """
 
 from __future__ import annotations

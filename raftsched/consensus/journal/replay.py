@@ -15,7 +15,7 @@ All segments are replayed in order, one in memory at a time. A bad record is one
 What can't be distinguished: rot in the very last group, after its sync and before the next MARK, looks like a torn
 tail. The journal writes a MARK with every group, with the first idle second, and when it closes, so that window is at
 most about a second before a crash. Nor can files see that the *newest* of them were removed or exchanged for older
-copies by someone: that is what `journal_register` is for.
+copies by someone: that is what `register` is for.
 
 What was read but isn't proven synced (`Recovered.unproven`) is written again by the journal's start. It may exist only
 in the page cache, and if a sync failed before the last process ended, the kernel may have dropped it from there without

@@ -6,8 +6,8 @@
 - One TCP connection a pair; the node with the greater id dials. The dialer says hello first, the other side answers only
   a hello that it accepts: known id, same cluster, same protocol version, and with TLS a certificate of that very id. A
   stranger learns nothing, keeps little memory busy and is gone after `introduction_seconds`.
-- A caller that only is unknown may be heard once, as a guest (`introductions.Guests`); the engine sees no link.
-- A dialer never gives up; it resolves the peer's name anew at each attempt (`introductions.py`).
+- A caller that only is unknown may be heard once, as a guest (`handshake.Guests`); the engine sees no link.
+- A dialer never gives up; it resolves the peer's name anew at each attempt (`handshake.py`).
 - A new connection of a peer replaces the old one. What the old one still brings is dropped, and the engine hears `down`
   and `up` in their place among the messages.
 - The engine is stepped: nothing calls it but `dispatch`, and what it sends leaves at `flush`. Both directions are bounded

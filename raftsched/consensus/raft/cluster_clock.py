@@ -32,8 +32,8 @@ older version stamped wrongly), a reading goes on from it at half speed until th
 retries come due meanwhile, if late, where a clock that stands still would freeze them.
 
 Readings that no stamp came of do go back when the line does: they were wrong. Whoever remembers what came due by one must
-reckon with that (`leader.timers`). Only steps of up to `HELD_MS`, as rounding makes them many times a second, are not
-passed on: time goes on at half speed instead.
+reckon with that (`leader.dispatch.due_jobs`). Only steps of up to `HELD_MS`, as rounding makes them many times a second, are
+not passed on: time goes on at half speed instead.
 
 A node alone has no other clock to ask. Its own counts, jumps included; a jump is logged, and one backward only halves
 the speed. Left out: clocks of a majority that are wrong together are right by definition.

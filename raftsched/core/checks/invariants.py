@@ -1,8 +1,8 @@
 """What must hold in every state, checked in two ways.
 
 `check` walks everything: each job by `record_rules`, each index and key against the records (`index_rules`), what is tied
-together (`tie_rules`), and counters, payloads and results. Tests call it after each step, drills and `raftsched check` on
-what a node left behind. Memory: some bits per fencing token, and nothing per job.
+together (`relation_rules`), and counters, payloads and results. Tests call it after each step, drills and `raftsched check`
+on what a node left behind. Memory: some bits per fencing token, and nothing per job.
 
 `assert_change` is the cheap part that `apply` runs in production, on each change of a job before it is returned; a
 broken invariant stops the process, and nothing is written.

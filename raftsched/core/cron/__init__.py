@@ -6,7 +6,7 @@ the log; apply may read `calendars`, which is plain records, and nothing else fr
 
 **Expressions** are Vixie cron's: five fields (minute, hour, day of month, month, day of week), or six with the seconds
 first. Where both day fields are restricted, a day that satisfies either one matches; a day field that begins with `*`
-restricts nothing by itself, so then both must be satisfied. Two readings are ours, and `parsing` states them all:
+restricts nothing by itself, so then both must be satisfied. Two readings are ours, and `parser` states them all:
 `W` in a month that lacks the day means no day, and a range may run over the end of its field.
 
 **Clock changes.** A wall time fires at the first instant at which the clock shows it or has passed it: once, on time

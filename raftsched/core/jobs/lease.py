@@ -7,7 +7,7 @@ with every grant in the whole cluster, so a later lease always has the greater t
 came from.
 
 A job that is only kept back by its concurrency key would be offered again and again while others of its key run. It is
-held: out of the ready index until one of them ends (`consequences`) or the limit changes (a chore).
+held: out of the ready index until one of them ends (`workflows.cascade`) or the limit changes (a chore).
 """
 
 from __future__ import annotations

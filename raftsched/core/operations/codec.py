@@ -6,7 +6,7 @@ the end, with a default, and a tag once used is never reused.
 
 Entries are versioned: a node refuses one of a version that it does not know rather than guess. During a rolling upgrade
 nodes of two versions live together, so a leader writes a later version only once every member reads it
-(`consensus.versions`). Whatever changes what an entry holds or what `apply` makes of it goes through these steps:
+(`consensus.raft.entry_versions`). Whatever changes what an entry holds or what `apply` makes of it goes through these steps:
 
 1. Raise `CODEC_VERSION`. Entries of the versions before, down to `OLDEST_READ`, must be read and applied as ever.
 2. A new operation declares `since`: until all members read it, it is refused with `upgrade_in_progress`.
@@ -161,7 +161,7 @@ class CancelJob(Operation, frozen=True, tag=5):
 
 class PurgeJobs(Operation, frozen=True, tag=6):
     """Remove finished jobs whose retention is over, with payload, result and idempotency key; those that are still
-    needed stay (`upkeep.why_kept`). Result: `Purged`.
+    needed stay (`retention.why_kept`). Result: `Purged`.
     """
 
     job_ids: tuple[JobId, ...]

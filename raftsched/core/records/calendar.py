@@ -1,8 +1,8 @@
 """Calendars as they are stored: days and hours on which schedules do not fire. Plain records, no zone rules.
 
 Dates are ISO texts (`2027-12-24`), times of day seconds since midnight by the wall clock, weekdays 0 = Sunday. What a
-record means is in `skipping`, what makes one sound in `checking`; both need zone and holiday data, and apply reads
-neither: the leader decides, and the log carries its decision. Fields are stored by position: new ones go at the end,
+record means is in `cron.skips`, what makes one sound in `cron.calendar_rules`; both need zone and holiday data, and apply
+reads neither: the leader decides, and the log carries its decision. Fields are stored by position: new ones go at the end,
 with a default.
 """
 

@@ -206,7 +206,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     """Due, but its concurrency key was at its limit when a lease was tried: it is out of the ready index until a run
     of that key ends."""
     has_dependants: bool = False
-    """Others depend on it. Jobs of a workflow are not marked one by one (`settling.may_have_dependants`)."""
+    """Others depend on it. Jobs of a workflow are not marked one by one (`dependency_resolution.may_have_dependants`)."""
     pause: Pause | None = None
     """Set exactly while `PAUSED`."""
     progress: bytes = b""
@@ -218,7 +218,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     asked_at_ms: TimeMs = TimeMs(0)
     """The time that its user asked for, where a retry or a snooze has moved `due_at_ms`; 0 = that is it."""
     kept_until_ms: TimeMs = TimeMs(0)
-    """Its retention is over, but it is still needed (`upkeep.why_kept`): it is looked at again then. 0 = not so."""
+    """Its retention is over, but it is still needed (`retention.why_kept`): it is looked at again then. 0 = not so."""
 
     def is_overdue(self, now_ms: int) -> bool:
         """Whether its deadline has passed."""
@@ -257,7 +257,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     def alarm_at_ms(self) -> int:
         """When something must happen to it by time other than becoming due; 0 = never.
 
-        Unfinished, see `alarms.ring_alarms`; finished, it is the end of its own retention, or when a job that had to be
+        Unfinished, see `deadlines.ring_alarms`; finished, it is the end of its own retention, or when a job that had to be
         kept longer is looked at again, upon which it is purged.
         """
         if self.status in FINISHED:

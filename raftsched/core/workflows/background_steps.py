@@ -2,7 +2,7 @@
 
 Theory of operation. A chore is a row: what is to be done, with whom, and how far it has come. The leader proposes one
 step after another until the row is gone, and whoever leads next goes on where the row stands. A step touches at most
-`limits.CHORE_STEPS_MAX` jobs or lines, what follows from them included (`consequences`); what remains is the row, or
+`limits.CHORE_STEPS_MAX` jobs or lines, what follows from them included (`cascade`); what remains is the row, or
 more chores. Each step looks at the state anew, so anything may have happened between two of them.
 
 What is cancelled, opened or dropped is walked by job id. Dropping walks a workflow's jobs again and again: first they

@@ -4,7 +4,8 @@ Theory of operation. A handler changes the jobs that its operation is about. `Co
 of the state and looks at each job's change, old and new:
 
 - It is finished, or no longer so: its workflow's counts move, its schedule's list of unfinished runs does, and its
-  dependants are told (`settling`). A dependant that ends by that is a finished job itself: the same follows from it.
+  dependants are told (`dependency_resolution`). A dependant that ends by that is a finished job
+  itself: the same follows from it.
 - It left the lease, or the ready index, of its concurrency key: if the key is below its limit, the first held job of
   the key is offered again, one of each region: nobody knows which region has a worker to spare. So there is always a
   job of a key to be leased while some are held and a place is free, and no region waits for another's worker.
