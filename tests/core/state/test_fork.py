@@ -191,12 +191,7 @@ def test_fork_shows_what_the_state_shows_afterwards(seed: int, monkeypatch: pyte
         ready = [job for job in scene.state.all_jobs() if job.status in WAITING and not job.held]
         if ready and rng.random() < 0.5:
             job = rng.choice(ready)
-            if (
-                scene.state.key_running_count(
-                    job.spec.queue, job.spec.options.concurrency_key if job.spec.options else ""
-                )
-                == 0
-            ):
+            if not scene.state.key_running_count(job.spec.queue, job.spec.concurrency_key):
                 scene.end(job, rng.choice([Status.COMPLETED, Status.DEAD_LETTER]))
         if rng.random() < 0.2:
             scene.purge(*(job for job in scene.state.all_jobs() if job.status in FINISHED))
