@@ -36,6 +36,10 @@ def worker(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> I
             stdout=log,
             stderr=log,
         )
+    # Until it is known, `explain` says besides everything else that no worker takes the job.
+    cluster.wait_until(
+        lambda: bool(cluster.nodes[0].get("/api/v1/workers", timeout=10)["workers"]), what="the worker to be listed"
+    )
     yield
     process.terminate()
     assert process.wait(timeout=30) == 0
