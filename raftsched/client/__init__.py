@@ -1,17 +1,16 @@
 """The client: `Client` for asyncio, `BlockingClient` for everything else, over HTTP and nothing else.
 
-From the outside in: `client` (the calls) and `blocking` (the same calls without `await`, made by `blocking_wrapper`);
-`jobs`, `schedules`, `workflows`, `queues`, `bulk` and `events` (what can be done with each) over `http.calls` (a document
-out, a struct back); `submit` (a future for each job) over `http.batches` (send until every item has its answer) and
-`http.gather` (which items travel together); `http.connection` (one request, or one with retries) over `http.nodes`
-(which node to ask) and `http.retries` (when). The documents are those of `raftsched.wire`.
+From the outside in: `client` (the calls, and the same without `await`, made by `blocking`); `jobs`, `schedules`,
+`workflows`, `queues`, `bulk` and `events` (what can be done with each) over `http.calls` (a document out, a struct
+back); `submit` (a future for each job) over `http.batches` (send until every item has its answer) and `http.gather`
+(which items travel together); `http.connection` (one request, or one with retries) over `http.nodes` (which node to
+ask) and `http.retries` (when). The documents are those of `raftsched.wire`.
 """
 
-from raftsched.client.blocking import BlockingClient, BlockingJob, BlockingWorkflowRun
-from raftsched.client.client import Client
+from raftsched.client.client import BlockingClient, Client
 from raftsched.client.errors import JobCancelled, JobFailed, JobNotCompleted, JobUnfinished, WorkflowNotCompleted
 from raftsched.client.http.settings import ClientSettings
-from raftsched.client.jobs import Job
+from raftsched.client.jobs import BlockingJob, Job
 from raftsched.client.queues import Queue
 from raftsched.client.records import (
     AuditEntry,
@@ -28,7 +27,7 @@ from raftsched.client.records import (
     WorkflowInfo,
 )
 from raftsched.client.specs import Dependency, JobOptions, JobSpec, RetryPolicy, Unique
-from raftsched.client.workflows import Task, Workflow, WorkflowRun
+from raftsched.client.workflows import BlockingWorkflowRun, Task, Workflow, WorkflowRun
 
 __all__ = [
     "AuditEntry",

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
+from raftsched.client.blocking import Blocking, blocking, blocking_each
 from raftsched.client.http.calls import KEY_HEADER, Calls, given
 from raftsched.client.records import BulkResult, JobInfo
 from raftsched.client.specs import Moment, Priority
@@ -158,6 +159,14 @@ class DeadLetters:
 
     async def _change(self, what: str, document: dict[str, Any], *, dry_run: bool) -> BulkResult:
         return await self._bulk.to_the_end(f"/dead-letters/{what}", document | {"dry_run": dry_run}, {})
+
+
+class BlockingDeadLetters(Blocking[DeadLetters]):
+    """`DeadLetters` without `await`."""
+
+    list = blocking_each(DeadLetters.list)
+    requeue = blocking(DeadLetters.requeue)
+    purge = blocking(DeadLetters.purge)
 
 
 def _sum(one: BulkResult, other: BulkResult) -> BulkResult:

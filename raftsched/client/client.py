@@ -17,32 +17,31 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, Self, TypedDict, Unpack
 
 import msgspec
 
-from raftsched.client.bulk import Action, ActionFields, Bulk, DeadLetters, JobFilter
+from raftsched.client.blocking import Blocking, ProcessRuntime, blocking, blocking_each
+from raftsched.client.bulk import Action, ActionFields, BlockingDeadLetters, Bulk, DeadLetters, JobFilter
 from raftsched.client.events import event_stream
 from raftsched.client.http.calls import Calls, given, part
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.idempotency_keys import KeyFactory
 from raftsched.client.http.nodes import Nodes
 from raftsched.client.http.settings import ClientSettings
-from raftsched.client.jobs import Job
-from raftsched.client.queues import Queue
+from raftsched.client.jobs import BlockingJob, Job
+from raftsched.client.queues import BlockingQueue, Queue
 from raftsched.client.records import AuditEntry, BulkResult, Event, JobInfo
-from raftsched.client.schedules import Schedules
+from raftsched.client.schedules import BlockingSchedules, Schedules
 from raftsched.client.specs import JobOptions, JobSpec, Moment
 from raftsched.client.submit import Accepted, Submitter
-from raftsched.client.workflows import Workflows
+from raftsched.client.workflows import BlockingWorkflows, Workflows
 from raftsched.errors import OutcomeUnknown, RaftschedError
 from raftsched.exchange import Http
 from raftsched.limits import PAGE_QUEUES_MAX
 from raftsched.ports import Clock, Randomness
-
-if TYPE_CHECKING:
-    from raftsched.client.blocking import BlockingClient
 
 URL_DEFAULT = "http://127.0.0.1:8400"
 _SUBMITS_AHEAD = 2_000
@@ -111,8 +110,6 @@ class Client:
         settings: ClientSettings | None = None,
     ) -> BlockingClient:
         """Return the twin of this client for code without an event loop."""
-        from raftsched.client.blocking import BlockingClient
-
         return BlockingClient(*urls, token=token, actor=actor, tls=tls, follow_leader=follow_leader, settings=settings)
 
     async def __aenter__(self) -> Self:
@@ -319,6 +316,80 @@ class Client:
         if key not in documents:
             raise OutcomeUnknown(f"{path}: the reply has no {key}")
         return msgspec.json.decode(documents[key], type=list[dict[str, Any]])
+
+
+class BlockingClient(Blocking[Client]):
+    """`Client` without `await`; safe to share between threads, and usable in a forked child.
+
+    Use it as `with BlockingClient(url) as client`. The methods of `Client` say what a call promises and raises.
+    """
+
+    def __init__(
+        self,
+        *urls: str,
+        token: str | None = None,
+        actor: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        follow_leader: bool | None = None,
+        settings: ClientSettings | None = None,
+    ) -> None:
+        new_client = partial(
+            Client, *urls, token=token, actor=actor, tls=tls, follow_leader=follow_leader, settings=settings
+        )
+        new_client()  # a wrong address is an error here, not at the first call
+        self._process_runtime = runtime = ProcessRuntime(new_client)
+        super().__init__(runtime, lambda client: client)
+        self.schedules = BlockingSchedules(runtime, lambda client: client.schedules)
+        self.workflows = BlockingWorkflows(runtime, lambda client: client.workflows)
+        self.dead_letters = BlockingDeadLetters(runtime, lambda client: client.dead_letters)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections and end the thread. Calls under way end in an error; closing twice is fine."""
+        self._process_runtime.close()
+
+    def submit(self, name: str, payload: Any = None, **options: Unpack[JobOptions]) -> BlockingJob:
+        """Submit one job and return its handle; see `Client.submit`."""
+        runtime = self._process_runtime()
+        return self._handle(runtime.run(runtime.client.submit(name, payload, **options)))
+
+    def submit_many(self, jobs: Iterable[JobSpec | Mapping[str, Any]]) -> Sequence[BlockingJob | RaftschedError]:
+        """Submit `jobs` and return what became of each; see `Client.submit_many`."""
+        runtime = self._process_runtime()
+        results = runtime.run(runtime.client.submit_many(jobs))
+        return [result if isinstance(result, RaftschedError) else self._handle(result) for result in results]
+
+    def job(self, job_id: str) -> BlockingJob:
+        """Return the handle of a job, without I/O."""
+        return BlockingJob(self._runtime, job_id)
+
+    def queue(self, name: str) -> BlockingQueue:
+        """Return the handle of a queue, without I/O."""
+        return BlockingQueue(self._runtime, lambda client: client.queue(name))
+
+    get = blocking(Client.get)
+    cancel = blocking(Client.cancel)
+    wait = blocking(Client.wait)
+    list = blocking_each(Client.list)
+    bulk = blocking(Client.bulk)
+    events = blocking_each(Client.events)
+    audit = blocking_each(Client.audit)
+    queues = blocking(Client.queues)
+    workers = blocking(Client.workers)
+    cluster = blocking(Client.cluster)
+    transfer_leadership = blocking(Client.transfer_leadership)
+    add_member = blocking(Client.add_member)
+    remove_member = blocking(Client.remove_member)
+
+    def _handle(self, job: Job) -> BlockingJob:
+        return BlockingJob(self._runtime, job.id, duplicate=job.duplicate)
 
 
 def _nodes(body: bytes) -> Sequence[dict[str, Any]]:

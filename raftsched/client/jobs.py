@@ -8,9 +8,10 @@ All raise `NotFound` where there is no such job, and `Unavailable`; refused ones
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypedDict, Unpack
 
+from raftsched.client.blocking import Blocking, Runtime, blocking, blocking_each
 from raftsched.client.errors import JobCancelled, JobFailed, JobUnfinished, waited_in_vain
 from raftsched.client.http.calls import IF_MATCH, KEY_HEADER, Calls, given, part
 from raftsched.client.records import Explanation, History, JobInfo, LogLine, Runs, lines_of
@@ -176,6 +177,38 @@ class ReplayChanges(TypedDict, total=False):
     payload: Any
     queue: str
     priority: Priority
+
+
+class BlockingJob(Blocking[Job]):
+    """`Job` without `await`."""
+
+    def __init__(self, runtime: Callable[[], Runtime[Any]], job_id: str, *, duplicate: bool = False) -> None:
+        super().__init__(runtime, lambda client: client.job(job_id))
+        self.id = job_id
+        self.duplicate = duplicate
+
+    def __repr__(self) -> str:
+        return f"BlockingJob({self.id!r})"
+
+    get = blocking(Job.get)
+    wait = blocking(Job.wait)
+    result = blocking(Job.result)
+    runs = blocking(Job.runs)
+    history = blocking(Job.history)
+    explain = blocking(Job.explain)
+    logs = blocking_each(Job.logs)
+    cancel = blocking(Job.cancel)
+    pause = blocking(Job.pause)
+    resume = blocking(Job.resume)
+    retry = blocking(Job.retry)
+    update = blocking(Job.update)
+    reschedule = blocking(Job.reschedule)
+
+    def replay(self, *, idempotency_key: str | None = None, **changes: Unpack[ReplayChanges]) -> BlockingJob:
+        """Submit a clone of it; see `Job.replay`."""
+        runtime = self._runtime()
+        clone = runtime.run(self._pick(runtime.client).replay(idempotency_key=idempotency_key, **changes))
+        return BlockingJob(self._runtime, clone.id)
 
 
 def result_of(job: JobInfo) -> Any:

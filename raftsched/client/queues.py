@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypedDict, Unpack
 
+from raftsched.client.blocking import Blocking, blocking
 from raftsched.client.http.calls import Calls, given, part
 from raftsched.client.records import QueueInfo, QueueScale, QueueSettings, Rate
 from raftsched.client.specs import Moment
@@ -64,3 +65,13 @@ class Queue:
     async def scale(self) -> QueueScale:
         """Read the numbers by which to add or remove workers."""
         return await self._calls.call(QueueScale, "GET", f"{self._path}/scale", has_consistency=False)
+
+
+class BlockingQueue(Blocking[Queue]):
+    """`Queue` without `await`."""
+
+    get = blocking(Queue.get)
+    configure = blocking(Queue.configure)
+    pause = blocking(Queue.pause)
+    resume = blocking(Queue.resume)
+    scale = blocking(Queue.scale)

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from raftsched.client.backfill import PATIENCE_SECONDS, PAUSE_SECONDS, BackfillWalk
+from raftsched.client.blocking import Blocking, blocking, blocking_each
 from raftsched.client.http.calls import IF_MATCH, IF_NONE_MATCH, KEY_HEADER, Calls, given, part
 from raftsched.client.records import Applied, Backfill, Firing, Outlook, ScheduleInfo
 from raftsched.client.specs import JobSpec, Moment, job_text
@@ -269,6 +270,24 @@ class Schedules:
 
     def _key_header(self, key: str | None) -> dict[str, str]:
         return {KEY_HEADER: key or self._calls.keys.next()}
+
+
+class BlockingSchedules(Blocking[Schedules]):
+    """`Schedules` without `await`."""
+
+    save = blocking(Schedules.save)
+    update = blocking(Schedules.update)
+    delete = blocking(Schedules.delete)
+    apply = blocking(Schedules.apply)
+    get = blocking(Schedules.get)
+    list = blocking_each(Schedules.list)
+    next = blocking(Schedules.next)
+    firings = blocking_each(Schedules.firings)
+    preview = blocking(Schedules.preview)
+    pause = blocking(Schedules.pause)
+    resume = blocking(Schedules.resume)
+    trigger = blocking(Schedules.trigger)
+    backfill = blocking(Schedules.backfill)
 
 
 def _path(name: str) -> str:

@@ -13,14 +13,15 @@ Building does no I/O; what is wrong with the whole (a cycle, an unknown task) is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any, Literal, Unpack
 
 import msgspec
 
+from raftsched.client.blocking import Blocking, Runtime, blocking, blocking_each
 from raftsched.client.errors import WorkflowNotCompleted, waited_in_vain
 from raftsched.client.http.calls import Calls, given, part
-from raftsched.client.jobs import Job
+from raftsched.client.jobs import BlockingJob, Job
 from raftsched.client.records import Graph, JobInfo, WorkflowInfo
 from raftsched.client.specs import Condition, Dependency, JobOptions, JobSpec
 from raftsched.errors import Invalid, NotFound
@@ -178,6 +179,23 @@ class WorkflowRun:
         return await self._calls.call(WorkflowInfo, "DELETE", self._path)
 
 
+class BlockingWorkflowRun(Blocking[WorkflowRun]):
+    """`WorkflowRun` without `await`."""
+
+    def __init__(self, runtime: Callable[[], Runtime[Any]], run: WorkflowRun) -> None:
+        super().__init__(runtime, lambda client: client.workflows.run(self.id))
+        self.id = run.id
+        self.duplicate = run.duplicate
+        self.jobs = {task: BlockingJob(runtime, job.id) for task, job in run.jobs.items()}
+
+    get = blocking(WorkflowRun.get)
+    graph = blocking(WorkflowRun.graph)
+    wait = blocking(WorkflowRun.wait)
+    result = blocking(WorkflowRun.result)
+    results = blocking(WorkflowRun.results)
+    cancel = blocking(WorkflowRun.cancel)
+
+
 class Workflows:
     """The workflows of a cluster."""
 
@@ -210,6 +228,21 @@ class Workflows:
         """Yield the workflows that match all filters, the latest first."""
         query = given(name=name, status=status, tenant=tenant, order=order, limit=page_size)
         return self._calls.each(WorkflowInfo, "/workflows", "workflows", query)
+
+
+class BlockingWorkflows(Blocking[Workflows]):
+    """`Workflows` without `await`."""
+
+    list = blocking_each(Workflows.list)
+
+    def submit(self, workflow: Workflow) -> BlockingWorkflowRun:
+        """Submit `workflow` and return its handle; see `Workflows.submit`."""
+        runtime = self._runtime()
+        return BlockingWorkflowRun(self._runtime, runtime.run(self._pick(runtime.client).submit(workflow)))
+
+    def run(self, workflow_id: str) -> BlockingWorkflowRun:
+        """Return the handle of a workflow, without I/O."""
+        return BlockingWorkflowRun(self._runtime, self._pick(self._runtime().client).run(workflow_id))
 
 
 def _dependency(parent: Parent, condition: Condition) -> dict[str, Any]:

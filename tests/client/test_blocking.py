@@ -21,11 +21,11 @@ from raftsched.client import (
     Workflow,
     WorkflowRun,
 )
-from raftsched.client.blocking import BlockingDeadLetters, BlockingQueue, BlockingSchedules, BlockingWorkflows
-from raftsched.client.blocking_wrapper import Runtime, Twin, twin_each
-from raftsched.client.bulk import DeadLetters
-from raftsched.client.schedules import Schedules
-from raftsched.client.workflows import Workflows
+from raftsched.client.blocking import Blocking, Runtime, blocking_each
+from raftsched.client.bulk import BlockingDeadLetters, DeadLetters
+from raftsched.client.queues import BlockingQueue
+from raftsched.client.schedules import BlockingSchedules, Schedules
+from raftsched.client.workflows import BlockingWorkflows, Workflows
 from raftsched.errors import Invalid, NotFound, RaftschedError, Unavailable
 from tests.client.cluster import QUICK, WAIT_SECONDS, Cluster, running_cluster
 from tests.client.real import real_node
@@ -278,8 +278,8 @@ class Numbers:
             self.is_ended = True
 
 
-class BlockingNumbers(Twin[Numbers]):
-    each = twin_each(Numbers.each)
+class BlockingNumbers(Blocking[Numbers]):
+    each = blocking_each(Numbers.each)
 
 
 def test_iterator_that_is_left_early_is_ended() -> None:
