@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,9 @@ from raftsched.wire.cluster import ClusterStatus, NodeStatus
 
 START_MS = 1_900_000_000_000
 """2030-03-17T17:46:40Z."""
+
+NOBODY = "01900000-0000-7000-8000-000000000000"
+"""The id of no job."""
 
 
 class StillClock:
@@ -269,9 +273,39 @@ class Api:
 
     async def post(self, path: str, document: Any, **headers: str) -> Answer:
         """POST a document, or bytes as they are."""
+        return await self._send("POST", path, document, headers)
+
+    async def patch(self, path: str, document: Any, **headers: str) -> Answer:
+        return await self._send("PATCH", path, document, headers)
+
+    async def _send(self, method: str, path: str, document: Any, headers: Mapping[str, str]) -> Answer:
         body = document if isinstance(document, bytes) else msgspec.json.encode(document)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return await self.ask("POST", path, data=body, headers={"Content-Type": "application/json"} | named)
+        return await self.ask(method, path, data=body, headers={"Content-Type": "application/json"} | named)
+
+    async def pages(self, path: str, items: str, **query: Any) -> list[list[Any]]:
+        """Follow the cursors of a list to its end; return the items of each page."""
+        pages: list[list[Any]] = []
+        cursor: dict[str, str] = {}
+        while True:
+            answer = await self.get(path, **query, **cursor)
+            assert answer.status == 200, answer.body
+            pages.append(answer.json[items])
+            if answer.json["next_cursor"] is None:
+                return pages
+            cursor = {"cursor": answer.json["next_cursor"]}
+
+    async def all(self, path: str, items: str, **query: Any) -> list[Any]:
+        """Return the items of all pages of a list."""
+        return [item for page in await self.pages(path, items, **query) for item in page]
+
+    async def job(self, job_id: str) -> Any:
+        return (await self.get(f"jobs/{job_id}")).json
+
+    async def submit_many(self, count: int, **fields: Any) -> list[str]:
+        """Submit `count` equal jobs as one batch; return their ids."""
+        results = (await self.post("jobs/batch", {"jobs": [{"name": "x"} | fields] * count})).json["results"]
+        return [result["id"] for result in results]
 
     async def submit(self, **fields: Any) -> Any:
         """Submit a job and return it."""
@@ -287,6 +321,12 @@ class Api:
         leases: list[Any] = answer.json["leases"]
         return leases
 
+    async def end(self, *queues: str, count: int = 1, status: str = "completed", **outcome: Any) -> None:
+        """Lease `count` jobs of `queues` and report how each ended."""
+        leases = await self.lease(*queues, capacity=count)
+        assert len(leases) == count
+        await self.report(*(run_of(lease, status=status, **outcome) for lease in leases))
+
     async def report(self, *outcomes: dict[str, Any]) -> Answer:
         return await self.post("leases/outcomes", {"worker": "w1", "outcomes": list(outcomes)})
 
@@ -298,6 +338,36 @@ class Api:
             return await (reader.readuntil(until) if until else reader.read())
         finally:
             writer.close()
+
+
+def run_of(lease: Mapping[str, Any], **outcome: Any) -> dict[str, Any]:
+    """Return what names the run of a lease in a report, and how it ended."""
+    return {"run_id": lease["run_id"], "fencing_token": lease["fencing_token"]} | outcome
+
+
+Fault = tuple[dict[str, Any], int, str]
+"""Fields of a document, and the status and the field that its refusal names."""
+
+
+def malformed(faults: Mapping[str, Sequence[Any]]) -> Iterator[Fault]:
+    """Return a fault for each value: `{"tags[1]": [["a", ""]]}` is tags=["a", ""], refused with 400 by tags[1]."""
+    for path, values in faults.items():
+        for value in values:
+            yield {re.split(r"[.\[]", path, maxsplit=1)[0]: value}, 400, path
+
+
+async def misjudged(
+    faults: Iterable[Fault], send: Callable[[Any], Awaitable[Answer]], prefix: str = ""
+) -> list[object]:
+    """Send the fields of each fault; return those not refused with its status, its field and advice, with the answer."""
+    wrong: list[object] = []
+    for fields, status, field in faults:
+        answer = await send(fields)
+        told = answer.json
+        is_named = told.get("field", "") == prefix + field and (prefix + field).partition("[...]")[0] in told["detail"]
+        if answer.status != status or not is_named or told["retryable"] or not told["advice"]:
+            wrong.append((str(fields)[:100], status, field, answer.body[:300]))
+    return wrong
 
 
 @asynccontextmanager

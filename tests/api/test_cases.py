@@ -13,7 +13,7 @@ from raftsched import limits
 from raftsched.api.json import scan as scanning
 from raftsched.worker.handlers.result import valid_text
 from tests.api.cases import case, inputs
-from tests.api.node import Answer, Api
+from tests.api.node import Answer, Api, run_of
 
 Do = Callable[[Api], Awaitable[Answer]]
 
@@ -255,7 +255,7 @@ async def test_case_a07_the_maximum_is_stated_and_accepted(api: Api, field: str)
     else:
         await api.submit()
         [lease] = await api.lease()
-        report = {"run_id": lease["run_id"], "fencing_token": lease["fencing_token"], "status": "failed"}
+        report = run_of(lease, status="failed")
         assert str(most) in (await api.report(report | {field: most + 1})).json["detail"]
         assert (await api.report(report | {field: most})).status == 200
 

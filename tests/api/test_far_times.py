@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tests.api.node import Api
+from tests.api.node import Api, malformed, misjudged
 from tests.api.schedules.scene import saved
 
 LAST = "9999-12-31T23:59:59.999Z"
@@ -22,19 +20,12 @@ async def test_a_job_can_be_due_at_the_last_time_that_can_be_written(api: Api) -
 
 
 async def test_times_that_can_not_be_written_are_refused_by_name(api: Api) -> None:
-    wrong: list[object] = []
-    cases: list[tuple[dict[str, Any], int, str]] = [
-        ({"run_at": "9999-12-31T23:59:59.9995Z"}, 400, "run_at"),
-        ({"run_at": "9999-12-31T23:30:00-01:00"}, 400, "run_at"),
+    faults = [
+        *malformed({"run_at": ["9999-12-31T23:59:59.9995Z"]}),
         ({"run_at": LAST, "deadline_in_seconds": 1}, 422, "deadline_in_seconds"),
         ({"run_at": LAST, "expires_in_seconds": 1}, 422, "expires_in_seconds"),
-        ({"deadline": "9999-12-31T23:30:00-01:00"}, 400, "deadline"),
     ]
-    for fields, status, field in cases:
-        answer = await api.post("jobs", {"name": "x"} | fields)
-        if (answer.status, answer.json.get("field")) != (status, field):
-            wrong.append((fields, answer.body))
-    assert not wrong
+    assert await misjudged(faults, lambda fields: api.post("jobs", {"name": "x"} | fields)) == []
 
 
 async def test_a_grid_ends_with_the_year_9999(api: Api) -> None:

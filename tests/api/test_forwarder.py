@@ -12,7 +12,7 @@ from raftsched.api import forwarder as forwarding
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.errors import DiskStalled, NoMajority, NotLeader, RaftschedError, Unavailable
-from tests.api.node import Api, SimulatedNode, serving
+from tests.api.node import Api, SimulatedNode, run_of, serving
 from tests.exchange.dying import dying_server
 
 Speak = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -59,7 +59,7 @@ async def test_follower_answers_as_the_leader_does(api: Api, follower: Api) -> N
     assert (await follower.get(f"jobs/{job['id']}")).json == job
     assert (await follower.get("jobs", limit=1, order="desc")).json["jobs"] == [job]
     [lease] = await follower.lease("x")
-    report = {"run_id": lease["run_id"], "fencing_token": lease["fencing_token"], "status": "completed"}
+    report = run_of(lease, status="completed")
     assert (await follower.report(report)).json["outcomes"][0]["accepted"] is True
     assert (await follower.ask("DELETE", f"jobs/{job['id']}")).code == "already_finished"
 

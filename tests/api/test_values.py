@@ -106,6 +106,9 @@ async def _answers(api: Api, value: bytes, number: int) -> dict[str, tuple[bool,
         url = f"runs/{json.loads(b'{%b}' % run)['run_id']}/progress"
         body = b'{"fencing_token":%d,"progress":%b}' % (json.loads(b"{%b}" % run)["fencing_token"], value)
         replies["progress"] = await api.post(url, body)
+    if _told(replies["result"].json)[0]:
+        job_id = json.loads(b"{%b}" % first)["run_id"].partition(".")[0]
+        assert value in (await api.get(f"jobs/{job_id}/result")).body, "it reads back as it was sent"
     return {way: _told(reply.json) for way, reply in replies.items()}
 
 

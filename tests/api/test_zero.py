@@ -19,7 +19,7 @@ import raftsched.wire
 from raftsched.api.json.decode import Fitter
 from raftsched.errors import Malformed
 from raftsched.wire.common import Request
-from tests.api.node import START_MS, Answer, Api
+from tests.api.node import START_MS, Answer, Api, run_of
 from tests.api.schedules.scene import patch, saved
 
 EPOCH: Final = "1970-01-01T00:00:00Z"
@@ -169,7 +169,7 @@ async def a_handler_can_ask_for_no_delay(api: Api) -> None:
     for status, name in (("failed", "retry_after_seconds"), ("snoozed", "snooze_seconds")):
         job = await api.submit(retry_policy={"base_seconds": 600})
         [lease] = await api.lease()
-        outcome = {key: lease[key] for key in ("run_id", "fencing_token")} | {"status": status, name: 0}
+        outcome = run_of(lease, status=status) | {name: 0}
         assert (await api.report(outcome)).json["outcomes"][0]["accepted"]
         assert (await api.get(f"jobs/{job['id']}")).json["status"] == "queued"
         assert (await api.ask("DELETE", f"jobs/{job['id']}")).status == 200
@@ -207,7 +207,7 @@ async def nothing_was_submitted_before_1970_and_everything_after(api: Api) -> No
     assert cancelled.json["matched"] == 1
     dead = await api.submit(max_attempts=1)
     [lease] = await api.lease()
-    await api.report({key: lease[key] for key in ("run_id", "fencing_token")} | {"status": "failed"})
+    await api.report(run_of(lease, status="failed"))
     for field, count in (("created_before", 0), ("created_after", 1)):
         purge = {"filter": {field: EPOCH}, "dry_run": field == "created_after"}
         assert (await api.post("dead-letters/purge", purge)).json["matched"] == count

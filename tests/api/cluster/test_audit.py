@@ -16,14 +16,7 @@ async def _acted(api: Api) -> None:
 
 
 async def _actions(api: Api, **query: Any) -> list[str]:
-    actions: list[str] = []
-    cursor: dict[str, str] = {}
-    while True:
-        page = (await api.get("audit", **query, **cursor)).json
-        actions += [entry["action"] for entry in page["entries"]]
-        if page["next_cursor"] is None:
-            return actions
-        cursor = {"cursor": page["next_cursor"]}
+    return [entry["action"] for entry in await api.all("audit", "entries", **query)]
 
 
 async def test_the_trail_says_who_did_what_to_what(api: Api) -> None:

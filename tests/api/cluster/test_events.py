@@ -63,8 +63,7 @@ async def test_the_stream_tells_what_is_committed_from_any_node(api: Api, follow
         await here.block()
         await there.block()
         job = await api.submit(queue="mail")
-        [lease] = await api.lease("mail")
-        await api.report({"run_id": lease["run_id"], "fencing_token": lease["fencing_token"], "status": "completed"})
+        await api.end("mail")
         for stream in (here, there):
             created, running, completed = [await stream.event() for _ in range(3)]
             assert created == {
@@ -125,13 +124,11 @@ async def test_filters_leave_out_the_others(api: Api) -> None:
         assert (await by_tenant.event())["tenant"] == "acme"
 
 
-@pytest.mark.parametrize(
-    ("types", "known"), [("zzz", "job, schedule, queue, workflow"), ("queue,queue.broken", "queue.paused")]
-)
-async def test_types_that_there_are_not_are_refused_and_the_known_ones_named(api: Api, types: str, known: str) -> None:
-    answer = await api.get("events", types=types)
-    assert (answer.status, answer.json["field"]) == (400, "types")
-    assert known in answer.json["detail"]
+async def test_types_that_there_are_not_are_refused_and_the_known_ones_named(api: Api) -> None:
+    for types, known in (("zzz", "job, schedule, queue, workflow"), ("queue,queue.broken", "queue.paused")):
+        answer = await api.get("events", types=types)
+        assert (answer.status, answer.json["field"]) == (400, "types")
+        assert known in answer.json["detail"]
 
 
 async def test_a_reader_that_comes_back_goes_on_at_any_node(api: Api, follower: Api) -> None:
@@ -146,22 +143,15 @@ async def test_a_reader_that_comes_back_goes_on_at_any_node(api: Api, follower: 
             assert [(await again.event())["job_id"] for _ in missed] == missed
 
 
-async def test_a_place_is_told_before_the_first_event(api: Api) -> None:
+async def test_a_place_is_told_before_the_first_event_but_never_ahead_of_events_still_to_come(api: Api) -> None:
     async with streaming(api) as stream:
         await stream.block()
         assert stream.last_id
     job = await api.submit()
     async with streaming(api, last_id=stream.last_id) as again:
-        assert (await again.event())["job_id"] == job["id"]
-
-
-async def test_a_place_is_never_told_ahead_of_events_that_are_still_to_come(api: Api) -> None:
-    async with streaming(api) as stream:
-        await stream.block()
-    await api.submit()
-    async with streaming(api, last_id=stream.last_id) as again:
         block = await again.block()
         assert "id" not in block or "data" in block
+        assert "data" in block or (await again.event())["job_id"] == job["id"]
 
 
 @pytest.mark.parametrize("last_id", ["1-1", "3-7"])

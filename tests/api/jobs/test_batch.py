@@ -9,7 +9,7 @@ import pytest
 
 from raftsched import limits
 from raftsched.api.jobs.batch import _array, named_text
-from tests.api.node import Api
+from tests.api.node import Api, run_of
 
 DEEP = b"[" * 80 + b"]" * 80
 FLAWS: list[tuple[bytes, str]] = [
@@ -86,7 +86,7 @@ async def test_what_is_no_json_around_its_items_is_refused_as_a_whole(api: Api, 
 async def test_a_flawed_outcome_refuses_itself_alone(api: Api) -> None:
     await api.submit()
     [lease] = await api.lease()
-    good = json.dumps({"run_id": lease["run_id"], "fencing_token": lease["fencing_token"], "status": "completed"})
+    good = json.dumps(run_of(lease, status="completed"))
     bad = b'{"run_id":"r.1","fencing_token":1,"status":"completed","result":Infinity}'
     answer = await api.post("leases/outcomes", b'{"worker":"w1","outcomes":[%b,%b]}' % (bad, good.encode()))
     replies = answer.json["outcomes"]
@@ -98,9 +98,7 @@ async def test_a_flawed_part_of_a_heartbeat_takes_no_other_lease_down(api: Api) 
     for _ in range(3):
         await api.submit()
     leases = await api.lease()
-    texts = [
-        json.dumps({key: lease[key] for key in ("run_id", "fencing_token")}).encode()[:-1] + b"%b}" for lease in leases
-    ]
+    texts = [json.dumps(run_of(lease)).encode()[:-1] + b"%b}" for lease in leases]
     deep = b',"progress":' + DEEP
     for flaw in (b',"progress":NaN', deep, b',"progress":"%b"' % (b"y" * (limits.PROGRESS_BYTES_MAX + 1))):
         parts = [texts[0] % b"", texts[1] % flaw, b'{"run_id":"x","fencing_token":0}', texts[2] % b', "alive":true']

@@ -9,9 +9,7 @@ import pytest
 from raftsched import limits
 from raftsched.core.operations.codec import PurgeJobs
 from raftsched.core.records.ids import TimeMs, parse_job_id
-from tests.api.node import START_MS, Api
-
-NOBODY = "01900000-0000-7000-8000-000000000000"
+from tests.api.node import NOBODY, START_MS, Api, Fault, malformed, misjudged, run_of
 
 
 async def test_submit_keeps_what_few_jobs_ask_for(api: Api) -> None:
@@ -45,46 +43,70 @@ async def test_retries_are_attempts_less_one(api: Api, fields: dict[str, Any], a
     assert (await api.submit(**fields))["max_attempts"] == attempts
 
 
-@pytest.mark.parametrize(
-    ("fields", "status", "field"),
-    [
-        ({"max_attempts": 3, "max_retries": 2}, 422, "max_retries"),
-        ({"max_retries": -1}, 400, "max_retries"),
-        ({"expires_at": "2030-03-18T00:00:00Z", "expires_in_seconds": 1}, 422, "expires_at"),
-        ({"deadline": "2030-03-18T00:00:00Z", "deadline_in_seconds": 1}, 422, "deadline"),
-        ({"expires_at": "tomorrow"}, 400, "expires_at"),
-        ({"deadline": "9999-12-31T23:30:00-01:00"}, 400, "deadline"),
-        ({"run_at": "2030-03-19T00:00:00Z", "expires_at": "2030-03-18T00:00:00Z"}, 422, "expires_at"),
-        ({"expires_in_seconds": 0}, 400, "expires_in_seconds"),
-        ({"heartbeat_timeout_seconds": 0}, 400, "heartbeat_timeout_seconds"),
-        ({"start": "exactly_once"}, 400, "start"),
-        ({"concurrency_key": ""}, 400, "concurrency_key"),
-        ({"concurrency_key": "é" * 65}, 400, "concurrency_key"),
-        ({"retry_on": ["a", "é" * 65]}, 400, "retry_on[1]"),
-        ({"no_retry": [""]}, 400, "no_retry[0]"),
-        ({"unique": {"by": []}}, 400, "unique.by"),
-        ({"unique": {"by": ["tags"]}}, 400, "unique.by[0]"),
-        ({"unique": {"by": ["key"]}}, 422, "unique.key"),
-        ({"unique": {"by": ["name"], "key": "k"}}, 422, "unique.key"),
-        ({"unique": {"for_seconds": 0}}, 400, "unique.for_seconds"),
-        ({"unique": {"on_conflict": "ignore"}}, 400, "unique.on_conflict"),
-        ({"idempotency_ttl_seconds": 5}, 422, "idempotency_ttl_seconds"),
-        ({"depends_on": ["x"]}, 400, "depends_on[0]"),
-        ({"depends_on": [{"job": "x"}]}, 400, "depends_on[0].job"),
-        ({"depends_on": [{"job": NOBODY, "condition": "done"}]}, 400, "depends_on[0].condition"),
-        ({"depends_on": [NOBODY, {"job": NOBODY}]}, 422, "depends_on[1]"),
-        ({"on_dependency_failure": "run"}, 400, "on_dependency_failure"),
-        ({"retention_seconds": 0}, 400, "retention_seconds"),
-        ({"max_lost_workers": 0}, 400, "max_lost_workers"),
-        ({"max_lost_workers": 1_000_001}, 400, "max_lost_workers"),
-    ],
-)
-async def test_submit_names_what_is_wrong_and_proposes_nothing(
-    api: Api, fields: dict[str, Any], status: int, field: str
-) -> None:
-    answer = await api.post("jobs", {"name": "x"} | fields)
-    assert (answer.status, answer.json["field"]) == (status, field), answer.body
-    assert answer.json["advice"]
+_WRONG: list[Fault] = [
+    *malformed(
+        {
+            "max_retries": [-1],
+            "expires_at": ["tomorrow"],
+            "deadline": ["9999-12-31T23:30:00-01:00"],
+            "expires_in_seconds": [0],
+            "heartbeat_timeout_seconds": [0],
+            "start": ["exactly_once"],
+            "concurrency_key": ["", "é" * 65],
+            "retry_on[1]": [["a", "é" * 65]],
+            "no_retry[0]": [[""]],
+            "unique.by": [{"by": []}],
+            "unique.by[0]": [{"by": ["tags"]}],
+            "unique.for_seconds": [{"for_seconds": 0}],
+            "unique.on_conflict": [{"on_conflict": "ignore"}],
+            "depends_on[0]": [["x"]],
+            "depends_on[0].job": [[{"job": "x"}]],
+            "depends_on[0].condition": [[{"job": NOBODY, "condition": "done"}]],
+            "on_dependency_failure": ["run"],
+            "retention_seconds": [0],
+            "max_lost_workers": [0, 1_000_001],
+            "name": ["", "a\n", "../../x", "a" * 129, 5],
+            "max_atempts": [5],
+            "tenant": ["a b"],
+            "priority": [10, "urgent", True],
+            "max_attempts": [0, "3"],
+            "timeout_seconds": [0, 1e9],
+            "run_at": [
+                "2030-03-17T17:46:60Z",
+                "2030-03-17T17:46:00",
+                "tomorrow",
+                "1969-12-31T23:59:59Z",
+                "9999-12-31T23:30:00-01:00",
+            ],
+            "delay_seconds": [-1],
+            "retry_policy.factr": [{"factr": 2}],
+            "retry_policy.factor": [{"factor": 0.5}],
+            "retry_policy.delays_seconds[1]": [{"backoff": "list", "delays_seconds": [1, -1]}],
+            "tags[1]": [["a", ""]],
+            "tags[0]": [["é" * 65]],
+            "tags": [["a"] * 33],
+            "region": ["a b"],
+            "idempotency_key": [""],
+        }
+    ),
+    ({"max_attempts": 3, "max_retries": 2}, 422, "max_retries"),
+    ({"expires_at": "2030-03-18T00:00:00Z", "expires_in_seconds": 1}, 422, "expires_at"),
+    ({"deadline": "2030-03-18T00:00:00Z", "deadline_in_seconds": 1}, 422, "deadline"),
+    ({"run_at": "2030-03-19T00:00:00Z", "expires_at": "2030-03-18T00:00:00Z"}, 422, "expires_at"),
+    ({"unique": {"by": ["key"]}}, 422, "unique.key"),
+    ({"unique": {"by": ["name"], "key": "k"}}, 422, "unique.key"),
+    ({"idempotency_ttl_seconds": 5}, 422, "idempotency_ttl_seconds"),
+    ({"depends_on": [NOBODY, {"job": NOBODY}]}, 422, "depends_on[1]"),
+    ({"run_at": "2031-01-01T00:00:00Z", "delay_seconds": 1}, 422, "run_at"),
+    ({"retry_policy": {"backoff": "list"}}, 422, "retry_policy.delays_seconds"),
+    ({"retry_policy": {"delays_seconds": [1]}}, 422, "retry_policy.delays_seconds"),
+    ({"payload": "y" * limits.PAYLOAD_BYTES_MAX}, 413, "payload"),
+]
+
+
+async def test_submit_names_what_is_wrong_and_proposes_nothing(api: Api) -> None:
+    assert await misjudged(_WRONG, lambda fields: api.post("jobs", {"name": "x"} | fields)) == []
+    assert await misjudged([({}, 400, "name")], lambda fields: api.post("jobs", fields)) == []
     assert api.node.proposed == []
 
 
@@ -202,7 +224,7 @@ async def test_unique_key_is_free_once_its_job_ended_in_whatever_way(api: Api, e
         await api.ask("DELETE", f"jobs/{first['id']}")
     else:
         [lease] = await api.lease()
-        run = {"run_id": lease["run_id"], "fencing_token": lease["fencing_token"]}
+        run = run_of(lease)
         await api.report(run | {"status": "completed" if end == "completed" else "failed"})
     if end == "deleted":
         api.node.apply(PurgeJobs((parse_job_id(first["id"]),), TimeMs(START_MS + 1)))

@@ -15,31 +15,12 @@ from raftsched.core.records.ids import JobId, TimeMs, job_id_text, parse_job_id
 from raftsched.core.records.spec import Options
 from raftsched.wire.common import ReadQuery
 from raftsched.wire.jobs import JobRequest
-from tests.api.node import START_MS, Api, SimulatedNode, serving
+from tests.api.node import START_MS, Api, Fault, SimulatedNode, malformed, misjudged, serving
 from tests.core.scene import with_fields
 
 
-async def _walk(api: Api, **query: Any) -> list[list[dict[str, Any]]]:
-    """Follow the cursors to the end; return the pages."""
-    pages = []
-    cursor: dict[str, str] = {}
-    while True:
-        answer = await api.get("jobs", **query, **cursor)
-        assert answer.status == 200, answer.body
-        pages.append(answer.json["jobs"])
-        if answer.json["next_cursor"] is None:
-            return pages
-        cursor = {"cursor": answer.json["next_cursor"]}
-
-
 async def _ids(api: Api, **query: Any) -> list[str]:
-    return [job["id"] for page in await _walk(api, **query) for job in page]
-
-
-async def _submit_many(api: Api, count: int, **fields: Any) -> list[str]:
-    jobs = [{"name": "x"} | fields] * count
-    answer = await api.post("jobs/batch", {"jobs": jobs})
-    return [result["id"] for result in answer.json["results"]]
+    return [job["id"] for job in await api.all("jobs", "jobs", **query)]
 
 
 async def test_list_of_nothing_is_one_empty_page(api: Api) -> None:
@@ -48,7 +29,7 @@ async def test_list_of_nothing_is_one_empty_page(api: Api) -> None:
 
 @pytest.mark.parametrize("limit", [1, 7, 25, 26, 1000])
 async def test_list_shows_every_job_once_in_order(api: Api, limit: int) -> None:
-    ids = await _submit_many(api, 25)
+    ids = await api.submit_many(25)
     assert await _ids(api, limit=limit) == ids
     assert await _ids(api, limit=limit, order="desc") == ids[::-1]
 
@@ -59,38 +40,31 @@ async def test_list_shows_the_same_job_as_get(api: Api) -> None:
 
 
 async def test_list_takes_100_jobs_a_page_by_default(api: Api) -> None:
-    await _submit_many(api, 101)
-    assert [len(page) for page in await _walk(api)] == [100, 1]
+    await api.submit_many(101)
+    assert [len(page) for page in await api.pages("jobs", "jobs")] == [100, 1]
 
 
-@pytest.mark.parametrize(
-    ("query", "field"),
-    [
-        ({"limit": "0"}, "limit"),
-        ({"limit": "1001"}, "limit"),
-        ({"limit": "x"}, "limit"),
-        ({"order": "up"}, "order"),
-        ({"status": "runing"}, "status"),
-        ({"queue": "../x"}, "queue"),
-        ({"tag": ""}, "tag"),
-        ({"status": "queued,runing"}, "status"),
-        ({"status": ""}, "status"),
-        ({"tenant": "a b"}, "tenant"),
-        ({"schedule": "x"}, "schedule"),
-        ({"workflow": "x"}, "workflow"),
-        ({"created_after": "yesterday"}, "created_after"),
-        ({"reason": ""}, "reason"),
-        ({"reason": "attempts_exhausted,timeout"}, "reason"),
-        ({"cursor": "x"}, "cursor"),
-        ({"cursor": "gA=="}, "cursor"),
-        ({"cursor": "\x00"}, "cursor"),
-        ({"cursor": "é"}, "cursor"),
-        ({"cursor": "A" * 1001}, "cursor"),
-    ],
-)
-async def test_list_refuses_wrong_parameters_by_name(api: Api, query: dict[str, str], field: str) -> None:
-    answer = await api.get("jobs", **query)
-    assert (answer.status, answer.json["field"]) == (400, field)
+_WRONG: list[Fault] = [
+    *malformed(
+        {
+            "limit": ["0", "1001", "x"],
+            "order": ["up"],
+            "status": ["runing", "queued,runing", ""],
+            "queue": ["../x"],
+            "tag": [""],
+            "tenant": ["a b"],
+            "schedule": ["x"],
+            "workflow": ["x"],
+            "created_after": ["yesterday"],
+            "reason": ["", "attempts_exhausted,timeout"],
+            "cursor": ["x", "gA==", "\x00", "é", "A" * 1001],
+        }
+    ),
+]
+
+
+async def test_list_refuses_wrong_parameters_by_name(api: Api) -> None:
+    assert await misjudged(_WRONG, lambda query: api.get("jobs", **query)) == []
 
 
 async def test_list_of_a_misspelt_status_says_what_was_meant(api: Api) -> None:
@@ -104,7 +78,7 @@ async def test_list_by_a_reason_that_there_is_not_names_those_that_there_are(api
 
 
 async def test_list_refuses_the_cursor_of_another_list(api: Api) -> None:
-    await _submit_many(api, 3)
+    await api.submit_many(3)
     cursor = (await api.get("jobs", limit=1)).json["next_cursor"]
     answer = await api.get("jobs", limit=1, cursor=cursor, order="desc")
     assert (answer.status, answer.json["field"]) == (400, "cursor")
@@ -135,15 +109,14 @@ async def test_list_by_status_goes_by_the_status_that_users_see(api: Api) -> Non
 
 
 async def test_list_by_status_filters_too(api: Api) -> None:
-    await _submit_many(api, 5, queue="q1")
-    wanted = await _submit_many(api, 5, queue="q2")
+    await api.submit_many(5, queue="q1")
+    wanted = await api.submit_many(5, queue="q2")
     assert await _ids(api, status="queued", queue="q2", limit=2) == wanted
 
 
 async def test_list_filters_by_tenant_reason_and_time(api: Api) -> None:
     first = await api.submit(name="a", tenant="acme", max_attempts=1)
-    [lease] = await api.lease("a")
-    await api.report({"run_id": lease["run_id"], "fencing_token": lease["fencing_token"], "status": "failed"})
+    await api.end("a", status="failed")
     api.node.clock.now_ms += 60_000
     second = await api.submit(name="b")
     api.node.clock.now_ms += 60_000
@@ -165,19 +138,19 @@ async def test_list_filters_by_tenant_reason_and_time(api: Api) -> None:
 async def test_list_by_time_does_not_look_at_all_the_jobs_before(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
     monkeypatch.setattr(limits, "PAGE_ROWS_MAX", 10)
-    await _submit_many(api, 100)
+    await api.submit_many(100)
     api.node.clock.now_ms += 3_600_000
-    ids = await _submit_many(api, 2)
-    pages = await _walk(api, created_after="2030-03-17T18:00:00Z")
+    ids = await api.submit_many(2)
+    pages = await api.pages("jobs", "jobs", created_after="2030-03-17T18:00:00Z")
     assert [[job["id"] for job in page] for page in pages] == [ids]
 
 
 @pytest.mark.parametrize("order", ["asc", "desc"])
 @pytest.mark.parametrize("limit", [1, 2, 3, 100])
 async def test_list_by_several_statuses_shows_one_after_the_other(api: Api, order: str, limit: int) -> None:
-    queued = await _submit_many(api, 3)
-    paused = await _submit_many(api, 3, paused=True)
-    await _submit_many(api, 3, delay_seconds=60)
+    queued = await api.submit_many(3)
+    paused = await api.submit_many(3, paused=True)
+    await api.submit_many(3, delay_seconds=60)
     step = 1 if order == "asc" else -1
     ids = await _ids(api, status="paused,queued", order=order, limit=limit)
     assert ids == paused[::step] + queued[::step]
@@ -198,8 +171,8 @@ async def test_list_by_schedule_shows_its_runs_only(api: Api) -> None:
 
 async def test_list_page_ends_where_its_texts_grow_too_large(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PAGE_BYTES_MAX", 1_000)
-    ids = await _submit_many(api, 10, payload="y" * 300)
-    pages = await _walk(api)
+    ids = await api.submit_many(10, payload="y" * 300)
+    pages = await api.pages("jobs", "jobs")
     assert [len(page) for page in pages] == [4, 4, 2]
     assert [job["id"] for page in pages for job in page] == ids
 
@@ -208,14 +181,14 @@ async def test_list_examines_a_bounded_number_of_jobs_a_page(api: Api, monkeypat
     """What no index tells is searched for: a page with a job ends at the bound, one without a job is the last."""
     monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 5)
     monkeypatch.setattr(limits, "PAGE_ROWS_MAX", 10)
-    [first] = await _submit_many(api, 1, tenant="rare")
-    await _submit_many(api, 25)
-    [second] = await _submit_many(api, 1, tenant="rare")
-    await _submit_many(api, 25)
-    pages = await _walk(api, tenant="rare")
+    [first] = await api.submit_many(1, tenant="rare")
+    await api.submit_many(25)
+    [second] = await api.submit_many(1, tenant="rare")
+    await api.submit_many(25)
+    pages = await api.pages("jobs", "jobs", tenant="rare")
     assert [[job["id"] for job in page] for page in pages] == [[first], [second], []]
     monkeypatch.setattr(listing, "_SEARCH_SECONDS_MAX", -1.0)
-    pages = await _walk(api, tenant="nobody")
+    pages = await api.pages("jobs", "jobs", tenant="nobody")
     assert len(pages) > 1, "a search ends in time, too"
 
 
@@ -242,17 +215,17 @@ async def test_lists_by_queue_name_and_tag_have_full_pages_whatever_else_there_i
     """Case N09: each page is full but the last, in one order, and few rows are read for it."""
     monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
     monkeypatch.setattr(limits, "PAGE_ROWS_MAX", 20)
-    noise = await _submit_many(api, 400, name="noise")
+    noise = await api.submit_many(400, name="noise")
     for job_id in noise[:200]:
         api.node.apply(CancelJob(parse_job_id(job_id), "default"))
-    await _submit_many(api, 200, name="noise", delay_seconds=5)
+    await api.submit_many(200, name="noise", delay_seconds=5)
     for number in range(40):
         fields = {"paused": True} if number % 10 == 0 else {"delay_seconds": 60}
         tags = ["rare"] if number == 17 else ["common"]
         await api.submit(name=f"bulk{number % 4}", queue="bulk", tags=tags, **fields)
     gone = (await api.submit(name="bulk3", queue="bulk", tags=["common"]))["id"]
     api.node.apply(CancelJob(parse_job_id(gone), "default"))
-    everything = [job for page in await _walk(api, limit=1_000, order=order) for job in page]
+    everything = await api.all("jobs", "jobs", limit=1_000, order=order)
     store, examined = api.node.state._store, 0
     scan = type(store).scan
 
@@ -267,7 +240,7 @@ async def test_lists_by_queue_name_and_tag_have_full_pages_whatever_else_there_i
     for filters in N09_FILTERS:
         wanted = [job["id"] for job in everything if _is_wanted(job, filters)]
         examined = 0
-        pages = await _walk(api, limit=10, order=order, **filters)
+        pages = await api.pages("jobs", "jobs", limit=10, order=order, **filters)
         found = [job["id"] for page in pages for job in page]
         full = [len(page) == 10 for page in pages[:-1]]
         if sorted(found) != sorted(wanted) or not all(full) or examined > 40 * len(pages) + 4 * len(found) + 100:
@@ -292,17 +265,17 @@ async def test_list_of_few_among_many_is_one_page(
     api: Api, monkeypatch: pytest.MonkeyPatch, order: str, filters: dict[str, str]
 ) -> None:
     monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
-    await _submit_many(api, 25, queue="a")
-    wanted = await _submit_many(api, 3, queue="b")
-    await _submit_many(api, 25, queue="c")
-    pages = await _walk(api, queue="b", order=order, **filters)
+    await api.submit_many(25, queue="a")
+    wanted = await api.submit_many(3, queue="b")
+    await api.submit_many(25, queue="c")
+    pages = await api.pages("jobs", "jobs", queue="b", order=order, **filters)
     assert [[job["id"] for job in page] for page in pages] == [wanted if order == "asc" else wanted[::-1]]
 
 
 async def test_list_lets_others_go_on_between_its_steps(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
-    await _submit_many(api, 30)
-    [rare] = await _submit_many(api, 1, tenant="rare")
+    await api.submit_many(30)
+    [rare] = await api.submit_many(1, tenant="rare")
     steps: list[Reading] = []
 
     def opened(backend: Backend, query: ReadQuery) -> Reading:
@@ -321,7 +294,7 @@ async def test_list_lets_others_go_on_between_its_steps(api: Api, monkeypatch: p
 async def test_walk_leaves_out_what_is_submitted_after_it_began_and_ends(
     api: Api, query: dict[str, str], added: int
 ) -> None:
-    ids = await _submit_many(api, 6)
+    ids = await api.submit_many(6)
     seen: list[str] = []
     cursor: dict[str, str] = {}
     for _ in range(20):
@@ -329,7 +302,7 @@ async def test_walk_leaves_out_what_is_submitted_after_it_began_and_ends(
         seen += [job["id"] for job in page["jobs"]]
         if page["next_cursor"] is None:
             break
-        await _submit_many(api, added)
+        await api.submit_many(added)
         cursor = {"cursor": page["next_cursor"]}
     assert seen == ids
     assert page["next_cursor"] is None
@@ -339,7 +312,7 @@ async def test_walk_leaves_out_what_is_submitted_after_it_began_and_ends(
 async def test_walk_sees_every_lasting_job_once_while_others_come_and_go(api: Api, order: str) -> None:
     """Case A10: many equal times, inserts and removals on both sides of the cursor, another node half-way."""
     chance = random.Random(10)
-    ids = await _submit_many(api, 1_000)
+    ids = await api.submit_many(1_000)
     lasting = set(chance.sample(ids, 700))
     passing = [job_id for job_id in ids if job_id not in lasting]
     chance.shuffle(passing)
@@ -353,7 +326,7 @@ async def test_walk_sees_every_lasting_job_once_while_others_come_and_go(api: Ap
             cursor = page["next_cursor"]
             if cursor is None:
                 break
-            await _submit_many(api, 100)
+            await api.submit_many(100)
             _remove(api, [passing.pop() for _ in range(min(10, len(passing)))])
             asked = other if page_number >= 5 else api
     assert cursor is None
@@ -362,7 +335,7 @@ async def test_walk_sees_every_lasting_job_once_while_others_come_and_go(api: Ap
 
 
 async def test_walk_goes_on_where_the_job_at_its_cursor_is_gone(api: Api) -> None:
-    ids = await _submit_many(api, 4)
+    ids = await api.submit_many(4)
     page = (await api.get("jobs", limit=2)).json
     _remove(api, ids[1:2])
     following = (await api.get("jobs", limit=2, cursor=page["next_cursor"])).json
@@ -370,7 +343,7 @@ async def test_walk_goes_on_where_the_job_at_its_cursor_is_gone(api: Api) -> Non
 
 
 async def test_stale_list_is_answered_by_a_follower_without_its_leader(api: Api, follower: Api) -> None:
-    ids = await _submit_many(api, 3)
+    ids = await api.submit_many(3)
     follower.node.age_ms = -1
     answer = await follower.get("jobs", consistency="stale")
     assert [job["id"] for job in answer.json["jobs"]] == ids

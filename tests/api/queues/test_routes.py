@@ -47,13 +47,7 @@ async def test_stale_queues_are_counted_by_a_follower(api: Api, follower: Api) -
 
 async def listed(api: Api, **query: str) -> list[list[str]]:
     """The names on each page."""
-    pages = []
-    while True:
-        page = (await api.get("queues", **query)).json
-        pages.append([queue["name"] for queue in page["queues"]])
-        if page["next_cursor"] is None:
-            return pages
-        query["cursor"] = page["next_cursor"]
+    return [[queue["name"] for queue in page] for page in await api.pages("queues", "queues", **query)]
 
 
 async def test_queues_come_in_pages_by_name_whatever_changes_meanwhile(api: Api, follower: Api) -> None:

@@ -12,7 +12,7 @@ from raftsched import limits
 from raftsched.core import cron
 from raftsched.core.operations.base import Operation
 from tests.api.cases import case
-from tests.api.node import START_MS, Answer, Api
+from tests.api.node import START_MS, Api, Fault, malformed, misjudged
 from tests.api.schedules.scene import MINUTE, REPORT, at, decided, patch, saved
 from tests.steps import counted_steps
 
@@ -274,7 +274,12 @@ async def test_a_patch_with_pause_until_null_says_how_a_pause_is_ended(api: Api)
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
-_REFUSED: list[tuple[dict[str, Any], int, str]] = [
+_REFUSED: list[Fault] = [
+    *malformed(
+        {
+            "at": ["9999-12-31T23:30:00-01:00"],
+        }
+    ),
     ({}, 422, "cron"),
     ({"cron": "@daily", "every": "1m"}, 422, "every"),
     ({"cron": "61 * * * *"}, 422, "cron"),
@@ -282,7 +287,6 @@ _REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"cron": "0 0 31 2 *"}, 422, "cron"),
     ({"cron": "@every 10 parsecs"}, 422, "cron"),
     ({"at": "2031-01-01T00:00:00Z", "end_at": "2030-12-31T00:00:00Z"}, 422, "end_at"),
-    ({"at": "9999-12-31T23:30:00-01:00"}, 400, "at"),
     ({"cron": "@daily", "start_at": "9999-12-31T23:00:00Z"}, 422, "start_at"),
     ({"cron": "@daily", "name": "6f1e7c5e-0b1f-4c5e-9d53-0a3d3a1c9b11"}, 422, "name"),
     ({"every": "90"}, 422, "every"),
@@ -321,11 +325,7 @@ _REFUSED: list[tuple[dict[str, Any], int, str]] = [
         422,
         "calendar.only_dates",
     ),
-    (
-        {"cron": "@daily", "calendar": {"blackouts": [{"start": "00:00", "end": "24:00"}]}},
-        422,
-        "calendar.blackouts",
-    ),
+    ({"cron": "@daily", "calendar": {"blackouts": [{"start": "00:00", "end": "24:00"}]}}, 422, "calendar.blackouts"),
     (
         {"cron": "@daily", "calendar": {"blackouts": [{"start": "00:00", "end": "00:01"}] * 101}},
         422,
@@ -359,23 +359,15 @@ _REFUSED: list[tuple[dict[str, Any], int, str]] = [
         "calendar.blackouts[1].timezone",
     ),
     (
-        {
-            "cron": "@daily",
-            "calendar": {"blackouts": [{"from": "2031-01-02T00:00:00Z", "to": "2031-01-01T00:00:00Z"}]},
-        },
+        {"cron": "@daily", "calendar": {"blackouts": [{"from": "2031-01-02T00:00:00Z", "to": "2031-01-01T00:00:00Z"}]}},
         422,
         "calendar.blackouts[0].to",
     ),
 ]
 
 
-@pytest.mark.parametrize(("fields", "status", "field"), _REFUSED, ids=lambda value: str(value)[:60])
-async def test_what_cannot_be_a_schedule_is_refused_and_the_field_is_named(
-    api: Api, fields: dict[str, Any], status: int, field: str
-) -> None:
-    answer = await api.post("schedules", REPORT | fields)
-    assert (answer.status, answer.json["field"]) == (status, field), answer.json
-    assert answer.json["detail"].startswith(field)
+async def test_what_cannot_be_a_schedule_is_refused_and_the_field_is_named(api: Api) -> None:
+    assert await misjudged(_REFUSED, lambda fields: api.post("schedules", REPORT | fields)) == []
     assert api.node.proposed == []
 
 
@@ -419,15 +411,7 @@ async def test_lists_go_by_name_and_on_by_cursor(api: Api) -> None:
 
 
 async def _walked(api: Api, **query: Any) -> list[str]:
-    names: list[str] = []
-    cursor: dict[str, str] = {}
-    while True:
-        answer: Answer = await api.get("schedules", **query, **cursor)
-        page = answer.json
-        names += [schedule["name"] for schedule in page["schedules"]]
-        if page["next_cursor"] is None:
-            return names
-        cursor = {"cursor": page["next_cursor"]}
+    return [schedule["name"] for schedule in await api.all("schedules", "schedules", **query)]
 
 
 # -- when they fire next ----------------------------------------------------------------------------------------------
@@ -481,13 +465,9 @@ async def test_a_page_ends_early_where_calendars_make_looking_ahead_long(
     closed = {"blackouts": [{"start": "17:40", "end": "18:30"}]}  # 44 instants are looked at
     for name in ("a", "b", "c", "d"):
         await saved(api, name=name, cron="* * * * *", calendar=None if name == "c" else closed)
-    pages: list[list[str]] = []
-    cursor: dict[str, str] = {}
-    while not pages or cursor:
-        page = (await follower.get("schedules", consistency="stale", **cursor)).json
-        cursor = {"cursor": page["next_cursor"]} if page["next_cursor"] else {}
-        pages.append([f"{each['name']} {each['next_at'][11:16]}" for each in page["schedules"]])
-    assert pages == [["a 18:30"], ["b 18:30", "c 17:47"], ["d 18:30"]]
+    pages = await follower.pages("schedules", "schedules", consistency="stale")
+    shown = [[f"{each['name']} {each['next_at'][11:16]}" for each in page] for page in pages]
+    assert shown == [["a 18:30"], ["b 18:30", "c 17:47"], ["d 18:30"]]
     whole = (await follower.get("schedules", consistency="stale")).json
     assert (len(whole["schedules"]), whole["next_cursor"]) == (4, None)
 

@@ -9,9 +9,9 @@ import pytest
 from raftsched import limits
 from raftsched.core.operations.control import ReportProgress
 from raftsched.errors import StorageFull
-from tests.api.node import Api
+from tests.api.node import Api, run_of
 
-NOBODY = "01900000-0000-7000-8000-000000000000.1"
+NO_RUN = "01900000-0000-7000-8000-000000000000.1"
 
 
 async def _leased(api: Api, **fields: Any) -> dict[str, Any]:
@@ -55,13 +55,13 @@ async def test_word_with_another_token_is_409(api: Api, action: str) -> None:
 
 @pytest.mark.parametrize("action", ["start", "logs"])
 async def test_word_of_an_unknown_run_is_404(api: Api, action: str) -> None:
-    for run_id in (NOBODY, "x", NOBODY.removesuffix(".1")):
+    for run_id in (NO_RUN, "x", NO_RUN.removesuffix(".1")):
         answer = await api.post(f"runs/{run_id}/{action}", _body(action))
         assert (answer.status, answer.code) == (404, "not_found")
 
 
 async def test_progress_of_an_unknown_run_is_refused(api: Api) -> None:
-    assert (await api.post(f"runs/{NOBODY}/progress", _body("progress"))).code == "lease_lost"
+    assert (await api.post(f"runs/{NO_RUN}/progress", _body("progress"))).code == "lease_lost"
     assert (await api.post("runs/x/progress", _body("progress"))).code == "not_found"
 
 
@@ -106,7 +106,7 @@ async def test_full_log_is_409_and_says_to_stop(api: Api) -> None:
     ],
 )
 async def test_word_names_the_field_at_fault(api: Api, action: str, document: Any, status: int, field: str) -> None:
-    answer = await api.post(f"runs/{NOBODY}/{action}", document)
+    answer = await api.post(f"runs/{NO_RUN}/{action}", document)
     assert (answer.status, answer.json["field"]) == (status, field), answer.body
 
 
@@ -122,7 +122,7 @@ async def test_progress_is_shown_with_the_job(api: Api) -> None:
 
 
 async def _beat(api: Api, lease: dict[str, Any], **fields: Any) -> Any:
-    held = {"run_id": lease["run_id"], "fencing_token": lease["fencing_token"]} | fields
+    held = run_of(lease) | fields
     return await api.post("leases/heartbeat", {"worker": "w1", "leases": [held]})
 
 

@@ -16,10 +16,8 @@ from raftsched.core.operations.queues import CancelWorkflow
 from raftsched.core.records.ids import TimeMs, parse_job_id
 from raftsched.errors import NotLeader, OutcomeUnknown, RaftschedError
 from raftsched.wire.workflows import WorkflowRequest
-from tests.api.node import START_MS, Answer, Api
+from tests.api.node import NOBODY, START_MS, Answer, Api, malformed, misjudged, run_of
 from tests.steps import counted_steps
-
-NOBODY = "01900000-0000-7000-8000-000000000000"
 
 
 def _job(*parents: Any, **fields: Any) -> dict[str, Any]:
@@ -41,20 +39,8 @@ async def _submit(api: Api, jobs: dict[str, Any], **fields: Any) -> Answer:
 
 
 async def _graph(api: Api, workflow_id: str, **query: Any) -> tuple[list[Any], list[Any]]:
-    nodes: list[Any] = []
-    edges: list[Any] = []
-    cursor: dict[str, str] = {}
-    while True:
-        page = (await api.get(f"workflows/{workflow_id}", **query, **cursor)).json
-        nodes += page["nodes"]
-        edges += page["edges"]
-        if page["next_cursor"] is None:
-            return nodes, edges
-        cursor = {"cursor": page["next_cursor"]}
-
-
-async def _report(api: Api, lease: dict[str, Any], **fields: Any) -> None:
-    await api.report({"run_id": lease["run_id"], "fencing_token": lease["fencing_token"]} | fields)
+    path = f"workflows/{workflow_id}"
+    return await api.all(path, "nodes", **query), await api.all(path, "edges", **query)
 
 
 # -- submission -------------------------------------------------------------------------------------------------------
@@ -93,7 +79,7 @@ async def test_workflow_runs_to_its_end(api: Api) -> None:
     for task in "abc":
         [lease] = await api.lease("x")
         assert (lease["task"], lease["workflow_id"]) == (task, workflow["id"])
-        await _report(api, lease, status="completed")
+        await api.report(run_of(lease, status="completed"))
     ended = (await api.get(f"workflows/{workflow['id']}")).json
     assert (ended["status"], ended["completed_count"], ended["unfinished_count"]) == ("completed", 3, 0)
     assert ended["completed_at"] == "2030-03-17T17:46:40.000Z"
@@ -106,8 +92,7 @@ async def test_end_of_a_parent_ends_all_that_waits_for_it(api: Api, policy: str,
     jobs |= {"c": _job("join"), "d": _job({"task": "join", "condition": "completion"})}
     workflow = (await _submit(api, jobs)).json
     ids = workflow["jobs"]
-    [lease] = await api.lease("x")
-    await _report(api, lease, status="failed", retryable=False)
+    await api.end("x", status="failed", retryable=False)
     nodes, _ = await _graph(api, workflow["id"])
     by_task = {node["task"]: node for node in nodes}
     assert by_task["join"]["status"] == status
@@ -366,23 +351,14 @@ async def test_workflows_are_listed_the_latest_first(api: Api) -> None:
     await api.ask("DELETE", f"workflows/{first['id']}")
 
     async def listed(**query: Any) -> list[str]:
-        found: list[str] = []
-        cursor: dict[str, str] = {}
-        while True:
-            page = (await api.get("workflows", limit=1, **query, **cursor)).json
-            found += [workflow["id"] for workflow in page["workflows"]]
-            if page["next_cursor"] is None:
-                return found
-            cursor = {"cursor": page["next_cursor"]}
+        return [workflow["id"] for workflow in await api.all("workflows", "workflows", limit=1, **query)]
 
     assert await listed() == [third["id"], second["id"], first["id"]]
     assert await listed(order="asc", name="etl") == [first["id"], third["id"]]
     assert await listed(tenant="acme") == [second["id"]]
     assert await listed(status="cancelled") == [first["id"]]
-    answer = await api.get("workflows", cursor="x")
-    assert (answer.status, answer.json["field"]) == (400, "cursor")
-    answer = await api.get("workflows", status="paused")
-    assert (answer.status, answer.json["field"]) == (400, "status")
+    wrong = malformed({"cursor": ["x"], "status": ["paused"]})
+    assert await misjudged(wrong, lambda query: api.get("workflows", **query)) == []
 
 
 async def test_cancel_of_a_workflow_ends_its_jobs(api: Api, follower: Api) -> None:
@@ -395,8 +371,7 @@ async def test_cancel_of_a_workflow_ends_its_jobs(api: Api, follower: Api) -> No
 
 async def test_cancel_of_a_finished_workflow_is_409(api: Api) -> None:
     workflow = (await _submit(api, _chain(1))).json
-    [lease] = await api.lease("x")
-    await _report(api, lease, status="completed")
+    await api.end("x")
     answer = await api.ask("DELETE", f"workflows/{workflow['id']}")
     assert (answer.status, answer.code) == (409, "already_finished")
 
