@@ -9,9 +9,7 @@ from raftsched.core.records.ids import JobId, TimeMs
 from tests.leader.scene import START_MS, Leader, World
 
 
-def test_a_job_that_was_due_before_time_went_back_is_found_when_it_is_due_again() -> None:
-    world = World()
-    leader = Leader(world)
+def test_a_job_that_was_due_before_time_went_back_is_found_when_it_is_due_again(world: World, leader: Leader) -> None:
     job_id = world.submit_one(delay_ms=300)
     leader.run(500)  # nobody has asked for the queue yet: the index must show the job
     world.clock.wall_offset_ms -= 400
@@ -20,9 +18,8 @@ def test_a_job_that_was_due_before_time_went_back_is_found_when_it_is_due_again(
     assert [job.id for job in leader.lease()] == [job_id]
 
 
-def test_a_leader_that_began_ahead_finds_what_becomes_due_once_time_is_corrected() -> None:
+def test_a_leader_that_began_ahead_finds_what_becomes_due_once_time_is_corrected(world: World) -> None:
     """Seed 102 of five nodes: the reading fell by 667 ms, and a retry that was due in between was never offered."""
-    world = World()
     job_id = world.submit_one(delay_ms=300)
     world.clock.wall_offset_ms += 500
     leader = Leader(world)
@@ -32,9 +29,7 @@ def test_a_leader_that_began_ahead_finds_what_becomes_due_once_time_is_corrected
     assert [job.id for job in leader.lease()] == [job_id]
 
 
-def test_a_backlog_that_is_read_to_its_end_after_time_went_back_loses_nothing() -> None:
-    world = World()
-    leader = Leader(world)
+def test_a_backlog_that_is_read_to_its_end_after_time_went_back_loses_nothing(world: World, leader: Leader) -> None:
     assert leader.lease() == []
     count = limits.READY_BUFFER_JOBS_MAX + 1
     job_ids = [job_id for start in range(0, count, 1_000) for job_id in world.submit(delay_ms=300, count=1_000)]
@@ -47,9 +42,7 @@ def test_a_backlog_that_is_read_to_its_end_after_time_went_back_loses_nothing() 
     assert sorted(taken) == sorted(job_ids)
 
 
-def test_a_job_that_had_expired_before_time_went_back_is_given_while_it_has_not() -> None:
-    world = World()
-    leader = Leader(world)
+def test_a_job_that_had_expired_before_time_went_back_is_given_while_it_has_not(world: World, leader: Leader) -> None:
     assert leader.take() == []  # from now on each job with options is looked at before it is given
     job_id = world.submit_one(expires_at_ms=TimeMs(START_MS + 1_000))
     world.clock.advance(1_000)

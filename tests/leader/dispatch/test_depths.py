@@ -14,9 +14,7 @@ def depths_of(world: World, tenant: str | None = None) -> dict[str, QueueDepth]:
     return {depth.queue: depth for depth in found}
 
 
-def test_depths_count_each_queue_by_status() -> None:
-    world = World()
-    leader = Leader(world)
+def test_depths_count_each_queue_by_status(world: World, leader: Leader) -> None:
     world.submit("mail", count=3)
     world.submit("pay", count=2)
     leader.lease("pay")
@@ -26,9 +24,7 @@ def test_depths_count_each_queue_by_status() -> None:
     assert list(found) == ["mail", "pay"]
 
 
-def test_depths_move_jobs_to_queued_when_their_time_has_come() -> None:
-    world = World()
-    leader = Leader(world)
+def test_depths_move_jobs_to_queued_when_their_time_has_come(world: World, leader: Leader) -> None:
     world.submit(delay_ms=1_000, count=2)
     world.submit(delay_ms=9_000)
     (job,) = leader.lease() or leader.lease_ids(world.submit())
@@ -52,8 +48,7 @@ def test_depths_say_that_they_are_not_exact_when_too_many_timers_are_due(monkeyp
     assert found["pay"].exact
 
 
-def test_depths_tell_how_long_the_oldest_due_job_has_waited() -> None:
-    world = World()
+def test_depths_tell_how_long_the_oldest_due_job_has_waited(world: World) -> None:
     world.submit("mail", priority=1)
     world.submit("pay", delay_ms=60_000)
     world.clock.advance(7_000)
@@ -63,8 +58,7 @@ def test_depths_tell_how_long_the_oldest_due_job_has_waited() -> None:
     assert found["pay"].oldest_wait_ms == 0
 
 
-def test_depths_show_one_tenant_its_own_jobs_only() -> None:
-    world = World()
+def test_depths_show_one_tenant_its_own_jobs_only(world: World) -> None:
     world.submit("mail", tenant="a", delay_ms=10, count=2)
     world.submit("mail", tenant="b", delay_ms=10, count=3)
     world.submit("secret", tenant="b")
@@ -73,9 +67,7 @@ def test_depths_show_one_tenant_its_own_jobs_only() -> None:
     assert depths_of(world)["mail"].counts == {Status.QUEUED: 5}
 
 
-def test_depths_show_how_many_workers_wait() -> None:
-    world = World()
-    leader = Leader(world)
+def test_depths_show_how_many_workers_wait(world: World, leader: Leader) -> None:
     leader.wait("mail", "pay")
     leader.wait("mail")
     world.submit("mail", delay_ms=1_000)
@@ -87,9 +79,7 @@ def test_depths_show_how_many_workers_wait() -> None:
 # -- scale ------------------------------------------------------------------------------------------------------------
 
 
-def test_scale_says_how_many_workers_would_do_all_that_is_there() -> None:
-    world = World()
-    leader = Leader(world)
+def test_scale_says_how_many_workers_would_do_all_that_is_there(world: World, leader: Leader) -> None:
     for name in ("w1", "w2", "w3"):
         leader.take(worker=name, capacity=4)
     world.submit(count=21)
@@ -109,15 +99,12 @@ def test_scale_says_how_many_workers_would_do_all_that_is_there() -> None:
     )
 
 
-def test_scale_of_a_queue_nobody_uses_is_zero() -> None:
-    world = World()
+def test_scale_of_a_queue_nobody_uses_is_zero(world: World) -> None:
     scale = Leader(world).duties.scale("none", world.now)
     assert (scale.ready_count, scale.running_count, scale.wanted_workers, scale.worker_slots) == (0, 0, 0, 1)
 
 
-def test_scale_wants_no_workers_beyond_what_the_queue_lets_run() -> None:
-    world = World()
-    leader = Leader(world)
+def test_scale_wants_no_workers_beyond_what_the_queue_lets_run(world: World, leader: Leader) -> None:
     world.submit(count=20)
     world.configure(concurrency_max=3)
     assert leader.duties.scale("mail", world.now).wanted_workers == 3
@@ -127,9 +114,7 @@ def test_scale_wants_no_workers_beyond_what_the_queue_lets_run() -> None:
     assert (scale.ready_count, scale.wanted_workers) == (19, 1)
 
 
-def test_scale_leaves_out_jobs_that_wait_for_their_key() -> None:
-    world = World()
-    leader = Leader(world)
+def test_scale_leaves_out_jobs_that_wait_for_their_key(world: World, leader: Leader) -> None:
     leader.take()
     world.submit(count=10, concurrency_key="k")
     leader.lease(capacity=10)
@@ -138,9 +123,7 @@ def test_scale_leaves_out_jobs_that_wait_for_their_key() -> None:
     assert (scale.ready_count, scale.running_count, scale.exact) == (0, 1, True)
 
 
-def test_scale_counts_jobs_that_became_due_by_time() -> None:
-    world = World()
-    leader = Leader(world)
+def test_scale_counts_jobs_that_became_due_by_time(world: World, leader: Leader) -> None:
     world.submit(delay_ms=1_000, count=5)
     assert leader.duties.scale("mail", world.now).wanted_workers == 0
     world.clock.advance(1_000)

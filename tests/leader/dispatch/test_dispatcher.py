@@ -8,17 +8,13 @@ from raftsched.leader.dispatch import dispatcher
 from tests.leader.scene import Leader, World
 
 
-def test_waiter_is_handed_a_job_by_the_entry_that_brings_it() -> None:
-    world = World()
-    leader = Leader(world)
+def test_waiter_is_handed_a_job_by_the_entry_that_brings_it(world: World, leader: Leader) -> None:
     waiter = leader.wait("mail")
     job_id = world.submit_one("mail")
     assert waiter.jobs.result() == [job_id]
 
 
-def test_waiter_is_handed_a_delayed_job_exactly_at_its_time() -> None:
-    world = World()
-    leader = Leader(world)
+def test_waiter_is_handed_a_delayed_job_exactly_at_its_time(world: World, leader: Leader) -> None:
     leader.lease("mail")
     waiter = leader.wait("mail")
     job_id = world.submit_one("mail", delay_ms=5_000)
@@ -28,9 +24,7 @@ def test_waiter_is_handed_a_delayed_job_exactly_at_its_time() -> None:
     assert waiter.jobs.result() == [job_id]
 
 
-def test_waiters_are_served_in_the_order_they_came() -> None:
-    world = World()
-    leader = Leader(world)
+def test_waiters_are_served_in_the_order_they_came(world: World, leader: Leader) -> None:
     first, second = leader.wait("mail"), leader.wait("mail")
     one = world.submit_one()
     assert first.jobs.result() == [one]
@@ -39,9 +33,7 @@ def test_waiters_are_served_in_the_order_they_came() -> None:
     assert second.jobs.result() == [two]
 
 
-def test_no_job_is_handed_to_two_waiters() -> None:
-    world = World()
-    leader = Leader(world)
+def test_no_job_is_handed_to_two_waiters(world: World, leader: Leader) -> None:
     waiters = [leader.wait("mail", "pay", capacity=3) for _ in range(5)]
     job_ids = world.submit("mail", count=4) + world.submit("pay", count=4)
     handed = [job_id for waiter in waiters if waiter.jobs.done() for job_id in waiter.jobs.result()]
@@ -49,34 +41,26 @@ def test_no_job_is_handed_to_two_waiters() -> None:
     assert sorted(handed + leader.take("mail", "pay", capacity=9)) == sorted(job_ids)
 
 
-def test_burst_is_spread_evenly_over_the_waiters() -> None:
-    world = World()
-    leader = Leader(world)
+def test_burst_is_spread_evenly_over_the_waiters(world: World, leader: Leader) -> None:
     waiters = [leader.wait("mail", capacity=32) for _ in range(4)]
     world.submit("mail", count=20)
     assert [len(waiter.jobs.result()) for waiter in waiters] == [5, 5, 5, 5]
 
 
-def test_waiter_gets_no_more_than_its_capacity() -> None:
-    world = World()
-    leader = Leader(world)
+def test_waiter_gets_no_more_than_its_capacity(world: World, leader: Leader) -> None:
     waiter = leader.wait("mail", capacity=2)
     job_ids = world.submit("mail", count=5)
     assert waiter.jobs.result() == job_ids[:2]
     assert [job.id for job in leader.lease("mail", capacity=9)] == job_ids[2:]
 
 
-def test_waiter_is_left_alone_by_jobs_of_other_queues() -> None:
-    world = World()
-    leader = Leader(world)
+def test_waiter_is_left_alone_by_jobs_of_other_queues(world: World, leader: Leader) -> None:
     waiter = leader.wait("mail")
     world.submit("pay")
     assert not waiter.jobs.done()
 
 
-def test_waiters_of_a_region_get_its_jobs_and_those_of_none() -> None:
-    world = World()
-    leader = Leader(world)
+def test_waiters_of_a_region_get_its_jobs_and_those_of_none(world: World, leader: Leader) -> None:
     nowhere, eu, us = (leader.wait("mail", region=region, capacity=5) for region in ("", "eu", "us"))
     (for_us,) = world.submit(region="us")
     assert us.jobs.result() == [for_us]
@@ -89,18 +73,14 @@ def test_waiters_of_a_region_get_its_jobs_and_those_of_none() -> None:
     assert [job.id for job in leader.lease(region="us", capacity=5)] == more[:1]
 
 
-def test_waiters_of_several_regions_are_served_in_the_order_they_came() -> None:
-    world = World()
-    leader = Leader(world)
+def test_waiters_of_several_regions_are_served_in_the_order_they_came(world: World, leader: Leader) -> None:
     waiters = [leader.wait("mail", region=region) for region in ("eu", "", "us", "eu", "")]
     for waiter in waiters:
         job_ids = world.submit()
         assert waiter.jobs.result() == job_ids
 
 
-def test_timed_jobs_of_a_region_go_to_it_when_their_time_comes() -> None:
-    world = World()
-    leader = Leader(world)
+def test_timed_jobs_of_a_region_go_to_it_when_their_time_comes(world: World, leader: Leader) -> None:
     nowhere, eu = leader.wait("mail"), leader.wait("mail", region="eu")
     job_id = world.submit_one(delay_ms=5_000, region="eu")
     leader.run(5_000)
@@ -108,18 +88,16 @@ def test_timed_jobs_of_a_region_go_to_it_when_their_time_comes() -> None:
     assert not nowhere.jobs.done()
 
 
-def test_waiters_of_a_region_hear_of_its_jobs_after_the_leader_doubted_what_it_knew() -> None:
-    world = World()
-    leader = Leader(world)
+def test_waiters_of_a_region_hear_of_its_jobs_after_the_leader_doubted_what_it_knew(
+    world: World, leader: Leader
+) -> None:
     waiter = leader.wait("mail", region="eu")
     leader.duties._ready.doubt()
     job_id = world.submit_one(region="eu")
     assert waiter.jobs.result() == [job_id]
 
 
-def test_waiters_get_only_jobs_that_they_have_a_handler_for() -> None:
-    world = World()
-    leader = Leader(world)
+def test_waiters_get_only_jobs_that_they_have_a_handler_for(world: World, leader: Leader) -> None:
     old = leader.wait("mail", names=["charge"], capacity=5)
     new = leader.wait("mail", names=["charge", "refund"], capacity=5)
     raw = leader.wait("mail", capacity=5)
@@ -132,10 +110,8 @@ def test_waiters_get_only_jobs_that_they_have_a_handler_for() -> None:
     assert leader.take("mail", names=["refund"]) == [late]
 
 
-def test_waiter_by_pattern_is_handed_jobs_of_queues_that_are_made_later() -> None:
+def test_waiter_by_pattern_is_handed_jobs_of_queues_that_are_made_later(world: World, leader: Leader) -> None:
     """Case N05."""
-    world = World()
-    leader = Leader(world)
     tenants = leader.wait("tenant-*", wait_ms=60_000)
     elsewhere = leader.wait("other*", wait_ms=60_000)
     anything = leader.wait("*", "mail", wait_ms=60_000, region="eu")
@@ -150,9 +126,7 @@ def test_waiter_by_pattern_is_handed_jobs_of_queues_that_are_made_later() -> Non
     assert leader.duties.waiting_workers("otherwise") == 1
 
 
-def test_waiters_by_name_and_by_pattern_are_served_in_the_order_they_came() -> None:
-    world = World()
-    leader = Leader(world)
+def test_waiters_by_name_and_by_pattern_are_served_in_the_order_they_came(world: World, leader: Leader) -> None:
     waiters = [leader.wait(queue) for queue in ("*", "mail", "ma*", "mail")]
     jobs = [world.submit_one("mail") for _ in waiters]
     assert [waiter.jobs.result() for waiter in waiters] == [[job_id] for job_id in jobs]
@@ -160,8 +134,7 @@ def test_waiters_by_name_and_by_pattern_are_served_in_the_order_they_came() -> N
     assert leader.duties.waiting_workers("mail") == 0
 
 
-def test_waiter_by_pattern_gets_what_a_limit_kept_back() -> None:
-    world = World()
+def test_waiter_by_pattern_gets_what_a_limit_kept_back(world: World) -> None:
     world.configure("pay", concurrency_max=1)
     leader = Leader(world)
     world.submit("pay", count=2)
@@ -185,9 +158,7 @@ def test_queues_met_by_pattern_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -
     assert leader.duties._ready.queue_count <= 30
 
 
-def test_wait_ends_with_nothing_when_its_time_is_over() -> None:
-    world = World()
-    leader = Leader(world)
+def test_wait_ends_with_nothing_when_its_time_is_over(leader: Leader) -> None:
     waiter = leader.wait("mail", wait_ms=2_000)
     leader.run(1_999)
     assert not waiter.jobs.done()
@@ -196,18 +167,14 @@ def test_wait_ends_with_nothing_when_its_time_is_over() -> None:
     assert leader.duties.waiting_workers("mail") == 0
 
 
-def test_cancelled_waiter_takes_nothing() -> None:
-    world = World()
-    leader = Leader(world)
+def test_cancelled_waiter_takes_nothing(world: World, leader: Leader) -> None:
     gone, waiter = leader.wait("mail"), leader.wait("mail")
     gone.jobs.cancel()
     job_id = world.submit_one("mail")
     assert waiter.jobs.result() == [job_id]
 
 
-def test_job_handed_to_a_caller_that_went_away_goes_to_the_next_waiter() -> None:
-    world = World()
-    leader = Leader(world)
+def test_job_handed_to_a_caller_that_went_away_goes_to_the_next_waiter(world: World, leader: Leader) -> None:
     gone, waiter = leader.wait("mail"), leader.wait("mail")
     job_id = world.submit_one("mail")
     assert gone.jobs.result() == [job_id]
@@ -215,9 +182,7 @@ def test_job_handed_to_a_caller_that_went_away_goes_to_the_next_waiter() -> None
     assert waiter.jobs.result() == [job_id]
 
 
-def test_leaving_twice_does_no_harm() -> None:
-    world = World()
-    leader = Leader(world)
+def test_leaving_twice_does_no_harm(world: World, leader: Leader) -> None:
     waiter = leader.wait("mail")
     leader.duties.leave(waiter, world.now)
     leader.duties.leave(waiter, world.now)
@@ -235,9 +200,7 @@ def test_wait_is_refused_when_too_many_workers_wait(monkeypatch: pytest.MonkeyPa
     assert leader.duties.waiting_workers("mail") == 2
 
 
-def test_close_ends_all_waits_with_the_error() -> None:
-    world = World()
-    leader = Leader(world)
+def test_close_ends_all_waits_with_the_error(leader: Leader) -> None:
     waiters = [leader.wait("mail"), leader.wait("pay", "mail")]
     leader.duties.close(NotLeader())
     assert all(isinstance(waiter.jobs.exception(), NotLeader) for waiter in waiters)
@@ -255,18 +218,14 @@ def test_names_of_queues_asked_for_do_not_pile_up(monkeypatch: pytest.MonkeyPatc
     assert waiter.jobs.result() == [job_id]
 
 
-def test_job_cancelled_while_it_is_queued_is_not_offered() -> None:
-    world = World()
-    leader = Leader(world)
+def test_job_cancelled_while_it_is_queued_is_not_offered(world: World, leader: Leader) -> None:
     leader.take()
     cancelled, kept = world.submit(count=2)
     world.cancel(cancelled)
     assert leader.take(capacity=9) == [kept]
 
 
-def test_missed_job_that_still_waits_is_offered_again() -> None:
-    world = World()
-    leader = Leader(world)
+def test_missed_job_that_still_waits_is_offered_again(world: World, leader: Leader) -> None:
     job_id = world.submit_one(delay_ms=10_000)
     leader.run(10_000)
     taken = leader.take()
@@ -279,9 +238,7 @@ def test_missed_job_that_still_waits_is_offered_again() -> None:
     assert [job.id for job in leader.lease()] == [job_id]
 
 
-def test_job_of_a_lease_nobody_knows_about_is_offered_again_unless_it_was_granted() -> None:
-    world = World()
-    leader = Leader(world)
+def test_job_of_a_lease_nobody_knows_about_is_offered_again_unless_it_was_granted(world: World, leader: Leader) -> None:
     first, second = world.submit(count=2)
     taken = leader.take(capacity=2)
     world.lease(first, "w1")

@@ -5,7 +5,7 @@ import pytest
 from raftsched import limits
 from raftsched.core.operations.control import AmendJob
 from raftsched.core.records.ids import JobId
-from raftsched.core.records.job import AttemptEnd
+from raftsched.core.records.job import AttemptEnd, Job
 from raftsched.core.records.spec import SpecChanges
 from raftsched.leader.dispatch import due_jobs as timers
 from raftsched.leader.dispatch.due_jobs import TimerHorizon
@@ -13,9 +13,7 @@ from raftsched.leader.dispatch.ready import ReadyJobs
 from tests.leader.scene import Leader, World
 
 
-def test_delayed_job_is_not_leased_a_millisecond_early_and_is_leased_at_its_time() -> None:
-    world = World()
-    leader = Leader(world)
+def test_delayed_job_is_not_leased_a_millisecond_early_and_is_leased_at_its_time(world: World, leader: Leader) -> None:
     job_id = world.submit_one(delay_ms=20_000)
     leader.run(19_999)
     assert leader.lease() == []
@@ -23,23 +21,17 @@ def test_delayed_job_is_not_leased_a_millisecond_early_and_is_leased_at_its_time
     assert [job.id for job in leader.lease()] == [job_id]
 
 
-def test_step_is_wanted_exactly_when_the_next_job_is_due() -> None:
-    world = World()
-    leader = Leader(world)
+def test_step_is_wanted_exactly_when_the_next_job_is_due(world: World, leader: Leader) -> None:
     world.submit(delay_ms=777)
     assert leader.duties._timers.next_call_ms(world.now) == world.now.monotonic_ms + 777
 
 
-def test_job_with_a_past_time_is_ready_at_once() -> None:
-    world = World()
-    leader = Leader(world)
+def test_job_with_a_past_time_is_ready_at_once(world: World, leader: Leader) -> None:
     job_id = world.submit_one(delay_ms=-3_600_000)
     assert [job.id for job in leader.lease()] == [job_id]
 
 
-def test_delayed_jobs_become_ready_in_order_of_their_times() -> None:
-    world = World()
-    leader = Leader(world)
+def test_delayed_jobs_become_ready_in_order_of_their_times(world: World, leader: Leader) -> None:
     leader.lease("mail")
     delays = [300, 100, 200, 100]
     by_time = [job_id for _, job_id in sorted((ms, world.submit_one(delay_ms=ms)) for ms in delays)]
@@ -47,9 +39,7 @@ def test_delayed_jobs_become_ready_in_order_of_their_times() -> None:
     assert [job.id for job in leader.lease(capacity=10)] == by_time
 
 
-def test_job_beyond_the_horizon_is_read_when_its_time_comes_near() -> None:
-    world = World()
-    leader = Leader(world)
+def test_job_beyond_the_horizon_is_read_when_its_time_comes_near(world: World, leader: Leader) -> None:
     leader.lease("mail")
     job_id = world.submit_one(delay_ms=3 * limits.WHEEL_HORIZON_MS)
     assert len(leader.duties._timers) == 0
@@ -59,8 +49,7 @@ def test_job_beyond_the_horizon_is_read_when_its_time_comes_near() -> None:
     assert [job.id for job in leader.lease()] == [job_id]
 
 
-def test_new_leader_takes_over_timers_it_never_saw_submitted() -> None:
-    world = World()
+def test_new_leader_takes_over_timers_it_never_saw_submitted(world: World) -> None:
     due_before, due_later = world.submit_one(delay_ms=1_000), world.submit_one(delay_ms=5_000)
     world.clock.advance(2_000)
     leader = Leader(world)
@@ -69,8 +58,7 @@ def test_new_leader_takes_over_timers_it_never_saw_submitted() -> None:
     assert [job.id for job in leader.lease(capacity=9)] == [due_later]
 
 
-def test_new_leader_reads_a_bounded_number_of_timers() -> None:
-    world = World()
+def test_new_leader_reads_a_bounded_number_of_timers(world: World) -> None:
     for second in range(1, 11):
         world.submit(delay_ms=1_000 * second, count=1_000)
     horizon = TimerHorizon(world.state, ReadyJobs(world.state, ageing_ms=300_000))
@@ -78,9 +66,7 @@ def test_new_leader_reads_a_bounded_number_of_timers() -> None:
     assert len(horizon) == timers._READ_TIMERS
 
 
-def test_many_timers_in_one_moment_all_become_ready_with_few_in_memory() -> None:
-    world = World()
-    leader = Leader(world)
+def test_many_timers_in_one_moment_all_become_ready_with_few_in_memory(world: World, leader: Leader) -> None:
     leader.lease("mail")
     world.on_changes, hear = None, world.on_changes
     job_ids = [job_id for _ in range(5) for job_id in world.submit(delay_ms=90_000, count=1_000)]
@@ -108,9 +94,7 @@ def test_wheel_starts_over_when_arrivals_fill_it_and_loses_none(monkeypatch: pyt
     assert [job.id for job in leader.lease(capacity=1_000)] == job_ids[:1_000]
 
 
-def test_due_jobs_are_found_within_a_second_when_the_wall_clock_is_set_forward() -> None:
-    world = World()
-    leader = Leader(world)
+def test_due_jobs_are_found_within_a_second_when_the_wall_clock_is_set_forward(world: World, leader: Leader) -> None:
     leader.lease("mail")
     job_id = world.submit_one(delay_ms=3_600_000)
     world.clock.wall_offset_ms += 3_600_000
@@ -118,9 +102,7 @@ def test_due_jobs_are_found_within_a_second_when_the_wall_clock_is_set_forward()
     assert [job.id for job in leader.lease()] == [job_id]
 
 
-def test_leader_that_fell_behind_catches_up_in_one_step() -> None:
-    world = World()
-    leader = Leader(world)
+def test_leader_that_fell_behind_catches_up_in_one_step(world: World, leader: Leader) -> None:
     leader.take()
     for hours in range(1, 6):
         world.submit(delay_ms=3_600_000 * hours, count=1_000)
@@ -130,17 +112,13 @@ def test_leader_that_fell_behind_catches_up_in_one_step() -> None:
     assert len(leader.take(capacity=1_000)) == 1_000
 
 
-def test_steps_stay_rare_while_the_wall_clock_is_behind_the_cluster_time() -> None:
-    world = World()
-    leader = Leader(world)
+def test_steps_stay_rare_while_the_wall_clock_is_behind_the_cluster_time(world: World, leader: Leader) -> None:
     world.submit(delay_ms=50)
     world.clock.wall_offset_ms -= 3_600_000
     assert leader.duties._timers.next_call_ms(world.now) == world.now.monotonic_ms + timers.CLOCK_CHECK_MS
 
 
-def test_cancelled_timer_gives_no_job() -> None:
-    world = World()
-    leader = Leader(world)
+def test_cancelled_timer_gives_no_job(world: World, leader: Leader) -> None:
     leader.lease("mail")
     cancelled, kept = world.submit(delay_ms=1_000, count=2)
     world.cancel(cancelled)
@@ -148,10 +126,8 @@ def test_cancelled_timer_gives_no_job() -> None:
     assert [job.id for job in leader.lease(capacity=9)] == [kept]
 
 
-def test_job_that_left_its_queue_before_it_was_due_is_found_in_the_new_one() -> None:
+def test_job_that_left_its_queue_before_it_was_due_is_found_in_the_new_one(world: World, leader: Leader) -> None:
     """Seed 179: the timer of the old place put it back into the queue that it had left, and nobody else got it."""
-    world = World()
-    leader = Leader(world)
     leader.lease("mail", "other")
     job_id = world.submit_one(delay_ms=300)
     due_at_ms = world.job(job_id).due_at_ms + 400
@@ -160,11 +136,7 @@ def test_job_that_left_its_queue_before_it_was_due_is_found_in_the_new_one() -> 
     assert [job.id for job in leader.lease("other")] == [job_id]
 
 
-def test_retry_waits_for_its_backoff_and_comes_back() -> None:
-    world = World()
-    leader = Leader(world)
-    world.submit()
-    (job,) = leader.lease()
+def test_retry_waits_for_its_backoff_and_comes_back(world: World, leader: Leader, job: Job) -> None:
     world.report(job, AttemptEnd.FAILED)
     delay_ms = world.job(job.id).due_at_ms - world.now.cluster_ms
     assert delay_ms > 0

@@ -23,9 +23,7 @@ def proposed(world: World, kind: type) -> int:
 # -- pauses -----------------------------------------------------------------------------------------------------------
 
 
-def test_paused_queue_hands_out_nothing_until_it_is_resumed() -> None:
-    world = World()
-    leader = Leader(world)
+def test_paused_queue_hands_out_nothing_until_it_is_resumed(world: World, leader: Leader) -> None:
     world.pause()
     waiter = leader.wait("mail")
     job_id = world.submit_one()
@@ -36,9 +34,7 @@ def test_paused_queue_hands_out_nothing_until_it_is_resumed() -> None:
     assert waiter.jobs.result() == [job_id]
 
 
-def test_paused_queue_wakes_up_exactly_when_its_pause_ends() -> None:
-    world = World()
-    leader = Leader(world)
+def test_paused_queue_wakes_up_exactly_when_its_pause_ends(world: World, leader: Leader) -> None:
     world.pause(for_ms=5_000)
     waiter = leader.wait("mail")
     job_id = world.submit_one()
@@ -49,9 +45,7 @@ def test_paused_queue_wakes_up_exactly_when_its_pause_ends() -> None:
     assert waiter.jobs.result() == [job_id]
 
 
-def test_pause_that_comes_while_a_lease_is_on_its_way_costs_one_try() -> None:
-    world = World()
-    leader = Leader(world)
+def test_pause_that_comes_while_a_lease_is_on_its_way_costs_one_try(world: World, leader: Leader) -> None:
     world.submit(count=3)
     taken = leader.take(capacity=3)
     world.pause()
@@ -62,9 +56,7 @@ def test_pause_that_comes_while_a_lease_is_on_its_way_costs_one_try() -> None:
     assert [job.id for job in leader.lease(capacity=3)] == taken
 
 
-def test_paused_queue_does_not_keep_a_worker_from_its_other_queues() -> None:
-    world = World()
-    leader = Leader(world)
+def test_paused_queue_does_not_keep_a_worker_from_its_other_queues(world: World, leader: Leader) -> None:
     world.pause("mail")
     world.submit("mail", count=5)
     pay = world.submit("pay", count=5)
@@ -74,9 +66,9 @@ def test_paused_queue_does_not_keep_a_worker_from_its_other_queues() -> None:
 # -- rates ------------------------------------------------------------------------------------------------------------
 
 
-def test_rate_hands_out_a_full_bucket_and_then_each_job_exactly_when_its_lease_is_there() -> None:
-    world = World()
-    leader = Leader(world)
+def test_rate_hands_out_a_full_bucket_and_then_each_job_exactly_when_its_lease_is_there(
+    world: World, leader: Leader
+) -> None:
     world.configure(rate_count=3, rate_period_ms=3_000)
     world.submit(count=6)
     assert len(leader.lease(capacity=10)) == 3
@@ -89,9 +81,7 @@ def test_rate_hands_out_a_full_bucket_and_then_each_job_exactly_when_its_lease_i
     assert check(world.state) == []
 
 
-def test_empty_bucket_has_nothing_proposed_and_nobody_woken_in_vain() -> None:
-    world = World()
-    leader = Leader(world)
+def test_empty_bucket_has_nothing_proposed_and_nobody_woken_in_vain(world: World, leader: Leader) -> None:
     world.configure(rate_count=1, rate_period_ms=60_000)
     world.submit(count=100)
     assert len(leader.lease(capacity=10)) == 1
@@ -106,9 +96,7 @@ def test_empty_bucket_has_nothing_proposed_and_nobody_woken_in_vain() -> None:
     assert len(calls) < 100
 
 
-def test_rate_counts_what_is_on_its_way() -> None:
-    world = World()
-    leader = Leader(world)
+def test_rate_counts_what_is_on_its_way(world: World, leader: Leader) -> None:
     world.configure(rate_count=3, rate_period_ms=60_000)
     world.submit(count=10)
     first = leader.take(capacity=2)
@@ -118,9 +106,7 @@ def test_rate_counts_what_is_on_its_way() -> None:
     assert len(leader.lease_ids(first)) == 2
 
 
-def test_rate_gives_again_what_was_taken_for_a_caller_that_went_away() -> None:
-    world = World()
-    leader = Leader(world)
+def test_rate_gives_again_what_was_taken_for_a_caller_that_went_away(world: World, leader: Leader) -> None:
     world.configure(rate_count=1, rate_period_ms=60_000)
     gone, waiter = leader.wait("mail"), leader.wait("mail")
     (job_id,) = world.submit()
@@ -129,9 +115,7 @@ def test_rate_gives_again_what_was_taken_for_a_caller_that_went_away() -> None:
     assert waiter.jobs.result() == [job_id]
 
 
-def test_rate_that_is_taken_away_lets_everything_through_at_once() -> None:
-    world = World()
-    leader = Leader(world)
+def test_rate_that_is_taken_away_lets_everything_through_at_once(world: World, leader: Leader) -> None:
     world.configure(rate_count=1, rate_period_ms=60_000)
     world.submit(count=5)
     leader.lease()
@@ -141,10 +125,8 @@ def test_rate_that_is_taken_away_lets_everything_through_at_once() -> None:
     assert len(waiter.jobs.result()) == 4
 
 
-def test_rate_holds_under_any_load() -> None:
+def test_rate_holds_under_any_load(world: World, leader: Leader) -> None:
     """In no span are more leases given than a full bucket and what flows in."""
-    world = World()
-    leader = Leader(world)
     rng = random.Random(5)
     world.configure(rate_count=10, rate_period_ms=1_000)
     granted: list[int] = []
@@ -160,9 +142,7 @@ def test_rate_holds_under_any_load() -> None:
 # -- concurrency ------------------------------------------------------------------------------------------------------
 
 
-def test_concurrency_counts_what_runs_and_what_is_on_its_way() -> None:
-    world = World()
-    leader = Leader(world)
+def test_concurrency_counts_what_runs_and_what_is_on_its_way(world: World, leader: Leader) -> None:
     world.configure(concurrency_max=5)
     world.submit(count=20)
     running = leader.lease(capacity=2)
@@ -175,10 +155,8 @@ def test_concurrency_counts_what_runs_and_what_is_on_its_way() -> None:
 
 
 @pytest.mark.parametrize("end", ["completed", "failed", "cancelled", "lost"])
-def test_place_is_given_to_who_waits_for_it_however_the_job_ended(end: str) -> None:
+def test_place_is_given_to_who_waits_for_it_however_the_job_ended(end: str, world: World, leader: Leader) -> None:
     """Case D37."""
-    world = World()
-    leader = Leader(world)
     world.configure(concurrency_max=1)
     job_id, next_id = world.submit(count=2)
     (job,) = leader.lease()
@@ -199,9 +177,7 @@ def test_place_is_given_to_who_waits_for_it_however_the_job_ended(end: str) -> N
     assert len(leader.lease_ids(waiter.jobs.result())) == 1
 
 
-def test_concurrency_of_one_queue_does_not_hold_up_another() -> None:
-    world = World()
-    leader = Leader(world)
+def test_concurrency_of_one_queue_does_not_hold_up_another(world: World, leader: Leader) -> None:
     world.configure("mail", concurrency_max=1)
     world.submit("mail", count=5)
     world.submit("pay", count=5)
@@ -209,9 +185,7 @@ def test_concurrency_of_one_queue_does_not_hold_up_another() -> None:
     assert (taken.count("mail"), taken.count("pay")) == (1, 5)
 
 
-def test_raised_concurrency_is_used_at_once() -> None:
-    world = World()
-    leader = Leader(world)
+def test_raised_concurrency_is_used_at_once(world: World, leader: Leader) -> None:
     world.configure(concurrency_max=1)
     world.submit(count=5)
     leader.lease()
@@ -224,9 +198,7 @@ def test_raised_concurrency_is_used_at_once() -> None:
 # -- concurrency keys -------------------------------------------------------------------------------------------------
 
 
-def test_job_whose_key_is_taken_is_held_and_those_behind_it_pass() -> None:
-    world = World()
-    leader = Leader(world)
+def test_job_whose_key_is_taken_is_held_and_those_behind_it_pass(world: World, leader: Leader) -> None:
     leader.take()
     first, second = world.submit(count=2, concurrency_key="k")
     (other,) = world.submit()
@@ -241,9 +213,7 @@ def test_job_whose_key_is_taken_is_held_and_those_behind_it_pass() -> None:
     assert check(world.state) == []
 
 
-def test_job_that_was_held_goes_to_its_own_region_and_keeps_no_other_back() -> None:
-    world = World()
-    leader = Leader(world)
+def test_job_that_was_held_goes_to_its_own_region_and_keeps_no_other_back(world: World, leader: Leader) -> None:
     leader.take()
     first, eu = world.submit_one(concurrency_key="k"), world.submit_one(concurrency_key="k", region="eu")
     plain = world.submit_one(concurrency_key="k")
@@ -261,8 +231,7 @@ def test_job_that_was_held_goes_to_its_own_region_and_keeps_no_other_back() -> N
     assert check(world.state) == []
 
 
-def test_new_leader_that_knows_no_keys_learns_them_by_one_lease_that_was_missed() -> None:
-    world = World()
+def test_new_leader_that_knows_no_keys_learns_them_by_one_lease_that_was_missed(world: World) -> None:
     first, *behind = world.submit(count=20, concurrency_key="k")
     leader = Leader(world)
     taken = leader.take(capacity=10)
@@ -275,8 +244,7 @@ def test_new_leader_that_knows_no_keys_learns_them_by_one_lease_that_was_missed(
     assert proposed(world, LeaseJobs) == 1
 
 
-def test_backlog_of_one_key_is_held_in_bounded_steps_and_others_pass() -> None:
-    world = World()
+def test_backlog_of_one_key_is_held_in_bounded_steps_and_others_pass(world: World) -> None:
     count = 2 * limits.HOLD_JOBS_MAX + 50
     leader = Leader(world)
     leader.take()
@@ -292,9 +260,7 @@ def test_backlog_of_one_key_is_held_in_bounded_steps_and_others_pass() -> None:
     assert first.status is Status.RUNNING
 
 
-def test_key_that_was_only_on_its_way_is_offered_again_when_its_caller_goes() -> None:
-    world = World()
-    leader = Leader(world)
+def test_key_that_was_only_on_its_way_is_offered_again_when_its_caller_goes(world: World, leader: Leader) -> None:
     leader.take()
     first, second = world.submit(count=2, concurrency_key="k")
     gone = leader.wait("mail")
@@ -312,9 +278,7 @@ def test_key_that_was_only_on_its_way_is_offered_again_when_its_caller_goes() ->
     assert sum(world.job(job_id).held for job_id in (first, second)) == 1
 
 
-def test_key_has_as_many_places_as_its_queue_says() -> None:
-    world = World()
-    leader = Leader(world)
+def test_key_has_as_many_places_as_its_queue_says(world: World, leader: Leader) -> None:
     world.configure(key_concurrency_max=3)
     world.submit(count=10, concurrency_key="k")
     assert len(leader.lease(capacity=10)) == 3
@@ -324,9 +288,7 @@ def test_key_has_as_many_places_as_its_queue_says() -> None:
     assert len(leader.lease(capacity=10)) == 2
 
 
-def test_hold_that_nobody_knows_about_is_tried_again() -> None:
-    world = World()
-    leader = Leader(world)
+def test_hold_that_nobody_knows_about_is_tried_again(world: World, leader: Leader) -> None:
     leader.take()
     _, second = world.submit(count=2, concurrency_key="k")
     assert len(leader.lease(capacity=2)) == 1
@@ -339,9 +301,7 @@ def test_hold_that_nobody_knows_about_is_tried_again() -> None:
     assert world.job(second).held
 
 
-def test_expired_job_is_not_offered_and_those_behind_it_pass() -> None:
-    world = World()
-    leader = Leader(world)
+def test_expired_job_is_not_offered_and_those_behind_it_pass(world: World, leader: Leader) -> None:
     leader.take()
     world.submit_one(expires_at_ms=world.now.cluster_ms + 1_000)
     free = world.submit_one()

@@ -20,6 +20,11 @@ from tests.leader.scene import World
 AGEING_MS = 300_000
 
 
+@pytest.fixture
+def ready(world: World) -> ReadyJobs:
+    return ready_jobs(world)
+
+
 def ready_jobs(world: World) -> ReadyJobs:
     """`ReadyJobs` that hears of the world's changes, as `Duties` would tell it; nothing is due later here."""
     ready = ReadyJobs(world.state, ageing_ms=AGEING_MS)
@@ -70,16 +75,13 @@ def know(ready: ReadyJobs, world: World, *queues: str, region: str = "") -> None
     assert take(ready, world, *queues, region=region) == []
 
 
-def test_ready_finds_what_waited_before_this_leader() -> None:
-    world = World()
+def test_ready_finds_what_waited_before_this_leader(world: World) -> None:
     before = world.submit(count=3)
     ready = ready_jobs(world)
     assert take(ready, world) == before
 
 
-def test_ready_gives_higher_priorities_first_and_then_the_first_in() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_gives_higher_priorities_first_and_then_the_first_in(world: World, ready: ReadyJobs) -> None:
     know(ready, world, "mail")
     low = world.submit(priority=1, count=2)
     high = world.submit(priority=9, count=2)
@@ -87,52 +89,40 @@ def test_ready_gives_higher_priorities_first_and_then_the_first_in() -> None:
     assert take(ready, world) == [*high, *middle, *low]
 
 
-def test_ready_gives_an_earlier_due_job_first_though_it_arrived_later() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_gives_an_earlier_due_job_first_though_it_arrived_later(world: World, ready: ReadyJobs) -> None:
     know(ready, world, "mail")
     now = world.submit_one()
     overdue = world.submit_one(delay_ms=-60_000)
     assert take(ready, world) == [overdue, now]
 
 
-def test_ready_gives_equal_shares_of_queues_asked_for_together() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_gives_equal_shares_of_queues_asked_for_together(world: World, ready: ReadyJobs) -> None:
     mail, pay = world.submit("mail", count=50), world.submit("pay", count=50)
     taken = take(ready, world, "mail", "pay", count=20)
     assert len(taken) == 20
     assert set(taken) == {*mail[:10], *pay[:10]}
 
 
-def test_ready_lets_the_first_turn_go_round() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_lets_the_first_turn_go_round(world: World, ready: ReadyJobs) -> None:
     queues = {"a", "b", "c"}
     queue_of = {job_id: queue for queue in sorted(queues) for job_id in world.submit(queue, count=30)}
     firsts = [queue_of[take(ready, world, "a", "b", "c", count=1)[0]] for _ in range(30)]
     assert {queue: firsts.count(queue) for queue in queues} == dict.fromkeys(queues, 10)
 
 
-def test_ready_fills_up_from_one_queue_where_the_other_has_few() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_fills_up_from_one_queue_where_the_other_has_few(world: World, ready: ReadyJobs) -> None:
     mail, pay = world.submit("mail", count=50), world.submit("pay", count=2)
     assert set(take(ready, world, "mail", "pay", count=20)) == {*mail[:18], *pay}
 
 
-def test_ready_does_not_give_a_job_twice_while_its_lease_is_on_its_way() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_does_not_give_a_job_twice_while_its_lease_is_on_its_way(world: World, ready: ReadyJobs) -> None:
     job_ids = world.submit(count=2)
     assert take(ready, world) == job_ids
     ready.doubt()
     assert take(ready, world) == []
 
 
-def test_ready_gives_a_released_job_again_once_it_is_added() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_gives_a_released_job_again_once_it_is_added(world: World, ready: ReadyJobs) -> None:
     job = world.job(world.submit_one())
     assert take(ready, world) == [job.id]
     ready.release([job.id])
@@ -141,9 +131,7 @@ def test_ready_gives_a_released_job_again_once_it_is_added() -> None:
     assert take(ready, world) == [job.id]
 
 
-def test_ready_takes_a_job_once_though_it_is_added_again() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_takes_a_job_once_though_it_is_added_again(world: World, ready: ReadyJobs) -> None:
     know(ready, world, "mail")
     first, second = world.submit(count=2)
     assert take(ready, world, count=1) == [first]
@@ -152,25 +140,19 @@ def test_ready_takes_a_job_once_though_it_is_added_again() -> None:
     assert take(ready, world) == [second]
 
 
-def test_ready_drops_cancelled_jobs() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_drops_cancelled_jobs(world: World, ready: ReadyJobs) -> None:
     know(ready, world, "mail")
     first, second, third = world.submit(count=3)
     world.cancel(second)
     assert take(ready, world) == [first, third]
 
 
-def test_ready_knows_nothing_of_queues_nobody_asked_for() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_knows_nothing_of_queues_nobody_asked_for(world: World, ready: ReadyJobs) -> None:
     world.submit("mail", count=100)
     assert (ready.queue_count, ready.buffered_count) == (0, 0)
 
 
-def test_ready_says_which_known_queues_got_jobs() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_says_which_known_queues_got_jobs(world: World, ready: ReadyJobs) -> None:
     know(ready, world, "mail", "pay")
     world.submit("mail", count=2)
     world.submit("unknown")
@@ -178,9 +160,9 @@ def test_ready_says_which_known_queues_got_jobs() -> None:
     assert ready.touched_queues(world.now.cluster_ms) == []
 
 
-def test_ready_holds_a_bounded_part_of_a_large_backlog_and_gives_all_of_it_in_order() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_holds_a_bounded_part_of_a_large_backlog_and_gives_all_of_it_in_order(
+    world: World, ready: ReadyJobs
+) -> None:
     know(ready, world, "mail")
     world.on_changes, hear = None, world.on_changes
     before = [job_id for _ in range(3) for job_id in world.submit(count=1_000)]
@@ -196,9 +178,7 @@ def test_ready_holds_a_bounded_part_of_a_large_backlog_and_gives_all_of_it_in_or
     assert 0 < held <= limits.READY_BUFFER_JOBS_MAX
 
 
-def test_ready_lets_go_of_the_later_half_when_arrivals_fill_it() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_lets_go_of_the_later_half_when_arrivals_fill_it(world: World, ready: ReadyJobs) -> None:
     know(ready, world, "mail")
     job_ids = world.submit(count=limits.READY_BUFFER_JOBS_MAX + 1)
     assert ready.buffered_count == limits.READY_BUFFER_JOBS_MAX // 2
@@ -206,9 +186,7 @@ def test_ready_lets_go_of_the_later_half_when_arrivals_fill_it() -> None:
     assert take(ready, world) == [overdue, *job_ids]
 
 
-def test_ready_forgets_other_queues_without_losing_their_jobs() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_forgets_other_queues_without_losing_their_jobs(world: World, ready: ReadyJobs) -> None:
     mail, pay = world.submit("mail", count=3), world.submit("pay", count=3)
     assert take(ready, world, "mail", "pay", count=2)
     ready.forget_except({"pay"})
@@ -220,10 +198,10 @@ def test_ready_forgets_other_queues_without_losing_their_jobs() -> None:
 # -- ageing -----------------------------------------------------------------------------------------------------------
 
 
-def test_ready_lets_a_low_priority_that_has_waited_long_enough_pass_a_stream_of_high_ones() -> None:
+def test_ready_lets_a_low_priority_that_has_waited_long_enough_pass_a_stream_of_high_ones(
+    world: World, ready: ReadyJobs
+) -> None:
     """Case D33."""
-    world = World()
-    ready = ready_jobs(world)
     know(ready, world, "mail")
     low = world.submit_one(priority=5)
     before = world.submit(priority=9, count=3)
@@ -235,9 +213,7 @@ def test_ready_lets_a_low_priority_that_has_waited_long_enough_pass_a_stream_of_
     assert len(taken) == len(before) + 4 * AGEING_MS // 60_000 + 1
 
 
-def test_ready_gives_the_first_due_first_where_ageing_makes_priorities_equal() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_gives_the_first_due_first_where_ageing_makes_priorities_equal(world: World, ready: ReadyJobs) -> None:
     know(ready, world, "mail")
     low = world.submit(priority=3, count=2)
     world.clock.advance(AGEING_MS)
@@ -245,9 +221,7 @@ def test_ready_gives_the_first_due_first_where_ageing_makes_priorities_equal() -
     assert take(ready, world) == [*low, *high]
 
 
-def test_ready_keeps_priorities_apart_within_a_level_of_ageing() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_keeps_priorities_apart_within_a_level_of_ageing(world: World, ready: ReadyJobs) -> None:
     know(ready, world, "mail")
     low = world.submit_one(priority=3)
     world.clock.advance(AGEING_MS - 1)
@@ -255,9 +229,7 @@ def test_ready_keeps_priorities_apart_within_a_level_of_ageing() -> None:
     assert take(ready, world) == [high, low]
 
 
-def test_ready_goes_by_the_ageing_of_the_queue_as_soon_as_it_is_set() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_goes_by_the_ageing_of_the_queue_as_soon_as_it_is_set(world: World, ready: ReadyJobs) -> None:
     know(ready, world, "mail")
     low = world.submit_one(priority=0)
     world.clock.advance(90)
@@ -266,9 +238,8 @@ def test_ready_goes_by_the_ageing_of_the_queue_as_soon_as_it_is_set() -> None:
     assert take(ready, world) == [low, high]
 
 
-def test_ready_gives_one_priority_in_the_order_of_submission_after_a_restart() -> None:
+def test_ready_gives_one_priority_in_the_order_of_submission_after_a_restart(world: World) -> None:
     """Case D33."""
-    world = World()
     job_ids = [world.submit_one() for _ in range(50)]
     assert take(ready_jobs(world), world) == job_ids
 
@@ -280,9 +251,7 @@ def tenants_of(world: World, job_ids: list[JobId]) -> str:
     return "".join(world.job(job_id).tenant for job_id in job_ids)
 
 
-def test_ready_lets_tenants_of_a_queue_take_turns_however_many_jobs_one_has() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_lets_tenants_of_a_queue_take_turns_however_many_jobs_one_has(world: World, ready: ReadyJobs) -> None:
     know(ready, world, "mail")
     world.submit(tenant="a", count=200)
     world.submit(tenant="b", count=3)
@@ -290,8 +259,7 @@ def test_ready_lets_tenants_of_a_queue_take_turns_however_many_jobs_one_has() ->
     assert tenants_of(world, take(ready, world, count=10)) == "abcabcabaa"
 
 
-def test_ready_gives_tenants_shares_by_their_weight() -> None:
-    world = World()
+def test_ready_gives_tenants_shares_by_their_weight(world: World) -> None:
     world.configure(weights=(TenantWeight("a", 3), TenantWeight("b", 2)))
     ready = ready_jobs(world)
     for tenant in "abc":
@@ -300,9 +268,7 @@ def test_ready_gives_tenants_shares_by_their_weight() -> None:
     assert "".join(tenants_of(world, take(ready, world, count=1)) for _ in range(12)) == "aaabbcaaabbc"
 
 
-def test_ready_goes_by_new_weights_as_soon_as_they_are_set() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_goes_by_new_weights_as_soon_as_they_are_set(world: World, ready: ReadyJobs) -> None:
     for tenant in "ab":
         world.submit(tenant=tenant, count=100)
     assert tenants_of(world, take(ready, world, count=4)) == "abab"
@@ -310,8 +276,7 @@ def test_ready_goes_by_new_weights_as_soon_as_they_are_set() -> None:
     assert tenants_of(world, take(ready, world, count=10)) == "abbbbabbbb"
 
 
-def test_ready_gives_the_turn_of_a_tenant_that_has_no_more_to_the_others() -> None:
-    world = World()
+def test_ready_gives_the_turn_of_a_tenant_that_has_no_more_to_the_others(world: World) -> None:
     world.configure(weights=(TenantWeight("a", 100),))
     ready = ready_jobs(world)
     world.submit(tenant="a", count=3)
@@ -319,19 +284,17 @@ def test_ready_gives_the_turn_of_a_tenant_that_has_no_more_to_the_others() -> No
     assert tenants_of(world, take(ready, world)) == "aaabbb"
 
 
-def test_ready_does_not_weigh_priorities_of_one_tenant_against_anothers() -> None:
+def test_ready_does_not_weigh_priorities_of_one_tenant_against_anothers(world: World, ready: ReadyJobs) -> None:
     """A tenant can't buy itself the queue by calling all its jobs urgent."""
-    world = World()
-    ready = ready_jobs(world)
     know(ready, world, "mail")
     world.submit(tenant="a", priority=9, count=4)
     world.submit(tenant="b", priority=0, count=4)
     assert tenants_of(world, take(ready, world)) == "abababab"
 
 
-def test_ready_holds_a_bounded_part_of_the_backlogs_of_many_tenants_and_gives_all_of_it() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_holds_a_bounded_part_of_the_backlogs_of_many_tenants_and_gives_all_of_it(
+    world: World, ready: ReadyJobs
+) -> None:
     know(ready, world, "mail")
     job_ids = {job_id for number in range(40) for job_id in world.submit(tenant=f"t{number}", count=130)}
     assert ready.buffered_count <= limits.READY_BUFFER_JOBS_MAX
@@ -343,9 +306,7 @@ def test_ready_holds_a_bounded_part_of_the_backlogs_of_many_tenants_and_gives_al
     assert set(taken) == job_ids
 
 
-def test_ready_keeps_hardly_a_trace_of_tenants_that_have_no_job() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_keeps_hardly_a_trace_of_tenants_that_have_no_job(world: World, ready: ReadyJobs) -> None:
     for number in range(300):
         world.submit(tenant=f"t{number}")
         assert len(take(ready, world)) == 1
@@ -357,18 +318,14 @@ def test_ready_keeps_hardly_a_trace_of_tenants_that_have_no_job() -> None:
 # -- regions ----------------------------------------------------------------------------------------------------------
 
 
-def test_ready_gives_a_job_of_a_region_to_workers_of_it_alone() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_gives_a_job_of_a_region_to_workers_of_it_alone(world: World, ready: ReadyJobs) -> None:
     eu, plain = world.submit(region="eu"), world.submit()
     assert take(ready, world) == plain
     assert take(ready, world, region="us") == []
     assert take(ready, world, region="eu") == eu
 
 
-def test_ready_gives_jobs_that_arrive_by_their_region() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_gives_jobs_that_arrive_by_their_region(world: World, ready: ReadyJobs) -> None:
     know(ready, world, region="eu")
     know(ready, world, region="us")
     eu, plain, us = world.submit(region="eu"), world.submit(), world.submit(region="us")
@@ -377,18 +334,14 @@ def test_ready_gives_jobs_that_arrive_by_their_region() -> None:
     assert take(ready, world, region="eu") == eu
 
 
-def test_ready_gives_a_worker_of_a_region_both_kinds_of_jobs_in_one_order() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_gives_a_worker_of_a_region_both_kinds_of_jobs_in_one_order(world: World, ready: ReadyJobs) -> None:
     know(ready, world, region="eu")
     low, high = world.submit_one(region="eu", priority=1), world.submit_one(region="eu", priority=9)
     middle, urgent = world.submit_one(priority=5), world.submit_one(priority=9)
     assert take(ready, world, region="eu") == [high, urgent, middle, low]
 
 
-def test_ready_neither_reads_nor_passes_over_jobs_of_regions_without_workers() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_neither_reads_nor_passes_over_jobs_of_regions_without_workers(world: World, ready: ReadyJobs) -> None:
     know(ready, world)
     for number in range(20):
         world.submit(region=f"r{number}", priority=9, tenant=f"t{number}", count=10)
@@ -398,9 +351,7 @@ def test_ready_neither_reads_nor_passes_over_jobs_of_regions_without_workers() -
     assert take(ready, world) == plain
 
 
-def test_ready_gives_tenants_equal_shares_whatever_the_region_of_their_jobs() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_gives_tenants_equal_shares_whatever_the_region_of_their_jobs(world: World, ready: ReadyJobs) -> None:
     for region in ("eu", ""):
         world.submit(tenant="a", region=region, count=50)
     world.submit(tenant="b", count=50)
@@ -409,9 +360,8 @@ def test_ready_gives_tenants_equal_shares_whatever_the_region_of_their_jobs() ->
     assert [{tenant: share.count(tenant) for tenant in "abc"} for share in shares] == [dict.fromkeys("abc", 10)] * 2
 
 
-def test_ready_counts_the_shares_of_a_tenant_over_all_regions() -> None:
+def test_ready_counts_the_shares_of_a_tenant_over_all_regions(world: World) -> None:
     """A tenant's weight is used up once, not once for each region."""
-    world = World()
     world.configure(weights=(TenantWeight("a", 3),))
     ready = ready_jobs(world)
     for region in ("eu", ""):
@@ -421,8 +371,7 @@ def test_ready_counts_the_shares_of_a_tenant_over_all_regions() -> None:
     assert taken == "aaab" * 10
 
 
-def test_ready_counts_jobs_of_all_regions_against_the_limit_of_the_queue() -> None:
-    world = World()
+def test_ready_counts_jobs_of_all_regions_against_the_limit_of_the_queue(world: World) -> None:
     world.configure(concurrency_max=3)
     ready = ready_jobs(world)
     for region in ("eu", "us", ""):
@@ -432,9 +381,7 @@ def test_ready_counts_jobs_of_all_regions_against_the_limit_of_the_queue() -> No
     assert take(ready, world) == []
 
 
-def test_ready_keeps_hardly_a_trace_of_regions_that_workers_make_up() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_keeps_hardly_a_trace_of_regions_that_workers_make_up(world: World, ready: ReadyJobs) -> None:
     eu, plain = world.submit(region="eu", count=3), world.submit(count=3)
     assert take(ready, world, region="eu", count=2) == eu[:2]
     for number in range(5 * PARTS_MAX):
@@ -448,9 +395,7 @@ def test_ready_keeps_hardly_a_trace_of_regions_that_workers_make_up() -> None:
 # -- names ------------------------------------------------------------------------------------------------------------
 
 
-def test_ready_gives_a_worker_jobs_of_its_handlers_alone_in_the_order_of_all() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_gives_a_worker_jobs_of_its_handlers_alone_in_the_order_of_all(world: World, ready: ReadyJobs) -> None:
     ids = [
         world.submit_one(name=name, priority=priority) for name, priority in zip("abcab", (5, 5, 9, 9, 1), strict=True)
     ]
@@ -460,9 +405,7 @@ def test_ready_gives_a_worker_jobs_of_its_handlers_alone_in_the_order_of_all() -
     assert take(ready, world) == []
 
 
-def test_ready_gives_jobs_that_arrive_by_their_name() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_gives_jobs_that_arrive_by_their_name(world: World, ready: ReadyJobs) -> None:
     know(ready, world)
     a, b = world.submit(name="a", count=2), world.submit(name="b", count=2)
     assert take(ready, world, names=["b"]) == b
@@ -472,11 +415,9 @@ def test_ready_gives_jobs_that_arrive_by_their_name() -> None:
 
 @pytest.mark.parametrize("is_known", [False, True], ids=["before", "arrives"])
 def test_ready_neither_reads_nor_passes_over_jobs_without_a_handler(
-    is_known: bool, monkeypatch: pytest.MonkeyPatch
+    is_known: bool, monkeypatch: pytest.MonkeyPatch, world: World, ready: ReadyJobs
 ) -> None:
     """A queue of many: whatever waits in front under other names costs a worker nothing."""
-    world = World()
-    ready = ready_jobs(world)
     if is_known:
         know(ready, world)
     for name in ("x", "y", "z"):
@@ -500,9 +441,7 @@ def test_ready_neither_reads_nor_passes_over_jobs_without_a_handler(
     assert ready.buffered_count <= 3 * limits.READY_BUFFER_JOBS_MAX
 
 
-def test_ready_holds_bounded_memory_however_many_names_a_queue_has() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_holds_bounded_memory_however_many_names_a_queue_has(world: World, ready: ReadyJobs) -> None:
     know(ready, world)
     job_ids = {job_id for number in range(100) for job_id in world.submit(name=f"n{number}", count=40)}
     assert ready.buffered_count <= 4 * limits.READY_BUFFER_JOBS_MAX
@@ -510,9 +449,7 @@ def test_ready_holds_bounded_memory_however_many_names_a_queue_has() -> None:
     assert ready._queues["mail"].line_count <= 1
 
 
-def test_ready_does_not_starve_tenants_behind_one_whose_jobs_have_no_handler() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_does_not_starve_tenants_behind_one_whose_jobs_have_no_handler(world: World, ready: ReadyJobs) -> None:
     world.submit(name="a", tenant="first", count=10)
     b = world.submit(name="b", tenant="second", count=2)
     assert take(ready, world, names=["b"]) == b
@@ -522,9 +459,7 @@ def test_ready_does_not_starve_tenants_behind_one_whose_jobs_have_no_handler() -
 # -- patterns ---------------------------------------------------------------------------------------------------------
 
 
-def test_ready_gives_by_pattern_what_fits() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_gives_by_pattern_what_fits(world: World, ready: ReadyJobs) -> None:
     ids = {queue: world.submit_one(queue) for queue in ("mail", "mail-eu", "mailing", "pay", "ma")}
     assert take(ready, world, "nothing*") == []
     assert sorted(take(ready, world, "mail*")) == sorted([ids["mail"], ids["mail-eu"], ids["mailing"]])
@@ -534,10 +469,10 @@ def test_ready_gives_by_pattern_what_fits() -> None:
     assert take(ready, world, "*") == []
 
 
-def test_ready_looks_by_pattern_only_at_queues_that_may_have_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ready_looks_by_pattern_only_at_queues_that_may_have_jobs(
+    monkeypatch: pytest.MonkeyPatch, world: World, ready: ReadyJobs
+) -> None:
     """Of a thousand queues with jobs for later, and a paused one, only what is due costs a look."""
-    world = World()
-    ready = ready_jobs(world)
     for number in range(1_000):
         world.submit(f"q{number}", delay_ms=3_600_000)
     world.submit("paused")
@@ -559,9 +494,7 @@ def test_ready_looks_by_pattern_only_at_queues_that_may_have_jobs(monkeypatch: p
     assert len(take(ready, world, "*")) == 1
 
 
-def test_ready_knows_queues_by_pattern_for_each_region() -> None:
-    world = World()
-    ready = ready_jobs(world)
+def test_ready_knows_queues_by_pattern_for_each_region(world: World, ready: ReadyJobs) -> None:
     eu, plain = world.submit("a", region="eu"), world.submit("b")
     assert take(ready, world, "*") == plain
     assert take(ready, world, "*", region="us") == []

@@ -24,11 +24,9 @@ def causes(leader: Leader) -> list[AttemptEnd]:
 # -- silence ----------------------------------------------------------------------------------------------------------
 
 
-def test_lease_of_a_silent_worker_ends_after_one_term_and_the_job_runs_elsewhere() -> None:
-    world = World()
-    leader = Leader(world)
-    world.submit()
-    (job,) = leader.lease()
+def test_lease_of_a_silent_worker_ends_after_one_term_and_the_job_runs_elsewhere(
+    world: World, leader: Leader, job: Job
+) -> None:
     leader.run(TTL_MS - 1)
     assert world.status(job.id) is Status.RUNNING
     leader.run(1)
@@ -38,11 +36,7 @@ def test_lease_of_a_silent_worker_ends_after_one_term_and_the_job_runs_elsewhere
     assert token_of(again) > token_of(job)
 
 
-def test_heartbeat_renews_for_a_full_term_from_now() -> None:
-    world = World()
-    leader = Leader(world)
-    world.submit()
-    (job,) = leader.lease()
+def test_heartbeat_renews_for_a_full_term_from_now(world: World, leader: Leader, job: Job) -> None:
     for _ in range(20):
         leader.run(TTL_MS - 1)
         assert leader.heartbeat(job) == [VALID]
@@ -52,10 +46,8 @@ def test_heartbeat_renews_for_a_full_term_from_now() -> None:
     assert world.status(job.id) is Status.QUEUED
 
 
-def test_heartbeat_renews_only_the_runs_it_names() -> None:
+def test_heartbeat_renews_only_the_runs_it_names(world: World, leader: Leader) -> None:
     """Case W11: a new instance under an old name cannot keep its predecessor's leases alive by asking for work."""
-    world = World()
-    leader = Leader(world)
     world.submit(count=2)
     old, new = leader.lease(capacity=2, worker="w1")
     for _ in range(4):
@@ -67,11 +59,7 @@ def test_heartbeat_renews_only_the_runs_it_names() -> None:
     assert leader.heartbeat(old) == [OVER]
 
 
-def test_heartbeat_is_refused_for_a_lease_that_is_not_the_current_one() -> None:
-    world = World()
-    leader = Leader(world)
-    world.submit()
-    (job,) = leader.lease()
+def test_heartbeat_is_refused_for_a_lease_that_is_not_the_current_one(world: World, leader: Leader, job: Job) -> None:
     runs = [(job.id, 1, token_of(job))]
     assert leader.duties.heartbeat("another worker", runs, world.now) == [OVER]
     leader.run(TTL_MS)
@@ -84,11 +72,7 @@ def test_heartbeat_is_refused_for_a_lease_that_is_not_the_current_one() -> None:
 # -- the race of heartbeat and expiry (case W17) -----------------------------------------------------------------------
 
 
-def test_heartbeat_before_the_expiry_is_proposed_wins() -> None:
-    world = World()
-    leader = Leader(world)
-    world.submit()
-    (job,) = leader.lease()
+def test_heartbeat_before_the_expiry_is_proposed_wins(world: World, leader: Leader, job: Job) -> None:
     world.clock.advance(TTL_MS)  # the deadline is reached, but the leader has not stepped yet
     assert leader.heartbeat(job) == [VALID]
     leader.run(TTL_MS - 1)
@@ -96,11 +80,7 @@ def test_heartbeat_before_the_expiry_is_proposed_wins() -> None:
     assert world.status(job.id) is Status.RUNNING
 
 
-def test_heartbeat_after_the_expiry_is_proposed_is_refused_for_ever() -> None:
-    world = World()
-    leader = Leader(world)
-    world.submit()
-    (job,) = leader.lease()
+def test_heartbeat_after_the_expiry_is_proposed_is_refused_for_ever(world: World, leader: Leader, job: Job) -> None:
     orders = leader.hold()
     leader.run(TTL_MS)
     assert leader.heartbeat(job) == [OVER]
@@ -109,11 +89,7 @@ def test_heartbeat_after_the_expiry_is_proposed_is_refused_for_ever() -> None:
     assert world.status(job.id) is Status.QUEUED
 
 
-def test_kept_lease_lives_on_if_its_worker_was_not_told_otherwise() -> None:
-    world = World()
-    leader = Leader(world)
-    world.submit()
-    (job,) = leader.lease()
+def test_kept_lease_lives_on_if_its_worker_was_not_told_otherwise(world: World, leader: Leader, job: Job) -> None:
     world.clock.wall_offset_ms -= 5  # by cluster time, the term is not over when the monotonic clock says so
     leader.run(TTL_MS)
     assert len(leader.expiries) == 1
@@ -125,11 +101,9 @@ def test_kept_lease_lives_on_if_its_worker_was_not_told_otherwise() -> None:
     assert world.status(job.id) is Status.QUEUED
 
 
-def test_kept_lease_is_expired_again_if_its_worker_was_told_that_it_is_over() -> None:
-    world = World()
-    leader = Leader(world)
-    world.submit()
-    (job,) = leader.lease()
+def test_kept_lease_is_expired_again_if_its_worker_was_told_that_it_is_over(
+    world: World, leader: Leader, job: Job
+) -> None:
     world.clock.wall_offset_ms -= 5
     orders = leader.hold()
     leader.run(TTL_MS)
@@ -142,12 +116,8 @@ def test_kept_lease_is_expired_again_if_its_worker_was_told_that_it_is_over() ->
     assert world.status(job.id) is Status.QUEUED
 
 
-def test_completion_before_the_expiry_is_applied_stands() -> None:
+def test_completion_before_the_expiry_is_applied_stands(world: World, leader: Leader, job: Job) -> None:
     """Case D18."""
-    world = World()
-    leader = Leader(world)
-    world.submit()
-    (job,) = leader.lease()
     orders = leader.hold()
     leader.run(TTL_MS)
     world.complete(job)
@@ -158,12 +128,8 @@ def test_completion_before_the_expiry_is_applied_stands() -> None:
     assert len(leader.expiries) == 1
 
 
-def test_old_expiry_leaves_a_newer_lease_of_the_job_alone() -> None:
+def test_old_expiry_leaves_a_newer_lease_of_the_job_alone(world: World, leader: Leader, job: Job) -> None:
     """Case D18, second order."""
-    world = World()
-    leader = Leader(world)
-    world.submit()
-    (job,) = leader.lease()
     orders = leader.hold()
     leader.run(TTL_MS)
     world.report(job, AttemptEnd.SNOOZED, delay_ms=0)
@@ -175,11 +141,7 @@ def test_old_expiry_leaves_a_newer_lease_of_the_job_alone() -> None:
     assert len(leader.duties._keeper._wheel) == 0
 
 
-def test_failed_expiry_is_tried_again_and_its_worker_stays_refused() -> None:
-    world = World()
-    leader = Leader(world)
-    world.submit()
-    (job,) = leader.lease()
+def test_failed_expiry_is_tried_again_and_its_worker_stays_refused(world: World, leader: Leader, job: Job) -> None:
     orders = leader.hold()
     leader.run(TTL_MS)
     leader.duties.settled(orders.popleft(), None, world.now)
@@ -192,9 +154,7 @@ def test_failed_expiry_is_tried_again_and_its_worker_stays_refused() -> None:
 # -- timeouts ---------------------------------------------------------------------------------------------------------
 
 
-def test_run_is_ended_at_its_timeout_though_its_worker_is_alive() -> None:
-    world = World()
-    leader = Leader(world)
+def test_run_is_ended_at_its_timeout_though_its_worker_is_alive(world: World, leader: Leader) -> None:
     world.submit(timeout_ms=25_000, max_attempts=1)
     (job,) = leader.lease()
     for _ in range(4):
@@ -208,8 +168,7 @@ def test_run_is_ended_at_its_timeout_though_its_worker_is_alive() -> None:
     assert leader.heartbeat(job) == [OVER]
 
 
-def test_timeout_goes_on_from_the_grant_under_a_new_leader() -> None:
-    world = World()
+def test_timeout_goes_on_from_the_grant_under_a_new_leader(world: World) -> None:
     job_id = world.submit_one(timeout_ms=25_000)
     world.lease(job_id)
     world.clock.advance(20_000)
@@ -223,8 +182,7 @@ def test_timeout_goes_on_from_the_grant_under_a_new_leader() -> None:
 # -- cancellation -----------------------------------------------------------------------------------------------------
 
 
-def test_cancelled_run_is_told_by_its_heartbeats_and_ended_after_the_grace() -> None:
-    world = World()
+def test_cancelled_run_is_told_by_its_heartbeats_and_ended_after_the_grace(world: World) -> None:
     leader = Leader(world, LeaderSettings(lease_ttl_ms=TTL_MS, cancel_grace_ms=5_000))
     world.submit()
     (job,) = leader.lease()
@@ -239,8 +197,7 @@ def test_cancelled_run_is_told_by_its_heartbeats_and_ended_after_the_grace() -> 
     assert leader.heartbeat(job) == [OVER]
 
 
-def test_cancelling_twice_does_not_prolong_the_grace() -> None:
-    world = World()
+def test_cancelling_twice_does_not_prolong_the_grace(world: World) -> None:
     leader = Leader(world, LeaderSettings(lease_ttl_ms=TTL_MS, cancel_grace_ms=5_000))
     world.submit()
     (job,) = leader.lease()
@@ -252,8 +209,7 @@ def test_cancelling_twice_does_not_prolong_the_grace() -> None:
     assert world.status(job.id) is Status.CANCELLED
 
 
-def test_cancelled_run_of_a_silent_worker_ends_with_its_term() -> None:
-    world = World()
+def test_cancelled_run_of_a_silent_worker_ends_with_its_term(world: World) -> None:
     leader = Leader(world, LeaderSettings(lease_ttl_ms=TTL_MS, cancel_grace_ms=50_000))
     world.submit()
     (job,) = leader.lease()
@@ -262,11 +218,7 @@ def test_cancelled_run_of_a_silent_worker_ends_with_its_term() -> None:
     assert world.status(job.id) is Status.CANCELLED
 
 
-def test_cancel_while_the_expiry_is_on_its_way_ends_as_cancelled() -> None:
-    world = World()
-    leader = Leader(world)
-    world.submit()
-    (job,) = leader.lease()
+def test_cancel_while_the_expiry_is_on_its_way_ends_as_cancelled(world: World, leader: Leader, job: Job) -> None:
     orders = leader.hold()
     leader.run(TTL_MS)
     world.cancel(job.id)
@@ -275,8 +227,7 @@ def test_cancel_while_the_expiry_is_on_its_way_ends_as_cancelled() -> None:
     assert world.status(job.id) is Status.CANCELLED
 
 
-def test_grace_goes_on_under_a_new_leader_but_leaves_a_term_to_tell_the_worker() -> None:
-    world = World()
+def test_grace_goes_on_under_a_new_leader_but_leaves_a_term_to_tell_the_worker(world: World) -> None:
     settings = LeaderSettings(lease_ttl_ms=TTL_MS, cancel_grace_ms=15_000)
     early, late = world.submit(count=2)
     world.lease(early)
@@ -296,8 +247,7 @@ def test_grace_goes_on_under_a_new_leader_but_leaves_a_term_to_tell_the_worker()
 # -- new leaders and large numbers -------------------------------------------------------------------------------------
 
 
-def test_new_leader_gives_every_lease_one_full_term_from_its_own_start() -> None:
-    world = World()
+def test_new_leader_gives_every_lease_one_full_term_from_its_own_start(world: World) -> None:
     job_ids = world.submit(count=3)
     for job_id in job_ids:
         world.lease(job_id)
@@ -309,10 +259,8 @@ def test_new_leader_gives_every_lease_one_full_term_from_its_own_start() -> None
     assert [world.status(job_id) for job_id in job_ids] == [Status.RUNNING, Status.QUEUED, Status.QUEUED]
 
 
-def test_nothing_stays_running_when_all_workers_are_gone() -> None:
+def test_nothing_stays_running_when_all_workers_are_gone(world: World, leader: Leader) -> None:
     """Cases D03 and D20."""
-    world = World()
-    leader = Leader(world)
     world.submit(count=50, timeout_ms=86_400_000)
     for job in leader.lease(capacity=25):
         world.cancel(job.id)
@@ -321,9 +269,7 @@ def test_nothing_stays_running_when_all_workers_are_gone() -> None:
     assert world.state.leased_jobs() == []
 
 
-def test_expiries_are_split_into_bounded_operations() -> None:
-    world = World()
-    leader = Leader(world)
+def test_expiries_are_split_into_bounded_operations(world: World, leader: Leader) -> None:
     count = limits.EXPIRE_LEASES_MAX * 2 + 1
     world.submit(count=count)
     while leader.lease(capacity=400):
@@ -334,9 +280,7 @@ def test_expiries_are_split_into_bounded_operations() -> None:
     assert world.state.leased_jobs() == []
 
 
-def test_lease_that_ends_while_others_expire_first_is_not_asked_for() -> None:
-    world = World()
-    leader = Leader(world)
+def test_lease_that_ends_while_others_expire_first_is_not_asked_for(world: World, leader: Leader) -> None:
     world.submit(count=limits.EXPIRE_LEASES_MAX + 1)
     *_, last = leader.lease(capacity=limits.EXPIRE_LEASES_MAX + 1)
     orders = leader.hold()
@@ -348,9 +292,7 @@ def test_lease_that_ends_while_others_expire_first_is_not_asked_for() -> None:
     assert [len(operation.leases) for operation in leader.expiries] == [limits.EXPIRE_LEASES_MAX]
 
 
-def test_one_expiry_is_on_its_way_at_a_time() -> None:
-    world = World()
-    leader = Leader(world)
+def test_one_expiry_is_on_its_way_at_a_time(world: World, leader: Leader) -> None:
     world.submit(count=2)
     leader.lease()
     leader.run(10)
@@ -361,9 +303,7 @@ def test_one_expiry_is_on_its_way_at_a_time() -> None:
     assert leader.heartbeat(second) == [VALID]
 
 
-def test_ended_leases_leave_nothing_behind() -> None:
-    world = World()
-    leader = Leader(world)
+def test_ended_leases_leave_nothing_behind(world: World, leader: Leader) -> None:
     world.submit(count=100)
     for job in leader.lease(capacity=100):
         world.complete(job)
@@ -391,10 +331,8 @@ def beat(leader: Leader, job: Job, *, for_ms: int, alive: bool) -> list[Heartbea
     return answers
 
 
-def test_silent_handler_ends_by_timeout_though_its_worker_lives() -> None:
+def test_silent_handler_ends_by_timeout_though_its_worker_lives(world: World, leader: Leader) -> None:
     """Case W03."""
-    world = World()
-    leader = Leader(world)
     job = with_handler_timeout(world, leader)
     assert beat(leader, job, for_ms=HANDLER_MS, alive=False) == [VALID, VALID, OVER]
     assert causes(leader) == [AttemptEnd.TIMEOUT]
@@ -404,9 +342,7 @@ def test_silent_handler_ends_by_timeout_though_its_worker_lives() -> None:
     assert ended.attempts[-1].error.type == HEARTBEAT_ERROR
 
 
-def test_handler_that_gives_signs_of_life_runs_on() -> None:
-    world = World()
-    leader = Leader(world)
+def test_handler_that_gives_signs_of_life_runs_on(world: World, leader: Leader) -> None:
     job = with_handler_timeout(world, leader)
     assert set(beat(leader, job, for_ms=60_000, alive=True)) == {VALID}
     leader.run(HANDLER_MS - 1)
@@ -415,9 +351,7 @@ def test_handler_that_gives_signs_of_life_runs_on() -> None:
     assert causes(leader) == [AttemptEnd.TIMEOUT]
 
 
-def test_reported_progress_and_a_committed_start_are_signs_of_life() -> None:
-    world = World()
-    leader = Leader(world)
+def test_reported_progress_and_a_committed_start_are_signs_of_life(world: World, leader: Leader) -> None:
     job = with_handler_timeout(world, leader, at_most_once=True)
     leader.run(2_000)
     world.apply(StartRun(job.id, job.run_number, token_of(job)))
@@ -430,9 +364,7 @@ def test_reported_progress_and_a_committed_start_are_signs_of_life() -> None:
     assert causes(leader) == [AttemptEnd.TIMEOUT]
 
 
-def test_signs_of_life_of_a_handler_do_not_help_its_neighbour() -> None:
-    world = World()
-    leader = Leader(world)
+def test_signs_of_life_of_a_handler_do_not_help_its_neighbour(world: World, leader: Leader) -> None:
     silent, lively = with_handler_timeout(world, leader), with_handler_timeout(world, leader)
     for _ in range(HANDLER_MS // 1_000):
         leader.run(1_000)
@@ -441,18 +373,15 @@ def test_signs_of_life_of_a_handler_do_not_help_its_neighbour() -> None:
     assert world.status(lively.id) is Status.RUNNING
 
 
-def test_dead_worker_is_lost_though_its_handler_is_silent_as_long() -> None:
-    world = World()
-    leader = Leader(world)
+def test_dead_worker_is_lost_though_its_handler_is_silent_as_long(world: World, leader: Leader) -> None:
     job = with_handler_timeout(world, leader, handler_ms=TTL_MS)
     leader.run(TTL_MS)
     assert causes(leader) == [AttemptEnd.WORKER_LOST]
     assert world.job(job.id).failure_count == 0
 
 
-def test_new_leader_gives_the_handler_a_full_term_from_its_workers_first_heartbeat() -> None:
+def test_new_leader_gives_the_handler_a_full_term_from_its_workers_first_heartbeat(world: World) -> None:
     """Until then nothing could be heard of it: the worker had to find the new leader."""
-    world = World()
     job = with_handler_timeout(world, Leader(world))
     world.clock.advance(HANDLER_MS - 1)
     second = Leader(world)
@@ -464,8 +393,7 @@ def test_new_leader_gives_the_handler_a_full_term_from_its_workers_first_heartbe
     assert causes(second) == [AttemptEnd.TIMEOUT]
 
 
-def test_what_the_log_tells_of_a_handler_starts_the_count_of_a_new_leader_too() -> None:
-    world = World()
+def test_what_the_log_tells_of_a_handler_starts_the_count_of_a_new_leader_too(world: World) -> None:
     job = with_handler_timeout(world, Leader(world))
     second = Leader(world)
     world.apply(ReportProgress((Progress(job.id, job.run_number, token_of(job), b"50"),)))
@@ -475,8 +403,7 @@ def test_what_the_log_tells_of_a_handler_starts_the_count_of_a_new_leader_too() 
     assert causes(second) == [AttemptEnd.TIMEOUT]
 
 
-def test_new_leader_that_never_hears_the_worker_loses_it_and_blames_no_handler() -> None:
-    world = World()
+def test_new_leader_that_never_hears_the_worker_loses_it_and_blames_no_handler(world: World) -> None:
     job = with_handler_timeout(world, Leader(world))
     second = Leader(world)
     second.run(TTL_MS)
@@ -484,9 +411,7 @@ def test_new_leader_that_never_hears_the_worker_loses_it_and_blames_no_handler()
     assert world.job(job.id).failure_count == 0
 
 
-def test_silence_does_not_hurry_a_cancelled_handler() -> None:
-    world = World()
-    leader = Leader(world)
+def test_silence_does_not_hurry_a_cancelled_handler(world: World, leader: Leader) -> None:
     job = with_handler_timeout(world, leader, handler_ms=60_000)
     world.cancel(job.id)
     assert beat(leader, job, for_ms=29_000, alive=False) == [CANCEL] * 29
@@ -494,9 +419,5 @@ def test_silence_does_not_hurry_a_cancelled_handler() -> None:
     assert causes(leader) == [AttemptEnd.CANCELLED]
 
 
-def test_job_that_does_not_ask_for_it_may_be_silent() -> None:
-    world = World()
-    leader = Leader(world)
-    world.submit()
-    (job,) = leader.lease()
+def test_job_that_does_not_ask_for_it_may_be_silent(leader: Leader, job: Job) -> None:
     assert set(beat(leader, job, for_ms=100_000, alive=False)) == {VALID}

@@ -59,6 +59,11 @@ class Relay:
         return now.lease is not None and now.lease.token == token_of(job)
 
 
+@pytest.fixture
+def leader(world: World) -> Leader:
+    return Leader(world, SETTINGS)
+
+
 @pytest.fixture(params=TENURES_MS)
 def relay(request: pytest.FixtureRequest) -> Relay:
     return Relay(request.param)
@@ -109,10 +114,8 @@ def test_living_worker_keeps_its_leases_through_any_number_of_elections(relay: R
     assert took_ms >= 10 * TTL_MS
 
 
-def test_outage_is_nobodys_silence() -> None:
+def test_outage_is_nobodys_silence(world: World, leader: Leader) -> None:
     """The worker needs most of a term to find the cluster again, and the first leader after the outage is soon gone."""
-    world = World()
-    leader = Leader(world, SETTINGS)
     world.submit(count=2)
     job, dead = leader.lease(capacity=2)
     leader.run(TTL_MS // 2)
@@ -127,9 +130,7 @@ def test_outage_is_nobodys_silence() -> None:
     assert [world.status(each.id) for each in (job, dead)] == [Status.RUNNING, Status.QUEUED]
 
 
-def test_worker_lost_by_an_outage_does_not_count_and_one_lost_later_does() -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_worker_lost_by_an_outage_does_not_count_and_one_lost_later_does(world: World, leader: Leader) -> None:
     world.submit(count=2)
     quiet, heard = leader.lease(capacity=2)
     leader.heartbeat(quiet, heard)
@@ -145,10 +146,8 @@ def test_worker_lost_by_an_outage_does_not_count_and_one_lost_later_does() -> No
     assert [world.job(each.id).lost_count for each in (quiet, heard)] == [0, 1]
 
 
-def test_no_lease_ends_before_the_log_says_whether_there_was_an_outage() -> None:
+def test_no_lease_ends_before_the_log_says_whether_there_was_an_outage(world: World, leader: Leader) -> None:
     """The leader can't commit for a whole term, so that the note and the ends of leases are due at the same time."""
-    world = World()
-    leader = Leader(world, SETTINGS)
     job_id = world.submit_one()
     leader.lease()
     world.clock.advance(TTL_MS // 2)
@@ -163,10 +162,8 @@ def test_no_lease_ends_before_the_log_says_whether_there_was_an_outage() -> None
     assert (lost.attempts[-1].end, lost.lost_count) == (AttemptEnd.OUTAGE, 0)
 
 
-def test_heartbeat_before_the_outage_is_noted_makes_no_lost_worker() -> None:
+def test_heartbeat_before_the_outage_is_noted_makes_no_lost_worker(world: World, leader: Leader) -> None:
     """Its answer waited for a leader that can commit, and the worker may have stopped meanwhile (seed 1430014)."""
-    world = World()
-    leader = Leader(world, SETTINGS)
     job_id = world.submit_one()
     (job,) = leader.lease()
     world.clock.advance(2 * TTL_MS)
@@ -182,9 +179,8 @@ def test_heartbeat_before_the_outage_is_noted_makes_no_lost_worker() -> None:
     assert (lost.attempts[-1].end, lost.lost_count) == (AttemptEnd.OUTAGE, 0)
 
 
-def test_quiet_cluster_is_no_outage() -> None:
+def test_quiet_cluster_is_no_outage(world: World) -> None:
     """A leader alone with a silent lease writes something, so that the next one can tell its silence from an outage."""
-    world = World()
     world.submit()
     leader = Leader(world, SETTINGS)
     leader.lease()
@@ -197,9 +193,8 @@ def test_quiet_cluster_is_no_outage() -> None:
     assert len(marks) <= 4 * (TERMS_MAX + 2)
 
 
-def test_no_later_leader_ends_the_term_of_a_heartbeat_that_was_answered_as_valid() -> None:
+def test_no_later_leader_ends_the_term_of_a_heartbeat_that_was_answered_as_valid(world: World) -> None:
     """Each leader is gone before its round of marks; only what the answer itself waited for is in the log."""
-    world = World()
     world.submit()
     (job,) = Leader(world, SETTINGS).lease()
     for _ in range(4):
@@ -214,9 +209,8 @@ def test_no_later_leader_ends_the_term_of_a_heartbeat_that_was_answered_as_valid
 
 
 @pytest.mark.parametrize("step_ms", [TTL_MS * tenths // 10 for tenths in range(16)])
-def test_no_step_of_cluster_time_between_leaders_ends_the_term_of_a_valid_heartbeat(step_ms: int) -> None:
+def test_no_step_of_cluster_time_between_leaders_ends_the_term_of_a_valid_heartbeat(step_ms: int, world: World) -> None:
     """The first leader answers as late as it may by the proof that it has; the second one's time is ahead by the step."""
-    world = World()
     world.submit()
     first = Leader(world, SETTINGS)
     (job,) = first.lease()
@@ -231,9 +225,8 @@ def test_no_step_of_cluster_time_between_leaders_ends_the_term_of_a_valid_heartb
     assert world.status(job.id) is Status.RUNNING
 
 
-def test_step_of_cluster_time_while_one_leads_ends_no_term_after_it() -> None:
+def test_step_of_cluster_time_while_one_leads_ends_no_term_after_it(world: World) -> None:
     """Clocks were set right by half an hour, and the leader was gone a second later (seed 1650050 on 5 nodes)."""
-    world = World()
     first = Leader(world, SETTINGS)
     world.submit()
     (job,) = first.lease()
@@ -251,8 +244,7 @@ def test_step_of_cluster_time_while_one_leads_ends_no_term_after_it() -> None:
     assert second.duties.note_silence(since_ms, TimeMs(since_ms + TTL_MS)) is None
 
 
-def test_grant_that_was_long_on_its_way_lasts_for_a_term_through_an_election() -> None:
-    world = World()
+def test_grant_that_was_long_on_its_way_lasts_for_a_term_through_an_election(world: World) -> None:
     first = Leader(world, SETTINGS)
     world.clock.advance(4 * TTL_MS)
     world.apply(world.submission(), age_ms=2 * TTL_MS)
@@ -262,10 +254,10 @@ def test_grant_that_was_long_on_its_way_lasts_for_a_term_through_an_election() -
     assert world.status(job.id) is Status.RUNNING
 
 
-def test_outage_counts_against_no_job_though_its_length_is_known_later_than_the_lead() -> None:
+def test_outage_counts_against_no_job_though_its_length_is_known_later_than_the_lead(
+    world: World, leader: Leader
+) -> None:
     """After a power loss of all nodes: the clocks of a majority are not known yet when the first leader begins."""
-    world = World()
-    leader = Leader(world, SETTINGS)
     job_id = world.submit_one()
     leader.lease()
     leader.run(1)
@@ -283,8 +275,7 @@ def test_outage_counts_against_no_job_though_its_length_is_known_later_than_the_
     assert world.job(late).lost_count == 1
 
 
-def test_heartbeat_under_another_workers_name_is_invalid_and_waits_for_no_proof() -> None:
-    world = World()
+def test_heartbeat_under_another_workers_name_is_invalid_and_waits_for_no_proof(world: World) -> None:
     world.submit()
     (job,) = Leader(world, SETTINGS).lease()
     world.clock.advance(TTL_MS * 3 // 5)
@@ -298,9 +289,8 @@ def test_heartbeat_under_another_workers_name_is_invalid_and_waits_for_no_proof(
     assert len(world.log) == length
 
 
-def test_leader_trusts_no_proof_of_a_renewal_before_it_has_committed_an_entry() -> None:
+def test_leader_trusts_no_proof_of_a_renewal_before_it_has_committed_an_entry(world: World) -> None:
     """Until then it may guess cluster time, and a guess that is too low makes an old renewal look recent (seed 1200248)."""
-    world = World()
     world.submit()
     (job,) = Leader(world, SETTINGS).lease()
     leader = Leader(world, SETTINGS)

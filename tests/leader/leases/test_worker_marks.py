@@ -31,13 +31,16 @@ SETTINGS = LeaderSettings(lease_ttl_ms=TTL_MS, worker_forget_ms=60_000)
 PERIOD_MS = SETTINGS.worker_mark_ms
 
 
+@pytest.fixture
+def leader(world: World) -> Leader:
+    return Leader(world, SETTINGS)
+
+
 def marks_of(world: World) -> list[MarkWorkers]:
     return [operation for operation in world.log if isinstance(operation, MarkWorkers)]
 
 
-def test_new_worker_is_written_down_at_once() -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_new_worker_is_written_down_at_once(world: World, leader: Leader) -> None:
     leader.take("mail", "pay", worker="w1", capacity=7)
     leader.run(1)
     (worker,) = world.state.workers()
@@ -45,9 +48,7 @@ def test_new_worker_is_written_down_at_once() -> None:
     assert worker.seen_at_ms == START_MS
 
 
-def test_busy_workers_are_marked_once_a_third_of_a_term_all_in_one_operation() -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_busy_workers_are_marked_once_a_third_of_a_term_all_in_one_operation(world: World, leader: Leader) -> None:
     for _ in range(100):
         for name in ("w1", "w2", "w3"):
             leader.take(worker=name)
@@ -57,17 +58,14 @@ def test_busy_workers_are_marked_once_a_third_of_a_term_all_in_one_operation() -
     assert all(len(operation.marks) == 3 for operation in marks)
 
 
-def test_worker_that_only_waits_stays_marked() -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_worker_that_only_waits_stays_marked(world: World, leader: Leader) -> None:
     leader.wait(worker="patient", wait_ms=55_000)
     leader.run(50_000)
     (worker,) = world.state.workers()
     assert world.now.cluster_ms - worker.seen_at_ms <= PERIOD_MS
 
 
-def test_worker_that_only_sends_heartbeats_keeps_what_its_mark_says() -> None:
-    world = World()
+def test_worker_that_only_sends_heartbeats_keeps_what_its_mark_says(world: World) -> None:
     first = Leader(world, SETTINGS)
     first.take("mail", worker="w1", capacity=7)
     first.run(1)
@@ -80,8 +78,7 @@ def test_worker_that_only_sends_heartbeats_keeps_what_its_mark_says() -> None:
     assert worker.seen_at_ms == START_MS + 10_001
 
 
-def test_worker_unseen_for_long_is_forgotten_also_by_a_leader_that_never_met_it() -> None:
-    world = World()
+def test_worker_unseen_for_long_is_forgotten_also_by_a_leader_that_never_met_it(world: World) -> None:
     first = Leader(world, SETTINGS)
     first.take(worker="gone")
     first.run(1)
@@ -92,18 +89,14 @@ def test_worker_unseen_for_long_is_forgotten_also_by_a_leader_that_never_met_it(
     assert world.state.workers() == []
 
 
-def test_leader_forgets_a_worker_it_met() -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_leader_forgets_a_worker_it_met(world: World, leader: Leader) -> None:
     leader.take(worker="gone")
     leader.run(3 * SETTINGS.worker_forget_ms)
     assert world.state.workers() == []
     assert len(leader.duties._marks) == 0
 
 
-def test_setting_the_wall_clock_forgets_no_living_worker() -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_setting_the_wall_clock_forgets_no_living_worker(world: World, leader: Leader) -> None:
     leader.take(worker="w1")
     leader.run(1)
     world.clock.wall_offset_ms += 10 * SETTINGS.worker_forget_ms
@@ -111,16 +104,12 @@ def test_setting_the_wall_clock_forgets_no_living_worker() -> None:
     assert [worker.name for worker in world.state.workers()] == ["w1"]
 
 
-def test_nothing_is_written_while_no_worker_is_heard_of() -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_nothing_is_written_while_no_worker_is_heard_of(world: World, leader: Leader) -> None:
     leader.run(3_600_000)
     assert world.log == []
 
 
-def test_failed_marks_are_made_again() -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_failed_marks_are_made_again(world: World, leader: Leader) -> None:
     leader.take(worker="w1")
     world.clock.advance(1)
     (order,) = leader.duties.step(world.now)
@@ -153,9 +142,7 @@ def test_waiting_workers_are_marked_once_in_a_period_however_many(count: int, mo
     assert len(marks_of(world)) == -(-count // 10) * rounds
 
 
-def test_marks_of_workers_with_many_queues_are_bounded_in_bytes() -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_marks_of_workers_with_many_queues_are_bounded_in_bytes(world: World, leader: Leader) -> None:
     queues = [f"{number:03}-{'q' * 100}" for number in range(100)]
     for number in range(40):
         leader.take(*queues, worker=f"w{number}")
@@ -177,10 +164,8 @@ def test_names_of_workers_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(operation.marks) == 5
 
 
-def test_workers_of_a_queue_are_those_that_ask_for_it_and_live() -> None:
+def test_workers_of_a_queue_are_those_that_ask_for_it_and_live(world: World, leader: Leader) -> None:
     """Case W15."""
-    world = World()
-    leader = Leader(world, SETTINGS)
     leader.take("mail", worker="gone")
     leader.run(2 * TTL_MS)
     leader.take("mail", "pay", worker="both")
@@ -194,8 +179,7 @@ def test_workers_of_a_queue_are_those_that_ask_for_it_and_live() -> None:
     assert leader.duties.workers_for("none", world.now) == []
 
 
-def test_new_leader_knows_the_workers_of_a_queue_by_their_marks() -> None:
-    world = World()
+def test_new_leader_knows_the_workers_of_a_queue_by_their_marks(world: World) -> None:
     first = Leader(world, SETTINGS)
     first.take("mail", worker="w1", region="eu")
     first.run(PERIOD_MS)

@@ -30,16 +30,14 @@ def step(world: World, chores: BackgroundSteps) -> list[DoChore]:
     return orders
 
 
-def test_chores_that_never_end_take_turns() -> None:
-    world = World()
+def test_chores_that_never_end_take_turns(world: World) -> None:
     begin(world, ChoreKind.SETTLE_DEPENDANTS, *range(10))
     chores = BackgroundSteps(world.state)
     turns = [order.subject for _ in range(5) for order in step(world, chores)]
     assert sorted(turns) == sorted(2 * [subject(number) for number in range(10)])
 
 
-def test_chore_of_another_kind_goes_on_with_every_step_beside_many_of_one() -> None:
-    world = World()
+def test_chore_of_another_kind_goes_on_with_every_step_beside_many_of_one(world: World) -> None:
     begin(world, ChoreKind.SETTLE_DEPENDANTS, *range(100))
     begin(world, ChoreKind.DROP_WORKFLOW, 7)
     chores = BackgroundSteps(world.state)
@@ -49,8 +47,7 @@ def test_chore_of_another_kind_goes_on_with_every_step_beside_many_of_one() -> N
         assert DoChore(ChoreKind.DROP_WORKFLOW, subject(7)) in orders
 
 
-def test_kinds_take_turns_where_there_are_more_than_steps_at_a_time() -> None:
-    world = World()
+def test_kinds_take_turns_where_there_are_more_than_steps_at_a_time(world: World) -> None:
     for kind in ChoreKind:
         begin(world, kind, 1, 2)
     chores = BackgroundSteps(world.state)
@@ -59,8 +56,7 @@ def test_kinds_take_turns_where_there_are_more_than_steps_at_a_time() -> None:
     assert len(set(kinds[: len(ChoreKind)])) == len(ChoreKind), "each had a turn before any had two"
 
 
-def test_chores_come_to_an_end_and_are_looked_for_again_when_one_is_begun() -> None:
-    world = World()
+def test_chores_come_to_an_end_and_are_looked_for_again_when_one_is_begun(world: World) -> None:
     begin(world, ChoreKind.OPEN_WORKFLOW, *range(6))
     chores = BackgroundSteps(world.state)
     count = 0

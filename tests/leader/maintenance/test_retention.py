@@ -18,13 +18,16 @@ from tests.leader.scene import TTL_MS, HandClock, Leader, World
 SETTINGS = LeaderSettings(lease_ttl_ms=TTL_MS, retention_ms=60_000, retention_every_ms=5_000)
 
 
+@pytest.fixture
+def leader(world: World) -> Leader:
+    return Leader(world, SETTINGS)
+
+
 def purges(world: World) -> list[PurgeJobs]:
     return [operation for operation in world.log if isinstance(operation, PurgeJobs)]
 
 
-def test_finished_job_is_kept_for_its_retention_and_removed_soon_after() -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_finished_job_is_kept_for_its_retention_and_removed_soon_after(world: World, leader: Leader) -> None:
     job_id = world.submit_one()
     world.cancel(job_id)
     leader.run(SETTINGS.retention_ms)
@@ -43,9 +46,7 @@ def test_leader_that_does_not_know_the_time_yet_removes_nothing_and_goes_on() ->
     assert purges(world) == []
 
 
-def test_unfinished_jobs_are_never_removed() -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_unfinished_jobs_are_never_removed(world: World, leader: Leader) -> None:
     queued, later = world.submit_one(), world.submit_one(delay_ms=3_600_000)
     leader.run(10 * SETTINGS.retention_ms)
     assert world.status(queued) is Status.QUEUED
@@ -53,8 +54,7 @@ def test_unfinished_jobs_are_never_removed() -> None:
     assert purges(world) == []
 
 
-def test_many_old_jobs_are_removed_in_bounded_steps_without_waiting_for_the_next_round() -> None:
-    world = World()
+def test_many_old_jobs_are_removed_in_bounded_steps_without_waiting_for_the_next_round(world: World) -> None:
     count = 2 * limits.PURGE_JOBS_MAX + 7
     for job_id in world.submit(count=count):
         world.cancel(job_id)
@@ -65,8 +65,7 @@ def test_many_old_jobs_are_removed_in_bounded_steps_without_waiting_for_the_next
     assert not list(world.state.all_jobs())
 
 
-def test_failed_purge_is_tried_again() -> None:
-    world = World()
+def test_failed_purge_is_tried_again(world: World) -> None:
     world.cancel(world.submit_one())
     world.clock.advance(SETTINGS.retention_ms + 1)
     leader = Leader(world, SETTINGS)
@@ -88,9 +87,7 @@ def left(world: World) -> set[JobId]:
     return {job.id for job in world.state.all_jobs()}
 
 
-def test_queue_keeps_its_jobs_as_long_as_it_says() -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_queue_keeps_its_jobs_as_long_as_it_says(world: World, leader: Leader) -> None:
     world.configure("short", retention_ms=20_000)
     world.configure("long", retention_ms=300_000)
     short, plain, long = (world.submit_one(queue) for queue in ("short", "plain", "long"))
@@ -108,9 +105,7 @@ def test_queue_keeps_its_jobs_as_long_as_it_says() -> None:
 
 
 @pytest.mark.parametrize("kept_ms", [1_500, 200_000])
-def test_job_with_a_retention_of_its_own_goes_exactly_then(kept_ms: int) -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_job_with_a_retention_of_its_own_goes_exactly_then(kept_ms: int, world: World, leader: Leader) -> None:
     world.configure(retention_ms=20_000)
     job_id, plain = world.submit_one(retention_ms=kept_ms), world.submit_one()
     finish(world, job_id, plain)
@@ -121,8 +116,7 @@ def test_job_with_a_retention_of_its_own_goes_exactly_then(kept_ms: int) -> None
     assert check(world.state) == []
 
 
-def test_new_leader_goes_on_with_all_retentions() -> None:
-    world = World()
+def test_new_leader_goes_on_with_all_retentions(world: World) -> None:
     world.configure("short", retention_ms=20_000)
     jobs = [world.submit_one("short"), world.submit_one(), world.submit_one(retention_ms=40_000)]
     finish(world, *jobs)
@@ -134,9 +128,7 @@ def test_new_leader_goes_on_with_all_retentions() -> None:
     assert left(world) == set()
 
 
-def test_changed_retention_of_a_queue_holds_for_jobs_that_were_passed_over() -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_changed_retention_of_a_queue_holds_for_jobs_that_were_passed_over(world: World, leader: Leader) -> None:
     world.configure("long", retention_ms=10_000_000)
     long, requeued = world.submit("long", count=2)
     finish(world, long, requeued)
@@ -148,8 +140,7 @@ def test_changed_retention_of_a_queue_holds_for_jobs_that_were_passed_over() -> 
     assert left(world) == {requeued}
 
 
-def test_finished_jobs_that_stay_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
+def test_finished_jobs_that_stay_are_looked_at_once(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     world.configure("long", retention_ms=10_000_000)
     count = 3 * limits.PURGE_JOBS_MAX
     finish(world, *world.submit("long", count=count))
@@ -170,8 +161,7 @@ def test_finished_jobs_that_stay_are_looked_at_once(monkeypatch: pytest.MonkeyPa
     assert purges(world) == []
 
 
-def test_short_retention_is_not_held_up_by_many_jobs_that_stay() -> None:
-    world = World()
+def test_short_retention_is_not_held_up_by_many_jobs_that_stay(world: World) -> None:
     world.configure("short", retention_ms=20_000)
     finish(world, *world.submit("mail", count=4 * limits.PURGE_JOBS_MAX))
     (job_id,) = world.submit("short")
@@ -182,9 +172,9 @@ def test_short_retention_is_not_held_up_by_many_jobs_that_stay() -> None:
     assert job_id not in left(world)
 
 
-def test_job_that_can_not_be_purged_yet_is_purged_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_job_that_can_not_be_purged_yet_is_purged_later(
+    monkeypatch: pytest.MonkeyPatch, world: World, leader: Leader
+) -> None:
     job_ids = world.submit(count=3)
     finish(world, *job_ids)
     with monkeypatch.context() as patch:
@@ -199,8 +189,7 @@ def test_job_that_can_not_be_purged_yet_is_purged_later(monkeypatch: pytest.Monk
     assert left(world) == set()
 
 
-def test_many_different_retentions_share_the_work() -> None:
-    world = World()
+def test_many_different_retentions_share_the_work(world: World) -> None:
     for number in range(1, 200):
         world.configure(f"q{number}", retention_ms=number * 1_000)
         finish(world, world.submit_one(f"q{number}"))
@@ -226,9 +215,9 @@ def pair(world: World, **options: Any) -> tuple[JobId, JobId]:
 
 
 @pytest.mark.parametrize("options", [{}, {"retention_ms": 1_000}])
-def test_parent_is_kept_for_its_child_and_goes_soon_after_it_has_ended(options: dict[str, int]) -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_parent_is_kept_for_its_child_and_goes_soon_after_it_has_ended(
+    options: dict[str, int], world: World, leader: Leader
+) -> None:
     parent, child = pair(world, **options)
     leader.run(3 * upkeep.KEPT_AGAIN_MS)
     assert parent in left(world)
@@ -252,9 +241,7 @@ def test_parents_that_are_kept_do_not_hold_up_others(monkeypatch: pytest.MonkeyP
     assert kept < left(world)
 
 
-def test_job_is_kept_for_its_idempotency_key_and_goes_when_that_no_longer_counts() -> None:
-    world = World()
-    leader = Leader(world, SETTINGS)
+def test_job_is_kept_for_its_idempotency_key_and_goes_when_that_no_longer_counts(world: World, leader: Leader) -> None:
     until_ms = world.now.cluster_ms + 300_000
     operation = replace(world.submission(idempotency_until_ms=until_ms), idempotency_key="k")
     world.apply(operation)

@@ -49,8 +49,7 @@ def trimming_of(world: World) -> Trimming:
     return trimming
 
 
-def test_ledger_keeps_its_latest_lines_and_loses_the_others_in_bounded_steps() -> None:
-    world = World()
+def test_ledger_keeps_its_latest_lines_and_loses_the_others_in_bounded_steps(world: World) -> None:
     trimming = trimming_of(world)
     excess = 2 * limits.CHORE_STEPS_MAX + 50
     write_lines(world, *range(excess + limits.LEDGER_LINES_KEPT))
@@ -59,16 +58,14 @@ def test_ledger_keeps_its_latest_lines_and_loses_the_others_in_bounded_steps() -
     assert ledger(world) == list(range(excess, excess + limits.LEDGER_LINES_KEPT))
 
 
-def test_ledger_that_is_not_too_long_is_left_alone() -> None:
-    world = World()
+def test_ledger_that_is_not_too_long_is_left_alone(world: World) -> None:
     trimming = trimming_of(world)
     write_lines(world, *range(limits.LEDGER_LINES_KEPT))
     trimming.line_written(SCHEDULE, PLANNED)
     assert carry_out(world, trimming) == []
 
 
-def test_lines_of_one_instant_stay_together() -> None:
-    world = World()
+def test_lines_of_one_instant_stay_together(world: World) -> None:
     trimming = trimming_of(world)
     write_lines(world, *range(limits.LEDGER_LINES_KEPT))
     write_lines(world, 0, 1, kind=FiringKind.MANUAL)
@@ -77,8 +74,7 @@ def test_lines_of_one_instant_stay_together() -> None:
     assert ledger(world) == [1, 1, *range(2, limits.LEDGER_LINES_KEPT)]
 
 
-def test_lines_of_calls_by_hand_stay_for_their_time_and_hide_no_others() -> None:
-    world = World()
+def test_lines_of_calls_by_hand_stay_for_their_time_and_hide_no_others(world: World) -> None:
     trimming = trimming_of(world)
     called = range(3 * limits.CHORE_STEPS_MAX)
     write_lines(world, *called, kind=FiringKind.BACKFILL)
@@ -107,8 +103,7 @@ def test_lines_of_calls_by_hand_ask_for_a_look_more_seldom() -> None:
     assert asked == [LOOK_EVERY, LOOK_EVERY, LOOK_EVERY_CALL]
 
 
-def test_look_whose_outcome_nobody_knows_is_made_again() -> None:
-    world = World()
+def test_look_whose_outcome_nobody_knows_is_made_again(world: World) -> None:
     trimming = trimming_of(world)
     write_lines(world, *range(limits.LEDGER_LINES_KEPT + 1))
     trimming.line_written(SCHEDULE, PLANNED)
@@ -117,8 +112,7 @@ def test_look_whose_outcome_nobody_knows_is_made_again() -> None:
     assert carry_out(world, trimming) == [operation]
 
 
-def test_ledgers_stay_short_by_chance_alone() -> None:
-    world = World()
+def test_ledgers_stay_short_by_chance_alone(world: World) -> None:
     rng = random.Random(3)
     trimming = Trimming(world.state, lambda count: rng.randint(0, count - 1))
     longest = 0

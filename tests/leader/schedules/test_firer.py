@@ -68,9 +68,10 @@ def next_at(world: World, schedule_id: ScheduleId) -> int:
 
 
 @pytest.mark.parametrize("misfire", Misfire)
-def test_firing_makes_up_for_an_outage_in_steps_that_are_short_for_the_log_and_for_the_leader(misfire: Misfire) -> None:
+def test_firing_makes_up_for_an_outage_in_steps_that_are_short_for_the_log_and_for_the_leader(
+    misfire: Misfire, world: World
+) -> None:
     """Case D11: a leader that planned all at once would lose its lead, and the next one would do the same."""
-    world = World()
     schedules = [save(world, f"s{number}", misfire=misfire) for number in range(3)]
     firing = firing_of(world)
     step_count = 0
@@ -83,8 +84,7 @@ def test_firing_makes_up_for_an_outage_in_steps_that_are_short_for_the_log_and_f
     assert {next_at(world, schedule_id) for schedule_id in schedules} == {NEWEST_MS + MINUTE}
 
 
-def test_firing_decides_many_schedules_of_one_instant_together() -> None:
-    world = World()
+def test_firing_decides_many_schedules_of_one_instant_together(world: World) -> None:
     due = [save(world, f"s{number:03}", next_at_ms=NEWEST_MS) for number in range(COST_PER_STEP + 1)]
     firing = firing_of(world)
     first = firing.step(world.now)
@@ -94,31 +94,27 @@ def test_firing_decides_many_schedules_of_one_instant_together() -> None:
     assert fired_ids(firing.step(world.now)) == due[COST_PER_STEP:]
 
 
-def test_firing_lets_what_is_on_time_wait_for_nothing_that_is_late() -> None:
-    world = World()
+def test_firing_lets_what_is_on_time_wait_for_nothing_that_is_late(world: World) -> None:
     late = [save(world, f"late{number}", misfire=Misfire.RUN_ALL) for number in range(3)]
     on_time = save(world, "on-time", next_at_ms=NEWEST_MS)
     assert fired_ids(firing_of(world).step(world.now)) == [on_time, late[0]]
 
 
-def test_firing_makes_up_for_outages_however_much_is_on_time() -> None:
-    world = World()
+def test_firing_makes_up_for_outages_however_much_is_on_time(world: World) -> None:
     for number in range(3 * COST_PER_STEP):
         save(world, f"s{number}", next_at_ms=NEWEST_MS)
     late = save(world, "late")
     assert late in fired_ids(firing_of(world).step(world.now))
 
 
-def test_firing_counts_the_unfinished_runs_that_an_operation_reads() -> None:
-    world = World()
+def test_firing_counts_the_unfinished_runs_that_an_operation_reads(world: World) -> None:
     active = tuple(JobId(number.to_bytes(16, "big")) for number in range(limits.SCHEDULE_ACTIVE_MAX))
     busy = [save(world, f"s{number}", next_at_ms=NEWEST_MS, active=active) for number in range(3)]
     assert fired_ids(firing_of(world).step(world.now)) == busy[:1]
 
 
 @pytest.mark.parametrize(("took_ms", "rest_ms"), [(0, 0), (40, 40), (10 * REST_MS_MAX, REST_MS_MAX)])
-def test_firing_rests_after_late_work_as_long_as_that_took(took_ms: int, rest_ms: int) -> None:
-    world = World()
+def test_firing_rests_after_late_work_as_long_as_that_took(took_ms: int, rest_ms: int, world: World) -> None:
     save(world, "late", misfire=Misfire.RUN_ALL)
     firing = firing_of(world)
     operations = firing.step(world.now)
@@ -127,8 +123,7 @@ def test_firing_rests_after_late_work_as_long_as_that_took(took_ms: int, rest_ms
     assert firing.next_call_ms(world.now) == world.now.monotonic_ms + rest_ms
 
 
-def test_firing_does_not_rest_after_work_that_is_on_time() -> None:
-    world = World()
+def test_firing_does_not_rest_after_work_that_is_on_time(world: World) -> None:
     for number in range(COST_PER_STEP + 1):
         save(world, f"s{number}", next_at_ms=NEWEST_MS)
     firing = firing_of(world)

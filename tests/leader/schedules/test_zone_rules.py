@@ -80,8 +80,7 @@ def schedule_now(world: World, schedule: Schedule) -> Schedule:
     return now
 
 
-def test_the_run_at_the_old_time_does_not_happen() -> None:
-    world = World()
+def test_the_run_at_the_old_time_does_not_happen(world: World) -> None:
     daily = save(world, "daily")
     grid = save(world, "grid", cron="", every="1h", anchor_ms=START_MS)
     once = save(world, "once", cron="", at_ms=TimeMs(START_MS + 5 * HOUR_MS))
@@ -103,8 +102,7 @@ def test_the_run_at_the_old_time_does_not_happen() -> None:
     assert (due[-1].subject, due[-1].at_ms) == (daily.id, moved.next_at_ms)
 
 
-def test_the_walk_goes_in_bounded_steps_and_from_the_start_where_the_lead_was_lost() -> None:
-    world = World()
+def test_the_walk_goes_in_bounded_steps_and_from_the_start_where_the_lead_was_lost(world: World) -> None:
     schedules = [save(world, f"s{number:03}") for number in range(2 * SCHEDULES_PER_STEP + 10)]
     lead(world, OLD)
     first = lead(world, NEW, steps=1)
@@ -116,8 +114,7 @@ def test_the_walk_goes_in_bounded_steps_and_from_the_start_where_the_lead_was_lo
     assert lead(world, NEW) == [], "once is enough"
 
 
-def test_two_versions_whose_leaders_alternate_do_not_undo_each_other() -> None:
-    world = World()
+def test_two_versions_whose_leaders_alternate_do_not_undo_each_other(world: World) -> None:
     daily = save(world, "daily")
     lead(world, NEW)
     moved = schedule_now(world, daily)
@@ -133,8 +130,7 @@ def test_two_versions_whose_leaders_alternate_do_not_undo_each_other() -> None:
     assert lines == ["schedule:daily", "schedule:later"]
 
 
-def test_a_change_is_made_only_where_the_schedule_still_stands() -> None:
-    world = World()
+def test_a_change_is_made_only_where_the_schedule_still_stands(world: World) -> None:
     daily = save(world, "daily")
     lead(world, OLD)
     service = ZoneRules(world.state, NEW, new_rules)
@@ -147,8 +143,7 @@ def test_a_change_is_made_only_where_the_schedule_still_stands() -> None:
     assert world.apply(repeated)
 
 
-def test_what_is_due_and_a_cluster_without_schedules_are_left_alone() -> None:
-    world = World()
+def test_what_is_due_and_a_cluster_without_schedules_are_left_alone(world: World) -> None:
     assert lead(world, NEW) == []
     daily = save(world, "daily")
     world.clock.advance(daily.next_at_ms - world.now.cluster_ms + 1)
@@ -156,8 +151,7 @@ def test_what_is_due_and_a_cluster_without_schedules_are_left_alone() -> None:
     assert schedule_now(world, daily) == daily, "it is decided as it stands"
 
 
-def test_rules_survive_a_restart_and_own_version_sorts() -> None:
-    world = World()
+def test_rules_survive_a_restart_and_own_version_sorts(world: World) -> None:
     save(world, "daily")
     lead(world, NEW)
     world.state.checkpoint()
