@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from raftsched.worker import Worker, WorkerSettings
-from tests.client.cluster import QUICK, WAIT_SECONDS, Cluster, running_cluster
+from tests.client.cluster import QUICK, WAIT_SECONDS, Cluster, StoredJob, running_cluster
 
 SETTINGS = WorkerSettings(
     concurrency=4, wait_seconds=0.05, drain_seconds=WAIT_SECONDS, stop_grace_seconds=WAIT_SECONDS, client=QUICK
@@ -32,10 +32,20 @@ class SetClock:
 
 
 @pytest.fixture
-async def cluster() -> AsyncIterator[Cluster]:
-    """A cluster of one node."""
-    async with running_cluster() as running:
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    """A cluster of one node, or the one that `with_cluster` asks for."""
+    async with running_cluster(**getattr(request, "param", {})) as running:
         yield running
+
+
+def with_cluster(node_count: int = 1, **options: Any) -> pytest.MarkDecorator:
+    """Give a test another `cluster`."""
+    return pytest.mark.parametrize("cluster", [{"node_count": node_count, **options}], indirect=True, ids=[""])
+
+
+@pytest.fixture
+def worker(cluster: Cluster) -> Worker:
+    return worker_of(cluster)
 
 
 def worker_of(cluster: Cluster, **options: Any) -> Worker:
@@ -53,6 +63,19 @@ async def serving(worker: Worker) -> AsyncIterator[asyncio.Task[None]]:
         worker.drain()
         async with asyncio.timeout(WAIT_SECONDS):
             await task
+
+
+async def run(cluster: Cluster, worker: Worker, *jobs: StoredJob) -> None:
+    """Let `worker` serve until each of `jobs` has an outcome."""
+    async with serving(worker):
+        await cluster.finished(*jobs)
+
+
+async def run_job(cluster: Cluster, worker: Worker, name: str, payload: Any = None, **fields: Any) -> StoredJob:
+    """Add a job, and let `worker` serve until it has an outcome."""
+    job = await cluster.add_job(name, payload, **fields)
+    await run(cluster, worker, job)
+    return job
 
 
 @pytest.fixture

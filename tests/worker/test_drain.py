@@ -22,8 +22,7 @@ from tests.worker.conftest import SETTINGS, serving, worker_of
 from tests.worker.ear import Ear, listening
 
 
-async def test_drain_lets_running_handlers_finish_and_leases_nothing_more(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
+async def test_drain_lets_running_handlers_finish_and_leases_nothing_more(cluster: Cluster, worker: Worker) -> None:
     go = asyncio.Event()
 
     @worker.job("a")
@@ -159,8 +158,7 @@ async def test_worker_with_too_many_hung_handlers_ends_to_be_started_afresh(clus
     go.set()
 
 
-async def test_cancelled_serve_stops_its_handlers(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
+async def test_cancelled_serve_stops_its_handlers(cluster: Cluster, worker: Worker) -> None:
     started, stopped = asyncio.Event(), asyncio.Event()
 
     @worker.job("a")

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from raftsched.worker import Context
+from raftsched.worker import Context, Worker
 from raftsched.worker.runs.runs import Grant, Run, StopReason, lease_end
-from tests.client.cluster import WAIT_SECONDS, Cluster, Fault, running_cluster
-from tests.worker.conftest import SETTINGS, SetClock, serving, worker_of
+from tests.client.cluster import WAIT_SECONDS, Cluster, Fault
+from tests.worker.conftest import SETTINGS, SetClock, run_job, serving, with_cluster, worker_of
 
 BEATS = "/leases/heartbeat"
 SHORT_SECONDS = 0.6
@@ -64,288 +64,286 @@ def _run() -> Run:
 # -- kept -------------------------------------------------------------------------------------------------------------
 
 
-async def test_lease_of_a_waiting_handler_is_renewed() -> None:
-    async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
-        worker = worker_of(cluster)
-        go = asyncio.Event()
+@with_cluster(lease_seconds=SHORT_SECONDS)
+async def test_lease_of_a_waiting_handler_is_renewed(cluster: Cluster, worker: Worker) -> None:
+    go = asyncio.Event()
 
-        @worker.job("a")
-        async def wait(payload: object) -> str:
-            await go.wait()
-            return "done"
+    @worker.job("a")
+    async def wait(payload: object) -> str:
+        await go.wait()
+        return "done"
 
-        job = await cluster.add_job("a")
-        async with serving(worker):
-            await cluster.until(lambda: len(cluster.bodies(BEATS)) >= 4)  # well past the first lease
-            go.set()
-            await cluster.finished(job)
-        assert job.result == "done"
-        assert cluster.bodies(BEATS)[0]["leases"] == [{"run_id": f"{job.id}.1", "fencing_token": job.token}]
+    job = await cluster.add_job("a")
+    async with serving(worker):
+        await cluster.until(lambda: len(cluster.bodies(BEATS)) >= 4)  # well past the first lease
+        go.set()
+        await cluster.finished(job)
+    assert job.result == "done"
+    assert cluster.bodies(BEATS)[0]["leases"] == [{"run_id": f"{job.id}.1", "fencing_token": job.token}]
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_handler_that_blocks_the_loop_or_a_thread_keeps_its_lease(is_async: bool, logs: list[Any]) -> None:
+@with_cluster(lease_seconds=SHORT_SECONDS)
+async def test_handler_that_blocks_the_loop_or_a_thread_keeps_its_lease(
+    cluster: Cluster, is_async: bool, logs: list[Any]
+) -> None:
     """Case W01. The worker has a thread and a loop of its own here, since its handler blocks them."""
-    async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
-        beaten = threading.Event()
+    beaten = threading.Event()
 
-        def block(payload: object) -> str:
-            assert beaten.wait(WAIT_SECONDS)
-            return "done"
+    def block(payload: object) -> str:
+        assert beaten.wait(WAIT_SECONDS)
+        return "done"
 
-        async def block_loop(payload: object) -> str:
-            return block(payload)
+    async def block_loop(payload: object) -> str:
+        return block(payload)
 
-        def run_worker() -> None:
-            worker = worker_of(cluster)
-            worker.job("a")(block_loop if is_async else block)
-            asyncio.run(_serve_one(worker))
+    def run_worker() -> None:
+        worker = worker_of(cluster)
+        worker.job("a")(block_loop if is_async else block)
+        asyncio.run(_serve_one(worker))
 
-        async def _serve_one(worker: Any) -> None:
-            serve = asyncio.create_task(worker.serve())
-            drains.append(worker.drain)
-            await serve
+    async def _serve_one(worker: Any) -> None:
+        serve = asyncio.create_task(worker.serve())
+        drains.append(worker.drain)
+        await serve
 
-        drains: list[Any] = []
-        job = await cluster.add_job("a")
-        serving_thread = asyncio.create_task(asyncio.to_thread(run_worker))
-        await cluster.until(lambda: len(cluster.bodies(BEATS)) >= 7)
-        beaten.set()
+    drains: list[Any] = []
+    job = await cluster.add_job("a")
+    serving_thread = asyncio.create_task(asyncio.to_thread(run_worker))
+    await cluster.until(lambda: len(cluster.bodies(BEATS)) >= 7)
+    beaten.set()
+    await cluster.finished(job)
+    drains[0]()
+    await serving_thread
+    assert (job.result, job.attempt_number, cluster.refused) == ("done", 1, [])
+    if is_async:
+        assert events(logs, "event_loop_blocked", "handlers") == [["a"]]
+
+
+@with_cluster(3, lease_seconds=SHORT_SECONDS)
+async def test_heartbeat_goes_to_another_node_when_one_does_not_answer(cluster: Cluster, worker: Worker) -> None:
+    go = asyncio.Event()
+
+    @worker.job("a")
+    async def wait(payload: object) -> str:
+        await go.wait()
+        return "done"
+
+    job = await cluster.add_job("a")
+    async with serving(worker):
+        await cluster.until(lambda: cluster.bodies(BEATS))
+        cluster.leader = cluster.nodes[1]
+        await cluster.nodes[0].stop()
+        seen = len(cluster.bodies(BEATS))
+        await cluster.until(lambda: len(cluster.bodies(BEATS)) >= seen + 3)
+        go.set()
         await cluster.finished(job)
-        drains[0]()
-        await serving_thread
-        assert (job.result, job.attempt_number, cluster.refused) == ("done", 1, [])
-        if is_async:
-            assert events(logs, "event_loop_blocked", "handlers") == [["a"]]
+    assert (job.result, job.attempt_number) == ("done", 1)
 
 
-async def test_heartbeat_goes_to_another_node_when_one_does_not_answer() -> None:
-    async with running_cluster(3, lease_seconds=SHORT_SECONDS) as cluster:
-        worker = worker_of(cluster)
-        go = asyncio.Event()
-
-        @worker.job("a")
-        async def wait(payload: object) -> str:
-            await go.wait()
-            return "done"
-
-        job = await cluster.add_job("a")
-        async with serving(worker):
-            await cluster.until(lambda: cluster.bodies(BEATS))
-            cluster.leader = cluster.nodes[1]
-            await cluster.nodes[0].stop()
-            seen = len(cluster.bodies(BEATS))
-            await cluster.until(lambda: len(cluster.bodies(BEATS)) >= seen + 3)
-            go.set()
-            await cluster.finished(job)
-        assert (job.result, job.attempt_number) == ("done", 1)
-
-
-async def test_node_that_hangs_costs_no_lease_while_another_one_answers() -> None:
+@with_cluster(2, lease_seconds=SHORT_SECONDS)
+async def test_node_that_hangs_costs_no_lease_while_another_one_answers(cluster: Cluster, worker: Worker) -> None:
     """Case W13: cut off from the leader only."""
-    async with running_cluster(2, lease_seconds=SHORT_SECONDS) as cluster:
-        worker = worker_of(cluster)
-        go = asyncio.Event()
+    go = asyncio.Event()
 
-        @worker.job("a")
-        async def wait(payload: object) -> str:
-            await go.wait()
-            return "done"
+    @worker.job("a")
+    async def wait(payload: object) -> str:
+        await go.wait()
+        return "done"
 
-        cluster.faults[BEATS].append(Fault.HANGS)
-        job = await cluster.add_job("a")
-        async with serving(worker):
-            await cluster.until(lambda: len(cluster.bodies(BEATS)) >= 4)
-            go.set()
-            await cluster.finished(job)
-        assert (job.result, job.attempt_number) == ("done", 1)
-        assert BEATS in cluster.nodes[0].seen
-        assert BEATS in cluster.nodes[1].seen
+    cluster.faults[BEATS].append(Fault.HANGS)
+    job = await cluster.add_job("a")
+    async with serving(worker):
+        await cluster.until(lambda: len(cluster.bodies(BEATS)) >= 4)
+        go.set()
+        await cluster.finished(job)
+    assert (job.result, job.attempt_number) == ("done", 1)
+    assert BEATS in cluster.nodes[0].seen
+    assert BEATS in cluster.nodes[1].seen
 
 
-async def test_lease_is_kept_while_its_outcome_finds_no_leader() -> None:
-    async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
-        worker = worker_of(cluster)
+@with_cluster(lease_seconds=SHORT_SECONDS)
+async def test_lease_is_kept_while_its_outcome_finds_no_leader(cluster: Cluster, worker: Worker) -> None:
+    @worker.job("a")
+    async def finish(payload: object) -> str:
+        return "done"
 
-        @worker.job("a")
-        async def finish(payload: object) -> str:
-            return "done"
-
-        cluster.faults["/leases/outcomes"].extend([Fault.REFUSED] * 10_000)
-        job = await cluster.add_job("a")
-        async with serving(worker):
-            await cluster.until(lambda: len(cluster.bodies(BEATS)) >= 4)
-            cluster.faults["/leases/outcomes"].clear()
-            await cluster.finished(job)
-        assert job.result == "done"
+    cluster.faults["/leases/outcomes"].extend([Fault.REFUSED] * 10_000)
+    job = await cluster.add_job("a")
+    async with serving(worker):
+        await cluster.until(lambda: len(cluster.bodies(BEATS)) >= 4)
+        cluster.faults["/leases/outcomes"].clear()
+        await cluster.finished(job)
+    assert job.result == "done"
 
 
 # -- lost -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_async", [True, False])
+@with_cluster(lease_seconds=SHORT_SECONDS)
 async def test_handler_is_stopped_when_its_lease_is_lost_and_nothing_is_reported(
-    is_async: bool, logs: list[Any]
+    cluster: Cluster, worker: Worker, is_async: bool, logs: list[Any]
 ) -> None:
-    async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
-        worker = worker_of(cluster)
-        stopped = asyncio.Event()
-        loop = asyncio.get_running_loop()
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
 
-        async def wait(ctx: Context, payload: object) -> str:
-            cluster.lost_tokens.add(ctx.fencing_token)
-            try:
-                await asyncio.Event().wait()
-            finally:
-                stopped.set()
-            return "never"
+    async def wait(ctx: Context, payload: object) -> str:
+        cluster.lost_tokens.add(ctx.fencing_token)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return "never"
 
-        def wait_in_thread(ctx: Context, payload: object) -> str:
-            cluster.lost_tokens.add(ctx.fencing_token)
-            assert ctx.cancelled.wait(WAIT_SECONDS)
-            loop.call_soon_threadsafe(stopped.set)
-            return "too late"
+    def wait_in_thread(ctx: Context, payload: object) -> str:
+        cluster.lost_tokens.add(ctx.fencing_token)
+        assert ctx.cancelled.wait(WAIT_SECONDS)
+        loop.call_soon_threadsafe(stopped.set)
+        return "too late"
 
-        worker.job("a")(wait if is_async else wait_in_thread)
-        await cluster.add_job("a")
-        async with serving(worker), asyncio.timeout(WAIT_SECONDS):
-            await stopped.wait()
-        assert (cluster.outcomes, cluster.refused) == ([], [])
-        assert events(logs, "run_stopped", "reason") == ["lease_lost"]
+    worker.job("a")(wait if is_async else wait_in_thread)
+    await cluster.add_job("a")
+    async with serving(worker), asyncio.timeout(WAIT_SECONDS):
+        await stopped.wait()
+    assert (cluster.outcomes, cluster.refused) == ([], [])
+    assert events(logs, "run_stopped", "reason") == ["lease_lost"]
 
 
-async def test_handler_is_stopped_before_its_lease_ends_when_no_heartbeat_gets_through(logs: list[Any]) -> None:
+@with_cluster(lease_seconds=SHORT_SECONDS)
+async def test_handler_is_stopped_before_its_lease_ends_when_no_heartbeat_gets_through(
+    cluster: Cluster, logs: list[Any]
+) -> None:
     """Case W13: by the worker's own clock, without a word from the cluster."""
-    async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
-        clock = SetClock()
-        worker = worker_of(cluster, clock=clock)
-        stopped = asyncio.Event()
-        cluster.faults[BEATS].extend([Fault.HANGS] * 1000)
+    clock = SetClock()
+    worker = worker_of(cluster, clock=clock)
+    stopped = asyncio.Event()
+    cluster.faults[BEATS].extend([Fault.HANGS] * 1000)
 
-        @worker.job("a")
-        async def wait(payload: object) -> None:
-            cluster.is_paused = True
-            clock.now += 0.95 * SHORT_SECONDS  # and no more: by this clock the lease never ends
-            try:
-                await asyncio.Event().wait()
-            finally:
-                stopped.set()
+    @worker.job("a")
+    async def wait(payload: object) -> None:
+        cluster.is_paused = True
+        clock.now += 0.95 * SHORT_SECONDS  # and no more: by this clock the lease never ends
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
 
-        job = await cluster.add_job("a")
-        async with serving(worker), asyncio.timeout(WAIT_SECONDS):
-            await stopped.wait()
-        assert (job.status, cluster.outcomes, cluster.refused) == ("running", [], [])
-        assert events(logs, "run_stopped", "reason") == ["lease_over"]
+    job = await cluster.add_job("a")
+    async with serving(worker), asyncio.timeout(WAIT_SECONDS):
+        await stopped.wait()
+    assert (job.status, cluster.outcomes, cluster.refused) == ("running", [], [])
+    assert events(logs, "run_stopped", "reason") == ["lease_over"]
 
 
 @pytest.mark.parametrize("is_lost", [False, True])
+@with_cluster(lease_seconds=SHORT_SECONDS)
 async def test_handler_that_may_go_on_beyond_its_lease_does_until_an_answer_says_that_it_is_lost(
-    is_lost: bool, logs: list[Any]
+    cluster: Cluster, is_lost: bool, logs: list[Any]
 ) -> None:
     """Case D22: nobody can have been given the run while the whole cluster was out."""
-    async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
-        clock = SetClock()
-        worker = worker_of(cluster, clock=clock, settings=replace(SETTINGS, stop_at_lease_end=False))
-        began, go, stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        cluster.faults[BEATS].extend([Fault.REFUSED] * 100_000)
+    clock = SetClock()
+    worker = worker_of(cluster, clock=clock, settings=replace(SETTINGS, stop_at_lease_end=False))
+    began, go, stopped = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    cluster.faults[BEATS].extend([Fault.REFUSED] * 100_000)
 
-        @worker.job("a")
-        async def wait(ctx: Context, payload: object) -> str:
-            cluster.is_paused = True
-            clock.now += 20 * SHORT_SECONDS
-            began.set()
-            try:
-                await go.wait()
-            finally:
-                if is_lost:
-                    stopped.set()
-            return "done"
-
-        job = await cluster.add_job("a")
-        async with serving(worker), asyncio.timeout(WAIT_SECONDS):
-            await began.wait()
-            seen = cluster.nodes[0].seen.count(BEATS)
-            await cluster.until(lambda: cluster.nodes[0].seen.count(BEATS) >= seen + 3)
-            assert not events(logs, "run_stopped", "reason")
+    @worker.job("a")
+    async def wait(ctx: Context, payload: object) -> str:
+        cluster.is_paused = True
+        clock.now += 20 * SHORT_SECONDS
+        began.set()
+        try:
+            await go.wait()
+        finally:
             if is_lost:
-                cluster.lost_tokens.add(job.token)
-            cluster.faults[BEATS].clear()
-            if is_lost:
-                await stopped.wait()
-            else:
-                seen = len(cluster.bodies(BEATS))
-                await cluster.until(lambda: len(cluster.bodies(BEATS)) > seen)
-                go.set()
-                await cluster.finished(job)
-        assert events(logs, "run_stopped", "reason") == (["lease_lost"] if is_lost else [])
-        assert (job.result, cluster.refused) == (None if is_lost else "done", [])
-
-
-async def test_job_that_starts_at_most_once_stops_with_its_lease_in_any_case(logs: list[Any]) -> None:
-    async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
-        clock = SetClock()
-        worker = worker_of(cluster, clock=clock, settings=replace(SETTINGS, stop_at_lease_end=False))
-        stopped = asyncio.Event()
-        cluster.faults[BEATS].extend([Fault.HANGS] * 1000)
-
-        @worker.job("a")
-        async def wait(payload: object) -> None:
-            cluster.is_paused = True
-            clock.now += 0.95 * SHORT_SECONDS
-            try:
-                await asyncio.Event().wait()
-            finally:
                 stopped.set()
+        return "done"
 
-        await cluster.add_job("a", start="at_most_once")
-        async with serving(worker), asyncio.timeout(WAIT_SECONDS):
+    job = await cluster.add_job("a")
+    async with serving(worker), asyncio.timeout(WAIT_SECONDS):
+        await began.wait()
+        seen = cluster.nodes[0].seen.count(BEATS)
+        await cluster.until(lambda: cluster.nodes[0].seen.count(BEATS) >= seen + 3)
+        assert not events(logs, "run_stopped", "reason")
+        if is_lost:
+            cluster.lost_tokens.add(job.token)
+        cluster.faults[BEATS].clear()
+        if is_lost:
             await stopped.wait()
-        assert events(logs, "run_stopped", "reason") == ["lease_over"]
+        else:
+            seen = len(cluster.bodies(BEATS))
+            await cluster.until(lambda: len(cluster.bodies(BEATS)) > seen)
+            go.set()
+            await cluster.finished(job)
+    assert events(logs, "run_stopped", "reason") == (["lease_lost"] if is_lost else [])
+    assert (job.result, cluster.refused) == (None if is_lost else "done", [])
 
 
-async def test_success_that_comes_after_the_lease_is_not_reported(logs: list[Any]) -> None:
+@with_cluster(lease_seconds=SHORT_SECONDS)
+async def test_job_that_starts_at_most_once_stops_with_its_lease_in_any_case(cluster: Cluster, logs: list[Any]) -> None:
+    clock = SetClock()
+    worker = worker_of(cluster, clock=clock, settings=replace(SETTINGS, stop_at_lease_end=False))
+    stopped = asyncio.Event()
+    cluster.faults[BEATS].extend([Fault.HANGS] * 1000)
+
+    @worker.job("a")
+    async def wait(payload: object) -> None:
+        cluster.is_paused = True
+        clock.now += 0.95 * SHORT_SECONDS
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    await cluster.add_job("a", start="at_most_once")
+    async with serving(worker), asyncio.timeout(WAIT_SECONDS):
+        await stopped.wait()
+    assert events(logs, "run_stopped", "reason") == ["lease_over"]
+
+
+@with_cluster(lease_seconds=SHORT_SECONDS)
+async def test_success_that_comes_after_the_lease_is_not_reported(cluster: Cluster, logs: list[Any]) -> None:
     """Case W02: the whole process stood still, and the handler returns before anybody told it to stop."""
-    async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
-        clock = JumpingClock()
-        worker = worker_of(cluster, clock=clock)
-        done = asyncio.Event()
+    clock = JumpingClock()
+    worker = worker_of(cluster, clock=clock)
+    done = asyncio.Event()
 
-        @worker.job("a")
-        async def freeze(payload: object) -> str:
-            cluster.is_paused = True
-            clock.ahead_seconds = 3600.0
-            done.set()
-            return "stale"
+    @worker.job("a")
+    async def freeze(payload: object) -> str:
+        cluster.is_paused = True
+        clock.ahead_seconds = 3600.0
+        done.set()
+        return "stale"
 
+    job = await cluster.add_job("a")
+    async with serving(worker), asyncio.timeout(WAIT_SECONDS):
+        await done.wait()
+    assert (job.status, cluster.outcomes, cluster.refused) == ("running", [], [])
+
+
+@with_cluster(lease_seconds=SHORT_SECONDS)
+async def test_lease_that_is_over_when_it_arrives_is_not_started_but_given_back(
+    cluster: Cluster, logs: list[Any]
+) -> None:
+    clock = JumpingClock()
+    worker = worker_of(cluster, clock=clock)
+    started = []
+
+    @worker.job("a")
+    async def handle(payload: object) -> None:
+        started.append(payload)
+
+    async with serving(worker):
+        await cluster.until(lambda: cluster.bodies("/leases"))
+        clock.ahead_seconds = 3600.0  # while the request waits
         job = await cluster.add_job("a")
-        async with serving(worker), asyncio.timeout(WAIT_SECONDS):
-            await done.wait()
-        assert (job.status, cluster.outcomes, cluster.refused) == ("running", [], [])
+        await cluster.until(lambda: cluster.outcomes)
+        cluster.is_paused = True
+    assert started == []
+    assert (cluster.outcomes[0]["status"], job.status) == ("snoozed", "queued")
 
 
-async def test_lease_that_is_over_when_it_arrives_is_not_started_but_given_back(logs: list[Any]) -> None:
-    async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
-        clock = JumpingClock()
-        worker = worker_of(cluster, clock=clock)
-        started = []
-
-        @worker.job("a")
-        async def handle(payload: object) -> None:
-            started.append(payload)
-
-        async with serving(worker):
-            await cluster.until(lambda: cluster.bodies("/leases"))
-            clock.ahead_seconds = 3600.0  # while the request waits
-            job = await cluster.add_job("a")
-            await cluster.until(lambda: cluster.outcomes)
-            cluster.is_paused = True
-        assert started == []
-        assert (cluster.outcomes[0]["status"], job.status) == ("snoozed", "queued")
-
-
-async def test_request_for_jobs_whose_reply_was_lost_is_repeated_under_its_id(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
-
+async def test_request_for_jobs_whose_reply_was_lost_is_repeated_under_its_id(cluster: Cluster, worker: Worker) -> None:
     @worker.job("a")
     async def handle(payload: object) -> None:
         pass
@@ -377,46 +375,39 @@ class JumpingClock:
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_cancelled_job_stops_its_handler_and_closes_its_lease(is_async: bool) -> None:
-    async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
-        worker = worker_of(cluster)
+@with_cluster(lease_seconds=SHORT_SECONDS)
+async def test_cancelled_job_stops_its_handler_and_closes_its_lease(
+    cluster: Cluster, worker: Worker, is_async: bool
+) -> None:
+    async def wait(ctx: Context, payload: object) -> None:
+        cluster.cancel_requested.add(ctx.job_id)
+        await asyncio.Event().wait()
 
-        async def wait(ctx: Context, payload: object) -> None:
-            cluster.cancel_requested.add(ctx.job_id)
-            await asyncio.Event().wait()
+    def wait_in_thread(ctx: Context, payload: object) -> str:
+        cluster.cancel_requested.add(ctx.job_id)
+        assert ctx.cancelled.wait(WAIT_SECONDS)
+        return "finished all the same"
 
-        def wait_in_thread(ctx: Context, payload: object) -> str:
-            cluster.cancel_requested.add(ctx.job_id)
-            assert ctx.cancelled.wait(WAIT_SECONDS)
-            return "finished all the same"
-
-        worker.job("a")(wait if is_async else wait_in_thread)
-        job = await cluster.add_job("a")
-        async with serving(worker):
-            await cluster.finished(job)
-        assert job.status == "cancelled"
-        (outcome,) = cluster.outcomes
-        assert (outcome["status"], outcome["retryable"], "result" in outcome) == ("failed", False, False)
+    worker.job("a")(wait if is_async else wait_in_thread)
+    job = await run_job(cluster, worker, "a")
+    assert job.status == "cancelled"
+    (outcome,) = cluster.outcomes
+    assert (outcome["status"], outcome["retryable"], "result" in outcome) == ("failed", False, False)
 
 
-async def test_handler_that_exceeds_its_own_timeout_has_failed(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
-
+async def test_handler_that_exceeds_its_own_timeout_has_failed(cluster: Cluster, worker: Worker) -> None:
     @worker.job("a", timeout_seconds=0.05, max_attempts=1)
     async def wait(payload: object) -> None:
         await asyncio.Event().wait()
 
-    job = await cluster.add_job("a")
-    async with serving(worker):
-        await cluster.finished(job)
+    job = await run_job(cluster, worker, "a")
     assert job.error is not None
     assert job.error["type"] == "Timeout"
 
 
 async def test_timeout_of_the_job_stops_the_handler_and_is_left_to_the_cluster(
-    cluster: Cluster, logs: list[Any]
+    cluster: Cluster, worker: Worker, logs: list[Any]
 ) -> None:
-    worker = worker_of(cluster)
     stopped = asyncio.Event()
 
     @worker.job("a")
@@ -473,38 +464,38 @@ async def test_slot_of_a_handler_that_ignores_the_order_to_stop_is_used_again(
 
 @pytest.mark.parametrize("is_async", [True, False])
 @pytest.mark.parametrize("place", ["execution.executor.outcome", "runs.reporter.OutcomeReport"])
+@with_cluster(lease_seconds=SHORT_SECONDS)
 async def test_fault_of_our_own_costs_no_slot_and_keeps_no_lease(
-    is_async: bool, place: str, logs: list[Any], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, is_async: bool, place: str, logs: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with running_cluster(lease_seconds=SHORT_SECONDS) as cluster:
-        worker = worker_of(cluster, settings=replace(SETTINGS, concurrency=1))
-        go = asyncio.Event()
+    worker = worker_of(cluster, settings=replace(SETTINGS, concurrency=1))
+    go = asyncio.Event()
 
-        async def end(payload: object) -> None: ...
+    async def end(payload: object) -> None: ...
 
-        def end_in_thread(payload: object) -> None: ...
+    def end_in_thread(payload: object) -> None: ...
 
-        worker.job("doomed")(end if is_async else end_in_thread)
+    worker.job("doomed")(end if is_async else end_in_thread)
 
-        @worker.job("good")
-        async def good(payload: object) -> str:
-            await go.wait()
-            return "fine"
+    @worker.job("good")
+    async def good(payload: object) -> str:
+        await go.wait()
+        return "fine"
 
-        doomed = await cluster.add_job("doomed")
-        async with serving(worker):
-            _plant_one_fault(monkeypatch, f"raftsched.worker.{place}")
-            await cluster.until(lambda: doomed.token)
-            job = await cluster.add_job("good")
-            await cluster.until(lambda: job.token)
-            beats_before = len(cluster.bodies(BEATS))
-            await cluster.until(lambda: len(cluster.bodies(BEATS)) >= beats_before + 4)
-            go.set()
-            await cluster.finished(job)
-        held = [[lease["fencing_token"] for lease in beat["leases"]] for beat in cluster.bodies(BEATS)[-3:]]
-        assert held == [[job.token]] * 3
-        assert (job.result, doomed.status, cluster.refused) == ("fine", "running", [])
-        assert events(logs, "run_abandoned", "name") == ["doomed"]
+    doomed = await cluster.add_job("doomed")
+    async with serving(worker):
+        _plant_one_fault(monkeypatch, f"raftsched.worker.{place}")
+        await cluster.until(lambda: doomed.token)
+        job = await cluster.add_job("good")
+        await cluster.until(lambda: job.token)
+        beats_before = len(cluster.bodies(BEATS))
+        await cluster.until(lambda: len(cluster.bodies(BEATS)) >= beats_before + 4)
+        go.set()
+        await cluster.finished(job)
+    held = [[lease["fencing_token"] for lease in beat["leases"]] for beat in cluster.bodies(BEATS)[-3:]]
+    assert held == [[job.token]] * 3
+    assert (job.result, doomed.status, cluster.refused) == ("fine", "running", [])
+    assert events(logs, "run_abandoned", "name") == ["doomed"]
 
 
 def _plant_one_fault(monkeypatch: pytest.MonkeyPatch, place: str) -> None:

@@ -14,10 +14,10 @@ import click
 import pytest
 
 from raftsched.errors import NotFound
-from raftsched.worker import Context, Retry
-from tests.client.cluster import WAIT_SECONDS, Cluster, Fault, running_cluster
+from raftsched.worker import Context, Retry, Worker
+from tests.client.cluster import WAIT_SECONDS, Cluster, Fault
 from tests.worker import program
-from tests.worker.conftest import SETTINGS, serving, worker_of
+from tests.worker.conftest import SETTINGS, run, run_job, serving, with_cluster, worker_of
 
 # ruff: noqa: T201 - what handlers print is a subject here
 
@@ -30,8 +30,7 @@ def events(logs: list[Any], name: str) -> list[Any]:
     return [event for event in logs if event["event"] == name]
 
 
-async def test_progress_reaches_the_cluster_while_the_handler_runs(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
+async def test_progress_reaches_the_cluster_while_the_handler_runs(cluster: Cluster, worker: Worker) -> None:
     go = asyncio.Event()
 
     @worker.job("a")
@@ -58,32 +57,29 @@ async def test_progress_comes_at_most_once_in_its_time_and_the_last_before_the_o
             ctx.progress(done)
 
     job = await cluster.add_job("a")
-    async with serving(worker):
-        await cluster.finished(job)
+    await run(cluster, worker, job)
     assert job.progress == [0, 99]
 
 
-async def test_signs_of_life_are_as_frequent_as_the_job_asks_for() -> None:
+@with_cluster(lease_seconds=NEVER_SECONDS)
+async def test_signs_of_life_are_as_frequent_as_the_job_asks_for(cluster: Cluster) -> None:
     """Neither the lease nor the general pace of progress would have a second heartbeat within the test."""
-    async with running_cluster(lease_seconds=NEVER_SECONDS) as cluster:
-        worker = worker_of(cluster, settings=replace(SETTINGS, progress_seconds=NEVER_SECONDS))
+    worker = worker_of(cluster, settings=replace(SETTINGS, progress_seconds=NEVER_SECONDS))
 
-        @worker.job("a")
-        def work(ctx: Context, payload: object) -> int:
-            call_count = 0
-            while job.sign_count < 3 and not ctx.cancelled.wait(0.001):
-                ctx.heartbeat()
-                call_count += 1
-            return call_count
+    @worker.job("a")
+    def work(ctx: Context, payload: object) -> int:
+        call_count = 0
+        while job.sign_count < 3 and not ctx.cancelled.wait(0.001):
+            ctx.heartbeat()
+            call_count += 1
+        return call_count
 
-        job = await cluster.add_job("a", heartbeat_timeout_seconds=0.2)
-        async with serving(worker):
-            await cluster.finished(job)
-        assert 3 <= job.sign_count < job.result
+    job = await cluster.add_job("a", heartbeat_timeout_seconds=0.2)
+    await run(cluster, worker, job)
+    assert 3 <= job.sign_count < job.result
 
 
-async def test_sign_in_a_lost_heartbeat_goes_with_the_next(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
+async def test_sign_in_a_lost_heartbeat_goes_with_the_next(cluster: Cluster, worker: Worker) -> None:
     cluster.faults[BEATS].append(Fault.LOST)
 
     @worker.job("a")
@@ -92,21 +88,16 @@ async def test_sign_in_a_lost_heartbeat_goes_with_the_next(cluster: Cluster) -> 
         await cluster.until(lambda: job.progress)
 
     job = await cluster.add_job("a")
-    async with serving(worker):
-        await cluster.finished(job)
+    await run(cluster, worker, job)
     assert job.progress == ["here"]
 
 
-async def test_handler_that_says_nothing_adds_nothing_to_its_requests(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
-
+async def test_handler_that_says_nothing_adds_nothing_to_its_requests(cluster: Cluster, worker: Worker) -> None:
     @worker.job("a")
     async def work(ctx: Context, payload: object) -> None:
         return None
 
-    job = await cluster.add_job("a")
-    async with serving(worker):
-        await cluster.finished(job)
+    await run_job(cluster, worker, "a")
     assert [path for path, _ in cluster.requests if path.startswith("/runs/")] == []
 
 
@@ -119,9 +110,7 @@ async def test_log_is_whole_before_the_outcome_is_recorded(cluster: Cluster) -> 
             ctx.log(f"line {number}")
         ctx.log("last")
 
-    job = await cluster.add_job("a")
-    async with serving(worker):
-        await cluster.finished(job)
+    job = await run_job(cluster, worker, "a")
     paths = [path for path, _ in cluster.requests]
     assert job.log == [*(f"line {number}" for number in range(5)), "last"]
     assert paths.index(f"/runs/{job.id}.1/logs") < paths.index("/leases/outcomes")
@@ -145,17 +134,14 @@ async def test_log_is_read_while_the_handler_runs(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("fault", [Fault.REPLY_LOST, Fault.UNKNOWN, Fault.REFUSED, Fault.LOST])
-async def test_piece_sent_again_is_in_the_log_once(cluster: Cluster, fault: Fault) -> None:
-    worker = worker_of(cluster)
-
+async def test_piece_sent_again_is_in_the_log_once(cluster: Cluster, worker: Worker, fault: Fault) -> None:
     @worker.job("a")
     async def work(ctx: Context, payload: object) -> None:
         ctx.log("once")
 
     job = await cluster.add_job("a")
     cluster.faults[f"/runs/{job.id}.1/logs"].extend([fault, fault])
-    async with serving(worker):
-        await cluster.finished(job)
+    await run(cluster, worker, job)
     assert job.log == ["once"]
 
 
@@ -175,47 +161,43 @@ async def test_log_that_has_no_answer_does_not_hold_up_the_outcome(cluster: Clus
     assert [event["run_id"] for event in events(logs, "log_not_sent")] == [f"{job.id}.1"]
 
 
-async def test_late_log_of_a_lost_lease_is_refused_and_dropped(logs: list[Any]) -> None:
+@with_cluster(lease_seconds=0.6)
+async def test_late_log_of_a_lost_lease_is_refused_and_dropped(cluster: Cluster, logs: list[Any]) -> None:
     """Case W16: the log of the second attempt holds nothing of the first."""
-    async with running_cluster(lease_seconds=0.6) as cluster:
-        worker = worker_of(cluster, settings=replace(SETTINGS, log_seconds=0.01))
-        first_may_go_on, first_is_over = threading.Event(), threading.Event()
+    worker = worker_of(cluster, settings=replace(SETTINGS, log_seconds=0.01))
+    first_may_go_on, first_is_over = threading.Event(), threading.Event()
 
-        @worker.job("a")
-        def work(ctx: Context, payload: object) -> str:
-            if ctx.attempt_number == 1:
-                cluster.lost_tokens.add(ctx.fencing_token)
-                ctx.log("before it is told")
-                assert ctx.cancelled.wait(WAIT_SECONDS)
-                first_may_go_on.wait(WAIT_SECONDS)
-                ctx.log("late")
-                ctx.progress("late")
-                first_is_over.set()
-            else:
-                ctx.log("second")
-            return "done"
+    @worker.job("a")
+    def work(ctx: Context, payload: object) -> str:
+        if ctx.attempt_number == 1:
+            cluster.lost_tokens.add(ctx.fencing_token)
+            ctx.log("before it is told")
+            assert ctx.cancelled.wait(WAIT_SECONDS)
+            first_may_go_on.wait(WAIT_SECONDS)
+            ctx.log("late")
+            ctx.progress("late")
+            first_is_over.set()
+        else:
+            ctx.log("second")
+        return "done"
 
-        job = await cluster.add_job("a")
-        async with serving(worker):
-            await cluster.until(
-                lambda: job.token in cluster.lost_tokens and f"/runs/{job.id}.1/logs" in _paths(cluster)
-            )
-            job.status = "queued"
-            await cluster.poke()
-            await cluster.finished(job)
-            first_may_go_on.set()
-            assert await asyncio.to_thread(first_is_over.wait, WAIT_SECONDS)
-        assert (job.log, job.progress, job.attempt_number) == (["second"], [], 2)
-        assert [event["code"] for event in events(logs, "telling_refused")] == ["lease_lost"]
+    job = await cluster.add_job("a")
+    async with serving(worker):
+        await cluster.until(lambda: job.token in cluster.lost_tokens and f"/runs/{job.id}.1/logs" in _paths(cluster))
+        job.status = "queued"
+        await cluster.poke()
+        await cluster.finished(job)
+        first_may_go_on.set()
+        assert await asyncio.to_thread(first_is_over.wait, WAIT_SECONDS)
+    assert (job.log, job.progress, job.attempt_number) == (["second"], [], 2)
+    assert [event["code"] for event in events(logs, "telling_refused")] == ["lease_lost"]
 
 
 def _paths(cluster: Cluster) -> list[str]:
     return [path for path, _ in cluster.requests]
 
 
-async def test_captured_print_goes_to_the_log_of_its_own_attempt(cluster: Cluster, capsys: Any) -> None:
-    worker = worker_of(cluster)
-
+async def test_captured_print_goes_to_the_log_of_its_own_attempt(cluster: Cluster, worker: Worker, capsys: Any) -> None:
     async def in_task(ctx: Context, payload: object) -> None:
         print("from a task", end="")
         await asyncio.sleep(0)
@@ -231,8 +213,7 @@ async def test_captured_print_goes_to_the_log_of_its_own_attempt(cluster: Cluste
     worker.job("thread", capture_stdout=True)(in_thread)
     worker.job("silent")(silent)
     jobs = [await cluster.add_job(name, number) for number in range(3) for name in ("task", "thread", "silent")]
-    async with serving(worker):
-        await cluster.finished(*jobs)
+    await run(cluster, worker, *jobs)
     for job in jobs:
         name, number = job.document["name"], job.document["payload"]
         expected = {
@@ -246,9 +227,10 @@ async def test_captured_print_goes_to_the_log_of_its_own_attempt(cluster: Cluste
     assert printed == ["for the console"] * 3 + ["at the end"]
 
 
-async def test_stdout_is_a_whole_text_stream_with_capture_and_without(cluster: Cluster, capfdbinary: Any) -> None:
+async def test_stdout_is_a_whole_text_stream_with_capture_and_without(
+    cluster: Cluster, worker: Worker, capfdbinary: Any
+) -> None:
     """Case N11: what handlers do to `sys.stdout` besides printing, in one worker where some ask for capture."""
-    worker = worker_of(cluster)
 
     def write(payload: object) -> str:
         sys.stdout.buffer.write(b"bytes \xff\n")
@@ -274,8 +256,7 @@ async def test_stdout_is_a_whole_text_stream_with_capture_and_without(cluster: C
     jobs = [await cluster.add_job(name) for name in ("captured", "captured_async", "plain", "process")]
     beneath = io.TextIOWrapper(open(1, "wb", closefd=False), encoding="utf-8")  # noqa: ASYNC230, SIM115
     with redirect_stdout(beneath):
-        async with serving(worker):
-            await cluster.finished(*jobs)
+        await run(cluster, worker, *jobs)
         beneath.flush()
     assert [(job.status, job.error) for job in jobs] == [("completed", None)] * 4
     assert [job.result for job in jobs[:3]] == ["utf-8 True False 1"] * 3
@@ -305,14 +286,11 @@ async def test_result_of_a_parent_is_read_by_id_or_by_task(cluster: Cluster) -> 
 
     first = await cluster.add_job("a")
     second = await cluster.add_job("b", workflow_id="w1", task="load")
-    async with serving(worker):
-        await cluster.finished(first, second)
+    await run(cluster, worker, first, second)
     assert (first.result, second.result) == ([1, 2], ["load", [1, 2]])
 
 
-async def test_deadline_of_the_job_shows_where_it_is_before_the_timeout(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
-
+async def test_deadline_of_the_job_shows_where_it_is_before_the_timeout(cluster: Cluster, worker: Worker) -> None:
     @worker.job("a")
     async def tell(ctx: Context, payload: object) -> Any:
         return ctx.deadline
@@ -320,15 +298,12 @@ async def test_deadline_of_the_job_shows_where_it_is_before_the_timeout(cluster:
     far, near = "2099-01-01T00:00:00.000Z", "2020-01-01T00:00:00.000Z"
     by_deadline = await cluster.add_job("a", deadline=near, timeout_seconds=5)
     by_timeout = await cluster.add_job("a", deadline=far, timeout_seconds=5)
-    async with serving(worker):
-        await cluster.finished(by_deadline, by_timeout)
+    await run(cluster, worker, by_deadline, by_timeout)
     assert by_deadline.result == "2020-01-01T00:00:00Z"
     assert by_timeout.result < "2099"
 
 
-async def test_errors_are_final_by_the_handlers_own_rules(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
-
+async def test_errors_are_final_by_the_handlers_own_rules(cluster: Cluster, worker: Worker) -> None:
     @worker.job("only_lookups", retry_on=[LookupError])
     async def only_lookups(payload: str) -> None:
         raise KeyError("a") if payload == "derived" else ValueError("b")

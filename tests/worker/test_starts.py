@@ -11,29 +11,26 @@ import pytest
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.nodes import Nodes
 from raftsched.system import SystemClock
-from raftsched.worker import Context
+from raftsched.worker import Context, Worker
 from raftsched.worker.handlers.context import Mute
 from raftsched.worker.runs.runs import Grant, Run, context_of
 from raftsched.worker.runs.start import Starter
-from tests.client.cluster import QUICK, Cluster, Fault, StoredJob, running_cluster
-from tests.worker.conftest import SETTINGS, serving, worker_of
+from tests.client.cluster import QUICK, Cluster, Fault, StoredJob
+from tests.worker.conftest import SETTINGS, run, run_job, serving, with_cluster, worker_of
 
 
 def start_path(job: StoredJob) -> str:
     return f"/runs/{job.id}.1/start"
 
 
-async def test_handler_begins_after_its_start_is_committed(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
-
+async def test_handler_begins_after_its_start_is_committed(cluster: Cluster, worker: Worker) -> None:
     @worker.job("pay")
     async def pay(ctx: Context, payload: object) -> bool:
         return job.started_token == ctx.fencing_token
 
     job = await cluster.add_job("pay", start="at_most_once")
     other = await cluster.add_job("pay")
-    async with serving(worker):
-        await cluster.finished(job, other)
+    await run(cluster, worker, job, other)
     assert (job.result, other.result) == (True, False)
     assert cluster.bodies(start_path(job)) == [{"fencing_token": job.token}]
     assert cluster.bodies(start_path(other)) == []
@@ -41,9 +38,8 @@ async def test_handler_begins_after_its_start_is_committed(cluster: Cluster) -> 
 
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.REPLY_LOST, Fault.REFUSED, Fault.UNKNOWN])
 async def test_start_without_answer_is_asked_for_again_and_the_handler_begins_once(
-    cluster: Cluster, fault: Fault
+    cluster: Cluster, worker: Worker, fault: Fault
 ) -> None:
-    worker = worker_of(cluster)
     begun: list[int] = []
 
     @worker.job("pay")
@@ -53,13 +49,13 @@ async def test_start_without_answer_is_asked_for_again_and_the_handler_begins_on
 
     job = await cluster.add_job("pay", start="at_most_once")
     cluster.faults[start_path(job)].extend([fault, fault])
-    async with serving(worker):
-        await cluster.finished(job)
+    await run(cluster, worker, job)
     assert (job.result, begun) == ("paid", [job.token])
 
 
-async def test_refused_start_means_that_the_handler_never_begins(cluster: Cluster, logs: list[Any]) -> None:
-    worker = worker_of(cluster)
+async def test_refused_start_means_that_the_handler_never_begins(
+    cluster: Cluster, worker: Worker, logs: list[Any]
+) -> None:
     begun: list[int] = []
 
     @worker.job("pay")
@@ -92,36 +88,33 @@ async def test_run_that_drains_before_its_start_is_handed_back_unstarted(cluster
     assert job.status == "queued"
 
 
-async def test_start_that_takes_longer_than_the_lease_never_begins() -> None:
-    async with running_cluster(lease_seconds=0.3) as cluster:
-        worker = worker_of(cluster, settings=replace(SETTINGS, concurrency=1, prefetch_below_seconds=0))
-        begun: list[int] = []
+@with_cluster(lease_seconds=0.3)
+async def test_start_that_takes_longer_than_the_lease_never_begins(cluster: Cluster) -> None:
+    worker = worker_of(cluster, settings=replace(SETTINGS, concurrency=1, prefetch_below_seconds=0))
+    begun: list[int] = []
 
-        @worker.job("pay")
-        async def pay(ctx: Context, payload: object) -> None:
-            begun.append(ctx.attempt_number)
+    @worker.job("pay")
+    async def pay(ctx: Context, payload: object) -> None:
+        begun.append(ctx.attempt_number)
 
-        job = await cluster.add_job("pay", start="at_most_once")
-        cluster.faults[start_path(job)].append(Fault.HANGS)
-        cluster.faults["/leases/heartbeat"].extend([Fault.LOST] * 1000)
-        async with serving(worker):
-            await cluster.until(lambda: start_path(job) in cluster.nodes[0].seen)
-            cluster.is_paused = True
-            asked_count = len(cluster.bodies("/leases"))
-            await cluster.until(lambda: len(cluster.bodies("/leases")) > asked_count)  # its only slot is free again
-        assert (begun, cluster.outcomes) == ([], [])
+    job = await cluster.add_job("pay", start="at_most_once")
+    cluster.faults[start_path(job)].append(Fault.HANGS)
+    cluster.faults["/leases/heartbeat"].extend([Fault.LOST] * 1000)
+    async with serving(worker):
+        await cluster.until(lambda: start_path(job) in cluster.nodes[0].seen)
+        cluster.is_paused = True
+        asked_count = len(cluster.bodies("/leases"))
+        await cluster.until(lambda: len(cluster.bodies("/leases")) > asked_count)  # its only slot is free again
+    assert (begun, cluster.outcomes) == ([], [])
 
 
 async def test_job_without_a_handler_is_started_before_it_is_refused(cluster: Cluster) -> None:
     worker = worker_of(cluster, queues=["pay"])
-    job = await cluster.add_job("pay", start="at_most_once")
-    async with serving(worker):
-        await cluster.finished(job)
+    job = await run_job(cluster, worker, "pay", start="at_most_once")
     assert (job.status, job.error and job.error["type"]) == ("dead_letter", "UnknownJob")
 
 
-async def test_failed_handler_is_not_called_again(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
+async def test_failed_handler_is_not_called_again(cluster: Cluster, worker: Worker) -> None:
     begun: list[int] = []
 
     @worker.job("pay")
@@ -129,9 +122,7 @@ async def test_failed_handler_is_not_called_again(cluster: Cluster) -> None:
         begun.append(ctx.attempt_number)
         raise LookupError("no account")
 
-    job = await cluster.add_job("pay", start="at_most_once")
-    async with serving(worker):
-        await cluster.finished(job)
+    job = await run_job(cluster, worker, "pay", start="at_most_once")
     assert (begun, job.status) == ([1], "dead_letter")
 
 
@@ -166,8 +157,9 @@ async def test_start_that_is_committed_after_the_lease_is_over_does_not_count(
     await connection.close()
 
 
-async def test_lease_that_comes_twice_is_run_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    worker = worker_of(cluster)
+async def test_lease_that_comes_twice_is_run_once(
+    cluster: Cluster, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun: list[int] = []
     lease = Cluster.lease
 
@@ -181,7 +173,6 @@ async def test_lease_that_comes_twice_is_run_once(cluster: Cluster, monkeypatch:
         begun.append(ctx.fencing_token)
 
     jobs = [await cluster.add_job("pay", start=start) for start in ("at_most_once", "at_least_once")]
-    async with serving(worker):
-        await cluster.finished(*jobs)
+    await run(cluster, worker, *jobs)
     assert sorted(begun) == sorted(job.token for job in jobs)
     assert cluster.refused == []

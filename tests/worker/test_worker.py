@@ -10,8 +10,8 @@ import pytest
 
 from raftsched.errors import Invalid, Rejected
 from raftsched.worker import Context, GiveUp, Retry, Snooze, Worker
-from tests.client.cluster import WAIT_SECONDS, Cluster, Fault, running_cluster
-from tests.worker.conftest import SETTINGS, serving, worker_of
+from tests.client.cluster import WAIT_SECONDS, Cluster, Fault
+from tests.worker.conftest import SETTINGS, run, run_job, serving, with_cluster, worker_of
 
 OUTCOMES = "/leases/outcomes"
 
@@ -19,8 +19,9 @@ OUTCOMES = "/leases/outcomes"
 # -- handlers ---------------------------------------------------------------------------------------------------------
 
 
-async def test_async_handler_gets_context_and_payload_and_its_result_is_recorded(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
+async def test_async_handler_gets_context_and_payload_and_its_result_is_recorded(
+    cluster: Cluster, worker: Worker
+) -> None:
     seen: list[Context] = []
 
     @worker.job("sum")
@@ -28,9 +29,7 @@ async def test_async_handler_gets_context_and_payload_and_its_result_is_recorded
         seen.append(ctx)
         return {"sum": payload["a"] + payload["b"]}
 
-    job = await cluster.add_job("sum", {"a": 1, "b": 2}, timeout_seconds=60)
-    async with serving(worker):
-        await cluster.finished(job)
+    job = await run_job(cluster, worker, "sum", {"a": 1, "b": 2}, timeout_seconds=60)
     assert (job.status, job.result) == ("completed", {"sum": 3})
     (ctx,) = seen
     assert (ctx.job_id, ctx.run_id, ctx.fencing_token) == (job.id, f"{job.id}.1", job.token)
@@ -39,21 +38,16 @@ async def test_async_handler_gets_context_and_payload_and_its_result_is_recorded
     assert timedelta() < ctx.deadline - datetime.now(UTC) <= timedelta(seconds=60)
 
 
-async def test_plain_handler_runs_in_a_thread(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
-
+async def test_plain_handler_runs_in_a_thread(cluster: Cluster, worker: Worker) -> None:
     @worker.job("where")
     def where(payload: object) -> bool:
         return threading.current_thread() is threading.main_thread()
 
-    job = await cluster.add_job("where")
-    async with serving(worker):
-        await cluster.finished(job)
+    job = await run_job(cluster, worker, "where")
     assert job.result is False
 
 
-async def test_handlers_run_at_the_same_time_up_to_the_concurrency(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
+async def test_handlers_run_at_the_same_time_up_to_the_concurrency(cluster: Cluster, worker: Worker) -> None:
     running = most = 0
     go = asyncio.Event()
 
@@ -68,13 +62,11 @@ async def test_handlers_run_at_the_same_time_up_to_the_concurrency(cluster: Clus
         running -= 1
 
     jobs = [await cluster.add_job("a") for _ in range(20)]
-    async with serving(worker):
-        await cluster.finished(*jobs)
+    await run(cluster, worker, *jobs)
     assert most == SETTINGS.concurrency
 
 
-async def test_threads_are_used_again(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
+async def test_threads_are_used_again(cluster: Cluster, worker: Worker) -> None:
     threads: set[int] = set()
 
     @worker.job("a")
@@ -82,8 +74,7 @@ async def test_threads_are_used_again(cluster: Cluster) -> None:
         threads.add(threading.get_ident())
 
     jobs = [await cluster.add_job("a") for _ in range(50)]
-    async with serving(worker):
-        await cluster.finished(*jobs)
+    await run(cluster, worker, *jobs)
     assert len(threads) <= SETTINGS.concurrency
 
 
@@ -105,10 +96,8 @@ async def test_threads_are_used_again(cluster: Cluster) -> None:
     ],
 )
 async def test_what_a_handler_raises_becomes_its_outcome(
-    cluster: Cluster, error: BaseException, outcome: dict[str, Any], is_async: bool
+    cluster: Cluster, worker: Worker, error: BaseException, outcome: dict[str, Any], is_async: bool
 ) -> None:
-    worker = worker_of(cluster)
-
     def handle(payload: object) -> None:
         raise error
 
@@ -126,9 +115,7 @@ async def test_what_a_handler_raises_becomes_its_outcome(
     assert recorded | kind == named | outcome
 
 
-async def test_failure_says_type_message_and_trace(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
-
+async def test_failure_says_type_message_and_trace(cluster: Cluster, worker: Worker) -> None:
     @worker.job("a")
     async def explode(payload: object) -> None:
         raise ZeroDivisionError("x" * 10_000)
@@ -142,16 +129,12 @@ async def test_failure_says_type_message_and_trace(cluster: Cluster) -> None:
     assert len(error["trace"]) <= 8_000
 
 
-async def test_result_without_a_json_form_fails_for_good(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
-
+async def test_result_without_a_json_form_fails_for_good(cluster: Cluster, worker: Worker) -> None:
     @worker.job("a")
     async def handle(payload: object) -> object:
         return float("nan")
 
-    job = await cluster.add_job("a")
-    async with serving(worker):
-        await cluster.finished(job)
+    job = await run_job(cluster, worker, "a")
     assert job.status == "dead_letter"
     assert job.error is not None
     assert job.error["type"] == "ResultNotJson"
@@ -181,22 +164,16 @@ async def test_unknown_job_is_run_by_a_worker_that_knows_it(cluster: Cluster) ->
     assert job.status == "completed"
 
 
-async def test_failure_of_the_handlers_last_attempt_is_final(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
-
+async def test_failure_of_the_handlers_last_attempt_is_final(cluster: Cluster, worker: Worker) -> None:
     @worker.job("a", max_attempts=2)
     async def explode(payload: object) -> None:
         raise ValueError
 
-    job = await cluster.add_job("a")
-    async with serving(worker):
-        await cluster.finished(job)
+    job = await run_job(cluster, worker, "a")
     assert (job.status, job.attempt_number) == ("dead_letter", 2)
 
 
-async def test_handler_that_cancels_itself_has_failed(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
-
+async def test_handler_that_cancels_itself_has_failed(cluster: Cluster, worker: Worker) -> None:
     @worker.job("a", max_attempts=1)
     async def cancel_self(payload: object) -> None:
         task = asyncio.current_task()
@@ -204,15 +181,12 @@ async def test_handler_that_cancels_itself_has_failed(cluster: Cluster) -> None:
         task.cancel()
         await asyncio.sleep(0)
 
-    job = await cluster.add_job("a")
-    async with serving(worker):
-        await cluster.finished(job)
+    job = await run_job(cluster, worker, "a")
     assert job.error is not None
     assert job.error["type"] == "CancelledError"
 
 
-async def test_queues_are_those_of_the_handlers(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
+async def test_queues_are_those_of_the_handlers(cluster: Cluster, worker: Worker) -> None:
     worker.job("a")(_nothing)
     worker.job("b", queue="shared")(_nothing)
     worker.job("c", queue="shared")(_nothing)
@@ -240,14 +214,11 @@ def test_workers_of_one_name_are_told_apart() -> None:
 
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.REPLY_LOST, Fault.REFUSED, Fault.UNKNOWN, Fault.GARBLED])
 async def test_outcome_is_repeated_under_its_completion_id_until_it_is_answered(
-    cluster: Cluster, fault: Fault, logs: list[Any]
+    cluster: Cluster, worker: Worker, fault: Fault, logs: list[Any]
 ) -> None:
-    worker = worker_of(cluster)
     worker.job("a")(_nothing)
     cluster.faults[OUTCOMES].extend([fault] * 4)
-    job = await cluster.add_job("a")
-    async with serving(worker):
-        await cluster.finished(job)
+    await run_job(cluster, worker, "a")
     sent = [outcome for body in cluster.bodies(OUTCOMES) for outcome in body["outcomes"]]
     assert len({outcome["completion_id"] for outcome in sent}) == 1
     assert (len(cluster.outcomes), cluster.refused) == (1, [])
@@ -255,9 +226,9 @@ async def test_outcome_is_repeated_under_its_completion_id_until_it_is_answered(
     assert "outcome_refused" not in [event["event"] for event in logs]
 
 
-async def test_outcome_that_the_cluster_refuses_is_logged_and_not_repeated(cluster: Cluster, logs: list[Any]) -> None:
-    worker = worker_of(cluster)
-
+async def test_outcome_that_the_cluster_refuses_is_logged_and_not_repeated(
+    cluster: Cluster, worker: Worker, logs: list[Any]
+) -> None:
     @worker.job("a")
     async def lose_lease(ctx: Context, payload: object) -> None:
         cluster.lost_tokens.add(ctx.fencing_token)
@@ -269,34 +240,28 @@ async def test_outcome_that_the_cluster_refuses_is_logged_and_not_repeated(clust
     assert [event["code"] for event in logs if event["event"] == "outcome_refused"] == ["lease_lost"]
 
 
-async def test_result_that_the_cluster_cannot_take_fails_the_job_for_good(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
+async def test_result_that_the_cluster_cannot_take_fails_the_job_for_good(cluster: Cluster, worker: Worker) -> None:
     worker.job("a")(_nothing)
     cluster.item_problems.append({"code": "malformed", "detail": "outcomes[0].result: too deep"})
-    job = await cluster.add_job("a")
-    async with serving(worker):
-        await cluster.finished(job)
+    job = await run_job(cluster, worker, "a")
     assert job.status == "dead_letter"
     assert job.error == {"type": "ResultRefused", "message": "result: too deep"}
 
 
-async def test_verdict_that_the_cluster_cannot_take_fails_the_job_for_good(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
-
+async def test_verdict_that_the_cluster_cannot_take_fails_the_job_for_good(cluster: Cluster, worker: Worker) -> None:
     @worker.job("a")
     async def snooze(payload: object) -> None:
         raise Snooze(1)
 
     cluster.item_problems.append({"code": "malformed", "detail": "outcomes[0].snooze_seconds: too long"})
-    job = await cluster.add_job("a")
-    async with serving(worker):
-        await cluster.finished(job)
+    job = await run_job(cluster, worker, "a")
     assert job.status == "dead_letter"
     assert job.error == {"type": "OutcomeRefused", "message": "snooze_seconds: too long"}
 
 
-async def test_refusal_of_what_stands_for_a_refused_outcome_ends_it(cluster: Cluster, logs: list[Any]) -> None:
-    worker = worker_of(cluster)
+async def test_refusal_of_what_stands_for_a_refused_outcome_ends_it(
+    cluster: Cluster, worker: Worker, logs: list[Any]
+) -> None:
     worker.job("a")(_nothing)
     cluster.item_problems.extend([{"code": "malformed", "detail": "no"}] * 3)
     await cluster.add_job("a")
@@ -306,38 +271,31 @@ async def test_refusal_of_what_stands_for_a_refused_outcome_ends_it(cluster: Clu
     assert (len(cluster.item_problems), cluster.outcomes) == (1, [])
 
 
-async def test_only_the_outcomes_that_were_not_taken_go_again(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
+async def test_only_the_outcomes_that_were_not_taken_go_again(cluster: Cluster, worker: Worker) -> None:
     worker.job("a")(_nothing)
     cluster.item_problems.append({"code": "unavailable", "retryable": True})
     jobs = [await cluster.add_job("a") for _ in range(3)]
-    async with serving(worker):
-        await cluster.finished(*jobs)
+    await run(cluster, worker, *jobs)
     assert len(cluster.outcomes) == 3
     assert sum(len(body["outcomes"]) for body in cluster.bodies(OUTCOMES)) == 4
 
 
-async def test_outcomes_survive_a_change_of_leader() -> None:
-    async with running_cluster(2) as cluster:
-        worker = worker_of(cluster)
+@with_cluster(2)
+async def test_outcomes_survive_a_change_of_leader(cluster: Cluster, worker: Worker) -> None:
+    @worker.job("a")
+    async def change_leader(payload: object) -> str:
+        cluster.leader = cluster.nodes[1]
+        await cluster.nodes[0].stop()
+        return "done"
 
-        @worker.job("a")
-        async def change_leader(payload: object) -> str:
-            cluster.leader = cluster.nodes[1]
-            await cluster.nodes[0].stop()
-            return "done"
-
-        job = await cluster.add_job("a")
-        async with serving(worker):
-            await cluster.finished(job)
-        assert job.result == "done"
+    job = await run_job(cluster, worker, "a")
+    assert job.result == "done"
 
 
 # -- leasing ----------------------------------------------------------------------------------------------------------
 
 
-async def test_free_slot_is_asked_for_at_once(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
+async def test_free_slot_is_asked_for_at_once(cluster: Cluster, worker: Worker) -> None:
     go = asyncio.Event()
 
     @worker.job("hold")
@@ -354,12 +312,10 @@ async def test_free_slot_is_asked_for_at_once(cluster: Cluster) -> None:
     assert {body["capacity"] for body in cluster.bodies("/leases")[:2]} == {SETTINGS.concurrency, 3}
 
 
-async def test_fast_handlers_have_jobs_leased_ahead(cluster: Cluster) -> None:
-    worker = worker_of(cluster)
+async def test_fast_handlers_have_jobs_leased_ahead(cluster: Cluster, worker: Worker) -> None:
     worker.job("a")(_nothing)
     jobs = [await cluster.add_job("a") for _ in range(100)]
-    async with serving(worker):
-        await cluster.finished(*jobs)
+    await run(cluster, worker, *jobs)
     asked = cluster.bodies("/leases")
     assert max(body["capacity"] for body in asked) == 2 * SETTINGS.concurrency
 
@@ -368,8 +324,7 @@ async def test_slow_handlers_have_nothing_leased_ahead(cluster: Cluster) -> None
     worker = worker_of(cluster, settings=replace(SETTINGS, prefetch_below_seconds=0.0))
     worker.job("a")(_nothing)
     jobs = [await cluster.add_job("a") for _ in range(50)]
-    async with serving(worker):
-        await cluster.finished(*jobs)
+    await run(cluster, worker, *jobs)
     assert max(body["capacity"] for body in cluster.bodies("/leases")) == SETTINGS.concurrency
 
 
@@ -396,8 +351,7 @@ async def test_job_leased_ahead_that_finds_no_slot_is_given_back(cluster: Cluste
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST, Fault.REFUSED, Fault.GARBLED])
-async def test_worker_goes_on_asking_after_a_failed_request(cluster: Cluster, fault: Fault) -> None:
-    worker = worker_of(cluster)
+async def test_worker_goes_on_asking_after_a_failed_request(cluster: Cluster, worker: Worker, fault: Fault) -> None:
     worker.job("a")(_nothing)
     cluster.faults["/leases"].extend([fault] * 5)
     async with serving(worker):

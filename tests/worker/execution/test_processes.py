@@ -18,7 +18,7 @@ from raftsched.worker.execution.processes import PipeVoice
 from raftsched.worker.handlers.result import completed
 from tests.client.cluster import WAIT_SECONDS, Cluster, running_cluster
 from tests.worker import program
-from tests.worker.conftest import SETTINGS, serving, worker_of
+from tests.worker.conftest import SETTINGS, run, run_job, serving, worker_of
 from tests.worker.ear import listening
 
 
@@ -39,8 +39,7 @@ async def test_process_handlers_run_in_few_other_processes_and_keep_their_result
 ) -> None:
     jobs = [await cluster.add_job("add", {"a": n, "b": 1}) for n in range(20)]
     described = await cluster.add_job("describe")
-    async with serving(worker):
-        await cluster.finished(*jobs, described)
+    await run(cluster, worker, *jobs, described)
     assert [job.result["sum"] for job in jobs] == list(range(1, 21))
     pids = {job.result["pid"] for job in jobs}
     assert len(pids) <= 2
@@ -52,17 +51,14 @@ async def test_process_handlers_run_in_few_other_processes_and_keep_their_result
 async def test_child_that_dies_takes_only_its_own_run_with_it(cluster: Cluster, worker: Worker) -> None:
     killed = await cluster.add_job("die")
     jobs = [await cluster.add_job("add", {"a": n, "b": 1}) for n in range(10)]
-    async with serving(worker):
-        await cluster.finished(killed, *jobs)
+    await run(cluster, worker, killed, *jobs)
     assert killed.error is not None
     assert killed.error["type"] == "ProcessDied"
     assert all(job.attempt_number == 1 for job in jobs)
 
 
 async def test_what_a_process_handler_raises_becomes_its_outcome(cluster: Cluster, worker: Worker) -> None:
-    job = await cluster.add_job("explode")
-    async with serving(worker):
-        await cluster.finished(job)
+    job = await run_job(cluster, worker, "explode")
     error = job.error
     assert error is not None
     assert (error["type"], error["message"]) == ("LookupError", "in the child")
@@ -125,8 +121,7 @@ async def test_handler_in_a_process_says_and_asks_as_others_do(cluster: Cluster,
     cluster.documents = {f"/jobs/{parent}/result": {"id": parent, "result": 7}}
     worker.job("speak", process=True, capture_stdout=True)(program.speak)
     jobs = [await cluster.add_job("speak", parent, task="load", instant="2027-01-01T00:00:00.000Z") for _ in range(2)]
-    async with serving(worker):
-        await cluster.finished(*jobs)
+    await run(cluster, worker, *jobs)
     for job in jobs:
         assert job.result == {"parent": 7, "no": "not_found", "task": "load", "instant": "2027-01-01T00:00:00Z"}
         assert job.progress[-1] == {"done": 1}
