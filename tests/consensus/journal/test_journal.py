@@ -52,9 +52,7 @@ def test_journal_indexes_like_a_list(cache_bytes: int) -> None:
             journal[position]
 
 
-def test_journal_refuses_an_entry_that_is_not_the_next() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_refuses_an_entry_that_is_not_the_next(disk: SimulatedDisk, journal: Journal) -> None:
     add(journal, 3)
     for index in (3, 5):
         with pytest.raises(InvariantBroken):
@@ -64,8 +62,7 @@ def test_journal_refuses_an_entry_that_is_not_the_next() -> None:
     assert indexes(_reopened(disk)) == [1, 2, 3]
 
 
-def test_journal_terms_are_known_without_reading() -> None:
-    disk = new_disk()
+def test_journal_terms_are_known_without_reading(disk: SimulatedDisk) -> None:
     journal = open_small(disk, cache_bytes=0)
     for index in range(1, 50):
         journal.add(b"x" * 100, index, index // 7)
@@ -77,8 +74,7 @@ def test_journal_terms_are_known_without_reading() -> None:
             journal.term_at(index)
 
 
-def test_journal_entries_fit_the_bytes_asked_for_and_are_at_least_one() -> None:
-    journal = open_small(new_disk())
+def test_journal_entries_fit_the_bytes_asked_for_and_are_at_least_one(journal: Journal) -> None:
     for _ in range(20):
         add(journal, size=100)
         journal.sync()
@@ -95,8 +91,7 @@ def test_journal_entries_fit_the_bytes_asked_for_and_are_at_least_one() -> None:
         journal.entries(4, 10**9)
 
 
-def test_journal_index_before_bytes_is_the_lowest_that_fits() -> None:
-    journal = open_small(new_disk())
+def test_journal_index_before_bytes_is_the_lowest_that_fits(journal: Journal) -> None:
     add(journal, 20, size=100)
     record = RECORD_BYTES + 100
     assert journal.index_before_bytes(20 * record) == 1
@@ -109,9 +104,7 @@ def test_journal_index_before_bytes_is_the_lowest_that_fits() -> None:
     assert journal.index_before_bytes(100 * record) == 10
 
 
-def test_journal_truncates_by_position() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_truncates_by_position(disk: SimulatedDisk, journal: Journal) -> None:
     add(journal, 20)
     journal.sync()
     journal.deleteEntriesFrom(15)
@@ -123,9 +116,7 @@ def test_journal_truncates_by_position() -> None:
     assert held(_reopened(disk)) == held(journal)
 
 
-def test_journal_cleared_may_begin_anywhere() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_cleared_may_begin_anywhere(disk: SimulatedDisk, journal: Journal) -> None:
     add(journal, 20)
     journal.sync()
     journal.clear()
@@ -138,9 +129,7 @@ def test_journal_cleared_may_begin_anywhere() -> None:
 # -- term and vote ----------------------------------------------------------------------------------------------------
 
 
-def test_journal_keeps_term_and_vote() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_keeps_term_and_vote(disk: SimulatedDisk, journal: Journal) -> None:
     for term, voted in ((1, "n1"), (2, None), (2, "n2")):
         journal.setCurrentTerm(term, voted)
         assert journal.dirty
@@ -149,17 +138,14 @@ def test_journal_keeps_term_and_vote() -> None:
         journal = open_small(disk)
 
 
-def test_journal_same_term_and_vote_cost_nothing() -> None:
-    journal = open_small(new_disk())
+def test_journal_same_term_and_vote_cost_nothing(journal: Journal) -> None:
     journal.setCurrentTerm(3, "n1")
     journal.sync()
     journal.setCurrentTerm(3, "n1")
     assert not journal.dirty
 
 
-def test_journal_keeps_term_and_vote_when_old_segments_are_gone() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_keeps_term_and_vote_when_old_segments_are_gone(disk: SimulatedDisk, journal: Journal) -> None:
     journal.setCurrentTerm(5, "n3")
     for _ in range(40):
         add(journal)
@@ -173,9 +159,9 @@ def test_journal_keeps_term_and_vote_when_old_segments_are_gone() -> None:
 # -- compaction and reset ---------------------------------------------------------------------------------------------
 
 
-def test_journal_compaction_begins_exactly_there_and_removes_whole_segments() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_compaction_begins_exactly_there_and_removes_whole_segments(
+    disk: SimulatedDisk, journal: Journal
+) -> None:
     for _ in range(60):
         add(journal)
         journal.sync()
@@ -190,8 +176,7 @@ def test_journal_compaction_begins_exactly_there_and_removes_whole_segments() ->
     assert (reopened.first_index, reopened[:]) == (40, everything[39:])
 
 
-def test_journal_compaction_keeps_the_last_entry() -> None:
-    journal = open_small(new_disk())
+def test_journal_compaction_keeps_the_last_entry(journal: Journal) -> None:
     add(journal, 5)
     journal.compact_to(99)
     assert indexes(journal) == [5]
@@ -199,8 +184,7 @@ def test_journal_compaction_keeps_the_last_entry() -> None:
     assert indexes(journal) == [5]
 
 
-def test_journal_compacts_by_position_for_pysyncobj() -> None:
-    journal = open_small(new_disk())
+def test_journal_compacts_by_position_for_pysyncobj(journal: Journal) -> None:
     add(journal, 10)
     journal.deleteEntriesTo(4)
     assert indexes(journal) == [5, 6, 7, 8, 9, 10]
@@ -208,9 +192,9 @@ def test_journal_compacts_by_position_for_pysyncobj() -> None:
     assert journal.first_index == 5
 
 
-def test_journal_compaction_keeps_a_segment_until_no_entry_of_the_log_lies_in_it() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_compaction_keeps_a_segment_until_no_entry_of_the_log_lies_in_it(
+    disk: SimulatedDisk, journal: Journal
+) -> None:
     for _ in range(3):
         add(journal, 10)
         journal.sync()
@@ -221,9 +205,7 @@ def test_journal_compaction_keeps_a_segment_until_no_entry_of_the_log_lies_in_it
     assert held(_reopened(disk)) == held(journal)
 
 
-def test_journal_reset_is_one_base_entry_and_removes_all_before() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_reset_is_one_base_entry_and_removes_all_before(disk: SimulatedDisk, journal: Journal) -> None:
     journal.setCurrentTerm(9, "n1")
     for _ in range(30):
         add(journal)
@@ -238,9 +220,7 @@ def test_journal_reset_is_one_base_entry_and_removes_all_before() -> None:
     assert held(journal).term == 9
 
 
-def test_journal_reset_not_synced_leaves_the_old_log() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_reset_not_synced_leaves_the_old_log(disk: SimulatedDisk, journal: Journal) -> None:
     add(journal, 30)
     journal.sync()
     old = held(journal)
@@ -251,8 +231,7 @@ def test_journal_reset_not_synced_leaves_the_old_log() -> None:
 # -- memory -----------------------------------------------------------------------------------------------------------
 
 
-def test_journal_keeps_recent_entries_up_to_the_bound_and_reads_older_ones() -> None:
-    disk = new_disk()
+def test_journal_keeps_recent_entries_up_to_the_bound_and_reads_older_ones(disk: SimulatedDisk) -> None:
     journal = open_small(disk, cache_bytes=2_000)
     for _ in range(100):
         add(journal)
@@ -267,9 +246,7 @@ def test_journal_keeps_recent_entries_up_to_the_bound_and_reads_older_ones() -> 
         journal[0]
 
 
-def test_journal_reopened_has_its_recent_entries_in_memory() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_reopened_has_its_recent_entries_in_memory(disk: SimulatedDisk, journal: Journal) -> None:
     for _ in range(100):
         add(journal)
         journal.sync()
@@ -279,8 +256,7 @@ def test_journal_reopened_has_its_recent_entries_in_memory() -> None:
     assert indexes(journal) == list(range(1, 101))
 
 
-def test_journal_first_entry_is_read_once() -> None:
-    disk = new_disk()
+def test_journal_first_entry_is_read_once(disk: SimulatedDisk) -> None:
     journal = open_small(disk, cache_bytes=0)
     add(journal, 20)
     journal.sync()
@@ -291,8 +267,7 @@ def test_journal_first_entry_is_read_once() -> None:
         journal[1]
 
 
-def test_journal_first_entry_is_the_present_one_after_every_change() -> None:
-    journal = open_small(new_disk())
+def test_journal_first_entry_is_the_present_one_after_every_change(journal: Journal) -> None:
     add(journal, 20)
     assert journal[0][1] == 1
     journal.compact_to(5)
@@ -307,8 +282,7 @@ def test_journal_first_entry_is_the_present_one_after_every_change() -> None:
     assert journal[0] == (b"b", 7, 3)
 
 
-def test_journal_last_entry_is_always_in_memory() -> None:
-    disk = new_disk()
+def test_journal_last_entry_is_always_in_memory(disk: SimulatedDisk) -> None:
     journal = open_small(disk, cache_bytes=0)
     add(journal, 20)
     journal.sync()
@@ -325,8 +299,7 @@ def test_journal_refuses_to_return_one_entry_for_another() -> None:
         journal[4]
 
 
-def test_journal_refuses_to_return_a_rotten_entry() -> None:
-    disk = new_disk()
+def test_journal_refuses_to_return_a_rotten_entry(disk: SimulatedDisk) -> None:
     journal = open_small(disk, cache_bytes=0)
     add(journal, 20)
     journal.sync()
@@ -341,8 +314,7 @@ def test_journal_refuses_to_return_a_rotten_entry() -> None:
 # -- groups -----------------------------------------------------------------------------------------------------------
 
 
-def test_journal_group_is_one_write_and_one_sync() -> None:
-    disk = new_disk()
+def test_journal_group_is_one_write_and_one_sync(disk: SimulatedDisk) -> None:
     journal = open_small(disk, segment_bytes=10**6)
     calls, syncs = disk.call_count, disk.sync_count
     journal.setCurrentTerm(2, "n1")
@@ -354,9 +326,7 @@ def test_journal_group_is_one_write_and_one_sync() -> None:
     assert disk.call_count - calls == 2
 
 
-def test_journal_adds_during_a_sync_wait_for_the_next_group() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_adds_during_a_sync_wait_for_the_next_group(disk: SimulatedDisk, journal: Journal) -> None:
     add(journal, 2)
     journal.write()
     add(journal, 2)
@@ -367,8 +337,7 @@ def test_journal_adds_during_a_sync_wait_for_the_next_group() -> None:
     assert indexes(open_small(disk)) == [1, 2]
 
 
-def test_journal_two_writes_without_a_sync_between_are_refused() -> None:
-    journal = open_small(new_disk())
+def test_journal_two_writes_without_a_sync_between_are_refused(journal: Journal) -> None:
     add(journal)
     journal.write()
     add(journal)
@@ -379,9 +348,7 @@ def test_journal_two_writes_without_a_sync_between_are_refused() -> None:
     journal.write()
 
 
-def test_journal_sync_finishes_a_group_in_flight() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_sync_finishes_a_group_in_flight(disk: SimulatedDisk, journal: Journal) -> None:
     add(journal)
     journal.write()
     add(journal)
@@ -403,8 +370,7 @@ def test_journal_datasync_may_run_in_another_thread(tmp_path: Path) -> None:
     assert indexes(open_small(SystemDisk(tmp_path))) == list(range(1, 21))
 
 
-def test_journal_new_segment_costs_one_directory_sync_and_no_file_sync_more() -> None:
-    disk = new_disk()
+def test_journal_new_segment_costs_one_directory_sync_and_no_file_sync_more(disk: SimulatedDisk) -> None:
     journal = open_small(disk, segment_bytes=500)
     add(journal, 10)
     journal.sync()
@@ -417,9 +383,7 @@ def test_journal_new_segment_costs_one_directory_sync_and_no_file_sync_more() ->
     assert disk.sync_count - syncs == 3
 
 
-def test_journal_marks_an_idle_second_once() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_marks_an_idle_second_once(journal: Journal) -> None:
     journal.onOneSecondTimer()
     assert not journal.dirty
     add(journal)
@@ -435,8 +399,7 @@ def test_journal_marks_an_idle_second_once() -> None:
 
 
 @pytest.mark.parametrize("call", ["write", "datasync", "create", "sync_directory", "remove"])
-def test_journal_first_failure_is_final(call: str) -> None:
-    disk = new_disk()
+def test_journal_first_failure_is_final(call: str, disk: SimulatedDisk) -> None:
     journal = open_small(disk, segment_bytes=500)
     add(journal, 10)
     journal.sync()
@@ -487,9 +450,7 @@ def test_journal_failed_sync_is_not_laundered_by_a_restart() -> None:
         assert held(open_small(disk)) == vouched_for
 
 
-def test_journal_full_disk_is_an_error_and_loses_nothing_synced() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_full_disk_is_an_error_and_loses_nothing_synced(disk: SimulatedDisk, journal: Journal) -> None:
     add(journal, 5)
     journal.sync()
     disk.capacity_bytes = 2_000
@@ -504,8 +465,7 @@ def test_journal_full_disk_is_an_error_and_loses_nothing_synced() -> None:
     assert reopened[:] == journal[: len(reopened)]
 
 
-def test_journal_that_cannot_start_says_so() -> None:
-    disk = new_disk()
+def test_journal_that_cannot_start_says_so(disk: SimulatedDisk) -> None:
     disk.fail("write", 28)
     with pytest.raises(DiskFailed, match=r"could not start: .*No space left"):
         open_small(disk)
@@ -514,18 +474,14 @@ def test_journal_that_cannot_start_says_so() -> None:
 # -- closing ----------------------------------------------------------------------------------------------------------
 
 
-def test_journal_closing_makes_all_durable() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_closing_makes_all_durable(disk: SimulatedDisk, journal: Journal) -> None:
     add(journal, 5)
     journal.setCurrentTerm(3, "n2")
     journal._destroy()
     assert held(_reopened(disk)) == (journal[:], 3, "n2")
 
 
-def test_journal_closing_a_full_segment_begins_no_other() -> None:
-    disk = new_disk()
-    journal = open_small(disk)
+def test_journal_closing_a_full_segment_begins_no_other(disk: SimulatedDisk, journal: Journal) -> None:
     add(journal, 30)
     journal.sync()
     before = segments(disk)

@@ -180,8 +180,9 @@ def test_replay_reports_rot_in_the_only_segment_even_before_its_first_mark(offse
 
 
 @pytest.mark.parametrize("wrong", [(ENTRY, 3, 1, b""), (STATE, 1, 99, b"")], ids=["gap", "begin"])
-def test_replay_reports_records_that_contradict_one_another(wrong: tuple[int, int, int, bytes]) -> None:
-    disk = new_disk()
+def test_replay_reports_records_that_contradict_one_another(
+    wrong: tuple[int, int, int, bytes], disk: SimulatedDisk
+) -> None:
     header = encode_header(Header(1, Link(0, 0)))
     records = encode([(STATE, 0, 0, b""), (ENTRY, 1, 1, b""), wrong], segment=1, offset=HEADER_BYTES)
     disk.plant(segment_name(1), header.data + records.data)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,10 @@ from raftsched.consensus.net.framing import encode_frame
 from raftsched.consensus.net.handshake import TransportSettings
 from raftsched.consensus.raft.membership import Member, Membership, encode_membership
 from raftsched.consensus.raft.messages import Message
-from tests.consensus.links import WAIT_SECONDS, Network, Station, hello, network, raw_client, vote
+from tests.consensus.links import WAIT_SECONDS, Network, Station, hello, raw_client, vote
 from tests.consensus.subjects import MendedSubject
 
 MEMBERS = Membership.of(map(Member, ("a", "b", "n0", "n1", "n9")))
-
-
-@pytest.fixture
-async def net() -> AsyncIterator[Network]:
-    async with network() as made:
-        yield made
 
 
 def greeting(index: int, members: Membership = MEMBERS) -> Message:
@@ -63,9 +56,7 @@ def refusals(logs: list[Any]) -> list[str]:
 # -- the transport -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_guest_whose_members_are_newer_is_linked_when_it_comes_again(net: Network) -> None:
-    n1 = net.station("n1", ["n2"])
-    await net.start()
+async def test_a_guest_whose_members_are_newer_is_linked_when_it_comes_again(net: Network, n1: Station) -> None:
     open_to_guests(n1)
     async with raw_client(n1) as guest:
         guest.write(hello("n9"))
@@ -81,9 +72,9 @@ async def test_a_guest_whose_members_are_newer_is_linked_when_it_comes_again(net
 
 
 @pytest.mark.parametrize("said", [greeting(6), vote(1)], ids=["no-newer-members", "no-greeting"])
-async def test_a_guest_without_news_is_dismissed_and_not_let_in_again_at_once(net: Network, said: Message) -> None:
-    n1 = net.station("n1", ["n2"])
-    await net.start()
+async def test_a_guest_without_news_is_dismissed_and_not_let_in_again_at_once(
+    net: Network, said: Message, n1: Station
+) -> None:
     open_to_guests(n1)
     with capture_logs() as logs:
         async with raw_client(n1) as guest:
@@ -117,9 +108,7 @@ async def test_guests_are_few_and_silent_ones_do_not_stay(net: Network, monkeypa
     assert n1.transport.dispatch() == 0
 
 
-async def test_no_guest_is_let_in_before_the_engine_allows_it(net: Network) -> None:
-    n1 = net.station("n1", ["n2"])
-    await net.start()
+async def test_no_guest_is_let_in_before_the_engine_allows_it(net: Network, n1: Station) -> None:
     async with raw_client(n1) as guest:
         guest.write(hello("n9") + encode_frame(greeting(7)))
         assert await guest.until_closed() == b""

@@ -4,7 +4,6 @@ import asyncio
 import random
 import socket
 import struct
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from tests.consensus.links import (
     QUICK,
     WAIT_SECONDS,
     Network,
+    Station,
     append,
     free_port,
     hello,
@@ -41,12 +41,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_polic
 @pytest.fixture(params=[asyncio.DefaultEventLoopPolicy, uvloop.EventLoopPolicy], ids=["asyncio", "uvloop"])
 def event_loop_policy(request: pytest.FixtureRequest) -> Any:
     return request.param()
-
-
-@pytest.fixture
-async def net() -> AsyncIterator[Network]:
-    async with network() as made:
-        yield made
 
 
 # -- exchange ---------------------------------------------------------------------------------------------------------
@@ -223,9 +217,7 @@ async def test_start_raises_where_the_port_is_taken(net: Network) -> None:
             await station.transport.start()
 
 
-async def test_new_connection_of_a_peer_fences_the_old_one(net: Network) -> None:
-    n1 = net.station("n1", ["n2"])
-    await net.start()
+async def test_new_connection_of_a_peer_fences_the_old_one(net: Network, n1: Station) -> None:
     async with raw_client(n1) as old, raw_client(n1) as new:
         old.write(hello("n2") + encode_frame(vote(1)))
         await net.until(lambda: n1.story() == ["up n2", 1])
@@ -240,10 +232,8 @@ async def test_new_connection_of_a_peer_fences_the_old_one(net: Network) -> None
     assert 2 not in n1.story()[n1.story().index("down n2") :]
 
 
-async def test_late_bytes_of_a_replaced_connection_are_not_delivered(net: Network) -> None:
+async def test_late_bytes_of_a_replaced_connection_are_not_delivered(net: Network, n1: Station) -> None:
     """The same, one level below: bytes already read when the connection was replaced."""
-    n1 = net.station("n1", ["n2"])
-    await net.start()
     async with raw_client(n1) as old, raw_client(n1) as new:
         old.write(hello("n2"))
         await net.until(lambda: n1.story() == ["up n2"])
@@ -257,9 +247,7 @@ async def test_late_bytes_of_a_replaced_connection_are_not_delivered(net: Networ
         assert n1.transport.connected == {"n2"}
 
 
-async def test_own_hello_is_answered_only_to_peers(net: Network) -> None:
-    n1 = net.station("n1", ["n2"])
-    await net.start()
+async def test_own_hello_is_answered_only_to_peers(net: Network, n1: Station) -> None:
     async with raw_client(n1) as peer:
         peer.write(hello("n2"))
         assert await peer.read_message() == {"type": "hello", "node": "n1", "cluster": "test", "version": 1}
@@ -287,9 +275,7 @@ async def test_stranger_with_a_wrong_hello_is_closed_without_a_word(net: Network
     assert n1.transport.dispatch() == 0
 
 
-async def test_name_that_a_stranger_gives_cannot_break_the_log(net: Network) -> None:
-    n1 = net.station("n1", ["n2"])
-    await net.start()
+async def test_name_that_a_stranger_gives_cannot_break_the_log(net: Network, n1: Station) -> None:
     with capture_logs() as logs:
         async with raw_client(n1) as stranger:
             stranger.write(hello("n9\n\x1b[31m{}" + "x" * 200))
@@ -404,9 +390,7 @@ async def test_dropped_node_is_dialed_no_more(net: Network) -> None:
     assert dialer.cancelled()
 
 
-async def test_dropped_node_that_was_up_for_nobody_stays_unheard_of(net: Network) -> None:
-    n1 = net.station("n1", ["n2"])
-    await net.start()
+async def test_dropped_node_that_was_up_for_nobody_stays_unheard_of(net: Network, n1: Station) -> None:
     async with raw_client(n1) as peer:
         peer.write(hello("n2"))
         assert (await peer.read_message())["type"] == "hello"
@@ -563,9 +547,7 @@ async def test_stranger_without_a_hello_is_closed_in_time(net: Network, said: by
         assert await stranger.until_closed() == b""
 
 
-async def test_thousand_idle_connections_keep_no_peer_out(net: Network) -> None:
-    n1 = net.station("n1", ["n2"])
-    await net.start()
+async def test_thousand_idle_connections_keep_no_peer_out(net: Network, n1: Station) -> None:
     idle: list[socket.socket] = []
     try:
         loop = asyncio.get_running_loop()

@@ -88,12 +88,16 @@ class Scene:
         self.clock.heard_leader(self.wall.true_ms + ahead_ms)
 
 
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
 # -- who is right -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("jump_ms", [HOUR_MS, -HOUR_MS])
-def test_a_jump_of_the_leaders_own_clock_enters_no_stamp(jump_ms: int) -> None:
-    scene = Scene()
+def test_a_jump_of_the_leaders_own_clock_enters_no_stamp(jump_ms: int, scene: Scene) -> None:
     scene.lead()
     scene.wall.ahead_ms = jump_ms
     for _ in range(30):
@@ -103,15 +107,13 @@ def test_a_jump_of_the_leaders_own_clock_enters_no_stamp(jump_ms: int) -> None:
 
 
 @pytest.mark.parametrize("ahead_ms", [HOUR_MS, -HOUR_MS])
-def test_a_leader_elected_with_a_wrong_clock_stamps_by_the_others(ahead_ms: int) -> None:
-    scene = Scene()
+def test_a_leader_elected_with_a_wrong_clock_stamps_by_the_others(ahead_ms: int, scene: Scene) -> None:
     scene.wall.ahead_ms = ahead_ms
     scene.lead()
     assert abs(scene.stamp_error_ms()) <= 2
 
 
-def test_the_leaders_own_clock_is_the_clusters_where_it_is_within_the_skew() -> None:
-    scene = Scene()
+def test_the_leaders_own_clock_is_the_clusters_where_it_is_within_the_skew(scene: Scene) -> None:
     scene.wall.ahead_ms = 300
     scene.lead()
     assert abs(scene.stamp_error_ms() - 300) <= 2
@@ -129,8 +131,7 @@ def test_one_wrong_peer_moves_nothing_and_is_named(ahead_ms: int) -> None:
     assert not scene.clock.is_right("c")
 
 
-def test_a_clock_is_off_after_a_moment_and_right_again_at_once() -> None:
-    scene = Scene()
+def test_a_clock_is_off_after_a_moment_and_right_again_at_once(scene: Scene) -> None:
     scene.lead()
     scene.wall.ahead_ms = HOUR_MS
     scene.run(OFF_SECONDS * 0.8)
@@ -151,8 +152,7 @@ def test_a_wrong_clock_is_complained_of_once_in_a_while() -> None:
     assert [line["event"] for line in logs] == ["clock_off"] * 2
 
 
-def test_a_clock_that_drifts_is_followed_no_further_than_the_skew() -> None:
-    scene = Scene()
+def test_a_clock_that_drifts_is_followed_no_further_than_the_skew(scene: Scene) -> None:
     scene.lead()
     for _ in range(300):
         scene.wall.ahead_ms += 5
@@ -161,8 +161,7 @@ def test_a_clock_that_drifts_is_followed_no_further_than_the_skew() -> None:
     assert scene.clock.is_off
 
 
-def test_answers_that_took_long_prove_nothing() -> None:
-    scene = Scene()
+def test_answers_that_took_long_prove_nothing(scene: Scene) -> None:
     scene.wall.ahead_ms = 400
     scene.clock.start_leading()
     scene.round(round_trip=0.6)
@@ -170,8 +169,7 @@ def test_answers_that_took_long_prove_nothing() -> None:
     assert not scene.clock.is_off
 
 
-def test_a_jump_of_a_peers_clock_is_seen_at_its_next_answer_however_slow() -> None:
-    scene = Scene()
+def test_a_jump_of_a_peers_clock_is_seen_at_its_next_answer_however_slow(scene: Scene) -> None:
     scene.lead()
     scene.ahead_ms["b"] = HOUR_MS
     scene.round(round_trip=0.4)
@@ -180,8 +178,7 @@ def test_a_jump_of_a_peers_clock_is_seen_at_its_next_answer_however_slow() -> No
     assert abs(offset_ms - HOUR_MS) <= 200
 
 
-def test_a_peer_that_answers_slowly_is_not_called_off() -> None:
-    scene = Scene()
+def test_a_peer_that_answers_slowly_is_not_called_off(scene: Scene) -> None:
     scene.wall.ahead_ms = HOUR_MS
     scene.clock.start_leading()
     scene.tell()
@@ -224,8 +221,7 @@ def test_a_minority_proves_nothing() -> None:
         scene.clock.stamp_ms()
 
 
-def test_stamps_end_some_seconds_after_the_last_answer() -> None:
-    scene = Scene()
+def test_stamps_end_some_seconds_after_the_last_answer(scene: Scene) -> None:
     scene.lead()
     scene.wall.seconds += JUDGED_SECONDS - 0.1
     assert abs(scene.stamp_error_ms()) <= 2
@@ -246,8 +242,7 @@ def test_an_answer_of_long_ago_counts_no_more() -> None:
         scene.clock.stamp_ms()
 
 
-def test_who_is_no_member_is_not_asked() -> None:
-    scene = Scene()
+def test_who_is_no_member_is_not_asked(scene: Scene) -> None:
     scene.lead()
     scene.clock.set_peers(["b"])
     scene.clock.heard_peer("c", wall_ms=1, sent_at=scene.wall.seconds)
@@ -298,8 +293,7 @@ def test_the_clock_in_the_middle_is_taken_where_all_differ_and_nobody_remembers(
     assert [scene.clock.is_right(peer) for peer in "bc"] == [True, False]
 
 
-def test_a_clock_in_the_middle_of_two_wrong_ones_moves_nothing() -> None:
-    scene = Scene()
+def test_a_clock_in_the_middle_of_two_wrong_ones_moves_nothing(scene: Scene) -> None:
     scene.lead()
     scene.ahead_ms = {"b": HOUR_MS, "c": 2 * HOUR_MS}
     scene.run(60.0)
@@ -329,8 +323,7 @@ def test_what_was_told_long_ago_is_forgotten_by_a_new_leader() -> None:
 # -- followers --------------------------------------------------------------------------------------------------------
 
 
-def test_a_follower_has_the_leaders_time_and_knows_that_its_own_clock_is_off() -> None:
-    scene = Scene()
+def test_a_follower_has_the_leaders_time_and_knows_that_its_own_clock_is_off(scene: Scene) -> None:
     scene.wall.ahead_ms = -HOUR_MS
     for _ in range(20):
         scene.tell()
@@ -341,8 +334,7 @@ def test_a_follower_has_the_leaders_time_and_knows_that_its_own_clock_is_off() -
 
 
 @pytest.mark.parametrize("own_ahead_ms", [-400, 0, 400])
-def test_a_long_way_from_the_leader_is_not_taken_for_a_wrong_clock(own_ahead_ms: int) -> None:
-    scene = Scene()
+def test_a_long_way_from_the_leader_is_not_taken_for_a_wrong_clock(own_ahead_ms: int, scene: Scene) -> None:
     scene.wall.ahead_ms = own_ahead_ms
     for _ in range(50):
         scene.clock.heard_leader(scene.wall.true_ms - 600, round_trip_ms=1_200)
@@ -351,8 +343,7 @@ def test_a_long_way_from_the_leader_is_not_taken_for_a_wrong_clock(own_ahead_ms:
 
 
 @pytest.mark.parametrize("own_ahead_ms", [-1_200, 2_500])
-def test_a_clock_that_is_off_by_more_than_the_way_explains_is_named(own_ahead_ms: int) -> None:
-    scene = Scene()
+def test_a_clock_that_is_off_by_more_than_the_way_explains_is_named(own_ahead_ms: int, scene: Scene) -> None:
     scene.wall.ahead_ms = own_ahead_ms
     for _ in range(50):
         scene.clock.heard_leader(scene.wall.true_ms - 600, round_trip_ms=1_200)
@@ -360,8 +351,7 @@ def test_a_clock_that_is_off_by_more_than_the_way_explains_is_named(own_ahead_ms
     assert scene.clock.is_off
 
 
-def test_a_follower_believes_the_quickest_message() -> None:
-    scene = Scene()
+def test_a_follower_believes_the_quickest_message(scene: Scene) -> None:
     scene.tell()
     scene.tell(ahead_ms=-300)  # it was long on its way
     scene.clock.heard_leader(0)  # a leader that is not sure
@@ -371,8 +361,7 @@ def test_a_follower_believes_the_quickest_message() -> None:
     assert scene.clock.wall_ms() == scene.wall.true_ms - 300
 
 
-def test_a_node_that_heard_nobody_knows_the_last_stamp_alone() -> None:
-    scene = Scene()
+def test_a_node_that_heard_nobody_knows_the_last_stamp_alone(scene: Scene) -> None:
     scene.wall.ahead_ms = HOUR_MS
     scene.applied_ms = scene.wall.true_ms - 1_000
     assert scene.clock.wall_ms() == scene.applied_ms
@@ -382,8 +371,7 @@ def test_a_node_that_heard_nobody_knows_the_last_stamp_alone() -> None:
 # -- never backward ---------------------------------------------------------------------------------------------------
 
 
-def test_time_that_is_ahead_goes_at_half_speed_until_the_clocks_have_caught_up() -> None:
-    scene = Scene()
+def test_time_that_is_ahead_goes_at_half_speed_until_the_clocks_have_caught_up(scene: Scene) -> None:
     scene.applied_ms = scene.wall.true_ms + 60_000
     scene.lead()
     first_ms = scene.clock.stamp_ms()
@@ -402,8 +390,7 @@ class CoarseWall(Wall):
         return START_MS + int(self.seconds * 1000)
 
 
-def test_a_reading_does_not_go_back_by_its_rounding() -> None:
-    scene = Scene()
+def test_a_reading_does_not_go_back_by_its_rounding(scene: Scene) -> None:
     scene.wall = CoarseWall()
     scene.clock = ClusterClock(scene.wall, skew_ms=SKEW_MS)
     scene.clock.set_peers(scene.ahead_ms)
@@ -419,8 +406,7 @@ def test_a_reading_does_not_go_back_by_its_rounding() -> None:
     assert abs(readings[-1] - scene.wall.true_ms) <= ROUNDING_MS
 
 
-def test_a_clock_that_is_stepped_back_by_a_few_milliseconds_turns_no_reading_back() -> None:
-    scene = Scene()
+def test_a_clock_that_is_stepped_back_by_a_few_milliseconds_turns_no_reading_back(scene: Scene) -> None:
     scene.clock.set_peers([])
     scene.lead()
     before_ms = scene.clock.wall_ms()

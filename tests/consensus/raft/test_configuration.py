@@ -76,6 +76,11 @@ class Leading(MendedSubject):
         return self.commit == self.last_index
 
 
+@pytest.fixture
+def leader(tmp_path: Path) -> Leading:
+    return Leading("bc", tmp_path)
+
+
 def come_to_stand(node: MendedSubject) -> None:
     """Let the time pass after which a node stands, and the turn that it lets pass because of its clock."""
     for _ in range(2):
@@ -86,8 +91,7 @@ def come_to_stand(node: MendedSubject) -> None:
 # -- quorums -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_majority_follows_every_change_from_three_to_five_and_back(tmp_path: Path) -> None:
-    leader = Leading("bc", tmp_path)
+def test_the_majority_follows_every_change_from_three_to_five_and_back(leader: Leading) -> None:
     leader.join("d", "b")
     assert leader.voters == "abcd"
     assert not leader.commits_with("b"), "2 of 4"
@@ -105,8 +109,7 @@ def test_the_majority_follows_every_change_from_three_to_five_and_back(tmp_path:
     assert leader.commits_with("b"), "2 of 3"
 
 
-def test_a_node_that_joins_counts_nowhere(tmp_path: Path) -> None:
-    leader = Leading("bc", tmp_path)
+def test_a_node_that_joins_counts_nowhere(leader: Leading) -> None:
     leader.change(lambda members: members.with_joining(member("d")))
     leader.transport._onNodeConnected(Node("d"))
     last = leader.last_index
@@ -116,8 +119,7 @@ def test_a_node_that_joins_counts_nowhere(tmp_path: Path) -> None:
     assert leader.commit == last
 
 
-def test_a_node_that_is_far_behind_is_not_made_a_voter(tmp_path: Path) -> None:
-    leader = Leading("bc", tmp_path)
+def test_a_node_that_is_far_behind_is_not_made_a_voter(leader: Leading) -> None:
     leader.change(lambda members: members.with_joining(member("d")))
     for number in range(100):
         leader.propose(b"%d" % number)
@@ -132,9 +134,8 @@ def test_a_node_that_is_far_behind_is_not_made_a_voter(tmp_path: Path) -> None:
     assert leader.voters == "abcd"
 
 
-def test_a_node_that_has_nothing_yet_is_not_made_a_voter(tmp_path: Path) -> None:
+def test_a_node_that_has_nothing_yet_is_not_made_a_voter(leader: Leading) -> None:
     """Seed 402477 of chaos.sim: the log was short, the newcomer empty, and a voter that is empty gives no vote."""
-    leader = Leading("bc", tmp_path)
     leader.change(lambda members: members.with_joining(member("d")))
     leader.acknowledge("b")
     leader.transport._onNodeConnected(Node("d"))
@@ -146,8 +147,7 @@ def test_a_node_that_has_nothing_yet_is_not_made_a_voter(tmp_path: Path) -> None
     assert leader.voters == "abcd"
 
 
-def test_reads_need_contact_with_a_majority_of_the_new_voters(tmp_path: Path) -> None:
-    leader = Leading("bc", tmp_path)
+def test_reads_need_contact_with_a_majority_of_the_new_voters(leader: Leading) -> None:
     leader.join("d", "b")
     leader.acknowledge("bcd")
     leader.clock.now += 2 * TIMING.election_min_seconds
@@ -226,8 +226,7 @@ def test_a_node_that_joins_is_not_promoted_while_another_change_is_open(tmp_path
     assert leader.voters == "abcdf"
 
 
-def test_a_change_that_would_leave_no_majority_behind_is_refused(tmp_path: Path) -> None:
-    leader = Leading("bc", tmp_path)
+def test_a_change_that_would_leave_no_majority_behind_is_refused(leader: Leading) -> None:
     leader.transport._onNodeDisconnected(Node("c"))
     [(error, reason)] = leader.remove("b")
     assert reason == REFUSED
@@ -236,16 +235,14 @@ def test_a_change_that_would_leave_no_majority_behind_is_refused(tmp_path: Path)
     assert leader.remove("c") == []
 
 
-def test_a_refused_change_changes_nothing(tmp_path: Path) -> None:
-    leader = Leading("bc", tmp_path)
+def test_a_refused_change_changes_nothing(leader: Leading) -> None:
     last = leader.last_index
     [(error, reason)] = leader.change(lambda members: members.with_joining(member("b")))
     assert (reason, getattr(error, "code", "")) == (REFUSED, "already_member")
     assert (leader.last_index, leader.voters) == (last, "abc")
 
 
-def test_a_configuration_that_is_cut_from_the_log_is_not_in_effect_any_more(tmp_path: Path) -> None:
-    node = MendedSubject("bc", tmp_path)
+def test_a_configuration_that_is_cut_from_the_log_is_not_in_effect_any_more(node: MendedSubject) -> None:
     node.give_append("b", 1, (1, 0), [entry(2, 1, "abcd")])
     assert node.engine.configuration.membership.voters == {"a", "b", "c", "d"}
     node.give_append("c", 2, (1, 0), [(b"\x01", 2, 2)])
@@ -253,8 +250,7 @@ def test_a_configuration_that_is_cut_from_the_log_is_not_in_effect_any_more(tmp_
     assert {other.id for other in node.engine.core.other_nodes} == {"b", "c"}
 
 
-def test_a_change_of_a_leader_that_was_deposed_is_answered_by_what_is_committed_in_its_place(tmp_path: Path) -> None:
-    leader = Leading("bc", tmp_path)
+def test_a_change_of_a_leader_that_was_deposed_is_answered_by_what_is_committed_in_its_place(leader: Leading) -> None:
     last = leader.last_index
     answers = leader.change(lambda members: members.with_joining(member("d")))
     leader.give_append("b", leader.term + 1, (last, leader.term), [(b"\x01", last + 1, leader.term + 1)], last + 1)
@@ -303,8 +299,7 @@ def test_a_removed_node_stands_only_while_it_does_not_know_that_its_removal_is_c
     assert node.engine.next_deadline() > node.clock.now
 
 
-def test_links_to_a_removed_node_stay_until_it_can_know(tmp_path: Path) -> None:
-    leader = Leading("bc", tmp_path)
+def test_links_to_a_removed_node_stay_until_it_can_know(leader: Leading) -> None:
     dropped: list[str] = []
     leader.transport.dropNode = lambda node: dropped.append(node.id)
     leader.remove("c")

@@ -32,6 +32,11 @@ def engine(node: SimulatedNode) -> RaftEngine:
     return node.running.engine
 
 
+@pytest.fixture
+def leader(cluster: SimulatedCluster) -> SimulatedNode:
+    return settled_leader(cluster)
+
+
 def settled_leader(cluster: SimulatedCluster) -> SimulatedNode:
     """A leader that everybody follows."""
     cluster.elect()
@@ -82,8 +87,7 @@ def test_a_crash_of_the_leader_is_over_within_two_timeouts(cluster: SimulatedClu
         leader.start()
 
 
-def test_a_node_that_was_away_changes_no_leader_and_no_term(cluster: SimulatedCluster) -> None:
-    leader = settled_leader(cluster)
+def test_a_node_that_was_away_changes_no_leader_and_no_term(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     term = engine(leader).term
     away = followers(cluster)[0]
     for other in cluster.nodes.values():
@@ -96,8 +100,7 @@ def test_a_node_that_was_away_changes_no_leader_and_no_term(cluster: SimulatedCl
     assert engine(leader).term == term == engine(away).term
 
 
-def test_a_node_that_only_lost_the_leader_does_not_depose_it(cluster: SimulatedCluster) -> None:
-    leader = settled_leader(cluster)
+def test_a_node_that_only_lost_the_leader_does_not_depose_it(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     term = engine(leader).term
     part(cluster, leader, followers(cluster)[0])
     cluster.run(3.0)
@@ -105,16 +108,14 @@ def test_a_node_that_only_lost_the_leader_does_not_depose_it(cluster: SimulatedC
     assert engine(leader).term == term
 
 
-def test_a_leader_without_a_majority_steps_down(cluster: SimulatedCluster) -> None:
-    leader = settled_leader(cluster)
+def test_a_leader_without_a_majority_steps_down(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     for follower in followers(cluster):
         part(cluster, leader, follower)
     cluster.run(TIMING.election_max_seconds * 1.1)
     assert not engine(leader).leads
 
 
-def test_a_leader_that_nobody_can_answer_steps_down(cluster: SimulatedCluster) -> None:
-    leader = settled_leader(cluster)
+def test_a_leader_that_nobody_can_answer_steps_down(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     for follower in followers(cluster):
         cluster.network.cut(follower.id, leader.id)
     cluster.run(TIMING.election_max_seconds * 1.1)
@@ -155,8 +156,7 @@ def test_an_idle_node_is_stepped_for_heartbeats_only(
 # -- fresh reads ------------------------------------------------------------------------------------------------------
 
 
-def test_reads_are_served_by_the_leader_alone(cluster: SimulatedCluster) -> None:
-    leader = settled_leader(cluster)
+def test_reads_are_served_by_the_leader_alone(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     engine(leader).check_fresh()
     for follower in followers(cluster):
         with pytest.raises(NotLeader) as refused:
@@ -268,8 +268,7 @@ def test_a_read_is_never_stale(schedule: object, plant: Plant, monkeypatch: pyte
 # -- transfer ---------------------------------------------------------------------------------------------------------
 
 
-def test_leadership_is_handed_over_without_a_timeout(cluster: SimulatedCluster) -> None:
-    leader = settled_leader(cluster)
+def test_leadership_is_handed_over_without_a_timeout(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     assert engine(leader).start_transfer()
     with pytest.raises(NotLeader):
         engine(leader).check_fresh()
@@ -277,8 +276,7 @@ def test_leadership_is_handed_over_without_a_timeout(cluster: SimulatedCluster) 
     assert not engine(leader).leads
 
 
-def test_what_was_proposed_before_a_transfer_is_applied(cluster: SimulatedCluster) -> None:
-    leader = settled_leader(cluster)
+def test_what_was_proposed_before_a_transfer_is_applied(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     for number in range(20):
         leader.propose(b"%d" % number)
     engine(leader).start_transfer()
@@ -288,8 +286,7 @@ def test_what_was_proposed_before_a_transfer_is_applied(cluster: SimulatedCluste
     assert cluster.statistics["answer 0"] == 20
 
 
-def test_a_proposal_during_a_transfer_is_refused(cluster: SimulatedCluster) -> None:
-    leader = settled_leader(cluster)
+def test_a_proposal_during_a_transfer_is_refused(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     engine(leader).start_transfer()
     leader.propose(b"late")
     cluster.run(1.0)
@@ -297,8 +294,9 @@ def test_a_proposal_during_a_transfer_is_refused(cluster: SimulatedCluster) -> N
     assert b"late" not in cluster.checker.acknowledged
 
 
-def test_a_leader_whose_successor_is_silent_never_serves_in_that_term_again(cluster: SimulatedCluster) -> None:
-    leader = settled_leader(cluster)
+def test_a_leader_whose_successor_is_silent_never_serves_in_that_term_again(
+    cluster: SimulatedCluster, leader: SimulatedNode
+) -> None:
     term = engine(leader).term
     for follower in followers(cluster):
         cluster.network.cut(leader.id, follower.id)
@@ -338,8 +336,7 @@ def test_a_node_alone_or_a_follower_hands_nothing_over(cluster: SimulatedCluster
 # -- proposals across leaders -----------------------------------------------------------------------------------------
 
 
-def test_a_proposal_that_the_next_leader_commits_is_a_success(cluster: SimulatedCluster) -> None:
-    leader = settled_leader(cluster)
+def test_a_proposal_that_the_next_leader_commits_is_a_success(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     leader.propose(b"kept")
     cluster.run(0.004)  # the entry has left, no answer is back
     leader.pause(1.2)
@@ -348,9 +345,10 @@ def test_a_proposal_that_the_next_leader_commits_is_a_success(cluster: Simulated
     assert b"kept" in cluster.checker.acknowledged
 
 
-def test_a_proposal_that_another_entry_replaces_is_certainly_refused(cluster: SimulatedCluster) -> None:
+def test_a_proposal_that_another_entry_replaces_is_certainly_refused(
+    cluster: SimulatedCluster, leader: SimulatedNode
+) -> None:
     """A leader that was paused hears of its successor, and of what is committed in the place of its entry."""
-    leader = settled_leader(cluster)
     for follower in followers(cluster):
         cluster.network.cut(leader.id, follower.id)
     leader.propose(b"replaced")
@@ -362,8 +360,7 @@ def test_a_proposal_that_another_entry_replaces_is_certainly_refused(cluster: Si
     assert cluster.statistics["answer 3"] == 1
 
 
-def test_a_proposal_that_nobody_decides_is_answered_unknown(cluster: SimulatedCluster) -> None:
-    leader = settled_leader(cluster)
+def test_a_proposal_that_nobody_decides_is_answered_unknown(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     for follower in followers(cluster):
         part(cluster, leader, follower)
     leader.propose(b"undecided")
@@ -371,8 +368,9 @@ def test_a_proposal_that_nobody_decides_is_answered_unknown(cluster: SimulatedCl
     assert cluster.statistics["answer 7"] == 1
 
 
-def test_leader_that_lost_its_majority_says_so_until_it_hears_the_next(cluster: SimulatedCluster) -> None:
-    leader = settled_leader(cluster)
+def test_leader_that_lost_its_majority_says_so_until_it_hears_the_next(
+    cluster: SimulatedCluster, leader: SimulatedNode
+) -> None:
     for follower in followers(cluster):
         part(cluster, leader, follower)
     parted_at = cluster.timeline.now
@@ -387,8 +385,7 @@ def test_leader_that_lost_its_majority_says_so_until_it_hears_the_next(cluster: 
     assert type(engine(leader).not_leader()) is NotLeader
 
 
-def test_leader_that_hands_over_has_led_until_then(cluster: SimulatedCluster) -> None:
-    leader = settled_leader(cluster)
+def test_leader_that_hands_over_has_led_until_then(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     engine(leader).start_transfer()
     cluster.run_until(lambda: cluster.leader not in (None, leader), seconds=5.0)
     assert type(engine(leader).not_leader()) is NotLeader

@@ -128,12 +128,18 @@ class Leader(MendedSubject):
         return self.engine.versions.in_force
 
 
-def test_the_leader_writes_the_old_version_until_every_member_reads_the_new(tmp_path: Path) -> None:
+@pytest.fixture
+def node(tmp_path: Path) -> Leader:
+    """A leader of three that was answered by both others: b reads the new version, c the old one."""
     node = Leader("bc", tmp_path)
     node.greet("b", reads=NEW)
     node.greet("c", reads=OLD)
     node.lead()
     node.ask("b", "c")
+    return node
+
+
+def test_the_leader_writes_the_old_version_until_every_member_reads_the_new(node: Leader) -> None:
     assert node.version == OLD
     node.reconnect("c", reads=NEW)
     node.ask("b", "c")
@@ -151,13 +157,8 @@ def test_a_member_that_was_never_heard_holds_the_others_back(tmp_path: Path) -> 
     assert node.version == OLD
 
 
-def test_a_member_that_went_away_counts_as_old_until_it_is_back(tmp_path: Path) -> None:
+def test_a_member_that_went_away_counts_as_old_until_it_is_back(node: Leader) -> None:
     """It may come back with the release before: that is legal until all were upgraded."""
-    node = Leader("bc", tmp_path)
-    node.greet("b", reads=NEW)
-    node.greet("c", reads=OLD)
-    node.lead()
-    node.ask("b", "c")
     node.part("b")
     node.reconnect("c", reads=NEW)
     node.ask("c")
@@ -172,13 +173,8 @@ def test_a_member_that_went_away_counts_as_old_until_it_is_back(tmp_path: Path) 
     assert node.version == NEW
 
 
-def test_an_answer_from_before_the_last_was_heard_proves_nothing(tmp_path: Path) -> None:
+def test_an_answer_from_before_the_last_was_heard_proves_nothing(node: Leader) -> None:
     """The process that gave it may be gone, and the release before be back, though nobody has heard of that yet."""
-    node = Leader("bc", tmp_path)
-    node.greet("b", reads=NEW)
-    node.greet("c", reads=OLD)
-    node.lead()
-    node.ask("b", "c")
     node.reconnect("c", reads=NEW)
     node.ask("c")
     assert node.version == OLD
@@ -186,13 +182,8 @@ def test_an_answer_from_before_the_last_was_heard_proves_nothing(tmp_path: Path)
     assert node.version == NEW
 
 
-def test_members_that_were_upgraded_one_after_the_other_but_never_together_do_not_count(tmp_path: Path) -> None:
+def test_members_that_were_upgraded_one_after_the_other_but_never_together_do_not_count(node: Leader) -> None:
     """Each goes back while the other is upgraded; the leader hears only of the later release each time."""
-    node = Leader("bc", tmp_path)
-    node.greet("b", reads=NEW)
-    node.greet("c", reads=OLD)
-    node.lead()
-    node.ask("b", "c")
     node.part("b")
     node.reconnect("c", reads=NEW)
     node.ask("c")

@@ -75,8 +75,7 @@ def test_followers_that_are_equally_far_get_the_very_same_message(tmp_path: Path
     assert with_entries[0] is with_entries[1]
 
 
-def test_a_new_leader_asks_where_logs_agree_before_it_sends_entries(tmp_path: Path) -> None:
-    node = MendedSubject("bc", tmp_path)
+def test_a_new_leader_asks_where_logs_agree_before_it_sends_entries(node: MendedSubject) -> None:
     node.lead()
     assert not any(message["entries"] for message in node.take("append_entries"))
     node.give_ack("b", 1)
@@ -131,8 +130,7 @@ def test_another_leader_of_the_same_term_stops_the_node(tmp_path: Path) -> None:
         node.give_append("b", node.term, (1, 0), [])
 
 
-def test_an_entry_of_an_unknown_kind_stops_the_node(tmp_path: Path) -> None:
-    node = MendedSubject("bc", tmp_path)
+def test_an_entry_of_an_unknown_kind_stops_the_node(node: MendedSubject) -> None:
     with pytest.raises(InvariantBroken, match="unknown kind"):
         node.give_append("b", 1, (1, 0), [(b"\x03version", 2, 1)])
 
@@ -149,8 +147,7 @@ def test_a_leader_of_an_older_term_is_told_and_steps_down(tmp_path: Path) -> Non
     assert node.term == follower.term
 
 
-def test_entries_below_the_first_one_kept_match_and_later_ones_are_added(tmp_path: Path) -> None:
-    node = MendedSubject("bc", tmp_path)
+def test_entries_below_the_first_one_kept_match_and_later_ones_are_added(node: MendedSubject) -> None:
     entries = [(b"\x00x", index, 1) for index in range(2, 12)]
     node.give_append("b", 1, (1, 0), entries[:6], commit=7)
     node.tick()
@@ -165,8 +162,7 @@ def test_entries_below_the_first_one_kept_match_and_later_ones_are_added(tmp_pat
     assert node.last_index == 11
 
 
-def test_a_follower_applies_nothing_that_is_not_on_its_disk(tmp_path: Path) -> None:
-    node = MendedSubject("bc", tmp_path)
+def test_a_follower_applies_nothing_that_is_not_on_its_disk(node: MendedSubject) -> None:
     node.give_append("b", 1, (1, 0), [(b"\x00x", 2, 1)], commit=2)
     node.engine.step()
     assert node.applied == []

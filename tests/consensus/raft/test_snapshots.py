@@ -37,8 +37,16 @@ def finish(work: Work | None, now: float = 0.0) -> None:
 
 
 @pytest.fixture
-def sender(tmp_path: Path) -> SnapshotSender:
+def new_sender(tmp_path: Path) -> SnapshotSender:
     return SnapshotSender(tmp_path, machine_at(50), Random(1), CHUNKS)
+
+
+@pytest.fixture
+def sender(new_sender: SnapshotSender) -> SnapshotSender:
+    """A sender whose copy for b is ready."""
+    new_sender.start("b", first_index=40, now=0.0)
+    finish(new_sender.take_work())
+    return new_sender
 
 
 @pytest.fixture
@@ -57,12 +65,12 @@ def transfer(sender: SnapshotSender, receiver: SnapshotReceiver, *, until: int |
                 return
 
 
-def test_a_copy_arrives_whole_in_chunks(sender: SnapshotSender, receiver: SnapshotReceiver) -> None:
-    sender.start("b", first_index=40, now=0.0)
-    assert sender.chunks("b", 0.0) == []
-    finish(sender.take_work())
-    transfer(sender, receiver)
-    assert sender.progress("b") == receiver.progress
+def test_a_copy_arrives_whole_in_chunks(new_sender: SnapshotSender, receiver: SnapshotReceiver) -> None:
+    new_sender.start("b", first_index=40, now=0.0)
+    assert new_sender.chunks("b", 0.0) == []
+    finish(new_sender.take_work())
+    transfer(new_sender, receiver)
+    assert new_sender.progress("b") == receiver.progress
     finish(receiver.take_work())
     received = receiver.take_received()
     assert received is not None
@@ -71,15 +79,11 @@ def test_a_copy_arrives_whole_in_chunks(sender: SnapshotSender, receiver: Snapsh
 
 
 def test_no_more_is_sent_than_the_window_holds(sender: SnapshotSender) -> None:
-    sender.start("b", first_index=40, now=0.0)
-    finish(sender.take_work())
     assert [chunk["offset"] for chunk in sender.chunks("b", 0.0)] == [0, 10, 20]
     assert sender.chunks("b", STALL_SECONDS / 2) == []
 
 
 def test_what_is_not_acknowledged_is_sent_again_after_a_pause(sender: SnapshotSender) -> None:
-    sender.start("b", first_index=40, now=0.0)
-    finish(sender.take_work())
     chunks = sender.chunks("b", 0.0)
     sender.acknowledged("b", {"transfer": chunks[0]["transfer"], "offset": 10}, 0.1)
     assert [chunk["offset"] for chunk in sender.chunks("b", 0.1)] == [30]
@@ -87,8 +91,6 @@ def test_what_is_not_acknowledged_is_sent_again_after_a_pause(sender: SnapshotSe
 
 
 def test_a_receiver_that_starts_anew_gets_all_anew(sender: SnapshotSender, receiver: SnapshotReceiver) -> None:
-    sender.start("b", first_index=40, now=0.0)
-    finish(sender.take_work())
     transfer(sender, receiver, until=60)
     receiver.abandon()
     transfer(sender, receiver)
@@ -100,8 +102,6 @@ def test_a_receiver_that_lost_all_after_acknowledging_it_gets_all_anew(
     sender: SnapshotSender, receiver: SnapshotReceiver
 ) -> None:
     """A follower that died between the last piece and its installation was never helped (chaos.sim 60033, 5 nodes)."""
-    sender.start("b", first_index=40, now=0.0)
-    finish(sender.take_work())
     transfer(sender, receiver)
     receiver.abandon()
     assert sender.chunks("b", STALL_SECONDS / 2) == []
@@ -113,8 +113,6 @@ def test_a_receiver_that_lost_all_after_acknowledging_it_gets_all_anew(
 
 
 def test_a_gap_is_not_written(sender: SnapshotSender, receiver: SnapshotReceiver) -> None:
-    sender.start("b", first_index=40, now=0.0)
-    finish(sender.take_work())
     first, _, third = sender.chunks("b", 0.0)
     assert receiver.receive(first, 0.0) == 10
     assert receiver.receive(third, 0.0) == 10
@@ -122,8 +120,6 @@ def test_a_gap_is_not_written(sender: SnapshotSender, receiver: SnapshotReceiver
 
 
 def test_one_copy_serves_all_followers_and_goes_with_the_last(sender: SnapshotSender, tmp_path: Path) -> None:
-    sender.start("b", first_index=40, now=0.0)
-    finish(sender.take_work())
     sender.start("c", first_index=40, now=0.0)
     assert sender.take_work() is None
     assert sender.chunks("c", 0.0)
@@ -135,38 +131,36 @@ def test_one_copy_serves_all_followers_and_goes_with_the_last(sender: SnapshotSe
 
 
 def test_a_copy_that_the_log_has_left_behind_is_replaced(sender: SnapshotSender) -> None:
-    sender.start("b", first_index=40, now=0.0)
-    finish(sender.take_work())
     sender.start("b", first_index=51, now=0.0)
     assert sender.take_work() is not None
 
 
-def test_a_copy_nobody_waits_for_any_more_is_removed_when_it_is_done(sender: SnapshotSender, tmp_path: Path) -> None:
-    sender.start("b", first_index=40, now=0.0)
-    work = sender.take_work()
-    sender.stop_all()
+def test_a_copy_nobody_waits_for_any_more_is_removed_when_it_is_done(
+    new_sender: SnapshotSender, tmp_path: Path
+) -> None:
+    new_sender.start("b", first_index=40, now=0.0)
+    work = new_sender.take_work()
+    new_sender.stop_all()
     finish(work)
     assert not list(tmp_path.glob("*.copy"))
 
 
-def test_a_copy_that_fails_is_tried_again_after_a_pause(sender: SnapshotSender) -> None:
-    sender.start("b", first_index=40, now=0.0)
-    work = sender.take_work()
+def test_a_copy_that_fails_is_tried_again_after_a_pause(new_sender: SnapshotSender) -> None:
+    new_sender.start("b", first_index=40, now=0.0)
+    work = new_sender.take_work()
     assert work is not None
     work.fail(OSError("disk full"), 1.0)
-    sender.start("b", first_index=40, now=1.0)
-    assert sender.take_work() is None
-    sender.start("b", first_index=40, now=1.0 + RETRY_SECONDS)
-    finish(sender.take_work())
-    assert sender.chunks("b", 3.0)
+    new_sender.start("b", first_index=40, now=1.0)
+    assert new_sender.take_work() is None
+    new_sender.start("b", first_index=40, now=1.0 + RETRY_SECONDS)
+    finish(new_sender.take_work())
+    assert new_sender.chunks("b", 3.0)
 
 
 @pytest.mark.parametrize("change", [{"crc": 1}, {"index": 49}, {"index_term": 2}])
 def test_a_copy_that_is_not_what_was_announced_is_dropped(
     sender: SnapshotSender, receiver: SnapshotReceiver, change: Message
 ) -> None:
-    sender.start("b", first_index=40, now=0.0)
-    finish(sender.take_work())
     chunks: list[Message] = []
     while len(chunks) * 10 < (sender.progress("b") or (0, 0))[1]:
         for chunk in sender.chunks("b", 0.0):
@@ -222,9 +216,10 @@ def acknowledged(node: MendedSubject) -> list[int]:
     return [message["next_node_idx"] - 1 for message in node.take("next_node_idx") if message["success"]]
 
 
-def test_an_installed_snapshot_vouches_for_itself_and_not_for_a_tail_that_differs(tmp_path: Path) -> None:
+def test_an_installed_snapshot_vouches_for_itself_and_not_for_a_tail_that_differs(
+    tmp_path: Path, node: MendedSubject
+) -> None:
     """Seed 100530: the follower has entries of its own, up to 60, which the snapshot at 50 contradicts."""
-    node = MendedSubject("bc", tmp_path)
     node.give_append("b", 1, (1, 0), [entry(index, 1) for index in range(2, 61)])
     node.take("next_node_idx")
     give_snapshot(node, "c", 3, machine_at(50, term=2), tmp_path)
@@ -233,8 +228,9 @@ def test_an_installed_snapshot_vouches_for_itself_and_not_for_a_tail_that_differ
     assert node.machine.applied_index == node.commit == 50
 
 
-def test_a_snapshot_of_what_the_log_holds_is_not_installed_and_cuts_nothing(tmp_path: Path) -> None:
-    node = MendedSubject("bc", tmp_path)
+def test_a_snapshot_of_what_the_log_holds_is_not_installed_and_cuts_nothing(
+    tmp_path: Path, node: MendedSubject
+) -> None:
     node.give_append("b", 2, (1, 0), [entry(index, 2) for index in range(2, 61)])
     node.take("next_node_idx")
     give_snapshot(node, "b", 2, machine_at(50, term=2), tmp_path)
@@ -243,8 +239,7 @@ def test_a_snapshot_of_what_the_log_holds_is_not_installed_and_cuts_nothing(tmp_
     assert node.machine.installed_count == 0
 
 
-def test_a_snapshot_older_than_what_is_applied_is_not_installed(tmp_path: Path) -> None:
-    node = MendedSubject("bc", tmp_path)
+def test_a_snapshot_older_than_what_is_applied_is_not_installed(tmp_path: Path, node: MendedSubject) -> None:
     node.give_append("b", 2, (1, 0), [entry(index, 2) for index in range(2, 61)])
     node.sync()
     node.give_append("b", 2, (60, 2), [], commit=60)
@@ -256,16 +251,14 @@ def test_a_snapshot_older_than_what_is_applied_is_not_installed(tmp_path: Path) 
     assert node.machine.installed_count == 0
 
 
-def test_a_machine_that_is_elsewhere_after_an_installation_stops_the_node(tmp_path: Path) -> None:
-    node = MendedSubject("bc", tmp_path)
+def test_a_machine_that_is_elsewhere_after_an_installation_stops_the_node(tmp_path: Path, node: MendedSubject) -> None:
     node.machine.install = lambda path: path.unlink()  # type: ignore[method-assign]
     with pytest.raises(InvariantBroken, match="the installed snapshot is at"):
         give_snapshot(node, "b", 2, machine_at(50, term=2), tmp_path)
 
 
-def test_a_caller_whose_entry_a_snapshot_skips_hears_that_nobody_knows(tmp_path: Path) -> None:
+def test_a_caller_whose_entry_a_snapshot_skips_hears_that_nobody_knows(tmp_path: Path, node: MendedSubject) -> None:
     """Stock never answers it."""
-    node = MendedSubject("bc", tmp_path)
     node.lead()
     answers: list[int] = []
     node.propose(b"x", lambda _result, reason: answers.append(reason))
