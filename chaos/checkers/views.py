@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from operator import attrgetter
-from typing import Final, TypeVar, cast, overload
+from typing import Final, TypeVar, cast, get_args, overload
 
 from chaos.checkers.history import (
     AnyEvent,
@@ -48,6 +48,7 @@ Replay = Callable[[Sequence[Applied]], Iterable[str]]
 E = TypeVar("E", bound=Event)
 Placed = Change | Decided | ScheduleChanged | QueueChanged | WorkflowChanged | ChoreChanged
 """What the log did, at its place in it."""
+_PLACED: Final = frozenset(get_args(Placed))
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +177,14 @@ class History:
     def log_of(self, *kinds: type[Event]) -> list[Placed]:
         """Events of the log of some kinds, in its order."""
         if kinds not in self._logs:
-            found = [event for event in self.events if type(event) in kinds]
-            self._logs[kinds] = sorted(cast("list[Placed]", found), key=lambda event: (event.index, event.position))
+            found = [event for event in self._log if type(event) in kinds]
+            self._logs[kinds] = sorted(found, key=lambda event: (event.index, event.position))
         return self._logs[kinds]
+
+    @cached_property
+    def _log(self) -> list[Placed]:
+        """Every event of the log, in the order in which the harness saw them."""
+        return [cast("Placed", event) for event in self.events if type(event) in _PLACED]
 
     def log_by_index(self, *kinds: type[Event]) -> Iterator[tuple[int, list[Placed]]]:
         """The same, by the entries that they belong to."""

@@ -182,8 +182,9 @@ class SimulatedNode(Node):
 
     def look(self) -> None:
         """After each round of callbacks: tell of another configuration, and of a new leadership."""
-        if self.is_built:
-            self._tell_membership()
+        if not self.is_built:
+            return
+        self._tell_membership()
         if self.leads:
             term = self.term
             if term != self._led_term:
