@@ -88,18 +88,18 @@ DEPENDENCIES_MAX = 10_000
 WORKFLOW_JOBS_MAX = 20_000
 WORKFLOW_PART_JOBS_MAX = 500
 """Jobs stored by one operation, as many as an entry of the log stores one by one; larger workflows come in parts."""
-CHORE_STEPS_MAX = 200
-"""Objects touched by one background step: some milliseconds on each node."""
-CHORE_INLINE_MAX = 100
+BACKGROUND_STEP_ITEMS_MAX = 200
+"""Jobs or ledger lines touched by one background step: some milliseconds on each node."""
+INLINE_DEPENDANTS_MAX = 100
 """Dependants resolved in the very log entry that ended their parent; the others follow in steps."""
-CHORE_INLINE_MIN = 2
+INLINE_DEPENDANTS_MIN = 2
 """Dependants resolved there in any case, even if the entry has reached ENTRY_WRITES_MAX."""
-HOLD_JOBS_MAX = 500
-RING_ALARMS_MAX = 200
+BLOCK_JOBS_MAX = 500
+HANDLE_DEADLINES_MAX = 200
 PAUSE_REASON_CHARS_MAX = 500
 ACTOR_CHARS_MAX = 128
 CONCURRENCY_KEY_CHARS_MAX = 128
-HELD_REGIONS_MAX = 50
+BLOCKED_REGIONS_MAX = 50
 """Regions of one concurrency key whose blocked jobs are offered when a place is free: bounds the writes of one job's end."""
 ERROR_TYPES_MAX = 50
 
@@ -134,7 +134,7 @@ RATE_PERIOD_MS_MAX = 7 * 86_400_000
 ENTRY_OPERATIONS_MAX = 500
 """Operations gathered into one log entry; beyond some hundreds only latency grows (PYSYNCOBJ section 5)."""
 ENTRY_WRITES_MAX = 4_000
-"""Writes of one entry, some 10 µs each, up to which its operations resolve CHORE_INLINE_MAX dependants each. Without
+"""Writes of one entry, some 10 µs each, up to which its operations resolve INLINE_DEPENDANTS_MAX dependants each. Without
 that bound the ends of 500 parents would write 50,000 dependants in one entry, and heartbeats would be late."""
 ENTRY_BYTES_MAX = 1024 * 1024
 """An entry closes when it passes this; with one operation of the largest payload it stays under APPEND_BYTES_MAX."""
@@ -154,7 +154,7 @@ FRAME_ITEMS_MAX = 256 * 1024
 """Entries in one message; with the smallest real entry (some 30 bytes) more than APPEND_BYTES_MAX can hold."""
 HELLO_BYTES_MAX = 1024
 """First frame of a connection; its sender is not authenticated yet, so nothing larger is kept for it."""
-STRANGERS_MAX = 64
+PENDING_HANDSHAKES_MAX = 64
 """Accepted connections that have not said hello yet; beyond it the oldest is closed for the newest."""
 INBOUND_BYTES_MAX = 32 * 1024 * 1024
 """Messages received but not yet seen by the engine; beyond it sockets are not read."""
@@ -238,13 +238,13 @@ HOLIDAY_YEARS_KEPT_MAX = 200
 """Years of a country's holidays kept, some 10 KiB each."""
 
 # -- the API of schedules and events ----------------------------------------------------------------------------------
-PREVIEW_INSTANTS_MAX = 1_000
+PREVIEW_FIRE_TIMES_MAX = 1_000
 """Fire times shown by one request."""
-INSTANTS_EXAMINED_MAX = 5_000
+FIRE_TIMES_EXAMINED_MAX = 5_000
 """Fire times examined for one answer, since a calendar may skip nearly all: a tenth of a second of work."""
 APPLY_SCHEDULES_MAX = 1_000
 """Schedules in one file: a fresh expression takes 0.3 ms to read, and the file is read as a whole before it is applied."""
-PASSED_INSTANTS_COUNTED_MAX = 2_000
+PASSED_FIRE_TIMES_COUNTED_MAX = 2_000
 """Undecided fire times that are counted when a timing is changed; more are reported as too many."""
 EVENTS_KEPT_MAX = 20_000
 """Latest events in memory, some 300 bytes each, for readers that come back."""

@@ -45,8 +45,8 @@ from tests.consensus.links import (
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_policy:pytest.PytestDeprecationWarning")
 
 
-GREETING: Message = {
-    "type": "greeting",
+PEER_IDENTITY: Message = {
+    "type": "peer_identity",
     "incarnation": "a disk",
     "term": 1,
     "blank": False,
@@ -165,7 +165,7 @@ async def test_guest_is_heard_under_the_name_of_its_certificate_only(
     n1.transport.guests.open(lambda _node_id: True, hear)
     with capture_logs() as logs:
         async with raw_client(n1, node_client_context(authority.issue(name))) as guest:
-            guest.write(hello("n9") + encode_frame(GREETING))
+            guest.write(hello("n9") + encode_frame(PEER_IDENTITY))
             if reason:
                 assert await until_refused(guest) == b""
             else:
@@ -240,7 +240,7 @@ async def test_dialer_tells_nothing_to_an_impostor(
 
     listener = await asyncio.start_server(server, "127.0.0.1", 0, ssl=contexts.get(impostor))
     async with listener:
-        settings = TransportSettings(introduction_seconds=0.2, redial_seconds_min=0.01, redial_seconds_max=0.02)
+        settings = TransportSettings(handshake_seconds=0.2, redial_seconds_min=0.01, redial_seconds_max=0.02)
         files = secured(authority.issue("n2"))
         n2 = net.station("n2", ["n1"], **files, resolve=resolve, settings=settings)
         n2.transport.set_address("n1", Address("127.0.0.1", listener.sockets[0].getsockname()[1]))
@@ -263,14 +263,14 @@ async def test_unfinished_handshakes_are_bounded_and_keep_no_peer_out(net: Netwo
             await loop.sock_connect(idle[-1], ("127.0.0.1", n1.transport.port))
         n2 = await secure_station(net, authority, "n2", "n1")
         await net.until(lambda: n1.story() == ["up n2"] and n2.story() == ["up n1"])
-        assert len(n1.transport._listener._strangers) <= QUICK.strangers_max  # type: ignore[union-attr]  # it listens
+        assert len(n1.transport._listener._pending_handshakes) <= QUICK.pending_handshakes_max  # type: ignore[union-attr]  # it listens
     finally:
         for each in idle:
             each.close()
 
 
 async def test_unfinished_handshake_is_closed_in_time(net: Network, authority: Authority) -> None:
-    n1 = await secure_station(net, authority, "n1", "n2", settings=TransportSettings(introduction_seconds=0.05))
+    n1 = await secure_station(net, authority, "n1", "n2", settings=TransportSettings(handshake_seconds=0.05))
     async with raw_client(n1) as stranger:
         assert await until_refused(stranger) == b""
 
@@ -332,13 +332,13 @@ def test_names_of_a_certificate_are_its_dns_names_only(certificate: dict[str, ob
 async def test_api_contexts_talk_to_each_other(authority: Authority) -> None:
     files = authority.issue("localhost")
 
-    async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def identify(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"hi")
         writer.close()
         await writer.wait_closed()
 
     context = api_server_context(files.certificate, files.key)
-    async with await asyncio.start_server(greet, "127.0.0.1", 0, ssl=context) as server:
+    async with await asyncio.start_server(identify, "127.0.0.1", 0, ssl=context) as server:
         port = server.sockets[0].getsockname()[1]
         client = api_client_context(authority.path)
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client, server_hostname="localhost")
@@ -376,7 +376,7 @@ async def test_both_sides_say_address_and_reason_where_the_dialing_side_refuses(
 ) -> None:
     n1 = net.station("n1", ["n2"], **secured(authority.issue("n1")))
     n2 = net.station("n2", ["n1"], **secured(stranger_authority.issue("n2")))
-    dialing, accepting = await said(net, (n1, n2), ("tls_refused", "n2"), ("introduction_failed", "n1"))
+    dialing, accepting = await said(net, (n1, n2), ("tls_refused", "n2"), ("handshake_failed", "n1"))
     assert (dialing["peer"], dialing["remote"]) == ("n1", f"127.0.0.1:{n1.transport.port}")
     assert dialing["reason"] == "certificate_verify_failed"
     assert "self-signed certificate in certificate chain" in dialing["error"]

@@ -33,8 +33,8 @@ from chaos.checkers import (
 )
 from chaos.checkers.history import (
     Applied,
+    BackgroundWorkChanged,
     Change,
-    ChoreChanged,
     Decided,
     Downstream,
     Durable,
@@ -131,9 +131,9 @@ PROPERTIES: Final = (
 """Of plain jobs, and of whatever else there is."""
 
 FEATURES: Final = (
-    Property(firings.instants_decided_once_in_order, "I14", _events(Decided)),
-    Property(firings.instants_by_hand_decided_once, "I14", firings.by_hand_count),
-    Property(firings.instants_never_early, "I14", _events(Decided)),
+    Property(firings.fire_times_decided_once_in_order, "I14", _events(Decided)),
+    Property(firings.fire_times_by_hand_decided_once, "I14", firings.by_hand_count),
+    Property(firings.fire_times_never_early, "I14", _events(Decided)),
     Property(firings.ledger_equals_jobs, "I14", firings.fired_count),
     Property(firings.nothing_fires_while_paused, "I14", _events(ScheduleChanged)),
     Property(firings.overlap_is_as_it_says, "I14", _events(Decided)),
@@ -148,7 +148,7 @@ FEATURES: Final = (
     Property(queue_limits.key_concurrency_is_kept, "D38", queue_limits.lease_count),
     Property(queue_limits.paused_queues_give_nothing, "D36", queue_limits.limited_count),
     Property(queue_limits.rate_is_kept, "D39", queue_limits.limited_count),
-    Property(queue_limits.held_jobs_get_their_turn, "D38", queue_limits.held_count),
+    Property(queue_limits.blocked_jobs_get_their_turn, "D38", queue_limits.blocked_count),
     Property(regions.jobs_keep_their_region, "DESIGN 8", regions.region_count),
     Property(regions.leases_stay_in_their_region, "DESIGN 8", regions.region_count),
     Property(handlers.leases_fit_their_handlers, "DESIGN 8", handlers.choosy_count),
@@ -158,8 +158,8 @@ FEATURES: Final = (
     Property(singles.unique_refusals_have_a_cause, "D21", singles.unique_count),
     Property(singles.acknowledged_control_is_kept, "I4", singles.control_count),
     Property(singles.refused_deletion_is_not_applied, "I6", singles.deletion_count),
-    Property(liveness.chores_end, "L1", _events(ChoreChanged)),
-    Property(liveness.alarms_ring, "L1", _events(FinalState)),
+    Property(liveness.background_work_ends, "L1", _events(BackgroundWorkChanged)),
+    Property(liveness.deadlines_are_handled, "L1", _events(FinalState)),
     Property(liveness.ready_jobs_are_given, "L1", liveness.lease_count),
     Property(liveness.nobody_is_passed_over, "L1", liveness.lease_count),
 )

@@ -136,7 +136,7 @@ def nobody_waits_in_vain(history: History) -> list[Violation]:
         family.move(change)
     healed = history.of(Healed)[-1].t
     staged = _staged_jobs(history)
-    limit = history.end - history.setup.chore_bound_ms * 1_000
+    limit = history.end - history.setup.background_bound_ms * 1_000
     violations = []
     for name, child in family.children.items():
         if name in staged or max(child.judged_at, healed) > limit:

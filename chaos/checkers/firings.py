@@ -38,7 +38,7 @@ class _Grid:
 
     def is_whole(self, line: Decided) -> bool:
         """Whether a line stands for as many instants as it says; 0 = nobody counted."""
-        return not line.count or line.last_ms - line.instant_ms == (line.count - 1) * self.settings.period_ms
+        return not line.count or line.last_ms - line.fire_time_ms == (line.count - 1) * self.settings.period_ms
 
 
 def _walk(history: History) -> Iterator[tuple[Decided | ScheduleChanged, _Grid | None]]:
@@ -68,7 +68,7 @@ def _move(grids: dict[str, _Grid], event: ScheduleChanged) -> None:
         known.settings = event
 
 
-def instants_decided_once_in_order(history: History) -> list[Violation]:
+def fire_times_decided_once_in_order(history: History) -> list[Violation]:
     """Each instant of each generation of a schedule gets one decision, in order, and none is left out (I14, G9)."""
     violations = []
     for event, grid in _walk(history):
@@ -102,19 +102,19 @@ def _grid_problem(event: ScheduleChanged, grid: _Grid | None) -> str:
 
 def _line_problem(line: Decided, grid: _Grid | None) -> str:
     if grid is None:
-        return f"instant {line.instant_ms} is decided for a schedule that is not there"
+        return f"instant {line.fire_time_ms} is decided for a schedule that is not there"
     if line.generation != grid.settings.generation:
-        return f"instant {line.instant_ms} is decided for generation {line.generation}"
+        return f"instant {line.fire_time_ms} is decided for generation {line.generation}"
     # Lines of one operation go on where its limit of firings is reached; the schedule ends with the operation.
-    if line.instant_ms != grid.next_ms:
-        return f"instant {line.instant_ms} is decided, and {grid.next_ms} is the first without a decision"
+    if line.fire_time_ms != grid.next_ms:
+        return f"instant {line.fire_time_ms} is decided, and {grid.next_ms} is the first without a decision"
     if line.kind == _PLANNED and not grid.is_whole(line):
-        return f"a line of {line.count} instants goes from {line.instant_ms} to {line.last_ms}"
+        return f"a line of {line.count} instants goes from {line.fire_time_ms} to {line.last_ms}"
     most = grid.settings.max_firings
     return f"it fires more than {most} times" if line.job and 0 < most <= grid.fired_count else ""
 
 
-def instants_by_hand_decided_once(history: History) -> list[Violation]:
+def fire_times_by_hand_decided_once(history: History) -> list[Violation]:
     """No backfill decides an instant that one has decided, nor does a trigger, but for want of room (I14, G8)."""
     decided: set[tuple[str, str, int]] = set()
     violations = []
@@ -122,15 +122,15 @@ def instants_by_hand_decided_once(history: History) -> list[Violation]:
         assert isinstance(line, Decided)
         if line.kind not in _BY_HAND or line.reason == "overlap_limit":
             continue
-        place = (line.schedule, line.kind, line.instant_ms)
+        place = (line.schedule, line.kind, line.fire_time_ms)
         if place in decided:
-            what = f"instant {line.instant_ms} of schedule {line.schedule} is decided twice by {line.kind} runs"
+            what = f"instant {line.fire_time_ms} of schedule {line.schedule} is decided twice by {line.kind} runs"
             violations.append(Violation(what, line.t))
         decided.add(place)
     return violations
 
 
-def instants_never_early(history: History) -> list[Violation]:
+def fire_times_never_early(history: History) -> list[Violation]:
     """No instant is decided before the cluster's time has reached it, and no run of it is due before it (I14, G8)."""
     due_of = {change.job: change.due_ms for change in history.changes if change.f == "submit" and change.schedule}
     violations = []
@@ -142,8 +142,8 @@ def instants_never_early(history: History) -> list[Violation]:
                 f"instant {line.last_ms} of schedule {line.schedule} is decided {line.last_ms - line.now_ms} ms early"
             )
             violations.append(Violation(what, line.t))
-        if line.job and due_of.get(line.job, line.instant_ms) < line.instant_ms:
-            violations.append(Violation(f"job {line.job} is due before its instant {line.instant_ms}", line.t))
+        if line.job and due_of.get(line.job, line.fire_time_ms) < line.fire_time_ms:
+            violations.append(Violation(f"job {line.job} is due before its instant {line.fire_time_ms}", line.t))
     return violations
 
 
@@ -158,8 +158,8 @@ def ledger_equals_jobs(history: History) -> list[Violation]:
         if not line.job:
             continue
         job = made.get(line.job)
-        if job is None or (job.schedule, job.instant_ms, job.index) != (line.schedule, line.instant_ms, line.index):
-            what = f"the line of instant {line.instant_ms} names job {line.job}, which schedule {line.schedule} did not make"
+        if job is None or (job.schedule, job.fire_time_ms, job.index) != (line.schedule, line.fire_time_ms, line.index):
+            what = f"the line of instant {line.fire_time_ms} names job {line.job}, which schedule {line.schedule} did not make"
             violations.append(Violation(what, line.t))
         if line.job in told:
             violations.append(Violation(f"job {line.job} stands in two lines of ledgers", line.t))
@@ -261,7 +261,7 @@ def schedules_go_on(history: History) -> list[Violation]:
         if isinstance(event, ScheduleChanged) and event.f == "delete":
             deleted.add(event.schedule)
     now_ms = max((change.now_ms for change in history.changes), default=0)
-    late_ms = now_ms - history.setup.chore_bound_ms
+    late_ms = now_ms - history.setup.background_bound_ms
     return [
         Violation(f"schedule {schedule} has not decided instant {grid.next_ms} by {now_ms}", history.end)
         for schedule, grid in last.items()

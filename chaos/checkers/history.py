@@ -17,7 +17,7 @@ clock in microseconds and never falls. Five kinds of witnesses write it:
 
 Names of operations (`f`): those of `OPERATIONS`; of changes in the log: those of `CHANGES`. Statuses, outcomes and
 refusal codes are the API's words. What the log does to other things than jobs has events of its own: `Decided`,
-`ScheduleChanged`, `QueueChanged`, `WorkflowChanged`, `ChoreChanged`; (index, position) is their place, too.
+`ScheduleChanged`, `QueueChanged`, `WorkflowChanged`, `BackgroundWorkChanged`; (index, position) is their place, too.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Setup(Event, frozen=True, tag_field="event", tag="setup"):
     """After `Healed`, all nodes are equal within this time (L1)."""
     lease_bound_ms: int = 10_000
     """A lease ends at most this long after its term (L1)."""
-    chore_bound_ms: int = 3_000
+    background_bound_ms: int = 3_000
     """After `Healed`, what time or the cluster's own long work must do is done this long after it is due (L1)."""
 
 
@@ -320,7 +320,7 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     queue: str = ""
     """After it."""
     concurrency_key: str = ""
-    held: bool = False
+    blocked: bool = False
     """After it, it waits for a place of its concurrency key, out of sight of workers."""
     unique: str = ""
     """The claim that it has after it, until it ends; "" = none, or one that has a time of its own."""
@@ -330,7 +330,7 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     """Of a submit or an amendment: the job's own number after it; 0 = as its queue says."""
     schedule: str = ""
     """Of a submit: the schedule that made it."""
-    instant_ms: int = 0
+    fire_time_ms: int = 0
     workflow: str = ""
     """Of a submit."""
     depends_on: tuple[tuple[str, str], ...] = ()
@@ -357,9 +357,9 @@ class Decided(Event, frozen=True, tag_field="event", tag="decided"):
     generation: int
     kind: str
     """planned, manual or backfill."""
-    instant_ms: int
+    fire_time_ms: int
     last_ms: int
-    """The last instant that it stands for; `instant_ms` where it stands for one."""
+    """The last instant that it stands for; `fire_time_ms` where it stands for one."""
     count: int
     """0 = too many to be counted."""
     job: str = ""
@@ -427,7 +427,7 @@ class WorkflowChanged(Event, frozen=True, tag_field="event", tag="workflow"):
     unfinished_count: int = 0
 
 
-class ChoreChanged(Event, frozen=True, tag_field="event", tag="chore"):
+class BackgroundWorkChanged(Event, frozen=True, tag_field="event", tag="chore"):
     """Long work of the cluster begins, or goes on, or is done."""
 
     index: int
@@ -498,7 +498,7 @@ AnyEvent = (
     | ScheduleChanged
     | QueueChanged
     | WorkflowChanged
-    | ChoreChanged
+    | BackgroundWorkChanged
     | Nemesis
     | Healed
     | FinalState

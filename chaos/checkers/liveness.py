@@ -7,7 +7,7 @@ from collections import defaultdict
 from itertools import accumulate, zip_longest
 from typing import NamedTuple
 
-from chaos.checkers.history import Change, ChoreChanged, Healed, Members, QueueChanged
+from chaos.checkers.history import BackgroundWorkChanged, Change, Healed, Members, QueueChanged
 from chaos.checkers.report import Violation
 from chaos.checkers.views import NEVER, History
 
@@ -106,19 +106,19 @@ def _never_stopped(history: History, healed: int) -> list[Violation]:
     ]
 
 
-def chores_end(history: History) -> list[Violation]:
+def background_work_ends(history: History) -> list[Violation]:
     """After the heal, no long work of the cluster is left undone for longer than a moment (L1)."""
     healed = _healed_at(history)
     if healed < 0:
         return []
     since: dict[tuple[str, str], int] = {}
-    for event in history.log_of(ChoreChanged):
-        assert isinstance(event, ChoreChanged)
+    for event in history.log_of(BackgroundWorkChanged):
+        assert isinstance(event, BackgroundWorkChanged)
         if event.is_open:
             since.setdefault((event.kind, event.subject), event.t)
         else:
             since.pop((event.kind, event.subject), None)
-    allowed = history.setup.chore_bound_ms * 1_000
+    allowed = history.setup.background_bound_ms * 1_000
     return [
         Violation(f"the chore {kind} of {subject} is not done", history.end)
         for (kind, subject), t in since.items()
@@ -126,7 +126,7 @@ def chores_end(history: History) -> list[Violation]:
     ]
 
 
-def alarms_ring(history: History) -> list[Violation]:
+def deadlines_are_handled(history: History) -> list[Violation]:
     """At the end, no node's state holds an alarm whose time has long passed (L1)."""
     if _healed_at(history) < 0:
         return []
@@ -134,7 +134,7 @@ def alarms_ring(history: History) -> list[Violation]:
         Violation(f"{node} ends with an alarm of {what}, {late_ms} ms late", final.t)
         for node, final in history.finals.items()
         for what, late_ms in final.overdue.items()
-        if node in _voters(history) and late_ms > history.setup.chore_bound_ms
+        if node in _voters(history) and late_ms > history.setup.background_bound_ms
     ]
 
 
@@ -230,7 +230,7 @@ def _waits(history: History) -> dict[str, list[_Wait]]:
     for changes in history.changes_of.values():
         for change, following in zip_longest(changes, changes[1:]):
             is_plain = change.queue and change.queue not in limited and not change.concurrency_key
-            if is_plain and change.status in _WAITS and not change.held:
+            if is_plain and change.status in _WAITS and not change.blocked:
                 position = bisect_left(times, (change.due_ms, 0))
                 due_at = times[position][1] if position < len(times) else NEVER
                 end = NEVER if following is None else following.t

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from chaos.checkers.history import Change, ChoreChanged, QueueChanged
+from chaos.checkers.history import BackgroundWorkChanged, Change, QueueChanged
 from chaos.checkers.model import WAITING, stage_of
 from chaos.checkers.report import Violation
 from chaos.checkers.views import ENDS_LEASE, History
@@ -143,7 +143,7 @@ def limited_count(history: History) -> int:
 # -- jobs that are held -----------------------------------------------------------------------------------------------
 
 
-def held_jobs_get_their_turn(history: History) -> list[Violation]:
+def blocked_jobs_get_their_turn(history: History) -> list[Violation]:
     """Wherever a key has a place free and jobs of it are held, one of each region is offered, or is about to be.
 
     (D38, L1.)
@@ -154,11 +154,11 @@ def held_jobs_get_their_turn(history: History) -> list[Violation]:
     offering: set[str] = set()
     """Queues whose held jobs are being offered again."""
     violations = []
-    for index, events in history.log_by_index(Change, QueueChanged, ChoreChanged):
+    for index, events in history.log_by_index(Change, QueueChanged, BackgroundWorkChanged):
         touched: set[Place] = set()
         for event in events:
-            if isinstance(event, ChoreChanged):
-                if event.kind == "release_held":
+            if isinstance(event, BackgroundWorkChanged):
+                if event.kind == "release_blocked":
                     (offering.add if event.is_open else offering.discard)(bytes.fromhex(event.subject).decode())
                 continue
             assert isinstance(event, Change | QueueChanged)
@@ -168,9 +168,9 @@ def held_jobs_get_their_turn(history: History) -> list[Violation]:
         for place in touched:
             if queues.running[place] >= queues.key_max(place[0]) or place[0] in offering:
                 continue
-            held = [change.region for change in waiting[place].values() if change.held]
-            offered = {change.region for change in waiting[place].values() if not change.held}
-            if left := [region for region in held if region not in offered]:
+            blocked = [change.region for change in waiting[place].values() if change.blocked]
+            offered = {change.region for change in waiting[place].values() if not change.blocked}
+            if left := [region for region in blocked if region not in offered]:
                 whose = f"key {place[1]}" + (f" and region {left[0]}" if left[0] else "")
                 what = f"{len(left)} jobs of {whose} are held after index {index}, and nobody keeps them back"
                 violations.append(Violation(what, events[-1].t))
@@ -192,5 +192,5 @@ def _follow(change: Change, waiting: dict[Place, dict[str, Change]], where: dict
     return touched
 
 
-def held_count(history: History) -> int:
-    return sum(1 for change in history.changes if change.held)
+def blocked_count(history: History) -> int:
+    return sum(1 for change in history.changes if change.blocked)

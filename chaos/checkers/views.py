@@ -19,8 +19,8 @@ from typing import Final, TypeVar, cast, get_args, overload
 from chaos.checkers.history import (
     AnyEvent,
     Applied,
+    BackgroundWorkChanged,
     Change,
-    ChoreChanged,
     Decided,
     Effect,
     Event,
@@ -46,7 +46,7 @@ Replay = Callable[[Sequence[Applied]], Iterable[str]]
 """Given the whole log from its first entry on, the digest of the state after each entry; a pure function."""
 
 E = TypeVar("E", bound=Event)
-Placed = Change | Decided | ScheduleChanged | QueueChanged | WorkflowChanged | ChoreChanged
+Placed = Change | Decided | ScheduleChanged | QueueChanged | WorkflowChanged | BackgroundWorkChanged
 """What the log did, at its place in it."""
 _PLACED: Final = frozenset(get_args(Placed))
 

@@ -63,7 +63,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     worker: str = ""
     attempt_number: int = 0
     reason: str = ""
-    instant_ms: int = 0
+    fire_time_ms: int = 0
     job_id: bytes = b""
     """Of the job that a schedule made."""
     kind: str = ""
@@ -242,7 +242,7 @@ def record_event(
         case PutFiring(schedule_id, firing):
             kind = "schedule.fired" if firing.job_id else "schedule.skipped"
             event = _schedule_event(schedules[schedule_id], kind, revision, number, at_ms)
-            decided = {"instant_ms": firing.instant_ms, "job_id": firing.job_id, "kind": firing.kind.label}
+            decided = {"fire_time_ms": firing.fire_time_ms, "job_id": firing.job_id, "kind": firing.kind.label}
             return replace(event, reason=firing.reason, **decided)
         case PutSchedule(old_schedule, schedule):
             schedule_kind = _schedule_kind(old_schedule, schedule)

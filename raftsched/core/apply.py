@@ -23,20 +23,20 @@ from typing import Any, Final
 from raftsched.core.jobs.attempts import expire_leases, record_outcome
 from raftsched.core.jobs.cancel import cancel_job
 from raftsched.core.jobs.control import amend_job, pause_job, requeue_job, resume_job
-from raftsched.core.jobs.lease import hold_jobs, lease_jobs
+from raftsched.core.jobs.lease import block_jobs, lease_jobs
 from raftsched.core.jobs.progress import append_log, report_progress, start_run
 from raftsched.core.jobs.submit import submit_job
-from raftsched.core.maintenance.deadlines import ring_alarms
+from raftsched.core.maintenance.deadlines import handle_deadlines
 from raftsched.core.maintenance.queues import configure_queue, pause_queue
-from raftsched.core.maintenance.retention import mark_workers, note_outage, purge_jobs, trim_audit
+from raftsched.core.maintenance.retention import mark_workers, purge_jobs, record_outage, trim_audit
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import (
     CancelJob,
     ExpireLeases,
     LeaseJobs,
     MarkWorkers,
-    NoteOutage,
     PurgeJobs,
+    RecordOutage,
     RecordOutcome,
     SubmitJob,
     SubmitWorkflow,
@@ -44,13 +44,13 @@ from raftsched.core.operations.codec import (
 from raftsched.core.operations.control import (
     AmendJob,
     AppendLog,
-    DoChore,
-    HoldJobs,
+    BlockJobs,
+    DoBackgroundStep,
+    HandleDeadlines,
     PauseJob,
     ReportProgress,
     RequeueJob,
     ResumeJob,
-    RingAlarms,
     StartRun,
 )
 from raftsched.core.operations.queues import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
@@ -67,8 +67,8 @@ from raftsched.core.schedules.save import control_schedule, save_schedule
 from raftsched.core.schedules.zone_rules import adopt_zone_rules
 from raftsched.core.state.results import Applied, Context
 from raftsched.core.state.view import ForkableView
-from raftsched.core.workflows.background_steps import do_chore
-from raftsched.core.workflows.cascade import with_consequences
+from raftsched.core.workflows.background_steps import do_background_step
+from raftsched.core.workflows.cascade import with_cascade
 from raftsched.core.workflows.submit import cancel_workflow, submit_workflow
 
 Handler = Callable[[ForkableView, Any, Context], Applied]
@@ -82,7 +82,7 @@ HANDLERS: Final[Mapping[type, Handler]] = {
     CancelJob: cancel_job,
     PurgeJobs: purge_jobs,
     MarkWorkers: mark_workers,
-    NoteOutage: note_outage,
+    RecordOutage: record_outage,
     PauseJob: pause_job,
     ResumeJob: resume_job,
     AmendJob: amend_job,
@@ -90,9 +90,9 @@ HANDLERS: Final[Mapping[type, Handler]] = {
     StartRun: start_run,
     ReportProgress: report_progress,
     AppendLog: append_log,
-    HoldJobs: hold_jobs,
-    RingAlarms: ring_alarms,
-    DoChore: do_chore,
+    BlockJobs: block_jobs,
+    HandleDeadlines: handle_deadlines,
+    DoBackgroundStep: do_background_step,
     SaveSchedule: save_schedule,
     ControlSchedule: control_schedule,
     FireSchedule: fire_schedule,
@@ -107,7 +107,7 @@ HANDLERS: Final[Mapping[type, Handler]] = {
 """The handler of each operation: the one list of them all. A test holds that none is missing."""
 
 
-_COMPLETE: Final = frozenset({DoChore, SubmitWorkflow, CancelWorkflow})
+_COMPLETE: Final = frozenset({DoBackgroundStep, SubmitWorkflow, CancelWorkflow})
 """What follows from these is seen to by their handlers, within the budget that they keep."""
 
 
@@ -118,4 +118,4 @@ def apply(view: ForkableView, operation: Operation, context: Context) -> Applied
     """
     kind = type(operation)
     applied = HANDLERS[kind](view, operation, context)
-    return applied if kind in _COMPLETE else with_consequences(view, applied, context)
+    return applied if kind in _COMPLETE else with_cascade(view, applied, context)

@@ -25,8 +25,8 @@ from raftsched.core.records.job import (
     Status,
 )
 from raftsched.core.records.queue import Queue
+from raftsched.core.records.queue_patterns import accepts
 from raftsched.core.records.texts import span_text
-from raftsched.core.records.wanted import takes
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.state.view import View
 
@@ -47,16 +47,16 @@ class ServingWorker(NamedTuple):
     queues: tuple[str, ...]
     region: str = ""
     """"" = none: it takes no job that has one."""
-    heard_at_ms: int = 0
+    heartbeat_at_ms: int = 0
     """When it was heard last, in cluster time; 0 = not known."""
     names: Collection[str] | None = None
     """Of the jobs that it has handlers for; None = not known, or it takes any."""
 
 
-class LeaseSigns(NamedTuple):
+class LeaseLiveness(NamedTuple):
     """What the leader knows of a running lease, in cluster time."""
 
-    heard_at_ms: int
+    heartbeat_at_ms: int
     """Its worker's latest heartbeat for it; 0 = none since this leader took over."""
     ends_at_ms: int
     """When it ends by its worker's silence, unless that is heard again."""
@@ -72,7 +72,7 @@ class Reason(NamedTuple):
 
 
 def explain(
-    view: View, job: Job, now_ms: TimeMs, *, workers: Sequence[ServingWorker], signs: LeaseSigns | None = None
+    view: View, job: Job, now_ms: TimeMs, *, workers: Sequence[ServingWorker], liveness: LeaseLiveness | None = None
 ) -> list[Reason]:
     """Return why `job` isn't running, what must happen first in front; for one that runs or has finished, that it does.
 
@@ -82,7 +82,7 @@ def explain(
     if job.status in FINISHED:
         return [_finished(job)]
     if job.status in LEASED:
-        return [_leased(view, job, now_ms, signs)]
+        return [_leased(view, job, now_ms, liveness)]
     reasons = [*_parked(view, job, now_ms), *_untimely(job, now_ms), *_over_limits(view, job, now_ms)]
     reasons.extend(_unserved(job, workers))
     return reasons or [_ready(job, workers, now_ms)]
@@ -135,36 +135,38 @@ def _failure_text(job: Job) -> str:
     return f"{reason}: {told}" if told else reason
 
 
-def _leased(view: View, job: Job, now_ms: TimeMs, signs: LeaseSigns | None) -> Reason:
+def _leased(view: View, job: Job, now_ms: TimeMs, liveness: LeaseLiveness | None) -> Reason:
     lease = job.lease
     assert lease is not None
     mark = view.worker(lease.worker)
-    heard_at_ms = max(lease.granted_at_ms, mark.seen_at_ms if mark else 0, signs.heard_at_ms if signs else 0)
+    heartbeat_at_ms = max(
+        lease.granted_at_ms, mark.seen_at_ms if mark else 0, liveness.heartbeat_at_ms if liveness else 0
+    )
     details: dict[str, Detail] = {
         "started_at_ms": job.started_at_ms,
         "attempt_number": job.attempt_number,
         "worker": lease.worker,
-        "worker_heard_at_ms": heard_at_ms,
+        "worker_heard_at_ms": heartbeat_at_ms,
     }
-    if signs is not None:
-        details["lease_ends_at_ms"] = signs.ends_at_ms
-    worker = f"its worker, {lease.worker}, was last heard {_ago(now_ms, heard_at_ms)}{_lease_end(signs, now_ms)}"
+    if liveness is not None:
+        details["lease_ends_at_ms"] = liveness.ends_at_ms
+    worker = f"its worker, {lease.worker}, was last heard {_ago(now_ms, heartbeat_at_ms)}{_lease_end(liveness, now_ms)}"
     if job.status is not Status.CANCELLING:
         return Reason("running", f"it is running; {worker}", details)
     details["cancel_requested_at_ms"] = job.cancel_requested_at_ms
-    is_told = signs is not None and signs.heard_at_ms > job.cancel_requested_at_ms
+    is_told = liveness is not None and liveness.heartbeat_at_ms > job.cancel_requested_at_ms
     told = "it was told to stop" if is_told else "its worker is told to stop at its next heartbeat"
     return Reason("cancelling", f"it was cancelled, and {told}; {worker}", details)
 
 
-def _lease_end(signs: LeaseSigns | None, now_ms: TimeMs) -> str:
-    if signs is None:
+def _lease_end(liveness: LeaseLiveness | None, now_ms: TimeMs) -> str:
+    if liveness is None:
         return ""
-    over_in_ms, ends_in_ms = signs.over_at_ms - now_ms, signs.ends_at_ms - now_ms
-    if ends_in_ms <= 0 or (signs.over_at_ms and over_in_ms <= 0):
+    over_in_ms, ends_in_ms = liveness.over_at_ms - now_ms, liveness.ends_at_ms - now_ms
+    if ends_in_ms <= 0 or (liveness.over_at_ms and over_in_ms <= 0):
         return "; its lease is over, and is being ended"
     text = f"; its lease ends in {span_text(ends_in_ms)} unless it is heard again"
-    return f"{text}, and in {span_text(over_in_ms)} in any case" if signs.over_at_ms else text
+    return f"{text}, and in {span_text(over_in_ms)} in any case" if liveness.over_at_ms else text
 
 
 # -- what a user or a parent must do ----------------------------------------------------------------------------------
@@ -239,9 +241,9 @@ def _untimely(job: Job, now_ms: TimeMs) -> list[Reason]:
     reasons = []
     if job.due_at_ms > now_ms:
         reasons.append(_not_due(job, now_ms))
-    if 0 < job.alarm_at_ms <= now_ms and job.pause is None:
+    if 0 < job.next_deadline_ms <= now_ms and job.pause is None:
         text = "its deadline has passed" if job.is_overdue(now_ms) else "the time by which it had to start has passed"
-        reasons.append(Reason("expiring", f"{text}: it is about to be given up", {"at_ms": job.alarm_at_ms}))
+        reasons.append(Reason("expiring", f"{text}: it is about to be given up", {"at_ms": job.next_deadline_ms}))
     return reasons
 
 
@@ -270,12 +272,12 @@ def _over_limits(view: View, job: Job, now_ms: TimeMs) -> list[Reason]:
     key = job.spec.concurrency_key
     if key:
         running_count, limit = view.key_running_count(job.spec.queue, key), key_concurrency_max(queue)
-        if job.held or running_count >= limit:
+        if job.blocked or running_count >= limit:
             details: dict[str, Detail] = {
                 "concurrency_key": key,
                 "running_count": running_count,
                 "key_concurrency_max": limit,
-                "held": job.held,
+                "held": job.blocked,
             }
             text = f"{running_count} of {limit} jobs with its concurrency key are running"
             reasons.append(Reason("key_limit", text, details))
@@ -330,18 +332,18 @@ def _queue_paused(queue: Queue) -> Reason:
 def _ready(job: Job, workers: Sequence[ServingWorker], now_ms: TimeMs) -> Reason:
     """It waits for one of those that would take it, who may have died since they were heard."""
     takers = _takers(job, workers)
-    latest = max(takers, key=lambda worker: worker.heard_at_ms)
+    latest = max(takers, key=lambda worker: worker.heartbeat_at_ms)
     text = "nothing stands in its way; it waits for its turn and a free worker"
     details: dict[str, Detail] = {"worker_count": len(takers)}
-    if not latest.heard_at_ms:
+    if not latest.heartbeat_at_ms:
         return Reason("ready", text, details)
-    details["worker_heard_at_ms"] = latest.heard_at_ms
+    details["worker_heard_at_ms"] = latest.heartbeat_at_ms
     who = f"the only one, {latest.name}," if len(takers) == 1 else f"the latest of {len(takers)}, {latest.name},"
-    return Reason("ready", f"{text}; {who} was last heard {_ago(now_ms, latest.heard_at_ms)}", details)
+    return Reason("ready", f"{text}; {who} was last heard {_ago(now_ms, latest.heartbeat_at_ms)}", details)
 
 
 def _unserved(job: Job, workers: Sequence[ServingWorker]) -> list[Reason]:
-    serving = [worker for worker in workers if takes(worker.queues, job.spec.queue)]
+    serving = [worker for worker in workers if accepts(worker.queues, job.spec.queue)]
     if not serving:
         return [Reason("no_worker", f"no worker takes jobs of its queue, {job.spec.queue}", {"queue": job.spec.queue})]
     near = [worker for worker in serving if _is_near(job, worker)]
@@ -360,7 +362,7 @@ def _takers(job: Job, workers: Sequence[ServingWorker]) -> list[ServingWorker]:
     return [
         worker
         for worker in workers
-        if takes(worker.queues, job.spec.queue) and _is_near(job, worker) and _has_handler(job, worker)
+        if accepts(worker.queues, job.spec.queue) and _is_near(job, worker) and _has_handler(job, worker)
     ]
 
 

@@ -15,14 +15,14 @@ from collections.abc import Callable, Container, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from raftsched.core.cron import zones
-from raftsched.core.explain import LeaseSigns, ServingWorker
+from raftsched.core.explain import LeaseLiveness, ServingWorker
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import RecordOutcome
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
 from raftsched.core.records.job import LEASED, WAITING, AttemptEnd, Job, Status
 from raftsched.core.state.results import Grant, Leased, Result
 from raftsched.core.state.writes import (
-    PutChore,
+    PutBackgroundWork,
     PutFiring,
     PutQueue,
     PutSchedule,
@@ -66,7 +66,7 @@ class Service(Protocol):
     def step(self, now: Now) -> Sequence[Operation]:
         """Return operations to propose now. Called at `next_call_ms`, and not again until all of them are settled."""
 
-    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
+    def on_result(self, operation: Operation, result: Result | None, now: Now) -> None:
         """Note that `operation` was applied with `result`; None: it failed, or its outcome is unknown."""
 
     def next_call_ms(self, now: Now) -> int:
@@ -109,7 +109,7 @@ class Duties:
         self._timers: Final = TimerHorizon(view, self._ready)
         self._dispatcher: Final = Dispatcher(self._ready)
         self._keeper: Final = LeaseKeeper(settings, randomness)
-        self._outage: Final = Outage(view, settings, self._outage_settled)
+        self._outage: Final = Outage(view, settings, self._on_outage_recorded)
         self._marks: Final = WorkerMarks(view, settings, self._dispatcher.waiting_workers, self._keeper)
         self._knows_time = False
         self._requests: Final = LatestRequests()
@@ -159,9 +159,9 @@ class Duties:
         """Return the living workers that take jobs of `queue`, by name."""
         return self._marks.serving(queue, now)
 
-    def lease_signs(self, job_id: JobId, now: Now) -> LeaseSigns | None:
+    def lease_liveness(self, job_id: JobId, now: Now) -> LeaseLiveness | None:
         """Return the signs of life of a job's lease; None if it has none."""
-        return self._keeper.signs(job_id, now)
+        return self._keeper.liveness(job_id, now)
 
     # -- time and the log ---------------------------------------------------------------------------------------------
 
@@ -179,15 +179,15 @@ class Duties:
         """Take the writes of an applied entry beside jobs; `on_changes` follows if it wrote jobs, too."""
         for write in writes:
             if isinstance(write, PutSchedule):
-                self._firing.heard(write.new.alarm_at_ms)
+                self._firing.notify(write.new.next_deadline_ms)
             elif isinstance(write, PutFiring):
                 self._trimming.line_written(write.schedule_id, write.firing)
             elif isinstance(write, PutQueue):
-                self._hear_queue(write)
+                self._on_queue(write)
             elif isinstance(write, PutWorkflow):
-                self._deadlines.heard(write.new.alarm_at_ms)
-            elif isinstance(write, PutChore):
-                self._background_steps.heard()
+                self._deadlines.notify(write.new.next_deadline_ms)
+            elif isinstance(write, PutBackgroundWork):
+                self._background_steps.notify()
 
     def on_changes(self, changes: Sequence[Change], now: Now) -> None:
         """Take the writes of an applied entry, and hand jobs that became ready to the workers that wait for them."""
@@ -199,7 +199,7 @@ class Duties:
             if new is None:
                 continue
             if new.spec.options is not None or new.pause is not None or new.kept_until_ms:
-                self._hear_options(new)
+                self._on_options(new)
             if new.status in LEASED:
                 keeper.leased(new, now)
                 continue
@@ -207,7 +207,7 @@ class Duties:
                 keeper.ended(new.id)
                 if ready.has_limits:
                     ready.freed(new.spec.queue)
-            if new.status in WAITING and not new.held:
+            if new.status in WAITING and not new.blocked:
                 if new.due_at_ms <= cluster_ms:
                     spec, tag = new.spec, name_tag(new.spec.name)
                     ready.add(spec.queue, new.tenant, spec.priority, new.due_at_ms, new.id, tag=tag, region=spec.region)
@@ -227,19 +227,19 @@ class Duties:
                 orders.extend(Order(post, operation) for operation in operations)
         return orders
 
-    def _outage_settled(self, was_outage: bool) -> None:
+    def _on_outage_recorded(self, was_outage: bool) -> None:
         """Allow leases to end: the log says whether this leader ended an outage, so each ends by the right cause."""
         if was_outage:
             self._keeper.outage_noted()
         self._keeper_post.paused_until_ms = 0
 
-    def settled(self, order: Order, result: Result | None, now: Now) -> None:
+    def on_result(self, order: Order, result: Result | None, now: Now) -> None:
         """Note that an order's operation was applied with `result`; None: it failed, or its outcome is unknown."""
         post = order.post
         post.open_count -= 1
         post.failing = result is None
         post.paused_until_ms = now.monotonic_ms + PAUSE_MS if post.failing else 0
-        post.service.settled(order.operation, result, now)
+        post.service.on_result(order.operation, result, now)
 
     def next_call_ms(self, now: Now) -> int:
         """Return when `step` must be called next, in monotonic milliseconds."""
@@ -256,7 +256,7 @@ class Duties:
     def ask(self, waiter: Waiter, until_ms: int, now: Now) -> None:
         """Hand ready jobs to `waiter`, or let it wait until `until_ms`; raises `Unavailable` if too many do.
 
-        For the ids that it gets, `lease_settled` or `leave` must follow.
+        For the ids that it gets, `on_lease_result` or `leave` must follow.
         """
         self._marks.asked(waiter.worker, waiter.queues, waiter.capacity, waiter.region, now, names=waiter.names)
         self._wake_jobs(now)
@@ -281,7 +281,7 @@ class Duties:
         """Note that the reply to this request carries `grants`."""
         self._requests.note(worker, request_id, [grant.job.id for grant in grants])
 
-    def lease_settled(self, job_ids: Sequence[JobId], result: Result | None, now: Now) -> list[Grant]:
+    def on_lease_result(self, job_ids: Sequence[JobId], result: Result | None, now: Now) -> list[Grant]:
         """Return the grants of the lease of `job_ids`, which was applied with `result`, None if its outcome is unknown.
 
         Jobs that were not granted and still wait are offered again after a moment: the refusal may be temporary.
@@ -291,7 +291,7 @@ class Duties:
         grants, missed = ([*result.grants], result.missed) if isinstance(result, Leased) else ([], job_ids)
         for job_id in missed:
             job = self._view.job(job_id)
-            if job is None or job.status not in WAITING or job.held:
+            if job is None or job.status not in WAITING or job.blocked:
                 continue
             if self._ready.key_has_room(job):
                 self._timers.offer_again(job, now)
@@ -304,7 +304,7 @@ class Duties:
     ) -> list[HeartbeatAnswer]:
         """Renew leases; see `LeaseKeeper.heartbeat`."""
         answers = self._keeper.heartbeat(worker, runs, now, alive=alive)
-        self._marks.heard(worker, now, has_lease=any(answer.valid for answer in answers))
+        self._marks.on_request(worker, now, has_lease=any(answer.valid for answer in answers))
         return answers
 
     def unproven(self, worker: str, runs: Sequence[tuple[JobId, int, FencingToken]], now: Now) -> Operation | None:
@@ -345,7 +345,7 @@ class Duties:
         self._ready.release(job_ids)
         for job_id in job_ids:
             job = self._view.job(job_id)
-            if job is None or job.status not in WAITING or job.held:
+            if job is None or job.status not in WAITING or job.blocked:
                 continue
             if job.due_at_ms <= now.cluster_ms and self._ready.key_has_room(job):
                 spec, tag = job.spec, name_tag(job.spec.name)
@@ -355,15 +355,15 @@ class Duties:
             else:
                 self._timers.offer_again(job, now)
 
-    def _hear_queue(self, write: PutQueue) -> None:
+    def _on_queue(self, write: PutQueue) -> None:
         old, new = write
-        self._deadlines.heard(new.alarm_at_ms)
+        self._deadlines.notify(new.next_deadline_ms)
         self._ready.configured(new)
         if new.retention_ms != (old.retention_ms if old is not None else 0):
             self._retention.restart()
 
-    def _hear_options(self, job: Job) -> None:
-        self._deadlines.heard(job.alarm_at_ms)
+    def _on_options(self, job: Job) -> None:
+        self._deadlines.notify(job.next_deadline_ms)
         if job.status in WAITING:
             self._ready.look_at_each(job.spec.queue)
 

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
 import structlog
 
 from raftsched import limits
-from raftsched.core.explain import LeaseSigns, ServingWorker
+from raftsched.core.explain import LeaseLiveness, ServingWorker
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import LeaseJobs
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
@@ -73,9 +73,9 @@ class Leadership:
         self._retired = False
         self._owner: asyncio.Task[None] | None = None
         self._tasks: asyncio.TaskGroup | None = None
-        self._alarm = asyncio.Event()
-        self._alarm_timer: asyncio.TimerHandle | None = None
-        self._alarm_ms = NEVER_MS
+        self._wake = asyncio.Event()
+        self._wake_timer: asyncio.TimerHandle | None = None
+        self._wake_at_ms = NEVER_MS
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -215,16 +215,16 @@ class Leadership:
         self._check_serving()
         return self._duties.workers_for(queue, self._now())
 
-    def lease_signs(self, job_id: JobId) -> LeaseSigns | None:
+    def lease_liveness(self, job_id: JobId) -> LeaseLiveness | None:
         """Return the signs of life of a job's lease, None if it has none; used by `core.explain`."""
         self._check_serving()
-        return self._duties.lease_signs(job_id, self._now())
+        return self._duties.lease_liveness(job_id, self._now())
 
     async def _job_ids(self, waiter: Waiter, until_ms: int) -> list[JobId]:
         self._check_serving()
         now = self._now()
         self._duties.ask(waiter, until_ms, now)
-        if until_ms < self._alarm_ms:
+        if until_ms < self._wake_at_ms:
             self._bring_forward(now)
         try:
             return await waiter.jobs
@@ -244,7 +244,7 @@ class Leadership:
             self._give_back(proposal)
             raise
         finally:
-            grants = self._duties.lease_settled(job_ids, result, self._now())
+            grants = self._duties.on_lease_result(job_ids, result, self._now())
         self._duties.granted(waiter.worker, request_id, grants)
         runs = [(grant.job.id, grant.job.run_number, grant.job.lease.token) for grant in grants if grant.job.lease]
         try:
@@ -281,12 +281,12 @@ class Leadership:
             self._tasks = tasks
             try:
                 while True:
-                    self._alarm.clear()
+                    self._wake.clear()
                     now = self._now()
                     for order in self._duties.step(now):
                         tasks.create_task(self._carry_out(order))
-                    self._set_alarm(self._duties.next_call_ms(now), now)
-                    await self._alarm.wait()
+                    self._set_wake_timer(self._duties.next_call_ms(now), now)
+                    await self._wake.wait()
             finally:
                 self._retire()
 
@@ -299,15 +299,15 @@ class Leadership:
                 log.warning(
                     "leader_proposal_failed", service=order.post.service.name, code=error.code, error=str(error)
                 )
-        self._duties.settled(order, result, self._now())
-        self._alarm.set()
+        self._duties.on_result(order, result, self._now())
+        self._wake.set()
 
     def _retire(self) -> None:
         self._serving = False
         self._retired = True
         self._duties.close(NotLeader())
-        if self._alarm_timer is not None:
-            self._alarm_timer.cancel()
+        if self._wake_timer is not None:
+            self._wake_timer.cancel()
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -317,13 +317,13 @@ class Leadership:
     def _bring_forward(self, now: Now) -> None:
         """Move the next step forward if something that was added is due before it."""
         next_ms = self._duties.next_call_ms(now)
-        if next_ms < self._alarm_ms:
-            self._set_alarm(next_ms, now)
+        if next_ms < self._wake_at_ms:
+            self._set_wake_timer(next_ms, now)
 
-    def _set_alarm(self, at_ms: int, now: Now) -> None:
-        if self._alarm_timer is not None:
-            self._alarm_timer.cancel()
-        self._alarm_ms = at_ms
+    def _set_wake_timer(self, at_ms: int, now: Now) -> None:
+        if self._wake_timer is not None:
+            self._wake_timer.cancel()
+        self._wake_at_ms = at_ms
         # Never immediately, so that a service that makes no progress costs at most one step per millisecond.
         delay_ms = max(1, at_ms - now.monotonic_ms)
-        self._alarm_timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._alarm.set)
+        self._wake_timer = asyncio.get_running_loop().call_later(delay_ms / 1000, self._wake.set)

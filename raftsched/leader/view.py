@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from raftsched.core.operations.control import AlarmKind, ChoreKind
+from raftsched.core.operations.control import BackgroundKind, DeadlineKind
 from raftsched.core.records.ids import JobId, NameTag, TimeMs
 from raftsched.core.records.job import Job, Status, Worker
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, Schedule, ScheduleId
-from raftsched.core.state.entries import AlarmEntry, AuditEntry, TimerEntry, WaitingEntry
+from raftsched.core.state.entries import AuditEntry, DeadlineEntry, TimerEntry, WaitingEntry
 from raftsched.storage.tables.pages import Page
 
 FinishedPlace = tuple[TimeMs, JobId]
@@ -45,7 +45,7 @@ class LeaderView(Protocol):
     def key_running_count(self, queue: str, concurrency_key: str) -> int:
         """Return the number of running jobs of the queue with this concurrency key."""
 
-    def held_jobs(self, queue: str, *, limit: int) -> list[JobId]:
+    def blocked_jobs(self, queue: str, *, limit: int) -> list[JobId]:
         """Return the first `limit` jobs of the queue that are blocked by their concurrency key."""
 
     def job(self, job_id: JobId) -> Job | None: ...
@@ -86,10 +86,10 @@ class LeaderView(Protocol):
     def timers(self, *, until_ms: int, limit: int, after: TimerEntry | None = None) -> list[TimerEntry]:
         """Return the first `limit` timed jobs that are due up to `until_ms`, by due time and id, behind `after`."""
 
-    def next_alarm(self, kind: AlarmKind) -> int | None:
+    def next_deadline(self, kind: DeadlineKind) -> int | None:
         """Return when the next deadline of this kind is, in cluster milliseconds; None if there is none."""
 
-    def alarms_due(self, kind: AlarmKind, now_ms: int, *, limit: int, after_ms: int = 0) -> list[AlarmEntry]:
+    def deadlines_due(self, kind: DeadlineKind, now_ms: int, *, limit: int, after_ms: int = 0) -> list[DeadlineEntry]:
         """Return the first `limit` deadlines of this kind later than `after_ms`, up to `now_ms`."""
 
     def schedule(self, schedule_id: ScheduleId) -> Schedule | None: ...
@@ -104,7 +104,9 @@ class LeaderView(Protocol):
     def oldest_audit(self, *, limit: int) -> list[AuditEntry]:
         """Return the first `limit` lines of the audit trail, oldest first."""
 
-    def chores(self, *, limit: int, after: tuple[ChoreKind, bytes] | None = None) -> list[tuple[ChoreKind, bytes]]:
+    def background_work(
+        self, *, limit: int, after: tuple[BackgroundKind, bytes] | None = None
+    ) -> list[tuple[BackgroundKind, bytes]]:
         """Return unfinished background steps, by kind and subject."""
 
     def leased_jobs(self) -> list[Job]: ...

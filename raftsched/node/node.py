@@ -119,8 +119,8 @@ class Node:
         journal = self._open_journal(directory)
         self._machine = self._open_machine(directory, journal)
         self.events = EventLog(self._machine.state)
-        self._machine.on_changes = self._hear_changes
-        self._machine.on_records = self._hear_records
+        self._machine.on_changes = self._on_changes
+        self._machine.on_records = self._on_records
         self._cluster_clock = ClusterClock(
             self._clock,
             skew_ms=self.config.max_clock_skew_ms,
@@ -290,12 +290,12 @@ class Node:
         if not task.cancelled() and (error := task.exception()) is not None and not self._fault.done():
             self._fault.set_exception(error)
 
-    def _hear_changes(self, changes: Sequence[Change]) -> None:
+    def _on_changes(self, changes: Sequence[Change]) -> None:
         self.events.feed(self._machine.state, changes=changes)
         if self._leadership is not None:
             self._leadership.on_changes(changes)
 
-    def _hear_records(self, records: Sequence[Write]) -> None:
+    def _on_records(self, records: Sequence[Write]) -> None:
         self.events.feed(self._machine.state, records=records)
         if self._leadership is not None:
             self._leadership.on_records(records)

@@ -31,8 +31,8 @@ from raftsched.storage.tables.indexes import (
     Entries,
     difference,
     facet_groups,
-    have_same_ties,
-    holds_claim,
+    has_unique_entry,
+    have_same_relations,
     index_entries,
     status_entries,
 )
@@ -137,7 +137,7 @@ class StateWriter(OtherWrites, JobReads, Catalog):
         if new.idempotency_key != ("" if old is None else old.idempotency_key):
             self._move_key(old, new)
         if new.spec.options is not None and new.spec.options.unique_key:
-            self._check_claim(new, new.spec.options.unique_key)
+            self._check_unique_key(new, new.spec.options.unique_key)
         if result is not None:
             self._put_text(Table.RESULTS, new.id, result)
         self._follow(old, new, new.id)
@@ -149,10 +149,10 @@ class StateWriter(OtherWrites, JobReads, Catalog):
         if new.idempotency_key:
             self._store.insert(Table.KEYS, keys.dedup_key(new.tenant, new.idempotency_key), new.id)
 
-    def _check_claim(self, job: Job, unique_key: bytes) -> None:
+    def _check_unique_key(self, job: Job, unique_key: bytes) -> None:
         """Raise `InvariantBroken` where another job has the claim: it must lose it first."""
         holder = self.job_id_for_unique(job.tenant, unique_key)
-        if holder not in (None, job.id) and holds_claim(job):
+        if holder not in (None, job.id) and has_unique_entry(job):
             raise InvariantBroken(f"jobs {holder.hex()} and {job.id.hex()} claim the same unique key")
 
     def _remove_job(self, old: Job) -> None:
@@ -170,7 +170,7 @@ class StateWriter(OtherWrites, JobReads, Catalog):
 
     def _follow(self, old: Job | None, new: Job | None, job_id: JobId) -> None:
         """Bring indexes and counts from `old` to `new`."""
-        if new is not None and new.spec.options is not None and old is not None and have_same_ties(old, new):
+        if new is not None and new.spec.options is not None and old is not None and have_same_relations(old, new):
             self._move_entries(status_entries(old), status_entries(new))
         else:
             self._move_entries(index_entries(old), index_entries(new))

@@ -35,7 +35,7 @@ Dates = Annotated[
 ]
 ClockTime = Annotated[str, Meta(max_length=8, description="HH:MM or HH:MM:SS; 24:00 is the end of a day.")]
 ZoneName = Annotated[str, Meta(description="IANA name, such as Europe/Berlin.")]
-InstantCount = Annotated[int, Meta(ge=1, le=limits.PREVIEW_INSTANTS_MAX)]
+FireTimeCount = Annotated[int, Meta(ge=1, le=limits.PREVIEW_FIRE_TIMES_MAX)]
 
 
 class BlackoutRequest(Request, frozen=True):
@@ -173,7 +173,7 @@ class PreviewRequest(TimingBody, frozen=True):
 
     after: Moment | None = None
     """Now by default."""
-    count: InstantCount = 10
+    count: FireTimeCount = 10
 
 
 class TriggerRequest(Request, frozen=True):
@@ -243,7 +243,7 @@ class SchedulesQuery(ReadQuery, frozen=True):
 class NextQuery(ScheduleQuery, frozen=True):
     """How many instants to show."""
 
-    count: InstantCount = 10
+    count: FireTimeCount = 10
 
 
 class FiringsQuery(ScheduleQuery, frozen=True):

@@ -25,7 +25,7 @@ def lines_of(base: str, name: str) -> list[Any]:
     return all_pages(base, f"/schedules/{name}/firings?order=asc&limit=1000", "firings")
 
 
-def test_instants_that_find_the_leader_frozen_fire_late_and_say_how_late(cluster: LocalCluster) -> None:
+def test_fire_times_that_find_the_leader_frozen_fire_late_and_say_how_late(cluster: LocalCluster) -> None:
     base = cluster.nodes[0].api
     document = {"name": "d15", "every": "1s", "overlap": "allow", "misfire": "run_all", "job": {"name": "d15"}}
     ask(base, "POST", "/schedules", document)
@@ -41,8 +41,8 @@ def test_instants_that_find_the_leader_frozen_fire_late_and_say_how_late(cluster
         lambda: ms(lines_of(asked.api, "d15")[-1]["instant"]) > thawed_at_ms, what="an instant behind the freeze"
     )
     lines = lines_of(asked.api, "d15")
-    instants = [ms(line["instant"]) for line in lines]
-    assert instants == list(range(instants[0], instants[-1] + 1, _PERIOD_MS)), "each instant has its line"
+    fire_times = [ms(line["instant"]) for line in lines]
+    assert fire_times == list(range(fire_times[0], fire_times[-1] + 1, _PERIOD_MS)), "each instant has its line"
     assert all(line["fired"] for line in lines)
     meanwhile = [line for line in lines if frozen_at_ms < ms(line["instant"]) < thawed_at_ms]
     assert len(meanwhile) >= _FROZEN_SECONDS - 1
@@ -86,6 +86,6 @@ def test_schedules_that_differ_in_nothing_but_name_and_payload_both_run(cluster:
     for name in ("d25a", "d25b"):
         ask(base, "POST", f"/schedules/{name}/pause", {})
     one, other = fired()
-    for instant_ms in one.keys() & other.keys():
-        jobs: list[Any] = [ask(base, "GET", f"/jobs/{found[instant_ms]}") for found in (one, other)]
+    for fire_time_ms in one.keys() & other.keys():
+        jobs: list[Any] = [ask(base, "GET", f"/jobs/{found[fire_time_ms]}") for found in (one, other)]
         assert [job["payload"] for job in jobs] == [{"of": "d25a"}, {"of": "d25b"}]

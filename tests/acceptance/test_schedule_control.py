@@ -13,7 +13,7 @@ from typing import Any
 from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.conftest import run_cli
 from tests.acceptance.http import all_pages, ask, call, lease, report
-from tests.drills.ledger import decided_up_to, faults, first_instant, ledger, ms, save_grid
+from tests.drills.ledger import decided_up_to, faults, first_fire_time, ledger, ms, save_grid
 
 SETTINGS = {"lease_seconds": 15.0}
 """A lease that a test holds by hand outlasts some commands."""
@@ -109,7 +109,7 @@ def test_runs_by_hand_and_for_the_past_are_made_once(cluster: LocalCluster) -> N
 def test_three_processes_that_register_the_same_schedule_make_one(cluster: LocalCluster) -> None:
     """Case D24, with a failover in between."""
     base = cluster.nodes[0].api
-    start = datetime.fromtimestamp(first_instant(1), UTC).isoformat()
+    start = datetime.fromtimestamp(first_fire_time(1), UTC).isoformat()
     found = []
     for every in ("1s", "3s"):
         timing = ("--every", every, "--start-at", start, "--overlap", "allow")
@@ -154,7 +154,7 @@ def test_a_changed_schedule_makes_up_nothing_of_its_new_past(cluster: LocalClust
 
 def test_of_two_who_change_what_they_read_one_is_refused_and_firings_refuse_nobody(cluster: LocalCluster) -> None:
     base = cluster.nodes[0].api
-    start_s = first_instant(1)
+    start_s = first_fire_time(1)
     save_grid(base, "edited", period_seconds=1, start_s=start_s, job={"name": "edited"})
     read = ask(base, "GET", "/schedules/edited")
 
@@ -180,7 +180,7 @@ def test_of_two_who_change_what_they_read_one_is_refused_and_firings_refuse_nobo
 def test_changed_paused_and_deleted_schedules_stop_firing(cluster: LocalCluster) -> None:
     """Case D08."""
     base = cluster.nodes[0].api
-    start_s = first_instant(1)
+    start_s = first_fire_time(1)
     body: dict[str, Any] = {
         "name": "stopped",
         "every": "1s",
@@ -200,7 +200,7 @@ def test_changed_paused_and_deleted_schedules_stop_firing(cluster: LocalCluster)
     cluster.wait_until(lambda: time.time() * 1000 > paused_ms + 2_500, what="instants to pass")
     lines = ledger(base, "stopped", 1)
     assert list(faults(base, "stopped", lines, start_s=start_s, period_seconds=1)) == []
-    assert max(line.instant_ms for line in lines) <= paused_ms
+    assert max(line.fire_time_ms for line in lines) <= paused_ms
     [granted] = lease(base, "w", "stopped")
     ask(base, "POST", "/schedules/stopped/resume")
     cli(cluster, "schedule", "delete", "stopped")

@@ -7,13 +7,13 @@ import time
 from tests.acceptance.conftest import StartCluster
 from tests.acceptance.http import ask
 from tests.drills import due_kills, outage
-from tests.drills.ledger import Line, decided_up_to, first_instant, ledger, ms
+from tests.drills.ledger import Line, decided_up_to, first_fire_time, ledger, ms
 
 DOWN_SECONDS = 5
 WINDOW_SECONDS = 2.5
 
 
-def test_every_instant_is_decided_once_when_leaders_die_around_it(start_cluster: StartCluster) -> None:
+def test_every_fire_time_is_decided_once_when_leaders_die_around_it(start_cluster: StartCluster) -> None:
     """Case D01; `tests.drills.due_kills` does it often."""
     gaps, found = due_kills.run(start_cluster(), kill_count=2, schedule_count=30)
     assert found == []
@@ -24,7 +24,7 @@ def test_misfire_policies_decide_about_what_a_pause_and_an_outage_missed(start_c
     """Cases D10 and D12, with the cluster down during the pause; `tests.drills.outage` is a real outage without one."""
     cluster = start_cluster()
     base = cluster.nodes[0].api
-    start_s = first_instant(outage.PERIOD_SECONDS)
+    start_s = first_fire_time(outage.PERIOD_SECONDS)
     outage.save_policies(base, start_s, window_seconds=WINDOW_SECONDS)
     decided_up_to(cluster, base, outage.POLICIES, start_s * 1000, seconds=30)
     for name in outage.POLICIES:
@@ -35,7 +35,7 @@ def test_misfire_policies_decide_about_what_a_pause_and_an_outage_missed(start_c
     cluster.start()
     cluster.wait_for_leader()
     before = {name: ledger(base, name, outage.PERIOD_SECONDS) for name in outage.POLICIES}
-    assert all(line.instant_ms <= paused_s * 1000 for lines in before.values() for line in lines)
+    assert all(line.fire_time_ms <= paused_s * 1000 for lines in before.values() for line in lines)
     cluster.wait_until(lambda: time.time() > paused_s + DOWN_SECONDS, what="instants to be missed")
     resumed: dict[str, int] = {}
     for name in outage.POLICIES:
@@ -47,9 +47,9 @@ def test_misfire_policies_decide_about_what_a_pause_and_an_outage_missed(start_c
     first_ms, last_ms = min(resumed.values()), max(resumed.values())
 
     def is_missed(line: Line) -> bool | None:
-        if first_ms <= line.instant_ms <= last_ms:
+        if first_ms <= line.fire_time_ms <= last_ms:
             return None
-        return line.instant_ms < first_ms <= line.instant_ms + line.lateness_ms
+        return line.fire_time_ms < first_ms <= line.fire_time_ms + line.lateness_ms
 
     found = outage.policy_faults(
         base,

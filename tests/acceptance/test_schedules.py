@@ -16,7 +16,7 @@ PERIOD_MS = 1_000
 SCHEDULE = {"name": "tick", "every": "1s", "overlap": "allow", "misfire": "run_all", "job": {"name": "tick"}}
 
 
-def test_every_instant_fires_once_while_the_leader_is_killed(start_cluster: StartCluster) -> None:
+def test_every_fire_time_fires_once_while_the_leader_is_killed(start_cluster: StartCluster) -> None:
     cluster = start_cluster()
     leader = cluster.wait_for_leader()
     first, second = (node for node in cluster.nodes if node is not leader)
@@ -26,13 +26,13 @@ def test_every_instant_fires_once_while_the_leader_is_killed(start_cluster: Star
     seen, last_id = _fired(first, count=2)
     leader.kill()
     later, _ = _fired(second, count=6, last_id=last_id)  # another node goes on where the first stopped
-    instants = [*seen, *later]
-    assert instants == [instants[0] + k * PERIOD_MS for k in range(len(instants))]
+    fire_times = [*seen, *later]
+    assert fire_times == [fire_times[0] + k * PERIOD_MS for k in range(len(fire_times))]
     call(first.api, "POST", "/api/v1/schedules/tick/pause", {})
     ledger = call(first.api, "GET", "/api/v1/schedules/tick/firings?order=asc&limit=1000")[1]["firings"]
     decided = [_ms(line["instant"]) for line in ledger]
     assert decided == [anchor_ms + k * PERIOD_MS for k in range(len(ledger))]
-    assert set(instants) <= set(decided)
+    assert set(fire_times) <= set(decided)
     assert all(line["fired"] for line in ledger)
     jobs = call(first.api, "GET", "/api/v1/jobs?name=tick&limit=1000")[1]["jobs"]
     assert {job["id"] for job in jobs} == {line["job_id"] for line in ledger}
@@ -45,13 +45,13 @@ def _fired(node: LocalNode, *, count: int, last_id: str = "") -> tuple[list[int]
     request = urllib.request.Request(f"{node.api}/api/v1/events?types=schedule.fired")
     if last_id:
         request.add_header("Last-Event-ID", last_id)
-    instants: list[int] = []
+    fire_times: list[int] = []
     with urllib.request.urlopen(request, timeout=30) as stream:
         for place, event in _events(stream):
             assert event["type"] == "schedule.fired", event
-            instants.append(_ms(event["instant"]))
-            if len(instants) == count:
-                return instants, place
+            fire_times.append(_ms(event["instant"]))
+            if len(fire_times) == count:
+                return fire_times, place
     raise AssertionError("the stream has ended")
 
 

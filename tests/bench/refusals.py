@@ -250,7 +250,7 @@ def print_calls(*, repeat: int) -> None:
     table = Table("call", "microseconds", "said to be, on an idle machine", title="one of many")
     for name, said, count, run in (
         ("a job of a batch, from its bytes to its operation", "15", 500, _submitted),
-        ("the next instant of an expression", "5", 1_000, _instants),
+        ("the next instant of an expression", "5", 1_000, _fire_times),
         ("checking an operation of a history", "333", *_checking()),
     ):
         table.add_row(name, f"{1_000 * best_ms(run, repeat=repeat) / count:.1f}", said)
@@ -268,7 +268,7 @@ _SUBMITTED = _batch(_encoded(_JOB | {"idempotency_key": "k" * 24}), 500)
 _fit = Fitter(JobRequest).fit
 
 
-def _instants() -> None:
+def _fire_times() -> None:
     parse("0 9 * * 1-5", zone="Europe/Berlin").between(1_800_000_000_000, 10**15, 1_000)
 
 

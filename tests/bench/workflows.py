@@ -19,7 +19,7 @@ from pathlib import Path
 from raftsched import limits
 from raftsched.consensus.machine import ReplicatedState
 from raftsched.core.operations.codec import LeaseJobs, RecordOutcome, SubmitJob, SubmitWorkflow, encode_batch
-from raftsched.core.operations.control import DoChore
+from raftsched.core.operations.control import DoBackgroundStep
 from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import AttemptEnd, Dependency
 from raftsched.core.records.retry import RetryPolicy
@@ -72,8 +72,8 @@ class Node:
             tokens = [grant.job.lease.token for grant in leased.grants if grant.job.lease]
             reports = (RecordOutcome(*each, how, retryable=False) for each in zip(ids, (1,) * len(ids), tokens))  # type: ignore[arg-type, call-overload]  # noqa: B905
             self.apply(*reports, jobs=len(ids))
-        while steps := self._machine.state.chores(limit=10):
-            self.apply(*(DoChore(*step) for step in steps), jobs=_BATCH)
+        while steps := self._machine.state.background_work(limit=10):
+            self.apply(*(DoBackgroundStep(*step) for step in steps), jobs=_BATCH)
 
 
 def _submit(job_id: JobId, options: Options, *parents: JobId) -> SubmitJob:

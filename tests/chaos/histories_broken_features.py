@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from chaos.checkers import History
 from chaos.checkers.history import (
     AnyEvent,
+    BackgroundWorkChanged,
     Change,
-    ChoreChanged,
     Decided,
     Effect,
     FinalState,
@@ -61,46 +61,46 @@ def _settings(history: History, line: Decided) -> ScheduleChanged:
 # -- schedules --------------------------------------------------------------------------------------------------------
 
 
-@breaks("instants_decided_once_in_order")
-def an_instant_is_never_decided(history: History) -> Events:
+@breaks("fire_times_decided_once_in_order")
+def an_fire_time_is_never_decided(history: History) -> Events:
     line, _ = first(_followed(history))
     return without(history, [line])
 
 
-@breaks("instants_decided_once_in_order")
-def an_instant_is_decided_twice(history: History) -> Events:
+@breaks("fire_times_decided_once_in_order")
+def an_fire_time_is_decided_twice(history: History) -> Events:
     _, line = first(_followed(history))
     return inserted(history, line, replace(line, position=line.position + 1_000))
 
 
-@breaks("instants_decided_once_in_order")
-def a_line_stands_for_more_instants_than_it_says(history: History) -> Events:
+@breaks("fire_times_decided_once_in_order")
+def a_line_stands_for_more_fire_times_than_it_says(history: History) -> Events:
     line = first(_planned(history), lambda line: line.count > 1)
     return edit(history, (line, {"count": line.count - 1}))
 
 
-@breaks("instants_decided_once_in_order")
-def a_new_timing_passes_over_an_instant(history: History) -> Events:
+@breaks("fire_times_decided_once_in_order")
+def a_new_timing_passes_over_an_fire_time(history: History) -> Events:
     saved = first(history.of(ScheduleChanged), lambda event: event.f == "save" and event.period_ms and event.next_ms)
     return edit(history, (saved, {"next_ms": saved.next_ms + 2 * saved.period_ms}))
 
 
-@breaks("instants_by_hand_decided_once")
-def a_backfill_decides_an_instant_again(history: History) -> Events:
+@breaks("fire_times_by_hand_decided_once")
+def a_backfill_decides_an_fire_time_again(history: History) -> Events:
     line = first(history.of(Decided), lambda line: line.kind == "backfill" and line.job)
     return inserted(history, line, replace(line, position=line.position + 1_000))
 
 
-@breaks("instants_never_early")
-def an_instant_is_decided_before_its_time(history: History) -> Events:
+@breaks("fire_times_never_early")
+def an_fire_time_is_decided_before_its_time(history: History) -> Events:
     line = first(_planned(history))
     return edit(history, (line, {"now_ms": line.last_ms - 1}))
 
 
-@breaks("instants_never_early")
-def a_run_is_due_before_its_instant(history: History) -> Events:
+@breaks("fire_times_never_early")
+def a_run_is_due_before_its_fire_time(history: History) -> Events:
     job = first(history.changes, lambda change: change.schedule and _is_planned(history, change))
-    return edit(history, (job, {"due_ms": job.instant_ms - 1}))
+    return edit(history, (job, {"due_ms": job.fire_time_ms - 1}))
 
 
 def _is_planned(history: History, change: Change) -> bool:
@@ -114,7 +114,7 @@ def a_job_has_no_line(history: History) -> Events:
 
 
 @breaks("ledger_equals_jobs")
-def a_line_names_a_job_of_another_instant(history: History) -> Events:
+def a_line_names_a_job_of_another_fire_time(history: History) -> Events:
     one, other = first(_followed(history), lambda pair: pair[0].job and pair[1].job)
     return edit(history, (one, {"job": other.job}), (other, {"job": one.job}))
 
@@ -126,7 +126,7 @@ def a_paused_schedule_fires(history: History) -> Events:
     return inserted(history, line, pause)
 
 
-@breaks("nothing_fires_while_paused", "instants_decided_once_in_order")
+@breaks("nothing_fires_while_paused", "fire_times_decided_once_in_order")
 def a_deleted_schedule_fires(history: History) -> Events:
     line = first(_planned(history))
     return inserted(history, line, replace(_settings(history, line), f="delete", index=line.index, position=-1))
@@ -165,7 +165,7 @@ def a_schedule_stops_after_the_heal(history: History) -> Events:
     line = first(lines, lambda line: not last[line.schedule].max_firings and not last[line.schedule].end_ms)
     gone = [each for each in lines if each.schedule == line.schedule]
     events = without(history, gone)
-    return [replace(event, chore_bound_ms=1) if event is history.setup else event for event in events]
+    return [replace(event, background_bound_ms=1) if event is history.setup else event for event in events]
 
 
 # -- dependencies and workflows ---------------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def a_dependant_is_never_told(history: History) -> Events:
     )
     gone = [change for change in history.changes_of[released.job] if change.t >= released.t]
     events = without(history, gone)
-    return [replace(event, chore_bound_ms=0) if event is history.setup else event for event in events]
+    return [replace(event, background_bound_ms=0) if event is history.setup else event for event in events]
 
 
 @breaks("workflows_are_whole_or_not_at_all")
@@ -280,10 +280,10 @@ def a_queue_gives_more_than_its_rate(history: History) -> Events:
     return inserted(history, lease, _said(lease, rate_count=1, rate_period_ms=3_600_000, rate_burst=1))
 
 
-@breaks("held_jobs_get_their_turn")
-def a_held_job_is_not_offered_when_the_key_is_free(history: History) -> Events:
+@breaks("blocked_jobs_get_their_turn")
+def a_blocked_job_is_not_offered_when_the_key_is_free(history: History) -> Events:
     offer = an_offer(history)
-    return [event for event in with_others_held(history, offer) if event is not offer]
+    return [event for event in with_others_blocked(history, offer) if event is not offer]
 
 
 def an_offer(history: History) -> Change:
@@ -293,16 +293,16 @@ def an_offer(history: History) -> Change:
     _, offer = first(
         pairs,
         lambda pair: (
-            pair[0].held
+            pair[0].blocked
             and pair[1].f == "touch"
-            and not pair[1].held
+            and not pair[1].blocked
             and (pair[1].index, pair[1].queue, pair[1].concurrency_key) in ended
         ),
     )
     return offer
 
 
-def with_others_held(history: History, offer: Change) -> Events:
+def with_others_blocked(history: History, offer: Change) -> Events:
     """The same, but that of the key's waiting jobs in the region the offered one alone isn't held, within its entry."""
     latest = {each.job: each for each in history.changes if each.index <= offer.index and each is not offer}
     others = [
@@ -313,17 +313,17 @@ def with_others_held(history: History, offer: Change) -> Events:
     ]
     following = first(history.changes, lambda change: change.index > offer.index)
     then: dict[str, Any] = {"f": "touch", "index": offer.index, "position": 1_000, "now_ms": offer.now_ms}
-    held = [replace(each, **then, held=True) for each in others]
+    blocked = [replace(each, **then, blocked=True) for each in others]
     later: dict[str, Any] = then | {"index": following.index, "position": -1, "now_ms": following.now_ms}
     freed = [replace(each, **later) for each in others]
-    return inserted(history, following, *held, *freed)
+    return inserted(history, following, *blocked, *freed)
 
 
-@breaks("held_jobs_get_their_turn")
-def a_held_job_waits_for_the_worker_of_another_region(history: History) -> Events:
+@breaks("blocked_jobs_get_their_turn")
+def a_blocked_job_waits_for_the_worker_of_another_region(history: History) -> Events:
     offer = an_offer(history)
-    events = with_others_held(history, offer)
-    first(events, lambda event: isinstance(event, Change) and event.index == offer.index and event.held)
+    events = with_others_blocked(history, offer)
+    first(events, lambda event: isinstance(event, Change) and event.index == offer.index and event.blocked)
     return [replace(event, region="elsewhere") if event is offer else event for event in events]
 
 
@@ -488,15 +488,15 @@ def a_requeue_goes_on_with_the_old_run(history: History) -> Events:
 # -- liveness ---------------------------------------------------------------------------------------------------------
 
 
-@breaks("chores_end")
-def a_chore_is_left_undone(history: History) -> Events:
+@breaks("background_work_ends")
+def background_work_is_left_undone(history: History) -> Events:
     change = first(history.changes)
-    left = ChoreChanged(index=change.index, position=-1, kind="drop_ledger", subject="00", is_open=True)
+    left = BackgroundWorkChanged(index=change.index, position=-1, kind="drop_ledger", subject="00", is_open=True)
     return inserted(history, change, left)
 
 
-@breaks("alarms_ring")
-def an_alarm_never_rings(history: History) -> Events:
+@breaks("deadlines_are_handled")
+def a_deadline_is_never_handled(history: History) -> Events:
     final = first(history.of(FinalState), lambda final: final.node in history.setup.nodes)
     return edit(history, (final, {"overdue": {"job 00": 60_000}}))
 

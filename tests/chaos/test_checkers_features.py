@@ -10,7 +10,7 @@ import pytest
 
 from chaos.checkers import FEATURES, PROPERTIES, check_all
 from chaos.checkers.liveness import nobody_is_passed_over, ready_jobs_are_given
-from chaos.checkers.queue_limits import held_jobs_get_their_turn
+from chaos.checkers.queue_limits import blocked_jobs_get_their_turn
 from chaos.checkers.report import Violation
 from chaos.checkers.views import History
 from tests.chaos.histories_broken import Mutation, NoPlace
@@ -19,7 +19,7 @@ from tests.chaos.histories_broken_features import (
     a_worker_waits_beside,
     an_offer,
     passed_over,
-    with_others_held,
+    with_others_blocked,
 )
 from tests.chaos.histories_features import good_feature_history
 
@@ -61,10 +61,10 @@ def _in_some_history(find: Callable[[History], Found]) -> Found:
     pytest.fail(f"there is no place for it in {len(SEEDS)} histories")
 
 
-def test_held_jobs_are_none_too_many_while_one_of_their_key_is_offered() -> None:
+def test_blocked_jobs_are_none_too_many_while_one_of_their_key_is_offered() -> None:
     """So it is the forgotten offer, and nothing else of that mutation, that is flagged."""
-    events = _in_some_history(lambda history: with_others_held(history, an_offer(history)))
-    assert held_jobs_get_their_turn(History(events)) == []
+    events = _in_some_history(lambda history: with_others_blocked(history, an_offer(history)))
+    assert blocked_jobs_get_their_turn(History(events)) == []
 
 
 def test_a_worker_may_wait_beside_a_job_of_another_region_and_beside_no_other() -> None:

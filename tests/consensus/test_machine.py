@@ -12,7 +12,7 @@ from raftsched.consensus.machine import ReplicatedState
 from raftsched.core.checks.invariants import check
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import CancelJob, encode_batch
-from raftsched.core.operations.control import DoChore
+from raftsched.core.operations.control import DoBackgroundStep
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import Status
 from raftsched.core.state.results import Cancelled, Context, Result
@@ -56,10 +56,10 @@ def test_dependants_of_a_single_operation_are_told_in_its_entry(machine: Replica
     families = submit_families(machine, 3)
     apply(machine, *(CancelJob(parent, "default") for parent, *_ in families))
     assert told_counts(machine, families) == [CHILDREN] * 3
-    assert machine.state.chores(limit=1) == []
+    assert machine.state.background_work(limit=1) == []
 
 
-def test_entry_of_many_ends_is_bounded_and_chores_do_the_rest(
+def test_entry_of_many_ends_is_bounded_and_background_work_do_the_rest(
     machine: ReplicatedState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "ENTRY_WRITES_MAX", 70)
@@ -70,20 +70,20 @@ def test_entry_of_many_ends_is_bounded_and_chores_do_the_rest(
     assert all(isinstance(result, Cancelled) for result in results), "what was asked for is done by the entry"
     counts = told_counts(machine, families)
     assert counts[0] == CHILDREN, "the first ones find the entry empty"
-    assert counts[-1] == limits.CHORE_INLINE_MIN
+    assert counts[-1] == limits.INLINE_DEPENDANTS_MIN
     assert counts == sorted(counts, reverse=True)
     assert written == [len(families) + sum(counts)]
-    bound = limits.ENTRY_WRITES_MAX + (1 + limits.CHORE_INLINE_MIN) * len(families) + CHILDREN
+    bound = limits.ENTRY_WRITES_MAX + (1 + limits.INLINE_DEPENDANTS_MIN) * len(families) + CHILDREN
     assert written[0] <= bound < len(families) * CHILDREN
-    while chores := machine.state.chores(limit=4):
-        apply(machine, *(DoChore(kind, subject) for kind, subject in chores))
+    while background_work := machine.state.background_work(limit=4):
+        apply(machine, *(DoBackgroundStep(kind, subject) for kind, subject in background_work))
     assert told_counts(machine, families) == [CHILDREN] * len(families)
 
 
 def test_entry_of_the_most_operations_comes_to_few_writes_beyond_its_bound() -> None:
     full = Context(TimeMs(START_MS), 1).after(limits.ENTRY_WRITES_MAX + 1)
-    assert full.inline_max == limits.CHORE_INLINE_MIN
-    assert limits.ENTRY_OPERATIONS_MAX * limits.CHORE_INLINE_MIN <= limits.ENTRY_WRITES_MAX
+    assert full.inline_max == limits.INLINE_DEPENDANTS_MIN
+    assert limits.ENTRY_OPERATIONS_MAX * limits.INLINE_DEPENDANTS_MIN <= limits.ENTRY_WRITES_MAX
     alone = Context(TimeMs(START_MS), 1)
-    assert alone.inline_max == limits.CHORE_INLINE_MAX
+    assert alone.inline_max == limits.INLINE_DEPENDANTS_MAX
     assert alone.after(limits.ENTRY_OPERATIONS_MAX) is alone, "an ordinary entry costs nothing"

@@ -14,8 +14,8 @@ from raftsched.core.operations.codec import (
     CODEC_VERSION,
     Batch,
     CancelJob,
-    NoteOutage,
     PurgeJobs,
+    RecordOutage,
     SubmitJob,
     decode_batch,
 )
@@ -24,7 +24,7 @@ from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.spec import JobSpec
 from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable, UpgradeInProgress
 
-_PREFACE = NoteOutage(TimeMs(1), 2)
+_PREFACE = RecordOutage(TimeMs(1), 2)
 
 
 class _Log:
@@ -223,7 +223,7 @@ async def test_an_entry_long_after_the_one_before_begins_with_the_note_of_it() -
 
     def note(since_ms: TimeMs, now_ms: TimeMs) -> Operation | None:
         asked.append((since_ms, now_ms))
-        return NoteOutage(since_ms, 10) if now_ms - since_ms > 10 else None
+        return RecordOutage(since_ms, 10) if now_ms - since_ms > 10 else None
 
     log.proposer.begin_with(None, note)
     for number, now_ms in enumerate((100, 110, 5_000, 5_001)):
@@ -234,4 +234,9 @@ async def test_an_entry_long_after_the_one_before_begins_with_the_note_of_it() -
         answer: object = await future
         assert answer == number
     assert asked == [(100, 110), (110, 5_000), (5_000, 5_001)]
-    assert [entry.operations[0] == NoteOutage(TimeMs(110), 10) for entry in log.entries] == [False, False, True, False]
+    assert [entry.operations[0] == RecordOutage(TimeMs(110), 10) for entry in log.entries] == [
+        False,
+        False,
+        True,
+        False,
+    ]

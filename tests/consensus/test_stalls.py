@@ -24,7 +24,7 @@ from tests.consensus.links import WAIT_SECONDS, Network, network, vote
 pytestmark = pytest.mark.filterwarnings("ignore:Overriding the .event_loop_policy:pytest.PytestDeprecationWarning")
 
 SOON = TransportSettings(
-    introduction_seconds=0.2, redial_seconds_min=0.01, redial_seconds_max=0.05, silence_seconds=0.4, knock_seconds=0.1
+    handshake_seconds=0.2, redial_seconds_min=0.01, redial_seconds_max=0.05, silence_seconds=0.4, dial_back_seconds=0.1
 )
 
 
@@ -53,7 +53,7 @@ class Stalls:
             if self.left and connection.dialed is self.strikes_dialed:
                 self.left -= 1
                 self.struck += 1
-                time.sleep(2 * SOON.introduction_seconds)  # the stall itself; nobody waits for anything
+                time.sleep(2 * SOON.handshake_seconds)  # the stall itself; nobody waits for anything
 
         monkeypatch.setattr(Transport, "on_open", on_open)
 

@@ -34,18 +34,18 @@ from raftsched.core.operations.codec import (
     SubmitJob,
 )
 from raftsched.core.operations.control import (
-    AlarmKind,
     AmendJob,
     AppendLog,
-    ChoreKind,
-    DoChore,
-    HoldJobs,
+    BackgroundKind,
+    BlockJobs,
+    DeadlineKind,
+    DoBackgroundStep,
+    HandleDeadlines,
     PauseJob,
     Progress,
     ReportProgress,
     RequeueJob,
     ResumeJob,
-    RingAlarms,
     StartRun,
 )
 from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
@@ -62,7 +62,7 @@ from raftsched.core.records.job import (
     Status,
 )
 from raftsched.core.records.spec import NEVER, JobSpec, Options, SpecChanges, spec_problem
-from raftsched.core.state.entries import AlarmEntry
+from raftsched.core.state.entries import DeadlineEntry
 from raftsched.core.state.results import Context, Counted, Logged, Refused, Result
 from raftsched.core.state.writes import PutJob, PutQueue
 from raftsched.storage.state import State
@@ -133,7 +133,7 @@ class History:
             self._last_token = new.lease.token
             assert old.status in WAITING
             assert old.due_at_ms <= self.now_ms
-            assert not old.held
+            assert not old.blocked
             assert run not in self._begun, "what begins at most once has begun"
             if old.spec.options is not None:
                 expires_at_ms = None if old.attempt_number else old.spec.options.expires_at_ms
@@ -171,16 +171,19 @@ class History:
             assert spec_problem(job.spec) == ""
             assert bool(explain(self.plain, job, TimeMs(self.now_ms), workers=[ServingWorker("w", QUEUES)]))
         self._ended = {job.id: job for job in jobs if job.status in FINISHED}
-        assert_claims_are_single(jobs, self.now_ms)
-        self._assert_held_jobs_will_be_freed(jobs)
+        assert_keys_are_single(jobs, self.now_ms)
+        self._assert_blocked_jobs_will_be_released(jobs)
 
-    def _assert_held_jobs_will_be_freed(self, jobs: list[Job]) -> None:
+    def _assert_blocked_jobs_will_be_released(self, jobs: list[Job]) -> None:
         for job in jobs:
-            if not job.held or self.plain.chore(ChoreKind.RELEASE_HELD, job.spec.queue.encode()) is not None:
+            if (
+                not job.blocked
+                or self.plain.background_cursor(BackgroundKind.RELEASE_BLOCKED, job.spec.queue.encode()) is not None
+            ):
                 continue
             place = (job.spec.queue, job.spec.concurrency_key)
             others = [
-                other for other in jobs if (other.spec.queue, other.spec.concurrency_key) == place and not other.held
+                other for other in jobs if (other.spec.queue, other.spec.concurrency_key) == place and not other.blocked
             ]
             leased = [other for other in others if other.status in LEASED]
             offered = [other for other in others if _is_offered(other, self.now_ms)]
@@ -255,7 +258,7 @@ class History:
         assert all(grant.job.spec.region in ("", region) for grant in grants), "a job of a region goes to its workers"
         missed = getattr(result, "missed", ())
         if missed and self.draw.random() < 0.7:
-            self.apply(HoldJobs(missed))
+            self.apply(BlockJobs(missed))
 
     def report(self) -> None:
         job = self.job(*LEASED)
@@ -353,25 +356,29 @@ class History:
 
     def ring(self) -> None:
         """Ring all that is due, as the leader does: none of it is due again by the same time."""
-        due = self._due_alarms()
-        result = self.apply(RingAlarms(tuple((alarm.kind, alarm.subject) for alarm in due)))
+        due = self._due_deadlines()
+        result = self.apply(HandleDeadlines(tuple((deadline.kind, deadline.subject) for deadline in due)))
         assert result == Counted(len(due))
-        assert not self._due_alarms()
+        assert not self._due_deadlines()
 
-    def _due_alarms(self) -> list[AlarmEntry]:
+    def _due_deadlines(self) -> list[DeadlineEntry]:
         """All but those of finished jobs, which are purged, not rung."""
         finished = {bytes(job.id) for job in self.plain.all_jobs() if job.status in FINISHED}
-        alarms = [alarm for alarm in self.plain.all_alarms() if alarm.at_ms <= self.now_ms]
-        return [alarm for alarm in alarms if alarm.kind is not AlarmKind.JOB or alarm.subject not in finished]
+        deadlines = [deadline for deadline in self.plain.all_deadlines() if deadline.at_ms <= self.now_ms]
+        return [
+            deadline
+            for deadline in deadlines
+            if deadline.kind is not DeadlineKind.JOB or deadline.subject not in finished
+        ]
 
     def ring_a_stray_one(self) -> None:
         job = self.job(*Status)
         if job is not None:
-            self.apply(RingAlarms(((AlarmKind.JOB, bytes(job.id)),)))
+            self.apply(HandleDeadlines(((DeadlineKind.JOB, bytes(job.id)),)))
 
-    def do_chores(self) -> None:
-        for kind, subject, _ in list(self.plain.all_chores()):
-            self.apply(DoChore(kind, subject))
+    def do_background_work(self) -> None:
+        for kind, subject, _ in list(self.plain.all_background_work()):
+            self.apply(DoBackgroundStep(kind, subject))
 
     def purge(self) -> None:
         job = self.job(*FINISHED)
@@ -387,14 +394,14 @@ class History:
             self.apply(PauseQueue(name, False))
         for _ in range(3 * JOBS_MAX):
             jobs = list(self.plain.all_jobs())
-            if all(job.status in FINISHED for job in jobs) and not list(self.plain.all_chores()):
+            if all(job.status in FINISHED for job in jobs) and not list(self.plain.all_background_work()):
                 break
             self.now_ms += 10_000
             self.ring()
             for _ in range(limits.WORKFLOW_JOBS_MAX):
-                if not list(self.plain.all_chores()):
+                if not list(self.plain.all_background_work()):
                     break
-                self.do_chores()
+                self.do_background_work()
             for job in jobs:
                 self._end(job.id)
         assert Counter(job.status for job in self.plain.all_jobs() if job.status not in FINISHED) == {}
@@ -403,7 +410,7 @@ class History:
         for job in list(self.plain.all_jobs()):
             if job.kept_until_ms:
                 self.apply(PurgeJobs((job.id,), TimeMs(self.now_ms)))
-        assert (list(self.plain.all_held()), list(self.plain.all_alarms())) == ([], [])
+        assert (list(self.plain.all_blocked()), list(self.plain.all_deadlines())) == ([], [])
 
     def _end(self, about: JobId) -> None:
         job = self.plain.jobs.get(about)
@@ -420,7 +427,7 @@ def _is_offered(job: Job, now_ms: int) -> bool:
     return job.status in WAITING and job.due_at_ms <= now_ms
 
 
-def assert_claims_are_single(jobs: list[Job], now_ms: int) -> None:
+def assert_keys_are_single(jobs: list[Job], now_ms: int) -> None:
     unique = Counter(
         (job.tenant, job.spec.options.unique_key) for job in jobs if job.spec.options and holds_unique_key(job, now_ms)
     )

@@ -15,16 +15,16 @@ from raftsched.core.jobs.admission import key_concurrency_max
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import CancelJob, RejectCode
 from raftsched.core.operations.control import (
-    AlarmKind,
     AmendJob,
     AppendLog,
-    HoldJobs,
+    BlockJobs,
+    DeadlineKind,
+    HandleDeadlines,
     PauseJob,
     Progress,
     ReportProgress,
     RequeueJob,
     ResumeJob,
-    RingAlarms,
     StartRun,
 )
 from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
@@ -85,13 +85,13 @@ class ControlScene(Scene):
         return self.apply(AppendLog(job.id, job.run_number, token_of(job), lines, sequence))
 
     def hold(self, *jobs: Job) -> Result:
-        return self.apply(HoldJobs(tuple(job.id for job in jobs)))
+        return self.apply(BlockJobs(tuple(job.id for job in jobs)))
 
     def ring(self, *jobs: Job) -> Result:
-        return self.apply(RingAlarms(tuple((AlarmKind.JOB, bytes(job.id)) for job in jobs)))
+        return self.apply(HandleDeadlines(tuple((DeadlineKind.JOB, bytes(job.id)) for job in jobs)))
 
     def ring_queue(self, name: str = QUEUE) -> Result:
-        return self.apply(RingAlarms(((AlarmKind.QUEUE, name.encode()),)))
+        return self.apply(HandleDeadlines(((DeadlineKind.QUEUE, name.encode()),)))
 
     def configure(self, **fields: object) -> Queue:
         if "rate_count" in fields:

@@ -11,7 +11,7 @@ from copy import copy
 
 from raftsched.core.apply import apply
 from raftsched.core.operations.base import Operation
-from raftsched.core.operations.control import AlarmKind, ChoreKind
+from raftsched.core.operations.control import BackgroundKind, DeadlineKind
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
 from raftsched.core.records.job import (
     FINISHED,
@@ -28,13 +28,13 @@ from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, FiringKind, Schedule, ScheduleId
 from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.core.state.entries import (
-    AlarmEntry,
     AuditEntry,
+    BlockedEntry,
     CounterKey,
+    DeadlineEntry,
     Dependant,
     FacetEntry,
     FacetKind,
-    HeldEntry,
     LogSize,
     TimerEntry,
     WaitingEntry,
@@ -42,7 +42,7 @@ from raftsched.core.state.entries import (
 from raftsched.core.state.results import Applied, Context
 from raftsched.core.state.writes import (
     PutAudit,
-    PutChore,
+    PutBackgroundWork,
     PutDependant,
     PutDependencies,
     PutFence,
@@ -56,7 +56,7 @@ from raftsched.core.state.writes import (
     PutWorkflow,
     PutZoneRules,
     RemoveAudit,
-    RemoveChore,
+    RemoveBackgroundWork,
     RemoveFirings,
     RemoveJob,
     RemoveSchedule,
@@ -83,7 +83,7 @@ class PlainReads:
         self.workflows: dict[WorkflowId, Workflow] = {}
         self.schedules: dict[ScheduleId, Schedule] = {}
         self.ledger: dict[tuple[ScheduleId, TimeMs, FiringKind], Firing] = {}
-        self.chores: dict[tuple[ChoreKind, bytes], bytes] = {}
+        self.background_work: dict[tuple[BackgroundKind, bytes], bytes] = {}
         self.logs: dict[LogName, list[tuple[int, bytes]]] = {}
         """(sequence, lines) of each piece."""
         self.audit: list[tuple[int, AuditEntry]] = []
@@ -113,8 +113,8 @@ class PlainReads:
         return found[0] if found else None
 
     def job_id_for_unique(self, tenant: str, unique_key: bytes) -> JobId | None:
-        claims = (job for job in self.jobs.values() if (job.tenant, claim_of(job)) == (tenant, unique_key))
-        return next((job.id for job in claims), None)
+        unique_keys = (job for job in self.jobs.values() if (job.tenant, unique_key_of(job)) == (tenant, unique_key))
+        return next((job.id for job in unique_keys), None)
 
     def worker(self, name: str) -> Worker | None:
         return self.workers.get(name)
@@ -134,26 +134,30 @@ class PlainReads:
     def key_running_count(self, queue: str, concurrency_key: str) -> int:
         return sum(job.status in LEASED and place_of(job) == (queue, concurrency_key) for job in self.jobs.values())
 
-    def first_held(
+    def first_blocked(
         self, queue: str, concurrency_key: str, region: str = "", *, after: JobId | None = None
     ) -> JobId | None:
         place = (queue, concurrency_key, region)
-        held = [entry for entry in self._held() if (entry.queue, entry.concurrency_key, entry.region) == place]
-        behind = 0 if after is None else [entry.job_id for entry in held].index(after) + 1
-        return held[behind].job_id if len(held) > behind else None
+        blocked = [entry for entry in self._held() if (entry.queue, entry.concurrency_key, entry.region) == place]
+        behind = 0 if after is None else [entry.job_id for entry in blocked].index(after) + 1
+        return blocked[behind].job_id if len(blocked) > behind else None
 
-    def held_regions(self, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
+    def blocked_regions(self, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
         regions = {entry.region for entry in self._held() if entry[:2] == (queue, concurrency_key)}
         return sorted(regions)[:limit]
 
-    def held_jobs(self, queue: str, *, after: HeldEntry | None = None, limit: int) -> list[JobId]:
-        held = [entry for entry in self._held() if entry.queue == queue]
-        return [entry.job_id for entry in held if after is None or _held_order(entry) > _held_order(after)][:limit]
+    def blocked_jobs(self, queue: str, *, after: BlockedEntry | None = None, limit: int) -> list[JobId]:
+        blocked = [entry for entry in self._held() if entry.queue == queue]
+        return [entry.job_id for entry in blocked if after is None or _blocked_order(entry) > _blocked_order(after)][
+            :limit
+        ]
 
-    def _held(self) -> list[HeldEntry]:
-        held = (job for job in self.jobs.values() if job.held)
-        entries = (HeldEntry(*place_of(job), job.spec.priority, job.due_at_ms, job.id, job.spec.region) for job in held)
-        return sorted(entries, key=_held_order)
+    def _held(self) -> list[BlockedEntry]:
+        blocked = (job for job in self.jobs.values() if job.blocked)
+        entries = (
+            BlockedEntry(*place_of(job), job.spec.priority, job.due_at_ms, job.id, job.spec.region) for job in blocked
+        )
+        return sorted(entries, key=_blocked_order)
 
     def dependencies(self, child: JobId) -> tuple[Dependency, ...]:
         return self.edges.get(child, ())
@@ -197,15 +201,15 @@ class PlainReads:
         self, schedule_id: ScheduleId, *, after: Firing | None, until_ms: int | None, limit: int
     ) -> list[Firing]:
         lines = [line for (owner, _, _), line in sorted(self.ledger.items()) if owner == schedule_id]
-        start = (-1, 0) if after is None else (after.instant_ms, after.kind)
-        lines = [line for line in lines if (line.instant_ms, line.kind) > start]
-        return [line for line in lines if until_ms is None or line.instant_ms < until_ms][:limit]
+        start = (-1, 0) if after is None else (after.fire_time_ms, after.kind)
+        lines = [line for line in lines if (line.fire_time_ms, line.kind) > start]
+        return [line for line in lines if until_ms is None or line.fire_time_ms < until_ms][:limit]
 
-    def firing(self, schedule_id: ScheduleId, instant_ms: TimeMs, kind: FiringKind) -> Firing | None:
-        return self.ledger.get((schedule_id, instant_ms, kind))
+    def firing(self, schedule_id: ScheduleId, fire_time_ms: TimeMs, kind: FiringKind) -> Firing | None:
+        return self.ledger.get((schedule_id, fire_time_ms, kind))
 
-    def chore(self, kind: ChoreKind, subject: bytes) -> bytes | None:
-        return self.chores.get((kind, subject))
+    def background_cursor(self, kind: BackgroundKind, subject: bytes) -> bytes | None:
+        return self.background_work.get((kind, subject))
 
     def log_size(self, job_id: JobId, run_number: int, attempt_number: int) -> LogSize:
         pieces = self.logs.get((job_id, run_number, attempt_number), [])
@@ -226,7 +230,7 @@ class PlainState(PlainReads):
         return iter(self.jobs.values())
 
     def all_waiting(self) -> Iterator[WaitingEntry]:
-        waiting = [job for job in self.jobs.values() if job.status in WAITING and not job.held]
+        waiting = [job for job in self.jobs.values() if job.status in WAITING and not job.blocked]
         tag = name_tag
         waiting.sort(
             key=lambda j: (j.spec.queue, j.spec.region, j.tenant, -j.spec.priority, tag(j.spec.name), j.due_at_ms, j.id)
@@ -236,7 +240,7 @@ class PlainState(PlainReads):
             for j in waiting
         )
 
-    def all_held(self) -> Iterator[HeldEntry]:
+    def all_blocked(self) -> Iterator[BlockedEntry]:
         return iter(self._held())
 
     def all_timers(self) -> Iterator[TimerEntry]:
@@ -268,7 +272,7 @@ class PlainState(PlainReads):
         return ((job.tenant, job.idempotency_key, job.id) for job in self.jobs.values() if job.idempotency_key)
 
     def all_unique_keys(self) -> Iterator[tuple[str, bytes, JobId]]:
-        return ((job.tenant, claim_of(job), job.id) for job in self.jobs.values() if claim_of(job))
+        return ((job.tenant, unique_key_of(job), job.id) for job in self.jobs.values() if unique_key_of(job))
 
     def all_payload_ids(self) -> Iterator[JobId]:
         return (JobId(record_id) for record_id in self.payloads)
@@ -285,12 +289,14 @@ class PlainState(PlainReads):
     def all_logs(self) -> Iterator[tuple[JobId, int, int, LogSize]]:
         return ((*name, self.log_size(*name)) for name in self.logs)
 
-    def all_alarms(self) -> Iterator[AlarmEntry]:
-        alarms = [(AlarmKind.JOB, job.alarm_at_ms, bytes(job.id)) for job in self.jobs.values()]
-        alarms += [(AlarmKind.SCHEDULE, one.alarm_at_ms, bytes(one.id)) for one in self.schedules.values()]
-        alarms += [(AlarmKind.QUEUE, queue.alarm_at_ms, queue.name.encode()) for queue in self.queues.values()]
-        alarms += [(AlarmKind.WORKFLOW, one.alarm_at_ms, bytes(one.id)) for one in self.workflows.values()]
-        return (AlarmEntry(kind, TimeMs(at_ms), subject) for kind, at_ms, subject in sorted(alarms) if at_ms)
+    def all_deadlines(self) -> Iterator[DeadlineEntry]:
+        deadlines = [(DeadlineKind.JOB, job.next_deadline_ms, bytes(job.id)) for job in self.jobs.values()]
+        deadlines += [(DeadlineKind.SCHEDULE, one.next_deadline_ms, bytes(one.id)) for one in self.schedules.values()]
+        deadlines += [
+            (DeadlineKind.QUEUE, queue.next_deadline_ms, queue.name.encode()) for queue in self.queues.values()
+        ]
+        deadlines += [(DeadlineKind.WORKFLOW, one.next_deadline_ms, bytes(one.id)) for one in self.workflows.values()]
+        return (DeadlineEntry(kind, TimeMs(at_ms), subject) for kind, at_ms, subject in sorted(deadlines) if at_ms)
 
     def all_workflows(self) -> Iterator[Workflow]:
         return iter(self.workflows.values())
@@ -321,8 +327,8 @@ class PlainState(PlainReads):
     def all_queues(self) -> Iterator[Queue]:
         return iter(self.queues.values())
 
-    def all_chores(self) -> Iterator[tuple[ChoreKind, bytes, bytes]]:
-        return ((*chore, cursor) for chore, cursor in self.chores.items())
+    def all_background_work(self) -> Iterator[tuple[BackgroundKind, bytes, bytes]]:
+        return ((*work, cursor) for work, cursor in self.background_work.items())
 
     def counters(self) -> dict[CounterKey, int]:
         return dict(Counter(CounterKey(job.tenant, job.spec.queue, job.status) for job in self.jobs.values()))
@@ -365,7 +371,7 @@ class PlainState(PlainReads):
                     self.workers[write.worker.name] = write.worker
                 case RemoveWorker():
                     del self.workers[write.name]
-                case PutQueue() | PutWorkflow() | RemoveWorkflow() | PutChore() | RemoveChore():
+                case PutQueue() | PutWorkflow() | RemoveWorkflow() | PutBackgroundWork() | RemoveBackgroundWork():
                     self._execute_of_definition(write)
                 case PutSchedule() | RemoveSchedule() | PutFiring() | RemoveFirings():
                     self._execute_of_schedule(write)
@@ -376,7 +382,7 @@ class PlainState(PlainReads):
         match write:
             case PutJob():
                 assert self.jobs.get(write.new.id) == write.old, "a write replaces what is stored"
-                if claim := claim_of(write.new):
+                if claim := unique_key_of(write.new):
                     assert self.job_id_for_unique(write.new.tenant, claim) in (None, write.new.id), "one claim a key"
                 self.jobs[write.new.id] = write.new
                 _set_text(self.payloads, write.new.id, write.payload)
@@ -398,7 +404,9 @@ class PlainState(PlainReads):
                 assert Dependency(write.parent, condition) in self.edges[child], "an edge that was stored before"
                 self.verdicts[write.parent, child] = verdict
 
-    def _execute_of_definition(self, write: PutQueue | PutWorkflow | RemoveWorkflow | PutChore | RemoveChore) -> None:
+    def _execute_of_definition(
+        self, write: PutQueue | PutWorkflow | RemoveWorkflow | PutBackgroundWork | RemoveBackgroundWork
+    ) -> None:
         match write:
             case PutQueue():
                 assert self.queues.get(write.new.name) == write.old, "a write replaces what is stored"
@@ -408,10 +416,10 @@ class PlainState(PlainReads):
                 self.workflows[write.new.id] = write.new
             case RemoveWorkflow():
                 assert self.workflows.pop(write.old.id) == write.old
-            case PutChore():
-                self.chores[write.kind, write.subject] = write.cursor
-            case RemoveChore():
-                del self.chores[write.kind, write.subject]
+            case PutBackgroundWork():
+                self.background_work[write.kind, write.subject] = write.cursor
+            case RemoveBackgroundWork():
+                del self.background_work[write.kind, write.subject]
 
     def _execute_of_schedule(self, write: PutSchedule | RemoveSchedule | PutFiring | RemoveFirings) -> None:
         match write:
@@ -423,10 +431,10 @@ class PlainState(PlainReads):
                 assert self.schedules.pop(write.old.id) == write.old
                 self.payloads.pop(write.old.id, None)
             case PutFiring():
-                self.ledger[write.schedule_id, write.firing.instant_ms, write.firing.kind] = write.firing
+                self.ledger[write.schedule_id, write.firing.fire_time_ms, write.firing.kind] = write.firing
             case RemoveFirings():
                 for line in write.firings:
-                    del self.ledger[write.schedule_id, line.instant_ms, line.kind]
+                    del self.ledger[write.schedule_id, line.fire_time_ms, line.kind]
 
     def _execute_of_history(self, write: PutLog | PutAudit | RemoveAudit) -> None:
         match write:
@@ -461,7 +469,7 @@ def _set_text(texts: dict[bytes, bytes], record_id: bytes, text: bytes | None) -
         texts.pop(record_id, None)
 
 
-def claim_of(job: Job) -> bytes:
+def unique_key_of(job: Job) -> bytes:
     """The unique key that the job has a claim on; b"" = none."""
     options = job.spec.options
     if options is None or (job.status in FINISHED and not options.unique_until_ms):
@@ -474,7 +482,7 @@ def place_of(job: Job) -> tuple[str, str]:
     return job.spec.queue, job.spec.options.concurrency_key if job.spec.options is not None else ""
 
 
-def _held_order(entry: HeldEntry) -> tuple[str, str, str, int, int, JobId]:
+def _blocked_order(entry: BlockedEntry) -> tuple[str, str, str, int, int, JobId]:
     return entry.queue, entry.concurrency_key, entry.region, -entry.priority, entry.due_at_ms, entry.job_id
 
 

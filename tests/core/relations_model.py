@@ -44,7 +44,7 @@ class ModelJob:
         return self.where in ENDS
 
 
-class TiesModel:
+class RelationsModel:
     def __init__(self) -> None:
         self.jobs: dict[int, ModelJob] = {}
         self.staged: set[int] = set()

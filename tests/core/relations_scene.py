@@ -20,7 +20,7 @@ from raftsched.core.operations.codec import (
     SubmitJob,
     SubmitWorkflow,
 )
-from raftsched.core.operations.control import ChoreKind, DoChore, HoldJobs, RequeueJob
+from raftsched.core.operations.control import BackgroundKind, BlockJobs, DoBackgroundStep, RequeueJob
 from raftsched.core.operations.queues import CancelWorkflow
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import AttemptEnd, Condition, Dependency, Job, Status, Verdict
@@ -50,7 +50,7 @@ def needs(*parents: Job | JobId, on: Condition = Condition.SUCCESS) -> tuple[Dep
     return tuple(Dependency(parent.id if isinstance(parent, Job) else parent, on) for parent in parents)
 
 
-class TiesScene:
+class RelationsScene:
     def __init__(self) -> None:
         self.state = State(MemoryStore())
         self.now_ms = START_MS
@@ -79,15 +79,15 @@ class TiesScene:
         self.state.execute(writes)
         self.state.advance(index=index, term=1, now_ms=now_ms)
 
-    def chores(self) -> list[tuple[ChoreKind, bytes]]:
-        return [(kind, subject) for kind, subject, _ in self.state.all_chores()]
+    def background_work(self) -> list[tuple[BackgroundKind, bytes]]:
+        return [(kind, subject) for kind, subject, _ in self.state.all_background_work()]
 
     def drain(self) -> int:
         """Do all chores to their end; return how many steps that took."""
         steps = 0
-        while pending := self.chores():
+        while pending := self.background_work():
             for kind, subject in pending:
-                self.apply(DoChore(kind, subject))
+                self.apply(DoBackgroundStep(kind, subject))
                 steps += 1
                 assert steps < 100_000, "chores come to an end"
         return steps
@@ -163,23 +163,23 @@ class TiesScene:
 def touched_max(operation: Operation) -> int:
     """The most jobs that an operation may write: those it names, and what follows within the bounds."""
     match operation:
-        case DoChore():
-            return limits.CHORE_STEPS_MAX
+        case DoBackgroundStep():
+            return limits.BACKGROUND_STEP_ITEMS_MAX
         case SubmitJob():
             return 1 + len(operation.depends_on)
         case SubmitWorkflow():
             named = len(operation.jobs) + sum(len(each.depends_on) for each in operation.jobs)
-            return named + limits.CHORE_INLINE_MAX
+            return named + limits.INLINE_DEPENDANTS_MAX
         case PurgeJobs():
             return len(operation.job_ids)
-        case LeaseJobs() | HoldJobs():
+        case LeaseJobs() | BlockJobs():
             return len(operation.job_ids)
         case ExpireLeases():
-            return 2 * len(operation.leases) + limits.CHORE_INLINE_MAX
+            return 2 * len(operation.leases) + limits.INLINE_DEPENDANTS_MAX
         case CancelWorkflow():
-            return limits.CHORE_INLINE_MAX
+            return limits.INLINE_DEPENDANTS_MAX
         case _:
-            return 1 + limits.CHORE_INLINE_MAX
+            return 1 + limits.INLINE_DEPENDANTS_MAX
 
 
 def workflow_job(

@@ -68,27 +68,27 @@ class ScheduleScene(Scene):
         self._job_number += 1
         return job_id(self._job_number)
 
-    def fire(self, *instants_ms: int, next_at_ms: int | None = None) -> Fired:
-        result = self.try_fire(*instants_ms, next_at_ms=next_at_ms)
+    def fire(self, *fire_times_ms: int, next_at_ms: int | None = None) -> Fired:
+        result = self.try_fire(*fire_times_ms, next_at_ms=next_at_ms)
         assert isinstance(result, Fired), result
         return result
 
-    def try_fire(self, *instants_ms: int, next_at_ms: int | None = None, generation: int = 0) -> Result:
+    def try_fire(self, *fire_times_ms: int, next_at_ms: int | None = None, generation: int = 0) -> Result:
         """Fire at each instant, after the clock has reached the last."""
-        self.now_ms = max(self.now_ms, instants_ms[-1])
+        self.now_ms = max(self.now_ms, fire_times_ms[-1])
         decisions = tuple(
-            Decision(TimeMs(instant_ms), self.new_job_id(), TimeMs(instant_ms)) for instant_ms in instants_ms
+            Decision(TimeMs(fire_time_ms), self.new_job_id(), TimeMs(fire_time_ms)) for fire_time_ms in fire_times_ms
         )
-        behind_ms = TimeMs(instants_ms[-1] + MINUTE if next_at_ms is None else next_at_ms)
+        behind_ms = TimeMs(fire_times_ms[-1] + MINUTE if next_at_ms is None else next_at_ms)
         return self.apply(FireSchedule(OWN_ID, generation or self.schedule.generation, decisions, behind_ms))
 
-    def run_by_hand(self, *instants_ms: int, kind: FiringKind, overlap: Overlap, **fields: object) -> Fired:
-        result = self.try_by_hand(*instants_ms, kind=kind, overlap=overlap, **fields)
+    def run_by_hand(self, *fire_times_ms: int, kind: FiringKind, overlap: Overlap, **fields: object) -> Fired:
+        result = self.try_by_hand(*fire_times_ms, kind=kind, overlap=overlap, **fields)
         assert isinstance(result, Fired), result
         return result
 
-    def try_by_hand(self, *instants_ms: int, kind: FiringKind, overlap: Overlap, **fields: object) -> Result:
-        decisions = tuple(Decision(TimeMs(at_ms), self.new_job_id(), TimeMs(at_ms)) for at_ms in instants_ms)
+    def try_by_hand(self, *fire_times_ms: int, kind: FiringKind, overlap: Overlap, **fields: object) -> Result:
+        decisions = tuple(Decision(TimeMs(at_ms), self.new_job_id(), TimeMs(at_ms)) for at_ms in fire_times_ms)
         return self.apply(RunSchedule(OWN_ID, TENANT, kind, decisions, overlap, **fields))  # type: ignore[arg-type]
 
     @property

@@ -16,7 +16,7 @@ WEIGHTS: dict[Callable[[History], None], int] = {
     History.submit: 14, History.lease: 16, History.report: 10, History.expire: 6, History.start: 5,
     History.progress: 2, History.log: 4, History.pause: 4, History.resume: 4, History.amend: 5, History.requeue: 6,
     History.cancel: 4, History.configure: 3, History.pause_queue: 3, History.ring: 6, History.ring_a_stray_one: 1,
-    History.do_chores: 4, History.purge: 4,
+    History.do_background_work: 4, History.purge: 4,
 }  # fmt: skip
 
 
@@ -51,8 +51,8 @@ def test_histories_go_where_they_are_meant_to() -> None:
     assert wanted - refusals.keys() == set()
     granted = {answer.split()[0] for answer in answers if not answer.endswith("Refused")}
     assert granted == {
-        "SubmitJob", "LeaseJobs", "HoldJobs", "RecordOutcome", "ExpireLeases", "StartRun", "ReportProgress", "AppendLog",
-        "PauseJob", "ResumeJob", "AmendJob", "RequeueJob", "CancelJob", "ConfigureQueue", "PauseQueue", "RingAlarms",
-        "DoChore", "PurgeJobs",
+        "SubmitJob", "LeaseJobs", "BlockJobs", "RecordOutcome", "ExpireLeases", "StartRun", "ReportProgress", "AppendLog",
+        "PauseJob", "ResumeJob", "AmendJob", "RequeueJob", "CancelJob", "ConfigureQueue", "PauseQueue", "HandleDeadlines",
+        "DoBackgroundStep", "PurgeJobs",
     }  # fmt: skip
     assert {"completed", "dead_letter", "cancelled", "skipped"} <= statuses.keys()

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.core.explain import PARENTS_NAMED_MAX, LeaseSigns, Reason, ServingWorker, explain
+from raftsched.core.explain import PARENTS_NAMED_MAX, LeaseLiveness, Reason, ServingWorker, explain
 from raftsched.core.operations.codec import MarkWorkers, WorkerMark
 from raftsched.core.records.ids import TimeMs, job_id_text
 from raftsched.core.records.job import Dependency, Job, JobError, Status
@@ -189,18 +189,18 @@ def test_everything_that_stands_in_the_way_is_named(scene: ControlScene) -> None
     assert list(reasons_of(scene, job, ())) == ["paused", "not_due", "queue_paused", "concurrency_limit", "no_worker"]
 
 
-def leased_reason(scene: ControlScene, job: Job, signs: LeaseSigns | None) -> Reason:
-    (reason,) = explain(scene.state, scene.now(job), TimeMs(scene.now_ms), workers=SERVED, signs=signs)
+def leased_reason(scene: ControlScene, job: Job, liveness: LeaseLiveness | None) -> Reason:
+    (reason,) = explain(scene.state, scene.now(job), TimeMs(scene.now_ms), workers=SERVED, liveness=liveness)
     return reason
 
 
 def test_running_job_says_when_its_worker_was_heard_and_when_its_lease_ends(scene: ControlScene) -> None:
     job = scene.running()
     scene.wait(4_000)
-    heard = LeaseSigns(heard_at_ms=scene.now_ms - 3_000, ends_at_ms=scene.now_ms + 7_000)
+    heard = LeaseLiveness(heartbeat_at_ms=scene.now_ms - 3_000, ends_at_ms=scene.now_ms + 7_000)
     reason = leased_reason(scene, job, heard)
     assert (reason.code, reason.details["worker"]) == ("running", "w1")
-    assert reason.details["worker_heard_at_ms"] == heard.heard_at_ms
+    assert reason.details["worker_heard_at_ms"] == heard.heartbeat_at_ms
     assert reason.details["lease_ends_at_ms"] == heard.ends_at_ms
     assert reason.text == (
         "it is running; its worker, w1, was last heard 3 s ago; its lease ends in 7 s unless it is heard again"
@@ -226,8 +226,8 @@ def test_cancelling_job_is_told_to_stop_only_by_a_heartbeat_after_the_cancel(sce
     asked_ms = scene.now_ms
     scene.wait(5)
     ends_at_ms = scene.now_ms + 7_000
-    for heard_at_ms, is_told in ((0, False), (asked_ms, False), (asked_ms + 1, True)):
-        reason = leased_reason(scene, job, LeaseSigns(heard_at_ms, ends_at_ms))
+    for heartbeat_at_ms, is_told in ((0, False), (asked_ms, False), (asked_ms + 1, True)):
+        reason = leased_reason(scene, job, LeaseLiveness(heartbeat_at_ms, ends_at_ms))
         assert (reason.code, reason.details["worker"]) == ("cancelling", "w1")
         assert ("it was told to stop" in reason.text) == is_told
         assert ("is told to stop at its next heartbeat" in reason.text) != is_told
@@ -236,12 +236,12 @@ def test_cancelling_job_is_told_to_stop_only_by_a_heartbeat_after_the_cancel(sce
 def test_ready_job_says_when_those_that_would_take_it_were_heard(scene: ControlScene) -> None:
     job = scene.submit()
     scene.wait(9_000)
-    one = ServingWorker("w1", (QUEUE,), heard_at_ms=scene.now_ms - 8_000)
-    two = ServingWorker("w2", (QUEUE,), heard_at_ms=scene.now_ms - 1_000)
+    one = ServingWorker("w1", (QUEUE,), heartbeat_at_ms=scene.now_ms - 8_000)
+    two = ServingWorker("w2", (QUEUE,), heartbeat_at_ms=scene.now_ms - 1_000)
     assert only(scene, job, (one,)).text.endswith("; the only one, w1, was last heard 8 s ago")
     reason = only(scene, job, (one, two))
     assert reason.text.endswith("; the latest of 2, w2, was last heard 1 s ago")
-    assert reason.details == {"worker_count": 2, "worker_heard_at_ms": two.heard_at_ms}
+    assert reason.details == {"worker_count": 2, "worker_heard_at_ms": two.heartbeat_at_ms}
 
 
 def test_finished_job_says_how_with_its_error_and_what_to_do(scene: ControlScene) -> None:

@@ -268,18 +268,18 @@ class SchedulerMachine(RuleBasedStateMachine):
         """Follow the leases of each run, from the writes alone."""
         old, new = write.old, write.new
         run = (new.id, new.run_number)
-        held = self.valid_leases.pop(run, None)
-        assert held == (old.lease.token if old and old.lease else None)
+        blocked = self.valid_leases.pop(run, None)
+        assert blocked == (old.lease.token if old and old.lease else None)
         if new.lease is None:
             return
         self.valid_leases[run] = new.lease.token
-        if held is None:
+        if blocked is None:
             assert new.due_at_ms <= self.now_ms, "never granted before it is due"
             assert new.id not in self.cancelled_ids, "a cancel is final"
             assert new.lease.token > max(self.granted_tokens, default=0), "tokens only rise"
             self.granted_tokens.append(new.lease.token)
         else:
-            assert held == new.lease.token, "a lease is never passed on"
+            assert blocked == new.lease.token, "a lease is never passed on"
 
 
 def answer_of(result: Result) -> Answer:

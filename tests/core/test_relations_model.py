@@ -16,18 +16,18 @@ import pytest
 
 from raftsched import limits
 from raftsched.core.checks.invariants import check
-from raftsched.core.jobs.dependency_resolution import ended_for_want, verdict_of
+from raftsched.core.jobs.dependency_resolution import ended_by_dependency, verdict_of
 from raftsched.core.operations.codec import CancelJob, LeaseJobs, RejectCode, SubmitJob
-from raftsched.core.operations.control import ChoreKind, DoChore, PauseJob, RequeueJob, ResumeJob
+from raftsched.core.operations.control import BackgroundKind, DoBackgroundStep, PauseJob, RequeueJob, ResumeJob
 from raftsched.core.operations.queues import CancelWorkflow
 from raftsched.core.records.ids import JobId, job_id_text
 from raftsched.core.records.job import FINISHED, LEASED, WAITING, Condition, Dependency, Job, Status, Verdict
 from raftsched.core.records.spec import OnDependencyFailure, Options
 from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.core.state.results import Changed, Leased, Purged, Refused, Submitted
-from tests.core import relations_model as ties_model
-from tests.core.relations_model import ENDS, ModelJob, TiesModel
-from tests.core.relations_scene import TiesScene, saved, workflow_id, workflow_part
+from tests.core import relations_model
+from tests.core.relations_model import ENDS, ModelJob, RelationsModel
+from tests.core.relations_scene import RelationsScene, saved, workflow_id, workflow_part
 from tests.core.scene import job_id, submit_operation
 
 SEEDS = range(60)
@@ -37,16 +37,16 @@ CONDITIONS = [Condition.SUCCESS] * 4 + [Condition.FAILURE, Condition.COMPLETION]
 
 @pytest.fixture(autouse=True)
 def _small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "CHORE_INLINE_MAX", 2)
-    monkeypatch.setattr(limits, "CHORE_STEPS_MAX", 3)
+    monkeypatch.setattr(limits, "INLINE_DEPENDANTS_MAX", 2)
+    monkeypatch.setattr(limits, "BACKGROUND_STEP_ITEMS_MAX", 3)
 
 
 class Play:
     """Random steps on the state; `model` follows where there is one."""
 
-    def __init__(self, seed: int, *, model: TiesModel | None) -> None:
+    def __init__(self, seed: int, *, model: RelationsModel | None) -> None:
         self.rng = random.Random(seed)
-        self.scene = TiesScene()
+        self.scene = RelationsScene()
         self.model = model
         self.count = 0
         self.workflow_count = 0
@@ -137,7 +137,7 @@ class Play:
         if job.lease is None:
             self.assert_may_start(job)
             self.scene.start(job)
-            self.into_model(job, ties_model.RUNNING)
+            self.into_model(job, relations_model.RUNNING)
             if self.rng.random() < 0.3:
                 return
         how = "cancelled" if job.status is Status.CANCELLING else self.rng.choice(["completed", "completed", "dead"])
@@ -156,7 +156,9 @@ class Play:
             return
         result = self.scene.apply(RequeueJob(job.id, "default"))
         if isinstance(result, Refused) and result.code is RejectCode.NOT_STARTED:
-            assert not self.is_whole(job) or (ChoreKind.OPEN_WORKFLOW, owner_of(job)) in self.scene.chores()
+            assert (
+                not self.is_whole(job) or (BackgroundKind.OPEN_WORKFLOW, owner_of(job)) in self.scene.background_work()
+            )
         elif self.model is not None:
             assert self.model.requeue(number_of(job)) is isinstance(result, Changed)
             self.model.settle()
@@ -167,13 +169,13 @@ class Play:
         job = self.pick(lambda one: one.status in {Status.WAITING_DEPENDENCIES, Status.QUEUED})
         if job is not None:
             self.scene.apply(PauseJob(job.id, "default"))
-            self.into_model(job, ties_model.PAUSED)
+            self.into_model(job, relations_model.PAUSED)
 
     def resume(self) -> None:
         job = self.pick(lambda one: one.status is Status.PAUSED)
         if job is not None:
             self.scene.apply(ResumeJob(job.id, "default"))
-            self.into_model(job, ties_model.WAITING)
+            self.into_model(job, relations_model.WAITING)
 
     def purge(self) -> None:
         job = self.pick(lambda one: one.status in FINISHED)
@@ -193,10 +195,10 @@ class Play:
         if self.model is not None:
             self.model.cancel_workflow(number)
 
-    def chore(self) -> None:
-        chores = self.scene.chores()
-        if chores:
-            self.scene.apply(DoChore(*self.rng.choice(chores)))
+    def background_step(self) -> None:
+        background_work = self.scene.background_work()
+        if background_work:
+            self.scene.apply(DoBackgroundStep(*self.rng.choice(background_work)))
 
     def drain_for_model(self) -> None:
         """The model knows nothing of chores: for it they are done at once."""
@@ -205,8 +207,8 @@ class Play:
 
     def drain(self) -> None:
         steps = 0
-        while self.scene.chores():
-            self.chore()
+        while self.scene.background_work():
+            self.background_step()
             self.note_ends()
             steps += 1
             assert steps < 10_000, "chores come to an end"
@@ -264,11 +266,11 @@ class Play:
         return (
             (workflow is not None and not workflow.finished_at_ms)
             or any(child is not None and child.status not in FINISHED for child in children)
-            or any(subject == job.id for _, subject in self.scene.chores())
+            or any(subject == job.id for _, subject in self.scene.background_work())
         )
 
     def is_being_cancelled(self, job: Job) -> bool:
-        return (ChoreKind.CANCEL_WORKFLOW, owner_of(job)) in self.scene.chores()
+        return (BackgroundKind.CANCEL_WORKFLOW, owner_of(job)) in self.scene.background_work()
 
     # -- what must hold
 
@@ -291,7 +293,7 @@ class Play:
             assert not workflow.is_whole or bool(workflow.finished_at_ms) == (workflow.unfinished_count == 0)
 
     def assert_counts_agree(self, job: Job, verdicts: Counter[Verdict]) -> None:
-        if job.status in FINISHED and not ended_for_want(job):
+        if job.status in FINISHED and not ended_by_dependency(job):
             return
         assert job.unmet_count == verdicts[Verdict.UNMET]
         assert job.pending_count - verdicts[Verdict.PENDING] in {0, 1}, "its parents, and its workflow"
@@ -315,7 +317,7 @@ class Play:
             wanted = self.model.jobs[number_of(job)]
             where = seen(job)
             assert (where, job.run_number) == (wanted.where, wanted.run), job
-            if ended_for_want(job):
+            if ended_by_dependency(job):
                 blamed = {f"dependency_failed: {text_of(parent)}" for parent in wanted.parents}
                 assert job.failure_reason in blamed
         gone = {job.number for job in self.model.jobs.values() if not job.is_gone}
@@ -323,7 +325,7 @@ class Play:
 
     def finish(self) -> None:
         """Let all that can run do so: nobody is left behind."""
-        while self.scene.chores() or self.pick(lambda one: one.status not in FINISHED):
+        while self.scene.background_work() or self.pick(lambda one: one.status not in FINISHED):
             self.drain()
             self.watch()
             job = self.pick(lambda one: one.status not in FINISHED)
@@ -358,15 +360,15 @@ def seen(job: Job) -> str:
     """The job as the model would put it."""
     if job.status in FINISHED:
         if job.status is Status.DEAD_LETTER:
-            return "wanting" if ended_for_want(job) else "dead"
+            return "wanting" if ended_by_dependency(job) else "dead"
         return job.status.label
-    names = {Status.PAUSED: ties_model.PAUSED, Status.WAITING_DEPENDENCIES: ties_model.WAITING}
-    return ties_model.RUNNING if job.status in LEASED else names.get(job.status, ties_model.READY)
+    names = {Status.PAUSED: relations_model.PAUSED, Status.WAITING_DEPENDENCIES: relations_model.WAITING}
+    return relations_model.RUNNING if job.status in LEASED else names.get(job.status, relations_model.READY)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_jobs_end_as_the_model_says(seed: int) -> None:
-    play = Play(seed, model=TiesModel())
+    play = Play(seed, model=RelationsModel())
     for _ in range(STEPS):
         play.step()
         play.drain_for_model()
@@ -376,9 +378,9 @@ def test_jobs_end_as_the_model_says(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nobody_waits_for_ever_whenever_the_chores_are_done(seed: int) -> None:
+def test_nobody_waits_for_ever_whenever_the_background_work_is_done(seed: int) -> None:
     play = Play(seed, model=None)
-    play.verbs.extend([play.chore] * 5)
+    play.verbs.extend([play.background_step] * 5)
     for _ in range(STEPS):
         play.step()
     play.finish()

@@ -11,30 +11,30 @@ from raftsched.core.operations.codec import (
     ExpireLeases,
     LeaseJobs,
     MarkWorkers,
-    NoteOutage,
     PurgeJobs,
+    RecordOutage,
     RecordOutcome,
     SubmitJob,
     SubmitWorkflow,
     WorkerMark,
 )
 from raftsched.core.operations.control import (
-    AlarmKind,
     AmendJob,
     AppendLog,
-    ChoreKind,
-    DoChore,
-    HoldJobs,
+    BackgroundKind,
+    BlockJobs,
+    DeadlineKind,
+    DoBackgroundStep,
+    HandleDeadlines,
     PauseJob,
     Progress,
     ReportProgress,
     RequeueJob,
     ResumeJob,
-    RingAlarms,
     StartRun,
 )
 from raftsched.core.operations.queues import CancelWorkflow, ConfigureQueue, PauseQueue, TrimAudit
-from raftsched.core.operations.schedules import AdoptZoneRules, NextInstant
+from raftsched.core.operations.schedules import AdoptZoneRules, NextFireTime
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import AttemptEnd, Condition, Dependency, JobError, SilentLease
 from raftsched.core.records.queue import TenantWeight
@@ -66,7 +66,7 @@ asked = st.builds(
     Options,
     expires_at_ms=st.none() | times, deadline_ms=st.none() | times, heartbeat_timeout_ms=numbers, at_most_once=st.booleans(),
     concurrency_key=texts, unique_key=small_bytes, unique_until_ms=times, idempotency_until_ms=times,
-    retry_on=texts_many, no_retry=texts_many, schedule_id=small_bytes, instant_ms=times,
+    retry_on=texts_many, no_retry=texts_many, schedule_id=small_bytes, fire_time_ms=times,
     is_backfill=st.booleans(), task=texts, replay_of=small_bytes, retention_ms=numbers, lost_workers_max=numbers,
 )  # fmt: skip
 sound = st.builds(
@@ -98,13 +98,13 @@ suspects = st.builds(ExpiredLease, job_id=job_ids, token=tokens, cause=st.sample
 expiries = st.builds(ExpireLeases, leases=st.lists(suspects, max_size=4).map(tuple))
 cancels = st.builds(CancelJob, job_id=job_ids, tenant=texts, force=st.booleans(), actor=texts)
 purges = st.builds(PurgeJobs, job_ids=st.lists(job_ids, max_size=4).map(tuple), finished_before_ms=times)
-silent = st.builds(SilentLease, token=tokens, heard_at_ms=times, handler_heard_at_ms=times)
+silent = st.builds(SilentLease, token=tokens, heartbeat_at_ms=times, handler_heartbeat_at_ms=times)
 marks = st.builds(
     WorkerMark,
     name=texts, queues=texts_many, capacity=numbers, seen_at_ms=times, region=texts,
     silent=st.lists(silent, max_size=3).map(tuple),
 )  # fmt: skip
-outages = st.builds(NoteOutage, since_ms=times, longest_ms=numbers)
+outages = st.builds(RecordOutage, since_ms=times, longest_ms=numbers)
 markings = st.builds(MarkWorkers, marks=st.lists(marks, max_size=3).map(tuple), forget=texts_many)
 
 ids_many = st.lists(job_ids, max_size=4).map(tuple)
@@ -127,10 +127,10 @@ reports = st.builds(Progress, job_id=job_ids, run_number=numbers, token=tokens, 
 progress = st.builds(ReportProgress, reports=st.lists(reports, max_size=4).map(tuple))
 lines = st.sampled_from([b"", b"a", b"a\n", b"\xff\n"])
 logs = st.builds(AppendLog, job_id=job_ids, run_number=numbers, token=tokens, lines=lines, sequence=numbers)
-holds = st.builds(HoldJobs, job_ids=ids_many)
+holds = st.builds(BlockJobs, job_ids=ids_many)
 subjects = st.one_of(job_ids, texts.map(lambda text: text.encode()))
-alarms = st.lists(st.tuples(st.sampled_from(AlarmKind), subjects), max_size=4).map(tuple)
-rings = st.builds(RingAlarms, alarms=alarms)
+deadlines = st.lists(st.tuples(st.sampled_from(DeadlineKind), subjects), max_size=4).map(tuple)
+rings = st.builds(HandleDeadlines, deadlines=deadlines)
 weights = st.lists(st.builds(TenantWeight, tenant=texts, weight=numbers), max_size=3).map(tuple)
 settings = st.builds(
     ConfigureQueue,
@@ -140,7 +140,9 @@ settings = st.builds(
 queue_pauses = st.builds(PauseQueue, name=texts, paused=st.booleans(), until_ms=times, reason=texts, actor=texts)
 
 workflow_ids = st.one_of(job_ids.map(WorkflowId), st.just(WorkflowId(b"w" * 16)))
-chores = st.builds(DoChore, kind=st.sampled_from(ChoreKind), subject=st.one_of(subjects, workflow_ids))
+background_work = st.builds(
+    DoBackgroundStep, kind=st.sampled_from(BackgroundKind), subject=st.one_of(subjects, workflow_ids)
+)
 workflows = st.builds(
     SubmitWorkflow,
     id=workflow_ids, tenant=texts, name=texts, job_count=numbers, first=numbers,
@@ -148,7 +150,7 @@ workflows = st.builds(
 )  # fmt: skip
 workflow_cancels = st.builds(CancelWorkflow, id=workflow_ids, tenant=st.one_of(texts, st.just("a")), actor=texts)
 trims = st.builds(TrimAudit, before_index=numbers)
-moves = st.builds(NextInstant, schedule_id=job_ids.map(ScheduleId), generation=numbers, was_ms=times, next_at_ms=times)
+moves = st.builds(NextFireTime, schedule_id=job_ids.map(ScheduleId), generation=numbers, was_ms=times, next_at_ms=times)
 rezonings = st.builds(
     AdoptZoneRules, version=texts, changes=st.lists(moves, max_size=3).map(tuple), is_last=st.booleans()
 )
@@ -182,5 +184,5 @@ sound_cancels = st.builds(CancelJob, job_id=known_ids, tenant=st.just("a"), forc
 operations: st.SearchStrategy[Operation] = st.one_of(
     submits, leases, outcomes, expiries, cancels, purges, markings, outages,
     pauses, resumes, amendments, requeues, starts, progress, logs, holds, rings, settings, queue_pauses,
-    chores, workflows, workflow_cancels, trims, rezonings, children, sound_workflows, sound_requeues, sound_cancels,
+    background_work, workflows, workflow_cancels, trims, rezonings, children, sound_workflows, sound_requeues, sound_cancels,
 )  # fmt: skip

@@ -27,7 +27,7 @@ from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import Client
 from tests.acceptance.http import all_pages, ask
 from tests.drills.later_node import start_later
-from tests.drills.ledger import decided_up_to, faults, first_instant, ledger, ms
+from tests.drills.ledger import decided_up_to, faults, first_fire_time, ledger, ms
 from tests.drills.processes import drill_cluster
 from tests.drills.workers import running_worker
 
@@ -86,7 +86,7 @@ class CatchUp:
 def run(cluster: LocalCluster, schedule_count: int, hours: int) -> tuple[CatchUp, list[str]]:
     """Take the cluster down for so long; return what was seen then, and what is wrong in what was recorded."""
     base = cluster.nodes[0].api
-    start_s = first_instant(PERIOD_SECONDS) + PERIOD_SECONDS  # all are saved by then
+    start_s = first_fire_time(PERIOD_SECONDS) + PERIOD_SECONDS  # all are saved by then
     names = [f"{policy}-{number}" for number in range(schedule_count // len(POLICIES)) for policy in POLICIES]
     ask(base, "PATCH", "/queues/run_all_within", {"rate": {"count": _RATE, "per_seconds": 1}})
     with running_worker(cluster, *POLICIES, _FRESH, concurrency=_WORKER_SLOTS):
@@ -216,7 +216,7 @@ def _schedule_faults(base: str, name: str, runs: Sequence[Any], seen: CatchUp) -
         lines = ledger(base, name, PERIOD_SECONDS)
         yield from faults(base, name, lines, start_s=seen.start_s, period_seconds=PERIOD_SECONDS, made=runs)
     late = [ms(job["instant"]) for job in runs if _lateness_ms(job) > limits.MISFIRE_GRACE_MS]
-    made_up_count = sum(instant_ms <= seen.missed_to_ms for instant_ms in late)
+    made_up_count = sum(fire_time_ms <= seen.missed_to_ms for fire_time_ms in late)
     most = POLICIES[policy].made_up_max
     # The last of all is in time if the nodes came back soon after it, and a window may begin between two.
     least = min(most, seen.ahead_seconds // PERIOD_SECONDS - 1) - (most > 1)
@@ -238,7 +238,7 @@ def _fresh_faults(base: str, runs: Sequence[Any], start_s: int) -> Iterator[str]
     """Yield instants that a schedule missed which had nothing to make up for."""
     lines = ledger(base, _FRESH, _FRESH_SECONDS)
     yield from faults(base, _FRESH, lines, start_s=start_s, period_seconds=_FRESH_SECONDS, made=runs)
-    yield from (f"{_FRESH}: {line.instant_ms} was skipped: {line.reason}" for line in lines if line.reason)
+    yield from (f"{_FRESH}: {line.fire_time_ms} was skipped: {line.reason}" for line in lines if line.reason)
 
 
 def _count_faults(name: str, schedule: Any, runs: Sequence[Any], start_s: int) -> Iterator[str]:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import BlockingClient
 from tests.acceptance.http import ask
-from tests.drills.ledger import decided_up_to, faults, first_instant, ledger, save_grid
+from tests.drills.ledger import decided_up_to, faults, first_fire_time, ledger, save_grid
 from tests.drills.processes import drill_cluster
 
 PERIOD_SECONDS = 2
@@ -35,7 +35,7 @@ def offsets(count: int) -> Iterator[float]:
 def run(cluster: LocalCluster, kill_count: int, schedule_count: int) -> tuple[list[float], list[str]]:
     """Kill the leader so often; return the seconds to each next accepted write, and what is wrong in the ledgers."""
     base = cluster.nodes[0].api
-    start_s = first_instant(PERIOD_SECONDS)
+    start_s = first_fire_time(PERIOD_SECONDS)
     names = [f"due-{number}" for number in range(schedule_count)]
     for name in names:
         save_grid(base, name, period_seconds=PERIOD_SECONDS, start_s=start_s, misfire="run_all")
@@ -59,7 +59,7 @@ def run(cluster: LocalCluster, kill_count: int, schedule_count: int) -> tuple[li
     for name in names:
         lines = ledger(base, name, PERIOD_SECONDS)
         found += faults(base, name, lines, start_s=start_s, period_seconds=PERIOD_SECONDS)
-        found += [f"{name}: {line.instant_ms} was skipped: {line.reason}" for line in lines if not line.job_id]
+        found += [f"{name}: {line.fire_time_ms} was skipped: {line.reason}" for line in lines if not line.job_id]
     return gaps, found
 
 

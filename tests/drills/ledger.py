@@ -17,14 +17,14 @@ _SOON_SECONDS: Final = 3
 class Line(NamedTuple):
     """What was decided for one instant."""
 
-    instant_ms: int
+    fire_time_ms: int
     job_id: str | None
     reason: str | None
     lateness_ms: int
     """How late the decision was: that of several instants counts from each."""
 
 
-def first_instant(period_seconds: int) -> int:
+def first_fire_time(period_seconds: int) -> int:
     """Return a full period, in epoch seconds, that is some seconds ahead."""
     return (int(time.time()) + _SOON_SECONDS) // period_seconds * period_seconds + period_seconds
 
@@ -45,10 +45,10 @@ def ledger(base: str, name: str, period_seconds: int) -> list[Line]:
     lines: list[Line] = []
     for each in all_pages(base, f"/schedules/{name}/firings?order=asc&limit=1000&kind=planned", "firings"):
         first, last = ms(each["instant"]), ms(each["last_instant"] or each["instant"])
-        instants = range(first, last + 1, period_seconds * 1000)
-        assert len(instants) == each["count"], each
+        fire_times = range(first, last + 1, period_seconds * 1000)
+        assert len(fire_times) == each["count"], each
         decided = ms(each["decided_at"])
-        lines += [Line(instant, each["job_id"], each["reason"], decided - instant) for instant in instants]
+        lines += [Line(fire_time, each["job_id"], each["reason"], decided - fire_time) for fire_time in fire_times]
     return lines
 
 
@@ -65,12 +65,14 @@ def faults(
 
     `made` are the schedule's jobs, where they were read before.
     """
-    counts = Counter(line.instant_ms for line in lines)
+    counts = Counter(line.fire_time_ms for line in lines)
     last = max(counts, default=start_s * 1000)
     grid = range(start_s * 1000, last + 1, period_seconds * 1000)
-    yield from (f"{name}: {instant} was decided {counts[instant]} times" for instant in grid if counts[instant] != 1)
-    yield from (f"{name}: {instant} is no instant of the grid" for instant in counts if instant not in grid)
-    decided = Counter((line.job_id, line.instant_ms) for line in lines if line.job_id)
+    yield from (
+        f"{name}: {fire_time} was decided {counts[fire_time]} times" for fire_time in grid if counts[fire_time] != 1
+    )
+    yield from (f"{name}: {fire_time} is no instant of the grid" for fire_time in counts if fire_time not in grid)
+    decided = Counter((line.job_id, line.fire_time_ms) for line in lines if line.job_id)
     schedule = ask(base, "GET", f"/schedules/{name}")
     if made is None:
         made = all_pages(base, f"/jobs?schedule={schedule['id']}&limit=1000", "jobs")
@@ -82,14 +84,14 @@ def faults(
         yield f"{name}: it counts {tallies} fired and skipped, its ledger has {len(decided)} of {len(lines)} fired"
 
 
-def decided_up_to(cluster: LocalCluster, base: str, names: Sequence[str], instant_ms: int, *, seconds: float) -> None:
+def decided_up_to(cluster: LocalCluster, base: str, names: Sequence[str], fire_time_ms: int, *, seconds: float) -> None:
     """Return once the instant, and so all before it, is decided for each of the schedules."""
     waiting = list(names)
 
     def done() -> bool:
         while waiting:
             last = ask(base, "GET", f"/schedules/{waiting[-1]}")["last_at"]
-            if last is None or ms(last) < instant_ms:
+            if last is None or ms(last) < fire_time_ms:
                 return False
             waiting.pop()
         return True

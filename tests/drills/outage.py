@@ -17,7 +17,7 @@ from typing import Any, Final
 from raftsched import limits
 from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.http import ask
-from tests.drills.ledger import Line, decided_up_to, faults, first_instant, ledger, save_grid
+from tests.drills.ledger import Line, decided_up_to, faults, first_fire_time, ledger, save_grid
 from tests.drills.processes import drill_cluster
 
 PERIOD_SECONDS: Final = 1
@@ -57,7 +57,7 @@ def policy_faults(
         wrong += _skipped_wrongly(name, lines, reason, window_seconds * 1000)
         wrong += _fired_wrongly(name, lines, missed, in_time, window_seconds * 1000)
         for line in wrong:
-            yield f"{name}: {line.instant_ms}, decided {line.lateness_ms} ms late, is {line.reason or 'fired'}"
+            yield f"{name}: {line.fire_time_ms}, decided {line.lateness_ms} ms late, is {line.reason or 'fired'}"
 
 
 def _skipped_wrongly(name: str, lines: Sequence[Line], reason: str, window_ms: float) -> list[Line]:
@@ -97,7 +97,7 @@ def outage_misses(line: Line) -> bool | None:
 def run(cluster: LocalCluster, seconds: float) -> list[str]:
     """Take all nodes down for so long; return what is wrong in the ledgers."""
     base = cluster.nodes[0].api
-    start_s = first_instant(PERIOD_SECONDS)
+    start_s = first_fire_time(PERIOD_SECONDS)
     window_seconds = limits.MISFIRE_GRACE_MS / 1000 + WINDOW_SECONDS
     save_policies(base, start_s, window_seconds=window_seconds)
     decided_up_to(cluster, base, POLICIES, (start_s + 2) * 1000, seconds=30)

@@ -205,7 +205,7 @@ class Leader:
 
     def settle(self, order: Order) -> None:
         (result,) = self.world.apply(order.operation)
-        self.duties.settled(order, result, self.world.now)
+        self.duties.on_result(order, result, self.world.now)
 
     def run(self, ms: int) -> None:
         """Let time pass as the shell does: sleep until the next call, step, and so on."""
@@ -238,7 +238,7 @@ class Leader:
     def lease_ids(self, job_ids: list[JobId], worker: str = "w1", region: str = "", *, age_ms: int = 0) -> list[Job]:
         ttl_ms = self.settings.lease_ttl_ms
         (result,) = self.world.apply(LeaseJobs(worker, ttl_ms, tuple(job_ids), region=region), age_ms=age_ms)
-        jobs = [grant.job for grant in self.duties.lease_settled(job_ids, result, self.world.now)]
+        jobs = [grant.job for grant in self.duties.on_lease_result(job_ids, result, self.world.now)]
         self._prove(worker, [(job.id, job.run_number, token_of(job)) for job in jobs])
         return jobs
 

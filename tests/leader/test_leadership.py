@@ -10,7 +10,7 @@ from raftsched import limits
 from raftsched.core.checks.invariants import check
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import ExpireLeases, LeaseJobs, MarkWorkers, RecordOutcome
-from raftsched.core.operations.control import HoldJobs
+from raftsched.core.operations.control import BlockJobs
 from raftsched.core.records.job import FINISHED, AttemptEnd, Status
 from raftsched.core.state.results import Grant, OutcomeRecorded, Result
 from raftsched.errors import InvariantBroken, NotLeader, OutcomeUnknown, Unavailable
@@ -156,7 +156,7 @@ async def test_jobs_of_one_key_run_one_after_the_other_without_pauses_or_vain_pr
         finished += 1
     assert now_ms() < 2_000
     assert cluster.proposed(LeaseJobs) == 50
-    assert cluster.proposed(HoldJobs) < 20
+    assert cluster.proposed(BlockJobs) < 20
 
 
 @in_virtual_time

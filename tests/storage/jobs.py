@@ -52,8 +52,8 @@ def paused(job: Job, until_ms: int = 0) -> Job:
     return msgspec.structs.replace(job, status=Status.PAUSED, pause=Pause(NOW_MS, TimeMs(until_ms)), timed=False)
 
 
-def held(job: Job, concurrency_key: str = "k") -> Job:
-    return with_fields(job, held=True, options=Options(concurrency_key=concurrency_key))
+def blocked(job: Job, concurrency_key: str = "k") -> Job:
+    return with_fields(job, blocked=True, options=Options(concurrency_key=concurrency_key))
 
 
 def make_schedule(number: int, **fields: Any) -> Schedule:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from raftsched.core.operations.control import AlarmKind, ChoreKind
+from raftsched.core.operations.control import BackgroundKind, DeadlineKind
 from raftsched.core.records.ids import JobId, TimeMs, name_tag
 from raftsched.core.records.job import Condition, Dependency, Verdict
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, FiringKind, ScheduleId
 from raftsched.core.records.spec import Options
 from raftsched.core.records.workflow import Workflow, WorkflowId
-from raftsched.core.state.entries import AlarmEntry, AuditEntry, Dependant, HeldEntry, LogSize
+from raftsched.core.state.entries import AuditEntry, BlockedEntry, DeadlineEntry, Dependant, LogSize
 from raftsched.core.state.writes import (
     PutAudit,
-    PutChore,
+    PutBackgroundWork,
     PutDependant,
     PutDependencies,
     PutFiring,
@@ -25,7 +25,7 @@ from raftsched.core.state.writes import (
     PutSchedule,
     PutWorkflow,
     RemoveAudit,
-    RemoveChore,
+    RemoveBackgroundWork,
     RemoveFirings,
     RemoveJob,
     RemoveSchedule,
@@ -35,7 +35,7 @@ from raftsched.errors import Invalid, InvariantBroken
 from raftsched.storage.state import State
 from raftsched.storage.store.port import Store, Table
 from tests.storage.conftest import Home
-from tests.storage.jobs import NOW_MS, finished, held, job_id, make_job, make_schedule, paused, running
+from tests.storage.jobs import NOW_MS, blocked, finished, job_id, make_job, make_schedule, paused, running
 
 TAG = name_tag("send_email")
 
@@ -101,52 +101,52 @@ def test_running_jobs_are_counted_by_queue_and_key_and_again_at_opening(home: Ho
     assert state.running_counts() == {}
 
 
-def test_held_jobs_come_by_key_falling_priority_due_and_id(state: State) -> None:
+def test_blocked_jobs_come_by_key_falling_priority_due_and_id(state: State) -> None:
     jobs = [
-        held(make_job(1), "b"),
-        held(make_job(2, priority=4), "a"),
-        held(make_job(3), "a"),
-        held(make_job(4, due_at_ms=NOW_MS - 1), "a"),
-        held(make_job(5, queue="mail\0"), "a"),
+        blocked(make_job(1), "b"),
+        blocked(make_job(2, priority=4), "a"),
+        blocked(make_job(3), "a"),
+        blocked(make_job(4, due_at_ms=NOW_MS - 1), "a"),
+        blocked(make_job(5, queue="mail\0"), "a"),
     ]
     state.execute([PutJob(None, job) for job in jobs])
     order = [job_id(number) for number in (4, 3, 2, 1)]
-    assert state.held_jobs("mail", limit=9) == order
-    assert state.held_jobs("mail", limit=2) == order[:2]
-    assert state.held_jobs("mail", after=HeldEntry("mail", "a", 5, NOW_MS, job_id(3)), limit=9) == order[2:]
-    assert state.held_jobs("mail", after=HeldEntry("mail", "a", 5, TimeMs(0), job_id(3)), limit=9) == order
-    assert state.first_held("mail", "a") == job_id(4)
-    assert state.first_held("mail", "a", after=job_id(4)) == job_id(3)
-    assert state.first_held("mail", "a", after=job_id(2)) is None
-    assert state.first_held("mail", "c") is None
+    assert state.blocked_jobs("mail", limit=9) == order
+    assert state.blocked_jobs("mail", limit=2) == order[:2]
+    assert state.blocked_jobs("mail", after=BlockedEntry("mail", "a", 5, NOW_MS, job_id(3)), limit=9) == order[2:]
+    assert state.blocked_jobs("mail", after=BlockedEntry("mail", "a", 5, TimeMs(0), job_id(3)), limit=9) == order
+    assert state.first_blocked("mail", "a") == job_id(4)
+    assert state.first_blocked("mail", "a", after=job_id(4)) == job_id(3)
+    assert state.first_blocked("mail", "a", after=job_id(2)) is None
+    assert state.first_blocked("mail", "c") is None
     assert state.waiting("mail", "default", 5, TAG, due_until_ms=NOW_MS, limit=9) == []
-    state.execute([PutJob(jobs[3], replace(jobs[3], held=False))])
-    assert state.first_held("mail", "a") == job_id(3)
+    state.execute([PutJob(jobs[3], replace(jobs[3], blocked=False))])
+    assert state.first_blocked("mail", "a") == job_id(3)
     assert [entry.job_id for entry in state.waiting("mail", "default", 5, TAG, due_until_ms=NOW_MS, limit=9)] == [
         job_id(4)
     ]
 
 
-def test_held_jobs_of_a_key_are_read_by_region(state: State) -> None:
+def test_blocked_jobs_of_a_key_are_read_by_region(state: State) -> None:
     jobs = [
-        held(make_job(1, region="us"), "a"),
-        held(make_job(2, region="eu", priority=4), "a"),
-        held(make_job(3, region="eu"), "a"),
-        held(make_job(4), "a"),
-        held(make_job(5, region="eu\0"), "b"),
+        blocked(make_job(1, region="us"), "a"),
+        blocked(make_job(2, region="eu", priority=4), "a"),
+        blocked(make_job(3, region="eu"), "a"),
+        blocked(make_job(4), "a"),
+        blocked(make_job(5, region="eu\0"), "b"),
     ]
     state.execute([PutJob(None, job) for job in jobs])
-    assert state.held_regions("mail", "a", limit=9) == ["", "eu", "us"]
-    assert state.held_regions("mail", "a", limit=2) == ["", "eu"]
-    assert state.held_regions("mail", "b", limit=9) == ["eu\0"]
-    assert state.held_regions("mail", "c", limit=9) == []
-    assert state.held_jobs("mail", limit=9) == [job_id(number) for number in (4, 3, 2, 1, 5)]
-    assert state.first_held("mail", "a") == job_id(4)
-    assert state.first_held("mail", "a", after=job_id(4)) is None
-    assert state.first_held("mail", "a", "eu") == job_id(3)
-    assert state.first_held("mail", "a", "eu", after=job_id(3)) == job_id(2)
-    assert state.first_held("mail", "a", "eu", after=job_id(2)) is None
-    assert state.first_held("mail", "b", "eu") is None
+    assert state.blocked_regions("mail", "a", limit=9) == ["", "eu", "us"]
+    assert state.blocked_regions("mail", "a", limit=2) == ["", "eu"]
+    assert state.blocked_regions("mail", "b", limit=9) == ["eu\0"]
+    assert state.blocked_regions("mail", "c", limit=9) == []
+    assert state.blocked_jobs("mail", limit=9) == [job_id(number) for number in (4, 3, 2, 1, 5)]
+    assert state.first_blocked("mail", "a") == job_id(4)
+    assert state.first_blocked("mail", "a", after=job_id(4)) is None
+    assert state.first_blocked("mail", "a", "eu") == job_id(3)
+    assert state.first_blocked("mail", "a", "eu", after=job_id(3)) == job_id(2)
+    assert state.first_blocked("mail", "a", "eu", after=job_id(2)) is None
+    assert state.first_blocked("mail", "b", "eu") is None
 
 
 def test_tenants_of_a_region_are_those_with_a_job_of_it_in_the_queue(state: State) -> None:
@@ -263,10 +263,10 @@ def test_workflows_are_found_by_id_key_and_job(state: State, store: Store) -> No
     assert state.workflow_jobs(workflow.id, after=None, limit=2) == [job_id(1), job_id(2)]
     assert state.workflow_jobs(workflow.id, after=job_id(2), limit=9) == [job_id(3)]
     assert state.workflow_jobs(other.id, after=None, limit=9) == []
-    assert state.next_alarm(AlarmKind.WORKFLOW) == workflow.alarm_at_ms
+    assert state.next_deadline(DeadlineKind.WORKFLOW) == workflow.next_deadline_ms
     state.execute([PutWorkflow(workflow, whole)])
     assert state.workflow_id_for_key("t", "k") is None
-    assert state.next_alarm(AlarmKind.WORKFLOW) is None
+    assert state.next_deadline(DeadlineKind.WORKFLOW) is None
     assert [one for _, one in state.list_workflows(limit=9).items] == [other, whole]
     assert [one for _, one in state.list_workflows(limit=1, descending=True).items] == [whole]
     state.execute([*map(RemoveJob, jobs), RemoveWorkflow(whole), RemoveWorkflow(other)])
@@ -280,14 +280,14 @@ def test_schedules_are_found_by_id_and_name_with_their_payload(state: State, sto
     assert state.schedule(schedule.id) == schedule
     assert state.payload(schedule.id) == b"[1]"
     assert state.schedule_id_for_name("default", "report-1") == schedule.id
-    assert state.alarms_due(AlarmKind.SCHEDULE, NOW_MS, limit=9) == [
-        AlarmEntry(AlarmKind.SCHEDULE, NOW_MS, schedule.id)
+    assert state.deadlines_due(DeadlineKind.SCHEDULE, NOW_MS, limit=9) == [
+        DeadlineEntry(DeadlineKind.SCHEDULE, NOW_MS, schedule.id)
     ]
     state.execute([PutSchedule(schedule, renamed)])
     assert state.payload(schedule.id) == b"[1]"
     assert state.schedule_id_for_name("default", "report-1") is None
     assert state.schedule_id_for_name("default", "other") == schedule.id
-    assert list(state.all_alarms()) == []
+    assert list(state.all_deadlines()) == []
     state.execute([RemoveSchedule(renamed)])
     assert is_empty(store)
 
@@ -312,13 +312,13 @@ def test_lists_go_on_behind_their_cursors_in_both_directions(state: State) -> No
         state.list_schedules(after=b"x" * 512, limit=1)
 
 
-def test_the_ledger_is_read_by_instant_and_kind_both_ways_and_trimmed(state: State, store: Store) -> None:
+def test_the_ledger_is_read_by_fire_time_and_kind_both_ways_and_trimmed(state: State, store: Store) -> None:
     owner, other = ScheduleId(b"s" * 16), ScheduleId(b"t" * 16)
     lines = [
         Firing(TimeMs(1), FiringKind.PLANNED, job_id(1)),
         Firing(TimeMs(1), FiringKind.BACKFILL, job_id(2)),
         Firing(TimeMs(2), FiringKind.MANUAL, job_id(3)),
-        Firing(TimeMs(3), reason="overlap", count=4, last_instant_ms=TimeMs(9)),
+        Firing(TimeMs(3), reason="overlap", count=4, last_fire_time_ms=TimeMs(9)),
     ]
     state.execute([*(PutFiring(owner, line) for line in lines[::-1]), PutFiring(other, lines[0])])
     assert state.firings(owner, after=None, until_ms=None, limit=9) == lines
@@ -346,46 +346,48 @@ def test_queues_are_kept_and_read_again_at_opening(home: Home) -> None:
     state.checkpoint()
     state.execute([PutQueue(new, old)])
     assert state.queue("mail") == old
-    assert state.next_alarm(AlarmKind.QUEUE) is None
+    assert state.next_deadline(DeadlineKind.QUEUE) is None
     state = State(home.crash())
     assert state.queue("mail") == new
     assert state.queue("export") is None
     assert state.queues() == [Queue("a"), new]
     assert [queue for _, queue in state.list_queues(limit=1, descending=True).items] == [new]
-    assert state.alarms_due(AlarmKind.QUEUE, 5, limit=9) == [AlarmEntry(AlarmKind.QUEUE, TimeMs(5), b"mail")]
+    assert state.deadlines_due(DeadlineKind.QUEUE, 5, limit=9) == [
+        DeadlineEntry(DeadlineKind.QUEUE, TimeMs(5), b"mail")
+    ]
 
 
 # -- alarms, chores, audit --------------------------------------------------------------------------------------------
 
 
-def test_alarms_of_each_kind_are_due_in_order_up_to_their_time(state: State) -> None:
+def test_deadlines_of_each_kind_are_due_in_order_up_to_their_time(state: State) -> None:
     jobs = [paused(make_job(number), until_ms=at_ms) for number, at_ms in ((1, 7), (2, 5), (3, 5), (4, 0))]
     state.execute([PutJob(None, job) for job in jobs])
     state.execute([PutSchedule(None, make_schedule(9, next_at_ms=TimeMs(1)))])
-    due = [AlarmEntry(AlarmKind.JOB, TimeMs(at_ms), job_id(number)) for number, at_ms in ((2, 5), (3, 5), (1, 7))]
-    assert state.alarms_due(AlarmKind.JOB, 7, limit=9) == due
-    assert state.alarms_due(AlarmKind.JOB, 6, limit=9) == due[:2]
-    assert state.alarms_due(AlarmKind.JOB, 7, limit=1) == due[:1]
-    assert state.alarms_due(AlarmKind.JOB, 4, limit=9) == []
-    assert state.alarms_due(AlarmKind.JOB, 7, limit=9, after_ms=4) == due
-    assert state.alarms_due(AlarmKind.JOB, 7, limit=9, after_ms=5) == due[2:]
-    assert state.next_alarm(AlarmKind.JOB) == 5
+    due = [DeadlineEntry(DeadlineKind.JOB, TimeMs(at_ms), job_id(number)) for number, at_ms in ((2, 5), (3, 5), (1, 7))]
+    assert state.deadlines_due(DeadlineKind.JOB, 7, limit=9) == due
+    assert state.deadlines_due(DeadlineKind.JOB, 6, limit=9) == due[:2]
+    assert state.deadlines_due(DeadlineKind.JOB, 7, limit=1) == due[:1]
+    assert state.deadlines_due(DeadlineKind.JOB, 4, limit=9) == []
+    assert state.deadlines_due(DeadlineKind.JOB, 7, limit=9, after_ms=4) == due
+    assert state.deadlines_due(DeadlineKind.JOB, 7, limit=9, after_ms=5) == due[2:]
+    assert state.next_deadline(DeadlineKind.JOB) == 5
     state.execute([PutJob(jobs[1], make_job(2)), RemoveJob(jobs[2])])
-    assert state.next_alarm(AlarmKind.JOB) == 7
+    assert state.next_deadline(DeadlineKind.JOB) == 7
 
 
-def test_chores_stand_where_they_were_put_until_they_are_removed(state: State, store: Store) -> None:
-    first, second = (ChoreKind.SETTLE_DEPENDANTS, b"s"), (ChoreKind.RELEASE_HELD, b"mail")
-    state.execute([PutChore(*second), PutChore(*first), PutChore(*first, b"at")])
-    assert (state.chore(*first), state.chore(*second)) == (b"at", b"")
-    assert state.chore(ChoreKind.DROP_LEDGER, b"s") is None
-    assert state.chores(limit=9) == [first, second]
-    assert state.chores(limit=1, after=first) == [second]
-    assert list(state.all_chores()) == [(*first, b"at"), (*second, b"")]
-    state.execute([RemoveChore(*first), RemoveChore(*second)])
+def test_background_work_stand_where_they_were_put_until_they_are_removed(state: State, store: Store) -> None:
+    first, second = (BackgroundKind.RESOLVE_DEPENDANTS, b"s"), (BackgroundKind.RELEASE_BLOCKED, b"mail")
+    state.execute([PutBackgroundWork(*second), PutBackgroundWork(*first), PutBackgroundWork(*first, b"at")])
+    assert (state.background_cursor(*first), state.background_cursor(*second)) == (b"at", b"")
+    assert state.background_cursor(BackgroundKind.DROP_LEDGER, b"s") is None
+    assert state.background_work(limit=9) == [first, second]
+    assert state.background_work(limit=1, after=first) == [second]
+    assert list(state.all_background_work()) == [(*first, b"at"), (*second, b"")]
+    state.execute([RemoveBackgroundWork(*first), RemoveBackgroundWork(*second)])
     assert is_empty(store)
     with pytest.raises(InvariantBroken):
-        state.execute([RemoveChore(*first)])
+        state.execute([RemoveBackgroundWork(*first)])
 
 
 def test_the_audit_trail_is_in_the_order_of_the_log_and_trimmed_from_the_front(state: State) -> None:
@@ -414,7 +416,7 @@ def test_what_is_written_counts_as_uncommitted(state: State) -> None:
         PutDependencies(job_id(1), tuple(Dependency(JobId(job_id(number))) for number in range(100))),
         PutSchedule(None, make_schedule(1), bytes(5_000)),
         PutAudit(AuditEntry(NOW_MS, "me", "a", "b", detail="d" * 3_000)),
-        PutChore(ChoreKind.DROP_LEDGER, b"s" * 16),
+        PutBackgroundWork(BackgroundKind.DROP_LEDGER, b"s" * 16),
     ):
         state.execute([write])
         assert state.uncommitted_bytes > before

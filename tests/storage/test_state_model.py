@@ -21,7 +21,7 @@ from raftsched.core.operations import codec as ops
 from raftsched.core.operations import control
 from raftsched.core.operations import queues as queue_operations
 from raftsched.core.operations.base import Operation
-from raftsched.core.operations.control import AlarmKind, ChoreKind
+from raftsched.core.operations.control import BackgroundKind, DeadlineKind
 from raftsched.core.records.ids import FencingToken, TimeMs
 from raftsched.core.records.job import (
     LEASED,
@@ -46,7 +46,7 @@ from raftsched.core.state.results import Context
 from raftsched.core.state.view import AuditableView
 from raftsched.core.state.writes import (
     PutAudit,
-    PutChore,
+    PutBackgroundWork,
     PutDependant,
     PutDependencies,
     PutFence,
@@ -58,7 +58,7 @@ from raftsched.core.state.writes import (
     PutWorker,
     PutWorkflow,
     RemoveAudit,
-    RemoveChore,
+    RemoveBackgroundWork,
     RemoveFirings,
     RemoveJob,
     RemoveSchedule,
@@ -95,12 +95,12 @@ _fields = st.fixed_dictionaries(
         "due_at_ms": st.integers(0, 3).map(lambda step: NOW_MS + step),
         "finished_at_ms": st.integers(0, 3).map(lambda step: NOW_MS + step),
         "timed": st.booleans(),
-        "held": st.booleans(),
+        "blocked": st.booleans(),
         "options": st.none() | _options,
         "pause": st.none() | st.builds(Pause, st.just(1), st.sampled_from([0, 4])),
     }
 )
-_alarm_times = st.sampled_from([0, 3, 8]).map(TimeMs)
+_deadline_times = st.sampled_from([0, 3, 8]).map(TimeMs)
 _walks = [name for name in vars(Walks) if name.startswith("all_")]
 
 
@@ -142,12 +142,12 @@ class StateMachine(RuleBasedStateMachine):
             fields["options"] = replace(options, unique_key=b"u%d" % number)
         new = with_fields(new, **fields)
         waits = new.status in WAITING
-        new = replace(new, timed=new.timed and waits, held=new.held and waits and options is not None)
+        new = replace(new, timed=new.timed and waits, blocked=new.blocked and waits and options is not None)
         self.execute(PutJob(old, new, payload, result))
 
     @precondition(lambda self: self.plain.jobs)
     @rule(pick=st.integers(0, 100), parents=st.lists(_jobs, max_size=4, unique=True), verdict=st.sampled_from(Verdict))
-    def tie_job(self, pick: int, parents: list[int], verdict: Verdict) -> None:
+    def relate_job(self, pick: int, parents: list[int], verdict: Verdict) -> None:
         old = self.pick(pick)
         if old.dependency_count:
             each = self.plain.edges[old.id][pick % old.dependency_count]
@@ -178,7 +178,7 @@ class StateMachine(RuleBasedStateMachine):
     def remove_worker(self) -> None:
         self.execute(RemoveWorker(min(self.plain.workers)))
 
-    @rule(name=st.sampled_from(["mail", "export"]), paused=st.booleans(), until_ms=_alarm_times)
+    @rule(name=st.sampled_from(["mail", "export"]), paused=st.booleans(), until_ms=_deadline_times)
     def put_queue(self, name: str, *, paused: bool, until_ms: TimeMs) -> None:
         self.execute(PutQueue(self.plain.queue(name), Queue(name, paused=paused, pause_until_ms=until_ms)))
 
@@ -192,23 +192,29 @@ class StateMachine(RuleBasedStateMachine):
         new = Workflow(workflow_id, f"t{number}", "n", 2, stored_count, idempotency_key=key, updated_at_ms=NOW_MS)
         self.execute(PutWorkflow(old, new))
 
-    @rule(number=st.integers(0, 2), next_at_ms=_alarm_times, payload=_texts, removed=st.booleans())
+    @rule(number=st.integers(0, 2), next_at_ms=_deadline_times, payload=_texts, removed=st.booleans())
     def put_schedule(self, number: int, next_at_ms: TimeMs, payload: bytes | None, *, removed: bool) -> None:
         new = make_schedule(100 + number, next_at_ms=next_at_ms)
         old = self.plain.schedule(new.id)
         self.execute(RemoveSchedule(old) if old is not None and removed else PutSchedule(old, new, payload))
 
-    @rule(number=st.integers(0, 2), instant_ms=_alarm_times, kind=st.sampled_from(FiringKind), removed=st.booleans())
-    def put_firing(self, number: int, instant_ms: TimeMs, kind: FiringKind, *, removed: bool) -> None:
+    @rule(
+        number=st.integers(0, 2), fire_time_ms=_deadline_times, kind=st.sampled_from(FiringKind), removed=st.booleans()
+    )
+    def put_firing(self, number: int, fire_time_ms: TimeMs, kind: FiringKind, *, removed: bool) -> None:
         schedule_id = ScheduleId(job_id(number))
-        old = self.plain.firing(schedule_id, instant_ms, kind)
-        new = Firing(instant_ms, kind, reason="overlap")
+        old = self.plain.firing(schedule_id, fire_time_ms, kind)
+        new = Firing(fire_time_ms, kind, reason="overlap")
         self.execute(RemoveFirings(schedule_id, (old,)) if old is not None and removed else PutFiring(schedule_id, new))
 
-    @rule(kind=st.sampled_from(ChoreKind), subject=st.sampled_from([b"a", b"b"]), cursor=st.sampled_from([b"", b"at"]))
-    def put_chore(self, kind: ChoreKind, subject: bytes, cursor: bytes) -> None:
-        at = self.plain.chore(kind, subject)
-        self.execute(PutChore(kind, subject, cursor) if at != cursor else RemoveChore(kind, subject))
+    @rule(
+        kind=st.sampled_from(BackgroundKind),
+        subject=st.sampled_from([b"a", b"b"]),
+        cursor=st.sampled_from([b"", b"at"]),
+    )
+    def put_chore(self, kind: BackgroundKind, subject: bytes, cursor: bytes) -> None:
+        at = self.plain.background_cursor(kind, subject)
+        self.execute(PutBackgroundWork(kind, subject, cursor) if at != cursor else RemoveBackgroundWork(kind, subject))
 
     @rule(count=st.integers(1, 3))
     def put_audit(self, count: int) -> None:
@@ -286,12 +292,12 @@ class StateMachine(RuleBasedStateMachine):
             assert state.waiting_tenants(queue) == sorted(waiting)
             assert state.queue(queue) == plain.queue(queue)
             assert state.running_count(queue) == plain.running_count(queue)
-            assert state.held_jobs(queue, limit=3) == plain.held_jobs(queue, limit=3)
+            assert state.blocked_jobs(queue, limit=3) == plain.blocked_jobs(queue, limit=3)
             for key in ("k1", "k2"):
                 assert state.key_running_count(queue, key) == plain.key_running_count(queue, key)
-                assert state.held_regions(queue, key, limit=2) == plain.held_regions(queue, key, limit=2)
+                assert state.blocked_regions(queue, key, limit=2) == plain.blocked_regions(queue, key, limit=2)
                 for region in REGIONS:
-                    assert state.first_held(queue, key, region) == plain.first_held(queue, key, region)
+                    assert state.first_blocked(queue, key, region) == plain.first_blocked(queue, key, region)
             for region in REGIONS:
                 of_it = {
                     entry.tenant for entry in plain.all_waiting() if (entry.queue, entry.region) == (queue, region)
@@ -303,7 +309,7 @@ class StateMachine(RuleBasedStateMachine):
         state, plain = self.state, self.plain
         assert [line for _, line in state.list_audit(limit=1_000).items] == [line for _, line in plain.audit]
         assert state.workers() == [plain.workers[name] for name in sorted(plain.workers)]
-        assert list(state.all_alarms()) == list(plain.all_alarms())
+        assert list(state.all_deadlines()) == list(plain.all_deadlines())
         for number in range(3):
             schedule_id = ScheduleId(job_id(number))
             lines = plain.firings(schedule_id, after=None, until_ms=8, limit=3)
@@ -416,16 +422,18 @@ def _draw_upkeep(random: Random, first: int, now_ms: int) -> Operation:
     window = tuple(job_id(first + number) for number in range(40))
     silent = SilentLease(FencingToken(1), TimeMs(now_ms), TimeMs(now_ms))
     mark = ops.WorkerMark("w", ("mail",), 5, TimeMs(now_ms), "", random.choice([(), (silent,)]))
-    workflows = tuple((AlarmKind.WORKFLOW, bytes(job_id(number))) for number in range(1_000, 1_000 + first + 2))
+    workflows = tuple((DeadlineKind.WORKFLOW, bytes(job_id(number))) for number in range(1_000, 1_000 + first + 2))
     choices: list[Operation] = [
         ops.PurgeJobs((identity,), TimeMs(now_ms)),
         ops.MarkWorkers((mark,)),
         ops.MarkWorkers((), ("w",)),
-        ops.NoteOutage(TimeMs(max(0, now_ms - random.randrange(20))), 10),
-        control.HoldJobs(window),
-        control.RingAlarms(tuple((AlarmKind.JOB, bytes(job)) for job in window)),
-        control.RingAlarms((*workflows, (AlarmKind.QUEUE, b"mail"))),
-        control.DoChore(random.choice([*ChoreKind]), random.choice([identity, b"mail", job_id(1_000 + first)])),
+        ops.RecordOutage(TimeMs(max(0, now_ms - random.randrange(20))), 10),
+        control.BlockJobs(window),
+        control.HandleDeadlines(tuple((DeadlineKind.JOB, bytes(job)) for job in window)),
+        control.HandleDeadlines((*workflows, (DeadlineKind.QUEUE, b"mail"))),
+        control.DoBackgroundStep(
+            random.choice([*BackgroundKind]), random.choice([identity, b"mail", job_id(1_000 + first)])
+        ),
     ]
     return random.choice(choices)
 

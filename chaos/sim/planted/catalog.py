@@ -217,7 +217,7 @@ _CORE: Sequence[Bug] = (
 )
 
 _FEATURES: Sequence[Bug] = (
-    Bug(features.decides_instants_twice, "an instant decided twice by a new leader", alter=many_schedules),
+    Bug(features.decides_fire_times_twice, "an instant decided twice by a new leader", alter=many_schedules),
     Bug(features.loses_firings_over_an_election, "a firing lost over an election", alter=many_schedules),
     Bug(features.fires_early, "an early firing", alter=many_schedules),
     Bug(features.joins_whatever_the_policy, "overlap", alter=many_schedules),
@@ -228,15 +228,15 @@ _FEATURES: Sequence[Bug] = (
     Bug(features.opens_workflows_with_their_first_part, "half a workflow", alter=many_workflows),
     Bug(features.acknowledges_cancels_of_workflows_only, "a workflow's cancel forgotten", alter=many_workflows),
     Bug(features.checks_limits_in_the_leader_only, "limits checked by the leader only", alter=much_control),
-    Bug(features.forgets_held_jobs, "a held job forgotten", alter=much_control),
+    Bug(features.forgets_blocked_jobs, "a held job forgotten", alter=much_control),
     Bug(features.acknowledges_pauses_of_queues_only, "a queue's pause forgotten", alter=much_control),
     Bug(features.requeues_within_the_same_run, "a requeue with an old token", alter=much_control),
     Bug(features.requeues_what_waits, "a requeue from an illegal status", alter=much_control),
     Bug(features.keeps_unique_claims_for_ever, "a unique claim kept for ever", alter=much_control),
     Bug(features.leases_again_what_began, "at most once leased again", alter=much_control),
     Bug(features.starts_only_in_memory, "at most once leased again", alter=much_control),
-    Bug(features.never_rings, "due alarms", alter=much_control),
-    Bug(features.leaves_chores_to_others, "chores", alter=many_schedules),
+    Bug(features.never_handles_deadlines, "due alarms", alter=much_control),
+    Bug(features.leaves_background_work_to_others, "chores", alter=many_schedules),
 )
 
 _REGIONS: Sequence[Bug] = (
@@ -244,7 +244,7 @@ _REGIONS: Sequence[Bug] = (
     Bug(regions.gives_jobs_to_any_region, "a job for a worker of another region", alter=two_regions),
     Bug(regions.serves_jobs_without_region_first, "a region starved by others", alter=two_regions),
     Bug(regions.overlooks_the_backlog_of_a_region, "a backlog that nobody reads", alter=two_regions),
-    Bug(regions.offers_held_jobs_of_one_region, "a held job that waits for another region", alter=two_regions),
+    Bug(regions.offers_blocked_jobs_of_one_region, "a held job that waits for another region", alter=two_regions),
 )
 
 _STATES: Sequence[Bug] = (

@@ -146,10 +146,10 @@ def stands_without_asking(patch: Any) -> None:
 
     def stand(self: Elections, now: float) -> None:
         core = self._core
-        if not core.leads and self.may_stand and self._identity.takes_part and core.election_deadline <= now:
+        if not core.leads and self.may_campaign and self._identity.takes_part and core.election_deadline <= now:
             core.election_deadline = 0.0
 
-    patch.setattr(Elections, "stand_if_due", stand)
+    patch.setattr(Elections, "campaign_if_due", stand)
 
 
 def takes_pickled_commands(patch: Any) -> None:

@@ -12,7 +12,7 @@ from raftsched.core.jobs import attempts as attempts_module
 from raftsched.core.jobs import dependency_resolution as settling_module
 from raftsched.core.jobs import submit as submit_module
 from raftsched.core.jobs.admission import Gate
-from raftsched.core.jobs.dependencies import tie
+from raftsched.core.jobs.dependencies import dependency_writes
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.control import RequeueJob, StartRun
 from raftsched.core.operations.queues import CancelWorkflow, PauseQueue
@@ -25,11 +25,11 @@ from raftsched.core.state.results import Applied, Changed, Context, QueueSaved, 
 from raftsched.core.state.view import ForkableView
 from raftsched.core.state.writes import PutJob
 from raftsched.core.workflows import submit as workflows_module
-from raftsched.core.workflows.cascade import Consequences
+from raftsched.core.workflows.cascade import Cascade
 from raftsched.leader.maintenance.background_steps import BackgroundSteps
 from raftsched.leader.now import Now
 from raftsched.leader.schedules import firer as leader_firing
-from raftsched.leader.schedules.fire_times import instants_of
+from raftsched.leader.schedules.fire_times import fire_times_of
 from raftsched.leader.schedules.firer import Firing
 from raftsched.leader.schedules.plan import plan_firing
 from raftsched.leader.timers.deadlines import Deadlines
@@ -38,7 +38,7 @@ from raftsched.storage.tables import indexes as indexes_module
 # -- schedules --------------------------------------------------------------------------------------------------------
 
 
-def _accepts_any_instant(patch: Any) -> None:
+def _accepts_any_fire_time(patch: Any) -> None:
     """The log takes decisions wherever they begin."""
 
     def stale(schedule: Schedule, operation: Any, _context: Context) -> str:
@@ -61,21 +61,21 @@ def _plans_at_first(patch: Any, look: Callable[[Schedule, Now], int]) -> None:
     patch.setattr(Firing, "_plan", plan)
 
 
-def decides_instants_twice(patch: Any) -> None:
+def decides_fire_times_twice(patch: Any) -> None:
     """A new leader decides once more what the last one decided last, and nobody stops it."""
-    _accepts_any_instant(patch)
+    _accepts_any_fire_time(patch)
     _plans_at_first(patch, lambda schedule, _now: schedule.last_at_ms or schedule.next_at_ms)
 
 
 def loses_firings_over_an_election(patch: Any) -> None:
     """A new leader counts from its own start: instants that came while nobody led are forgotten."""
-    _accepts_any_instant(patch)
+    _accepts_any_fire_time(patch)
 
     def from_now_on(schedule: Schedule, now: Now) -> int:
-        instants = instants_of(schedule.timing, from_ms=schedule.created_at_ms)
-        latest, following = schedule.next_at_ms, instants.next_after(schedule.next_at_ms)
+        fire_times = fire_times_of(schedule.timing, from_ms=schedule.created_at_ms)
+        latest, following = schedule.next_at_ms, fire_times.next_after(schedule.next_at_ms)
         while following is not None and following <= now.cluster_ms:
-            latest, following = TimeMs(following), instants.next_after(following)
+            latest, following = TimeMs(following), fire_times.next_after(following)
         return latest
 
     _plans_at_first(patch, from_now_on)
@@ -83,10 +83,10 @@ def loses_firings_over_an_election(patch: Any) -> None:
 
 def fires_early(patch: Any) -> None:
     """The leader looks ahead, and the log believes it."""
-    _accepts_any_instant(patch)
+    _accepts_any_fire_time(patch)
 
-    def plan(schedule: Schedule, instants: Any, now_ms: int, draws: Any) -> Any:
-        return plan_firing(schedule, instants, now_ms + 600, draws)
+    def plan(schedule: Schedule, fire_times: Any, now_ms: int, draws: Any) -> Any:
+        return plan_firing(schedule, fire_times, now_ms + 600, draws)
 
     patch.setattr(leader_firing, "plan_firing", plan)
 
@@ -97,7 +97,7 @@ def joins_whatever_the_policy(patch: Any) -> None:
 
 def keeps_ended_runs_active(patch: Any) -> None:
     """A schedule never hears that its runs ended: it skips for the sake of what is over."""
-    patch.setattr(Consequences, "_move_schedule", lambda _self, _schedule_id, _jobs: None)
+    patch.setattr(Cascade, "_move_schedule", lambda _self, _schedule_id, _jobs: None)
     patch.setattr(firing_module._Round, "_unfinished", lambda _self, job_ids: job_ids)  # noqa: SLF001
 
 
@@ -116,31 +116,31 @@ def releases_with_the_first_parent(patch: Any) -> None:
 
 def counts_ends_twice(patch: Any) -> None:
     """Whoever tells dependants of an end begins anew, and counts once more what was counted."""
-    original = Consequences._judge  # noqa: SLF001  # what is patched
+    original = Cascade._judge  # noqa: SLF001  # what is patched
 
-    def judge(self: Consequences, parent: Job, dependant: Dependant) -> None:
+    def judge(self: Cascade, parent: Job, dependant: Dependant) -> None:
         original(self, parent, dependant)
         original(self, parent, dependant)
 
-    patch.setattr(Consequences, "_judge", judge)
+    patch.setattr(Cascade, "_judge", judge)
 
 
 def forgets_dependants(patch: Any) -> None:
     """Nobody tells dependants of the end of a parent whose lease ran out."""
-    original = Consequences._tell  # noqa: SLF001  # what is patched
+    original = Cascade._resolve  # noqa: SLF001  # what is patched
 
-    def tell(self: Consequences, telling: Any) -> None:
+    def tell(self: Cascade, telling: Any) -> None:
         parent = self.fork.job(telling.job_id)
         if parent is None or parent.lost_count == 0:
             original(self, telling)
 
-    patch.setattr(Consequences, "_tell", tell)
+    patch.setattr(Cascade, "_resolve", tell)
 
 
 def opens_workflows_with_their_first_part(patch: Any) -> None:
 
     def tie_at_once(job: Job, operation: Any, judged: Any, context: Context, *, is_staged: bool = False) -> Any:  # noqa: ARG001
-        return tie(job, operation, judged, context, is_staged=False)
+        return dependency_writes(job, operation, judged, context, is_staged=False)
 
     patch.setattr(workflows_module, "tie", tie_at_once)
 
@@ -164,9 +164,9 @@ def checks_limits_in_the_leader_only(patch: Any) -> None:
     patch.setattr(Gate, "admit", lambda _self, _job: True)
 
 
-def forgets_held_jobs(patch: Any) -> None:
+def forgets_blocked_jobs(patch: Any) -> None:
     """A run ends, and the next one of its key is not offered."""
-    patch.setattr(Consequences, "_free_place", lambda _self, _old, _new: None)
+    patch.setattr(Cascade, "_free_place", lambda _self, _old, _new: None)
 
 
 def acknowledges_pauses_of_queues_only(patch: Any) -> None:
@@ -217,7 +217,9 @@ def requeues_what_waits(patch: Any) -> None:
 
 def keeps_unique_claims_for_ever(patch: Any) -> None:
     """A job that ended still keeps others from its purpose."""
-    patch.setattr(indexes_module, "holds_claim", lambda job: bool(job.spec.options and job.spec.options.unique_key))
+    patch.setattr(
+        indexes_module, "has_unique_entry", lambda job: bool(job.spec.options and job.spec.options.unique_key)
+    )
     patch.setattr(submit_module, "holds_unique_key", lambda _job, _now_ms: True)
 
 
@@ -239,7 +241,7 @@ def starts_only_in_memory(patch: Any) -> None:
 # -- the leader's part ------------------------------------------------------------------------------------------------
 
 
-def never_rings(patch: Any) -> None:
+def never_handles_deadlines(patch: Any) -> None:
     """Nothing that is due by time happens."""
 
     def step(_self: Deadlines, _now: Now) -> Sequence[Operation]:
@@ -249,7 +251,7 @@ def never_rings(patch: Any) -> None:
     patch.setattr(Deadlines, "next_call_ms", lambda _self, _now: 1 << 62)
 
 
-def leaves_chores_to_others(patch: Any) -> None:
+def leaves_background_work_to_others(patch: Any) -> None:
     """A leader goes on with no long work that it did not begin itself."""
 
     def step(_self: BackgroundSteps, _now: Now) -> Sequence[Operation]:

@@ -58,7 +58,7 @@ def counts_outages_as_lost_workers(patch: Any) -> None:
 
 def notes_no_outage(patch: Any) -> None:
     """The leader that ends an outage knows of it, and no later one does."""
-    patch.setattr(Outage, "start", lambda self: self._on_settled(False))
+    patch.setattr(Outage, "start", lambda self: self._on_recorded(False))
 
 
 def gives_jobs_whatever_the_handlers(patch: Any) -> None:

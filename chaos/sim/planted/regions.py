@@ -60,11 +60,11 @@ def overlooks_the_backlog_of_a_region(patch: Any) -> None:
     patch.setattr(StateReader, "tenants_of_region", lambda _self, _queue, _region: [])
 
 
-def offers_held_jobs_of_one_region(patch: Any) -> None:
+def offers_blocked_jobs_of_one_region(patch: Any) -> None:
     """A place of a key is free, and only one region hears of it, whether it has a worker to spare or not."""
-    original = StateFork.held_regions
+    original = StateFork.blocked_regions
 
-    def held_regions(self: StateFork, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
+    def blocked_regions(self: StateFork, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
         return original(self, queue, concurrency_key, limit=limit)[:1]
 
-    patch.setattr(StateFork, "held_regions", held_regions)
+    patch.setattr(StateFork, "blocked_regions", blocked_regions)

@@ -15,12 +15,12 @@ from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import CancelJob, ExpireLeases, LeaseJobs, RecordOutcome, SubmitJob, SubmitWorkflow
 from raftsched.core.operations.control import (
     AmendJob,
-    DoChore,
-    HoldJobs,
+    BlockJobs,
+    DoBackgroundStep,
+    HandleDeadlines,
     PauseJob,
     RequeueJob,
     ResumeJob,
-    RingAlarms,
     StartRun,
 )
 from raftsched.core.operations.queues import CancelWorkflow
@@ -74,7 +74,7 @@ def _changed(operation: Operation, write: PutJob, parents: dict[JobId, tuple[Dep
         "due_ms": new.due_at_ms if new.status not in FINISHED and new.lease is None else 0,
         "queue": new.spec.queue,
         "concurrency_key": options.concurrency_key,
-        "held": new.held,
+        "blocked": new.blocked,
         "unique": options.unique_key.hex() if not options.unique_until_ms else "",
         "tenant": new.tenant,
         "region": new.spec.region,
@@ -106,7 +106,7 @@ def _submitted(operation: Operation, new: Job, options: Options, depends_on: tup
         "once": options.at_most_once,
         "max_lost_workers": options.lost_workers_max,
         "schedule": options.schedule_id.hex(),
-        "instant_ms": options.instant_ms or 0,
+        "fire_time_ms": options.fire_time_ms or 0,
         "workflow": options.workflow_id.hex(),
         "depends_on": tuple((job_name(each.parent), each.condition.label) for each in depends_on),
         "on_failure": options.on_dependency_failure.label if depends_on else "",
@@ -149,7 +149,7 @@ def _freed(operation: Operation, old: Job, new: Job) -> dict[str, Any]:
         case ExpireLeases():
             causes = {suspect.job_id: suspect.cause.label for suspect in operation.leases}
             return fields | {"f": "expire", "outcome": causes[new.id]}
-        case RingAlarms():
+        case HandleDeadlines():
             return fields | {"f": "lapse", "cause": "time"}
         case CancelJob() if operation.job_id == new.id:
             return fields | {"f": "abort"}
@@ -199,11 +199,11 @@ def _cause(operation: Operation, f: str) -> str:
     match operation:
         case FireSchedule() | RunSchedule():
             return "schedule"
-        case RingAlarms():
+        case HandleDeadlines():
             return "time"
-        case LeaseJobs() | HoldJobs():
+        case LeaseJobs() | BlockJobs():
             return "leader"
-        case CancelWorkflow() | DoChore() if f == "abort":
+        case CancelWorkflow() | DoBackgroundStep() if f == "abort":
             return "workflow"
         case _:
             return "parent"

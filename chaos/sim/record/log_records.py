@@ -8,19 +8,19 @@ from typing import Any
 
 from raftsched.core.jobs.rate_limit import burst
 from raftsched.core.operations.base import Operation
-from raftsched.core.operations.control import ChoreKind
+from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.operations.queues import CancelWorkflow
 from raftsched.core.operations.schedules import FireSchedule, RunSchedule
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, Schedule, ScheduleId
 from raftsched.core.records.workflow import Workflow
 from raftsched.core.state.writes import (
-    PutChore,
+    PutBackgroundWork,
     PutFiring,
     PutQueue,
     PutSchedule,
     PutWorkflow,
-    RemoveChore,
+    RemoveBackgroundWork,
     RemoveSchedule,
     RemoveWorkflow,
     Write,
@@ -44,10 +44,10 @@ def other_events(operation: Operation, write: Write) -> Iterator[tuple[str, dict
             yield "WorkflowChanged", _workflow(write.new, _verb_of_workflow(operation, write))
         case RemoveWorkflow():
             yield "WorkflowChanged", _workflow(write.old, "remove")
-        case PutChore():
-            yield "ChoreChanged", _chore(write.kind, write.subject, is_open=True)
-        case RemoveChore():
-            yield "ChoreChanged", _chore(write.kind, write.subject, is_open=False)
+        case PutBackgroundWork():
+            yield "BackgroundWorkChanged", _background_work(write.kind, write.subject, is_open=True)
+        case RemoveBackgroundWork():
+            yield "BackgroundWorkChanged", _background_work(write.kind, write.subject, is_open=False)
 
 
 def _decided(operation: Operation, schedule_id: ScheduleId, firing: Firing) -> dict[str, Any]:
@@ -56,8 +56,8 @@ def _decided(operation: Operation, schedule_id: ScheduleId, firing: Firing) -> d
         "schedule": schedule_id.hex(),
         "generation": firing.generation,
         "kind": firing.kind.label if isinstance(operation, FireSchedule | RunSchedule) else "changed",
-        "instant_ms": firing.instant_ms,
-        "last_ms": firing.last_instant_ms or firing.instant_ms,
+        "fire_time_ms": firing.fire_time_ms,
+        "last_ms": firing.last_fire_time_ms or firing.fire_time_ms,
         "count": firing.count,
         "job": firing.job_id.hex(),
         "reason": firing.reason,
@@ -143,5 +143,5 @@ def _workflow(workflow: Workflow, f: str) -> dict[str, Any]:
     }
 
 
-def _chore(kind: ChoreKind, subject: bytes, *, is_open: bool) -> dict[str, Any]:
+def _background_work(kind: BackgroundKind, subject: bytes, *, is_open: bool) -> dict[str, Any]:
     return {"kind": kind.name.lower(), "subject": subject.hex(), "is_open": is_open}

@@ -19,8 +19,8 @@ import msgspec
 from chaos.checkers.history import (
     AnyEvent,
     Applied,
+    BackgroundWorkChanged,
     Change,
-    ChoreChanged,
     Configured,
     Decided,
     Downstream,
@@ -59,7 +59,8 @@ from raftsched.storage.store.seals import SEAL_AT
 
 _encode = msgspec.msgpack.Encoder().encode
 _EVENTS: dict[str, Callable[..., AnyEvent]] = {
-    kind.__name__: kind for kind in (Change, Decided, ScheduleChanged, QueueChanged, WorkflowChanged, ChoreChanged)
+    kind.__name__: kind
+    for kind in (Change, Decided, ScheduleChanged, QueueChanged, WorkflowChanged, BackgroundWorkChanged)
 }
 DIGEST_EVERY = 64
 """A node's whole state is hashed at each index that this divides."""
@@ -268,7 +269,7 @@ class Recorder:
             for kind, fields in events_of(deed):
                 if kind == "Change":
                     self._follow_lease(fields)
-                if kind != "ChoreChanged":
+                if kind != "BackgroundWorkChanged":
                     fields["now_ms"] = now_ms
                 self._add(_EVENTS[kind](t=self.t, index=index, position=position, **fields))
                 position += 1
@@ -298,9 +299,9 @@ class Recorder:
         """What a node holds at the end; return its digest."""
         jobs = {job_name(job.id): final_job(job) for job in state.all_jobs()}
         overdue = {
-            f"{alarm.kind.name.lower()} {alarm.subject.hex()}": late_ms
-            for alarm in state.all_alarms()
-            if (late_ms := state.cluster_time_ms - alarm.at_ms) > 0
+            f"{deadline.kind.name.lower()} {deadline.subject.hex()}": late_ms
+            for deadline in state.all_deadlines()
+            if (late_ms := state.cluster_time_ms - deadline.at_ms) > 0
         }
         whole = self._digest(node, state)
         self._add(FinalState(t=self.t, node=node, index=state.applied_index, state=whole, jobs=jobs, overdue=overdue))

@@ -16,7 +16,7 @@ from raftsched.core.operations.codec import CancelJob, SubmitJob
 from raftsched.core.records.bounds import ANONYMOUS
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.retry import Backoff, RetryPolicy
-from raftsched.core.records.spec import JobSpec, Options, tidy
+from raftsched.core.records.spec import JobSpec, Options, normalized
 from raftsched.core.state.results import Cancelled, Result, Submitted
 from raftsched.errors import NotFound
 
@@ -65,7 +65,7 @@ class Submission:
                 retry=RetryPolicy(backoff=Backoff.FIXED, base_ms=200),
                 tags=(f"{OP_TAG}{self.op}",),
                 region=self.region,
-                options=tidy(Options(lost_workers_max=self.max_lost_workers)),
+                options=normalized(Options(lost_workers_max=self.max_lost_workers)),
             ),
             due_at_ms=TimeMs(now_ms + self.delay_ms if self.delay_ms else 0),
             payload=self.payload,

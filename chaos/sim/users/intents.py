@@ -31,7 +31,7 @@ from raftsched.core.records.schedule import (
 )
 from raftsched.core.records.spec import JobSpec, OnDependencyFailure, Options
 from raftsched.core.records.workflow import WorkflowId
-from raftsched.leader.schedules.fire_times import instants_of
+from raftsched.leader.schedules.fire_times import fire_times_of
 
 TENANT = "default"
 RETRY = RetryPolicy(backoff=Backoff.FIXED, base_ms=200)
@@ -103,7 +103,7 @@ class ScheduleIntent:
         )
         if known is not None and self._is_same(known.timing):
             timing = known.timing
-        next_ms = instants_of(timing, from_ms=now_ms).next_after(now_ms)
+        next_ms = fire_times_of(timing, from_ms=now_ms).next_after(now_ms)
         return SaveSchedule(
             id=ScheduleId(node.new_job_id()),
             tenant=TENANT,
@@ -134,12 +134,12 @@ def named_schedule(node: SimulatedNode, name: str) -> Schedule | None:
 def _passed_count(known: Schedule | None, now_ms: int) -> int:
     if known is None or not 0 < known.next_at_ms <= now_ms:
         return 1
-    instants = instants_of(known.timing, from_ms=known.created_at_ms)
+    fire_times = fire_times_of(known.timing, from_ms=known.created_at_ms)
     count, at_ms = 0, known.next_at_ms
     following: int | None = at_ms
     while following is not None and following <= now_ms:
         count += 1
-        following = instants.next_after(following)
+        following = fire_times.next_after(following)
     return count
 
 
@@ -148,12 +148,12 @@ def by_hand(node: SimulatedNode, schedule: Schedule, kind: FiringKind, overlap: 
     now_ms = node.now_ms()
     moments = [now_ms]
     if kind is FiringKind.BACKFILL:
-        instants = instants_of(schedule.timing, from_ms=schedule.created_at_ms)
+        fire_times = fire_times_of(schedule.timing, from_ms=schedule.created_at_ms)
         moments = []
-        following = instants.next_after(now_ms - _BACKFILLED_MS)
+        following = fire_times.next_after(now_ms - _BACKFILLED_MS)
         while following is not None and following <= now_ms and len(moments) < _BACKFILLED_MAX:
             moments.append(following)
-            following = instants.next_after(following)
+            following = fire_times.next_after(following)
     decisions = tuple(Decision(TimeMs(at_ms), node.new_job_id(), TimeMs(now_ms)) for at_ms in moments)
     is_trigger = kind is FiringKind.MANUAL
     return RunSchedule(
@@ -165,7 +165,7 @@ def by_hand(node: SimulatedNode, schedule: Schedule, kind: FiringKind, overlap: 
         actor="simulator",
         call=call,
         key=f"trigger:{schedule.id.hex()}:{call.hex()}" if is_trigger else "",
-        any_instant=is_trigger,
+        any_fire_time=is_trigger,
     )
 
 

@@ -214,6 +214,6 @@ def event_reply(event: Event) -> ChangeEvent:
         worker=event.worker or None,
         attempt_number=event.attempt_number or None,
         reason=event.reason or None,
-        instant=time_text(event.instant_ms) if event.instant_ms else None,
+        instant=time_text(event.fire_time_ms) if event.fire_time_ms else None,
         kind=event.kind or None,
     )

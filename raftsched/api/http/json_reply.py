@@ -42,7 +42,7 @@ def time_or_none(ms: int) -> str | None:
     return time_text(ms) if ms else None
 
 
-def wish_or_none(ms: int | None) -> str | None:
+def requested_time_or_none(ms: int | None) -> str | None:
     """Return RFC 3339 of a time that somebody may have asked for; None for None."""
     return None if ms is None else time_text(ms)
 

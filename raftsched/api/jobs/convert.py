@@ -25,7 +25,7 @@ from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import Condition, Dependency
 from raftsched.core.records.retry import Backoff, RetryPolicy
 from raftsched.core.records.schedule import Template
-from raftsched.core.records.spec import JobSpec, OnDependencyFailure, Options, tidy
+from raftsched.core.records.spec import JobSpec, OnDependencyFailure, Options, normalized
 from raftsched.errors import Invalid, Malformed
 from raftsched.values import check_value
 from raftsched.wire.jobs import (
@@ -56,7 +56,7 @@ def submit_operation(
     """
     prefix = f"{at}." if at else ""
     due_ms = due_at_ms(wanted.run_at, wanted.delay_seconds, now_ms, prefix)
-    claims = claims_of(wanted, has_key=bool(key), now_ms=now_ms, prefix=prefix)
+    claims = unique_keys_of(wanted, has_key=bool(key), now_ms=now_ms, prefix=prefix)
     operation = body_operation(
         wanted,
         job_id=job_id,
@@ -179,7 +179,7 @@ def options_of(
     options = options_of_body(wanted, prefix)
     if expires_at_ms is not None or deadline_ms is not None or fields:
         options = msgspec.structs.replace(options, expires_at_ms=expires_at_ms, deadline_ms=deadline_ms, **fields)
-    return tidy(options)
+    return normalized(options)
 
 
 def _ends(wanted: TimedJobBody, from_ms: int, prefix: str) -> tuple[TimeMs | None, TimeMs | None]:
@@ -233,7 +233,7 @@ def _text(text: str, field: str) -> str:
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 
-def claims_of(wanted: JobRequest, *, has_key: bool, now_ms: int, prefix: str) -> dict[str, Any]:
+def unique_keys_of(wanted: JobRequest, *, has_key: bool, now_ms: int, prefix: str) -> dict[str, Any]:
     """Return the options by which a job claims its idempotency key for a time, and to be unique."""
     claims: dict[str, Any] = {}
     if wanted.idempotency_ttl_seconds is not None:

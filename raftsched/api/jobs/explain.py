@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from raftsched.api.http.json_reply import time_text
-from raftsched.core.explain import Detail, LeaseSigns, Reason, ServingWorker, explain
+from raftsched.core.explain import Detail, LeaseLiveness, Reason, ServingWorker, explain
 from raftsched.core.records.ids import TimeMs, job_id_text
 from raftsched.core.records.job import Job
-from raftsched.core.records.wanted import takes
+from raftsched.core.records.queue_patterns import accepts
 from raftsched.storage.reader import StateReader
 from raftsched.wire.runs import ExplainReply, ReasonReply
 
@@ -23,10 +23,10 @@ _TIMES: Final = ("_at_ms", "since_ms", "until_ms")
 
 
 def explain_reply(
-    state: StateReader, job: Job, now_ms: int, workers: Sequence[ServingWorker], signs: LeaseSigns | None = None
+    state: StateReader, job: Job, now_ms: int, workers: Sequence[ServingWorker], liveness: LeaseLiveness | None = None
 ) -> ExplainReply:
     """Return why `job` isn't running at `now_ms`; `workers` are those of its queue, `signs` those of its lease."""
-    reasons = explain(state, job, TimeMs(now_ms), workers=workers, signs=signs)
+    reasons = explain(state, job, TimeMs(now_ms), workers=workers, liveness=liveness)
     return ExplainReply(
         id=job_id_text(job.id),
         status=job.status_at(now_ms).label,
@@ -40,7 +40,7 @@ def marked_workers(state: StateReader, queue: str, now_ms: int) -> list[ServingW
     return [
         ServingWorker(worker.name, worker.queues, worker.region, worker.seen_at_ms)
         for worker in state.workers()
-        if worker.seen_at_ms > now_ms - _HEARD_MS and takes(worker.queues, queue)
+        if worker.seen_at_ms > now_ms - _HEARD_MS and accepts(worker.queues, queue)
     ]
 
 

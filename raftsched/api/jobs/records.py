@@ -50,13 +50,13 @@ class JobRecords:
         """Say why a job isn't running."""
         _, reading = read(self._backend, request, ReadQuery)
         job = job_in_path(reading, request)
-        signs = None
+        liveness = None
         if reading.age_ms is None:
             leadership = self._backend.leadership()
-            workers, signs = leadership.workers_for(job.spec.queue), leadership.lease_signs(job.id)
+            workers, liveness = leadership.workers_for(job.spec.queue), leadership.lease_liveness(job.id)
         else:
             workers = marked_workers(reading.state, job.spec.queue, reading.now_ms)
-        return reading.response(explain_reply(reading.state, job, reading.now_ms, workers, signs))
+        return reading.response(explain_reply(reading.state, job, reading.now_ms, workers, liveness))
 
     async def get_logs(self, request: web.Request) -> web.Response:
         """Read an attempt's log from a cursor on, waiting up to `wait_seconds` for lines where more may come."""

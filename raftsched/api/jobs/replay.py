@@ -64,7 +64,7 @@ def _spec(job: Job, changes: Changes) -> JobSpec:
         unique_until_ms=TimeMs(0),
         idempotency_until_ms=TimeMs(0),
         schedule_id=b"",
-        instant_ms=None,
+        fire_time_ms=None,
         is_backfill=False,
         workflow_id=b"",
         task="",

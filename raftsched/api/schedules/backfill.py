@@ -36,7 +36,7 @@ from raftsched.core.records.schedule import Firing, FiringKind, Overlap, Schedul
 from raftsched.core.schedules.fire import OVERLAP_LIMIT
 from raftsched.core.state.results import Fired
 from raftsched.errors import Invalid
-from raftsched.leader.schedules.fire_times import TimingInstants, grid_period_ms, instants_of
+from raftsched.leader.schedules.fire_times import TimingFireTimes, fire_times_of, grid_period_ms
 from raftsched.wire.schedules import BackfillItemDocument, BackfillReply, BackfillRequest, TenantQuery
 
 _SLICE: Final = 200
@@ -52,7 +52,7 @@ _OVERLAPS: Final = {"sequential": Overlap.BUFFER_ALL, "allow": Overlap.ALLOW}
 class _Item:
     """One instant: what is to become of it, and what has."""
 
-    instant_ms: TimeMs
+    fire_time_ms: TimeMs
     action: Literal["run", "skip", "known"] = "run"
     reason: str = ""
     due_at_ms: TimeMs = _AT_NO_TIME
@@ -62,7 +62,7 @@ class _Item:
 
     def reply(self) -> BackfillItemDocument[str]:
         return BackfillItemDocument(
-            instant=time_text(self.instant_ms),
+            instant=time_text(self.fire_time_ms),
             action=self.action,
             run_at=time_or_none(self.due_at_ms),
             job_id=id_text(self.job_id),
@@ -85,18 +85,18 @@ class _Ledger:
             if line.kind is FiringKind.PLANNED:
                 self._planned.append(line)
             elif line.kind is FiringKind.BACKFILL and line.reason != OVERLAP_LIMIT:
-                self._backfilled[line.instant_ms] = line
+                self._backfilled[line.fire_time_ms] = line
 
-    def judge(self, item: _Item, instants: TimingInstants) -> None:
+    def judge(self, item: _Item, fire_times: TimingFireTimes) -> None:
         """Say what is to become of an instant, and what was decided for it at its time."""
-        behind = bisect_right(self._planned, item.instant_ms, key=lambda line: line.instant_ms)
+        behind = bisect_right(self._planned, item.fire_time_ms, key=lambda line: line.fire_time_ms)
         line = self._planned[behind - 1] if behind else None
-        if line is not None and item.instant_ms <= max(line.instant_ms, line.last_instant_ms):
+        if line is not None and item.fire_time_ms <= max(line.fire_time_ms, line.last_fire_time_ms):
             item.planned = "fired" if line.job_id else "skipped"
-        known = self._backfilled.get(item.instant_ms)
+        known = self._backfilled.get(item.fire_time_ms)
         if known is not None:
             _settle(item, known, self._call)
-        elif reason := instants.skipped_by_calendar(item.instant_ms):
+        elif reason := fire_times.skipped_by_calendar(item.fire_time_ms):
             item.action, item.reason = "skip", reason
 
 
@@ -141,15 +141,15 @@ class Backfilling:
             told = "must be later than from" if to_ms <= now_ms else "must not be later than now"
             raise Invalid(f"to: {told}", field="to")
         _check_range(schedule, from_ms, to_ms)
-        instants = instants_of(schedule.timing, from_ms=schedule.created_at_ms)
-        items = [_Item(at_ms) async for at_ms in _between(instants, from_ms, to_ms)]
+        fire_times = fire_times_of(schedule.timing, from_ms=schedule.created_at_ms)
+        items = [_Item(at_ms) async for at_ms in _between(fire_times, from_ms, to_ms)]
         if wanted.order == "desc":
             items.reverse()
         ledger = await self._ledger(schedule, to_ms, call)
         first_ms = self._first_due_ms(schedule, wanted, now_ms)
         run_count = 0
         for number, item in enumerate(items):
-            ledger.judge(item, instants)
+            ledger.judge(item, fire_times)
             if item.action == "run" and not item.decided:
                 item.due_at_ms = _due_at_ms(wanted, first_ms, run_count)
                 run_count += 1
@@ -203,8 +203,8 @@ class Backfilling:
 
     def _decision(self, item: _Item) -> Decision:
         if item.action == "skip":
-            return Decision(item.instant_ms, reason=item.reason)
-        return Decision(item.instant_ms, self._backend.new_job_id(), item.due_at_ms)
+            return Decision(item.fire_time_ms, reason=item.reason)
+        return Decision(item.fire_time_ms, self._backend.new_job_id(), item.due_at_ms)
 
 
 def _check_range(schedule: Schedule, from_ms: TimeMs, to_ms: TimeMs) -> None:
@@ -222,10 +222,10 @@ def _check_range(schedule: Schedule, from_ms: TimeMs, to_ms: TimeMs) -> None:
         )
 
 
-async def _between(instants: TimingInstants, from_ms: int, to_ms: int) -> AsyncIterator[TimeMs]:
+async def _between(fire_times: TimingFireTimes, from_ms: int, to_ms: int) -> AsyncIterator[TimeMs]:
     """Yield the instants from `from_ms` up to, not including, `to_ms`; raises `Invalid` where they are too many."""
     count = 0
-    at_ms = instants.next_after(from_ms - 1)
+    at_ms = fire_times.next_after(from_ms - 1)
     while at_ms is not None and at_ms < to_ms:
         if count == limits.BACKFILL_RUNS_MAX:
             raise Invalid(f"to: the range has more than {limits.BACKFILL_RUNS_MAX} instants; take parts", field="to")
@@ -233,7 +233,7 @@ async def _between(instants: TimingInstants, from_ms: int, to_ms: int) -> AsyncI
         count += 1
         if count % _SLICE == 0:
             await asyncio.sleep(0)
-        at_ms = instants.next_after(at_ms)
+        at_ms = fire_times.next_after(at_ms)
 
 
 def _due_at_ms(wanted: BackfillRequest, first_ms: int, run_count: int) -> TimeMs:
@@ -271,6 +271,6 @@ def _reply(wanted: BackfillRequest, items: list[_Item], *, room: int) -> Backfil
         remaining_count=len(runs) - made + len(skips) - skipped,
         next_instant=None
         if wanted.dry_run
-        else next((time_text(each.instant_ms) for each in items if not each.decided), None),
+        else next((time_text(each.fire_time_ms) for each in items if not each.decided), None),
         instants=[item.reply() for item in items],
     )

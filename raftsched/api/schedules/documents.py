@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT
-from raftsched.api.http.json_reply import seconds_or_none, time_text, wish_or_none
+from raftsched.api.http.json_reply import requested_time_or_none, seconds_or_none, time_text
 from raftsched.api.jobs.convert import (
     job_document,
     json_bytes,
@@ -26,12 +26,12 @@ from raftsched.api.jobs.convert import (
 )
 from raftsched.api.json.times import milliseconds, moment_ms, span_ms
 from raftsched.api.schedules.calendars import calendar_document
-from raftsched.api.schedules.timing import anchored, first_instant, passed_count, timing_of
+from raftsched.api.schedules.timing import anchored, first_fire_time, passed_count, timing_of
 from raftsched.core.operations.schedules import SaveSchedule
 from raftsched.core.records.ids import TimeMs, parse_job_id
 from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import Misfire, Overlap, Schedule, ScheduleId, Template, Timing
-from raftsched.core.records.spec import Options, tidy
+from raftsched.core.records.spec import Options, normalized
 from raftsched.errors import Invalid
 from raftsched.storage.reader import StateReader
 from raftsched.wire.jobs import JobBody
@@ -87,7 +87,7 @@ def save_operation(state: StateReader, wanted: ScheduleRequest, asked: Asked, *,
     )
     return replace(
         operation,
-        next_at_ms=first_instant(operation.timing, known, now_ms=asked.now_ms, prefix=prefix),
+        next_at_ms=first_fire_time(operation.timing, known, now_ms=asked.now_ms, prefix=prefix),
         fingerprint=_fingerprint(operation, timing),
     )
 
@@ -146,7 +146,7 @@ def _pause_until(wanted: ScheduleRequest, prefix: str) -> TimeMs:
 
 def _template(job: JobBody, prefix: str) -> tuple[Template, bytes]:
     template = Template(
-        spec_of(job, tidy(options_of_body(job, prefix)), prefix),
+        spec_of(job, normalized(options_of_body(job, prefix)), prefix),
         expires_after_ms=span_ms(job.expires_in_seconds),
         deadline_after_ms=span_ms(job.deadline_in_seconds),
     )
@@ -164,12 +164,12 @@ def schedule_document(schedule: Schedule | SaveSchedule, payload: bytes, *, with
         "tenant": schedule.tenant,
         "cron": timing.cron or None,
         "every": timing.every or None,
-        "at": wish_or_none(timing.at_ms),
+        "at": requested_time_or_none(timing.at_ms),
         "timezone": timing.timezone,
         "dst_gap": timing.dst_gap,
         "dst_overlap": timing.dst_overlap,
-        "start_at": wish_or_none(timing.start_at_ms),
-        "end_at": wish_or_none(timing.end_at_ms),
+        "start_at": requested_time_or_none(timing.start_at_ms),
+        "end_at": requested_time_or_none(timing.end_at_ms),
         "calendar": calendar_document(timing.calendar),
         "jitter_seconds": seconds_or_none(timing.jitter_ms),
         "overlap": schedule.overlap.label,

@@ -13,7 +13,7 @@ from raftsched import limits
 from raftsched.api.schedules.timing import Outlook
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.schedule import Schedule, ScheduleId
-from raftsched.leader.schedules.fire_times import instants_of
+from raftsched.leader.schedules.fire_times import fire_times_of
 
 _NONE: Final = TimeMs(0)
 _KEPT_MAX: Final = 10_000
@@ -28,23 +28,23 @@ class _Found(NamedTuple):
     fires_ms: TimeMs
 
 
-class Room:
+class Budget:
     """How many instants may still be looked at for one reply."""
 
     __slots__ = ("left",)
 
     def __init__(self) -> None:
-        self.left = limits.INSTANTS_EXAMINED_MAX
+        self.left = limits.FIRE_TIMES_EXAMINED_MAX
 
 
-class Foresight:
+class Preview:
     """Says when schedules fire next, and keeps it."""
 
     def __init__(self) -> None:
         self._found: Final[dict[tuple[ScheduleId, int], _Found]] = {}
 
-    async def next_firing_ms(self, schedule: Schedule, room: Room) -> TimeMs | None:
-        """Return the instant; 0 = none is to come, or none is among the next `limits.INSTANTS_EXAMINED_MAX`.
+    async def next_firing_ms(self, schedule: Schedule, budget: Budget) -> TimeMs | None:
+        """Return the instant; 0 = none is to come, or none is among the next `limits.FIRE_TIMES_EXAMINED_MAX`.
 
         None: it was not found for want of room, which never happens to the first that takes from it.
         """
@@ -55,12 +55,12 @@ class Foresight:
         known = self._found.get(key)
         if known is not None and known.from_ms <= first_ms <= known.to_ms:
             return known.fires_ms
-        if not room.left:
+        if not budget.left:
             return None
-        instants = instants_of(schedule.timing, from_ms=schedule.created_at_ms)
-        outlook = await Outlook.of(instants, first_ms=first_ms, count=1, most=room.left)
-        is_short = not outlook.is_whole and room.left < limits.INSTANTS_EXAMINED_MAX
-        room.left -= outlook.looked_at_count
+        fire_times = fire_times_of(schedule.timing, from_ms=schedule.created_at_ms)
+        outlook = await Outlook.of(fire_times, first_ms=first_ms, count=1, most=budget.left)
+        is_short = not outlook.is_whole and budget.left < limits.FIRE_TIMES_EXAMINED_MAX
+        budget.left -= outlook.looked_at_count
         if is_short:
             return None
         fires_ms = TimeMs(outlook.fires_ms[0]) if outlook.fires_ms else _NONE

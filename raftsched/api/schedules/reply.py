@@ -98,15 +98,15 @@ def _pause(schedule: Schedule) -> PauseDocument[str] | None:
 def firing_reply(firing: Firing) -> FiringReply:
     planned = firing.kind is FiringKind.PLANNED
     return FiringReply(
-        instant=time_text(firing.instant_ms),
+        instant=time_text(firing.fire_time_ms),
         kind=firing.kind.label,
         fired=bool(firing.job_id),
         job_id=id_text(firing.job_id),
         reason=firing.reason or None,
         count=firing.count or None,
-        last_instant=time_or_none(firing.last_instant_ms),
+        last_instant=time_or_none(firing.last_fire_time_ms),
         decided_at=time_text(firing.decided_at_ms),
-        lateness_ms=max(0, firing.decided_at_ms - firing.instant_ms) if planned else None,
+        lateness_ms=max(0, firing.decided_at_ms - firing.fire_time_ms) if planned else None,
         generation=firing.generation,
         revision=firing.revision,
     )

@@ -27,7 +27,7 @@ from raftsched.api.json.decode import Fitter, parse_query
 from raftsched.api.json.times import pause_end_ms
 from raftsched.api.schedules.amend import amended
 from raftsched.api.schedules.documents import named_schedule, schedule_document
-from raftsched.api.schedules.preview import Foresight, Room
+from raftsched.api.schedules.preview import Budget, Preview
 from raftsched.api.schedules.reply import (
     found_schedule,
     job_id_text_of,
@@ -67,7 +67,7 @@ class Schedules:
         self._backend = backend
         self._bodies = bodies
         self._saver = saver
-        self._foresight = Foresight()
+        self._preview = Preview()
         self._schedule = Fitter(ScheduleRequest)
         self._patch: Fitter[Any] = Fitter(SchedulePatch)
         self._pause = Fitter(PauseRequest)
@@ -149,11 +149,11 @@ class Schedules:
 
     async def _page(self, rows: _Rows) -> SchedulesPage:
         """Return the page; it ends early where calendars make looking ahead long."""
-        room = Room()
+        budget = Budget()
         found: list[ScheduleReply] = []
         next_key = rows.next_key
         for position, (_, schedule, payload) in enumerate(rows.rows):
-            fires_ms = await self._foresight.next_firing_ms(schedule, room)
+            fires_ms = await self._preview.next_firing_ms(schedule, budget)
             if fires_ms is None:
                 next_key = rows.rows[position - 1].key
                 break
@@ -165,7 +165,7 @@ class Schedules:
         query, reading = read(self._backend, request, ScheduleQuery)
         schedule = found_schedule(reading.state, request, query.tenant)
         payload = reading.state.payload(schedule.id)
-        fires_ms = await self._foresight.next_firing_ms(schedule, Room())
+        fires_ms = await self._preview.next_firing_ms(schedule, Budget())
         return tagged(reading.response(schedule_reply(schedule, payload, fires_ms or _NEVER)), schedule)
 
     # -- control ------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Schedules:
         """The reply to what was just applied, so that the state of this node has the payload."""
         state, _ = self._backend.stale_state()
         payload = state.payload(schedule.id)
-        fires_ms = await self._foresight.next_firing_ms(schedule, Room())
+        fires_ms = await self._preview.next_firing_ms(schedule, Budget())
         return schedule_response(schedule, payload, fires_ms or _NEVER, status=status)
 
 

@@ -33,7 +33,7 @@ from raftsched.core.operations.schedules import Decision, RunSchedule
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.schedule import Firing, FiringKind, Overlap, Schedule
 from raftsched.core.state.results import Fired
-from raftsched.leader.schedules.fire_times import instants_of
+from raftsched.leader.schedules.fire_times import fire_times_of
 from raftsched.storage.reader import StateReader
 from raftsched.wire.schedules import (
     FiringReply,
@@ -87,8 +87,8 @@ class ScheduleRuns:
         """Show the next instants of a timing; nothing is stored."""
         wanted, _ = self._preview.read(await self._bodies.read_json(request))
         after_ms = self._backend.now_ms() if wanted.after is None else moment_ms(wanted.after, "after")
-        instants = instants_of(timing_of(wanted), from_ms=after_ms)
-        outlook = await Outlook.of(instants, first_ms=instants.next_after(after_ms), count=wanted.count)
+        fire_times = fire_times_of(timing_of(wanted), from_ms=after_ms)
+        outlook = await Outlook.of(fire_times, first_ms=fire_times.next_after(after_ms), count=wanted.count)
         return json_response(
             PreviewReply(
                 firings=list(map(time_text, outlook.fires_ms)),
@@ -101,8 +101,10 @@ class ScheduleRuns:
         """Read the next instants of a schedule."""
         query, reading = read(self._backend, request, NextQuery)
         schedule = found_schedule(reading.state, request, query.tenant)
-        instants = instants_of(schedule.timing, from_ms=schedule.created_at_ms)
-        outlook = await Outlook.of(instants, first_ms=schedule.next_at_ms or None, count=_count(schedule, query.count))
+        fire_times = fire_times_of(schedule.timing, from_ms=schedule.created_at_ms)
+        outlook = await Outlook.of(
+            fire_times, first_ms=schedule.next_at_ms or None, count=_count(schedule, query.count)
+        )
         return reading.response(
             NextReply(
                 id=job_id_text_of(schedule),
@@ -143,7 +145,7 @@ class ScheduleRuns:
             actor=actor_of(request),
             call=fingerprint_of(document | {"instant": wanted.instant is not None}),
             key=_job_key(schedule, key),
-            any_instant=wanted.instant is None,
+            any_fire_time=wanted.instant is None,
         )
         (firing,) = (await propose(self._backend, operation, Fired)).firings
         return json_response(firing_reply(firing), status=201 if firing.job_id == decision.job_id else 200)

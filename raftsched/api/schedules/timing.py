@@ -20,10 +20,10 @@ from raftsched.core.cron.zones import zone
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.schedule import Schedule, Timing
 from raftsched.errors import Invalid
-from raftsched.leader.schedules.fire_times import TimingInstants, grid_period_ms, instants_of
+from raftsched.leader.schedules.fire_times import TimingFireTimes, fire_times_of, grid_period_ms
 from raftsched.wire.schedules import ScheduleRequest, TimingBody
 
-_TURN_INSTANTS: Final = 4
+_TURN_FIRE_TIMES: Final = 4
 """Instants that are looked at in one turn of the event loop; each may need up to three years of holidays, some ms each."""
 
 
@@ -59,7 +59,7 @@ def _check(wanted: TimingBody, timing: Timing, prefix: str) -> None:
         if wanted.every is not None:
             parse_every(wanted.every)
         else:
-            instants_of(timing, from_ms=0)
+            fire_times_of(timing, from_ms=0)
     except Invalid as error:
         raise Invalid(f"{prefix}{error}", field=f"{prefix}{error.field}") from None
 
@@ -77,12 +77,12 @@ def anchored(timing: Timing, known: Schedule | None, now_ms: int) -> Timing:
     return replace(timing, anchor_ms=TimeMs(now_ms))
 
 
-def first_instant(timing: Timing, known: Schedule | None, *, now_ms: int, prefix: str = "") -> TimeMs:
+def first_fire_time(timing: Timing, known: Schedule | None, *, now_ms: int, prefix: str = "") -> TimeMs:
     """Return the first instant after now, 0 = there is none any more.
 
     Raises `Invalid` for a timing that is new and has none: nothing would ever run.
     """
-    found = instants_of(timing, from_ms=now_ms).next_after(now_ms)
+    found = fire_times_of(timing, from_ms=now_ms).next_after(now_ms)
     if found is None and (known is None or known.timing != timing):
         path, told = _at_fault(timing, now_ms)
         raise Invalid(f"{prefix}{path}: {told}, so nothing would ever run", field=f"{prefix}{path}")
@@ -108,16 +108,16 @@ def passed_count(known: Schedule | None, now_ms: int) -> int:
     if known is None or not 0 < known.next_at_ms <= now_ms:
         return 1
     try:
-        instants = instants_of(known.timing, from_ms=known.created_at_ms)
+        fire_times = fire_times_of(known.timing, from_ms=known.created_at_ms)
     except Invalid:
         return 0
     count = 0
     at_ms: int | None = known.next_at_ms
     while at_ms is not None and at_ms <= now_ms:
         count += 1
-        if count > limits.PASSED_INSTANTS_COUNTED_MAX:
+        if count > limits.PASSED_FIRE_TIMES_COUNTED_MAX:
             return 0
-        at_ms = instants.next_after(at_ms)
+        at_ms = fire_times.next_after(at_ms)
     return count
 
 
@@ -135,28 +135,28 @@ class Outlook:
 
     @classmethod
     async def of(
-        cls, instants: TimingInstants, *, first_ms: int | None, count: int, most: int | None = None
+        cls, fire_times: TimingFireTimes, *, first_ms: int | None, count: int, most: int | None = None
     ) -> Outlook:
         """Look at the instants from `first_ms` until `count` fire, and give way to others again and again.
 
-        At most `most` are looked at, by default `limits.INSTANTS_EXAMINED_MAX`.
+        At most `most` are looked at, by default `limits.FIRE_TIMES_EXAMINED_MAX`.
 
         For a thousand instants may lie in thousands of years, each with holidays of its own: seconds of work, which
         would cost a leader its lead.
         """
         outlook = cls()
         at_ms = first_ms
-        for number in range(limits.INSTANTS_EXAMINED_MAX if most is None else most):
+        for number in range(limits.FIRE_TIMES_EXAMINED_MAX if most is None else most):
             if at_ms is None or len(outlook.fires_ms) == count:
                 return outlook
             outlook.looked_at_count, outlook.last_ms = number + 1, at_ms
-            reason = instants.skipped_by_calendar(at_ms)
+            reason = fire_times.skipped_by_calendar(at_ms)
             if not reason:
                 outlook.fires_ms.append(at_ms)
-            elif len(outlook.skipped) < limits.PREVIEW_INSTANTS_MAX:
+            elif len(outlook.skipped) < limits.PREVIEW_FIRE_TIMES_MAX:
                 outlook.skipped.append((at_ms, reason))
-            at_ms = instants.next_after(at_ms)
-            if number % _TURN_INSTANTS == 0:
+            at_ms = fire_times.next_after(at_ms)
+            if number % _TURN_FIRE_TIMES == 0:
                 await asyncio.sleep(0)
         outlook.is_whole = at_ms is None or len(outlook.fires_ms) == count
         return outlook

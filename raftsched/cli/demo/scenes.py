@@ -22,7 +22,7 @@ PLAYED_KINDS: Final = frozenset(("priority", "requeue", "cancel", "pause", "once
 """Kinds that are acted on before the leader is killed."""
 _CRON = "*/2 * * * * *"
 _ZONE = "Europe/Berlin"
-_FORETOLD_COUNT = 4
+_PREVIEW_COUNT = 4
 _DECIDE_SECONDS_MAX = 10.0
 _POLL_SECONDS = 0.05
 
@@ -53,9 +53,9 @@ class Scenes:
     async def _save_schedules(self) -> None:
         schedules = self._client.schedules
         every = await schedules.save("every", _tick("every"), every="1s", overlap="allow", misfire="run_all")
-        outlook = await schedules.next("every", count=_FORETOLD_COUNT)
+        outlook = await schedules.next("every", count=_PREVIEW_COUNT)
         self._note_schedule(every, timedelta(seconds=1), outlook)
-        outlook = await schedules.preview(cron=_CRON, timezone=_ZONE, count=_FORETOLD_COUNT)
+        outlook = await schedules.preview(cron=_CRON, timezone=_ZONE, count=_PREVIEW_COUNT)
         times = ", ".join(f"{instant:%H:%M:%S}" for instant in outlook.firings)
         self._board.say(f"cron {_CRON} in {_ZONE} will fire at {times} UTC, and so on")
         cron = await schedules.save(

@@ -49,9 +49,9 @@ class Connection(asyncio.Protocol):
         loop = asyncio.get_running_loop()
         self.peer_id = peer_id
         self.dialed = bool(peer_id)
-        self.is_introduced = False
+        self.is_identified = False
         """Whether the owner has accepted the peer's hello."""
-        self.introduced: asyncio.Future[None] = loop.create_future()
+        self.identified: asyncio.Future[None] = loop.create_future()
         """Done once the peer is introduced or the introduction has failed; still pending where the other side closes."""
         self.lost: asyncio.Future[None] = loop.create_future()
         self._owner = owner
@@ -89,11 +89,11 @@ class Connection(asyncio.Protocol):
         except FrameError as error:
             self._owner.on_bad_bytes(self, error)
             return
-        if messages and not self.is_introduced:
+        if messages and not self.is_identified:
             if not self._owner.on_hello(self, messages.pop(0)) or self.is_over:
                 return
-            self.is_introduced = True
-            _settle(self.introduced)
+            self.is_identified = True
+            _settle(self.identified)
         if messages:
             self._owner.on_messages(self, messages, byte_count - decoder.buffered_bytes)
 
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
         self._frames.clear()
         self._frames_bytes = 0
         self._owner.on_lost(self)
-        _settle(self.introduced)
+        _settle(self.identified)
 
     # -- the owner calls these ----------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Close at once; what is unsent is lost, and the owner has heard `on_lost` when this returns."""
-        _settle(self.introduced)
+        _settle(self.identified)
         if self._transport is not None:
             with suppress(RuntimeError):
                 self._transport.abort()

@@ -159,7 +159,7 @@ MESSAGE_SHAPES: Final[Mapping[str, Shape]] = {
     "read_round_ok": Shape({**_TERM, "round": natural}),
     "state_digest": Shape({"index": natural, "digest": natural}, early=True, droppable=True),
     "disk_space": Shape({"free_bytes": natural, "reserve_bytes": natural, "low": flag}),
-    "greeting": Shape(
+    "peer_identity": Shape(
         {
             **_TERM,
             "incarnation": name,
@@ -233,11 +233,11 @@ class FrameDecoder:
     After a `FrameError` the stream has no meaning any more: close it and drop the decoder.
     """
 
-    __slots__ = ("_buffer", "_greeted")
+    __slots__ = ("_buffer", "_has_hello")
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self._greeted = False
+        self._has_hello = False
 
     @property
     def buffered_bytes(self) -> int:
@@ -262,13 +262,13 @@ class FrameDecoder:
         if len(self._buffer) - start < _HEADER.size:
             return start + _HEADER.size
         length: int = _HEADER.unpack_from(self._buffer, start)[0]
-        if length > (FRAME_BYTES_MAX if self._greeted else HELLO_BYTES_MAX):
+        if length > (FRAME_BYTES_MAX if self._has_hello else HELLO_BYTES_MAX):
             raise FrameError(f"a frame of {length} bytes was announced")
         return start + _HEADER.size + length
 
     def _read(self, body: memoryview) -> Message:
         message = _decode_body(body)
-        if (message["type"] == "hello") is self._greeted:
+        if (message["type"] == "hello") is self._has_hello:
             raise FrameError("hello comes first, and once")
-        self._greeted = True
+        self._has_hello = True
         return message

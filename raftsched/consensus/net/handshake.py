@@ -2,7 +2,7 @@
 
 A dialer never gives up. Each attempt resolves the peer's name anew and tries the next of its addresses, with a short,
 capped, jittered pause between attempts. Connecting, the TLS handshake and both hellos must fit into one
-`introduction_seconds`, on either side; what takes longer is closed.
+`handshake_seconds`, on either side; what takes longer is closed.
 
 Who may be introduced is the connection's owner to say (`ConnectionOwner.on_hello`), by the rule of `objection`;
 `Guests` says what becomes of a caller that only is unknown. Such a caller may be one whose part it is to be dialed:
@@ -23,8 +23,8 @@ from raftsched import limits
 from raftsched.consensus.net.address import Address, Resolve
 from raftsched.consensus.net.connection import Connection, ConnectionOwner
 from raftsched.consensus.net.framing import PROTOCOL_VERSION
-from raftsched.consensus.net.throttled_log import Complaints
-from raftsched.consensus.raft.messages import GREETING, Message
+from raftsched.consensus.net.throttled_log import ThrottledLog
+from raftsched.consensus.raft.messages import PEER_IDENTITY, Message
 from raftsched.ports import Randomness
 from raftsched.tls import TlsContexts, reason_of, tls_kind
 
@@ -44,20 +44,20 @@ HearGuest = Callable[[str, Message], bool]
 class TransportSettings:
     """Times and bounds of the links; the defaults suit nodes in one region."""
 
-    introduction_seconds: float = 2.0
+    handshake_seconds: float = 2.0
     """For connecting, the TLS handshake and hello together."""
     silence_seconds: float = 2.0
     """A peer without a byte for this long is cut off; idle links are pinged four times as often."""
     redial_seconds_min: float = 0.05
     redial_seconds_max: float = 0.5
-    knock_seconds: float = 1.0
+    dial_back_seconds: float = 1.0
     """A peer that should dial this node, and wasn't linked at two looks at this distance, is dialed."""
     bind_seconds: float = 1.0
     """How long `start` waits for the node's own address; binding goes on afterwards."""
     peer_buffer_bytes_max: int = limits.PEER_BUFFER_BYTES_MAX
     peer_buffer_bytes_hard_max: int = limits.PEER_BUFFER_BYTES_HARD_MAX
     inbound_bytes_max: int = limits.INBOUND_BYTES_MAX
-    strangers_max: int = limits.STRANGERS_MAX
+    pending_handshakes_max: int = limits.PENDING_HANDSHAKES_MAX
 
 
 def hello_of(node_id: str, cluster: str) -> Message:
@@ -112,10 +112,10 @@ class Guests:
 
     def hear(self, node_id: str, message: Message) -> bool:
         """A guest has said something; return whether this node links to it from now on."""
-        return message["type"] == GREETING and self._hear(node_id, message)
+        return message["type"] == PEER_IDENTITY and self._hear(node_id, message)
 
 
-class Introductions:
+class Handshakes:
     """Makes the connections of `owner`; `addresses` is its address book, read at every attempt."""
 
     def __init__(
@@ -127,7 +127,7 @@ class Introductions:
         tls: TlsContexts | None,
         resolve: Resolve,
         randomness: Randomness,
-        complaints: Complaints,
+        throttled_log: ThrottledLog,
     ) -> None:
         self._owner = owner
         self._addresses = addresses
@@ -135,7 +135,7 @@ class Introductions:
         self._tls = tls
         self._resolve = resolve
         self._randomness = randomness
-        self._complaints = complaints
+        self._throttled_log = throttled_log
 
     async def keep_dialing(self, peer_id: str) -> None:
         """Keep one connection to the peer until cancelled; a connection that stands then is left alone."""
@@ -149,11 +149,11 @@ class Introductions:
             await asyncio.sleep(delay * (0.5 + self._randomness.random() / 2))
             delay = min(2 * delay, settings.redial_seconds_max)
 
-    async def keep_knocking(self, peer_id: str, is_linked: Callable[[], bool]) -> None:
+    async def keep_dialing_back(self, peer_id: str, is_linked: Callable[[], bool]) -> None:
         """Dial a peer whose part that is, whenever it hasn't for a while: it may not know this node."""
         is_away = False
         for attempt in itertools.count():
-            await asyncio.sleep(self._settings.knock_seconds * (0.5 + self._randomness.random() / 2))
+            await asyncio.sleep(self._settings.dial_back_seconds * (0.5 + self._randomness.random() / 2))
             was_away, is_away = is_away, not is_linked()
             if was_away and is_away:
                 connection = await self._dial(peer_id, attempt)
@@ -173,7 +173,7 @@ class Introductions:
             ssl=self._tls.client if self._tls is not None else None,
             server_hostname=peer_id if self._tls is not None else None,
         )
-        return connection if await self._introduce(connection, opening, peer=peer_id, remote=str(target)) else None
+        return connection if await self._shake_hands(connection, opening, peer=peer_id, remote=str(target)) else None
 
     async def _target(self, peer_id: str, attempt: int) -> Address | None:
         """Return the numeric address to try, or None where there is none now.
@@ -182,28 +182,28 @@ class Introductions:
         """
         address = self._addresses.get(peer_id)
         if address is None:
-            self._complaints.warn("peer_unreachable", reason="no_address", peer=peer_id)
+            self._throttled_log.warn("peer_unreachable", reason="no_address", peer=peer_id)
             return None
         try:
             targets = await self._resolve(address)
         except OSError as error:
-            self._complaints.warn("peer_unreachable", reason="unresolved", peer=peer_id, error=str(error))
+            self._throttled_log.warn("peer_unreachable", reason="unresolved", peer=peer_id, error=str(error))
             return None
         return targets[attempt % len(targets)]
 
-    async def welcome(self, stranger: socket.socket) -> None:
+    async def on_accepted(self, incoming: socket.socket) -> None:
         """Hear who has connected; the connection lives on where it is a peer."""
         connection = Connection(self._owner)
         try:
-            remote = str(Address(*stranger.getpeername()[:2]))
+            remote = str(Address(*incoming.getpeername()[:2]))
         except OSError:
             remote = "unknown"  # it has gone already
         opening = asyncio.get_running_loop().connect_accepted_socket(
-            lambda: connection, stranger, ssl=self._tls.server if self._tls is not None else None
+            lambda: connection, incoming, ssl=self._tls.server if self._tls is not None else None
         )
-        await self._introduce(connection, opening, remote=remote)
+        await self._shake_hands(connection, opening, remote=remote)
 
-    async def _introduce(self, connection: Connection, opening: Coroutine[Any, Any, object], **whom: str) -> bool:
+    async def _shake_hands(self, connection: Connection, opening: Coroutine[Any, Any, object], **whom: str) -> bool:
         """Wait for the connection and for the peer's hello; close what is not introduced in time.
 
         An opening that was cancelled counts for nothing, even where the peer has said hello meanwhile: the event loop has
@@ -211,24 +211,24 @@ class Introductions:
         """
         is_open = False
         try:
-            async with asyncio.timeout(self._settings.introduction_seconds):
+            async with asyncio.timeout(self._settings.handshake_seconds):
                 await opening
                 is_open = True
-                await connection.introduced
+                await connection.identified
         except ssl.SSLError as error:
-            self._complaints.warn("tls_refused", reason=tls_kind(error), error=reason_of(error), **whom)
+            self._throttled_log.warn("tls_refused", reason=tls_kind(error), error=reason_of(error), **whom)
         except TimeoutError:
             waited = "no hello" if is_open else "no connection"
-            error_text = f"{waited} within {self._settings.introduction_seconds:g} s"
-            self._complaints.warn("introduction_failed", reason="timeout", error=error_text, **whom)
+            error_text = f"{waited} within {self._settings.handshake_seconds:g} s"
+            self._throttled_log.warn("handshake_failed", reason="timeout", error=error_text, **whom)
         except ConnectionError as error:
             # The event loops send no TLS alert: who is refused sees no more than that the handshake ends.
             in_handshake = self._tls is not None and not isinstance(error, ConnectionRefusedError)
             text = f"{str(error) or 'closed'}: {ENDED_IN_HANDSHAKE}" if in_handshake else str(error)
-            self._complaints.warn("introduction_failed", reason=type(error).__name__, error=text, **whom)
+            self._throttled_log.warn("handshake_failed", reason=type(error).__name__, error=text, **whom)
         except OSError as error:
-            self._complaints.warn("introduction_failed", reason=type(error).__name__, error=str(error), **whom)
+            self._throttled_log.warn("handshake_failed", reason=type(error).__name__, error=str(error), **whom)
         finally:
-            if not (is_open and connection.is_introduced):
+            if not (is_open and connection.is_identified):
                 connection.abort()
-        return connection.is_introduced and not connection.is_over
+        return connection.is_identified and not connection.is_over

@@ -1,7 +1,7 @@
 """The port on which peers arrive, and the crowd in front of it.
 
 Sockets are accepted one by one, each handled by a task from its first byte: the TLS handshake and the hello count as one
-introduction. At most `limits.STRANGERS_MAX` are under way; the next one closes the oldest, since a peer needs
+introduction. At most `limits.PENDING_HANDSHAKES_MAX` are under way; the next one closes the oldest, since a peer needs
 milliseconds and one that has waited longest most likely never says hello. So a thousand idle connections cost little
 memory and keep no peer out.
 
@@ -19,7 +19,7 @@ from typing import Final
 import structlog
 
 from raftsched.consensus.net.address import Address, Resolve
-from raftsched.consensus.net.throttled_log import Complaints
+from raftsched.consensus.net.throttled_log import ThrottledLog
 
 _BACKLOG: Final = 128
 _PAUSE_SECONDS: Final = 0.1
@@ -27,7 +27,7 @@ _REBIND_SECONDS: Final = 0.5
 _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _log = structlog.get_logger()
 
-Welcome = Callable[[socket.socket], Awaitable[None]]
+OnAccepted = Callable[[socket.socket], Awaitable[None]]
 """Introduces one stranger and owns its socket; returns when it is a peer, or gone."""
 
 
@@ -40,20 +40,20 @@ class Listener:
     def __init__(
         self,
         address: Address,
-        welcome: Welcome,
+        on_accepted: OnAccepted,
         *,
         resolve: Resolve,
-        strangers_max: int,
-        complaints: Complaints,
+        pending_handshakes_max: int,
+        throttled_log: ThrottledLog,
         sockets: Sequence[socket.socket] = (),
     ) -> None:
         self._address = address
         self._sockets = sockets
-        self._welcome = welcome
+        self._on_accepted = on_accepted
         self._resolve = resolve
-        self._strangers_max = strangers_max
-        self._complaints = complaints
-        self._strangers: dict[asyncio.Task[None], None] = {}
+        self._pending_handshakes_max = pending_handshakes_max
+        self._throttled_log = throttled_log
+        self._pending_handshakes: dict[asyncio.Task[None], None] = {}
         self.bound: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.port = 0
         """The bound port; 0 while it is not."""
@@ -84,42 +84,44 @@ class Listener:
             try:
                 return _listen(await self._resolve(self._address))
             except socket.gaierror as error:
-                self._complaints.warn(
+                self._throttled_log.warn(
                     "not_listening", reason="unresolved", address=str(self._address), error=str(error)
                 )
             except OSError as error:
                 if error.errno not in _NOT_HERE:
                     raise
-                self._complaints.warn("not_listening", reason="not_ours", address=str(self._address), error=str(error))
+                self._throttled_log.warn(
+                    "not_listening", reason="not_ours", address=str(self._address), error=str(error)
+                )
             await asyncio.sleep(_REBIND_SECONDS)
 
     async def _accept(self, listener: socket.socket, group: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                stranger, _ = await loop.sock_accept(listener)
+                incoming, _ = await loop.sock_accept(listener)
             except OSError as error:
-                self._complaints.warn("accept_failed", reason=errno.errorcode.get(error.errno or 0, "unknown"))
+                self._throttled_log.warn("accept_failed", reason=errno.errorcode.get(error.errno or 0, "unknown"))
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
-            self._admit(stranger, group)
+            self._admit(incoming, group)
             await asyncio.sleep(0)  # a flood of connections must not keep the loop from its other work
 
-    def _admit(self, stranger: socket.socket, group: asyncio.TaskGroup) -> None:
-        if len(self._strangers) >= self._strangers_max:
-            oldest = next(iter(self._strangers))
-            del self._strangers[oldest]
+    def _admit(self, incoming: socket.socket, group: asyncio.TaskGroup) -> None:
+        if len(self._pending_handshakes) >= self._pending_handshakes_max:
+            oldest = next(iter(self._pending_handshakes))
+            del self._pending_handshakes[oldest]
             oldest.cancel()
-            self._complaints.warn("stranger_evicted", reason="too_many")
-        task = group.create_task(self._introduce(stranger))
-        self._strangers[task] = None
-        task.add_done_callback(lambda done: self._strangers.pop(done, None))
+            self._throttled_log.warn("handshake_evicted", reason="too_many")
+        task = group.create_task(self._shake_hands(incoming))
+        self._pending_handshakes[task] = None
+        task.add_done_callback(lambda done: self._pending_handshakes.pop(done, None))
 
-    async def _introduce(self, stranger: socket.socket) -> None:
+    async def _shake_hands(self, incoming: socket.socket) -> None:
         try:
-            await self._welcome(stranger)
+            await self._on_accepted(incoming)
         except Exception:  # noqa: BLE001  # our fault, but no stranger may stop the node by finding it
-            _log.exception("introduction_failed")
+            _log.exception("handshake_failed")
 
 
 def _listen(addresses: list[Address]) -> list[socket.socket]:

@@ -11,7 +11,7 @@ _PERIOD_SECONDS: Final = 5.0
 _log = structlog.get_logger()
 
 
-class Complaints:
+class ThrottledLog:
     """Logs at most one line every five seconds for each event and reason; the next line counts those held back.
 
     `event` and `reason` come from our own code, so the kinds are few; what strangers say goes into the other fields.

@@ -5,7 +5,7 @@
 
 - One TCP connection a pair; the node with the greater id dials. The dialer says hello first, the other side answers only
   a hello that it accepts: known id, same cluster, same protocol version, and with TLS a certificate of that very id. A
-  stranger learns nothing, keeps little memory busy and is gone after `introduction_seconds`.
+  stranger learns nothing, keeps little memory busy and is gone after `handshake_seconds`.
 - A caller that only is unknown may be heard once, as a guest (`handshake.Guests`); the engine sees no link.
 - A dialer never gives up; it resolves the peer's name anew at each attempt (`handshake.py`).
 - A new connection of a peer replaces the old one. What the old one still brings is dropped, and the engine hears `down`
@@ -43,13 +43,13 @@ from raftsched.consensus.net.handshake import (
     GUEST_SECONDS,
     UNKNOWN_NODE,
     Guests,
-    Introductions,
+    Handshakes,
     TransportSettings,
     hello_of,
     objection,
 )
 from raftsched.consensus.net.listener import Listener
-from raftsched.consensus.net.throttled_log import Complaints
+from raftsched.consensus.net.throttled_log import ThrottledLog
 from raftsched.consensus.raft.messages import Message
 from raftsched.consensus.raft.peer_node import PeerNode
 from raftsched.limits import LINKS_CLOSE_SECONDS_MAX
@@ -129,15 +129,15 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         self._settings = settings = settings or TransportSettings()
         self._resolve = resolve
         self._sockets = sockets
-        self._complaints = Complaints(node=node_id)
-        self._introductions = Introductions(
+        self._throttled_log = ThrottledLog(node=node_id)
+        self._handshakes = Handshakes(
             self,
             self._addresses,
             settings=settings,
             tls=self._tls,
             resolve=resolve,
             randomness=randomness or system_randomness(),
-            complaints=self._complaints,
+            throttled_log=self._throttled_log,
         )
         self._hello = hello_of(node_id, cluster)
         self._peers: dict[str, _Peer] = {}
@@ -170,10 +170,10 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             _log.warning("peer_port_without_tls", node=self.node_id, address=str(self._address))
         self._listener = Listener(
             self._address,
-            self._introductions.welcome,
+            self._handshakes.on_accepted,
             resolve=self._resolve,
-            strangers_max=self._settings.strangers_max,
-            complaints=self._complaints,
+            pending_handshakes_max=self._settings.pending_handshakes_max,
+            throttled_log=self._throttled_log,
             sockets=self._sockets,
         )
         listening = self._spawn(self._listener.run())
@@ -280,7 +280,9 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         """Whether a message may still join what a slow peer has not taken; beyond the hard bound its link is cut."""
         if shape.droppable:
             peer.dropped_count += 1
-            self._complaints.warn("messages_dropped", reason="slow_peer", peer=peer.node.id, unsent_bytes=unsent_bytes)
+            self._throttled_log.warn(
+                "messages_dropped", reason="slow_peer", peer=peer.node.id, unsent_bytes=unsent_bytes
+            )
             return False
         if peer.connection is not None and unsent_bytes > self._settings.peer_buffer_bytes_hard_max:
             self._cut(peer.connection, "overflow")
@@ -331,7 +333,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
     def _hear_guest(self, connection: Connection, message: Message) -> None:
         """Give the engine what a guest has said, and end its visit: if it is a peer now, it is linked like any."""
         if connection.peer_id not in self._peers and not self.guests.hear(connection.peer_id, message):
-            self._complain_of(connection, connection.peer_id, UNKNOWN_NODE)
+            self._warn_of(connection, connection.peer_id, UNKNOWN_NODE)
         connection.abort()
 
     # -- the connections' side -----------------------------------------------------------------------------------------
@@ -352,7 +354,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             connection.send_now(self._hello)
             return True
         if objection is not None:
-            self._complain_of(connection, claimed, objection)
+            self._warn_of(connection, claimed, objection)
             connection.abort()
             return False
         peer = self._peers[claimed]
@@ -381,10 +383,10 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             return False
         return self.guests.admit(claimed, asyncio.get_running_loop().time())
 
-    def _complain_of_silence(self, connection: Connection) -> None:
+    def _warn_of_silence(self, connection: Connection) -> None:
         """The peer has closed before it said hello: that is how it refuses a node, and with TLS 1.3 a certificate."""
         refused = "it refused this node: its log says why"
-        self._complaints.warn(
+        self._throttled_log.warn(
             "peer_unreachable",
             reason="closed_unheard",
             peer=connection.peer_id,
@@ -392,11 +394,11 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             error=ENDED_IN_HANDSHAKE if self._tls is not None else refused,
         )
 
-    def _complain_of(self, connection: Connection, claimed: str, reason: str) -> None:
+    def _warn_of(self, connection: Connection, claimed: str, reason: str) -> None:
         fields = {"claimed": f"{claimed!a:.80}", "remote": connection.remote}
         if reason == _WRONG_CERTIFICATE:
             fields["certified"] = ", ".join(sorted(certificate_names(connection.certificate))) or "no DNS name"
-        self._complaints.warn("peer_refused", reason=reason, **fields)
+        self._throttled_log.warn("peer_refused", reason=reason, **fields)
 
     def on_messages(self, connection: Connection, messages: list[Message], byte_count: int) -> None:
         if connection in self._guests:
@@ -421,15 +423,15 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             self._wake()
 
     def on_bad_bytes(self, connection: Connection, error: FrameError) -> None:
-        self._complaints.warn("bad_bytes", reason=error.code, remote=connection.remote, error=str(error))
+        self._throttled_log.warn("bad_bytes", reason=error.code, remote=connection.remote, error=str(error))
         self._cut(connection, "bad_bytes")
 
     def on_lost(self, connection: Connection) -> None:
         self._open.discard(connection)
         self._paused.discard(connection)
         self._guests.pop(connection, None)
-        if connection.dialed and not connection.introduced.done():
-            self._complain_of_silence(connection)
+        if connection.dialed and not connection.identified.done():
+            self._warn_of_silence(connection)
         self._detach(connection, "closed")
 
     def _cut(self, connection: Connection, reason: str) -> None:
@@ -466,9 +468,9 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         if self._is_closed:
             return
         if self.node_id > peer.node.id:
-            peer.dialer = self._spawn(self._introductions.keep_dialing(peer.node.id))
+            peer.dialer = self._spawn(self._handshakes.keep_dialing(peer.node.id))
         else:
-            knocking = self._introductions.keep_knocking(peer.node.id, lambda: peer.connection is not None)
+            knocking = self._handshakes.keep_dialing_back(peer.node.id, lambda: peer.connection is not None)
             peer.dialer = self._spawn(knocking)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

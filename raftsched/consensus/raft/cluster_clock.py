@@ -68,7 +68,7 @@ OFF_SECONDS: Final = 1.0
 """A clock is off once it was off for this long: not while all clocks of a cluster are being set, one after the other."""
 INHERITED_SECONDS: Final = 60.0
 """A line that was told or judged longer ago is no ground for a new leader's."""
-COMPLAINT_SECONDS: Final = 60.0
+WARNING_SECONDS: Final = 60.0
 """What stays wrong is logged again after this."""
 
 HELD_MS: Final = 20
@@ -145,7 +145,7 @@ class ClusterClock:
         self._read_ms = 0
         """The latest reading."""
         self._own_seen_ms: float | None = None
-        self._complained_at: dict[str, float] = {}
+        self._warned_at: dict[str, float] = {}
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -309,7 +309,7 @@ class ClusterClock:
         line_ms, skew_ms = self._line_ms, self._skew_ms
         has_settled = now - self._agreed_at >= SETTLE_SECONDS
         if has_settled:
-            self._complain("clocks_disagree", now, offsets_ms=offsets_ms, allowed_ms=skew_ms)
+            self._warn("clocks_disagree", now, offsets_ms=offsets_ms, allowed_ms=skew_ms)
         if line_ms is not None:
             self._set_line(self._nearest_ms(line_ms, own_ms, fresh) if has_settled else line_ms, now)
         elif has_settled:
@@ -337,7 +337,7 @@ class ClusterClock:
         for peer, reading in self._readings.items():
             if reading.is_fresh(now) and self._is_surely_off(reading, reference):
                 offset_ms = round(reading.middle_ms - reference.low_ms)
-                self._complain("clock_off", now, kind=peer, peer=peer, offset_ms=offset_ms, allowed_ms=self._skew_ms)
+                self._warn("clock_off", now, kind=peer, peer=peer, offset_ms=offset_ms, allowed_ms=self._skew_ms)
 
     def _set_line(self, line_ms: float, now: float) -> None:
         self._line_ms, self._line_at = line_ms, now
@@ -361,7 +361,7 @@ class ClusterClock:
         elif self._off_since is None:
             self._off_since = now
         elif now - self._off_since >= OFF_SECONDS:
-            self._complain("own_clock_off", now, offset_ms=round(offset_ms), allowed_ms=self._skew_ms)
+            self._warn("own_clock_off", now, offset_ms=round(offset_ms), allowed_ms=self._skew_ms)
 
     def _notice_jump(self, now: float) -> None:
         """A node alone follows its clock wherever it goes, but not in silence."""
@@ -370,8 +370,8 @@ class ClusterClock:
             _log.warning("clock_jumped", jump_ms=round(own_ms - self._own_seen_ms))
         self._own_seen_ms = own_ms
 
-    def _complain(self, event: str, now: float, *, kind: str = "", **fields: object) -> None:
+    def _warn(self, event: str, now: float, *, kind: str = "", **fields: object) -> None:
         key = f"{event} {kind}"
-        if now - self._complained_at.get(key, -inf) >= COMPLAINT_SECONDS:
-            self._complained_at[key] = now
+        if now - self._warned_at.get(key, -inf) >= WARNING_SECONDS:
+            self._warned_at[key] = now
             _log.warning(event, **fields)

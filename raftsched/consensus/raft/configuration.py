@@ -173,7 +173,7 @@ class Configuration:
         return self._node_id in self.membership.former and self.index <= self._commit.index
 
     @property
-    def may_stand(self) -> bool:
+    def may_campaign(self) -> bool:
         """Whether this node may ask for votes: a voter, or one whose removal is not known to be committed."""
         if self.is_voter:
             return True

@@ -110,13 +110,13 @@ class Elections:
     # -- standing -----------------------------------------------------------------------------------------------------
 
     @property
-    def may_stand(self) -> bool:
-        return self._configuration.may_stand and self._is_sound()
+    def may_campaign(self) -> bool:
+        return self._configuration.may_campaign and self._is_sound()
 
-    def stand_if_due(self, now: float) -> None:
+    def campaign_if_due(self, now: float) -> None:
         """Ask for pre-votes when it is time to stand; pysyncobj stands itself when its deadline is 0."""
         core = self._core
-        if not core.leads and not (self.may_stand and self._identity.takes_part):
+        if not core.leads and not (self.may_campaign and self._identity.takes_part):
             if core.election_deadline <= now:
                 self._identity.stay_idle(now, self._idle_reason())
             return
@@ -207,6 +207,6 @@ class Elections:
         """Stand at once, for the next term, against the others' promise to the leader: it hands over to this node."""
         core = self._core
         is_leaders = message["term"] == core.term and node == core.leader_node and not self._configuration.is_removed
-        if is_leaders and not core.leads and self.may_stand:
+        if is_leaders and not core.leads and self.may_campaign:
             self._forced_term = core.term + 1
             core.stock_message(node, message)

@@ -259,7 +259,7 @@ class RaftEngine:
             messages.DISK_SPACE: self.replication.on_disk_space,
         }
         if incarnation:
-            self._handlers[messages.GREETING] = self.identity.on_greeting
+            self._handlers[messages.PEER_IDENTITY] = self.identity.on_peer_identity
         core.hook(
             Hooks(
                 on_message=self.on_message,
@@ -296,7 +296,7 @@ class RaftEngine:
         if self.transfer.reason_to_leave(now):
             self.start_transfer()
         self.transfer.advance(now)
-        self.elections.stand_if_due(now)
+        self.elections.campaign_if_due(now)
         core.tick()
         self.queue.append_waiting()
         self.proposals.expire(now)
@@ -468,7 +468,7 @@ class RaftEngine:
         """Handle one message of a peer, of a shape that `framing` has checked; unknown types are dropped."""
         kind = message["type"]
         handler = self._handlers.get(kind)
-        if handler is None or not (kind == messages.GREETING or self.identity.hears(node)):
+        if handler is None or not (kind == messages.PEER_IDENTITY or self.identity.hears(node)):
             return
         core = self.core
         term, leader = core.term, core.leader_node

@@ -145,7 +145,7 @@ class LeadershipTransfer:
         if transfer is None:
             return
         if not transfer.target:
-            self._tell_to_stand(transfer, now)
+            self._send_timeout_now(transfer, now)
         if now < transfer.give_up_at:
             return
         _log.warning("transfer_failed", node=self._node_id, target=transfer.target)
@@ -154,7 +154,7 @@ class LeadershipTransfer:
             # It may still stand by force, so this term's promise is gone: never serve in it again.
             self._leader.step_down(self._leader.term)
 
-    def _tell_to_stand(self, transfer: _Transfer, now: float) -> None:
+    def _send_timeout_now(self, transfer: _Transfer, now: float) -> None:
         last = self._log.last_index
         followers = list(self._followers().items())
         fit = [(peer, progress) for peer, progress in followers if self._can_take_over(progress)]

@@ -14,7 +14,7 @@
     pre_vote_no      term                                  no; my term is `term`
     request_vote     term last_log_index last_log_term force     pysyncobj's; `force`: the leader itself asked for it
     response_vote    term                                  pysyncobj's: the vote is given, durably
-    greeting         incarnation term blank asks members members_index operations_read operations_in_force
+    peer_identity    incarnation term blank asks members members_index operations_read operations_in_force
                                                                          both ways, first on a connection
         Who the sender is (`peer_identity.py`): its data directory, whether that holds nothing yet, and the latest members
         that it knows, encoded, with their index in the log. `asks` for the receiver's greeting. The versions of log
@@ -52,5 +52,5 @@ TIMEOUT_NOW: Final = "timeout_now"
 READ_ROUND: Final = "read_round"
 READ_ROUND_OK: Final = "read_round_ok"
 DIGEST: Final = "state_digest"
-GREETING: Final = "greeting"
+PEER_IDENTITY: Final = "peer_identity"
 DISK_SPACE: Final = "disk_space"

@@ -60,7 +60,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class _Greeting:
+class _Identity:
     """What a peer last said of itself."""
 
     incarnation: str
@@ -127,8 +127,8 @@ class PeerIdentity:
         self._leader_seen_at = leader_seen_at
         self._on_met = on_met
         self._on_parted = on_parted
-        self._greetings: dict[NodeId, _Greeting] = {}
-        self._greeted: set[NodeId] = set()
+        self._identities: dict[NodeId, _Identity] = {}
+        self._identified: set[NodeId] = set()
         """Peers that have greeted on the connection that is up."""
         self._objections: dict[NodeId, str] = {}
         """Of the peers that have greeted: why nothing of them counts; "" if it does."""
@@ -160,7 +160,7 @@ class PeerIdentity:
             return f"{self._node_id} was removed from the cluster: stop this process; its data is of no more use"
         if self.takes_part:
             return ""
-        if any(greeting.knows_us_otherwise for greeting in self._greetings.values()):
+        if any(identity.knows_us_otherwise for identity in self._identities.values()):
             return (
                 f"{self._node_id} is a member of the cluster by another disk, and this one is empty: restore the old one, "
                 f"or `raftsched cluster remove {self._node_id}` and add this node under a new id"
@@ -170,12 +170,12 @@ class PeerIdentity:
             return (
                 f"this node is empty: it waits for the log, or a snapshot of the state, from {leader.id}, which leads"
             )
-        holders = sorted(peer for peer, greeting in self._greetings.items() if not greeting.is_blank)
+        holders = sorted(peer for peer, identity in self._identities.items() if not identity.is_blank)
         if holders:
             return (
                 f"this node is empty, and {', '.join(holders)} hold data: it waits to be added, `raftsched cluster add`"
             )
-        unheard = sorted(set(self._configuration.founders) - set(self._greetings))
+        unheard = sorted(set(self._configuration.founders) - set(self._identities))
         return (
             f"this node is empty: a new cluster forms once all say that they are; not heard yet: {', '.join(unheard)}"
         )
@@ -184,13 +184,13 @@ class PeerIdentity:
         """Begin a new cluster where there is none."""
         if self.takes_part or self._configuration.index:
             return
-        heard = [self._greetings.get(peer) for peer in self._configuration.founders]
-        if not all(greeting is not None and greeting.is_blank for greeting in heard):
+        heard = [self._identities.get(peer) for peer in self._configuration.founders]
+        if not all(identity is not None and identity.is_blank for identity in heard):
             return
         self._formed_mark.set()
         self._is_formed = True
         self._voter.step_down(
-            max([self._voter.term, *(greeting.term for greeting in heard if greeting is not None)]) + 1
+            max([self._voter.term, *(identity.term for identity in heard if identity is not None)]) + 1
         )
         if not heard:
             self._voter.election_deadline = 0.0
@@ -204,7 +204,7 @@ class PeerIdentity:
             _log.warning("takes_no_part", node=self._node_id, reason=reason)
         if self._incarnation and not self.takes_part:
             for node in self._configuration.nodes.values():
-                self._greet(node, asks=True)
+                self._send_identity(node, asks=True)
 
     def vote_for_first_leader(self, node: Node) -> None:
         """A blank node follows its first leader: it has voted for it in this term, whatever an earlier life did."""
@@ -219,10 +219,10 @@ class PeerIdentity:
             self._on_met(node)
             return
         self._voter.connected_nodes.discard(node)
-        self._greet(node, asks=False)
+        self._send_identity(node, asks=False)
 
     def on_disconnected(self, node: Node) -> None:
-        self._greeted.discard(node.id)
+        self._identified.discard(node.id)
         self._objections.pop(node.id, None)
         self._versions.parted(node.id)
         self._on_parted(node)
@@ -231,20 +231,20 @@ class PeerIdentity:
         """Whether what the peer says counts; one that has not greeted is asked to."""
         if not self._incarnation or node in self._voter.connected_nodes:
             return True
-        if node.id not in self._greeted:
-            self._greet(node, asks=True)
+        if node.id not in self._identified:
+            self._send_identity(node, asks=True)
         return False
 
     def incarnation_of(self, peer: NodeId) -> str | None:
         if not self._incarnation:
             return ""
-        return self._greetings[peer].incarnation if peer in self._greeted else None
+        return self._identities[peer].incarnation if peer in self._identified else None
 
-    def _greet(self, node: Node, *, asks: bool) -> None:
+    def _send_identity(self, node: Node, *, asks: bool) -> None:
         self._transport.send(
             node,
             {
-                "type": messages.GREETING,
+                "type": messages.PEER_IDENTITY,
                 "incarnation": self._incarnation,
                 "term": self._voter.term,
                 "blank": self.is_blank,
@@ -256,22 +256,22 @@ class PeerIdentity:
             },
         )
 
-    def on_greeting(self, node: Node, message: Message) -> None:
+    def on_peer_identity(self, node: Node, message: Message) -> None:
         """A peer says who it is; raises `UnknownVersion` where its log entries are not for this node."""
         require_readable(message["operations_in_force"], reads=self._versions.own)
         try:
             theirs = decode_membership(message["members"])
         except Invalid as error:
-            _log.warning("greeting_dropped", node=self._node_id, peer=node.id, error=str(error))
+            _log.warning("peer_identity_dropped", node=self._node_id, peer=node.id, error=str(error))
             return
         us = theirs.member(self._node_id)
-        self._greetings[node.id] = _Greeting(
+        self._identities[node.id] = _Identity(
             message["incarnation"],
             message["term"],
             is_blank=message["blank"],
             knows_us_otherwise=us is not None and us.incarnation not in ("", self._incarnation),
         )
-        self._greeted.add(node.id)
+        self._identified.add(node.id)
         self._versions.heard(node.id, message["operations_read"], self._clock.monotonic())
         if message["members_index"] > self._configuration.index:
             self._configuration.link(theirs)
@@ -279,7 +279,7 @@ class PeerIdentity:
             self.record_incarnations()
         self._judge(node)
         if message["asks"]:
-            self._greet(node, asks=False)
+            self._send_identity(node, asks=False)
 
     def may_visit(self, node_id: NodeId) -> bool:
         """Whether a node that is none of those linked to may greet: no former member may, nor whoever has our id."""
@@ -306,17 +306,17 @@ class PeerIdentity:
         """As leader, record the disks of voters that were not known."""
         if not self._incarnation:
             return
-        known = {peer: greeting.incarnation for peer, greeting in self._greetings.items()}
+        known = {peer: identity.incarnation for peer, identity in self._identities.items()}
         known[self._node_id] = self._incarnation
         self._configuration.record_incarnations(known)
 
     def members_changed(self) -> None:
         """Judge again by the new configuration, and tell it to everybody who is there."""
-        for peer in sorted(self._greeted):
+        for peer in sorted(self._identified):
             node = self._configuration.nodes.get(peer)
             if node is not None:
                 self._judge(node)
-                self._greet(node, asks=False)
+                self._send_identity(node, asks=False)
 
     def _judge(self, node: Node) -> None:
         """Let a peer that has greeted count as connected if it is the member that its id stands for, and can go along."""
@@ -339,7 +339,7 @@ class PeerIdentity:
         """
         members = (membership.member(peer) for membership in self._configuration.possible)
         if any(
-            each is not None and each.incarnation not in ("", self._greetings[peer].incarnation) for each in members
+            each is not None and each.incarnation not in ("", self._identities[peer].incarnation) for each in members
         ):
             return _OTHER_DISK
         reads = self._versions.read_by(peer)

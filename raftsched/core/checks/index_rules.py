@@ -12,14 +12,14 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Final, NamedTuple
 
 from raftsched.core.checks.violation import Violation, named
-from raftsched.core.operations.control import AlarmKind
+from raftsched.core.operations.control import DeadlineKind
 from raftsched.core.records.bounds import PRIORITY_MAX
 from raftsched.core.records.ids import JobId, name_tag
 from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Schedule, ScheduleId
 from raftsched.core.records.workflow import Workflow, WorkflowId
-from raftsched.core.state.entries import AlarmEntry, FacetEntry, FacetKind, HeldEntry, TimerEntry, WaitingEntry
+from raftsched.core.state.entries import BlockedEntry, DeadlineEntry, FacetEntry, FacetKind, TimerEntry, WaitingEntry
 from raftsched.core.state.view import AuditableView
 
 Record = Job | Schedule | Queue | Workflow
@@ -46,7 +46,7 @@ class Index(NamedTuple):
     def record(self, view: AuditableView, entry: Any) -> Record | None:
         return view.job(JobId(self.record_id(entry))) if self.find is None else self.find(view, entry)
 
-    def called_for(self, record: Any) -> list[Any]:
+    def expected_entries(self, record: Any) -> list[Any]:
         """Return the entries that `record` calls for."""
         entry = self.entry_of(record)
         if isinstance(entry, list):
@@ -58,17 +58,17 @@ class Index(NamedTuple):
 
 
 def _waiting_entry(job: Job) -> WaitingEntry | None:
-    if job.status not in WAITING or job.held:
+    if job.status not in WAITING or job.blocked:
         return None
     spec, tag = job.spec, name_tag(job.spec.name)
     return WaitingEntry(spec.queue, job.tenant, spec.priority, tag, job.due_at_ms, job.id, spec.region)
 
 
-def _held_entry(job: Job) -> HeldEntry | None:
+def _blocked_entry(job: Job) -> BlockedEntry | None:
     spec = job.spec
-    if job.status not in WAITING or not job.held or spec.options is None:
+    if job.status not in WAITING or not job.blocked or spec.options is None:
         return None
-    return HeldEntry(spec.queue, spec.concurrency_key, spec.priority, job.due_at_ms, job.id, spec.region)
+    return BlockedEntry(spec.queue, spec.concurrency_key, spec.priority, job.due_at_ms, job.id, spec.region)
 
 
 def _timer_entry(job: Job) -> TimerEntry | None:
@@ -105,28 +105,28 @@ def _facet_entries(job: Job) -> list[FacetEntry]:
     return [FacetEntry(kind, value, ended, job.id) for kind, value in by_queue_and_name + by_tag]
 
 
-def _job_alarm(job: Job) -> AlarmEntry | None:
+def _job_deadline(job: Job) -> DeadlineEntry | None:
     if job.spec.options is None and job.pause is None and not job.kept_until_ms:
         return None
-    return AlarmEntry(AlarmKind.JOB, job.alarm_at_ms, job.id) if job.alarm_at_ms else None  # type: ignore[arg-type]
+    return DeadlineEntry(DeadlineKind.JOB, job.next_deadline_ms, job.id) if job.next_deadline_ms else None  # type: ignore[arg-type]
 
 
-def _other_alarm(record: Schedule | Queue | Workflow) -> AlarmEntry | None:
-    if not record.alarm_at_ms:
+def _other_deadline(record: Schedule | Queue | Workflow) -> DeadlineEntry | None:
+    if not record.next_deadline_ms:
         return None
     match record:
         case Schedule():
-            return AlarmEntry(AlarmKind.SCHEDULE, record.alarm_at_ms, record.id)  # type: ignore[arg-type]
+            return DeadlineEntry(DeadlineKind.SCHEDULE, record.next_deadline_ms, record.id)  # type: ignore[arg-type]
         case Workflow():
-            return AlarmEntry(AlarmKind.WORKFLOW, record.alarm_at_ms, record.id)  # type: ignore[arg-type]
+            return DeadlineEntry(DeadlineKind.WORKFLOW, record.next_deadline_ms, record.id)  # type: ignore[arg-type]
         case Queue():
-            return AlarmEntry(AlarmKind.QUEUE, record.alarm_at_ms, record.name.encode())  # type: ignore[arg-type]
+            return DeadlineEntry(DeadlineKind.QUEUE, record.next_deadline_ms, record.name.encode())  # type: ignore[arg-type]
 
 
-def _record_of_alarm(view: AuditableView, entry: AlarmEntry) -> Record | None:
-    if entry.kind is AlarmKind.QUEUE:
+def _record_of_deadline(view: AuditableView, entry: DeadlineEntry) -> Record | None:
+    if entry.kind is DeadlineKind.QUEUE:
         return view.queue(entry.subject.decode())
-    if entry.kind is AlarmKind.SCHEDULE:
+    if entry.kind is DeadlineKind.SCHEDULE:
         return view.schedule(ScheduleId(entry.subject))
     return view.workflow(WorkflowId(entry.subject))
 
@@ -150,8 +150,8 @@ JOB_INDEXES: Final = (
     ),
     Index(
         "held index",
-        lambda view: view.all_held(),
-        _held_entry,
+        lambda view: view.all_blocked(),
+        _blocked_entry,
         lambda entry: entry.job_id,
         lambda entry: (
             entry.queue,
@@ -212,8 +212,8 @@ JOB_INDEXES: Final = (
     ),
     Index(
         "alarms of jobs",
-        lambda view: (entry for entry in view.all_alarms() if entry.kind is AlarmKind.JOB),
-        _job_alarm,
+        lambda view: (entry for entry in view.all_deadlines() if entry.kind is DeadlineKind.JOB),
+        _job_deadline,
         lambda entry: entry.subject,
         lambda entry: ("", entry),
     ),
@@ -223,12 +223,12 @@ JOB_INDEXES: Final = (
 OTHER_INDEXES: Final = (
     Index(
         "alarms",
-        lambda view: (entry for entry in view.all_alarms() if entry.kind is not AlarmKind.JOB),
-        _other_alarm,
+        lambda view: (entry for entry in view.all_deadlines() if entry.kind is not DeadlineKind.JOB),
+        _other_deadline,
         lambda entry: entry.subject,
         lambda entry: ("", entry),
         noun="record",
-        find=_record_of_alarm,
+        find=_record_of_deadline,
         records=_others,
     ),
     Index(
@@ -263,7 +263,7 @@ def check_job_indexes(view: AuditableView, expected: Counter[str]) -> Iterator[V
 
 def check_other_indexes(view: AuditableView) -> Iterator[Violation]:
     for index in OTHER_INDEXES:
-        expected_count = sum(len(index.called_for(record)) for record in index.records(view))
+        expected_count = sum(len(index.expected_entries(record)) for record in index.records(view))
         yield from _check_index(view, index, expected_count)
 
 
@@ -275,7 +275,7 @@ def _check_index(view: AuditableView, index: Index, expected_count: int) -> Iter
         subject = named(index.noun, index.record_id(entry))
         if record is None:
             yield Violation(f"{index.name}: each entry has its record", subject, repr(entry))
-        elif entry not in index.called_for(record):
+        elif entry not in index.expected_entries(record):
             yield Violation(f"{index.name}: each entry is what its record calls for", subject, repr(entry))
         elif entry == previous:
             yield Violation(f"{index.name}: no entry is there twice", subject, repr(entry))
@@ -291,7 +291,7 @@ def _check_index(view: AuditableView, index: Index, expected_count: int) -> Iter
 def _missing(view: AuditableView, index: Index) -> Iterator[Violation]:
     present = set(index.entries(view))
     for record in index.records(view):
-        for entry in index.called_for(record):
+        for entry in index.expected_entries(record):
             if entry not in present:
                 subject = named(index.noun, index.record_id(entry))
                 yield Violation(f"{index.name}: each record that calls for an entry has one", subject, repr(record))

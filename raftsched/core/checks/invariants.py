@@ -21,7 +21,7 @@ from typing import Final
 
 from raftsched.core.checks.index_rules import JOB_INDEXES, check_job_indexes, check_other_indexes
 from raftsched.core.checks.record_rules import RULES, Facts, most_lost_workers
-from raftsched.core.checks.relation_rules import check_ties, check_ties_of
+from raftsched.core.checks.relation_rules import check_relations, check_relations_of
 from raftsched.core.checks.violation import Violation, named
 from raftsched.core.records.job import FINISHED, LEASED, WAITING, Job, Status
 from raftsched.core.records.schedule import ScheduleId
@@ -53,7 +53,7 @@ def assert_change(old: Job | None, new: Job) -> None:
         raise _broken(new, "a lease is held exactly while leased")
     if (new.finished_at_ms > 0) is not (status in FINISHED):
         raise _broken(new, "finished_at is set exactly when finished")
-    if (new.timed or new.held) and (status not in WAITING or (new.held and new.due_at_ms > new.updated_at_ms)):
+    if (new.timed or new.blocked) and (status not in WAITING or (new.blocked and new.due_at_ms > new.updated_at_ms)):
         raise _broken(new, "only a waiting job has a timer, and only one that is due is held")
     if (new.pause is not None) is not (status is _PAUSED):
         raise _broken(new, "a pause is set exactly while paused")
@@ -94,7 +94,7 @@ def _violations(view: AuditableView) -> Iterator[Violation]:
     yield from _check_records(view, census)
     yield from check_job_indexes(view, census.expected)
     yield from check_other_indexes(view)
-    yield from check_ties(view)
+    yield from check_relations(view)
     yield from _check_counters(view, census)
     yield from _check_running_counts(view, census)
     yield from _check_payloads(view)
@@ -143,10 +143,10 @@ def _check_records(view: AuditableView, census: _Census) -> Iterator[Violation]:
                 yield Violation("a fencing token is given out once", named("job", job.id), f"token {token} again")
         census.counters[CounterKey(job.tenant, job.spec.queue, job.status)] += 1
         for index in JOB_INDEXES:
-            census.expected[index.name] += len(index.called_for(job))
+            census.expected[index.name] += len(index.expected_entries(job))
         if job.status in LEASED:
             census.running.update(_running_places(job))
-        yield from check_ties_of(view, job)
+        yield from check_relations_of(view, job)
 
 
 def _tokens(job: Job) -> list[int]:

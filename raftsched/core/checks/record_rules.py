@@ -152,8 +152,8 @@ def _has_one_end(job: Job, _: Facts) -> bool:
     return completed and (last is not AttemptEnd.CANCELLED or job.status is Status.CANCELLED)
 
 
-def _has_reason_to_be_held(job: Job, _: Facts) -> bool:
-    if not job.held:
+def _has_reason_to_be_blocked(job: Job, _: Facts) -> bool:
+    if not job.blocked:
         return True
     has_key = bool(job.spec.concurrency_key)
     return job.status in WAITING and job.due_at_ms <= job.updated_at_ms and has_key
@@ -207,7 +207,7 @@ RULES: Final = (
     Rule(
         "a pause is set exactly while paused", lambda job, _: (job.pause is not None) == (job.status is Status.PAUSED)
     ),
-    Rule("only a waiting job that is due, and has a concurrency key, is held", _has_reason_to_be_held),
+    Rule("only a waiting job that is due, and has a concurrency key, is held", _has_reason_to_be_blocked),
     Rule("who waits for parents has some left, who may run has none", _waits_for_parents_where_it_should),
     Rule("counts of parents are in range", _has_sound_parent_counts),
     Rule("at most the latest notes are kept", lambda job, _: len(job.notes) <= limits.NOTES_KEPT_MAX),

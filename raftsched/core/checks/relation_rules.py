@@ -12,7 +12,7 @@ from typing import Final
 
 from raftsched import limits
 from raftsched.core.checks.violation import Violation, named
-from raftsched.core.operations.control import ChoreKind
+from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.records.bounds import JOB_ID_BYTES
 from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import (
@@ -29,22 +29,22 @@ from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.core.state.entries import Dependant
 from raftsched.core.state.view import AuditableView
 
-_TELLING: Final = (ChoreKind.SETTLE_DEPENDANTS, ChoreKind.REVIVE_DEPENDANTS)
+_RESOLVING: Final = (BackgroundKind.RESOLVE_DEPENDANTS, BackgroundKind.REVIVE_DEPENDANTS)
 _PAGE_JOBS: Final = 1_000
 
 
-def check_ties(view: AuditableView) -> Iterator[Violation]:
-    """Walk everything but the jobs themselves; those go through `check_ties_of`."""
+def check_relations(view: AuditableView) -> Iterator[Violation]:
+    """Walk everything but the jobs themselves; those go through `check_relations_of`."""
     yield from _check_edges(view)
     yield from _check_workflows(view)
     for schedule in view.all_schedules():
         yield from _check_schedule(view, schedule)
     yield from _check_ledgers(view)
-    yield from _check_chores(view)
+    yield from _check_background_work(view)
     yield from _check_logs(view)
 
 
-def check_ties_of(view: AuditableView, job: Job) -> Iterator[Violation]:
+def check_relations_of(view: AuditableView, job: Job) -> Iterator[Violation]:
     """Hold one job against those that it is tied to; costs nothing for a job without ties."""
     if job.dependency_count or job.pending_count or job.unmet_count:
         yield from _check_dependencies(view, job)
@@ -75,7 +75,7 @@ def _check_dependencies(view: AuditableView, job: Job) -> Iterator[Violation]:
     counts = (job.pending_count, job.unmet_count)
     expected = (verdicts[Verdict.PENDING] + _is_staged(view, job), verdicts[Verdict.UNMET])
     # A job that ended in its own way is told nothing more; a new run of it counts anew.
-    if counts != expected and (job.status not in FINISHED or _ended_for_want(job)):
+    if counts != expected and (job.status not in FINISHED or _ended_by_dependency(job)):
         yield Violation("a job counts what it waits for", subject, f"(pending, unmet) {counts}, not {expected}")
 
 
@@ -91,7 +91,7 @@ def _check_verdict(view: AuditableView, dependency: Dependency, edge: Dependant)
     if not is_told and not (parent.has_dependants or parent.spec.workflow_id):
         yield Violation("a parent is marked as one", named("job", parent.id), repr(edge))
     stands = edge.verdict in (Verdict.MET, _verdict(parent, edge.condition))
-    if not stands and not _is_untold(view, parent.id, edge.child):
+    if not stands and not _is_unresolved(view, parent.id, edge.child):
         yield Violation("a dependant is told how its parent stands", subject, f"{edge!r} of {parent!r}")
 
 
@@ -106,9 +106,9 @@ def _verdict(parent: Job, condition: Condition) -> Verdict:
     return Verdict.MET if wanted[condition] else Verdict.UNMET
 
 
-def _is_untold(view: AuditableView, parent: JobId, child: JobId) -> bool:
+def _is_unresolved(view: AuditableView, parent: JobId, child: JobId) -> bool:
     """Whether a chore has yet to tell the child how its parent stands."""
-    cursors = (view.chore(kind, parent) for kind in _TELLING)
+    cursors = (view.background_cursor(kind, parent) for kind in _RESOLVING)
     return any(cursor is not None and child > cursor for cursor in cursors)
 
 
@@ -119,11 +119,11 @@ def _is_staged(view: AuditableView, job: Job) -> bool:
     workflow = view.workflow(WorkflowId(job.spec.workflow_id))
     if workflow is not None and not workflow.is_whole:
         return True
-    cursor = view.chore(ChoreKind.OPEN_WORKFLOW, job.spec.workflow_id)
+    cursor = view.background_cursor(BackgroundKind.OPEN_WORKFLOW, job.spec.workflow_id)
     return cursor is not None and job.id > cursor
 
 
-def _ended_for_want(job: Job) -> bool:
+def _ended_by_dependency(job: Job) -> bool:
     if job.status is Status.SKIPPED:
         return True
     return job.status is Status.DEAD_LETTER and job.failure_reason.startswith(DeadLetterReason.DEPENDENCY_FAILED)
@@ -164,7 +164,7 @@ def _check_workflows(view: AuditableView) -> Iterator[Violation]:
             )
         known = workflow_id
     for workflow in view.all_workflows():
-        if view.chore(ChoreKind.DROP_WORKFLOW, workflow.id) is None:
+        if view.background_cursor(BackgroundKind.DROP_WORKFLOW, workflow.id) is None:
             yield from _check_workflow(view, workflow)
 
 
@@ -210,7 +210,7 @@ def _check_schedule(view: AuditableView, schedule: Schedule) -> Iterator[Violati
             if job is None or job.status in FINISHED or not _is_run_of(schedule, job, is_backfill=is_backfill):
                 told = repr(job or job_id.hex())
                 yield Violation("a schedule's active jobs are its own and unfinished", subject, told)
-    if schedule.alarm_at_ms and schedule.last_at_ms >= schedule.next_at_ms > 0:
+    if schedule.next_deadline_ms and schedule.last_at_ms >= schedule.next_at_ms > 0:
         yield Violation("a schedule's next instant is behind its last", subject, repr(schedule))
     if bool(schedule.paused_at_ms) is not schedule.paused:
         yield Violation("a schedule's pause has a beginning", subject, repr(schedule))
@@ -233,27 +233,30 @@ def _check_ledgers(view: AuditableView) -> Iterator[Violation]:
 
 def _has_ledger(view: AuditableView, schedule_id: ScheduleId) -> bool:
     """Whether the schedule is there, or its ledger is being dropped."""
-    return view.schedule(schedule_id) is not None or view.chore(ChoreKind.DROP_LEDGER, schedule_id) is not None
+    return (
+        view.schedule(schedule_id) is not None
+        or view.background_cursor(BackgroundKind.DROP_LEDGER, schedule_id) is not None
+    )
 
 
 # -- chores, logs -----------------------------------------------------------------------------------------------------
 
 
-def _check_chores(view: AuditableView) -> Iterator[Violation]:
-    for kind, subject, cursor in view.all_chores():
+def _check_background_work(view: AuditableView) -> Iterator[Violation]:
+    for kind, subject, cursor in view.all_background_work():
         if not _has_subject(view, kind, subject):
             yield Violation("a chore has its subject", subject.hex(), f"{kind.name.lower()} at {cursor.hex()}")
 
 
-def _has_subject(view: AuditableView, kind: ChoreKind, subject: bytes) -> bool:
+def _has_subject(view: AuditableView, kind: BackgroundKind, subject: bytes) -> bool:
     match kind:
-        case ChoreKind.SETTLE_DEPENDANTS | ChoreKind.REVIVE_DEPENDANTS:
+        case BackgroundKind.RESOLVE_DEPENDANTS | BackgroundKind.REVIVE_DEPENDANTS:
             return view.job(JobId(subject)) is not None
-        case ChoreKind.OPEN_WORKFLOW | ChoreKind.CANCEL_WORKFLOW | ChoreKind.DROP_WORKFLOW:
+        case BackgroundKind.OPEN_WORKFLOW | BackgroundKind.CANCEL_WORKFLOW | BackgroundKind.DROP_WORKFLOW:
             return view.workflow(WorkflowId(subject)) is not None
-        case ChoreKind.RELEASE_HELD:
+        case BackgroundKind.RELEASE_BLOCKED:
             return view.queue(subject.decode()) is not None
-        case ChoreKind.DROP_LEDGER:
+        case BackgroundKind.DROP_LEDGER:
             return len(subject) == JOB_ID_BYTES and view.schedule(ScheduleId(subject)) is None
 
 

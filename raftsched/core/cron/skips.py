@@ -25,7 +25,7 @@ _THURSDAY: Final = 4
 """The weekday of 1970-01-01; day numbers count from it."""
 
 
-def skip_reason(calendar: Calendar, instant_ms: int, zone: str) -> str:
+def skip_reason(calendar: Calendar, fire_time_ms: int, zone: str) -> str:
     """Return why a schedule in `zone` must not fire at this instant, or "" where the calendar lets it.
 
     Pure and the same for the same data; takes tens of µs, more the longer its lists are. Total: a zone or
@@ -33,15 +33,15 @@ def skip_reason(calendar: Calendar, instant_ms: int, zone: str) -> str:
     can't be taken back.
     """
     try:
-        return _reason(calendar, instant_ms, calendar.zone or zone)
+        return _reason(calendar, fire_time_ms, calendar.zone or zone)
     except (Invalid, NotImplementedError) as error:
         return f"the calendar can't be read: {error}"
 
 
-def _reason(calendar: Calendar, instant_ms: int, zone: str) -> str:
-    at = instant_ms // 1_000
+def _reason(calendar: Calendar, fire_time_ms: int, zone: str) -> str:
+    at = fire_time_ms // 1_000
     for period in calendar.periods:
-        if period.from_ms <= instant_ms < period.to_ms:
+        if period.from_ms <= fire_time_ms < period.to_ms:
             return _labelled("blackout period", period.reason)
     for window in calendar.windows:
         if _is_within(window, zones.zone(window.zone or zone).wall(at)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from raftsched import limits
 from raftsched.core.jobs import rate_limit as bucket
-from raftsched.core.operations.control import ChoreKind
+from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.records.job import Job
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.spec import Options
@@ -30,7 +30,7 @@ def lost_workers_max(job: Job, queue: Queue | None) -> int:
 def is_being_cancelled(view: View, options: Options) -> bool:
     """Whether its workflow is cancelled, and the chore has not come to the job yet: it must not begin any more."""
     workflow_id = options.workflow_id
-    return bool(workflow_id) and view.chore(ChoreKind.CANCEL_WORKFLOW, workflow_id) is not None
+    return bool(workflow_id) and view.background_cursor(BackgroundKind.CANCEL_WORKFLOW, workflow_id) is not None
 
 
 def gate_of(view: View, name: str, now_ms: int) -> Gate | None:

@@ -316,7 +316,7 @@ def _ended(job: Job, event: Event, attempt: Attempt, context: Context, **fields:
 def _again(job: Job, event: Event, attempt: Attempt, context: Context, delay_ms: int, **fields: Any) -> Job:
     """Wait for another attempt in `delay_ms`; a delay of zero needs no timer."""
     due_at_ms = TimeMs(context.now_ms + delay_ms)
-    fields |= {"due_at_ms": due_at_ms, "asked_at_ms": job.run_at_ms, "timed": delay_ms > 0}
+    fields |= {"due_at_ms": due_at_ms, "requested_at_ms": job.run_at_ms, "timed": delay_ms > 0}
     return _ended(job, event, attempt, context, **fields)
 
 

@@ -55,7 +55,7 @@ def cancelled(job: Job, context: Context, *, force: bool = False, actor: str = "
             cancel_requested_at_ms=now_ms,
             finished_at_ms=now_ms,
             timed=False,
-            held=False,
+            blocked=False,
             pause=None,
             notes=noted(job, context, Status.CANCELLED.label, actor=actor, detail=detail),
         )

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.jobs.changes import change, invalid, job_audited, noted, own_job, refused
-from raftsched.core.jobs.dependency_resolution import JudgedEdge, judged_anew
+from raftsched.core.jobs.dependency_resolution import DependencyEdge, current_edges
 from raftsched.core.jobs.unique_keys import (
     holder_of_unique_key,
     holds_unique_key,
@@ -24,13 +24,13 @@ from raftsched.core.jobs.unique_keys import (
     unique_conflict,
 )
 from raftsched.core.operations.codec import RejectCode
-from raftsched.core.operations.control import AmendJob, ChoreKind, PauseJob, RequeueJob, ResumeJob
+from raftsched.core.operations.control import AmendJob, BackgroundKind, PauseJob, RequeueJob, ResumeJob
 from raftsched.core.records.bounds import (
     TIME_MS_MAX,
     actor_problem,
     range_problem,
+    requested_time_problem,
     text_problem,
-    wish_problem,
 )
 from raftsched.core.records.ids import TimeMs, job_id_text
 from raftsched.core.records.job import LEASED, WAITING, Job, Pause, Status, Verdict
@@ -63,7 +63,7 @@ def pause_job(view: View, operation: PauseJob, context: Context) -> Applied:
     if pause == job.pause:
         return Applied(Changed(job))
     notes = noted(job, context, "paused", actor=operation.actor, detail=operation.reason)
-    new = change(job, Event.PAUSE, context, pause=pause, timed=False, held=False, notes=notes)
+    new = change(job, Event.PAUSE, context, pause=pause, timed=False, blocked=False, notes=notes)
     return _changed(job, new, context, "pause", actor=operation.actor, detail=operation.reason)
 
 
@@ -107,7 +107,7 @@ def amend_job(view: View, operation: AmendJob, context: Context) -> Applied:
     spec = amended(job.spec, operation.changes)
     if problem := _changes_problem(job, operation.changes, spec):
         return invalid(problem)
-    fields: dict[str, Any] = {"due_at_ms": _wanted_due_at_ms(job, operation.due_at_ms, context), "spec": spec}
+    fields: dict[str, Any] = {"due_at_ms": _requested_due_at_ms(job, operation.due_at_ms, context), "spec": spec}
     fields = {name: value for name, value in fields.items() if value != getattr(job, name)}
     told = [job_changes(job, replace(job, **fields))] if fields else []
     if operation.payload is not None and operation.payload != view.payload(job.id):
@@ -117,13 +117,13 @@ def amend_job(view: View, operation: AmendJob, context: Context) -> Applied:
     detail = "; ".join(told)
     notes = noted(job, context, _amendment_name(job, fields), actor=operation.actor, detail=detail)
     if "due_at_ms" in fields:
-        fields["asked_at_ms"] = TimeMs(0)
+        fields["requested_at_ms"] = TimeMs(0)
     new = _amended(job, context, fields | {"notes": notes})
     audit = job_audited(job, context, "amend", actor=operation.actor, detail=detail)
     return Applied(Changed(new), (PutJob(job, new, payload=operation.payload), audit))
 
 
-def _wanted_due_at_ms(job: Job, due_at_ms: int | None, context: Context) -> int:
+def _requested_due_at_ms(job: Job, due_at_ms: int | None, context: Context) -> int:
     """A job that is due already keeps its place in the line when it is wanted now."""
     if due_at_ms is None or (due_at_ms == 0 and job.due_at_ms <= context.now_ms):
         return job.due_at_ms
@@ -135,10 +135,12 @@ def _amended(job: Job, context: Context, fields: dict[str, Any]) -> Job:
         return change(job, Event.AMEND, context, **fields)
     if "due_at_ms" in fields:
         later = fields["due_at_ms"] > context.now_ms
-        return change(job, Event.RESCHEDULE if later else Event.HASTEN, context, timed=later, held=False, **fields)
+        return change(
+            job, Event.RESCHEDULE if later else Event.BRING_FORWARD, context, timed=later, blocked=False, **fields
+        )
     # In another queue its key is counted apart; whether it is kept back there is found out when a lease is tried.
-    held = job.held and fields["spec"].queue == job.spec.queue if "spec" in fields else job.held
-    return change(job, Event.AMEND, context, held=held, **fields)
+    blocked = job.blocked and fields["spec"].queue == job.spec.queue if "spec" in fields else job.blocked
+    return change(job, Event.AMEND, context, blocked=blocked, **fields)
 
 
 def _amendment_name(job: Job, fields: dict[str, Any]) -> str:
@@ -151,7 +153,7 @@ def _amendment_name(job: Job, fields: dict[str, Any]) -> str:
 
 def _amendment_problem(operation: AmendJob) -> str:
     return (
-        wish_problem("due_at_ms", operation.due_at_ms)
+        requested_time_problem("due_at_ms", operation.due_at_ms)
         or range_problem("payload bytes", len(operation.payload or b""), 0, limits.PAYLOAD_BYTES_MAX)
         or actor_problem(operation.actor)
     )
@@ -195,7 +197,7 @@ def requeue_job(view: View, operation: RequeueJob, context: Context) -> Applied:
     if job.status is Status.WAITING_DEPENDENCIES:
         waits_for = f"{job.pending_count} of {job.dependency_count} parents"
         return refused(RejectCode.WAITING_DEPENDENCIES, f"the job waits for {waits_for}, and runs once they have ended")
-    return _hastened(job, operation, context)
+    return _brought_forward(job, operation, context)
 
 
 def _reason_of(job: Job) -> str:
@@ -205,7 +207,7 @@ def _reason_of(job: Job) -> str:
 
 def _requeued(view: View, job: Job, operation: RequeueJob, context: Context) -> Applied:
     """A new run of a job that ended; it claims its unique key again, which another job may hold by now."""
-    edges = list(judged_anew(view, job)) if job.dependency_count else []
+    edges = list(current_edges(view, job)) if job.dependency_count else []
     unmet = next((edge for edge in edges if edge.verdict is Verdict.UNMET), None)
     if unmet is not None:
         return _unmet(view, unmet)
@@ -235,7 +237,7 @@ def _requeued(view: View, job: Job, operation: RequeueJob, context: Context) -> 
         kept_until_ms=TimeMs(0),
         cancel_requested_at_ms=TimeMs(0),
         due_at_ms=TimeMs(operation.due_at_ms or context.now_ms),
-        asked_at_ms=_still_asked(job, operation),
+        requested_at_ms=_still_asked(job, operation),
         timed=event is Event.REQUEUE_LATER,
         pending_count=pending_count,
         unmet_count=0,
@@ -248,7 +250,7 @@ def _requeued(view: View, job: Job, operation: RequeueJob, context: Context) -> 
     return Applied(Changed(new), (*lapsed, *turned, PutJob(job, new), audit))
 
 
-def _unmet(view: View, edge: JudgedEdge) -> Applied:
+def _unmet(view: View, edge: DependencyEdge) -> Applied:
     """The refusal that names the parent without which the job can't run."""
     parent = view.job(edge.parent)
     stands = "is no longer kept" if parent is None else f"is {parent.status.label}"
@@ -261,18 +263,18 @@ def _is_staged(view: View, job: Job) -> bool:
     if not job.spec.workflow_id:
         return False
     workflow = view.workflow(WorkflowId(job.spec.workflow_id))
-    opened = view.chore(ChoreKind.OPEN_WORKFLOW, job.spec.workflow_id)
+    opened = view.background_cursor(BackgroundKind.OPEN_WORKFLOW, job.spec.workflow_id)
     return (workflow is not None and not workflow.is_whole) or (opened is not None and job.id > opened)
 
 
-def _hastened(job: Job, operation: RequeueJob, context: Context) -> Applied:
+def _brought_forward(job: Job, operation: RequeueJob, context: Context) -> Applied:
     """A job that is to run anyway: only its time changes."""
-    due_at_ms = _wanted_due_at_ms(job, operation.due_at_ms, context)
+    due_at_ms = _requested_due_at_ms(job, operation.due_at_ms, context)
     if due_at_ms == job.due_at_ms:
         return Applied(Changed(job))
     detail = job_changes(job, replace(job, due_at_ms=TimeMs(due_at_ms)))
     notes = noted(job, context, "rescheduled", actor=operation.actor, detail=detail)
-    fields = {"due_at_ms": TimeMs(due_at_ms), "asked_at_ms": _still_asked(job, operation), "notes": notes}
+    fields = {"due_at_ms": TimeMs(due_at_ms), "requested_at_ms": _still_asked(job, operation), "notes": notes}
     new = _amended(job, context, fields)
     return _changed(job, new, context, "requeue", actor=operation.actor, detail=detail)
 

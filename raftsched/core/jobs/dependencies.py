@@ -57,7 +57,7 @@ def with_dependencies(view: ForkableView, applied: Applied, operation: SubmitJob
         return Applied(judged)
     fork = view.fork()
     fork.execute(write for write in applied.writes if not _is_new(write))
-    fork.execute(tie(result.job, operation, judged, context))
+    fork.execute(dependency_writes(result.job, operation, judged, context))
     fork.execute(mark_parents(fork, judged.unmarked, context))
     job = fork.job(operation.id)
     assert job is not None
@@ -102,7 +102,7 @@ def judge(operation: SubmitJob, find: Callable[[JobId], Job | None]) -> Judged |
     return Judged(tuple(verdicts), unmet, tuple(unmarked))
 
 
-def tie(
+def dependency_writes(
     job: Job, operation: SubmitJob, judged: Judged, context: Context, *, is_staged: bool = False
 ) -> Iterator[Write]:
     """Return the writes that store a new job with what it depends on. `is_staged`: its workflow is not whole.

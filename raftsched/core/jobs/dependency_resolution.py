@@ -44,7 +44,7 @@ def verdict_of(parent: Job, condition: Condition) -> Verdict:
     return Verdict.MET if parent.status is wanted else Verdict.UNMET
 
 
-class JudgedEdge(NamedTuple):
+class DependencyEdge(NamedTuple):
     """The way from a parent to a job, with the verdict that it has now."""
 
     parent: JobId
@@ -56,7 +56,7 @@ class JudgedEdge(NamedTuple):
         return self.dependant.verdict
 
 
-def judged_anew(view: View, child: Job) -> Iterator[JudgedEdge]:
+def current_edges(view: View, child: Job) -> Iterator[DependencyEdge]:
     """Yield what each of the job's dependencies comes to as its parent stands, whatever was said before.
 
     Of a parent that is no longer kept, its end stands as the job was told it. Costs two look-ups a parent.
@@ -65,7 +65,7 @@ def judged_anew(view: View, child: Job) -> Iterator[JudgedEdge]:
         edge = _edge(view, dependency.parent, child.id)
         parent = view.job(dependency.parent)
         verdict = edge.verdict if parent is None else verdict_of(parent, edge.condition)
-        yield JudgedEdge(dependency.parent, edge._replace(verdict=verdict), edge.verdict)
+        yield DependencyEdge(dependency.parent, edge._replace(verdict=verdict), edge.verdict)
 
 
 def _edge(view: View, parent: JobId, child: JobId) -> Dependant:
@@ -77,13 +77,13 @@ def _edge(view: View, parent: JobId, child: JobId) -> Dependant:
     return found[0]
 
 
-def told(view: View, child: Job, parent: JobId, context: Context, *, was: Verdict, now: Verdict) -> Job:
+def with_verdict(view: View, child: Job, parent: JobId, context: Context, *, was: Verdict, now: Verdict) -> Job:
     """Return `child` after the verdict on its dependency on `parent` changed; itself where that means nothing to it."""
     pending_count = child.pending_count + (now is Verdict.PENDING) - (was is Verdict.PENDING)
     unmet_count = child.unmet_count + (now is Verdict.UNMET) - (was is Verdict.UNMET)
     counts = {"pending_count": pending_count, "unmet_count": unmet_count}
     if child.status in FINISHED:
-        if not ended_for_want(child):
+        if not ended_by_dependency(child):
             return child
         return touch(child, context, **counts) if unmet_count else _revived(view, child, parent, context, counts)
     if now is Verdict.UNMET:
@@ -99,7 +99,7 @@ def opened(child: Job, context: Context) -> Job:
         return child
     counts = {"pending_count": child.pending_count - 1}
     if child.status in FINISHED:
-        return touch(child, context, **counts) if ended_for_want(child) else child
+        return touch(child, context, **counts) if ended_by_dependency(child) else child
     return _nearer(child, context, counts)
 
 
@@ -115,14 +115,14 @@ def ended(child: Job, parent: JobId, context: Context, **counts: int) -> Job:
         "finished_at_ms": context.now_ms,
         "failure_reason": reason,
         "timed": False,
-        "held": False,
+        "blocked": False,
         "pause": None,
         "notes": noted(child, context, status.label, detail=reason),
     }
     return change(child, event, context, **fields, **counts)
 
 
-def ended_for_want(job: Job) -> bool:
+def ended_by_dependency(job: Job) -> bool:
     """Whether the job ended because a parent did not end as it should."""
     if job.status is Status.DEAD_LETTER:
         return job.failure_reason.startswith(DeadLetterReason.DEPENDENCY_FAILED)

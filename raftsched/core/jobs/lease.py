@@ -1,4 +1,4 @@
-"""LeaseJobs: give waiting, due jobs to a worker. HoldJobs: take those out of its sight that their key keeps back.
+"""LeaseJobs: give waiting, due jobs to a worker. BlockJobs: take those out of its sight that their key keeps back.
 
 The leader picks the jobs from its memory, which may be behind; so each is looked at again here, and whatever is no
 longer waiting, not due, expired, over a limit of its queue, of another region than the worker, or not there is left as
@@ -23,7 +23,7 @@ from raftsched.core.jobs.admission import (
 )
 from raftsched.core.jobs.changes import change, find_job, invalid, touch
 from raftsched.core.operations.codec import LeaseJobs
-from raftsched.core.operations.control import HoldJobs
+from raftsched.core.operations.control import BlockJobs
 from raftsched.core.records.bounds import name_problem, range_problem
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import WAITING, Job, Lease
@@ -74,7 +74,7 @@ def _may_have(view: View, job: Job, region: str, gates: dict[str, Gate | None], 
     if job.spec.region and job.spec.region != region:
         return False
     options = job.spec.options
-    if options is not None and (job.held or is_expired(job, now_ms) or is_being_cancelled(view, options)):
+    if options is not None and (job.blocked or is_expired(job, now_ms) or is_being_cancelled(view, options)):
         return False
     if job.spec.queue not in gates:
         gates[job.spec.queue] = gate_of(view, job.spec.queue, now_ms)
@@ -117,22 +117,22 @@ def _problem(operation: LeaseJobs) -> str:
 # -- held jobs --------------------------------------------------------------------------------------------------------
 
 
-def hold_jobs(view: View, operation: HoldJobs, context: Context) -> Applied:
-    problem = range_problem("job_ids", len(operation.job_ids), 0, limits.HOLD_JOBS_MAX)
+def block_jobs(view: View, operation: BlockJobs, context: Context) -> Applied:
+    problem = range_problem("job_ids", len(operation.job_ids), 0, limits.BLOCK_JOBS_MAX)
     if problem:
         return invalid(problem)
     jobs = (find_job(view, job_id) for job_id in dict.fromkeys(operation.job_ids))
     writes = tuple(
-        PutJob(job, touch(job, context, held=True, timed=False))
+        PutJob(job, touch(job, context, blocked=True, timed=False))
         for job in jobs
-        if job is not None and is_kept_back(view, job, context.now_ms)
+        if job is not None and should_block(view, job, context.now_ms)
     )
     return Applied(Counted(len(writes)), writes)
 
 
-def is_kept_back(view: View, job: Job, now_ms: int) -> bool:
+def should_block(view: View, job: Job, now_ms: int) -> bool:
     """Whether `job` is due and in the ready index, and its concurrency key is at its limit."""
     key = job.spec.concurrency_key
-    if not key or job.held or job.status not in WAITING or job.due_at_ms > now_ms:
+    if not key or job.blocked or job.status not in WAITING or job.due_at_ms > now_ms:
         return False
     return view.key_running_count(job.spec.queue, key) >= key_concurrency_max(view.queue(job.spec.queue))

@@ -36,7 +36,7 @@ from raftsched.core.records.bounds import (
 )
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import CREATED, Job, Note, Pause
-from raftsched.core.records.spec import JobSpec, spec_problem, tidy
+from raftsched.core.records.spec import JobSpec, normalized, spec_problem
 from raftsched.core.records.transitions import Event, next_status
 from raftsched.core.state.results import Applied, Context, Submitted
 from raftsched.core.state.view import ForkableView
@@ -119,7 +119,7 @@ def new_job(operation: SubmitJob, context: Context, *, actor: str) -> Job:
 
 
 def _stored(spec: JobSpec) -> JobSpec:
-    return spec if spec.options is None else replace(spec, options=tidy(spec.options))
+    return spec if spec.options is None else replace(spec, options=normalized(spec.options))
 
 
 def submit_problem(operation: SubmitJob) -> str:

@@ -16,7 +16,7 @@ from raftsched.core.jobs import rate_limit as bucket
 from raftsched.core.jobs.admission import key_concurrency_max
 from raftsched.core.jobs.changes import invalid, refused
 from raftsched.core.operations.codec import RejectCode
-from raftsched.core.operations.control import ChoreKind
+from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
 from raftsched.core.records.bounds import (
     TIME_MS_MAX,
@@ -30,7 +30,7 @@ from raftsched.core.records.queue import Queue, TenantWeight
 from raftsched.core.state.audit import audited, queue_changes
 from raftsched.core.state.results import Applied, Context, QueueSaved
 from raftsched.core.state.view import View
-from raftsched.core.state.writes import PutChore, PutQueue, Write
+from raftsched.core.state.writes import PutBackgroundWork, PutQueue, Write
 
 WEIGHT_MAX = 1_000
 _NUMBERS = (
@@ -78,9 +78,9 @@ def _changed_fields(before: Queue, operation: ConfigureQueue) -> dict[str, Any]:
 
 def _offers(view: View, before: Queue, new: Queue) -> tuple[Write, ...]:
     """The chore that offers held jobs again, from the first one on, where there are any that may run now."""
-    if key_concurrency_max(new) <= key_concurrency_max(before) or not view.held_jobs(new.name, limit=1):
+    if key_concurrency_max(new) <= key_concurrency_max(before) or not view.blocked_jobs(new.name, limit=1):
         return ()
-    return (PutChore(ChoreKind.RELEASE_HELD, new.name.encode()),)
+    return (PutBackgroundWork(BackgroundKind.RELEASE_BLOCKED, new.name.encode()),)
 
 
 def _settings_problem(operation: ConfigureQueue) -> str:

@@ -1,5 +1,5 @@
 """What the leader does for the cluster's own sake: retention (PurgeJobs, TrimAudit), marks of workers (MarkWorkers), and
-when there was no leader (NoteOutage).
+when there was no leader (RecordOutage).
 
 All check again what the leader saw. A purge removes finished jobs only, whatever it was asked for, and none that is
 still needed: for a key of it that counts until its time, by its workflow, or by a job that depends on it and may read
@@ -17,8 +17,8 @@ from raftsched import limits
 from raftsched.core.jobs.changes import find_job, invalid, job_audited, touch
 from raftsched.core.jobs.dependency_resolution import may_have_dependants
 from raftsched.core.jobs.unique_keys import holds_idempotency_key, holds_unique_key
-from raftsched.core.operations.codec import MarkWorkers, NoteOutage, PurgeJobs, WorkerMark
-from raftsched.core.operations.control import ChoreKind
+from raftsched.core.operations.codec import MarkWorkers, PurgeJobs, RecordOutage, WorkerMark
+from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.operations.queues import TrimAudit
 from raftsched.core.records.bounds import (
     TIME_MS_MAX,
@@ -37,15 +37,15 @@ from raftsched.core.state.writes import (
     PutOutage,
     PutWorker,
     RemoveAudit,
-    RemoveChore,
+    RemoveBackgroundWork,
     RemoveJob,
     RemoveWorker,
     RemoveWorkflow,
     Write,
 )
-from raftsched.core.workflows.background_steps import is_telling
+from raftsched.core.workflows.background_steps import is_resolving
 
-_WORKFLOW_CHORES: Final = (ChoreKind.OPEN_WORKFLOW, ChoreKind.CANCEL_WORKFLOW, ChoreKind.DROP_WORKFLOW)
+_WORKFLOW_WORK: Final = (BackgroundKind.OPEN_WORKFLOW, BackgroundKind.CANCEL_WORKFLOW, BackgroundKind.DROP_WORKFLOW)
 _INDEX_MAX: Final = (1 << 63) - 1
 _DEPENDANTS_READ: Final = 100
 KEPT_AGAIN_MS: Final = 600_000
@@ -60,7 +60,7 @@ def purge_jobs(view: ForkableView, operation: PurgeJobs, context: Context) -> Ap
         return invalid(problem)
     found = (find_job(view, job_id) for job_id in dict.fromkeys(operation.job_ids))
     over = [job for job in found if job is not None and _is_over(job, operation.finished_before_ms)]
-    jobs = _within_bounds([job for job in over if not may_have_dependants(job) or not is_telling(view, job)])
+    jobs = _within_bounds([job for job in over if not may_have_dependants(job) or not is_resolving(view, job)])
     removed, needed = _parted(view, jobs, context)
     writes = tuple(RemoveJob(job) for job in removed)
     actor = operation.actor
@@ -117,7 +117,7 @@ def _need_of(view: View, job: Job, now_ms: int) -> _Need:
     workflow = view.workflow(workflow_id) if workflow_id else None
     if workflow is not None and not workflow.finished_at_ms:
         return _Need("its workflow has not ended")
-    if is_telling(view, job):
+    if is_resolving(view, job):
         return _Need("it has yet to tell others how it ended")
     return _need_of_dependants(view, job)
 
@@ -176,7 +176,9 @@ def _empty_workflows(view: ForkableView, removed: list[Job], writes: tuple[Remov
         workflow = fork.workflow(workflow_id)
         if workflow is not None and workflow.is_whole and not fork.workflow_jobs(workflow_id, after=None, limit=1):
             yield from (
-                RemoveChore(kind, workflow_id) for kind in _WORKFLOW_CHORES if view.chore(kind, workflow_id) is not None
+                RemoveBackgroundWork(kind, workflow_id)
+                for kind in _WORKFLOW_WORK
+                if view.background_cursor(kind, workflow_id) is not None
             )
             yield RemoveWorkflow(workflow)
 
@@ -185,7 +187,7 @@ def trim_audit(_view: View, operation: TrimAudit, _context: Context) -> Applied:
     problem = range_problem("before_index", operation.before_index, 0, _INDEX_MAX)
     if problem:
         return invalid(problem)
-    limit = limits.CHORE_STEPS_MAX
+    limit = limits.BACKGROUND_STEP_ITEMS_MAX
     return Applied(Counted(limit), (RemoveAudit(operation.before_index, limit),))
 
 
@@ -231,13 +233,13 @@ def _mark_problem(mark: WorkerMark) -> str:
         problem = (
             problem
             or range_problem("silent.token", lease.token, 0, _INDEX_MAX)
-            or range_problem("silent.heard_at_ms", lease.heard_at_ms, 0, TIME_MS_MAX)
-            or range_problem("silent.handler_heard_at_ms", lease.handler_heard_at_ms, 0, TIME_MS_MAX)
+            or range_problem("silent.heartbeat_at_ms", lease.heartbeat_at_ms, 0, TIME_MS_MAX)
+            or range_problem("silent.handler_heartbeat_at_ms", lease.handler_heartbeat_at_ms, 0, TIME_MS_MAX)
         )
     return problem
 
 
-def note_outage(_view: View, operation: NoteOutage, context: Context) -> Applied:
+def record_outage(_view: View, operation: RecordOutage, context: Context) -> Applied:
     problem = range_problem("since_ms", operation.since_ms, 0, TIME_MS_MAX) or range_problem(
         "longest_ms", operation.longest_ms, 1, limits.TIMEOUT_MS_MAX
     )

@@ -190,7 +190,7 @@ class MarkWorkers(Operation, frozen=True, tag=7):
     forget: tuple[str, ...] = ()
 
 
-class NoteOutage(Operation, frozen=True, tag=28):
+class RecordOutage(Operation, frozen=True, tag=28):
     """Note that the cluster had no leader from `since_ms` until now, if that is longer than `longest_ms`.
 
     A new leader says so once, before it judges any lease. Result: `Counted` (1: it was an outage).

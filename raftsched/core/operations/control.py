@@ -120,13 +120,13 @@ class AppendLog(Operation, frozen=True, tag=14):
     """The worker's number of this piece in its attempt, from 1: a repeat is stored once. 0 = not numbered."""
 
 
-class HoldJobs(Operation, frozen=True, tag=15):
+class BlockJobs(Operation, frozen=True, tag=15):
     """Take due jobs whose concurrency key is at its limit out of the ready index. Result: `Counted`."""
 
     job_ids: tuple[JobId, ...]
 
 
-class AlarmKind(IntEnum):
+class DeadlineKind(IntEnum):
     """Whose alarm: part of the key of the alarms."""
 
     JOB = 1
@@ -135,20 +135,20 @@ class AlarmKind(IntEnum):
     WORKFLOW = 4
 
 
-class RingAlarms(Operation, frozen=True, tag=16):
+class HandleDeadlines(Operation, frozen=True, tag=16):
     """Do what is due by time: expire jobs, end pauses of jobs and queues, drop submissions of workflows that were left.
 
     Each is looked at again by the cluster's time. Schedules are not rung but fired. Result: `Counted`.
     """
 
-    alarms: tuple[tuple[AlarmKind, bytes], ...]
+    deadlines: tuple[tuple[DeadlineKind, bytes], ...]
     """Kind, and the id or (of a queue) the name."""
 
 
-class ChoreKind(IntEnum):
+class BackgroundKind(IntEnum):
     """Long work that is done in bounded steps; each is resumed where it stands, whoever leads."""
 
-    SETTLE_DEPENDANTS = 1
+    RESOLVE_DEPENDANTS = 1
     """A parent ended: its dependants are told."""
     REVIVE_DEPENDANTS = 2
     """A parent was requeued: dependants that ended for want of it wait again."""
@@ -157,14 +157,14 @@ class ChoreKind(IntEnum):
     CANCEL_WORKFLOW = 4
     DROP_LEDGER = 5
     """A schedule was deleted: its ledger goes."""
-    RELEASE_HELD = 6
+    RELEASE_BLOCKED = 6
     """A queue's limits changed: its held jobs are offered again."""
     DROP_WORKFLOW = 7
     """A submission was left half-done: its jobs go."""
 
 
-class DoChore(Operation, frozen=True, tag=17):
-    """Do the next step of a chore, at most `limits.CHORE_STEPS_MAX` objects. Result: `Counted`; 0 = it was done."""
+class DoBackgroundStep(Operation, frozen=True, tag=17):
+    """Do the next step, of at most `limits.BACKGROUND_STEP_ITEMS_MAX` items. Result: `Counted`; 0 = there was none."""
 
-    kind: ChoreKind
+    kind: BackgroundKind
     subject: bytes

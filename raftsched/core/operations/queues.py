@@ -52,6 +52,6 @@ class CancelWorkflow(Operation, frozen=True, tag=25):
 
 
 class TrimAudit(Operation, frozen=True, tag=26):
-    """Remove the oldest lines of the audit trail, at most `limits.CHORE_STEPS_MAX`. Result: `Counted`."""
+    """Remove the oldest lines of the audit trail, at most `limits.BACKGROUND_STEP_ITEMS_MAX`. Result: `Counted`."""
 
     before_index: int

@@ -73,14 +73,14 @@ class ControlSchedule(Operation, frozen=True, tag=19):
 class Decision(msgspec.Struct, frozen=True, array_like=True):
     """What the leader wants for one instant, or for a range of instants that are skipped."""
 
-    instant_ms: TimeMs
+    fire_time_ms: TimeMs
     job_id: JobId = JobId(b"")
     """Of the job to make; b"" = skip."""
     due_at_ms: TimeMs = TimeMs(0)
     """The instant, with jitter."""
     reason: str = ""
     count: int = 1
-    last_instant_ms: TimeMs = TimeMs(0)
+    last_fire_time_ms: TimeMs = TimeMs(0)
 
 
 class FireSchedule(Operation, frozen=True, tag=20):
@@ -118,7 +118,7 @@ class RunSchedule(Operation, frozen=True, tag=21):
     """Of a backfill: digest that tells it from others; of a trigger: of what it asks for. It stands on their lines."""
     key: str = ""
     """Idempotency key of a trigger's job: while the job is there, the same key finds it."""
-    any_instant: bool = False
+    any_fire_time: bool = False
     """Of a trigger: it is for no instant in particular, and gets the first from its decision's on that is free."""
 
 
@@ -127,10 +127,10 @@ class TrimLedger(Operation, frozen=True, tag=22):
 
     id: ScheduleId
     lines: tuple[tuple[TimeMs, FiringKind], ...]
-    """Instants and kinds, at most `limits.CHORE_STEPS_MAX`."""
+    """Instants and kinds, at most `limits.BACKGROUND_STEP_ITEMS_MAX`."""
 
 
-class NextInstant(msgspec.Struct, frozen=True, array_like=True):
+class NextFireTime(msgspec.Struct, frozen=True, array_like=True):
     """Where the next instant of a schedule moves to by other zone rules."""
 
     schedule_id: ScheduleId
@@ -145,6 +145,6 @@ class AdoptZoneRules(Operation, frozen=True, tag=29):
     """Move next instants to where time zone rules of this version have them. Result: `Counted` (schedules moved)."""
 
     version: str
-    changes: tuple[NextInstant, ...]
+    changes: tuple[NextFireTime, ...]
     is_last: bool
     """All schedules have been looked at: from now on the state goes by this version."""

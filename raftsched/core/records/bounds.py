@@ -45,7 +45,7 @@ def key_problem(idempotency_key: str) -> str:
     return ""
 
 
-def wish_problem(field: str, at_ms: int | None, least: int = 0) -> str:
+def requested_time_problem(field: str, at_ms: int | None, least: int = 0) -> str:
     """Return what is wrong with a time that somebody may have asked for, or ""."""
     return "" if at_ms is None else range_problem(field, at_ms, least, TIME_MS_MAX)
 

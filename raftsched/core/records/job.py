@@ -202,7 +202,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     """Its parents; which they are stands beside the record (`View.dependencies`), since they may be thousands."""
     pending_count: int = 0
     """Parents whose end it has not been told, and 1 more while its workflow is not whole."""
-    held: bool = False
+    blocked: bool = False
     """Due, but its concurrency key was at its limit when a lease was tried: it is out of the ready index until a run
     of that key ends."""
     has_dependants: bool = False
@@ -215,7 +215,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     """The latest, oldest first, at most `limits.NOTES_KEPT_MAX`, behind that of its creation."""
     unmet_count: int = 0
     """Parents that ended otherwise than they should; 0 unless the job ended, too."""
-    asked_at_ms: TimeMs = TimeMs(0)
+    requested_at_ms: TimeMs = TimeMs(0)
     """The time that its user asked for, where a retry or a snooze has moved `due_at_ms`; 0 = that is it."""
     kept_until_ms: TimeMs = TimeMs(0)
     """Its retention is over, but it is still needed (`retention.why_kept`): it is looked at again then. 0 = not so."""
@@ -241,7 +241,7 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     @property
     def run_at_ms(self) -> TimeMs:
         """When its user wants it to run; `due_at_ms` says when it does next."""
-        return self.asked_at_ms or self.due_at_ms
+        return self.requested_at_ms or self.due_at_ms
 
     def with_attempt(self, attempt: Attempt) -> tuple[Attempt, ...]:
         """The kept attempts after one more ended."""
@@ -254,11 +254,11 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
         return (*created, *others[len(created) - limits.NOTES_KEPT_MAX :])
 
     @property
-    def alarm_at_ms(self) -> int:
+    def next_deadline_ms(self) -> int:
         """When something must happen to it by time other than becoming due; 0 = never.
 
-        Unfinished, see `deadlines.ring_alarms`; finished, it is the end of its own retention, or when a job that had to be
-        kept longer is looked at again, upon which it is purged.
+        Unfinished, see `deadlines.handle_deadlines`. Finished: the end of its own retention, or the time at which a job
+        that had to be kept longer is examined again; then it is purged.
         """
         if self.status in FINISHED:
             kept_ms = self.spec.options.retention_ms if self.spec.options is not None else 0
@@ -276,9 +276,9 @@ class SilentLease(msgspec.Struct, frozen=True, array_like=True):
     """A running lease that its worker, or its handler, had not renewed for a while when the worker was marked."""
 
     token: FencingToken
-    heard_at_ms: TimeMs
+    heartbeat_at_ms: TimeMs
     """When it was renewed last."""
-    handler_heard_at_ms: TimeMs
+    handler_heartbeat_at_ms: TimeMs
     """When its handler gave a sign of life last; the grant counts as one."""
 
 

@@ -46,7 +46,7 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
     revision: int = 0
 
     @property
-    def alarm_at_ms(self) -> int:
+    def next_deadline_ms(self) -> int:
         """When its pause ends by itself; 0 = never."""
         return self.pause_until_ms if self.paused else 0
 

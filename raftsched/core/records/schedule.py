@@ -130,12 +130,12 @@ class Schedule(msgspec.Struct, frozen=True, array_like=True):
     """Which file, or program, it was applied from last; "" = none. Only that one prunes it."""
 
     @property
-    def alarm_at_ms(self) -> int:
+    def next_deadline_ms(self) -> int:
         """When the leader must look at it: the next instant, or the end of its pause; 0 = never."""
         return self.pause_until_ms if self.paused else self.next_at_ms
 
     @property
-    def has_fired_enough(self) -> bool:
+    def has_reached_max_firings(self) -> bool:
         """Whether it has ended by its number of firings."""
         return 0 < self.timing.max_firings <= self.fired_count
 
@@ -155,7 +155,7 @@ class FiringKind(IntEnum):
 class Firing(msgspec.Struct, frozen=True, array_like=True):
     """A line of the ledger: what was decided for one instant, or for a range of them that were skipped together."""
 
-    instant_ms: TimeMs
+    fire_time_ms: TimeMs
     kind: FiringKind = FiringKind.PLANNED
     job_id: JobId = JobId(b"")
     """b"" = skipped."""
@@ -164,7 +164,7 @@ class Firing(msgspec.Struct, frozen=True, array_like=True):
     calendar says, or why the job was refused."""
     count: int = 1
     """Instants that this line stands for; other than 1 only where skipped, 0 = too many to be counted."""
-    last_instant_ms: TimeMs = TimeMs(0)
+    last_fire_time_ms: TimeMs = TimeMs(0)
     """The last of them, where `count` is not 1."""
     decided_at_ms: TimeMs = TimeMs(0)
     generation: int = 1
@@ -172,7 +172,7 @@ class Firing(msgspec.Struct, frozen=True, array_like=True):
     call: bytes = b""
     """Which call by hand it is of, so that the call finds it again: `RunSchedule.call`, where the instant was asked for."""
 
-    def keeps_from_repeating(self, now_ms: int) -> bool:
+    def prevents_repeat(self, now_ms: int) -> bool:
         """Whether it must stay, since a call that comes again finds by it what it has made.
 
         That of planned instants is known from the schedule, and of triggers for no instant in particular from the job.

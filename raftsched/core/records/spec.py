@@ -21,9 +21,9 @@ from raftsched.core.records.bounds import (
     id_problem,
     name_problem,
     range_problem,
+    requested_time_problem,
     tags_problem,
     text_problem,
-    wish_problem,
 )
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.retry import RetryPolicy, policy_problem
@@ -81,7 +81,7 @@ class Options(msgspec.Struct, frozen=True, array_like=True):
     """Error types that go to the dead letters at once."""
     on_dependency_failure: OnDependencyFailure = OnDependencyFailure.SKIP
     schedule_id: bytes = b""
-    instant_ms: TimeMs | None = None
+    fire_time_ms: TimeMs | None = None
     """The nominal instant of the schedule that this run is for."""
     is_backfill: bool = False
     """A backfill of the schedule made it."""
@@ -144,14 +144,14 @@ _DEFAULT: Final = Options()
 _OPTION_NAMES: Final = frozenset(Options.__struct_fields__)
 
 
-def tidy(options: Options) -> Options | None:
+def normalized(options: Options) -> Options | None:
     """Return None for options that ask for nothing, so that the job carries none."""
     return None if options == _DEFAULT else options
 
 
 def with_options(spec: JobSpec, **fields: Any) -> JobSpec:
     """Return `spec` with `fields` of its options replaced."""
-    return replace(spec, options=tidy(replace(spec.options or _DEFAULT, **fields)))
+    return replace(spec, options=normalized(replace(spec.options or _DEFAULT, **fields)))
 
 
 def amended(spec: JobSpec, changes: SpecChanges) -> JobSpec:
@@ -214,12 +214,12 @@ def _options_problem(options: Options) -> str:
 
 def _numbers_problem(options: Options) -> str:
     return (
-        wish_problem("expires_at_ms", options.expires_at_ms)
-        or wish_problem("deadline_ms", options.deadline_ms)
+        requested_time_problem("expires_at_ms", options.expires_at_ms)
+        or requested_time_problem("deadline_ms", options.deadline_ms)
         or range_problem("heartbeat_timeout_ms", options.heartbeat_timeout_ms, 0, limits.TIMEOUT_MS_MAX)
         or range_problem("unique_until_ms", options.unique_until_ms, 0, TIME_MS_MAX)
         or range_problem("idempotency_until_ms", options.idempotency_until_ms, 0, TIME_MS_MAX)
-        or wish_problem("instant_ms", options.instant_ms)
+        or requested_time_problem("fire_time_ms", options.fire_time_ms)
         or range_problem("retention_ms", options.retention_ms, 0, limits.DELAY_MS_MAX)
         or range_problem("lost_workers_max", options.lost_workers_max, 0, limits.LOST_WORKERS_MAX)
     )

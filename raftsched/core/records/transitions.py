@@ -54,7 +54,7 @@ class Event(StrEnum):
     RESUME_LATER = "resume_later"
     RESUME_WAITING = "resume_waiting"
     RESCHEDULE = "reschedule"
-    HASTEN = "hasten"
+    BRING_FORWARD = "bring_forward"
     AMEND = "amend"
     EXPIRE = "expire"
     REQUEUE = "requeue"
@@ -85,7 +85,7 @@ MEANING: Final[Mapping[Event, str]] = {
     Event.RESUME_LATER: "its pause ended, and it is not due yet",
     Event.RESUME_WAITING: "its pause ended, and it has unfinished parents",
     Event.RESCHEDULE: "a user gave it a time in the future",
-    Event.HASTEN: "a user gave it a time in the past, or asked for its next attempt now",
+    Event.BRING_FORWARD: "a user gave it a time in the past, or asked for its next attempt now",
     Event.AMEND: "a user changed other fields than its time, or the time of a parked job",
     Event.EXPIRE: "not started by its expiry, or not finished by its deadline",
     Event.REQUEUE: "a user runs it again, now",
@@ -140,7 +140,7 @@ TRANSITIONS: Final[Mapping[tuple[Status | None, Event], Status]] = {
     (Status.PAUSED, Event.RESUME_WAITING): Status.WAITING_DEPENDENCIES,
     # amended, expired
     **_from(_WAITING, Event.RESCHEDULE, Status.SCHEDULED),
-    **_from(_WAITING, Event.HASTEN, Status.QUEUED),
+    **_from(_WAITING, Event.BRING_FORWARD, Status.QUEUED),
     **{(status, Event.AMEND): status for status in _UNLEASED},
     **_from((*_UNLEASED, Status.RUNNING), Event.EXPIRE, Status.DEAD_LETTER),
     # run again

@@ -51,7 +51,7 @@ class Workflow(msgspec.Struct, frozen=True, array_like=True):
         return "cancelled" if self.cancelled_count else "completed"
 
     @property
-    def alarm_at_ms(self) -> int:
+    def next_deadline_ms(self) -> int:
         """When what was stored of an unfinished submission is thrown away; 0 = never."""
         return 0 if self.is_whole else self.updated_at_ms + STAGING_MS_MAX
 

@@ -8,7 +8,7 @@ Buffering needs no memory of its own: the new job depends on the end of the earl
 
 A call by hand may come again: its reply was lost, or its user wants to be sure. What it has decided for instants that it
 names is found in the ledger, whose lines say which call they are of; a trigger for no instant in particular, by the
-idempotency key of its job. Lines by which a call finds its instants outlive others (`Firing.keeps_from_repeating`).
+idempotency key of its job. Lines by which a call finds its instants outlive others (`Firing.prevents_repeat`).
 
 Runs of backfills and all others do not see each other: a chain of backfilled runs, which may take days, keeps no instant
 from firing, and no instant cancels it.
@@ -73,9 +73,9 @@ def fire_schedule(view: ForkableView, operation: FireSchedule, context: Context)
     for decision in operation.decisions:
         round_.decide(decision)
     last = operation.decisions[-1]
-    ended = round_.schedule.has_fired_enough
+    ended = round_.schedule.has_reached_max_firings
     return round_.close(
-        last_at_ms=TimeMs(max(last.instant_ms, last.last_instant_ms)),
+        last_at_ms=TimeMs(max(last.fire_time_ms, last.last_fire_time_ms)),
         next_at_ms=TimeMs(0) if ended else operation.next_at_ms,
     )
 
@@ -85,9 +85,9 @@ def _stale(schedule: Schedule, operation: FireSchedule, context: Context) -> str
     decisions = operation.decisions
     if operation.generation != schedule.generation:
         return f"the timing changed: generation {schedule.generation}, not {operation.generation}"
-    if not schedule.next_at_ms or decisions[0].instant_ms != schedule.next_at_ms:
-        return f"the next instant to decide is {schedule.next_at_ms}, not {decisions[0].instant_ms}"
-    end_ms = max(decisions[-1].instant_ms, decisions[-1].last_instant_ms)
+    if not schedule.next_at_ms or decisions[0].fire_time_ms != schedule.next_at_ms:
+        return f"the next instant to decide is {schedule.next_at_ms}, not {decisions[0].fire_time_ms}"
+    end_ms = max(decisions[-1].fire_time_ms, decisions[-1].last_fire_time_ms)
     if end_ms > context.now_ms:
         return f"instant {end_ms} is yet to come"
     if 0 < operation.next_at_ms <= end_ms:
@@ -112,15 +112,15 @@ def run_schedule(view: ForkableView, operation: RunSchedule, context: Context) -
     if holder is not None and holds_idempotency_key(holder, context.now_ms):
         return _triggered_before(view, schedule, operation, holder)
     decisions = operation.decisions
-    if operation.any_instant:
-        free_ms = _free_instant(view, schedule, decisions[0].instant_ms)
+    if operation.any_fire_time:
+        free_ms = _free_fire_time(view, schedule, decisions[0].fire_time_ms)
         if free_ms is None:
             return refused(RejectCode.LIMIT_REACHED, "too many triggers in the same moment; send it again")
-        decisions = (replace(decisions[0], instant_ms=free_ms),)
+        decisions = (replace(decisions[0], fire_time_ms=free_ms),)
     round_ = _Round(
         view, schedule, context, kind=operation.kind, overlap=operation.overlap, payload=payload, by_hand=operation
     )
-    return _decide_by_hand(round_, operation, [(each, round_.known(each.instant_ms)) for each in decisions], context)
+    return _decide_by_hand(round_, operation, [(each, round_.known(each.fire_time_ms)) for each in decisions], context)
 
 
 def _decide_by_hand(
@@ -147,18 +147,18 @@ def _decide_by_hand(
 
 def _triggered_before(view: View, schedule: Schedule, operation: RunSchedule, job: Job) -> Applied:
     """Answer with the run that the key has made, unless it was used for something else."""
-    instant_ms = job.spec.options.instant_ms if job.spec.options is not None else None
-    other_instant = not operation.any_instant and operation.decisions[0].instant_ms != instant_ms
-    if job.fingerprint != operation.call or other_instant or instant_ms is None:
+    fire_time_ms = job.spec.options.fire_time_ms if job.spec.options is not None else None
+    other_instant = not operation.any_fire_time and operation.decisions[0].fire_time_ms != fire_time_ms
+    if job.fingerprint != operation.call or other_instant or fire_time_ms is None:
         told = "idempotency_key: was used before with another payload, overlap or instant"
         return refused(RejectCode.IDEMPOTENCY_MISMATCH, told)
-    line = view.firing(schedule.id, instant_ms, FiringKind.MANUAL)
+    line = view.firing(schedule.id, fire_time_ms, FiringKind.MANUAL)
     if line is None or line.job_id != job.id:  # the job is kept for longer than its line
-        line = Firing(instant_ms, FiringKind.MANUAL, job.id, decided_at_ms=job.created_at_ms, revision=job.revision)
+        line = Firing(fire_time_ms, FiringKind.MANUAL, job.id, decided_at_ms=job.created_at_ms, revision=job.revision)
     return Applied(Fired(schedule, (line,)))
 
 
-def _free_instant(view: View, schedule: Schedule, from_ms: TimeMs) -> TimeMs | None:
+def _free_fire_time(view: View, schedule: Schedule, from_ms: TimeMs) -> TimeMs | None:
     """The first instant from `from_ms` on that no trigger has; None where a great many have one."""
     for offset_ms in range(limits.TRIGGERS_PER_MOMENT_MAX):
         if view.firing(schedule.id, TimeMs(from_ms + offset_ms), FiringKind.MANUAL) is None:
@@ -196,9 +196,9 @@ class _Round:
         # None of these is finished: a run leaves them in the operation that ends it, so nobody need look.
         self._active = schedule.backfilling if self._is_backfill else schedule.active
 
-    def known(self, instant_ms: TimeMs) -> Firing | None:
+    def known(self, fire_time_ms: TimeMs) -> Firing | None:
         """The line of an instant that needs no decision; one that found no room does."""
-        line = self.fork.firing(self.schedule.id, instant_ms, self._kind)
+        line = self.fork.firing(self.schedule.id, fire_time_ms, self._kind)
         return None if line is None or line.reason == OVERLAP_LIMIT else line
 
     def decide(self, decision: Decision) -> Firing:
@@ -206,16 +206,16 @@ class _Round:
         reason = decision.reason if not decision.job_id else self._fire(decision)
         fired = not reason
         line = Firing(
-            instant_ms=decision.instant_ms,
+            fire_time_ms=decision.fire_time_ms,
             kind=self._kind,
             job_id=decision.job_id if fired else JobId(b""),
             reason=reason,
             count=1 if fired else decision.count,
-            last_instant_ms=TimeMs(0) if fired else decision.last_instant_ms,
+            last_fire_time_ms=TimeMs(0) if fired else decision.last_fire_time_ms,
             decided_at_ms=self._context.now_ms,
             generation=self.schedule.generation,
             revision=self._context.index,
-            call=b"" if self._by_hand is None or self._by_hand.any_instant else self._by_hand.call,
+            call=b"" if self._by_hand is None or self._by_hand.any_fire_time else self._by_hand.call,
         )
         self.firings.append(line)
         self.fork.execute((PutFiring(self.schedule.id, line),))
@@ -233,7 +233,7 @@ class _Round:
 
     def _fire(self, decision: Decision) -> str:
         """Submit the job of this instant; return why not, or ""."""
-        if self._kind is FiringKind.PLANNED and self.schedule.has_fired_enough:
+        if self._kind is FiringKind.PLANNED and self.schedule.has_reached_max_firings:
             return "max_firings"
         active = self._active
         if len(active) >= limits.SCHEDULE_ACTIVE_MAX:
@@ -245,7 +245,7 @@ class _Round:
             self.schedule,
             self._payload,
             job_id=decision.job_id,
-            instant_ms=decision.instant_ms,
+            fire_time_ms=decision.fire_time_ms,
             due_at_ms=decision.due_at_ms,
             is_backfill=self._is_backfill,
         )
@@ -317,14 +317,14 @@ class _Round:
 
 def trim_ledger(view: View, operation: TrimLedger, context: Context) -> Applied:
     problem = range_problem("id bytes", len(operation.id), JOB_ID_BYTES, JOB_ID_BYTES) or range_problem(
-        "lines", len(operation.lines), 1, limits.CHORE_STEPS_MAX
+        "lines", len(operation.lines), 1, limits.BACKGROUND_STEP_ITEMS_MAX
     )
-    for instant_ms, _ in operation.lines:
-        problem = problem or range_problem("instant_ms", instant_ms, 0, TIME_MS_MAX)
+    for fire_time_ms, _ in operation.lines:
+        problem = problem or range_problem("fire_time_ms", fire_time_ms, 0, TIME_MS_MAX)
     if problem:
         return invalid(problem)
-    named = (view.firing(operation.id, instant_ms, kind) for instant_ms, kind in sorted(set(operation.lines)))
-    lines = tuple(line for line in named if line is not None and not line.keeps_from_repeating(context.now_ms))
+    named = (view.firing(operation.id, fire_time_ms, kind) for fire_time_ms, kind in sorted(set(operation.lines)))
+    lines = tuple(line for line in named if line is not None and not line.prevents_repeat(context.now_ms))
     return Applied(Counted(len(lines)), (RemoveFirings(operation.id, lines),) if lines else ())
 
 
@@ -342,12 +342,12 @@ def _by_hand_problem(operation: RunSchedule) -> str:
         return problem
     if operation.kind is FiringKind.PLANNED:
         return "kind: planned instants are fired, not run by hand"
-    if not (operation.key or operation.any_instant):
+    if not (operation.key or operation.any_fire_time):
         return ""
     if operation.kind is not FiringKind.MANUAL or len(operation.decisions) > 1:
         return "decisions: only a single trigger has a key, or is for any instant"
-    last_ms = operation.decisions[0].instant_ms + limits.TRIGGERS_PER_MOMENT_MAX
-    return range_problem("instant_ms", last_ms, 0, TIME_MS_MAX)
+    last_ms = operation.decisions[0].fire_time_ms + limits.TRIGGERS_PER_MOMENT_MAX
+    return range_problem("fire_time_ms", last_ms, 0, TIME_MS_MAX)
 
 
 def _problem(decisions: tuple[Decision, ...], *, rising: bool = True) -> str:
@@ -356,17 +356,17 @@ def _problem(decisions: tuple[Decision, ...], *, rising: bool = True) -> str:
     end_ms = -1
     for decision in decisions:
         problem = problem or _decision_problem(decision)
-        if not problem and rising and decision.instant_ms <= end_ms:
+        if not problem and rising and decision.fire_time_ms <= end_ms:
             problem = "decisions: instants must rise"
-        end_ms = max(decision.instant_ms, decision.last_instant_ms)
-    if not problem and len({decision.instant_ms for decision in decisions}) < len(decisions):
+        end_ms = max(decision.fire_time_ms, decision.last_fire_time_ms)
+    if not problem and len({decision.fire_time_ms for decision in decisions}) < len(decisions):
         return "decisions: an instant stands there twice"
     return problem
 
 
 def _decision_problem(decision: Decision) -> str:
     problem = (
-        range_problem("instant_ms", decision.instant_ms, 0, TIME_MS_MAX)
+        range_problem("fire_time_ms", decision.fire_time_ms, 0, TIME_MS_MAX)
         or range_problem("due_at_ms", decision.due_at_ms, 0, TIME_MS_MAX)
         or range_problem("count", decision.count, 0, TIME_MS_MAX)
         or range_problem("reason bytes", utf8_bytes(decision.reason), 0, _REASON_BYTES_MAX)
@@ -374,11 +374,11 @@ def _decision_problem(decision: Decision) -> str:
     if problem:
         return problem
     if decision.job_id:
-        if decision.count != 1 or decision.last_instant_ms or decision.reason:
+        if decision.count != 1 or decision.last_fire_time_ms or decision.reason:
             return "decisions: one that fires stands for one instant, without a reason"
         return range_problem("job_id bytes", len(decision.job_id), JOB_ID_BYTES, JOB_ID_BYTES)
     if not decision.reason:
         return "reason: a decision to skip needs one"
     if decision.count != 1:
-        return range_problem("last_instant_ms", decision.last_instant_ms, decision.instant_ms, TIME_MS_MAX)
-    return range_problem("last_instant_ms", decision.last_instant_ms, 0, 0)
+        return range_problem("last_fire_time_ms", decision.last_fire_time_ms, decision.fire_time_ms, TIME_MS_MAX)
+    return range_problem("last_fire_time_ms", decision.last_fire_time_ms, 0, 0)

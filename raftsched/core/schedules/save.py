@@ -20,15 +20,15 @@ from raftsched import limits
 from raftsched.core.jobs.changes import invalid, refused
 from raftsched.core.jobs.submit import submit_problem
 from raftsched.core.operations.codec import RejectCode, SubmitJob
-from raftsched.core.operations.control import ChoreKind
+from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.operations.schedules import ControlSchedule, SaveSchedule, ScheduleAction
 from raftsched.core.records.bounds import (
     JOB_ID_BYTES,
     TIME_MS_MAX,
     name_problem,
     range_problem,
+    requested_time_problem,
     utf8_bytes,
-    wish_problem,
 )
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.schedule import Firing, Schedule, ScheduleId, Template, Timing
@@ -36,7 +36,7 @@ from raftsched.core.records.spec import with_options
 from raftsched.core.state.audit import audited, schedule_changes
 from raftsched.core.state.results import Applied, Context, ScheduleSaved
 from raftsched.core.state.view import View
-from raftsched.core.state.writes import PutChore, PutFiring, PutSchedule, RemoveSchedule, Write
+from raftsched.core.state.writes import PutBackgroundWork, PutFiring, PutSchedule, RemoveSchedule, Write
 from raftsched.errors import InvariantBroken
 
 _TEXT_BYTES_MAX: Final = 1_000
@@ -144,7 +144,7 @@ def _change(view: View, known: Schedule, operation: SaveSchedule, context: Conte
         if 0 < known.next_at_ms <= context.now_ms:
             new = replace(new, skipped_count=known.skipped_count + operation.passed_count, last_at_ms=context.now_ms)
             writes.append(PutFiring(known.id, _passed(known, operation, context)))
-        if new.has_fired_enough:
+        if new.has_reached_max_firings:
             new = replace(new, next_at_ms=TimeMs(0))
         if 0 < new.next_at_ms <= new.last_at_ms:
             return refused(RejectCode.STALE_DECISION, f"instants up to {new.last_at_ms} have passed meanwhile")
@@ -170,10 +170,10 @@ def _same_timing(timing: Timing, known: Timing) -> bool:
 def _passed(known: Schedule, operation: SaveSchedule, context: Context) -> Firing:
     """The line for the instants of the old timing that are past and will never be decided."""
     return Firing(
-        instant_ms=known.next_at_ms,
+        fire_time_ms=known.next_at_ms,
         reason="changed",
         count=operation.passed_count,
-        last_instant_ms=context.now_ms if operation.passed_count != 1 else TimeMs(0),
+        last_fire_time_ms=context.now_ms if operation.passed_count != 1 else TimeMs(0),
         decided_at_ms=context.now_ms,
         generation=known.generation,
         revision=context.index,
@@ -205,7 +205,7 @@ def control_schedule(view: View, operation: ControlSchedule, context: Context) -
             over = known.paused and 0 < known.pause_until_ms <= context.now_ms
             return _resume(known, operation, context) if over else Applied(ScheduleSaved(known, changed=False))
         case ScheduleAction.DELETE:
-            writes = (RemoveSchedule(known), PutChore(ChoreKind.DROP_LEDGER, known.id))
+            writes = (RemoveSchedule(known), PutBackgroundWork(BackgroundKind.DROP_LEDGER, known.id))
             audit = audited_schedule(known, "delete", operation.actor, context)
             return Applied(ScheduleSaved(known), (*writes, audit))
 
@@ -263,18 +263,18 @@ def job_of(
     payload: bytes,
     *,
     job_id: JobId,
-    instant_ms: TimeMs,
+    fire_time_ms: TimeMs,
     due_at_ms: TimeMs,
     is_backfill: bool = False,
 ) -> SubmitJob:
-    """The submission that a firing at `instant_ms` makes."""
+    """The submission that a firing at `fire_time_ms` makes."""
     template = schedule.template
     spec = with_options(
         template.spec,
         expires_at_ms=_after(due_at_ms, template.expires_after_ms),
         deadline_ms=_after(due_at_ms, template.deadline_after_ms),
         schedule_id=schedule.id,
-        instant_ms=instant_ms,
+        fire_time_ms=fire_time_ms,
         is_backfill=is_backfill,
     )
     return SubmitJob(job_id, schedule.tenant, spec, due_at_ms, payload)
@@ -310,10 +310,10 @@ def _timing_problem(timing: Timing) -> str:
     texts = (timing.cron, timing.every, timing.timezone, timing.dst_gap, timing.dst_overlap)
     return (
         range_problem("timing text bytes", max(map(utf8_bytes, texts)), 0, _TEXT_BYTES_MAX)
-        or wish_problem("start_at_ms", timing.start_at_ms)
-        or wish_problem("end_at_ms", timing.end_at_ms)
-        or wish_problem("at_ms", timing.at_ms)
-        or wish_problem("anchor_ms", timing.anchor_ms)
+        or requested_time_problem("start_at_ms", timing.start_at_ms)
+        or requested_time_problem("end_at_ms", timing.end_at_ms)
+        or requested_time_problem("at_ms", timing.at_ms)
+        or requested_time_problem("anchor_ms", timing.anchor_ms)
         or range_problem("jitter_ms", timing.jitter_ms, 0, limits.DELAY_MS_MAX)
         or range_problem("max_firings", timing.max_firings, 0, TIME_MS_MAX)
         or range_problem("calendar bytes", _calendar_bytes(timing), 0, limits.CALENDAR_BYTES_MAX)
@@ -340,5 +340,5 @@ def _template_problem(operation: SaveSchedule) -> str:
     schedule = Schedule(operation.id, operation.tenant, operation.name, operation.timing, template)
     soon = TimeMs(1)
     return submit_problem(
-        job_of(schedule, operation.payload, job_id=JobId(bytes(JOB_ID_BYTES)), instant_ms=soon, due_at_ms=soon)
+        job_of(schedule, operation.payload, job_id=JobId(bytes(JOB_ID_BYTES)), fire_time_ms=soon, due_at_ms=soon)
     )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.jobs.changes import invalid
-from raftsched.core.operations.schedules import AdoptZoneRules, NextInstant
+from raftsched.core.operations.schedules import AdoptZoneRules, NextFireTime
 from raftsched.core.records.bounds import TIME_MS_MAX, range_problem, text_problem
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.texts import time_text
@@ -40,7 +40,7 @@ def adopt_zone_rules(view: View, operation: AdoptZoneRules, context: Context) ->
     return Applied(Counted(count), tuple(writes))
 
 
-def _moved(view: View, change: NextInstant, version: str, context: Context) -> tuple[Write, ...]:
+def _moved(view: View, change: NextFireTime, version: str, context: Context) -> tuple[Write, ...]:
     schedule = view.schedule(change.schedule_id)
     if schedule is None or schedule.next_at_ms != change.was_ms or schedule.generation != change.generation:
         return ()

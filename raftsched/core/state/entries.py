@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from raftsched.core.operations.control import AlarmKind
+from raftsched.core.operations.control import DeadlineKind
 from raftsched.core.records.ids import JobId, NameTag, TimeMs
 from raftsched.core.records.job import Condition, Status, Verdict
 
@@ -59,15 +59,15 @@ class CounterKey(NamedTuple):
     status: Status
 
 
-class AlarmEntry(NamedTuple):
+class DeadlineEntry(NamedTuple):
     """Something that is due by time, of a kind; it sorts by kind, then time, then subject."""
 
-    kind: AlarmKind
+    kind: DeadlineKind
     at_ms: TimeMs
     subject: bytes
 
 
-class HeldEntry(NamedTuple):
+class BlockedEntry(NamedTuple):
     """A job that waits for its concurrency key; sorts by queue, key, region, falling priority, due time, id."""
 
     queue: str

@@ -136,18 +136,18 @@ class Context(msgspec.Struct, frozen=True):
     index: int
     version: int = CODEC_VERSION
     """The version in force (`operations`): what an operation means may depend on it, since it is the same everywhere."""
-    room: int = limits.ENTRY_WRITES_MAX
+    writes_left: int = limits.ENTRY_WRITES_MAX
     """Writes that the operations of the entry may still come to."""
 
     @property
     def inline_max(self) -> int:
         """How many dependants, or jobs of a workflow, this operation may change; the others follow in steps."""
-        return min(limits.CHORE_INLINE_MAX, max(self.room, limits.CHORE_INLINE_MIN))
+        return min(limits.INLINE_DEPENDANTS_MAX, max(self.writes_left, limits.INLINE_DEPENDANTS_MIN))
 
     def after(self, written_count: int) -> Context:
         """Return the context of the entry's next operation, where those before came to so many writes."""
-        room = limits.ENTRY_WRITES_MAX - written_count
-        return self if room >= limits.CHORE_INLINE_MAX else replace(self, room=room)
+        writes_left = limits.ENTRY_WRITES_MAX - written_count
+        return self if writes_left >= limits.INLINE_DEPENDANTS_MAX else replace(self, writes_left=writes_left)
 
 
 class Applied(NamedTuple):

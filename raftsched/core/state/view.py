@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from raftsched.core.operations.control import ChoreKind
+from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import Dependency, Job, Status, Worker
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, FiringKind, Schedule, ScheduleId
 from raftsched.core.records.workflow import Workflow, WorkflowId
 from raftsched.core.state.entries import (
-    AlarmEntry,
+    BlockedEntry,
     CounterKey,
+    DeadlineEntry,
     Dependant,
     FacetEntry,
-    HeldEntry,
     LogSize,
     TimerEntry,
     WaitingEntry,
@@ -55,7 +55,7 @@ class View(Protocol):
     def key_running_count(self, queue: str, concurrency_key: str) -> int:
         """Jobs of the queue with this concurrency key that are leased."""
 
-    def first_held(
+    def first_blocked(
         self, queue: str, concurrency_key: str, region: str = "", *, after: JobId | None = None
     ) -> JobId | None:
         """The held job of this key and region that comes next, behind the held job `after`.
@@ -63,10 +63,10 @@ class View(Protocol):
         They go by falling priority, due time, id.
         """
 
-    def held_regions(self, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
+    def blocked_regions(self, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
         """The first `limit` regions that held jobs of this key have, by name; "" = jobs for any worker."""
 
-    def held_jobs(self, queue: str, *, after: HeldEntry | None = None, limit: int) -> list[JobId]:
+    def blocked_jobs(self, queue: str, *, after: BlockedEntry | None = None, limit: int) -> list[JobId]:
         """Held jobs of the queue by key, region, falling priority, due time and id, behind `after`, there or not."""
 
     def dependencies(self, child: JobId) -> tuple[Dependency, ...]:
@@ -85,8 +85,8 @@ class View(Protocol):
     ) -> list[Firing]:
         """Lines of the ledger by instant and kind, behind `after`, with instant < `until_ms`."""
 
-    def firing(self, schedule_id: ScheduleId, instant_ms: TimeMs, kind: FiringKind) -> Firing | None: ...
-    def chore(self, kind: ChoreKind, subject: bytes) -> bytes | None:
+    def firing(self, schedule_id: ScheduleId, fire_time_ms: TimeMs, kind: FiringKind) -> Firing | None: ...
+    def background_cursor(self, kind: BackgroundKind, subject: bytes) -> bytes | None:
         """Return the chore's cursor (an id, b"" = at the start); None if there is no such chore."""
 
     def log_size(self, job_id: JobId, run_number: int, attempt_number: int) -> LogSize: ...
@@ -130,8 +130,8 @@ class AuditableView(View, Protocol):
     def all_result_ids(self) -> Iterator[JobId]: ...
     def counters(self) -> dict[CounterKey, int]: ...
     def all_parked(self) -> Iterator[tuple[Status, JobId]]: ...
-    def all_held(self) -> Iterator[HeldEntry]: ...
-    def all_alarms(self) -> Iterator[AlarmEntry]: ...
+    def all_blocked(self) -> Iterator[BlockedEntry]: ...
+    def all_deadlines(self) -> Iterator[DeadlineEntry]: ...
     def all_unique_keys(self) -> Iterator[tuple[str, bytes, JobId]]: ...
     def all_dependencies(self) -> Iterator[tuple[JobId, tuple[Dependency, ...]]]: ...
     def all_dependants(self) -> Iterator[tuple[JobId, Dependant]]:
@@ -158,5 +158,5 @@ class AuditableView(View, Protocol):
 
     def all_firings(self) -> Iterator[tuple[ScheduleId, Firing]]: ...
     def all_queues(self) -> Iterator[Queue]: ...
-    def all_chores(self) -> Iterator[tuple[ChoreKind, bytes, bytes]]:
+    def all_background_work(self) -> Iterator[tuple[BackgroundKind, bytes, bytes]]:
         """(kind, subject, cursor)."""

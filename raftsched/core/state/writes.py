@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from raftsched.core.operations.control import ChoreKind
+from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import Dependency, Job, Worker
 from raftsched.core.records.queue import Queue
@@ -112,16 +112,16 @@ class RemoveFirings(NamedTuple):
     firings: tuple[Firing, ...]
 
 
-class PutChore(NamedTuple):
+class PutBackgroundWork(NamedTuple):
     """Start a chore, or move it on to `cursor`."""
 
-    kind: ChoreKind
+    kind: BackgroundKind
     subject: bytes
     cursor: bytes = b""
 
 
-class RemoveChore(NamedTuple):
-    kind: ChoreKind
+class RemoveBackgroundWork(NamedTuple):
+    kind: BackgroundKind
     subject: bytes
 
 
@@ -163,8 +163,8 @@ Write = (
     | RemoveSchedule
     | PutFiring
     | RemoveFirings
-    | PutChore
-    | RemoveChore
+    | PutBackgroundWork
+    | RemoveBackgroundWork
     | PutLog
     | PutAudit
     | RemoveAudit

@@ -1,8 +1,8 @@
-"""DoChore: long work in bounded steps, each replicated; and the first step, which is done where the work is begun.
+"""DoBackgroundStep: do long work in bounded, replicated steps; the operation that begins the work does the first.
 
 Theory of operation. A chore is a row: what is to be done, with whom, and how far it has come. The leader proposes one
 step after another until the row is gone, and whoever leads next goes on where the row stands. A step touches at most
-`limits.CHORE_STEPS_MAX` jobs or lines, what follows from them included (`cascade`); what remains is the row, or
+`limits.BACKGROUND_STEP_ITEMS_MAX` jobs or lines, what follows from them included (`cascade`); what remains is the row, or
 more chores. Each step looks at the state anew, so anything may have happened between two of them.
 
 What is cancelled, opened or dropped is walked by job id. Dropping walks a workflow's jobs again and again: first they
@@ -21,116 +21,116 @@ from raftsched.core.jobs.admission import key_concurrency_max
 from raftsched.core.jobs.cancel import cancelled_with_workflow
 from raftsched.core.jobs.changes import invalid, touch
 from raftsched.core.jobs.dependency_resolution import opened
-from raftsched.core.operations.control import ChoreKind, DoChore
+from raftsched.core.operations.control import BackgroundKind, DoBackgroundStep
 from raftsched.core.records.bounds import range_problem
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, Job
 from raftsched.core.records.schedule import ScheduleId
 from raftsched.core.records.workflow import WorkflowId
-from raftsched.core.state.entries import HeldEntry
+from raftsched.core.state.entries import BlockedEntry
 from raftsched.core.state.results import Applied, Context, Counted
 from raftsched.core.state.view import ForkableView, View
 from raftsched.core.state.writes import (
-    PutChore,
+    PutBackgroundWork,
     PutJob,
-    RemoveChore,
+    RemoveBackgroundWork,
     RemoveFirings,
     RemoveJob,
     RemoveWorkflow,
 )
-from raftsched.core.workflows.cascade import Consequences
+from raftsched.core.workflows.cascade import Cascade
 
-_TELLING: Final = (ChoreKind.SETTLE_DEPENDANTS, ChoreKind.REVIVE_DEPENDANTS)
+_RESOLVING: Final = (BackgroundKind.RESOLVE_DEPENDANTS, BackgroundKind.REVIVE_DEPENDANTS)
 
 
-def do_chore(view: ForkableView, operation: DoChore, context: Context) -> Applied:
+def do_background_step(view: ForkableView, operation: DoBackgroundStep, context: Context) -> Applied:
     problem = range_problem("subject bytes", len(operation.subject), 1, limits.NAME_CHARS_MAX)
     if problem:
         return invalid(problem)
-    cursor = view.chore(operation.kind, operation.subject)
+    cursor = view.background_cursor(operation.kind, operation.subject)
     if cursor is None:
         return Applied(Counted(0))
-    consequences = Consequences(view, context, budget=limits.CHORE_STEPS_MAX)
-    _STEPS[operation.kind](consequences, operation.subject, cursor, context)
-    consequences.settle()
-    count = limits.CHORE_STEPS_MAX - max(consequences.budget, 0)
-    return consequences.applied(Counted(max(count, 1)))
+    cascade = Cascade(view, context, budget=limits.BACKGROUND_STEP_ITEMS_MAX)
+    _STEPS[operation.kind](cascade, operation.subject, cursor, context)
+    cascade.run()
+    count = limits.BACKGROUND_STEP_ITEMS_MAX - max(cascade.budget, 0)
+    return cascade.applied(Counted(max(count, 1)))
 
 
-def begin(consequences: Consequences, kind: ChoreKind, subject: bytes, context: Context) -> None:
+def begin(cascade: Cascade, kind: BackgroundKind, subject: bytes, context: Context) -> None:
     """Do as much of a chore as the budget allows; a row is left where that is not all."""
-    _STEPS[kind](consequences, subject, b"", context)
+    _STEPS[kind](cascade, subject, b"", context)
 
 
-def is_telling(view: View, job: Job) -> bool:
+def is_resolving(view: View, job: Job) -> bool:
     """Whether some of the job's dependants have yet to be told how it stands."""
-    return any(view.chore(kind, job.id) is not None for kind in _TELLING)
+    return any(view.background_cursor(kind, job.id) is not None for kind in _RESOLVING)
 
 
 # -- the steps --------------------------------------------------------------------------------------------------------
 
-_Step = Callable[[Consequences, bytes, bytes, Context], None]
+_Step = Callable[[Cascade, bytes, bytes, Context], None]
 
 
-def _tell(consequences: Consequences, subject: bytes, cursor: bytes, _context: Context) -> None:
-    consequences.tell_dependants(JobId(subject), JobId(cursor) if cursor else None)
+def _resolve(cascade: Cascade, subject: bytes, cursor: bytes, _context: Context) -> None:
+    cascade.resolve_dependants(JobId(subject), JobId(cursor) if cursor else None)
 
 
-def _open(consequences: Consequences, subject: bytes, cursor: bytes, context: Context) -> None:
-    jobs = _next_jobs(consequences, ChoreKind.OPEN_WORKFLOW, subject, cursor, consequences.budget)
+def _open(cascade: Cascade, subject: bytes, cursor: bytes, context: Context) -> None:
+    jobs = _next_jobs(cascade, BackgroundKind.OPEN_WORKFLOW, subject, cursor, cascade.budget)
     for job in jobs:
         new = opened(job, context)
         if new is not job:
-            consequences.put(PutJob(job, new))
-    consequences.budget -= len(jobs)
+            cascade.put(PutJob(job, new))
+    cascade.budget -= len(jobs)
 
 
-def _cancel(consequences: Consequences, subject: bytes, cursor: bytes, context: Context) -> None:
+def _cancel(cascade: Cascade, subject: bytes, cursor: bytes, context: Context) -> None:
     """Half of the budget is left for those whom the cancelled jobs' dependants are."""
-    jobs = _next_jobs(consequences, ChoreKind.CANCEL_WORKFLOW, subject, cursor, max(consequences.budget // 2, 1))
+    jobs = _next_jobs(cascade, BackgroundKind.CANCEL_WORKFLOW, subject, cursor, max(cascade.budget // 2, 1))
     for job in jobs:
-        _cancel_job(consequences, job, context, force=False)
-    consequences.budget -= len(jobs)
+        _cancel_job(cascade, job, context, force=False)
+    cascade.budget -= len(jobs)
 
 
-def _drop(consequences: Consequences, subject: bytes, cursor: bytes, context: Context) -> None:
+def _drop(cascade: Cascade, subject: bytes, cursor: bytes, context: Context) -> None:
     """End jobs that have not ended, remove those that have; at the end of the walk begin anew while any is left."""
-    kind = ChoreKind.DROP_WORKFLOW
-    jobs = _next_jobs(consequences, kind, subject, cursor, max(consequences.budget // 2, 1))
+    kind = BackgroundKind.DROP_WORKFLOW
+    jobs = _next_jobs(cascade, kind, subject, cursor, max(cascade.budget // 2, 1))
     for job in jobs:
         if job.status not in FINISHED:
-            _cancel_job(consequences, job, context, force=True)
-        elif not is_telling(consequences.fork, job):
-            consequences.put(RemoveJob(job))
-    consequences.budget -= len(jobs)
-    fork = consequences.fork
+            _cancel_job(cascade, job, context, force=True)
+        elif not is_resolving(cascade.fork, job):
+            cascade.put(RemoveJob(job))
+    cascade.budget -= len(jobs)
+    fork = cascade.fork
     workflow = fork.workflow(WorkflowId(subject))
     if fork.workflow_jobs(WorkflowId(subject), after=None, limit=1):
-        if fork.chore(kind, subject) is None:
-            consequences.put(PutChore(kind, subject))
+        if fork.background_cursor(kind, subject) is None:
+            cascade.put(PutBackgroundWork(kind, subject))
     elif workflow is not None:
-        consequences.put(RemoveWorkflow(workflow))
+        cascade.put(RemoveWorkflow(workflow))
 
 
-def _drop_ledger(consequences: Consequences, subject: bytes, _cursor: bytes, _context: Context) -> None:
-    schedule_id, limit = ScheduleId(subject), max(consequences.budget, 1)
-    lines = consequences.fork.firings(schedule_id, after=None, until_ms=None, limit=limit)
+def _drop_ledger(cascade: Cascade, subject: bytes, _cursor: bytes, _context: Context) -> None:
+    schedule_id, limit = ScheduleId(subject), max(cascade.budget, 1)
+    lines = cascade.fork.firings(schedule_id, after=None, until_ms=None, limit=limit)
     if lines:
-        consequences.put(RemoveFirings(schedule_id, tuple(lines)))
-    _move_on(consequences, ChoreKind.DROP_LEDGER, subject, b"" if len(lines) == limit else None)
-    consequences.budget -= len(lines)
+        cascade.put(RemoveFirings(schedule_id, tuple(lines)))
+    _move_on(cascade, BackgroundKind.DROP_LEDGER, subject, b"" if len(lines) == limit else None)
+    cascade.budget -= len(lines)
 
 
-def _release_held(consequences: Consequences, subject: bytes, cursor: bytes, context: Context) -> None:
+def _release_blocked(cascade: Cascade, subject: bytes, cursor: bytes, context: Context) -> None:
     """Offer held jobs again for which their key has a place, whichever region takes it first.
 
     Each is looked at once, so it may be held again.
     """
-    fork = consequences.fork
-    name, limit = subject.decode(), max(consequences.budget, 1)
+    fork = cascade.fork
+    name, limit = subject.decode(), max(cascade.budget, 1)
     key_max = key_concurrency_max(fork.queue(name))
-    after = _held_decoder.decode(cursor) if cursor else None
-    entries = [fork.job(job_id) for job_id in fork.held_jobs(name, after=after, limit=limit)]
+    after = _blocked_decoder.decode(cursor) if cursor else None
+    entries = [fork.job(job_id) for job_id in fork.blocked_jobs(name, after=after, limit=limit)]
     jobs = [job for job in entries if job is not None]
     room: dict[tuple[str, str], int] = {}
     for job in jobs:
@@ -139,59 +139,59 @@ def _release_held(consequences: Consequences, subject: bytes, cursor: bytes, con
         room.setdefault(place, key_max - fork.key_running_count(name, key))
         if room[place] > 0:
             room[place] -= 1
-            consequences.put(PutJob(job, touch(job, context, held=False)))
-    last = _held_encode(_held_entry(jobs[-1])) if len(jobs) == limit else None
-    _move_on(consequences, ChoreKind.RELEASE_HELD, subject, last)
-    consequences.budget -= len(jobs)
+            cascade.put(PutJob(job, touch(job, context, blocked=False)))
+    last = _blocked_encode(_blocked_entry(jobs[-1])) if len(jobs) == limit else None
+    _move_on(cascade, BackgroundKind.RELEASE_BLOCKED, subject, last)
+    cascade.budget -= len(jobs)
 
 
-_held_decoder = msgspec.msgpack.Decoder(HeldEntry)
-_held_encode = msgspec.msgpack.Encoder().encode
+_blocked_decoder = msgspec.msgpack.Decoder(BlockedEntry)
+_blocked_encode = msgspec.msgpack.Encoder().encode
 
-_STEPS: Final[Mapping[ChoreKind, _Step]] = {
-    ChoreKind.SETTLE_DEPENDANTS: _tell,
-    ChoreKind.REVIVE_DEPENDANTS: _tell,
-    ChoreKind.OPEN_WORKFLOW: _open,
-    ChoreKind.CANCEL_WORKFLOW: _cancel,
-    ChoreKind.DROP_LEDGER: _drop_ledger,
-    ChoreKind.RELEASE_HELD: _release_held,
-    ChoreKind.DROP_WORKFLOW: _drop,
+_STEPS: Final[Mapping[BackgroundKind, _Step]] = {
+    BackgroundKind.RESOLVE_DEPENDANTS: _resolve,
+    BackgroundKind.REVIVE_DEPENDANTS: _resolve,
+    BackgroundKind.OPEN_WORKFLOW: _open,
+    BackgroundKind.CANCEL_WORKFLOW: _cancel,
+    BackgroundKind.DROP_LEDGER: _drop_ledger,
+    BackgroundKind.RELEASE_BLOCKED: _release_blocked,
+    BackgroundKind.DROP_WORKFLOW: _drop,
 }
 
 
 # -- what they share --------------------------------------------------------------------------------------------------
 
 
-def _next_jobs(consequences: Consequences, kind: ChoreKind, subject: bytes, cursor: bytes, limit: int) -> list[Job]:
+def _next_jobs(cascade: Cascade, kind: BackgroundKind, subject: bytes, cursor: bytes, limit: int) -> list[Job]:
     """The next jobs of a workflow, at most `limit`; the chore moves behind them, or goes where they are the last."""
-    fork = consequences.fork
+    fork = cascade.fork
     after = JobId(cursor) if cursor else None
     job_ids = fork.workflow_jobs(WorkflowId(subject), after=after, limit=limit + 1)
     is_last = len(job_ids) <= limit
     job_ids = job_ids[:limit]
-    _move_on(consequences, kind, subject, None if is_last else job_ids[-1])
+    _move_on(cascade, kind, subject, None if is_last else job_ids[-1])
     jobs = map(fork.job, job_ids)
     return [job for job in jobs if job is not None]
 
 
-def _move_on(consequences: Consequences, kind: ChoreKind, subject: bytes, cursor: bytes | None) -> None:
+def _move_on(cascade: Cascade, kind: BackgroundKind, subject: bytes, cursor: bytes | None) -> None:
     """Let the chore stand at `cursor`; None = it is done."""
-    known = consequences.fork.chore(kind, subject)
+    known = cascade.fork.background_cursor(kind, subject)
     if cursor is not None and cursor != known:
-        consequences.put(PutChore(kind, subject, cursor))
+        cascade.put(PutBackgroundWork(kind, subject, cursor))
     elif cursor is None and known is not None:
-        consequences.put(RemoveChore(kind, subject))
+        cascade.put(RemoveBackgroundWork(kind, subject))
 
 
-def _cancel_job(consequences: Consequences, job: Job, context: Context, *, force: bool) -> None:
+def _cancel_job(cascade: Cascade, job: Job, context: Context, *, force: bool) -> None:
     if job.status in FINISHED:
         return
     new = cancelled_with_workflow(job, context, force=force)
     if new is not job:
-        consequences.put(PutJob(job, new))
+        cascade.put(PutJob(job, new))
 
 
-def _held_entry(job: Job) -> HeldEntry:
-    return HeldEntry(
+def _blocked_entry(job: Job) -> BlockedEntry:
+    return BlockedEntry(
         job.spec.queue, job.spec.concurrency_key, job.spec.priority, TimeMs(job.due_at_ms), job.id, job.spec.region
     )

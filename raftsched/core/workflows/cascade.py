@@ -1,6 +1,6 @@
 """What follows from changes of jobs for other records, the same whoever made them.
 
-Theory of operation. A handler changes the jobs that its operation is about. `Consequences` executes its writes on a fork
+Theory of operation. A handler changes the jobs that its operation is about. `Cascade` executes its writes on a fork
 of the state and looks at each job's change, old and new:
 
 - It is finished, or no longer so: its workflow's counts move, its schedule's list of unfinished runs does, and its
@@ -32,8 +32,8 @@ from msgspec.structs import replace
 from raftsched import limits
 from raftsched.core.jobs.admission import key_concurrency_max
 from raftsched.core.jobs.changes import touch
-from raftsched.core.jobs.dependency_resolution import may_have_dependants, told, verdict_of
-from raftsched.core.operations.control import ChoreKind
+from raftsched.core.jobs.dependency_resolution import may_have_dependants, verdict_of, with_verdict
+from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import FINISHED, LEASED, WAITING, Job, Verdict
 from raftsched.core.records.schedule import ScheduleId
@@ -42,20 +42,20 @@ from raftsched.core.state.entries import Dependant
 from raftsched.core.state.results import Applied, Context, Result, WorkflowSaved
 from raftsched.core.state.view import ForkableView, View
 from raftsched.core.state.writes import (
-    PutChore,
+    PutBackgroundWork,
     PutDependant,
     PutJob,
     PutSchedule,
     PutWorkflow,
-    RemoveChore,
+    RemoveBackgroundWork,
     Write,
 )
 from raftsched.core.workflows.counts import Tally
 
-_TELLING: Final = (ChoreKind.SETTLE_DEPENDANTS, ChoreKind.REVIVE_DEPENDANTS)
+_RESOLVING: Final = (BackgroundKind.RESOLVE_DEPENDANTS, BackgroundKind.REVIVE_DEPENDANTS)
 
 
-def with_consequences(view: ForkableView, applied: Applied, context: Context) -> Applied:
+def with_cascade(view: ForkableView, applied: Applied, context: Context) -> Applied:
     """Return `applied` with all that follows from the changes of jobs in it."""
     for write in applied.writes:
         if type(write) is PutJob and _matters(view, write):
@@ -69,7 +69,7 @@ def _matters(view: View, change: PutJob) -> bool:
     if old is None or (new.spec.options is None and not new.has_dependants):
         return False
     key = old.spec.concurrency_key
-    if key and (new.held or view.held_regions(old.spec.queue, key, limit=1)):
+    if key and (new.blocked or view.blocked_regions(old.spec.queue, key, limit=1)):
         return True
     if (old.status in FINISHED) is (new.status in FINISHED):
         return False
@@ -77,19 +77,19 @@ def _matters(view: View, change: PutJob) -> bool:
 
 
 def _followed(view: ForkableView, applied: Applied, context: Context) -> Applied:
-    consequences = Consequences(view, context, budget=context.inline_max)
-    consequences.put(*applied.writes)
-    return consequences.applied(applied.result)
+    cascade = Cascade(view, context, budget=context.inline_max)
+    cascade.put(*applied.writes)
+    return cascade.applied(applied.result)
 
 
-class _Telling(NamedTuple):
+class _Resolution(NamedTuple):
     """A job whose dependants behind `after` are to be told how it stands."""
 
     job_id: JobId
     after: JobId | None
 
 
-class Consequences:
+class Cascade:
     """The writes of one operation, and what follows from them within `budget`. Used up by `applied`."""
 
     def __init__(self, view: ForkableView, context: Context, *, budget: int) -> None:
@@ -99,7 +99,7 @@ class Consequences:
         """How many more jobs may be told or changed."""
         self._context = context
         self._changes: deque[PutJob] = deque()
-        self._tellings: list[_Telling] = []
+        self._resolutions: list[_Resolution] = []
         self._tallies: dict[WorkflowId, Tally] = {}
         self._runs: dict[ScheduleId, list[Job]] = {}
 
@@ -108,21 +108,21 @@ class Consequences:
         self.fork.execute(writes)
         self._changes.extend(write for write in writes if isinstance(write, PutJob))
 
-    def tell_dependants(self, job_id: JobId, after: JobId | None) -> None:
+    def resolve_dependants(self, job_id: JobId, after: JobId | None) -> None:
         """Go on telling the dependants of a job behind `after`."""
-        self._tellings.append(_Telling(job_id, after))
+        self._resolutions.append(_Resolution(job_id, after))
 
-    def settle(self) -> None:
+    def run(self) -> None:
         """Let all follow that the budget allows, and leave chores for the rest."""
-        while self._changes or self._tellings:
+        while self._changes or self._resolutions:
             while self._changes:
                 self._follow(self._changes.popleft())
-            if self._tellings:
-                self._tell(self._tellings.pop())
+            if self._resolutions:
+                self._resolve(self._resolutions.pop())
 
     def applied(self, result: Result) -> Applied:
         """Return `result` with all writes."""
-        self.settle()
+        self.run()
         for workflow_id, tally in self._tallies.items():
             self._move_workflow(workflow_id, tally)
         for schedule_id, jobs in self._runs.items():
@@ -139,7 +139,7 @@ class Consequences:
             return
         if (old.status in FINISHED) is not (new.status in FINISHED):
             if may_have_dependants(new):
-                self._tellings.append(_Telling(new.id, None))
+                self._resolutions.append(_Resolution(new.id, None))
             if new.spec.options is not None:
                 self._note_end(old, new)
         if old.spec.concurrency_key:
@@ -157,7 +157,7 @@ class Consequences:
     def _move_workflow(self, workflow_id: WorkflowId, tally: Tally) -> None:
         old = self.fork.workflow(workflow_id)
         if old is not None:
-            is_cancelling = self.fork.chore(ChoreKind.CANCEL_WORKFLOW, workflow_id) is not None
+            is_cancelling = self.fork.background_cursor(BackgroundKind.CANCEL_WORKFLOW, workflow_id) is not None
             self.fork.execute((PutWorkflow(old, tally.applied_to(old, self._context, is_cancelling=is_cancelling)),))
 
     def _move_schedule(self, schedule_id: ScheduleId, jobs: list[Job]) -> None:
@@ -187,36 +187,36 @@ class Consequences:
         fork = self.fork
         if fork.key_running_count(queue, key) >= key_concurrency_max(fork.queue(queue)):
             return
-        for region in fork.held_regions(queue, key, limit=limits.HELD_REGIONS_MAX):
-            job_id = fork.first_held(queue, key, region)
-            held = None if job_id is None else fork.job(job_id)
-            if held is not None:
-                fork.execute((PutJob(held, touch(held, self._context, held=False)),))
+        for region in fork.blocked_regions(queue, key, limit=limits.BLOCKED_REGIONS_MAX):
+            job_id = fork.first_blocked(queue, key, region)
+            blocked = None if job_id is None else fork.job(job_id)
+            if blocked is not None:
+                fork.execute((PutJob(blocked, touch(blocked, self._context, blocked=False)),))
 
     def _place(self, job: Job) -> tuple[str, str, bool] | None:
         """Where the job keeps others of its key back or would be offered before them; None = nowhere."""
         leased = job.status in LEASED
-        offered = job.status in WAITING and not job.held and job.due_at_ms <= self._context.now_ms
+        offered = job.status in WAITING and not job.blocked and job.due_at_ms <= self._context.now_ms
         return (job.spec.queue, job.spec.concurrency_key, leased) if leased or offered else None
 
     # -- dependants
 
-    def _tell(self, telling: _Telling) -> None:
+    def _resolve(self, resolution: _Resolution) -> None:
         """Tell the job's dependants how it stands, as far as the budget goes."""
-        parent = self.fork.job(telling.job_id)
+        parent = self.fork.job(resolution.job_id)
         if parent is None:
-            self._keep_chore(telling.job_id, None)
+            self._save_background_work(resolution.job_id, None)
             return
         room = max(self.budget, 0)
-        dependants = self.fork.dependants(parent.id, after=telling.after, limit=room + 1)
+        dependants = self.fork.dependants(parent.id, after=resolution.after, limit=room + 1)
         for dependant in dependants[:room]:
             self._judge(parent, dependant)
         self.budget -= min(len(dependants), room)
         if len(dependants) <= room:
-            self._keep_chore(parent.id, None)
+            self._save_background_work(parent.id, None)
         else:
-            kind = _TELLING[0] if parent.status in FINISHED else _TELLING[1]
-            self._keep_chore(parent.id, kind, dependants[room - 1].child if room else telling.after or b"")
+            kind = _RESOLVING[0] if parent.status in FINISHED else _RESOLVING[1]
+            self._save_background_work(parent.id, kind, dependants[room - 1].child if room else resolution.after or b"")
 
     def _judge(self, parent: Job, dependant: Dependant) -> None:
         was, now = dependant.verdict, verdict_of(parent, dependant.condition)
@@ -226,14 +226,14 @@ class Consequences:
         child = self.fork.job(dependant.child)
         if child is None:
             return
-        new = told(self.fork, child, parent.id, self._context, was=was, now=now)
+        new = with_verdict(self.fork, child, parent.id, self._context, was=was, now=now)
         if new is not child:
             self.put(PutJob(child, new))
 
-    def _keep_chore(self, job_id: JobId, kept: ChoreKind | None, cursor: bytes = b"") -> None:
+    def _save_background_work(self, job_id: JobId, kept: BackgroundKind | None, cursor: bytes = b"") -> None:
         """Leave the chore `kept` with the job, at `cursor`, and no other of those that tell its dependants."""
-        for kind in _TELLING:
-            if kind is not kept and self.fork.chore(kind, job_id) is not None:
-                self.fork.execute((RemoveChore(kind, job_id),))
-        if kept is not None and self.fork.chore(kept, job_id) != cursor:
-            self.fork.execute((PutChore(kept, job_id, cursor),))
+        for kind in _RESOLVING:
+            if kind is not kept and self.fork.background_cursor(kind, job_id) is not None:
+                self.fork.execute((RemoveBackgroundWork(kind, job_id),))
+        if kept is not None and self.fork.background_cursor(kept, job_id) != cursor:
+            self.fork.execute((PutBackgroundWork(kept, job_id, cursor),))

@@ -18,10 +18,10 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.jobs.changes import invalid, refused
-from raftsched.core.jobs.dependencies import Judged, dependencies_problem, judge, mark_parents, tie
+from raftsched.core.jobs.dependencies import Judged, dependencies_problem, dependency_writes, judge, mark_parents
 from raftsched.core.jobs.submit import new_job, submit_problem
 from raftsched.core.operations.codec import RejectCode, SubmitJob, SubmitWorkflow
-from raftsched.core.operations.control import ChoreKind
+from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.operations.queues import CancelWorkflow
 from raftsched.core.records.bounds import (
     JOB_ID_BYTES,
@@ -36,9 +36,9 @@ from raftsched.core.records.workflow import Workflow
 from raftsched.core.state.audit import audited
 from raftsched.core.state.results import Applied, Context, Refused, WorkflowSaved
 from raftsched.core.state.view import ForkableView, View
-from raftsched.core.state.writes import PutAudit, PutChore, PutWorkflow, Write
+from raftsched.core.state.writes import PutAudit, PutBackgroundWork, PutWorkflow, Write
 from raftsched.core.workflows.background_steps import begin
-from raftsched.core.workflows.cascade import Consequences
+from raftsched.core.workflows.cascade import Cascade
 from raftsched.core.workflows.dag import find_cycle
 
 # -- submission -------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def submit_workflow(view: ForkableView, operation: SubmitWorkflow, context: Cont
         return _first_part(view, operation, context)
     if not _is_same(known, operation):
         return invalid("id: belongs to another workflow")
-    if view.chore(ChoreKind.DROP_WORKFLOW, known.id) is not None:
+    if view.background_cursor(BackgroundKind.DROP_WORKFLOW, known.id) is not None:
         return refused(RejectCode.STALE_PART, "what was stored of this workflow is being thrown away")
     if operation.first + len(operation.jobs) <= known.stored_count:
         return Applied(WorkflowSaved(known, duplicate=True))
@@ -111,7 +111,7 @@ def _store(
     makes_room: tuple[Write, ...] = (),
 ) -> Applied:
     """Store a part behind what is stored in `before`, and open the workflow with the last one."""
-    consequences = Consequences(view, context, budget=context.inline_max)
+    cascade = Cascade(view, context, budget=context.inline_max)
     workflow = replace(
         before,
         stored_count=before.stored_count + len(operation.jobs),
@@ -120,18 +120,18 @@ def _store(
         finished_at_ms=TimeMs(0),
         revision=context.index,
     )
-    consequences.put(*makes_room, PutWorkflow(old, workflow))
-    refusal = _store_jobs(view, consequences, operation, context)
+    cascade.put(*makes_room, PutWorkflow(old, workflow))
+    refusal = _store_jobs(view, cascade, operation, context)
     if refusal is not None:
         return Applied(refusal)
     if workflow.is_whole:
-        consequences.put(_audit(workflow, "submit", operation.actor, context, f"{workflow.job_count} jobs"))
+        cascade.put(_audit(workflow, "submit", operation.actor, context, f"{workflow.job_count} jobs"))
         if operation.first:
-            begin(consequences, ChoreKind.OPEN_WORKFLOW, workflow.id, context)
-    return consequences.applied(WorkflowSaved(workflow))
+            begin(cascade, BackgroundKind.OPEN_WORKFLOW, workflow.id, context)
+    return cascade.applied(WorkflowSaved(workflow))
 
 
-def _store_jobs(view: View, consequences: Consequences, operation: SubmitWorkflow, context: Context) -> Refused | None:
+def _store_jobs(view: View, cascade: Cascade, operation: SubmitWorkflow, context: Context) -> Refused | None:
     """Put the part's jobs with what they depend on; return why they can't be stored."""
     jobs = {each.id: new_job(each, context, actor=operation.actor) for each in operation.jobs}
 
@@ -148,15 +148,15 @@ def _store_jobs(view: View, consequences: Consequences, operation: SubmitWorkflo
         judged.append(parents)
     is_staged = len(operation.jobs) < operation.job_count
     for each, parents in zip(operation.jobs, judged, strict=True):
-        consequences.put(*tie(jobs[each.id], each, parents, context, is_staged=is_staged))
-        consequences.put(*mark_parents(consequences.fork, parents.unmarked, context))
+        cascade.put(*dependency_writes(jobs[each.id], each, parents, context, is_staged=is_staged))
+        cascade.put(*mark_parents(cascade.fork, parents.unmarked, context))
     return None
 
 
 def _making_room(known: Workflow, context: Context) -> tuple[Write, ...]:
     """Return the writes that give up a workflow that is not whole: its key is free, and its jobs will be dropped."""
     new = replace(known, idempotency_key="", updated_at_ms=context.now_ms, revision=context.index)
-    return (PutWorkflow(known, new), PutChore(ChoreKind.DROP_WORKFLOW, known.id))
+    return (PutWorkflow(known, new), PutBackgroundWork(BackgroundKind.DROP_WORKFLOW, known.id))
 
 
 # -- cancel -----------------------------------------------------------------------------------------------------------
@@ -171,21 +171,21 @@ def cancel_workflow(view: ForkableView, operation: CancelWorkflow, context: Cont
         return refused(RejectCode.NOT_FOUND, "there is no such workflow")
     if known.is_whole and not known.unfinished_count and not known.cancel_requested_at_ms:
         return refused(RejectCode.ALREADY_FINISHED, f"the workflow is {known.label}")
-    kind = ChoreKind.CANCEL_WORKFLOW if known.is_whole else ChoreKind.DROP_WORKFLOW
+    kind = BackgroundKind.CANCEL_WORKFLOW if known.is_whole else BackgroundKind.DROP_WORKFLOW
     if known.cancel_requested_at_ms and not _is_left_over(view, kind, known, context):
         return Applied(WorkflowSaved(known))
     new = replace(known, cancel_requested_at_ms=context.now_ms, updated_at_ms=context.now_ms, revision=context.index)
-    consequences = Consequences(view, context, budget=context.inline_max)
-    consequences.put(PutWorkflow(known, new), _audit(new, "cancel", operation.actor, context))
-    begin(consequences, kind, known.id, context)
-    return consequences.applied(WorkflowSaved(new))
+    cascade = Cascade(view, context, budget=context.inline_max)
+    cascade.put(PutWorkflow(known, new), _audit(new, "cancel", operation.actor, context))
+    begin(cascade, kind, known.id, context)
+    return cascade.applied(WorkflowSaved(new))
 
 
-def _is_left_over(view: ForkableView, kind: ChoreKind, known: Workflow, context: Context) -> bool:
+def _is_left_over(view: ForkableView, kind: BackgroundKind, known: Workflow, context: Context) -> bool:
     """Whether a workflow that was cancelled before has jobs that were requeued since, and behind the chore."""
-    if view.chore(kind, known.id) is not None:
+    if view.background_cursor(kind, known.id) is not None:
         return False
-    trial = Consequences(view, context, budget=context.inline_max)
+    trial = Cascade(view, context, budget=context.inline_max)
     begin(trial, kind, known.id, context)
     return bool(trial.fork.writes)
 

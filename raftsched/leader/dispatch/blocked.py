@@ -12,7 +12,7 @@ from typing import Final
 
 from raftsched import limits
 from raftsched.core.operations.base import Operation
-from raftsched.core.operations.control import HoldJobs
+from raftsched.core.operations.control import BlockJobs
 from raftsched.core.records.ids import JobId
 from raftsched.core.state.results import Result
 from raftsched.leader.dispatch.ready import ReadyJobs
@@ -20,7 +20,7 @@ from raftsched.leader.now import NEVER_MS, Now
 
 
 class BlockedJobs:
-    """Propose `HoldJobs`; `offer` is called with jobs that were not blocked."""
+    """Propose `BlockJobs`; `offer` is called with jobs that were not blocked."""
 
     name: Final = "blocked jobs"
 
@@ -29,12 +29,12 @@ class BlockedJobs:
         self._offer: Final = offer
 
     def step(self, now: Now) -> Sequence[Operation]:  # noqa: ARG002
-        job_ids = self._ready.next_to_block(limits.HOLD_JOBS_MAX)
-        return (HoldJobs(job_ids),) if job_ids else ()
+        job_ids = self._ready.next_to_block(limits.BLOCK_JOBS_MAX)
+        return (BlockJobs(job_ids),) if job_ids else ()
 
-    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
+    def on_result(self, operation: Operation, result: Result | None, now: Now) -> None:
         """Note the result; if it is unknown (None), those jobs are tried again."""
-        assert isinstance(operation, HoldJobs)
+        assert isinstance(operation, BlockJobs)
         left = [job_id for job_id in operation.job_ids if self._ready.is_aside(job_id)]
         if result is None:
             for job_id in left:

@@ -10,7 +10,7 @@ from heapq import heappop
 from typing import Final
 
 from raftsched.core.records.ids import JobId, NameTag, TimeMs
-from raftsched.core.records.wanted import Tags
+from raftsched.core.records.queue_patterns import Tags
 from raftsched.core.state.entries import WaitingEntry
 from raftsched.leader.dispatch.lanes import START, Lane, Part, Place, ReadyQueue, Shelf, first_of
 from raftsched.leader.view import LeaderView

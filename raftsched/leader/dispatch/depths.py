@@ -12,7 +12,7 @@ from raftsched.leader.view import LeaderView
 
 DUE_TIMERS_MAX: Final = 1_000
 """Timed jobs that are due, read one by one for an exact count: a few milliseconds of work."""
-HELD_COUNTED_MAX: Final = 1_000
+BLOCKED_COUNTED_MAX: Final = 1_000
 """Blocked jobs of a queue, counted one by one; more of them count as ready."""
 
 
@@ -40,7 +40,7 @@ class QueueScale:
     ready_count: int
     """Jobs that are due and wait for nothing but a worker, and the queue's limits."""
     exact: bool
-    """False: `ready_count` may be too small, as in `QueueDepth`, or count blocked jobs beyond `HELD_COUNTED_MAX`."""
+    """False: `ready_count` may be too small, as in `QueueDepth`, or count blocked jobs beyond `BLOCKED_COUNTED_MAX`."""
     running_count: int
     oldest_wait_ms: int
     waiting_workers: int
@@ -86,11 +86,11 @@ def queue_depths(
 def queue_scale(view: LeaderView, queue: str, now_ms: int, *, waiting_workers: int, worker_slots: int) -> QueueScale:
     """Return the queue's numbers for autoscalers; zeros for a queue without jobs and workers.
 
-    Costs as much as its `queue_depths`, and up to `HELD_COUNTED_MAX` reads.
+    Costs as much as its `queue_depths`, and up to `BLOCKED_COUNTED_MAX` reads.
     """
     tally = _tallies(view, (queue,), now_ms, None)[queue]
-    held_count = len(view.held_jobs(queue, limit=HELD_COUNTED_MAX))
-    ready_count = max(tally.counts[Status.QUEUED] - held_count, 0)
+    blocked_count = len(view.blocked_jobs(queue, limit=BLOCKED_COUNTED_MAX))
+    ready_count = max(tally.counts[Status.QUEUED] - blocked_count, 0)
     running_count = view.running_count(queue)
     settings = view.queue(queue)
     wanted_slots = running_count + (0 if settings is not None and settings.paused else ready_count)
@@ -99,7 +99,7 @@ def queue_scale(view: LeaderView, queue: str, now_ms: int, *, waiting_workers: i
     return QueueScale(
         queue=queue,
         ready_count=ready_count,
-        exact=tally.exact and held_count < HELD_COUNTED_MAX,
+        exact=tally.exact and blocked_count < BLOCKED_COUNTED_MAX,
         running_count=running_count,
         oldest_wait_ms=oldest_wait_ms(view, queue, now_ms),
         waiting_workers=waiting_workers,

@@ -22,7 +22,7 @@ from typing import Final
 
 from raftsched import limits
 from raftsched.core.records.ids import JobId
-from raftsched.core.records.wanted import fits, is_pattern, tags_of
+from raftsched.core.records.queue_patterns import is_pattern, matches, tags_of
 from raftsched.errors import RaftschedError, Unavailable
 from raftsched.leader.dispatch.lanes import Line
 from raftsched.leader.dispatch.ready import ReadyJobs
@@ -181,7 +181,7 @@ class Dispatcher:
         return self._patterns if is_pattern(queue) else self._queues
 
     def _lines_by_pattern(self, queue: str) -> Iterator[Lines]:
-        return (lines for pattern, lines in self._patterns.items() if fits(pattern, queue))
+        return (lines for pattern, lines in self._patterns.items() if matches(pattern, queue))
 
     def _hand_over(self, waiter: Waiter, job_ids: list[JobId]) -> None:
         self.leave(waiter)

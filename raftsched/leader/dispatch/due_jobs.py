@@ -140,7 +140,7 @@ class TimerHorizon:
 
     def _still_is(self, entry: TimerEntry) -> bool:
         job = self._view.job(entry.job_id)
-        return job is not None and job.status in WAITING and not job.held and _entry(job) == entry
+        return job is not None and job.status in WAITING and not job.blocked and _entry(job) == entry
 
 
 def _entry(job: Job) -> TimerEntry:

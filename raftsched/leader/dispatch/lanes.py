@@ -36,7 +36,7 @@ from typing import Final
 from raftsched import limits
 from raftsched.core.records.ids import JobId, NameTag
 from raftsched.core.records.queue import Queue
-from raftsched.core.records.wanted import Tags
+from raftsched.core.records.queue_patterns import Tags
 from raftsched.leader.timers.wheel import Timer
 
 Line = tuple[str, Tags | None]

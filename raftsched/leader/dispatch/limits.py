@@ -36,7 +36,7 @@ class QueueLimits:
 
     def allowance(self, queue: ReadyQueue, now_ms: int) -> int:
         """Return how many more jobs of the queue may be taken; if its rate allows none, it will be woken."""
-        if queue.aside_count >= limits.HOLD_JOBS_MAX:
+        if queue.aside_count >= limits.BLOCK_JOBS_MAX:
             return 0
         settings = queue.settings
         if settings is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from raftsched.core.records.wanted import fits, is_pattern
+from raftsched.core.records.queue_patterns import is_pattern, matches
 from raftsched.leader.dispatch.lanes import ReadyQueue
 from raftsched.leader.view import LeaderView
 
@@ -34,12 +34,12 @@ class OpenQueues:
         names = {queue: None for queue in queues if not is_pattern(queue)}
         for open_names in {region: self._of(region), "": self._of("")}.values():
             for pattern in patterns:
-                names.update((name, None) for name in open_names if fits(pattern, name))
+                names.update((name, None) for name in open_names if matches(pattern, name))
         return [*names]
 
     def is_asked_by_pattern(self, queue: str) -> bool:
         """Return whether a worker waits for the queue by a pattern."""
-        return any(fits(pattern, queue) for pattern in self.patterns)
+        return any(matches(pattern, queue) for pattern in self.patterns)
 
     def filled(self, queue: str, region: str) -> None:
         """Add the queue: a job of it became ready."""

@@ -10,7 +10,7 @@ Ids that are taken are *in flight* until their lease is applied (`leave`) or the
 Limits. A queue gives no more than its limits allow (`limits`), counting jobs in flight as leased, so that proposals are
 granted. Jobs with options are checked before they are given. One whose concurrency key is at its limit is set *aside*,
 and so is one that has expired: it is neither given nor read again until it changes or is released, and the jobs behind
-it may pass. `blocked` takes the former out of the index. A queue with `limits.HOLD_JOBS_MAX` jobs aside gives nothing
+it may pass. `blocked` takes the former out of the index. A queue with `limits.BLOCK_JOBS_MAX` jobs aside gives nothing
 until some are gone.
 
 Workers also ask by pattern (`core.wanted`). The queues that may have ready jobs are known from the first such request
@@ -31,7 +31,7 @@ from raftsched.core.jobs.lease import is_expired
 from raftsched.core.records.ids import JobId, NameTag
 from raftsched.core.records.job import WAITING, Job
 from raftsched.core.records.queue import Queue
-from raftsched.core.records.wanted import Tags
+from raftsched.core.records.queue_patterns import Tags
 from raftsched.leader.dispatch.buffer import Buffer
 from raftsched.leader.dispatch.lanes import Line, ReadyQueue
 from raftsched.leader.dispatch.limits import NO_LIMIT, KeysInFlight, QueueLimits
@@ -267,7 +267,7 @@ class ReadyJobs(Buffer):
     def _may_go(self, queue: ReadyQueue, job_id: JobId, now_ms: int) -> bool:
         """Return whether the options of a drawn job allow its lease; otherwise set it aside."""
         job = self._view.job(job_id)
-        if job is None or job.status not in WAITING or job.held:
+        if job is None or job.status not in WAITING or job.blocked:
             self.leave(job_id)
             return False
         options = job.spec.options

@@ -22,12 +22,12 @@ from raftsched.leader.settings import LeaderSettings
 from raftsched.leader.view import LeaderView
 
 
-class KnownSigns(NamedTuple):
+class KnownLiveness(NamedTuple):
     """Certain signs of life of a lease, in cluster time."""
 
-    heard_at_ms: int
+    heartbeat_at_ms: int
     """It was renewed, or granted, no earlier."""
-    handler_heard_at_ms: int
+    handler_heartbeat_at_ms: int
     """The same for its handler."""
     terms_from_ms: int
     """Its worker's silence counts from here."""
@@ -53,7 +53,7 @@ class Evidence:
         ends_now = now.cluster_ms - view.cluster_time_ms > settings.lease_ttl_ms
         self.outage_ended_at_ms: Final[int] = now.cluster_ms if ends_now else view.outage_ended_at_ms
 
-    def of(self, job: Job) -> KnownSigns:
+    def of(self, job: Job) -> KnownLiveness:
         """Return the signs of life of the lease of `job`."""
         lease = job.lease
         assert lease is not None
@@ -61,16 +61,16 @@ class Evidence:
         handler_ms = job.spec.options.heartbeat_timeout_ms if job.spec.options is not None else 0
         listed = mark.silent.get(lease.token)
         if listed is not None:
-            heard_at_ms, handler_heard_at_ms = listed.heard_at_ms, listed.handler_heard_at_ms
+            heartbeat_at_ms, handler_heartbeat_at_ms = listed.heartbeat_at_ms, listed.handler_heartbeat_at_ms
         else:
-            heard_at_ms = TimeMs(mark.seen_at_ms - self._silence_ms)
-            handler_heard_at_ms = TimeMs(mark.seen_at_ms - max(self._silence_ms, handler_ms // 2))
-        heard_at_ms = max(heard_at_ms, lease.granted_at_ms)
-        return KnownSigns(
-            heard_at_ms,
-            max(handler_heard_at_ms, lease.granted_at_ms, self.outage_ended_at_ms),
-            max(heard_at_ms, self.outage_ended_at_ms),
-            max(heard_at_ms, self._view.outage_ended_at_ms),
+            heartbeat_at_ms = TimeMs(mark.seen_at_ms - self._silence_ms)
+            handler_heartbeat_at_ms = TimeMs(mark.seen_at_ms - max(self._silence_ms, handler_ms // 2))
+        heartbeat_at_ms = max(heartbeat_at_ms, lease.granted_at_ms)
+        return KnownLiveness(
+            heartbeat_at_ms,
+            max(handler_heartbeat_at_ms, lease.granted_at_ms, self.outage_ended_at_ms),
+            max(heartbeat_at_ms, self.outage_ended_at_ms),
+            max(heartbeat_at_ms, self._view.outage_ended_at_ms),
         )
 
     def _mark(self, worker: str) -> _Marked:

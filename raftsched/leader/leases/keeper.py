@@ -33,7 +33,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from raftsched import limits
-from raftsched.core.explain import LeaseSigns
+from raftsched.core.explain import LeaseLiveness
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import ExpiredLease, ExpireLeases
 from raftsched.core.records.ids import FencingToken, JobId
@@ -74,10 +74,10 @@ class _Lease:
     __slots__ = (
         "cancel_by_ms",
         "expiring",
-        "handler_heard_at_ms",
+        "handler_heartbeat_at_ms",
         "handler_ms",
         "handler_silent_at_ms",
-        "heard_at_ms",
+        "heartbeat_at_ms",
         "is_heard",
         "is_of_outage",
         "is_taken_over",
@@ -98,7 +98,7 @@ class _Lease:
         self.worker: Final = worker
         self.ttl_ms: Final = ttl_ms
         self.silent_at_ms = NEVER_MS
-        self.heard_at_ms = 0
+        self.heartbeat_at_ms = 0
         """Time of its last renewal, the grant included; for a lease taken over, the last one that is certain."""
         self.proven_until_ms = 0
         """Until then a heartbeat may be answered as valid without a newer proof in the log."""
@@ -112,8 +112,8 @@ class _Lease:
         """Longest silence of the handler; 0 = its job sets none."""
         self.handler_silent_at_ms = NEVER_MS
         """`NEVER_MS` also while no sign of the handler is possible: its worker is not back yet."""
-        self.handler_heard_at_ms = 0
-        """Time of its handler's last sign of life, as `heard_at_ms`."""
+        self.handler_heartbeat_at_ms = 0
+        """Time of its handler's last sign of life, as `heartbeat_at_ms`."""
         self.timeout_at_ms = NEVER_MS
         self.cancel_by_ms = NEVER_MS
         self.expiring = False
@@ -128,7 +128,7 @@ class _Lease:
     def note_handler(self, now_ms: int) -> None:
         """Note a sign of life of the handler."""
         if self.handler_ms:
-            self.handler_heard_at_ms = now_ms
+            self.handler_heartbeat_at_ms = now_ms
             self.handler_silent_at_ms = now_ms + self.handler_ms
 
     def cause(self, now_ms: int) -> AttemptEnd:
@@ -178,13 +178,13 @@ class LeaseKeeper:
         """
         for job in leased:
             lease = self._keep(job, now)
-            signs = evidence.of(job)
-            lease.heard_at_ms = now.monotonic_before(signs.heard_at_ms)
-            lease.silent_at_ms = self._granted_until_ms(lease, signs.terms_from_ms, now)
+            liveness = evidence.of(job)
+            lease.heartbeat_at_ms = now.monotonic_before(liveness.heartbeat_at_ms)
+            lease.silent_at_ms = self._granted_until_ms(lease, liveness.terms_from_ms, now)
             lease.is_taken_over = True
             lease.proven_until_ms = _NOTHING_PROVEN_MS
-            lease.is_of_outage = signs.heard_at_ms < evidence.outage_ended_at_ms
-            lease.handler_heard_at_ms = now.monotonic_before(signs.handler_heard_at_ms)
+            lease.is_of_outage = liveness.heartbeat_at_ms < evidence.outage_ended_at_ms
+            lease.handler_heartbeat_at_ms = now.monotonic_before(liveness.handler_heartbeat_at_ms)
             lease.handler_silent_at_ms = NEVER_MS
             if job.status is Status.CANCELLING:
                 # A term, since the worker may not have been notified yet.
@@ -254,7 +254,7 @@ class LeaseKeeper:
                 answers.append(_OVER)
             else:
                 lease.silent_at_ms = now_ms + lease.ttl_ms
-                lease.heard_at_ms = now_ms
+                lease.heartbeat_at_ms = now_ms
                 lease.is_heard = True
                 if lease.handler_ms:  # here already: most jobs don't ask
                     self._note_handler(lease, now_ms, is_alive=job_id in alive)
@@ -285,15 +285,15 @@ class LeaseKeeper:
         if lease is not None:
             lease.proven_until_ms = _proven_until_ms(lease.ttl_ms, proven_at_ms, now)
 
-    def signs(self, job_id: JobId, now: Now) -> LeaseSigns | None:
+    def liveness(self, job_id: JobId, now: Now) -> LeaseLiveness | None:
         """Return the signs of life of a job's lease, in cluster time; None if it has none that runs."""
         lease = self._leases.get(job_id)
         if lease is None:
             return None
         ahead_ms = now.cluster_ms - now.monotonic_ms
         over_at_ms = min(lease.timeout_at_ms, lease.cancel_by_ms)
-        return LeaseSigns(
-            heard_at_ms=lease.heard_at_ms + ahead_ms if lease.is_heard else 0,
+        return LeaseLiveness(
+            heartbeat_at_ms=lease.heartbeat_at_ms + ahead_ms if lease.is_heard else 0,
             ends_at_ms=min(lease.silent_at_ms, lease.handler_silent_at_ms) + ahead_ms,
             over_at_ms=over_at_ms + ahead_ms if over_at_ms < NEVER_MS else 0,
         )
@@ -306,12 +306,14 @@ class LeaseKeeper:
         found: defaultdict[str, list[SilentLease]] = defaultdict(list)
         now_ms, silence_ms = now.monotonic_ms, self._settings.lease_silence_ms
         for lease in self._leases.values():
-            is_silent = now_ms - lease.heard_at_ms > silence_ms
-            if is_silent or (lease.handler_ms and now_ms - lease.handler_heard_at_ms > lease.handler_ms // 2):
+            is_silent = now_ms - lease.heartbeat_at_ms > silence_ms
+            if is_silent or (lease.handler_ms and now_ms - lease.handler_heartbeat_at_ms > lease.handler_ms // 2):
                 silent = found[lease.worker]
                 if len(silent) < limits.SILENT_LEASES_MAX:
-                    heard_at_ms = now.cluster_before(lease.heard_at_ms)
-                    silent.append(SilentLease(lease.token, heard_at_ms, now.cluster_before(lease.handler_heard_at_ms)))
+                    heartbeat_at_ms = now.cluster_before(lease.heartbeat_at_ms)
+                    silent.append(
+                        SilentLease(lease.token, heartbeat_at_ms, now.cluster_before(lease.handler_heartbeat_at_ms))
+                    )
         return {worker: tuple(silent) for worker, silent in found.items()}
 
     def _note_handler(self, lease: _Lease, now_ms: int, *, is_alive: bool) -> None:
@@ -321,7 +323,7 @@ class LeaseKeeper:
             lease.note_handler(now_ms)
         elif is_first:
             longest_ms = LEASE_TERMS_MAX * max(lease.handler_ms, lease.ttl_ms)
-            lease.handler_silent_at_ms = min(now_ms + lease.handler_ms, lease.handler_heard_at_ms + longest_ms)
+            lease.handler_silent_at_ms = min(now_ms + lease.handler_ms, lease.handler_heartbeat_at_ms + longest_ms)
         if is_first and lease.timer is not None:
             self._set_timer(lease)  # this deadline may come before the one of the timer
 
@@ -346,7 +348,7 @@ class LeaseKeeper:
                 over.append(ExpiredLease(lease.job_id, lease.token, lease.cause(now_ms), jitter))
         return (ExpireLeases(tuple(over)),) if over else ()
 
-    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
+    def on_result(self, operation: Operation, result: Result | None, now: Now) -> None:
         """Note the result of the expiry, None if unknown; leases that still run are checked again."""
         assert isinstance(operation, ExpireLeases)
         for suspect in operation.leases:
@@ -365,7 +367,7 @@ class LeaseKeeper:
     def _keep(self, job: Job, now: Now) -> _Lease:
         assert job.lease is not None
         lease = _Lease(job.id, job.lease.token, job.lease.worker, job.lease.ttl_ms)
-        lease.heard_at_ms = now.monotonic_ms
+        lease.heartbeat_at_ms = now.monotonic_ms
         lease.silent_at_ms = now.monotonic_ms + lease.ttl_ms
         lease.proven_until_ms = _proven_until_ms(lease.ttl_ms, job.lease.granted_at_ms, now)
         if job.spec.options is not None:

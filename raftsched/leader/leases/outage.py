@@ -4,7 +4,7 @@ A leader stamps entries at least once in a third of a term while leases run (`wo
 log before a leader's own first entry is time in which no worker could reach a leader. The log decides, by its own
 stamps, since a new leader may not know the cluster's time yet. The note precedes everything else that the leader puts
 into the log, whoever proposes it (`note`): otherwise, if this leader is soon lost, the next one would see no silence.
-`on_settled` receives whether there was an outage; until then no lease may end, since the cause of its end would be a
+`on_recorded` receives whether there was an outage; until then no lease may end, since the cause of its end would be a
 guess.
 
 Cluster time may also step while one leads: clocks are corrected, or a guess is. To the next leader each proof of a renewal
@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from raftsched.core.operations.base import Operation
-from raftsched.core.operations.codec import NoteOutage
+from raftsched.core.operations.codec import RecordOutage
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.state.results import Counted, Result
 from raftsched.leader.now import NEVER_MS, Now
@@ -26,14 +26,14 @@ from raftsched.leader.view import LeaderView
 
 
 class Outage:
-    """Propose `NoteOutage` once, if there is a lease that it may concern."""
+    """Propose `RecordOutage` once, if there is a lease that it may concern."""
 
     name: Final = "outage"
 
-    def __init__(self, view: LeaderView, settings: LeaderSettings, on_settled: Callable[[bool], None]) -> None:
-        self._on_settled: Final = on_settled
+    def __init__(self, view: LeaderView, settings: LeaderSettings, on_recorded: Callable[[bool], None]) -> None:
+        self._on_recorded: Final = on_recorded
         self._longest_ms: Final = settings.lease_ttl_ms
-        self._operation: Final = NoteOutage(view.cluster_time_ms, self._longest_ms)
+        self._operation: Final = RecordOutage(view.cluster_time_ms, self._longest_ms)
         self._is_due = False
 
     def start(self) -> None:
@@ -51,17 +51,17 @@ class Outage:
 
     def note_silence(self, since_ms: TimeMs, now_ms: TimeMs) -> Operation | None:
         """Return the note for an entry stamped `now_ms` behind one of `since_ms`; None if no lease outlives less."""
-        return NoteOutage(since_ms, self._longest_ms) if now_ms - since_ms > self._longest_ms else None
+        return RecordOutage(since_ms, self._longest_ms) if now_ms - since_ms > self._longest_ms else None
 
     def step(self, now: Now) -> Sequence[Operation]:  # noqa: ARG002
         self._is_due = False
         return (self._operation,)
 
-    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:  # noqa: ARG002
+    def on_result(self, operation: Operation, result: Result | None, now: Now) -> None:  # noqa: ARG002
         """Note the result; if it is unknown (None), the note is proposed again."""
         self._is_due = result is None
         if result is not None:
-            self._on_settled(isinstance(result, Counted) and result.count > 0)
+            self._on_recorded(isinstance(result, Counted) and result.count > 0)
 
     def next_call_ms(self, now: Now) -> int:  # noqa: ARG002
         return 0 if self._is_due else NEVER_MS

@@ -25,7 +25,7 @@ from raftsched.core.explain import ServingWorker
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import MarkWorkers, WorkerMark
 from raftsched.core.records.job import SilentLease
-from raftsched.core.records.wanted import takes
+from raftsched.core.records.queue_patterns import accepts
 from raftsched.core.state.results import Result
 from raftsched.leader.now import Now
 from raftsched.leader.settings import LeaderSettings
@@ -50,10 +50,10 @@ class Leases(Protocol):
 
 
 class _Worker:
-    __slots__ = ("capacity", "heard_ms", "is_marked", "names", "queues", "region", "slots")
+    __slots__ = ("capacity", "is_marked", "names", "queues", "region", "seen_ms", "slots")
 
     def __init__(
-        self, queues: tuple[str, ...], capacity: int, region: str, names: Collection[str] | None, heard_ms: int
+        self, queues: tuple[str, ...], capacity: int, region: str, names: Collection[str] | None, seen_ms: int
     ) -> None:
         self.queues = queues
         self.capacity = capacity
@@ -62,7 +62,7 @@ class _Worker:
         """Job names that it has handlers for; None = any, or it has not asked in this term."""
         self.slots = capacity
         """The largest capacity of its requests: the jobs that it runs at the same time."""
-        self.heard_ms = heard_ms  # monotonic, so that setting the wall clock ages no worker
+        self.seen_ms = seen_ms  # monotonic, so that setting the wall clock ages no worker
         self.is_marked = False
         """This leader has marked it."""
 
@@ -115,19 +115,19 @@ class WorkerMarks:
             self._meet(name, tuple(queues), capacity, region, now, names=names)
         else:
             worker.names = names
-            worker.queues, worker.capacity, worker.heard_ms = tuple(queues), capacity, now.monotonic_ms
+            worker.queues, worker.capacity, worker.seen_ms = tuple(queues), capacity, now.monotonic_ms
             worker.region = region
             worker.slots = max(worker.slots, capacity)
             self._note(name, worker)
 
-    def heard(self, name: str, now: Now, *, has_lease: bool = False) -> None:
+    def on_request(self, name: str, now: Now, *, has_lease: bool = False) -> None:
         """Note a worker's heartbeat; its queues are taken from its latest request, or its mark.
 
         A worker that has a lease is recorded beyond that limit, too: its lease depends on it.
         """
         worker = self._workers.get(name)
         if worker is not None:
-            worker.heard_ms = now.monotonic_ms
+            worker.seen_ms = now.monotonic_ms
             self._note(name, worker)
         else:
             marked = self._view.worker(name)
@@ -142,32 +142,32 @@ class WorkerMarks:
         alive = {
             name
             for name, worker in self._workers.items()
-            if worker.heard_ms >= since_ms and takes(worker.queues, queue)
+            if worker.seen_ms >= since_ms and accepts(worker.queues, queue)
         }
         seen_since_ms = now.cluster_ms - self._alive_ms
         marked = (worker for worker in self._view.workers() if worker.name not in self._workers)
-        alive.update(w.name for w in marked if w.seen_at_ms >= seen_since_ms and takes(w.queues, queue))
+        alive.update(w.name for w in marked if w.seen_at_ms >= seen_since_ms and accepts(w.queues, queue))
         return [self._serving(name, now) for name in sorted(alive)]
 
     def slots(self, queue: str) -> int:
         """Return the jobs that a typical worker of `queue` runs at the same time, by each one's largest request."""
-        slots = sorted(worker.slots for worker in self._workers.values() if takes(worker.queues, queue))
+        slots = sorted(worker.slots for worker in self._workers.values() if accepts(worker.queues, queue))
         return max(slots[len(slots) // 2], 1) if slots else 1
 
     def _serving(self, name: str, now: Now) -> ServingWorker:
-        heard_at_ms = self._heard_at_ms(name, now)
+        heartbeat_at_ms = self._heartbeat_at_ms(name, now)
         worker = self._workers.get(name)
         if worker is not None:
-            return ServingWorker(name, worker.queues, worker.region, heard_at_ms, worker.names)
+            return ServingWorker(name, worker.queues, worker.region, heartbeat_at_ms, worker.names)
         marked = self._view.worker(name)
         queues, region = (marked.queues, marked.region) if marked is not None else ((), "")
-        return ServingWorker(name, queues, region, heard_at_ms)
+        return ServingWorker(name, queues, region, heartbeat_at_ms)
 
-    def _heard_at_ms(self, name: str, now: Now) -> int:
+    def _heartbeat_at_ms(self, name: str, now: Now) -> int:
         """Return when it was seen last, in cluster time; 0 = never. For one that waits, at least its latest mark."""
         worker = self._workers.get(name)
         if worker is not None:
-            return now.cluster_ms - (now.monotonic_ms - worker.heard_ms)
+            return now.cluster_ms - (now.monotonic_ms - worker.seen_ms)
         marked = self._view.worker(name)
         return marked.seen_at_ms if marked is not None else 0
 
@@ -188,7 +188,7 @@ class WorkerMarks:
             return None
         return MarkWorkers((self._mark_of(name, worker, self._leases.silent_leases(now), now),), ())
 
-    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
+    def on_result(self, operation: Operation, result: Result | None, now: Now) -> None:
         """Note the result; if it is unknown (None), the marks are made again in the next round."""
         assert isinstance(operation, MarkWorkers)
         if result is None:
@@ -228,7 +228,7 @@ class WorkerMarks:
         if self._mark_at_ms <= now.monotonic_ms:
             self._mark_at_ms = now.monotonic_ms + self._period_ms
             for name in self._waiting():
-                self.heard(name, now)
+                self.on_request(name, now)
             names = self._new | self._unmarked
             self._unmarked.clear()
         self._round = [*names]
@@ -256,7 +256,7 @@ class WorkerMarks:
 
     @staticmethod
     def _mark_of(name: str, worker: _Worker, silent: Mapping[str, tuple[SilentLease, ...]], now: Now) -> WorkerMark:
-        seen_at_ms = now.cluster_before(worker.heard_ms)
+        seen_at_ms = now.cluster_before(worker.seen_ms)
         return WorkerMark(name, worker.queues, worker.capacity, seen_at_ms, worker.region, silent.get(name, ()))
 
     def _is_overdue(self, now: Now) -> bool:
@@ -268,7 +268,7 @@ class WorkerMarks:
         if now.monotonic_ms < self._forget_at_ms:
             return
         self._forget_at_ms = now.monotonic_ms + max(self._period_ms, self._forget_ms // _FORGET_ROUNDS)
-        for name in [n for n, worker in self._workers.items() if worker.heard_ms < now.monotonic_ms - self._forget_ms]:
+        for name in [n for n, worker in self._workers.items() if worker.seen_ms < now.monotonic_ms - self._forget_ms]:
             del self._workers[name]
             self._unmarked.pop(name, None)
             self._new.pop(name, None)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from raftsched.core.operations.base import Operation
-from raftsched.core.operations.control import ChoreKind, DoChore
+from raftsched.core.operations.control import BackgroundKind, DoBackgroundStep
 from raftsched.core.state.results import Result
 from raftsched.leader.now import NEVER_MS, Now
 from raftsched.leader.view import LeaderView
@@ -23,17 +23,17 @@ PARALLEL_MAX: Final = 4
 
 
 class BackgroundSteps:
-    """Propose `DoChore` while there are background steps."""
+    """Propose `DoBackgroundStep` while there are background steps."""
 
     name: Final = "background steps"
 
     def __init__(self, view: LeaderView) -> None:
         self._view: Final = view
         self._may_have_any = True
-        self._latest: Final = dict.fromkeys(ChoreKind, b"")
+        self._latest: Final = dict.fromkeys(BackgroundKind, b"")
         """The subject of each kind that had its turn last; the first kind here has waited longest."""
 
-    def heard(self) -> None:
+    def notify(self) -> None:
         """Note that a background step was started or advanced."""
         self._may_have_any = True
 
@@ -50,9 +50,9 @@ class BackgroundSteps:
         for kind, subject in chosen:
             del self._latest[kind]
             self._latest[kind] = subject
-        return [DoChore(kind, subject) for kind, subject in chosen]
+        return [DoBackgroundStep(kind, subject) for kind, subject in chosen]
 
-    def _next_of(self, kind: ChoreKind) -> list[bytes]:
+    def _next_of(self, kind: BackgroundKind) -> list[bytes]:
         """Return the subjects of a kind whose turn is next, at most `PARALLEL_MAX`, each once."""
         latest = self._latest[kind]
         behind = self._subjects(kind, after=latest)
@@ -61,11 +61,11 @@ class BackgroundSteps:
         before = [subject for subject in self._subjects(kind, after=b"") if subject <= latest]
         return [*behind, *before][:PARALLEL_MAX]
 
-    def _subjects(self, kind: ChoreKind, *, after: bytes) -> list[bytes]:
-        found = self._view.chores(limit=PARALLEL_MAX, after=(kind, after))
+    def _subjects(self, kind: BackgroundKind, *, after: bytes) -> list[bytes]:
+        found = self._view.background_work(limit=PARALLEL_MAX, after=(kind, after))
         return [subject for its_kind, subject in found if its_kind is kind]
 
-    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
+    def on_result(self, operation: Operation, result: Result | None, now: Now) -> None:
         """Note the result of a step, or that it is unknown; the next read says what is left."""
 
     def next_call_ms(self, now: Now) -> int:

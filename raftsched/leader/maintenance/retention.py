@@ -86,7 +86,7 @@ class Retention:
         before_ms = TimeMs(now.cluster_ms - self._all()[0].kept_ms)
         return (PurgeJobs(tuple(job_ids), before_ms),) if job_ids else ()
 
-    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:  # noqa: ARG002
+    def on_result(self, operation: Operation, result: Result | None, now: Now) -> None:  # noqa: ARG002
         """Note the result, None if unknown; jobs that remain are purged again."""
         assert isinstance(operation, PurgeJobs)
         if not isinstance(result, Purged) or result.count < len(operation.job_ids):

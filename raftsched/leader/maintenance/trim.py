@@ -58,7 +58,7 @@ class Trimming:
 
     def line_written(self, schedule_id: ScheduleId, line: Firing) -> None:
         """Note that a line was added to the schedule's ledger."""
-        stays = line.keeps_from_repeating(line.decided_at_ms)
+        stays = line.prevents_repeat(line.decided_at_ms)
         if self._draw(LOOK_EVERY_CALL if stays else LOOK_EVERY) == 0:
             self._looks.setdefault(schedule_id, None)
 
@@ -74,7 +74,7 @@ class Trimming:
         self._look_at_ms = now.monotonic_ms + PAUSE_MS
         return operations
 
-    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
+    def on_result(self, operation: Operation, result: Result | None, now: Now) -> None:
         """Note the result, None if unknown; check again if there may be more."""
         if isinstance(operation, TrimAudit):
             # The result has no count of lines; a check that finds none ends the round.
@@ -88,18 +88,22 @@ class Trimming:
     def _ledger(self, schedule_id: ScheduleId, now: Now) -> Sequence[Operation]:
         """Begin a check, or continue it."""
         look = self._looks.pop(schedule_id) or self._look_at(schedule_id)
-        lines = self._view.firings(schedule_id, after=look.last, until_ms=look.end_ms, limit=limits.CHORE_STEPS_MAX)
-        if len(lines) == limits.CHORE_STEPS_MAX:
+        lines = self._view.firings(
+            schedule_id, after=look.last, until_ms=look.end_ms, limit=limits.BACKGROUND_STEP_ITEMS_MAX
+        )
+        if len(lines) == limits.BACKGROUND_STEP_ITEMS_MAX:
             self._looks[schedule_id] = replace(look, last=lines[-1])
-        old = tuple((line.instant_ms, line.kind) for line in lines if not line.keeps_from_repeating(now.cluster_ms))
+        old = tuple((line.fire_time_ms, line.kind) for line in lines if not line.prevents_repeat(now.cluster_ms))
         return (TrimLedger(schedule_id, old),) if old else ()
 
     def _look_at(self, schedule_id: ScheduleId) -> _Look:
         lines = self._view.newest_firings(schedule_id, limit=limits.LEDGER_LINES_KEPT)
         # Lines of one fire time stay together, of whatever kinds they are.
-        return _Look(lines[-1].instant_ms if len(lines) == limits.LEDGER_LINES_KEPT else TimeMs(0))
+        return _Look(lines[-1].fire_time_ms if len(lines) == limits.LEDGER_LINES_KEPT else TimeMs(0))
 
     def _audit(self, now: Now) -> Sequence[Operation]:
         before_ms = TimeMs(now.cluster_ms - limits.AUDIT_KEPT_MS)
-        old = [line for line in self._view.oldest_audit(limit=limits.CHORE_STEPS_MAX) if line.at_ms < before_ms]
+        old = [
+            line for line in self._view.oldest_audit(limit=limits.BACKGROUND_STEP_ITEMS_MAX) if line.at_ms < before_ms
+        ]
         return (TrimAudit(old[-1].revision + 1),) if old else ()

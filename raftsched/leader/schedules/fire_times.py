@@ -30,7 +30,7 @@ class Once(Recurrence):
         return self._at_ms if after_ms < self._at_ms else None
 
 
-class TimingInstants:
+class TimingFireTimes:
     """Implement `raftsched.leader.schedules.plan.Instants` for a timing."""
 
     def __init__(self, timing: Timing, recurrence: Recurrence) -> None:
@@ -45,24 +45,24 @@ class TimingInstants:
         found = self._recurrence.next_after(after_ms)
         return None if found is None or (timing.end_at_ms is not None and timing.end_at_ms < found) else found
 
-    def skipped_by_calendar(self, instant_ms: int) -> str:
+    def skipped_by_calendar(self, fire_time_ms: int) -> str:
         """Return the reason for which the calendar skips this fire time, or ""."""
         calendar = self._timing.calendar
         if calendar is None:
             return ""
-        return skip_reason(calendar, instant_ms, self._timing.timezone)[: limits.SKIP_REASON_CHARS_MAX]
+        return skip_reason(calendar, fire_time_ms, self._timing.timezone)[: limits.SKIP_REASON_CHARS_MAX]
 
 
-def instants_of(timing: Timing, *, from_ms: int) -> TimingInstants:
+def fire_times_of(timing: Timing, *, from_ms: int) -> TimingFireTimes:
     """Return the fire times of `timing`; a fixed interval without a start or an anchor begins at `from_ms`.
 
     Raises `Invalid` naming `cron`, `every` or `timezone`.
     """
-    return TimingInstants(timing, _recurrence(timing, timing.begins_ms(from_ms)))
+    return TimingFireTimes(timing, _recurrence(timing, timing.begins_ms(from_ms)))
 
 
 def grid_period_ms(timing: Timing) -> int:
-    """Return the period of a fixed interval, 0 for a timing of another kind; raises as `instants_of` does."""
+    """Return the period of a fixed interval, 0 for a timing of another kind; raises as `fire_times_of` does."""
     recurrence = _recurrence(timing, timing.begins_ms(0))
     return recurrence.period_ms if isinstance(recurrence, Every) else 0
 

@@ -24,15 +24,15 @@ import structlog
 
 from raftsched import limits
 from raftsched.core.operations.base import Operation
-from raftsched.core.operations.control import AlarmKind
+from raftsched.core.operations.control import DeadlineKind
 from raftsched.core.operations.schedules import ControlSchedule, FireSchedule, ScheduleAction
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.schedule import Schedule, ScheduleId
-from raftsched.core.state.entries import AlarmEntry
+from raftsched.core.state.entries import DeadlineEntry
 from raftsched.core.state.results import Refused, Result
 from raftsched.errors import Invalid
 from raftsched.leader.now import Now
-from raftsched.leader.schedules.fire_times import instants_of
+from raftsched.leader.schedules.fire_times import fire_times_of
 from raftsched.leader.schedules.plan import RandomSource, plan_firing
 from raftsched.leader.timers.deadlines import RETRY_MS, NextDeadline
 from raftsched.leader.view import LeaderView
@@ -56,15 +56,15 @@ class Firing:
     def __init__(self, view: LeaderView, random_source: RandomSource) -> None:
         self._view: Final = view
         self._random_source: Final = random_source
-        self._next: Final = NextDeadline(view, (AlarmKind.SCHEDULE,))
+        self._next: Final = NextDeadline(view, (DeadlineKind.SCHEDULE,))
         self._quiet_until_ms = 0
         self._late_since_ms: int | None = None
         """Time of the latest step that proposed anything for late schedules."""
         self._broken_until_ms: dict[ScheduleId, int] = {}
 
-    def heard(self, at_ms: int) -> None:
+    def notify(self, at_ms: int) -> None:
         """Note that a schedule with a deadline at `at_ms` was written; 0 = none."""
-        self._next.heard(at_ms)
+        self._next.notify(at_ms)
 
     def step(self, now: Now) -> Sequence[Operation]:
         missed_ms = max(now.cluster_ms - limits.MISFIRE_GRACE_MS - 1, 0)
@@ -78,11 +78,11 @@ class Firing:
             self._quiet_until_ms = now.monotonic_ms + (RETRY_MS if on_time or late else 0)
         return operations
 
-    def _due(self, until_ms: int, *, after_ms: int = 0) -> Sequence[AlarmEntry]:
+    def _due(self, until_ms: int, *, after_ms: int = 0) -> Sequence[DeadlineEntry]:
         limit = COST_PER_STEP + len(self._broken_until_ms)
-        return self._view.alarms_due(AlarmKind.SCHEDULE, until_ms, limit=limit, after_ms=after_ms)
+        return self._view.deadlines_due(DeadlineKind.SCHEDULE, until_ms, limit=limit, after_ms=after_ms)
 
-    def _operations(self, due: Sequence[AlarmEntry], now: Now) -> Iterator[Operation]:
+    def _operations(self, due: Sequence[DeadlineEntry], now: Now) -> Iterator[Operation]:
         """Yield operations for the first of `due`: for at least one, until their cost reaches that of a step."""
         cost = 0
         for entry in due:
@@ -103,15 +103,15 @@ class Firing:
 
     def _plan(self, schedule: Schedule, now: Now) -> FireSchedule | None:
         try:
-            instants = instants_of(schedule.timing, from_ms=schedule.created_at_ms)
+            fire_times = fire_times_of(schedule.timing, from_ms=schedule.created_at_ms)
         except Invalid as error:
             log.warning("schedule_cannot_be_planned", schedule=schedule.name, tenant=schedule.tenant, error=str(error))
             self._broken_until_ms[schedule.id] = now.monotonic_ms + BROKEN_PAUSE_MS
             return None
         self._broken_until_ms.pop(schedule.id, None)
-        return plan_firing(schedule, instants, TimeMs(now.cluster_ms), self._random_source)
+        return plan_firing(schedule, fire_times, TimeMs(now.cluster_ms), self._random_source)
 
-    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:  # noqa: ARG002
+    def on_result(self, operation: Operation, result: Result | None, now: Now) -> None:  # noqa: ARG002
         """Read the index again: a decision was applied, was rejected, or has an unknown outcome."""
         self._next.forget()
         if self._late_since_ms is not None:
@@ -128,5 +128,5 @@ def _cost(schedule: Schedule, operation: FireSchedule | ControlSchedule) -> int:
     """Return the operation's part of a step's cost; see `COST_PER_STEP`."""
     if isinstance(operation, ControlSchedule):
         return 1
-    instant_count = sum(decision.count for decision in operation.decisions)
-    return max(1, instant_count) + len(schedule.active) // _ACTIVE_PER_COST
+    fire_time_count = sum(decision.count for decision in operation.decisions)
+    return max(1, fire_time_count) + len(schedule.active) // _ACTIVE_PER_COST

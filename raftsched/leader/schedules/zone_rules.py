@@ -20,14 +20,14 @@ from typing import Final
 import structlog
 
 from raftsched.core.operations.base import Operation
-from raftsched.core.operations.schedules import AdoptZoneRules, NextInstant
+from raftsched.core.operations.schedules import AdoptZoneRules, NextFireTime
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.schedule import Schedule, Timing
 from raftsched.core.state.results import Counted, Result
 from raftsched.errors import Invalid
 from raftsched.leader.now import NEVER_MS, Now
-from raftsched.leader.schedules.fire_times import instants_of
-from raftsched.leader.schedules.plan import Instants
+from raftsched.leader.schedules.fire_times import fire_times_of
+from raftsched.leader.schedules.plan import FireTimes
 from raftsched.leader.view import LeaderView
 
 log = structlog.get_logger()
@@ -36,11 +36,11 @@ SCHEDULES_PER_STEP: Final = 50
 """An expression that is not cached takes 0.3 ms, so a step takes some 15 ms."""
 PAUSE_MS: Final = 50
 RETRY_MS: Final = 1_000
-InstantsOf = Callable[[Timing, int], Instants]
+FireTimesOf = Callable[[Timing, int], FireTimes]
 
 
-def _instants(timing: Timing, from_ms: int) -> Instants:
-    return instants_of(timing, from_ms=from_ms)
+def _fire_times(timing: Timing, from_ms: int) -> FireTimes:
+    return fire_times_of(timing, from_ms=from_ms)
 
 
 class ZoneRules:
@@ -51,10 +51,10 @@ class ZoneRules:
 
     name: Final = "zone rules"
 
-    def __init__(self, view: LeaderView, version: str, instants: InstantsOf = _instants) -> None:
+    def __init__(self, view: LeaderView, version: str, fire_times: FireTimesOf = _fire_times) -> None:
         self._view: Final = view
         self._version: Final = version
-        self._instants: Final = instants
+        self._fire_times: Final = fire_times
         self._after = b""
         self._following = b""
         """Cursor from which the walk continues after the pending step is applied."""
@@ -74,7 +74,7 @@ class ZoneRules:
         changes = [change for _, schedule in page.items if (change := self._change(schedule, now)) is not None]
         return self._proposed(AdoptZoneRules(self._version, tuple(changes), is_last=not page.next_cursor))
 
-    def settled(self, operation: Operation, result: Result | None, now: Now) -> None:
+    def on_result(self, operation: Operation, result: Result | None, now: Now) -> None:
         """Note the result of a step; a step that was rejected or whose outcome is unknown is repeated."""
         if not isinstance(operation, AdoptZoneRules) or not isinstance(result, Counted):
             self._look_at_ms = now.monotonic_ms + RETRY_MS
@@ -95,19 +95,19 @@ class ZoneRules:
         self._look_at_ms = NEVER_MS
         return ()
 
-    def _change(self, schedule: Schedule, now: Now) -> NextInstant | None:
+    def _change(self, schedule: Schedule, now: Now) -> NextFireTime | None:
         """Return the next fire time by these rules; None if it is unchanged, is due, or uses no wall clock."""
         timing = schedule.timing
         if not timing.cron or schedule.next_at_ms <= now.cluster_ms:
             return None
         try:
-            instants = self._instants(timing, schedule.created_at_ms)
+            fire_times = self._fire_times(timing, schedule.created_at_ms)
         except Invalid as error:
             log.warning("schedule_cannot_be_planned", schedule=schedule.name, tenant=schedule.tenant, error=str(error))
             return None
         # What passed by these rules since the last decision was never due by those before; a schedule that has decided
         # nothing yet counts from now.
-        found = TimeMs(instants.next_after(schedule.last_at_ms or now.cluster_ms) or 0)
+        found = TimeMs(fire_times.next_after(schedule.last_at_ms or now.cluster_ms) or 0)
         if found == schedule.next_at_ms:
             return None
-        return NextInstant(schedule.id, schedule.generation, schedule.next_at_ms, found)
+        return NextFireTime(schedule.id, schedule.generation, schedule.next_at_ms, found)

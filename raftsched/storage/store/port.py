@@ -61,9 +61,9 @@ class Table(IntEnum):
     """tenant, queue, status → count of jobs; as of the last checkpoint."""
     PARKED = 11
     """status, job id → nothing: jobs that wait for something other than time."""
-    HELD = 12
+    BLOCKED = 12
     """queue, concurrency key, 9 - priority, due, job id → nothing: in place of `WAITING` while a job is held."""
-    ALARMS = 13
+    DEADLINES = 13
     """kind, time, id or name → nothing: what is due by time, apart from waiting jobs."""
     UNIQUE = 14
     """tenant, unique key → job id, while the job holds its claim."""
@@ -85,7 +85,7 @@ class Table(IntEnum):
     """schedule id, instant, kind → line of the ledger."""
     QUEUES = 23
     """name → record."""
-    CHORES = 24
+    BACKGROUND_WORK = 24
     """kind, id or name → where the chore stands."""
     LOGS = 25
     """job id, run, attempt, offset → the lines that begin there."""

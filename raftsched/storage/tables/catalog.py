@@ -11,7 +11,7 @@ from functools import cached_property
 import msgspec
 from sortedcontainers import SortedDict
 
-from raftsched.core.operations.control import AlarmKind, ChoreKind
+from raftsched.core.operations.control import BackgroundKind, DeadlineKind
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.queue import Queue, decode_queue
 from raftsched.core.records.schedule import (
@@ -23,7 +23,7 @@ from raftsched.core.records.schedule import (
     decode_schedule,
 )
 from raftsched.core.records.workflow import Workflow, WorkflowId, decode_workflow
-from raftsched.core.state.entries import AlarmEntry, AuditEntry
+from raftsched.core.state.entries import AuditEntry, DeadlineEntry
 from raftsched.storage.store.port import Rows, Table, all_rows
 from raftsched.storage.tables import keys
 from raftsched.storage.tables.pages import Page, page_of_range
@@ -117,8 +117,8 @@ class Catalog:
 
     # -- ledgers ------------------------------------------------------------------------------------------------------
 
-    def firing(self, schedule_id: ScheduleId, instant_ms: TimeMs, kind: FiringKind) -> Firing | None:
-        line = self._store.get(Table.FIRINGS, keys.firing_key(schedule_id, instant_ms, kind))
+    def firing(self, schedule_id: ScheduleId, fire_time_ms: TimeMs, kind: FiringKind) -> Firing | None:
+        line = self._store.get(Table.FIRINGS, keys.firing_key(schedule_id, fire_time_ms, kind))
         return None if line is None else decode_firing(line)
 
     def firings(
@@ -127,7 +127,7 @@ class Catalog:
         """Return lines of the ledger by instant and kind, behind `after`, with instant < `until_ms`."""
         start = keys.firings_until(schedule_id, 0)
         if after is not None:
-            start = keys.after(keys.firing_key(schedule_id, after.instant_ms, after.kind))
+            start = keys.after(keys.firing_key(schedule_id, after.fire_time_ms, after.kind))
         stop = keys.after_id(schedule_id) if until_ms is None else keys.firings_until(schedule_id, max(until_ms, 0))
         return [decode_firing(line) for _, line in self._store.scan(Table.FIRINGS, start, stop, limit=limit)]
 
@@ -180,25 +180,30 @@ class Catalog:
 
     # -- what is due, and what is left to do --------------------------------------------------------------------------
 
-    def alarms_due(self, kind: AlarmKind, now_ms: int, *, limit: int, after_ms: int = 0) -> list[AlarmEntry]:
+    def deadlines_due(self, kind: DeadlineKind, now_ms: int, *, limit: int, after_ms: int = 0) -> list[DeadlineEntry]:
         """Return alarms of a kind with `after_ms` < time <= `now_ms`, first due first."""
-        start, stop = keys.alarms_until(kind, after_ms + 1), keys.alarms_until(kind, now_ms + 1)
-        rows = self._store.scan(Table.ALARMS, start, stop, limit=limit)
-        return [keys.read_alarm_key(key) for key, _ in rows]
+        start, stop = keys.deadlines_until(kind, after_ms + 1), keys.deadlines_until(kind, now_ms + 1)
+        rows = self._store.scan(Table.DEADLINES, start, stop, limit=limit)
+        return [keys.read_deadline_key(key) for key, _ in rows]
 
-    def next_alarm(self, kind: AlarmKind) -> TimeMs | None:
+    def next_deadline(self, kind: DeadlineKind) -> TimeMs | None:
         """Return when the next alarm of a kind is, past or to come; None where there is none."""
-        rows = self._store.scan(Table.ALARMS, bytes([kind]), bytes([kind + 1]), limit=1)
-        return keys.read_alarm_key(rows[0][0]).at_ms if rows else None
+        rows = self._store.scan(Table.DEADLINES, bytes([kind]), bytes([kind + 1]), limit=1)
+        return keys.read_deadline_key(rows[0][0]).at_ms if rows else None
 
-    def chore(self, kind: ChoreKind, subject: bytes) -> bytes | None:
+    def background_cursor(self, kind: BackgroundKind, subject: bytes) -> bytes | None:
         """Return where the chore stands (b"" = at the start); None where there is none."""
-        return self._store.get(Table.CHORES, keys.chore_key(kind, subject))
+        return self._store.get(Table.BACKGROUND_WORK, keys.background_key(kind, subject))
 
-    def chores(self, *, limit: int, after: tuple[ChoreKind, bytes] | None = None) -> list[tuple[ChoreKind, bytes]]:
+    def background_work(
+        self, *, limit: int, after: tuple[BackgroundKind, bytes] | None = None
+    ) -> list[tuple[BackgroundKind, bytes]]:
         """Return chores that are not done, by kind and subject, behind `after`."""
-        start = b"" if after is None else keys.after(keys.chore_key(*after))
-        return [keys.read_chore_key(key) for key, _ in self._store.scan(Table.CHORES, start, None, limit=limit)]
+        start = b"" if after is None else keys.after(keys.background_key(*after))
+        return [
+            keys.read_background_key(key)
+            for key, _ in self._store.scan(Table.BACKGROUND_WORK, start, None, limit=limit)
+        ]
 
     # -- the audit trail ----------------------------------------------------------------------------------------------
 

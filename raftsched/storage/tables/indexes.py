@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from raftsched import limits
-from raftsched.core.operations.control import AlarmKind
+from raftsched.core.operations.control import DeadlineKind
 from raftsched.core.records.ids import name_tag
 from raftsched.core.records.job import FINISHED, Job, Status
 from raftsched.core.records.queue import Queue
@@ -43,7 +43,7 @@ def index_entries(job: Job | None) -> Entries:
         return ()
     if job.spec.options is None and job.pause is None and not job.kept_until_ms:
         return status_entries(job)
-    return status_entries(job) + _tie_entries(job)
+    return status_entries(job) + _relation_entries(job)
 
 
 def status_entries(job: Job) -> Entries:
@@ -59,7 +59,7 @@ def status_entries(job: Job) -> Entries:
     return ((_FINISHED_TABLE, keys.finished_key(status, job.finished_at_ms, job.id), b""),)
 
 
-def have_same_ties(old: Job, new: Job) -> bool:
+def have_same_relations(old: Job, new: Job) -> bool:
     """Return whether two records of one job differ in their `status_entries` alone, as for most transitions.
 
     It may return False for records that do not differ.
@@ -68,16 +68,16 @@ def have_same_ties(old: Job, new: Job) -> bool:
     return (
         options is old.spec.options
         and (options is None or not options.unique_key)
-        and old.alarm_at_ms == new.alarm_at_ms
+        and old.next_deadline_ms == new.next_deadline_ms
     )
 
 
 def _waiting_entries(job: Job) -> Entries:
     spec = job.spec
-    if job.held:
-        region = keys.held_region(spec.queue, spec.concurrency_key, spec.region)
-        key = keys.held_key(region, spec.priority, job.due_at_ms, job.id)
-        ready = (Table.HELD, key, b"")
+    if job.blocked:
+        region = keys.blocked_region(spec.queue, spec.concurrency_key, spec.region)
+        key = keys.blocked_key(region, spec.priority, job.due_at_ms, job.id)
+        ready = (Table.BLOCKED, key, b"")
     else:
         group = keys.waiting_group(spec.queue, job.tenant, spec.priority, name_tag(spec.name), spec.region)
         key = keys.waiting_key(group, job.due_at_ms, job.id)
@@ -88,20 +88,20 @@ def _waiting_entries(job: Job) -> Entries:
     return (ready, (Table.TIMERS, keys.timer_key(job.due_at_ms, job.id), value))
 
 
-def _tie_entries(job: Job) -> Entries:
+def _relation_entries(job: Job) -> Entries:
     entries: list[Entry] = []
     options = job.spec.options
     if options is not None:
-        if holds_claim(job):
+        if has_unique_entry(job):
             entries.append((Table.UNIQUE, keys.unique_key(job.tenant, options.unique_key), job.id))
         if options.workflow_id:
             entries.append((Table.WORKFLOW_JOBS, keys.pair_key(options.workflow_id, job.id), b""))
         if options.schedule_id:
             entries.append((Table.SCHEDULE_JOBS, keys.pair_key(options.schedule_id, job.id), b""))
-    return (*entries, *_alarm_entries(AlarmKind.JOB, job.alarm_at_ms, job.id))
+    return (*entries, *_deadline_entries(DeadlineKind.JOB, job.next_deadline_ms, job.id))
 
 
-def holds_claim(job: Job) -> bool:
+def has_unique_entry(job: Job) -> bool:
     """Whether the job has a claim on its unique key: while it is unfinished, and a timed claim until it is taken over."""
     options = job.spec.options
     if options is None or not options.unique_key:
@@ -139,26 +139,26 @@ def _facet_groups(queue: str, name: str, tags: tuple[str, ...], ended: int) -> t
 def workflow_entries(workflow: Workflow | None) -> Entries:
     if workflow is None:
         return ()
-    alarm = _alarm_entries(AlarmKind.WORKFLOW, workflow.alarm_at_ms, workflow.id)
+    deadline = _deadline_entries(DeadlineKind.WORKFLOW, workflow.next_deadline_ms, workflow.id)
     if not workflow.idempotency_key:
-        return alarm
+        return deadline
     key = keys.dedup_key(workflow.tenant, workflow.idempotency_key)
-    return ((Table.WORKFLOW_KEYS, key, workflow.id), *alarm)
+    return ((Table.WORKFLOW_KEYS, key, workflow.id), *deadline)
 
 
 def schedule_entries(schedule: Schedule | None) -> Entries:
     if schedule is None:
         return ()
     name = (Table.SCHEDULE_NAMES, keys.dedup_key(schedule.tenant, schedule.name), bytes(schedule.id))
-    return (name, *_alarm_entries(AlarmKind.SCHEDULE, schedule.alarm_at_ms, schedule.id))
+    return (name, *_deadline_entries(DeadlineKind.SCHEDULE, schedule.next_deadline_ms, schedule.id))
 
 
 def queue_entries(queue: Queue | None) -> Entries:
-    return () if queue is None else _alarm_entries(AlarmKind.QUEUE, queue.alarm_at_ms, queue.name.encode())
+    return () if queue is None else _deadline_entries(DeadlineKind.QUEUE, queue.next_deadline_ms, queue.name.encode())
 
 
-def _alarm_entries(kind: AlarmKind, at_ms: int, subject: bytes) -> Entries:
-    return ((Table.ALARMS, keys.alarm_key(kind, at_ms, subject), b""),) if at_ms else ()
+def _deadline_entries(kind: DeadlineKind, at_ms: int, subject: bytes) -> Entries:
+    return ((Table.DEADLINES, keys.deadline_key(kind, at_ms, subject), b""),) if at_ms else ()
 
 
 # -- what changes -----------------------------------------------------------------------------------------------------

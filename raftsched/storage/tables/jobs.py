@@ -21,8 +21,8 @@ from raftsched.core.records.job import (
 )
 from raftsched.core.records.schedule import ScheduleId
 from raftsched.core.state.entries import (
+    BlockedEntry,
     Dependant,
-    HeldEntry,
     LogSize,
     TimerEntry,
     WaitingEntry,
@@ -105,37 +105,37 @@ class JobReads:
         """Return how many jobs of the queue with this concurrency key are leased."""
         return self._running.of_key(queue, concurrency_key)
 
-    def first_held(
+    def first_blocked(
         self, queue: str, concurrency_key: str, region: str = "", *, after: JobId | None = None
     ) -> JobId | None:
         """Return the held job of this key and region that comes next, behind the held job `after`.
 
         They go by falling priority, due time, id.
         """
-        group = start = keys.held_region(queue, concurrency_key, region)
+        group = start = keys.blocked_region(queue, concurrency_key, region)
         if after is not None:
             job = self._indexed_job(after)
-            start = keys.after(keys.held_key(group, job.spec.priority, job.due_at_ms, job.id))
-        rows = self._store.scan(Table.HELD, start, keys.after_texts(group), limit=1)
+            start = keys.after(keys.blocked_key(group, job.spec.priority, job.due_at_ms, job.id))
+        rows = self._store.scan(Table.BLOCKED, start, keys.after_texts(group), limit=1)
         return keys.job_id_at_end(rows[0][0]) if rows else None
 
-    def held_regions(self, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
+    def blocked_regions(self, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
         """Return the first `limit` regions that held jobs of this key have, by name; costs one look-up a region."""
         regions: list[str] = []
-        start = keys.held_group(queue, concurrency_key)
+        start = keys.blocked_group(queue, concurrency_key)
         stop = keys.after_texts(start)
-        while len(regions) < limit and (rows := self._store.scan(Table.HELD, start, stop, limit=1)):
-            regions.append(keys.read_held_key(rows[0][0]).region)
-            start = keys.after_texts(keys.held_region(queue, concurrency_key, regions[-1]))
+        while len(regions) < limit and (rows := self._store.scan(Table.BLOCKED, start, stop, limit=1)):
+            regions.append(keys.read_blocked_key(rows[0][0]).region)
+            start = keys.after_texts(keys.blocked_region(queue, concurrency_key, regions[-1]))
         return regions
 
-    def held_jobs(self, queue: str, *, after: HeldEntry | None = None, limit: int) -> list[JobId]:
+    def blocked_jobs(self, queue: str, *, after: BlockedEntry | None = None, limit: int) -> list[JobId]:
         """Return held jobs of the queue by key, region, falling priority, due time and id, behind `after`, there or not."""
-        group = start = keys.held_queue(queue)
+        group = start = keys.blocked_queue(queue)
         if after is not None:
-            region = keys.held_region(after.queue, after.concurrency_key, after.region)
-            start = max(start, keys.after(keys.held_key(region, after.priority, after.due_at_ms, after.job_id)))
-        rows = self._store.scan(Table.HELD, start, keys.after_texts(group), limit=limit)
+            region = keys.blocked_region(after.queue, after.concurrency_key, after.region)
+            start = max(start, keys.after(keys.blocked_key(region, after.priority, after.due_at_ms, after.job_id)))
+        rows = self._store.scan(Table.BLOCKED, start, keys.after_texts(group), limit=limit)
         return [keys.job_id_at_end(key) for key, _ in rows]
 
     # -- indexes ------------------------------------------------------------------------------------------------------

@@ -15,16 +15,16 @@ from __future__ import annotations
 from functools import lru_cache
 
 from raftsched import limits
-from raftsched.core.operations.control import AlarmKind, ChoreKind
+from raftsched.core.operations.control import BackgroundKind, DeadlineKind
 from raftsched.core.records.ids import NAME_TAG_BYTES, JobId, NameTag, TimeMs
 from raftsched.core.records.job import Status
 from raftsched.core.records.schedule import FiringKind, ScheduleId
 from raftsched.core.state.entries import (
-    AlarmEntry,
+    BlockedEntry,
     CounterKey,
+    DeadlineEntry,
     FacetEntry,
     FacetKind,
-    HeldEntry,
     TimerEntry,
     WaitingEntry,
 )
@@ -140,23 +140,23 @@ def _priority(priority: int) -> bytes:
 # -- held: queue, concurrency key, region, 9 - priority, due, id ------------------------------------------------------
 
 
-def held_queue(queue: str) -> bytes:
+def blocked_queue(queue: str) -> bytes:
     """What the held jobs of one queue begin with."""
     return text(queue)
 
 
-def held_group(queue: str, concurrency_key: str) -> bytes:
+def blocked_group(queue: str, concurrency_key: str) -> bytes:
     """What the held jobs of one concurrency key begin with."""
     return text(queue) + text(concurrency_key)
 
 
-def held_region(queue: str, concurrency_key: str, region: str) -> bytes:
+def blocked_region(queue: str, concurrency_key: str, region: str) -> bytes:
     """What the held jobs of one concurrency key and region begin with."""
-    return held_group(queue, concurrency_key) + text(region)
+    return blocked_group(queue, concurrency_key) + text(region)
 
 
-def held_key(region: bytes, priority: int, due_at_ms: int, job_id: JobId) -> bytes:
-    """The key of a job among those that begin with `region`, a `held_region`."""
+def blocked_key(region: bytes, priority: int, due_at_ms: int, job_id: JobId) -> bytes:
+    """The key of a job among those that begin with `region`, a `blocked_region`."""
     return _checked(region + _priority(priority), _TAIL_BYTES) + time(due_at_ms) + job_id
 
 
@@ -165,12 +165,12 @@ def after_texts(start: bytes) -> bytes:
     return start + _AFTER_TEXTS
 
 
-def read_held_key(key: bytes) -> HeldEntry:
+def read_blocked_key(key: bytes) -> BlockedEntry:
     queue, position = _read_text(key)
     concurrency_key, position = _read_text(key, position)
     region, position = _read_text(key, position)
     priority = _PRIORITY_MAX - key[position]
-    return HeldEntry(queue, concurrency_key, priority, waiting_due(key), job_id_at_end(key), region)
+    return BlockedEntry(queue, concurrency_key, priority, waiting_due(key), job_id_at_end(key), region)
 
 
 # -- timers: due, id → status, priority, name tag, tenant, queue, region ----------------------------------------------
@@ -208,18 +208,18 @@ def read_parked_key(key: bytes) -> tuple[Status, JobId]:
 # -- alarms: kind, time, id or name -----------------------------------------------------------------------------------
 
 
-def alarm_key(kind: AlarmKind, at_ms: int, subject: bytes) -> bytes:
+def deadline_key(kind: DeadlineKind, at_ms: int, subject: bytes) -> bytes:
     return _checked(bytes([kind]) + time(at_ms) + subject)
 
 
-def alarms_until(kind: AlarmKind, at_ms: int) -> bytes:
+def deadlines_until(kind: DeadlineKind, at_ms: int) -> bytes:
     """The least key of `kind` at `at_ms`; also the end of all before."""
     return bytes([kind]) + time(at_ms)
 
 
-def read_alarm_key(key: bytes) -> AlarmEntry:
+def read_deadline_key(key: bytes) -> DeadlineEntry:
     at_ms = TimeMs(int.from_bytes(key[1 : 1 + _TIME_BYTES], "big"))
-    return AlarmEntry(AlarmKind(key[0]), at_ms, key[1 + _TIME_BYTES :])
+    return DeadlineEntry(DeadlineKind(key[0]), at_ms, key[1 + _TIME_BYTES :])
 
 
 # -- finished: status, finished time, id ------------------------------------------------------------------------------
@@ -309,13 +309,13 @@ def after_id(start: bytes) -> bytes | None:
 # -- ledger: schedule, instant, kind ----------------------------------------------------------------------------------
 
 
-def firing_key(schedule_id: ScheduleId, instant_ms: int, kind: FiringKind) -> bytes:
-    return schedule_id + time(instant_ms) + bytes([kind])
+def firing_key(schedule_id: ScheduleId, fire_time_ms: int, kind: FiringKind) -> bytes:
+    return schedule_id + time(fire_time_ms) + bytes([kind])
 
 
-def firings_until(schedule_id: ScheduleId, instant_ms: int) -> bytes:
-    """The least key of the schedule's lines at `instant_ms`; also the end of all before."""
-    return schedule_id + time(instant_ms)
+def firings_until(schedule_id: ScheduleId, fire_time_ms: int) -> bytes:
+    """The least key of the schedule's lines at `fire_time_ms`; also the end of all before."""
+    return schedule_id + time(fire_time_ms)
 
 
 def schedule_of_firing(key: bytes) -> ScheduleId:
@@ -325,12 +325,12 @@ def schedule_of_firing(key: bytes) -> ScheduleId:
 # -- chores: kind, id or name -----------------------------------------------------------------------------------------
 
 
-def chore_key(kind: ChoreKind, subject: bytes) -> bytes:
+def background_key(kind: BackgroundKind, subject: bytes) -> bytes:
     return _checked(bytes([kind]) + subject)
 
 
-def read_chore_key(key: bytes) -> tuple[ChoreKind, bytes]:
-    return ChoreKind(key[0]), key[1:]
+def read_background_key(key: bytes) -> tuple[BackgroundKind, bytes]:
+    return BackgroundKind(key[0]), key[1:]
 
 
 # -- logs: job, run, attempt, offset ----------------------------------------------------------------------------------

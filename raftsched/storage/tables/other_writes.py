@@ -16,7 +16,7 @@ from raftsched.core.records.schedule import encode_firing, encode_schedule
 from raftsched.core.records.workflow import encode_workflow
 from raftsched.core.state.writes import (
     PutAudit,
-    PutChore,
+    PutBackgroundWork,
     PutDependant,
     PutDependencies,
     PutFiring,
@@ -26,7 +26,7 @@ from raftsched.core.state.writes import (
     PutWorker,
     PutWorkflow,
     RemoveAudit,
-    RemoveChore,
+    RemoveBackgroundWork,
     RemoveFirings,
     RemoveSchedule,
     RemoveWorker,
@@ -96,10 +96,10 @@ class OtherWrites:
             case RemoveWorkflow(old_workflow):
                 self._store.remove(Table.WORKFLOWS, old_workflow.id)
                 self._move_entries(workflow_entries(old_workflow), ())
-            case PutChore(kind, subject, cursor):
-                self._put_record(Table.CHORES, keys.chore_key(kind, subject), cursor)
-            case RemoveChore(kind, subject):
-                self._store.remove(Table.CHORES, keys.chore_key(kind, subject))
+            case PutBackgroundWork(kind, subject, cursor):
+                self._put_record(Table.BACKGROUND_WORK, keys.background_key(kind, subject), cursor)
+            case RemoveBackgroundWork(kind, subject):
+                self._store.remove(Table.BACKGROUND_WORK, keys.background_key(kind, subject))
             case _:
                 self._execute_schedule(write)
 
@@ -117,11 +117,11 @@ class OtherWrites:
                 self._store.delete(Table.PAYLOADS, old.id)
                 self._move_entries(schedule_entries(old), ())
             case PutFiring(schedule_id, firing):
-                key = keys.firing_key(schedule_id, firing.instant_ms, firing.kind)
+                key = keys.firing_key(schedule_id, firing.fire_time_ms, firing.kind)
                 self._put_record(Table.FIRINGS, key, encode_firing(firing))
             case RemoveFirings(schedule_id, firings):
                 for firing in firings:
-                    self._store.remove(Table.FIRINGS, keys.firing_key(schedule_id, firing.instant_ms, firing.kind))
+                    self._store.remove(Table.FIRINGS, keys.firing_key(schedule_id, firing.fire_time_ms, firing.kind))
             case _:
                 raise InvariantBroken(f"a write that the state does not know: {write!r}")
 

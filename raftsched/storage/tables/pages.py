@@ -33,7 +33,7 @@ from raftsched.storage.store.port import Row, Rows, Table
 from raftsched.storage.tables import keys
 
 _Item = TypeVar("_Item")
-_HELD_CURSOR = b"\xff"
+_BLOCKED_CURSOR = b"\xff"
 """Begins the cursors of `HELD`: above all cursors of `WAITING`, which begin with a queue's name."""
 
 
@@ -164,35 +164,35 @@ def _range_rows(
 
 
 def _queued_forward(store: Rows, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
-    """Waiting jobs that are due, then held ones; the cursors of these begin with `_HELD_CURSOR`."""
-    if after.startswith(_HELD_CURSOR):
-        return _held_rows(store, within, after, limit, descending=False)
+    """Waiting jobs that are due, then held ones; the cursors of these begin with `_BLOCKED_CURSOR`."""
+    if after.startswith(_BLOCKED_CURSOR):
+        return _blocked_rows(store, within, after, limit, descending=False)
     ready = _lanes_forward(store, _due_part(now_ms), within, after, limit)
     if ready.next_cursor:
         return ready
-    held = _held_rows(store, within, b"", limit - len(ready.rows), descending=False)
-    return _Rows(ready.rows + held.rows, held.next_cursor)
+    blocked = _blocked_rows(store, within, b"", limit - len(ready.rows), descending=False)
+    return _Rows(ready.rows + blocked.rows, blocked.next_cursor)
 
 
 def _queued_backward(store: Rows, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
     """As `_queued_forward`, from the last held job back."""
-    if after and not after.startswith(_HELD_CURSOR):
+    if after and not after.startswith(_BLOCKED_CURSOR):
         return _lanes_backward(store, _due_part(now_ms), within, after, limit)
-    held = _held_rows(store, within, after, limit, descending=True)
-    if held.next_cursor:
-        return held
-    ready = _lanes_backward(store, _due_part(now_ms), within, b"", limit - len(held.rows))
-    return _Rows(held.rows + ready.rows, ready.next_cursor)
+    blocked = _blocked_rows(store, within, after, limit, descending=True)
+    if blocked.next_cursor:
+        return blocked
+    ready = _lanes_backward(store, _due_part(now_ms), within, b"", limit - len(blocked.rows))
+    return _Rows(blocked.rows + ready.rows, ready.next_cursor)
 
 
-def _held_rows(store: Rows, within: _Span, after: bytes, limit: int, *, descending: bool) -> _Rows:
-    """Held jobs, each under its key with `_HELD_CURSOR` before it."""
-    cursor = after.removeprefix(_HELD_CURSOR)
+def _blocked_rows(store: Rows, within: _Span, after: bytes, limit: int, *, descending: bool) -> _Rows:
+    """Held jobs, each under its key with `_BLOCKED_CURSOR` before it."""
+    cursor = after.removeprefix(_BLOCKED_CURSOR)
     if after and not cursor:  # the cursor before all held jobs
-        return _Rows([], b"") if descending else _held_rows(store, within, b"", limit, descending=False)
-    found = _range_rows(store, Table.HELD, *within, after=cursor, limit=limit, descending=descending)
-    rows = [(_HELD_CURSOR + key, value) for key, value in found.rows]
-    return _Rows(rows, _HELD_CURSOR + found.next_cursor if found.next_cursor else b"")
+        return _Rows([], b"") if descending else _blocked_rows(store, within, b"", limit, descending=False)
+    found = _range_rows(store, Table.BLOCKED, *within, after=cursor, limit=limit, descending=descending)
+    rows = [(_BLOCKED_CURSOR + key, value) for key, value in found.rows]
+    return _Rows(rows, _BLOCKED_CURSOR + found.next_cursor if found.next_cursor else b"")
 
 
 def _due_part(now_ms: int) -> _Part:

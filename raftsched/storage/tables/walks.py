@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from raftsched.core.operations.control import ChoreKind
+from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import Dependency, Job, Status, decode_job
 from raftsched.core.records.queue import Queue, decode_queue
@@ -17,7 +17,15 @@ from raftsched.core.records.schedule import (
     decode_schedule,
 )
 from raftsched.core.records.workflow import Workflow, WorkflowId, decode_workflow
-from raftsched.core.state.entries import AlarmEntry, Dependant, FacetEntry, HeldEntry, LogSize, TimerEntry, WaitingEntry
+from raftsched.core.state.entries import (
+    BlockedEntry,
+    DeadlineEntry,
+    Dependant,
+    FacetEntry,
+    LogSize,
+    TimerEntry,
+    WaitingEntry,
+)
 from raftsched.errors import InvariantBroken
 from raftsched.storage.store.port import Rows, Table, all_rows
 from raftsched.storage.tables import edges, keys, logs
@@ -72,8 +80,8 @@ class Walks:
     def all_waiting(self) -> Iterator[WaitingEntry]:
         return self._each(Table.WAITING, lambda key, _: keys.read_waiting_key(key))
 
-    def all_held(self) -> Iterator[HeldEntry]:
-        return self._each(Table.HELD, lambda key, _: keys.read_held_key(key))
+    def all_blocked(self) -> Iterator[BlockedEntry]:
+        return self._each(Table.BLOCKED, lambda key, _: keys.read_blocked_key(key))
 
     def all_timers(self) -> Iterator[TimerEntry]:
         return self._each(Table.TIMERS, keys.read_timer)
@@ -113,8 +121,8 @@ class Walks:
 
     # -- other records ------------------------------------------------------------------------------------------------
 
-    def all_alarms(self) -> Iterator[AlarmEntry]:
-        return self._each(Table.ALARMS, lambda key, _: keys.read_alarm_key(key))
+    def all_deadlines(self) -> Iterator[DeadlineEntry]:
+        return self._each(Table.DEADLINES, lambda key, _: keys.read_deadline_key(key))
 
     def all_workflows(self) -> Iterator[Workflow]:
         return self._each(Table.WORKFLOWS, lambda _, record: decode_workflow(record))
@@ -140,6 +148,6 @@ class Walks:
     def all_queues(self) -> Iterator[Queue]:
         return self._each(Table.QUEUES, lambda _, record: decode_queue(record))
 
-    def all_chores(self) -> Iterator[tuple[ChoreKind, bytes, bytes]]:
+    def all_background_work(self) -> Iterator[tuple[BackgroundKind, bytes, bytes]]:
         """(kind, subject, where it stands)."""
-        return self._each(Table.CHORES, lambda key, cursor: (*keys.read_chore_key(key), cursor))
+        return self._each(Table.BACKGROUND_WORK, lambda key, cursor: (*keys.read_background_key(key), cursor))

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 from raftsched import limits
-from raftsched.core.records.wanted import STAR, is_pattern
+from raftsched.core.records.queue_patterns import STAR, is_pattern
 from raftsched.errors import Invalid
 from raftsched.worker.handlers.result import ALWAYS, RetryRules, full_name
 

@@ -161,7 +161,7 @@ async def test_list_by_schedule_shows_its_runs_only(api: Api) -> None:
     job = await api.submit()
     schedule_id, run_id = api.node.new_job_id(), api.node.new_job_id()
     run = submit_operation(JobRequest(name="x"), job_id=run_id, now_ms=START_MS)
-    options = Options(schedule_id=schedule_id, instant_ms=TimeMs(START_MS))
+    options = Options(schedule_id=schedule_id, fire_time_ms=TimeMs(START_MS))
     api.node.apply(with_fields(run, options=options))
     assert await _ids(api, schedule=job["id"]) == []
     assert await _ids(api, schedule=job_id_text(schedule_id)) == [job_id_text(run_id)]

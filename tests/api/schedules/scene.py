@@ -37,7 +37,7 @@ async def patch(api: Api, key: str, changes: dict[str, Any] | bytes, **headers: 
 def decided(
     api: Api,
     schedule: dict[str, Any],
-    instant_ms: int,
+    fire_time_ms: int,
     *,
     late_ms: int = 0,
     reason: str = "",
@@ -46,11 +46,11 @@ def decided(
 ) -> None:
     """Decide for an instant, or skip `count` of them, as the leader does."""
     schedule_id = ScheduleId(parse_job_id(schedule["id"]))
-    last_ms = instant_ms + (count - 1) * step_ms
+    last_ms = fire_time_ms + (count - 1) * step_ms
     api.node.clock.now_ms = last_ms + late_ms
     if reason:
-        decision = Decision(TimeMs(instant_ms), reason=reason, count=count, last_instant_ms=TimeMs(last_ms))
+        decision = Decision(TimeMs(fire_time_ms), reason=reason, count=count, last_fire_time_ms=TimeMs(last_ms))
     else:
-        decision = Decision(TimeMs(instant_ms), api.node.new_job_id(), TimeMs(instant_ms))
+        decision = Decision(TimeMs(fire_time_ms), api.node.new_job_id(), TimeMs(fire_time_ms))
     result = api.node.apply(FireSchedule(schedule_id, 1, (decision,), TimeMs(last_ms + step_ms)))
     assert isinstance(result, Fired), result

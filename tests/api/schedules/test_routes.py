@@ -434,7 +434,7 @@ async def test_the_next_instant_shown_is_the_first_that_the_calendar_lets_fire(a
 
 
 async def test_a_calendar_that_leaves_nothing_shows_no_next_instant(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "INSTANTS_EXAMINED_MAX", 50)
+    monkeypatch.setattr(limits, "FIRE_TIMES_EXAMINED_MAX", 50)
     never = {"only_dates": ["2036-01-01"]}
     shown = await saved(api, every="1m", calendar=never)
     assert (shown["status"], shown["next_at"]) == ("active", None)
@@ -461,7 +461,7 @@ async def test_what_was_found_is_not_looked_for_again(api: Api) -> None:
 async def test_a_page_ends_early_where_calendars_make_looking_ahead_long(
     api: Api, follower: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "INSTANTS_EXAMINED_MAX", 60)
+    monkeypatch.setattr(limits, "FIRE_TIMES_EXAMINED_MAX", 60)
     closed = {"blackouts": [{"start": "17:40", "end": "18:30"}]}  # 44 instants are looked at
     for name in ("a", "b", "c", "d"):
         await saved(api, name=name, cron="* * * * *", calendar=None if name == "c" else closed)

@@ -62,7 +62,7 @@ async def test_a_preview_shows_what_the_calendar_skips(api: Api) -> None:
 
 
 async def test_a_preview_looks_at_a_bounded_number_of_instants(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "INSTANTS_EXAMINED_MAX", 100)
+    monkeypatch.setattr(limits, "FIRE_TIMES_EXAMINED_MAX", 100)
     calendar = {"only_dates": ["2036-01-01"]}
     answer = (await api.post("schedules/preview", {"cron": "* * * * *", "calendar": calendar})).json
     assert (answer["firings"], answer["complete"], len(answer["skipped"])) == ([], False, 100)

@@ -154,7 +154,7 @@ async def _status(api: Api, lease: dict[str, Any]) -> str:
     """The job's status after the leader's services had their turn."""
     leadership = api.node.leadership()
     for _ in range(5):
-        leadership._alarm.set()
+        leadership._wake.set()
         job = (await api.get(f"jobs/{lease['job_id']}")).json
     return str(job["status"])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from raftsched.cli.commands import tail
-from raftsched.core.explain import LeaseSigns
+from raftsched.core.explain import LeaseLiveness
 from raftsched.core.records.ids import JobId
 from tests.api.node import Api
 from tests.cli.runner import Cli, written
@@ -97,13 +97,13 @@ async def test_submit_with_wait_says_why_it_waits_and_how_it_ended(
     again = ("submit", "a", "--paused", "--idempotency-key", job["idempotency_key"])
     explained = asyncio.Event()
     leadership = api.node.leadership()
-    lease_signs = leadership.lease_signs
+    lease_liveness = leadership.lease_liveness
 
-    def asked_for_signs(job_id: JobId) -> LeaseSigns | None:
+    def asked_for_signs(job_id: JobId) -> LeaseLiveness | None:
         explained.set()
-        return lease_signs(job_id)
+        return lease_liveness(job_id)
 
-    monkeypatch.setattr(leadership, "lease_signs", asked_for_signs)
+    monkeypatch.setattr(leadership, "lease_liveness", asked_for_signs)
     waiting = asyncio.create_task(cli.run(*again, "--wait"))
     await explained.wait()
     await api.ask("DELETE", f"jobs/{job['id']}")

@@ -83,7 +83,7 @@ def raw_frame(body: bytes) -> bytes:
     return struct.pack(">I", len(body)) + body
 
 
-def greeted() -> FrameDecoder:
+def identified() -> FrameDecoder:
     decoder = FrameDecoder()
     decoder.feed(encode_frame(HELLO))
     return decoder
@@ -105,7 +105,7 @@ def test_decoder_gives_the_same_messages_however_the_stream_is_split(sent: list[
 
 
 def test_decoder_takes_a_frame_byte_by_byte() -> None:
-    decoder = greeted()
+    decoder = identified()
     frame = encode_frame(APPEND)
     for byte in frame[:-1]:
         assert decoder.feed(bytes([byte])) == []
@@ -115,7 +115,7 @@ def test_decoder_takes_a_frame_byte_by_byte() -> None:
 
 @given(st.binary(max_size=2000), st.booleans())
 def test_decoder_raises_nothing_but_frame_error_for_random_bytes(data: bytes, is_greeted: bool) -> None:
-    decoder = greeted() if is_greeted else FrameDecoder()
+    decoder = identified() if is_greeted else FrameDecoder()
     with contextlib.suppress(FrameError):
         decoder.feed(data)
 
@@ -123,7 +123,7 @@ def test_decoder_raises_nothing_but_frame_error_for_random_bytes(data: bytes, is
 @given(st.binary(max_size=500))
 def test_decoder_raises_nothing_but_frame_error_for_random_bodies(body: bytes) -> None:
     try:
-        received = greeted().feed(raw_frame(body))
+        received = identified().feed(raw_frame(body))
     except FrameError:
         return
     check_message(received[0])
@@ -140,7 +140,7 @@ def test_decoder_survives_ten_thousand_mutated_frames() -> None:
         if rng.random() < 0.2:
             frame = bytearray(raw_frame(bytes(frame[4 : rng.randint(4, len(frame))])))
         try:
-            for message in greeted().feed(frame):
+            for message in identified().feed(frame):
                 check_message(message)
         except FrameError:
             refused += 1
@@ -149,19 +149,19 @@ def test_decoder_survives_ten_thousand_mutated_frames() -> None:
 
 @given(messages)
 def test_frame_carries_every_message_unchanged(message: Message) -> None:
-    assert greeted().feed(encode_frame(message)) == [message]
+    assert identified().feed(encode_frame(message)) == [message]
 
 
 def test_frame_carries_entries_as_tuples_too() -> None:
     message = {**APPEND, "entries": tuple(map(tuple, APPEND["entries"]))}
     check_message(message)
-    assert greeted().feed(encode_frame(message)) == [APPEND]
+    assert identified().feed(encode_frame(message)) == [APPEND]
 
 
 @pytest.mark.parametrize("length", [FRAME_BYTES_MAX + 1, 2**31, 2**32 - 1])
 def test_decoder_refuses_a_huge_length_before_its_bytes_come(length: int) -> None:
     with pytest.raises(FrameError, match="announced"):
-        greeted().feed(struct.pack(">I", length))
+        identified().feed(struct.pack(">I", length))
 
 
 def test_decoder_keeps_little_for_a_stranger() -> None:
@@ -174,7 +174,7 @@ def test_decoder_takes_the_largest_frame() -> None:
         len(encode_frame({**APPEND, "entries": [[bytes(FRAME_BYTES_MAX // 2), 42, 7]]})) - FRAME_BYTES_MAX // 2 - 4
     )
     message = {**APPEND, "entries": [[bytes(FRAME_BYTES_MAX - overhead), 42, 7]]}
-    assert greeted().feed(encode_frame(message)) == [message]
+    assert identified().feed(encode_frame(message)) == [message]
 
 
 def test_encode_refuses_what_no_frame_holds() -> None:
@@ -190,7 +190,7 @@ def test_decoder_wants_hello_first(first: Message) -> None:
 
 def test_decoder_wants_hello_once() -> None:
     with pytest.raises(FrameError, match="hello"):
-        greeted().feed(encode_frame(HELLO))
+        identified().feed(encode_frame(HELLO))
 
 
 def without(message: Message, field: str) -> Message:
@@ -231,7 +231,7 @@ def without(message: Message, field: str) -> Message:
 def test_message_of_a_wrong_shape_is_refused_on_both_sides(message: Any, complaint: str) -> None:
     with pytest.raises(FrameError, match=complaint):
         check_message(message)
-    decoder = FrameDecoder() if isinstance(message, dict) and message.get("type") == "hello" else greeted()
+    decoder = FrameDecoder() if isinstance(message, dict) and message.get("type") == "hello" else identified()
     with pytest.raises(FrameError):
         decoder.feed(raw_frame(msgpack.packb(message)))
 
@@ -259,7 +259,7 @@ def test_message_of_a_wrong_shape_is_refused_on_both_sides(message: Any, complai
 )
 def test_body_that_is_no_plain_map_is_refused(body: bytes) -> None:
     with pytest.raises(FrameError):
-        greeted().feed(raw_frame(body))
+        identified().feed(raw_frame(body))
 
 
 class Gadget:
@@ -280,10 +280,10 @@ def test_pickle_gadget_runs_in_stock_pysyncobj_and_never_here(tmp_path: Path) ->
     canary.unlink()
 
     for body in (gadget, msgpack.packb({"type": "ping", "data": gadget}), msgpack.packb([gadget])):
-        for decoder in (FrameDecoder(), greeted()):
+        for decoder in (FrameDecoder(), identified()):
             with pytest.raises(FrameError):
                 decoder.feed(raw_frame(body))
-    assert greeted().feed(encode_frame({**APPEND, "entries": [[gadget, 42, 7]]})) != []
+    assert identified().feed(encode_frame({**APPEND, "entries": [[gadget, 42, 7]]})) != []
     assert not canary.exists()
 
 

@@ -23,9 +23,9 @@ from tests.consensus.subjects import MendedSubject
 MEMBERS = Membership.of(map(Member, ("a", "b", "n0", "n1", "n9")))
 
 
-def greeting(index: int, members: Membership = MEMBERS) -> Message:
+def identity(index: int, members: Membership = MEMBERS) -> Message:
     return {
-        "type": "greeting",
+        "type": "peer_identity",
         "incarnation": "a disk",
         "term": 1,
         "blank": False,
@@ -62,7 +62,7 @@ async def test_a_guest_whose_members_are_newer_is_linked_when_it_comes_again(net
         guest.write(hello("n9"))
         assert (await guest.read_message())["type"] == "hello"
         guest.write(encode_frame({"type": "ping"}))
-        guest.write(encode_frame(greeting(7)) + encode_frame(vote(1)))
+        guest.write(encode_frame(identity(7)) + encode_frame(vote(1)))
         await net.until(lambda: len(n1.transport.peer_status()) == 2)
         assert await guest.until_closed() == b"", "a guest hears nothing but hello"
     assert n1.story() == []
@@ -71,7 +71,7 @@ async def test_a_guest_whose_members_are_newer_is_linked_when_it_comes_again(net
         await net.until(lambda: n1.story() == ["up n9", 2])
 
 
-@pytest.mark.parametrize("said", [greeting(6), vote(1)], ids=["no-newer-members", "no-greeting"])
+@pytest.mark.parametrize("said", [identity(6), vote(1)], ids=["no-newer-members", "no-greeting"])
 async def test_a_guest_without_news_is_dismissed_and_not_let_in_again_at_once(
     net: Network, said: Message, n1: Station
 ) -> None:
@@ -83,7 +83,7 @@ async def test_a_guest_without_news_is_dismissed_and_not_let_in_again_at_once(
             await net.until(lambda: refusals(logs) == ["unknown_node"])
             assert await guest.until_closed() == b""
     async with raw_client(n1) as guest:
-        guest.write(hello("n9") + encode_frame(greeting(7)))
+        guest.write(hello("n9") + encode_frame(identity(7)))
         assert await guest.until_closed() == b""
     assert n1.transport.dispatch() == 0
     assert n1.story() == []
@@ -110,19 +110,19 @@ async def test_guests_are_few_and_silent_ones_do_not_stay(net: Network, monkeypa
 
 async def test_no_guest_is_let_in_before_the_engine_allows_it(net: Network, n1: Station) -> None:
     async with raw_client(n1) as guest:
-        guest.write(hello("n9") + encode_frame(greeting(7)))
+        guest.write(hello("n9") + encode_frame(identity(7)))
         assert await guest.until_closed() == b""
 
 
 async def test_a_node_that_nobody_dials_knocks_and_is_dialed_from_then_on(net: Network) -> None:
     n1 = net.station("n1", ["n2"])
-    n0 = net.station("n0", ["n1"], settings=TransportSettings(knock_seconds=0.02))
+    n0 = net.station("n0", ["n1"], settings=TransportSettings(dial_back_seconds=0.02))
 
-    def greet(node: Node) -> None:
+    def identify(node: Node) -> None:
         n0.events.append(("up", node.id))
-        n0.send(node.id, greeting(7))
+        n0.send(node.id, identity(7))
 
-    n0.transport.setOnNodeConnectedCallback(greet)
+    n0.transport.setOnNodeConnectedCallback(identify)
     await net.start()
     open_to_guests(n1)
     await net.until(lambda: n1.story()[:1] == ["up n0"] and n0.story()[-1:] == ["up n1"])
@@ -143,7 +143,7 @@ async def test_a_knock_at_a_node_that_knows_the_caller_links_nobody(net: Network
         return [address]
 
     n1 = net.station("n1", ["n0"])
-    n0 = net.station("n0", ["n1"], settings=TransportSettings(knock_seconds=0.02), resolve=resolve)
+    n0 = net.station("n0", ["n1"], settings=TransportSettings(dial_back_seconds=0.02), resolve=resolve)
     await n1.transport.start()
     await n0.transport.start()
     open_to_guests(n1)
@@ -163,7 +163,7 @@ async def test_a_knock_at_a_node_that_knows_the_caller_links_nobody(net: Network
 def subject(directory: Path, *, former: tuple[str, ...] = ()) -> MendedSubject:
     """Node a, which goes by a configuration of a, b and c at index 2."""
     node = MendedSubject("bc", directory, incarnation="mine")
-    node.transport._onMessageReceived(Node("b"), greeting(0, Membership.of([])))
+    node.transport._onMessageReceived(Node("b"), identity(0, Membership.of([])))
     known = Membership.of([Member("a"), Member("b"), Member("c")])
     entry = (b"\x02" + encode_membership(Membership(known.members, former)), 2, 1)
     node.give_append("b", 1, (1, 0), [entry], commit=1)
@@ -176,7 +176,7 @@ def test_an_engine_links_to_a_guest_of_a_newer_configuration(tmp_path: Path) -> 
     node = subject(tmp_path)
     guests = node.transport.guests
     assert guests.admit("n9", 0.0)
-    assert guests.hear("n9", greeting(3))
+    assert guests.hear("n9", identity(3))
     assert set(node.engine.configuration.nodes) == set(MEMBERS.ids) - {"a"} | {"c"}
     assert not node.engine.is_connected("n9"), "it greets again, on a connection of its own"
     assert node.engine.configuration.membership.ids == ("a", "b", "c"), "members are what the log says"
@@ -186,10 +186,10 @@ def test_an_engine_links_to_a_guest_of_a_newer_configuration(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "said",
     [
-        pytest.param(greeting(2), id="not-newer"),
-        pytest.param(greeting(0), id="an-empty-disk"),
-        pytest.param(greeting(3, Membership.of([Member("b")])), id="not-a-member"),
-        pytest.param({**greeting(3), "members": b"x"}, id="no-members"),
+        pytest.param(identity(2), id="not-newer"),
+        pytest.param(identity(0), id="an-empty-disk"),
+        pytest.param(identity(3, Membership.of([Member("b")])), id="not-a-member"),
+        pytest.param({**identity(3), "members": b"x"}, id="no-members"),
         pytest.param({"type": "request_vote", "term": 9, "last_log_index": 9, "last_log_term": 9}, id="no-greeting"),
     ],
 )

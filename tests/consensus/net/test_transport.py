@@ -311,7 +311,7 @@ async def test_dialer_wants_the_peer_it_dialed(net: Network, answer: bytes) -> N
 
     server = await asyncio.start_server(impostor, "127.0.0.1", 0)
     async with server:
-        settings = TransportSettings(introduction_seconds=0.1, redial_seconds_min=0.01, redial_seconds_max=0.02)
+        settings = TransportSettings(handshake_seconds=0.1, redial_seconds_min=0.01, redial_seconds_max=0.02)
         n2 = net.station("n2", ["n1", "n3"], settings=settings)
         n2.transport.set_address("n1", Address("127.0.0.1", server.sockets[0].getsockname()[1]))
         await net.start()
@@ -490,7 +490,7 @@ class Gadget:
         return Path.touch, (self._canary,)
 
 
-@pytest.mark.parametrize("greeting", [b"", hello("n2")], ids=["stranger", "member"])
+@pytest.mark.parametrize("peer_identity", [b"", hello("n2")], ids=["stranger", "member"])
 @pytest.mark.parametrize(
     "said",
     [
@@ -502,12 +502,12 @@ class Gadget:
         pytest.param(struct.pack(">I", 10) + b"\x91" * 10, id="nested-lists"),
     ],
 )
-async def test_garbage_closes_its_connection_and_disturbs_no_other(net: Network, greeting: bytes, said: bytes) -> None:
+async def test_garbage_closes_its_connection_and_disturbs_no_other(net: Network, identity: bytes, said: bytes) -> None:
     n1, n3 = net.station("n1", ["n2", "n3"]), net.station("n3", ["n1"])
     await net.start()
     await net.until(lambda: n1.story() == ["up n3"] and n3.story() == ["up n1"])
     async with raw_client(n1) as stranger:
-        stranger.write(greeting + said)
+        stranger.write(identity + said)
         await stranger.until_closed()
     assert n3.send("n1", vote(1))
     await net.until(lambda: n1.terms() == [1])
@@ -526,9 +526,9 @@ async def test_pickle_gadget_from_the_network_is_never_executed(net: Network, tm
     packed = msgpack.packb({"type": "apply_command", "command": gadget})
     for body in (gadget, packed):
         frame = struct.pack(">I", len(body)) + body
-        for greeting in (b"", hello("n2")):
+        for identity in (b"", hello("n2")):
             async with raw_client(n1) as attacker:
-                attacker.write(greeting + frame)
+                attacker.write(identity + frame)
                 await attacker.until_closed()
     async with raw_client(n1) as member:
         message = {**append(0), "entries": [[gadget, 1, 1]]}
@@ -540,7 +540,7 @@ async def test_pickle_gadget_from_the_network_is_never_executed(net: Network, tm
 
 @pytest.mark.parametrize("said", [b"", hello("n2")[:-1], b"\x00"], ids=["nothing", "half-a-hello", "half-a-length"])
 async def test_stranger_without_a_hello_is_closed_in_time(net: Network, said: bytes) -> None:
-    n1 = net.station("n1", ["n2"], settings=TransportSettings(introduction_seconds=0.05))
+    n1 = net.station("n1", ["n2"], settings=TransportSettings(handshake_seconds=0.05))
     await net.start()
     async with raw_client(n1) as stranger:
         stranger.write(said)
@@ -558,7 +558,7 @@ async def test_thousand_idle_connections_keep_no_peer_out(net: Network, n1: Stat
         n2 = net.station("n2", ["n1"])
         await net.start(n2)
         await net.until(lambda: n1.story() == ["up n2"] and n2.story() == ["up n1"])
-        assert len(n1.transport._open) <= QUICK.strangers_max + 1
+        assert len(n1.transport._open) <= QUICK.pending_handshakes_max + 1
         assert n2.send("n1", vote(1))
         await net.until(lambda: n1.terms() == [1])
     finally:

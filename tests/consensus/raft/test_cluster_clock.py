@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from raftsched.consensus.raft.cluster_clock import (
-    COMPLAINT_SECONDS,
     FRESH_SECONDS,
     HELD_MS,
     INHERITED_SECONDS,
@@ -18,6 +17,7 @@ from raftsched.consensus.raft.cluster_clock import (
     JUDGED_SECONDS,
     OFF_SECONDS,
     SETTLE_SECONDS,
+    WARNING_SECONDS,
     ClusterClock,
     MedianBounds,
 )
@@ -148,7 +148,7 @@ def test_a_clock_is_off_after_a_moment_and_right_again_at_once(scene: Scene) -> 
 def test_a_wrong_clock_is_complained_of_once_in_a_while() -> None:
     scene = Scene(b=0, c=HOUR_MS)
     with capture_logs() as logs:
-        scene.lead(COMPLAINT_SECONDS + 1)
+        scene.lead(WARNING_SECONDS + 1)
     assert [line["event"] for line in logs] == ["clock_off"] * 2
 
 

@@ -81,7 +81,7 @@ def leader(tmp_path: Path) -> Leading:
     return Leading("bc", tmp_path)
 
 
-def come_to_stand(node: MendedSubject) -> None:
+def start_campaign(node: MendedSubject) -> None:
     """Let the time pass after which a node stands, and the turn that it lets pass because of its clock."""
     for _ in range(2):
         node.clock.now += 5.0
@@ -176,7 +176,7 @@ def test_only_votes_of_voters_elect(tmp_path: Path) -> None:
 def test_only_pre_votes_of_voters_count(tmp_path: Path) -> None:
     node = MendedSubject("bcde", tmp_path)
     node.give_append("b", 1, (1, 0), [entry(2, 1, "abc")], commit=2)
-    come_to_stand(node)
+    start_campaign(node)
     asked = node.take("pre_vote")
     assert len(asked) == 2, "nobody else is asked"
     for stranger in "de":
@@ -283,7 +283,7 @@ def test_a_leader_that_removes_itself_leads_on_without_counting_itself_and_steps
 def test_a_removed_node_stands_only_while_it_does_not_know_that_its_removal_is_committed(tmp_path: Path) -> None:
     node = MendedSubject("bcd", tmp_path)
     node.give_append("b", 1, (1, 0), [(b"\x01", 2, 1), entry(3, 1, "bcd", former=("a",))], commit=2)
-    come_to_stand(node)
+    start_campaign(node)
     [first, *_] = node.take("pre_vote")
     for peer in "bc":
         node.give(peer, type="pre_vote_ok", term=first["term"])
@@ -294,7 +294,7 @@ def test_a_removed_node_stands_only_while_it_does_not_know_that_its_removal_is_c
 
     node.give_append("b", node.term, (3, 1), [(b"\x01", 4, node.term)], commit=4)
     node.tick()
-    come_to_stand(node)
+    start_campaign(node)
     assert not node.take("pre_vote")
     assert node.engine.next_deadline() > node.clock.now
 
@@ -318,7 +318,7 @@ def test_the_last_voter_stands_alone_whoever_is_connected(tmp_path: Path) -> Non
     """It asks nobody, so it waits for nobody's answer (members seeds 1002 and 1253)."""
     node = MendedSubject("b", tmp_path)
     node.give_append("b", 1, (1, 0), [(b"\x01", 2, 1), entry(3, 1, "a", former=("b",))], commit=2)
-    come_to_stand(node)
+    start_campaign(node)
     assert node.leads
 
 

@@ -70,11 +70,11 @@ class Leader(MendedSubject):
         super().__init__(others, directory, incarnation="mine")
         self.machine.operations_read = reads
 
-    def greet(self, peer: str, *, reads: int, in_force: int = OLD) -> None:
+    def identify(self, peer: str, *, reads: int, in_force: int = OLD) -> None:
         self.transport._onMessageReceived(
             self.engine.configuration.nodes[peer],
             {
-                "type": "greeting",
+                "type": "peer_identity",
                 "incarnation": f"{peer}'s",
                 "term": 0,
                 "blank": True,
@@ -90,7 +90,7 @@ class Leader(MendedSubject):
         """The peer has restarted."""
         self.part(peer)
         self.transport._onNodeConnected(self.engine.configuration.nodes[peer])
-        self.greet(peer, reads=reads)
+        self.identify(peer, reads=reads)
 
     def part(self, peer: str) -> None:
         self.transport._onNodeDisconnected(self.engine.configuration.nodes[peer])
@@ -132,8 +132,8 @@ class Leader(MendedSubject):
 def node(tmp_path: Path) -> Leader:
     """A leader of three that was answered by both others: b reads the new version, c the old one."""
     node = Leader("bc", tmp_path)
-    node.greet("b", reads=NEW)
-    node.greet("c", reads=OLD)
+    node.identify("b", reads=NEW)
+    node.identify("c", reads=OLD)
     node.lead()
     node.ask("b", "c")
     return node
@@ -144,14 +144,16 @@ def test_the_leader_writes_the_old_version_until_every_member_reads_the_new(node
     node.reconnect("c", reads=NEW)
     node.ask("b", "c")
     assert node.version == NEW
-    assert [message["operations_in_force"] for message in node.take("greeting", "b")] == [NEW], "they are told at once"
+    assert [message["operations_in_force"] for message in node.take("peer_identity", "b")] == [NEW], (
+        "they are told at once"
+    )
 
 
 def test_a_member_that_was_never_heard_holds_the_others_back(tmp_path: Path) -> None:
     node = Leader("bcd", tmp_path)
     node.engine.identity._is_formed = True
     for peer in "bc":
-        node.greet(peer, reads=NEW)
+        node.identify(peer, reads=NEW)
     node.lead()
     node.ask("b", "c")
     assert node.version == OLD
@@ -164,7 +166,7 @@ def test_a_member_that_went_away_counts_as_old_until_it_is_back(node: Leader) ->
     node.ask("c")
     assert node.version == OLD
     node.transport._onNodeConnected(node.engine.configuration.nodes["b"])
-    node.greet("b", reads=OLD)
+    node.identify("b", reads=OLD)
     node.ask("b", "c")
     assert node.version == OLD
     assert node.engine.is_connected("b"), "a node of the release before is no worse than it was"
@@ -200,7 +202,7 @@ def test_members_that_were_upgraded_one_after_the_other_but_never_together_do_no
 
 def test_a_node_that_joins_counts_too(tmp_path: Path) -> None:
     node = Leader("b", tmp_path)
-    node.greet("b", reads=OLD)
+    node.identify("b", reads=OLD)
     node.lead()
     node.ask("b")
     node.ask("b")
@@ -212,7 +214,7 @@ def test_a_node_that_joins_counts_too(tmp_path: Path) -> None:
     node.ask("b")
     assert node.version == OLD
     node.transport._onNodeConnected(node.engine.configuration.nodes["d"])
-    node.greet("d", reads=NEW)
+    node.identify("d", reads=NEW)
     node.ask("b", "d")
     assert node.version == NEW
 
@@ -220,8 +222,8 @@ def test_a_node_that_joins_counts_too(tmp_path: Path) -> None:
 def test_a_member_counts_until_its_removal_is_committed(tmp_path: Path) -> None:
     """The removal may be lost with this leader, and the member be one again, that entries of the new version would stop."""
     node = Leader("bc", tmp_path)
-    node.greet("b", reads=NEW)
-    node.greet("c", reads=OLD)
+    node.identify("b", reads=NEW)
+    node.identify("c", reads=OLD)
     node.lead()
     for _ in range(2):
         node.ask("b", "c")
@@ -249,13 +251,13 @@ def test_a_cluster_of_one_goes_on_to_the_new_version_by_itself(tmp_path: Path) -
 
 def test_a_node_that_reads_less_than_what_is_in_force_is_refused(tmp_path: Path) -> None:
     node = Leader("bc", tmp_path)
-    node.greet("b", reads=NEW)
-    node.greet("c", reads=NEW)
+    node.identify("b", reads=NEW)
+    node.identify("c", reads=NEW)
     node.lead()
     node.ask("b", "c")
     assert node.version == NEW
     node.reconnect("c", reads=OLD)
-    assert node.take("greeting", "c")[-1]["operations_in_force"] == NEW, "it is told why"
+    assert node.take("peer_identity", "c")[-1]["operations_in_force"] == NEW, "it is told why"
     node.ask("b")
     assert not node.engine.is_connected("c")
     assert not node.take("append_entries", "c")
@@ -269,7 +271,7 @@ def test_a_node_that_reads_less_than_what_is_in_force_is_refused(tmp_path: Path)
 def test_a_node_that_hears_of_a_version_that_it_cannot_read_stops_and_takes_nothing(tmp_path: Path) -> None:
     node = Leader("bc", tmp_path, reads=OLD)
     with pytest.raises(UnknownVersion, match=f"of version {NEW}, and this node reads {OLD}: upgrade"):
-        node.greet("b", reads=NEW, in_force=NEW)
+        node.identify("b", reads=NEW, in_force=NEW)
     assert not node.engine.is_connected("b")
     assert (node.last_index, node.term) == (1, 0)
 

@@ -104,7 +104,7 @@ def test_the_mark_of_a_formed_node_means_nothing_without_its_journal(cluster: Si
 def test_a_node_begins_a_cluster_in_a_term_of_its_own(tmp_path: Path) -> None:
     """Whatever it voted for on an earlier disk was in another term."""
     node = Empty("b", tmp_path)
-    node.greet("b", term=7)
+    node.identify("b", term=7)
     node.tick()
     assert node.engine.identity.takes_part
     assert node.term == 8
@@ -205,7 +205,7 @@ def test_without_the_rule_two_wiped_nodes_forget_everything(
 
 def test_an_empty_node_takes_part_once_a_leader_has_sent_it_entries(tmp_path: Path) -> None:
     node = Empty("bc", tmp_path)
-    node.greet("b", blank=False)
+    node.identify("b", blank=False)
     node.tick()
     vote = {"type": "request_vote", "term": 5, "last_log_index": 9, "last_log_term": 4, "force": True}
     node.give("b", **vote)
@@ -216,7 +216,7 @@ def test_an_empty_node_takes_part_once_a_leader_has_sent_it_entries(tmp_path: Pa
     node.give_append("b", 5, (1, 0), [(b"\x01", 2, 5)], commit=1)
     node.tick()
     assert node.engine.identity.takes_part
-    node.greet("c", blank=False)
+    node.identify("c", blank=False)
     node.give("c", **vote)
     node.tick()
     assert not node.take("response_vote"), "its vote of this term is the leader's, whatever an earlier life gave"
@@ -226,49 +226,49 @@ def test_nothing_of_a_peer_counts_before_it_has_greeted(tmp_path: Path) -> None:
     node = Empty("bc", tmp_path)
     node.give_append("b", 5, (1, 0), [(b"\x01", 2, 5)], commit=2)
     assert (node.last_index, node.term) == (1, 0)
-    assert [message["asks"] for message in node.take("greeting", "b")][-1], "it is asked for its greeting"
-    node.greet("b", blank=False)
+    assert [message["asks"] for message in node.take("peer_identity", "b")][-1], "it is asked for its greeting"
+    node.identify("b", blank=False)
     node.give_append("b", 5, (1, 0), [(b"\x01", 2, 5)], commit=2)
     assert (node.last_index, node.term) == (2, 5)
 
 
 def test_a_member_with_another_disk_is_neither_heard_nor_written_to(tmp_path: Path) -> None:
     node = Empty("bc", tmp_path)
-    node.greet("b", incarnation="b1", blank=False)
+    node.identify("b", incarnation="b1", blank=False)
     known = Membership.of([Member("a", incarnation="mine"), Member("b", incarnation="b1"), Member("c")])
     node.give_append("b", 1, (1, 0), [(b"\x02" + encode_membership(known), 2, 1)], commit=1)
     node.transport._onNodeDisconnected(node.engine.configuration.nodes["b"])
     node.transport._onNodeConnected(node.engine.configuration.nodes["b"])
-    node.greet("b", incarnation="b2", blank=True)
+    node.identify("b", incarnation="b2", blank=True)
     assert node.engine.identity.other_disks == ("b",)
     assert not node.engine.is_connected("b")
     node.give_append("b", 2, (2, 1), [(b"\x01", 3, 2)], commit=1)
     assert (node.last_index, node.term) == (2, 1)
-    node.greet("b", incarnation="b1", blank=False)
+    node.identify("b", incarnation="b1", blank=False)
     assert node.engine.is_connected("b"), "the old disk was restored"
 
 
 def test_a_wiped_node_is_refused_until_its_removal_is_committed(tmp_path: Path) -> None:
     """Seed 300168 of chaos.sim: it got the log once it was removed, and would have voted if that had been reverted."""
     node = Empty("bc", tmp_path)
-    node.greet("b", incarnation="b1", blank=False)
+    node.identify("b", incarnation="b1", blank=False)
     known = Membership.of(
         [Member("a", incarnation="mine"), Member("b", incarnation="b1"), Member("c", incarnation="c1")]
     )
     removed = (b"\x02" + encode_membership(known.without("c")), 3, 1)
     node.give_append("b", 1, (1, 0), [(b"\x02" + encode_membership(known), 2, 1), removed], commit=2)
-    node.greet("c", incarnation="c2")
+    node.identify("c", incarnation="c2")
     assert not node.engine.is_connected("c")
     node.give_append("b", 1, (3, 1), [], commit=3)
     node.tick()
-    node.greet("c", incarnation="c2")
+    node.identify("c", incarnation="c2")
     assert node.engine.is_connected("c"), "from now on it may learn that it was removed"
 
 
 def test_a_leader_records_a_disk_before_it_sends_it_anything(tmp_path: Path) -> None:
     node = Empty("bc", tmp_path)
-    node.greet("b")
-    node.greet("c", incarnation="c1")
+    node.identify("b")
+    node.identify("c", incarnation="c1")
     node.tick()
     node.transport._onNodeDisconnected(node.engine.configuration.nodes["c"])
     node.stand()
@@ -278,7 +278,7 @@ def test_a_leader_records_a_disk_before_it_sends_it_anything(tmp_path: Path) -> 
     recorded = {member.id: member.incarnation for member in node.engine.configuration.membership.members}
     assert recorded == {"a": "mine", "b": "b's", "c": "c1"}
     node.transport._onNodeConnected(node.engine.configuration.nodes["c"])
-    node.greet("c", incarnation="c2")
+    node.identify("c", incarnation="c2")
     assert node.engine.identity.other_disks == ("c",)
     node.tick()
     assert not node.take("append_entries", "c")
@@ -290,11 +290,11 @@ class Empty(MendedSubject):
     def __init__(self, others: str, directory: Path) -> None:
         super().__init__(others, directory, incarnation="mine")
 
-    def greet(self, peer: str, *, incarnation: str = "", term: int = 0, blank: bool = True) -> None:
+    def identify(self, peer: str, *, incarnation: str = "", term: int = 0, blank: bool = True) -> None:
         self.transport._onMessageReceived(
             self.engine.configuration.nodes[peer],
             {
-                "type": "greeting",
+                "type": "peer_identity",
                 "incarnation": incarnation or f"{peer}'s",
                 "term": term,
                 "blank": blank,

@@ -12,7 +12,7 @@ from raftsched import limits
 from raftsched.core.checks.invariants import VIOLATIONS_MAX, assert_change, check
 from raftsched.core.checks.record_rules import RULES
 from raftsched.core.operations.codec import SubmitWorkflow
-from raftsched.core.operations.control import AlarmKind, ChoreKind, HoldJobs
+from raftsched.core.operations.control import BackgroundKind, BlockJobs, DeadlineKind
 from raftsched.core.operations.queues import PauseQueue
 from raftsched.core.operations.schedules import Decision, RunSchedule, SaveSchedule
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
@@ -22,12 +22,12 @@ from raftsched.core.records.schedule import FiringKind, Misfire, Overlap, Schedu
 from raftsched.core.records.spec import JobSpec, Options
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.state.entries import (
-    AlarmEntry,
+    BlockedEntry,
     CounterKey,
+    DeadlineEntry,
     Dependant,
     FacetEntry,
     FacetKind,
-    HeldEntry,
     TimerEntry,
     WaitingEntry,
 )
@@ -89,7 +89,7 @@ class Cast:
         keyed = Options(concurrency_key="k")
         scene.run(scene.submit(queue="keyed", options=keyed))
         waiting = [scene.submit(queue="keyed", options=keyed) for _ in range(2)]
-        scene.apply(HoldJobs(tuple(job.id for job in waiting)))
+        scene.apply(BlockJobs(tuple(job.id for job in waiting)))
         parents = [scene.submit() for _ in range(2)]
         edges = tuple(Dependency(parent.id) for parent in parents)
         timed = [scene.submit(options=Options(deadline_ms=TimeMs(later + number))) for number in range(2)]
@@ -168,7 +168,7 @@ def attempt_sets(number: int, **fields: Any) -> Plant:
     return plant
 
 
-HELD_RULE = "only a waiting job that is due, and has a concurrency key, is held"
+BLOCKED_RULE = "only a waiting job that is due, and has a concurrency key, is held"
 WAITING_RULE = "who waits for parents has some left, who may run has none"
 # (rule, the kind of job that a fault is planted in, the fault)
 PLANTED: list[tuple[str, str, Plant]] = [
@@ -227,10 +227,10 @@ PLANTED: list[tuple[str, str, Plant]] = [
     ("a dead letter has a reason", "dead", sets(failure_reason="")),
     ("a pause is set exactly while paused", "queued", sets(status=Status.PAUSED)),
     ("a pause is set exactly while paused", "queued", sets(pause=Pause(TimeMs(START_MS)))),
-    (HELD_RULE, "queued", sets(held=True)),
-    (HELD_RULE, "held", sets(options=None)),
-    (HELD_RULE, "held", sets(due_at_ms=TimeMs(START_MS + 10**6))),
-    (HELD_RULE, "running", sets(held=True)),
+    (BLOCKED_RULE, "queued", sets(blocked=True)),
+    (BLOCKED_RULE, "held", sets(options=None)),
+    (BLOCKED_RULE, "held", sets(due_at_ms=TimeMs(START_MS + 10**6))),
+    (BLOCKED_RULE, "running", sets(blocked=True)),
     (WAITING_RULE, "child", sets(pending_count=0)),
     (WAITING_RULE, "queued", sets(pending_count=1)),
     (WAITING_RULE, "running", sets(pending_count=1)),
@@ -287,7 +287,7 @@ def test_violation_names_the_job(cast: Cast) -> None:
 
 INDEXES = {
     "ready index": "all_waiting",
-    "held index": "all_held",
+    "held index": "all_blocked",
     "timers": "all_timers",
     "leased index": "all_leased",
     "parked index": "all_parked",
@@ -297,7 +297,7 @@ INDEXES = {
     "jobs of workflows": "all_workflow_jobs",
     "jobs of schedules": "all_schedule_jobs",
     "lists by queue, name and tag": "all_facets",
-    "alarms of jobs": "all_alarms",
+    "alarms of jobs": "all_deadlines",
     "keys of workflows": "all_workflow_keys",
     "names of schedules": "all_schedule_names",
 }
@@ -318,7 +318,7 @@ DANGLING = job_id(404)
 TAG = name_tag("any")
 STRAY: dict[str, Any] = {
     "ready index": WaitingEntry("zzz", "t", 0, TAG, TimeMs(1), DANGLING),
-    "held index": HeldEntry("zzz", "k", 0, TimeMs(1), DANGLING),
+    "held index": BlockedEntry("zzz", "k", 0, TimeMs(1), DANGLING),
     "timers": TimerEntry(TimeMs(10**15), DANGLING, "q", "t", 0, TAG),
     "leased index": DANGLING,
     "parked index": (Status.SKIPPED, DANGLING),
@@ -328,7 +328,7 @@ STRAY: dict[str, Any] = {
     "jobs of workflows": (WorkflowId(job_id(10_001)), DANGLING),
     "jobs of schedules": (ScheduleId(job_id(30_001)), DANGLING),
     "lists by queue, name and tag": FacetEntry(FacetKind.TAG, "zzz", 0, DANGLING),
-    "alarms of jobs": AlarmEntry(AlarmKind.JOB, TimeMs(10**15), DANGLING),
+    "alarms of jobs": DeadlineEntry(DeadlineKind.JOB, TimeMs(10**15), DANGLING),
     "keys of workflows": ("t", "k", WorkflowId(DANGLING)),
     "names of schedules": ("t", "k", ScheduleId(DANGLING)),
 }
@@ -364,7 +364,7 @@ def test_check_finds_the_entry_of_a_job_that_calls_for_none(cast: Cast, index: s
     cancelled, queued = cast.jobs["cancelled"][0], cast.jobs["queued"][0]
     strays: dict[str, Any] = {
         "ready index": WaitingEntry("zzz", "t", 5, TAG, cancelled.due_at_ms, cancelled.id),
-        "held index": HeldEntry("zzz", "k", 5, queued.due_at_ms, queued.id),
+        "held index": BlockedEntry("zzz", "k", 5, queued.due_at_ms, queued.id),
         "timers": TimerEntry(TimeMs(10**15), queued.id, queued.spec.queue, queued.tenant, queued.spec.priority, TAG),
         "leased index": cancelled.id,
         "parked index": (Status.SKIPPED, queued.id),
@@ -372,7 +372,7 @@ def test_check_finds_the_entry_of_a_job_that_calls_for_none(cast: Cast, index: s
         "jobs of workflows": (WorkflowId(job_id(10_001)), queued.id),
         "jobs of schedules": (ScheduleId(job_id(30_001)), queued.id),
         "lists by queue, name and tag": FacetEntry(FacetKind.TAG, "zzz", 0, queued.id),
-        "alarms of jobs": AlarmEntry(AlarmKind.JOB, TimeMs(10**15), queued.id),
+        "alarms of jobs": DeadlineEntry(DeadlineKind.JOB, TimeMs(10**15), queued.id),
         "finished index": (TimeMs(0), queued.id),
         "idempotency keys": (queued.tenant, "", queued.id),
     }
@@ -398,16 +398,18 @@ def test_check_finds_entries_out_of_order(cast: Cast, index: str) -> None:
     assert cast.rules() == {f"{index}: entries are in order"}
 
 
-@pytest.mark.parametrize("kind", [kind for kind in AlarmKind if kind not in (AlarmKind.JOB, AlarmKind.WORKFLOW)])
-def test_check_finds_alarms_of_other_records_that_are_missing_or_stray(cast: Cast, kind: AlarmKind) -> None:
-    entries = list(cast.state.all_alarms())
+@pytest.mark.parametrize(
+    "kind", [kind for kind in DeadlineKind if kind not in (DeadlineKind.JOB, DeadlineKind.WORKFLOW)]
+)
+def test_check_finds_deadlines_of_other_records_that_are_missing_or_stray(cast: Cast, kind: DeadlineKind) -> None:
+    entries = list(cast.state.all_deadlines())
     own = next(entry for entry in entries if entry.kind is kind)
-    cast.state.looks["all_alarms"] = [entry for entry in entries if entry != own]
+    cast.state.looks["all_deadlines"] = [entry for entry in entries if entry != own]
     assert cast.rules() == {"alarms: each record that calls for an entry has one"}
     later = own._replace(at_ms=TimeMs(own.at_ms + 1))
-    cast.state.looks["all_alarms"] = [later if entry == own else entry for entry in entries]
+    cast.state.looks["all_deadlines"] = [later if entry == own else entry for entry in entries]
     assert "alarms: each entry is what its record calls for" in cast.rules()
-    cast.state.looks["all_alarms"] = [*entries, AlarmEntry(AlarmKind.WORKFLOW, TimeMs(1), DANGLING)]
+    cast.state.looks["all_deadlines"] = [*entries, DeadlineEntry(DeadlineKind.WORKFLOW, TimeMs(1), DANGLING)]
     assert cast.rules() == {"alarms: each entry has its record"}
 
 
@@ -470,7 +472,7 @@ def plant_verdict(cast: Cast, verdict: Verdict) -> None:
     cast.state.verdicts[cast.jobs["parent"][0].id, cast.jobs["child"][0].id] = verdict
 
 
-TIES: list[tuple[str, Callable[[Cast], object]]] = [
+RELATIONS: list[tuple[str, Callable[[Cast], object]]] = [
     ("a job counts its parents", lambda cast: cast.plant("child", sets(dependency_count=1, pending_count=1))),
     ("a job counts what it waits for", lambda cast: cast.plant("child", sets(pending_count=1))),
     ("a job counts what it waits for", lambda cast: plant_verdict(cast, Verdict.MET)),
@@ -529,36 +531,36 @@ TIES: list[tuple[str, Callable[[Cast], object]]] = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "plant"), TIES)
+@pytest.mark.parametrize(("rule", "plant"), RELATIONS)
 def test_check_finds_a_fault_in_what_ties_records(cast: Cast, rule: str, plant: Callable[[Cast], object]) -> None:
     plant(cast)
     assert rule in cast.rules()
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ChoreKind if kind is not ChoreKind.DROP_LEDGER])
-def test_check_finds_a_chore_without_its_subject(cast: Cast, kind: ChoreKind) -> None:
-    cast.state.chores[kind, DANGLING if kind is not ChoreKind.RELEASE_HELD else b"nowhere"] = b""
+@pytest.mark.parametrize("kind", [kind for kind in BackgroundKind if kind is not BackgroundKind.DROP_LEDGER])
+def test_check_finds_a_background_step_without_its_subject(cast: Cast, kind: BackgroundKind) -> None:
+    cast.state.background_work[kind, DANGLING if kind is not BackgroundKind.RELEASE_BLOCKED else b"nowhere"] = b""
     assert cast.rules() == {"a chore has its subject"}
 
 
 def test_a_ledger_that_is_being_dropped_needs_no_schedule_but_none_is_dropped_under_one(cast: Cast) -> None:
     (schedule_id, _), (other_id, _) = sorted(cast.state.schedules.items())
-    cast.state.chores[ChoreKind.DROP_LEDGER, schedule_id] = b""
+    cast.state.background_work[BackgroundKind.DROP_LEDGER, schedule_id] = b""
     assert cast.rules() == {"a chore has its subject"}
     del cast.state.schedules[schedule_id]
     assert cast.rules() == set()
     assert other_id in cast.state.schedules
 
 
-def test_a_dependant_may_be_told_late_while_a_chore_is_on_its_way(cast: Cast) -> None:
+def test_a_dependant_may_be_told_late_while_a_background_step_is_on_its_way(cast: Cast) -> None:
     parent, child = cast.jobs["parent"][0], cast.jobs["child"][0]
     cast.scene.cancel(parent)
     plant_verdict(cast, Verdict.PENDING)
     late = "a dependant is told how its parent stands"
     assert late in cast.rules()
-    cast.state.chores[ChoreKind.SETTLE_DEPENDANTS, parent.id] = child.id
+    cast.state.background_work[BackgroundKind.RESOLVE_DEPENDANTS, parent.id] = child.id
     assert late in cast.rules(), "the chore is behind the child"
-    cast.state.chores[ChoreKind.SETTLE_DEPENDANTS, parent.id] = b""
+    cast.state.background_work[BackgroundKind.RESOLVE_DEPENDANTS, parent.id] = b""
     assert late not in cast.rules()
 
 
@@ -599,8 +601,8 @@ def test_check_finds_a_count_of_running_jobs_that_is_wrong(cast: Cast, place: tu
         ("queued", sets(lost_count=4, options=Options(lost_workers_max=3))),
         ("queued", sets(status=Status.PAUSED)),
         ("running", sets(pause=Pause(TimeMs(1)))),
-        ("running", sets(held=True)),
-        ("scheduled", sets(held=True)),
+        ("running", sets(blocked=True)),
+        ("scheduled", sets(blocked=True)),
     ],
 )
 def test_assert_change_stops_a_record_that_cannot_be(cast: Cast, kind: str, plant: Plant) -> None:

@@ -19,7 +19,7 @@ from tests.core.cron.oracle import EPOCH, EXPRESSIONS, GAPS, OVERLAPS, Reading, 
 from tests.steps import steps_of
 
 DAY_MS = 86_400_000
-INSTANTS = st.integers(0, int(datetime(2100, 1, 1, tzinfo=UTC).timestamp()) // 60).map(lambda minute: minute * 60)
+FIRE_TIMES = st.integers(0, int(datetime(2100, 1, 1, tzinfo=UTC).timestamp()) // 60).map(lambda minute: minute * 60)
 ZONES = st.sampled_from(zone_names())
 
 
@@ -66,7 +66,7 @@ def parsed(text: str, zone: str = "UTC", gap: str = "shift", overlap: str = "fir
     return None
 
 
-@given(CRONS, ZONES, INSTANTS, st.sampled_from(GAPS), st.sampled_from(OVERLAPS))
+@given(CRONS, ZONES, FIRE_TIMES, st.sampled_from(GAPS), st.sampled_from(OVERLAPS))
 def test_two_days_of_any_expression_in_any_zone_are_those_of_the_walk(
     text: str, zone: str, at: int, gap: str, overlap: str
 ) -> None:
@@ -98,7 +98,7 @@ def test_the_next_ten_dates_are_those_of_a_walk_over_the_days(day: str, month: s
     assert found == expected
 
 
-@given(st.tuples(MINUTES, MINUTES, HOURS), ZONES, INSTANTS)
+@given(st.tuples(MINUTES, MINUTES, HOURS), ZONES, FIRE_TIMES)
 def test_seconds_come_first(fields: tuple[str, str, str], zone: str, at: int) -> None:
     second, minute, hour = fields
     recurrence = parse(f"{second} {minute} {hour} * * *", zone=zone, dst_overlap="both")
@@ -111,7 +111,7 @@ def test_seconds_come_first(fields: tuple[str, str, str], zone: str, at: int) ->
     assert recurrence.between(at * 1_000 - 1, clock[-1].at * 1_000, 10_000) == expected
 
 
-@given(CRONS, ZONES, INSTANTS, st.integers(1, 10**10))
+@given(CRONS, ZONES, FIRE_TIMES, st.integers(1, 10**10))
 def test_windows_that_touch_share_nothing_and_lose_nothing(text: str, zone: str, at: int, width: int) -> None:
     recurrence = parsed(text, zone)
     if recurrence is None:
@@ -201,7 +201,7 @@ def test_a_date_decades_away_is_found_by_a_step_for_each_year() -> None:
 
 
 @pytest.mark.parametrize("text", ["* * * * *", "30 2,20 * * *", "0 9 * * 1-5", "*/7 * * * *", "0 0 L * *"])
-def test_a_next_instant_takes_a_few_steps(text: str) -> None:
+def test_a_next_fire_time_takes_a_few_steps(text: str) -> None:
     recurrence = parse(text, zone="Europe/Berlin")
     steps = steps_of(lambda: recurrence.between(1_800_000_000_000, 10**15, 1_000), raftsched)
     assert steps < 1_000 * 250

@@ -6,7 +6,7 @@ import pytest
 
 from raftsched import limits
 from raftsched.core.operations.codec import LeaseJobs, RejectCode
-from raftsched.core.operations.control import ChoreKind, DoChore, HoldJobs
+from raftsched.core.operations.control import BackgroundKind, BlockJobs, DoBackgroundStep
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import AttemptEnd, Job, Status
 from raftsched.core.state.results import Counted, Leased
@@ -182,11 +182,11 @@ def test_hold_takes_jobs_whose_key_is_at_its_limit_out_of_the_ready_index(scene:
     first, second, third = (scene.submit(options=KEYED) for _ in range(3))
     scene.run(first)
     assert scene.hold(second, third) == Counted(2)
-    assert (scene.now(second).held, scene.now(second).status) == (True, Status.QUEUED)
+    assert (scene.now(second).blocked, scene.now(second).status) == (True, Status.QUEUED)
     assert list(scene.state.all_waiting()) == []
     assert scene.lease(second).missed == (second.id,)
     scene.complete(scene.now(first))
-    assert (scene.now(second).held, scene.now(third).held) == (False, True)
+    assert (scene.now(second).blocked, scene.now(third).blocked) == (False, True)
     assert len(granted(scene, second)) == 1
 
 
@@ -204,63 +204,65 @@ def test_hold_leaves_what_may_run_what_is_not_due_and_what_has_no_key(scene: Con
 
 
 def test_hold_of_unknown_jobs_does_nothing_and_of_too_many_is_refused(scene: ControlScene) -> None:
-    assert scene.apply(HoldJobs((job_id(404),))) == Counted(0)
-    assert code_of(scene.apply(HoldJobs((job_id(404),) * (limits.HOLD_JOBS_MAX + 1)))) is RejectCode.INVALID
+    assert scene.apply(BlockJobs((job_id(404),))) == Counted(0)
+    assert code_of(scene.apply(BlockJobs((job_id(404),) * (limits.BLOCK_JOBS_MAX + 1)))) is RejectCode.INVALID
 
 
-def test_held_job_is_not_leased_before_the_chore_that_offers_it_again_has_come_to_it(scene: ControlScene) -> None:
-    job = held(scene)
+def test_blocked_job_is_not_leased_before_the_background_step_that_offers_it_again_has_come_to_it(
+    scene: ControlScene,
+) -> None:
+    job = blocked(scene)
     scene.configure(key_concurrency_max=2)
     assert scene.lease(job).missed == (job.id,)
-    scene.apply(DoChore(ChoreKind.RELEASE_HELD, QUEUE.encode()))
+    scene.apply(DoBackgroundStep(BackgroundKind.RELEASE_BLOCKED, QUEUE.encode()))
     assert len(granted(scene, job)) == 1
 
 
-def held(scene: ControlScene, **fields: object) -> Job:
+def blocked(scene: ControlScene, **fields: object) -> Job:
     """A job that waits for another of its key."""
     scene.running(options=KEYED, **fields)
     job = scene.submit(options=KEYED)
     scene.hold(job)
-    assert scene.now(job).held
+    assert scene.now(job).blocked
     return scene.now(job)
 
 
-def test_held_job_can_be_paused_cancelled_put_off_and_expired(scene: ControlScene) -> None:
-    paused = changed(scene.pause(held(scene)))
-    assert (paused.held, paused.status) == (False, Status.PAUSED)
+def test_blocked_job_can_be_paused_cancelled_put_off_and_expired(scene: ControlScene) -> None:
+    paused = changed(scene.pause(blocked(scene)))
+    assert (paused.blocked, paused.status) == (False, Status.PAUSED)
     scene = ControlScene()
-    cancelled = held(scene)
+    cancelled = blocked(scene)
     scene.cancel(cancelled)
-    assert (scene.now(cancelled).held, scene.status(cancelled)) == (False, Status.CANCELLED)
+    assert (scene.now(cancelled).blocked, scene.status(cancelled)) == (False, Status.CANCELLED)
     scene = ControlScene()
-    later = changed(scene.amend(held(scene), due_at_ms=scene.now_ms + 10))
-    assert (later.held, later.timed) == (False, True)
+    later = changed(scene.amend(blocked(scene), due_at_ms=scene.now_ms + 10))
+    assert (later.blocked, later.timed) == (False, True)
     scene = ControlScene()
-    doomed = held(scene)
+    doomed = blocked(scene)
     scene.amend(doomed, expires_at_ms=scene.now_ms + 10)
-    assert scene.now(doomed).held
+    assert scene.now(doomed).blocked
     scene.wait(10)
     scene.ring(doomed)
-    assert (scene.now(doomed).held, scene.status(doomed)) == (False, Status.DEAD_LETTER)
+    assert (scene.now(doomed).blocked, scene.status(doomed)) == (False, Status.DEAD_LETTER)
 
 
-def test_held_job_that_moves_to_another_queue_is_offered_there(scene: ControlScene) -> None:
-    job = changed(scene.amend(held(scene), queue="other"))
-    assert not job.held
+def test_blocked_job_that_moves_to_another_queue_is_offered_there(scene: ControlScene) -> None:
+    job = changed(scene.amend(blocked(scene), queue="other"))
+    assert not job.blocked
     assert len(granted(scene, job)) == 1
 
 
-def test_held_job_keeps_waiting_with_another_priority(scene: ControlScene) -> None:
-    job = changed(scene.amend(held(scene), priority=9))
-    assert (job.held, job.spec.priority) == (True, 9)
+def test_blocked_job_keeps_waiting_with_another_priority(scene: ControlScene) -> None:
+    job = changed(scene.amend(blocked(scene), priority=9))
+    assert (job.blocked, job.spec.priority) == (True, 9)
 
 
-def test_released_is_the_held_job_that_comes_first(scene: ControlScene) -> None:
+def test_released_is_the_blocked_job_that_comes_first(scene: ControlScene) -> None:
     running = scene.running(options=KEYED)
     low, high = scene.submit(options=KEYED, priority=1), scene.submit(options=KEYED, priority=8)
     scene.hold(low, high)
     scene.complete(running)
-    assert (scene.now(low).held, scene.now(high).held) == (True, False)
+    assert (scene.now(low).blocked, scene.now(high).blocked) == (True, False)
 
 
 def test_lease_stays_as_it_was_for_jobs_without_options_in_queues_without_settings(scene: ControlScene) -> None:

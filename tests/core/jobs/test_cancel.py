@@ -140,14 +140,14 @@ def test_cancelled_job_whose_lease_runs_out_is_cancelled_and_nothing_else(scene:
 def test_cancel_by_force_ends_a_running_attempt_at_once(is_cancelling: bool) -> None:
     scene = ControlScene()
     job = scene.running()
-    asked_at_ms = scene.now_ms
+    requested_at_ms = scene.now_ms
     if is_cancelling:
         scene.cancel(job)
     scene.wait(3)
     assert scene.force_cancel(job, actor="ann") == Cancelled(scene.now(job))
     ended = scene.now(job)
     assert (ended.status, ended.lease, ended.finished_at_ms) == (Status.CANCELLED, None, scene.now_ms)
-    assert ended.cancel_requested_at_ms == (asked_at_ms if is_cancelling else scene.now_ms)
+    assert ended.cancel_requested_at_ms == (requested_at_ms if is_cancelling else scene.now_ms)
     assert ended.attempts[-1].end is AttemptEnd.CANCELLED
     assert (scene.audited().action, scene.audited().actor, scene.audited().detail) == ("job.cancel", "ann", "by force")
     assert code_of(scene.complete(job)) is RejectCode.CANCELLED

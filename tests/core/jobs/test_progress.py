@@ -4,11 +4,11 @@ import pytest
 
 from raftsched import limits
 from raftsched.core.operations.codec import RejectCode
-from raftsched.core.operations.control import AppendLog, ChoreKind, Progress, ReportProgress, StartRun
+from raftsched.core.operations.control import AppendLog, BackgroundKind, Progress, ReportProgress, StartRun
 from raftsched.core.records.ids import FencingToken
 from raftsched.core.records.job import AttemptEnd, Job, Status
 from raftsched.core.state.results import Changed, Counted, Logged, Refused
-from raftsched.core.state.writes import PutChore, PutJob
+from raftsched.core.state.writes import PutBackgroundWork, PutJob
 from tests.core.control_scene import ControlScene, changed, options
 from tests.core.scene import code_of, job_id, token_of, with_fields
 
@@ -44,12 +44,12 @@ def test_start_is_refused_once_the_job_is_cancelled(scene: ControlScene) -> None
     assert code_of(scene.start(forced)) is RejectCode.CANCELLED
 
 
-def test_start_is_refused_once_the_workflow_is_cancelled_before_the_chore_has_come_to_the_job(
+def test_start_is_refused_once_the_workflow_is_cancelled_before_the_background_step_has_come_to_the_job(
     scene: ControlScene,
 ) -> None:
     job = scene.running(options=options(at_most_once=True))
     of_workflow = with_fields(job, options=options(at_most_once=True, workflow_id=b"w" * 16))
-    scene.state.execute([PutJob(job, of_workflow), PutChore(ChoreKind.CANCEL_WORKFLOW, b"w" * 16)])
+    scene.state.execute([PutJob(job, of_workflow), PutBackgroundWork(BackgroundKind.CANCEL_WORKFLOW, b"w" * 16)])
     start = StartRun(job.id, job.run_number, token_of(job))
     assert code_of(scene.state.step(start, scene.now_ms).result) is RejectCode.CANCELLED
 

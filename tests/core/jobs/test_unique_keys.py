@@ -228,7 +228,7 @@ def test_requeue_does_not_make_a_claim_again_whose_time_has_passed(scene: Contro
         {"workflow_id": b"short"},
         {"replay_of": b"x" * 17},
         {"task": "t" * 129},
-        {"instant_ms": -1},
+        {"fire_time_ms": -1},
         {"retention_ms": -1},
     ],
 )
@@ -255,7 +255,7 @@ def test_job_is_kept_until_its_key_no_longer_counts(scene: ControlScene, actor: 
     scene.wait(2)
     purge = PurgeJobs((job.id,), TimeMs(TIME_MS_MAX), actor)
     assert scene.apply(purge) == Purged(0)
-    assert scene.now(job).alarm_at_ms == (scene.now(job).finished_at_ms + 1 if actor else UNTIL)
+    assert scene.now(job).next_deadline_ms == (scene.now(job).finished_at_ms + 1 if actor else UNTIL)
     again = scene.apply(submit_operation(99, idempotency_key="k", options=job.spec.options))
     assert isinstance(again, Submitted)
     assert (again.job.id, again.duplicate) == (job.id, True)
@@ -272,7 +272,7 @@ def test_job_is_kept_until_it_is_no_longer_unique(scene: ControlScene, actor: st
     scene.wait(2)
     purge = PurgeJobs((job.id,), TimeMs(TIME_MS_MAX), actor)
     assert scene.apply(purge) == Purged(0)
-    assert actor or scene.now(job).alarm_at_ms == UNTIL, "looked at again when the last of its keys counts no more"
+    assert actor or scene.now(job).next_deadline_ms == UNTIL, "looked at again when the last of its keys counts no more"
     scene.wait(UNTIL - scene.now_ms - 1)
     assert scene.apply(purge) == Purged(0)
     again = scene.apply(submit_operation(99, options=options(unique_key=b"u")))
@@ -288,4 +288,4 @@ def test_new_run_of_a_job_that_was_kept_for_its_key_is_kept_for_its_own_retentio
     assert scene.now(job).kept_until_ms == UNTIL
     scene.requeue(job)
     scene.cancel(job)
-    assert scene.now(job).alarm_at_ms == 0
+    assert scene.now(job).next_deadline_ms == 0

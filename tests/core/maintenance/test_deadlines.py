@@ -5,12 +5,12 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.operations.codec import RejectCode
-from raftsched.core.operations.control import AlarmKind, ChoreKind, RingAlarms
+from raftsched.core.operations.control import BackgroundKind, DeadlineKind, HandleDeadlines
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import AttemptEnd, DeadLetterReason, Job, Status
 from raftsched.core.records.workflow import STAGING_MS_MAX, Workflow, WorkflowId
 from raftsched.core.state.results import Counted
-from raftsched.core.state.writes import PutChore, PutWorkflow
+from raftsched.core.state.writes import PutBackgroundWork, PutWorkflow
 from tests.core.control_scene import QUEUE, ControlScene, last_note, options
 from tests.core.scene import START_MS, code_of, job_id, submit_operation
 
@@ -47,7 +47,7 @@ def test_job_that_nobody_started_in_time_expires_at_that_millisecond_and_not_bef
 
 
 @pytest.mark.parametrize("field", ["expires_at_ms", "deadline_ms"])
-def test_expired_job_is_never_leased_whether_or_not_its_alarm_has_rung(scene: ControlScene, field: str) -> None:
+def test_expired_job_is_never_leased_whether_or_not_its_deadline_has_rung(scene: ControlScene, field: str) -> None:
     job = scene.submit(options=options(**{field: SOON}))
     scene.wait(10)
     assert scene.lease(job).missed == (job.id,)
@@ -154,48 +154,55 @@ def left_half_staged(scene: ControlScene) -> Workflow:
     return workflow
 
 
-def test_workflow_that_was_left_half_submitted_is_dropped_by_a_chore(scene: ControlScene) -> None:
+def test_workflow_that_was_left_half_submitted_is_dropped_by_a_background_step(scene: ControlScene) -> None:
     workflow = left_half_staged(scene)
-    alarm = RingAlarms(((AlarmKind.WORKFLOW, bytes(workflow.id)),))
+    deadline = HandleDeadlines(((DeadlineKind.WORKFLOW, bytes(workflow.id)),))
     now_ms = START_MS + STAGING_MS_MAX
-    assert scene.state.step(alarm, now_ms - 1).result == Counted(0)
-    applied = scene.state.step(alarm, now_ms)
+    assert scene.state.step(deadline, now_ms - 1).result == Counted(0)
+    applied = scene.state.step(deadline, now_ms)
     assert applied.result == Counted(1)
     moved = replace(workflow, updated_at_ms=TimeMs(now_ms), revision=scene.state.index)
-    assert applied.writes == (PutWorkflow(workflow, moved), PutChore(ChoreKind.DROP_WORKFLOW, workflow.id))
-    assert scene.state.step(alarm, now_ms).result == Counted(0), "an alarm that rang is not due again by the same time"
-    again = scene.state.step(alarm, now_ms + STAGING_MS_MAX)
-    assert not [write for write in again.writes if isinstance(write, PutChore)], "a chore that is there goes on"
+    assert applied.writes == (
+        PutWorkflow(workflow, moved),
+        PutBackgroundWork(BackgroundKind.DROP_WORKFLOW, workflow.id),
+    )
+    assert scene.state.step(deadline, now_ms).result == Counted(0), (
+        "an alarm that rang is not due again by the same time"
+    )
+    again = scene.state.step(deadline, now_ms + STAGING_MS_MAX)
+    assert not [write for write in again.writes if isinstance(write, PutBackgroundWork)], (
+        "a chore that is there goes on"
+    )
 
 
-def test_whole_workflow_has_no_alarm(scene: ControlScene) -> None:
+def test_whole_workflow_has_no_deadline(scene: ControlScene) -> None:
     workflow = left_half_staged(scene)
     scene.state.execute([PutWorkflow(workflow, replace(workflow, stored_count=2))])
-    alarm = RingAlarms(((AlarmKind.WORKFLOW, bytes(workflow.id)),))
-    assert scene.state.step(alarm, START_MS + STAGING_MS_MAX).result == Counted(0)
+    deadline = HandleDeadlines(((DeadlineKind.WORKFLOW, bytes(workflow.id)),))
+    assert scene.state.step(deadline, START_MS + STAGING_MS_MAX).result == Counted(0)
 
 
 # -- what is no alarm
 
 
-@pytest.mark.parametrize("kind", AlarmKind)
+@pytest.mark.parametrize("kind", DeadlineKind)
 @pytest.mark.parametrize("subject", [b"", b"x" * 16, b"\xff", b"a\0b", QUEUE.encode(), b"n" * 1_000])
-def test_alarm_of_nothing_does_nothing(scene: ControlScene, kind: AlarmKind, subject: bytes) -> None:
+def test_deadline_of_nothing_does_nothing(scene: ControlScene, kind: DeadlineKind, subject: bytes) -> None:
     scene.submit()
     scene.configure(concurrency_max=1)
-    assert scene.apply(RingAlarms(((kind, subject),))) == Counted(0)
+    assert scene.apply(HandleDeadlines(((kind, subject),))) == Counted(0)
     assert scene.last.writes == ()
 
 
-def test_alarm_named_twice_rings_once(scene: ControlScene) -> None:
+def test_deadline_named_twice_rings_once(scene: ControlScene) -> None:
     job = scene.submit(options=options(expires_at_ms=SOON))
     scene.wait(10)
     assert scene.ring(job, job) == Counted(1)
 
 
-def test_more_alarms_than_one_operation_may_ring_are_refused(scene: ControlScene) -> None:
-    alarms = tuple((AlarmKind.JOB, bytes(job_id(number))) for number in range(limits.RING_ALARMS_MAX + 1))
-    assert code_of(scene.apply(RingAlarms(alarms))) is RejectCode.INVALID
+def test_more_deadlines_than_one_operation_may_ring_are_refused(scene: ControlScene) -> None:
+    deadlines = tuple((DeadlineKind.JOB, bytes(job_id(number))) for number in range(limits.HANDLE_DEADLINES_MAX + 1))
+    assert code_of(scene.apply(HandleDeadlines(deadlines))) is RejectCode.INVALID
 
 
 def test_expired_job_stays_found_under_its_idempotency_key(scene: ControlScene) -> None:

@@ -5,14 +5,14 @@ import pytest
 from raftsched import limits
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import RejectCode
-from raftsched.core.operations.control import ChoreKind
+from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
 from raftsched.core.records.bounds import TIME_MS_MAX
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.queue import Queue, TenantWeight
 from raftsched.core.state.entries import AuditEntry
 from raftsched.core.state.results import QueueSaved, Refused
-from raftsched.core.state.writes import PutChore
+from raftsched.core.state.writes import PutBackgroundWork
 from tests.core.control_scene import QUEUE, ControlScene, options, saved
 from tests.core.scene import START_MS, code_of
 
@@ -74,21 +74,21 @@ def test_configure_of_a_rate_needs_its_period(scene: ControlScene) -> None:
     assert isinstance(scene.apply(ConfigureQueue(QUEUE, rate_period_ms=0)), Refused)
 
 
-def test_configure_offers_held_jobs_again_where_the_limit_of_a_key_rose(scene: ControlScene) -> None:
+def test_configure_offers_blocked_jobs_again_where_the_limit_of_a_key_rose(scene: ControlScene) -> None:
     keyed = options(concurrency_key="k")
     scene.running(options=keyed)
     job = scene.submit(options=keyed)
-    chore = PutChore(ChoreKind.RELEASE_HELD, QUEUE.encode())
+    work = PutBackgroundWork(BackgroundKind.RELEASE_BLOCKED, QUEUE.encode())
     scene.configure(key_concurrency_max=1)
-    assert chore not in scene.last.writes, "1 is what it was"
+    assert work not in scene.last.writes, "1 is what it was"
     scene.configure(key_concurrency_max=2)
-    assert chore not in scene.last.writes, "none is held"
+    assert work not in scene.last.writes, "none is held"
     scene.configure(key_concurrency_max=1)
     scene.hold(job)
     scene.configure(concurrency_max=9)
-    assert chore not in scene.last.writes, "another limit"
+    assert work not in scene.last.writes, "another limit"
     scene.configure(key_concurrency_max=2)
-    assert chore in scene.last.writes
+    assert work in scene.last.writes
 
 
 def test_weight_of_a_tenant_that_is_not_named_is_one(scene: ControlScene) -> None:
@@ -105,7 +105,7 @@ def test_pause_says_since_when_until_when_and_why(scene: ControlScene) -> None:
     assert (queue.paused, queue.paused_at_ms, queue.pause_until_ms, queue.pause_reason) == (
         True, START_MS, until_ms, "deploy",
     )  # fmt: skip
-    assert queue.alarm_at_ms == until_ms
+    assert queue.next_deadline_ms == until_ms
     assert (scene.audited().action, scene.audited().actor, scene.audited().detail) == ("queue.pause", "ann", "deploy")
 
 

@@ -12,7 +12,7 @@ from raftsched.core.records.ids import JobId, TimeMs, job_id_text
 from raftsched.core.records.job import Worker
 from raftsched.core.state.results import Marked, Purged
 from raftsched.core.state.writes import PutAudit
-from tests.core.relations_scene import TiesScene, needs, workflow_job, workflow_part
+from tests.core.relations_scene import RelationsScene, needs, workflow_job, workflow_part
 from tests.core.scene import Scene, code_of, job_id
 
 
@@ -48,52 +48,52 @@ def test_purge_leaves_unfinished_and_unknown_jobs_whatever_it_is_told(scene: Sce
 
 
 def test_purge_leaves_a_parent_while_a_job_that_depends_on_it_has_not_ended() -> None:
-    ties = TiesScene()
-    fast, slow = ties.submit(), ties.submit()
-    child = ties.submit(depends_on=needs(fast, slow))
-    ties.end(fast)
-    assert ties.purge(fast) == Purged(0)
-    assert job_id_text(child.id) in why_kept(ties.state, ties.now(fast), ties.now_ms)
-    put_off = ties.now(fast)
-    assert put_off.alarm_at_ms == ties.now_ms + KEPT_AGAIN_MS
-    ties.end(slow)
-    assert ties.purge(fast, slow) == Purged(0)
-    ties.end(child)
-    assert ties.purge(fast, slow) == Purged(2)
-    assert check(ties.state) == []
+    relations = RelationsScene()
+    fast, slow = relations.submit(), relations.submit()
+    child = relations.submit(depends_on=needs(fast, slow))
+    relations.end(fast)
+    assert relations.purge(fast) == Purged(0)
+    assert job_id_text(child.id) in why_kept(relations.state, relations.now(fast), relations.now_ms)
+    put_off = relations.now(fast)
+    assert put_off.next_deadline_ms == relations.now_ms + KEPT_AGAIN_MS
+    relations.end(slow)
+    assert relations.purge(fast, slow) == Purged(0)
+    relations.end(child)
+    assert relations.purge(fast, slow) == Purged(2)
+    assert check(relations.state) == []
 
 
 def test_purge_leaves_the_jobs_of_a_workflow_until_it_has_ended() -> None:
-    ties = TiesScene()
+    relations = RelationsScene()
     jobs = [workflow_job(number, 1) for number in (100, 101)]
-    ties.apply(workflow_part(1, jobs))
+    relations.apply(workflow_part(1, jobs))
     first, second = (each.id for each in jobs)
-    ties.end(first)
-    assert ties.purge(first) == Purged(0)
-    ties.end(second)
-    assert ties.purge(first, second) == Purged(2)
-    assert check(ties.state) == []
+    relations.end(first)
+    assert relations.purge(first) == Purged(0)
+    relations.end(second)
+    assert relations.purge(first, second) == Purged(2)
+    assert check(relations.state) == []
 
 
 def test_purge_by_hand_of_a_job_that_is_needed_leaves_it_as_it_is() -> None:
-    ties = TiesScene()
-    parent = ties.submit()
-    ties.submit(depends_on=needs(parent))
-    before = ties.end(parent)
-    assert ties.apply(PurgeJobs((parent.id,), TimeMs(TIME_MS_MAX), "ann")) == Purged(0)
-    assert ties.now(parent) == before
+    relations = RelationsScene()
+    parent = relations.submit()
+    relations.submit(depends_on=needs(parent))
+    before = relations.end(parent)
+    assert relations.apply(PurgeJobs((parent.id,), TimeMs(TIME_MS_MAX), "ann")) == Purged(0)
+    assert relations.now(parent) == before
 
 
 def test_purge_looks_at_a_bounded_number_of_dependants(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "DEPENDENCIES_MAX", 3)
-    ties = TiesScene()
-    parents = [ties.submit() for _ in range(3)]
-    children = [ties.submit(depends_on=needs(parent)) for parent in parents for _ in range(2)]
+    relations = RelationsScene()
+    parents = [relations.submit() for _ in range(3)]
+    children = [relations.submit(depends_on=needs(parent)) for parent in parents for _ in range(2)]
     for job in (*parents, *children):
-        ties.end(job)
-    assert ties.purge(*parents) == Purged(2)
-    assert ties.purge(parents[-1]) == Purged(1)
-    assert check(ties.state) == []
+        relations.end(job)
+    assert relations.purge(*parents) == Purged(2)
+    assert relations.purge(parents[-1]) == Purged(1)
+    assert check(relations.state) == []
 
 
 def test_purge_removes_a_job_named_twice_once(scene: Scene) -> None:
@@ -185,7 +185,7 @@ def test_mark_refuses_numbers_and_names_out_of_range(scene: Scene, bad: WorkerMa
 
 
 def test_trim_removes_the_oldest_lines_and_no_more_than_a_step(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "CHORE_STEPS_MAX", 2)
+    monkeypatch.setattr(limits, "BACKGROUND_STEP_ITEMS_MAX", 2)
     for _ in range(5):
         scene.cancel(scene.submit())
     audited = [index for index, _ in scene.state.audit]

@@ -61,9 +61,9 @@ def test_tags_of_operations_never_change() -> None:
     tags = {
         "SubmitJob": 1, "LeaseJobs": 2, "RecordOutcome": 3, "ExpireLeases": 4, "CancelJob": 5, "PurgeJobs": 6,
         "MarkWorkers": 7, "PauseJob": 8, "ResumeJob": 9, "AmendJob": 10, "RequeueJob": 11, "StartRun": 12,
-        "ReportProgress": 13, "AppendLog": 14, "HoldJobs": 15, "RingAlarms": 16, "DoChore": 17, "SaveSchedule": 18,
+        "ReportProgress": 13, "AppendLog": 14, "BlockJobs": 15, "HandleDeadlines": 16, "DoBackgroundStep": 17, "SaveSchedule": 18,
         "ControlSchedule": 19, "FireSchedule": 20, "RunSchedule": 21, "TrimLedger": 22, "ConfigureQueue": 23,
-        "PauseQueue": 24, "CancelWorkflow": 25, "TrimAudit": 26, "SubmitWorkflow": 27, "NoteOutage": 28,
+        "PauseQueue": 24, "CancelWorkflow": 25, "TrimAudit": 26, "SubmitWorkflow": 27, "RecordOutage": 28,
         "AdoptZoneRules": 29,
     }  # fmt: skip
     assert {kind.__name__: kind.__struct_config__.tag for kind in OPERATIONS} == tags

@@ -13,16 +13,16 @@ import pytest
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import CancelJob, ExpiredLease, ExpireLeases, LeaseJobs, PurgeJobs, RecordOutcome
 from raftsched.core.operations.control import (
-    AlarmKind,
     AmendJob,
     AppendLog,
-    HoldJobs,
+    BlockJobs,
+    DeadlineKind,
+    HandleDeadlines,
     PauseJob,
     Progress,
     ReportProgress,
     RequeueJob,
     ResumeJob,
-    RingAlarms,
     StartRun,
 )
 from raftsched.core.records.ids import FencingToken, TimeMs
@@ -155,8 +155,8 @@ MAKE_OPERATION: Final[dict[str, Callable[[Job], Operation]]] = {
     "start": lambda job: StartRun(job.id, 1, token_of(job)),
     "progress": lambda job: ReportProgress((Progress(job.id, 1, token_of(job), b"1"),)),
     "log": lambda job: AppendLog(job.id, 1, token_of(job), b"x\n"),
-    "hold": lambda job: HoldJobs((job.id,)),
-    "deadline": lambda job: RingAlarms(((AlarmKind.JOB, bytes(job.id)),)),
+    "hold": lambda job: BlockJobs((job.id,)),
+    "deadline": lambda job: HandleDeadlines(((DeadlineKind.JOB, bytes(job.id)),)),
     "purge": lambda job: PurgeJobs((job.id,), TimeMs(1 << 47)),
 }
 WAIT_MS: Final = {"lost": TTL_MS, "timeout": 1_000, "deadline": 10**9}

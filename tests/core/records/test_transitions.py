@@ -43,7 +43,7 @@ EXPECTED = {
     "resume_later": {"paused": "scheduled"},
     "resume_waiting": {"paused": "waiting_dependencies"},
     "reschedule": {WAITING_ONES: "scheduled"},
-    "hasten": {WAITING_ONES: "queued"},
+    "bring_forward": {WAITING_ONES: "queued"},
     "amend": {status: status for status in UNLEASED.split()},
     "expire": {f"{UNLEASED} running": "dead_letter", "cancelling": "cancelled"},
     "requeue": {REQUEUED: "queued"},

@@ -38,29 +38,29 @@ def scene() -> ScheduleScene:
     return scene
 
 
-def test_an_instant_makes_a_job_of_the_template(scene: ScheduleScene) -> None:
+def test_an_fire_time_makes_a_job_of_the_template(scene: ScheduleScene) -> None:
     (firing,) = scene.fire(FIRST).firings
     job = scene.job_of(firing)
     assert (job.spec.name, job.spec.queue, job.status) == ("report", "reports", Status.QUEUED)
     assert job.spec.options is not None
-    assert (job.spec.options.schedule_id, job.spec.options.instant_ms) == (OWN_ID, FIRST)
+    assert (job.spec.options.schedule_id, job.spec.options.fire_time_ms) == (OWN_ID, FIRST)
     assert scene.state.payload(job.id) == b'{"n":1}'
     assert scene.schedule.next_at_ms == FIRST + MINUTE
     assert scene.schedule.active == (job.id,)
 
 
-def test_an_instant_is_decided_once(scene: ScheduleScene) -> None:
+def test_an_fire_time_is_decided_once(scene: ScheduleScene) -> None:
     """Two leaders propose the same instant; the second is refused and writes nothing (case D01)."""
     scene.fire(FIRST)
     assert code(scene.try_fire(FIRST)) is RejectCode.STALE_DECISION
-    assert [line.instant_ms for line in scene.ledger] == [FIRST]
+    assert [line.fire_time_ms for line in scene.ledger] == [FIRST]
 
 
-def test_no_instant_is_left_out(scene: ScheduleScene) -> None:
+def test_no_fire_time_is_left_out(scene: ScheduleScene) -> None:
     assert code(scene.try_fire(FIRST + MINUTE)) is RejectCode.STALE_DECISION
 
 
-def test_no_instant_is_decided_before_its_time(scene: ScheduleScene) -> None:
+def test_no_fire_time_is_decided_before_its_time(scene: ScheduleScene) -> None:
     decision = Decision(TimeMs(FIRST), scene.new_job_id(), TimeMs(FIRST))
     early = FireSchedule(OWN_ID, 1, (decision,), TimeMs(FIRST + MINUTE))
     scene.now_ms = FIRST - 1
@@ -80,12 +80,12 @@ def test_a_paused_schedule_decides_nothing(scene: ScheduleScene) -> None:
     assert code(scene.try_fire(FIRST)) is RejectCode.PAUSED
 
 
-def test_skipped_instants_stand_in_the_ledger_with_their_reason(scene: ScheduleScene) -> None:
+def test_skipped_fire_times_stand_in_the_ledger_with_their_reason(scene: ScheduleScene) -> None:
     scene.now_ms = FIRST + 10 * MINUTE
-    skip = Decision(TimeMs(FIRST), reason="misfire", count=10, last_instant_ms=TimeMs(FIRST + 9 * MINUTE))
+    skip = Decision(TimeMs(FIRST), reason="misfire", count=10, last_fire_time_ms=TimeMs(FIRST + 9 * MINUTE))
     scene.apply(FireSchedule(OWN_ID, 1, (skip,), TimeMs(FIRST + 10 * MINUTE)))
     (line,) = scene.ledger
-    assert (line.reason, line.count, line.last_instant_ms) == ("misfire", 10, FIRST + 9 * MINUTE)
+    assert (line.reason, line.count, line.last_fire_time_ms) == ("misfire", 10, FIRST + 9 * MINUTE)
     assert (scene.schedule.fired_count, scene.schedule.skipped_count) == (0, 10)
 
 
@@ -214,7 +214,7 @@ def test_unfinished_runs_are_bounded(scene: ScheduleScene, monkeypatch: pytest.M
 # -- by hand ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_trigger_leaves_the_planned_instants_alone(scene: ScheduleScene) -> None:
+def test_a_trigger_leaves_the_planned_fire_times_alone(scene: ScheduleScene) -> None:
     scene.now_ms = START_MS + 5_000
     fired = scene.run_by_hand(scene.now_ms, kind=FiringKind.MANUAL, overlap=Overlap.SKIP)
     assert fired.firings[0].kind is FiringKind.MANUAL
@@ -248,7 +248,7 @@ def test_a_backfill_runs_one_after_the_other_and_is_not_repeated(scene: Schedule
 def test_a_backfill_may_begin_with_the_latest(scene: ScheduleScene) -> None:
     past = [START_MS - k * MINUTE for k in (1, 2, 3)]
     fired = scene.run_by_hand(*past, kind=FiringKind.BACKFILL, overlap=Overlap.BUFFER_ALL)
-    assert [firing.instant_ms for firing in fired.firings] == past
+    assert [firing.fire_time_ms for firing in fired.firings] == past
     first, second, third = (scene.job_of(firing) for firing in fired.firings)
     assert (first.status, second.status, third.status) == (
         Status.QUEUED,
@@ -288,7 +288,7 @@ def backfilled(scene: ScheduleScene) -> list[Job]:
 
 @pytest.mark.parametrize("kind", [FiringKind.PLANNED, FiringKind.MANUAL])
 @pytest.mark.parametrize("overlap", Overlap)
-def test_instants_and_triggers_take_no_notice_of_a_backfill(overlap: Overlap, kind: FiringKind) -> None:
+def test_fire_times_and_triggers_take_no_notice_of_a_backfill(overlap: Overlap, kind: FiringKind) -> None:
     """It may run for days: until it ends no instant would fire, or the first one would cancel all of it."""
     scene = ScheduleScene()
     scene.save(overlap=overlap)
@@ -314,7 +314,7 @@ def test_a_later_backfill_goes_on_behind_an_earlier_one(scene: ScheduleScene) ->
     assert following.parent == chain[-1].id
 
 
-def test_a_backfill_leaves_room_for_the_instants(scene: ScheduleScene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_backfill_leaves_room_for_the_fire_times(scene: ScheduleScene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "SCHEDULE_ACTIVE_MAX", 2)
     backfilled(scene)
     assert reasons(scene) == ["", "", OVERLAP_LIMIT]
@@ -324,64 +324,66 @@ def test_a_backfill_leaves_room_for_the_instants(scene: ScheduleScene, monkeypat
 # -- calls that come again --------------------------------------------------------------------------------------------
 
 
-def triggered(scene: ScheduleScene, instant_ms: int, key: str = "", call: bytes = b"call", **fields: object) -> Result:
-    return scene.try_by_hand(instant_ms, kind=FiringKind.MANUAL, overlap=Overlap.ALLOW, key=key, call=call, **fields)
+def triggered(
+    scene: ScheduleScene, fire_time_ms: int, key: str = "", call: bytes = b"call", **fields: object
+) -> Result:
+    return scene.try_by_hand(fire_time_ms, kind=FiringKind.MANUAL, overlap=Overlap.ALLOW, key=key, call=call, **fields)
 
 
 def run_of(result: Result) -> tuple[int, JobId]:
     assert isinstance(result, Fired), result
     (line,) = result.firings
-    return line.instant_ms, line.job_id
+    return line.fire_time_ms, line.job_id
 
 
-def test_triggers_for_no_instant_in_particular_are_each_a_run_of_its_own(scene: ScheduleScene) -> None:
-    runs = [run_of(triggered(scene, FIRST, f"key {n}", any_instant=True)) for n in range(3)]
-    assert [instant_ms for instant_ms, _ in runs] == [FIRST, FIRST + 1, FIRST + 2]
+def test_triggers_for_no_fire_time_in_particular_are_each_a_run_of_its_own(scene: ScheduleScene) -> None:
+    runs = [run_of(triggered(scene, FIRST, f"key {n}", any_fire_time=True)) for n in range(3)]
+    assert [fire_time_ms for fire_time_ms, _ in runs] == [FIRST, FIRST + 1, FIRST + 2]
     assert len({job_id for _, job_id in runs}) == 3
 
 
 def test_a_trigger_with_the_same_key_finds_its_run_as_long_as_the_job_is_there(scene: ScheduleScene) -> None:
     scene.now_ms = FIRST
-    first = triggered(scene, FIRST, "key", any_instant=True)
+    first = triggered(scene, FIRST, "key", any_fire_time=True)
     assert isinstance(first, Fired)
     scene.finish(scene.job_of(first.firings[0]))
     before = scene.schedule
-    again = triggered(scene, FIRST + MINUTE, "key", any_instant=True)
+    again = triggered(scene, FIRST + MINUTE, "key", any_fire_time=True)
     assert isinstance(again, Fired)
     assert again.firings == first.firings
     assert scene.schedule == before
     scene.apply(TrimLedger(OWN_ID, ((TimeMs(FIRST), FiringKind.MANUAL),)))
     assert scene.ledger == []
-    assert run_of(triggered(scene, FIRST + MINUTE, "key", any_instant=True)) == run_of(first)
+    assert run_of(triggered(scene, FIRST + MINUTE, "key", any_fire_time=True)) == run_of(first)
 
 
 @pytest.mark.parametrize(
-    ("instant_ms", "fields", "field"),
+    ("fire_time_ms", "fields", "field"),
     [
         (FIRST, {"key": "key", "call": b"another"}, "idempotency_key"),
         (FIRST + 1, {"key": "key"}, "idempotency_key"),
-        (FIRST + 1, {"key": "key", "call": b"another", "any_instant": True}, "idempotency_key"),
+        (FIRST + 1, {"key": "key", "call": b"another", "any_fire_time": True}, "idempotency_key"),
         (FIRST, {"key": "another", "call": b"another"}, "instant"),
         (FIRST, {"call": b"another"}, "instant"),
     ],
 )
-def test_a_key_or_an_instant_that_belongs_to_another_trigger_is_refused(
-    scene: ScheduleScene, instant_ms: int, fields: dict[str, Any], field: str
+def test_a_key_or_an_fire_time_that_belongs_to_another_trigger_is_refused(
+    scene: ScheduleScene, fire_time_ms: int, fields: dict[str, Any], field: str
 ) -> None:
     triggered(scene, FIRST, "key")
-    result = triggered(scene, instant_ms, **fields)
+    result = triggered(scene, fire_time_ms, **fields)
     assert isinstance(result, Refused)
     assert (result.code, result.message.partition(":")[0]) == (RejectCode.IDEMPOTENCY_MISMATCH, field)
     assert len(scene.ledger) == 1
 
 
-def test_a_trigger_for_the_instant_of_another_one_that_asks_the_same_finds_its_run(scene: ScheduleScene) -> None:
+def test_a_trigger_for_the_fire_time_of_another_one_that_asks_the_same_finds_its_run(scene: ScheduleScene) -> None:
     assert run_of(triggered(scene, FIRST, "one")) == run_of(triggered(scene, FIRST, "two"))
 
 
 def test_too_many_triggers_in_one_moment_are_refused(scene: ScheduleScene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TRIGGERS_PER_MOMENT_MAX", 2)
-    results = [triggered(scene, FIRST, any_instant=True) for _ in range(3)]
+    results = [triggered(scene, FIRST, any_fire_time=True) for _ in range(3)]
     assert list(map(code, results)) == [None, None, RejectCode.LIMIT_REACHED]
 
 
@@ -394,10 +396,10 @@ def test_lines_of_backfills_say_which_call_made_them(scene: ScheduleScene) -> No
     assert len({line.job_id for line in both.firings}) == 4
 
 
-@pytest.mark.parametrize("fields", [{"key": "k"}, {"any_instant": True}])
-def test_only_a_single_trigger_has_a_key_or_any_instant(scene: ScheduleScene, fields: dict[str, object]) -> None:
-    for kind, instants in ((FiringKind.BACKFILL, [START_MS]), (FiringKind.MANUAL, [START_MS, FIRST])):
-        assert code(scene.try_by_hand(*instants, kind=kind, overlap=Overlap.ALLOW, **fields)) is RejectCode.INVALID
+@pytest.mark.parametrize("fields", [{"key": "k"}, {"any_fire_time": True}])
+def test_only_a_single_trigger_has_a_key_or_any_fire_time(scene: ScheduleScene, fields: dict[str, object]) -> None:
+    for kind, fire_times in ((FiringKind.BACKFILL, [START_MS]), (FiringKind.MANUAL, [START_MS, FIRST])):
+        assert code(scene.try_by_hand(*fire_times, kind=kind, overlap=Overlap.ALLOW, **fields)) is RejectCode.INVALID
 
 
 # -- the ledger -------------------------------------------------------------------------------------------------------
@@ -408,7 +410,7 @@ def test_trimming_removes_the_lines_it_names(scene: ScheduleScene) -> None:
     scene.fire(FIRST, FIRST + MINUTE, FIRST + 2 * MINUTE)
     named = tuple((TimeMs(FIRST + k * MINUTE), FiringKind.PLANNED) for k in (0, 1, 7))
     assert scene.apply(TrimLedger(OWN_ID, named)) == Counted(2)
-    assert [line.instant_ms for line in scene.ledger] == [FIRST + 2 * MINUTE]
+    assert [line.fire_time_ms for line in scene.ledger] == [FIRST + 2 * MINUTE]
     assert scene.apply(TrimLedger(OWN_ID, named)) == Counted(0)
 
 
@@ -417,7 +419,7 @@ def test_trimming_leaves_what_keeps_a_call_from_repeating_until_its_time_is_over
     past = START_MS - MINUTE
     first = scene.run_by_hand(past, kind=FiringKind.BACKFILL, overlap=Overlap.ALLOW)
     triggered(scene, FIRST)
-    triggered(scene, FIRST + 1, any_instant=True)
+    triggered(scene, FIRST + 1, any_fire_time=True)
     manual = FiringKind.MANUAL
     trim = TrimLedger(
         OWN_ID, ((TimeMs(past), FiringKind.BACKFILL), (TimeMs(FIRST), manual), (TimeMs(FIRST + 1), manual))
@@ -442,8 +444,8 @@ def test_trimming_that_cannot_be_is_refused(scene: ScheduleScene, lines: tuple[t
         ((Decision(TimeMs(2), JobId(b"x")),), "job_id"),
         ((Decision(TimeMs(2)),), "reason"),
         ((Decision(TimeMs(2), reason="r"), Decision(TimeMs(2), reason="r")), "decisions"),
-        ((Decision(TimeMs(-1), reason="r"),), "instant_ms"),
-        ((Decision(TimeMs(9), reason="r", count=4, last_instant_ms=TimeMs(3)),), "last_instant_ms"),
+        ((Decision(TimeMs(-1), reason="r"),), "fire_time_ms"),
+        ((Decision(TimeMs(9), reason="r", count=4, last_fire_time_ms=TimeMs(3)),), "last_fire_time_ms"),
         ((Decision(TimeMs(9), reason="r" * 9_999),), "reason"),
     ],
 )

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.operations.codec import RejectCode
-from raftsched.core.operations.control import ChoreKind, DoChore
+from raftsched.core.operations.control import BackgroundKind, DoBackgroundStep
 from raftsched.core.operations.schedules import ScheduleAction
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import Status
@@ -42,7 +42,7 @@ def test_schedules_of_other_names_are_others(scene: ScheduleScene) -> None:
     assert scene.save("b", id=OTHER_ID).created
 
 
-def test_a_change_beside_the_timing_leaves_the_instants_alone(scene: ScheduleScene) -> None:
+def test_a_change_beside_the_timing_leaves_the_fire_times_alone(scene: ScheduleScene) -> None:
     """Case D41."""
     scene.save()
     (firing,) = scene.fire(FIRST).firings
@@ -70,7 +70,7 @@ def test_a_new_timing_counts_from_the_change(scene: ScheduleScene) -> None:
     )
     assert changed.schedule.next_at_ms == FIRST + 999
     assert changed.schedule.generation == 2
-    assert [(line.instant_ms, line.reason, line.count) for line in scene.ledger] == [(FIRST, "changed", 1)]
+    assert [(line.fire_time_ms, line.reason, line.count) for line in scene.ledger] == [(FIRST, "changed", 1)]
 
 
 def test_a_change_can_ask_for_the_revision_it_saw(scene: ScheduleScene) -> None:
@@ -82,7 +82,7 @@ def test_a_change_can_ask_for_the_revision_it_saw(scene: ScheduleScene) -> None:
 
 
 @pytest.mark.parametrize("fired", [True, False], ids=["fired", "undecided"])
-def test_a_save_that_comes_too_late_decides_no_instant_twice(scene: ScheduleScene, fired: bool) -> None:
+def test_a_save_that_comes_too_late_decides_no_fire_time_twice(scene: ScheduleScene, fired: bool) -> None:
     """The first instant of its timing was still to come when it was made, and the old timing has had it by now."""
     scene.save()
     if fired:
@@ -180,8 +180,8 @@ def test_a_deleted_schedule_is_gone_with_its_ledger_and_its_run_goes_on(scene: S
     assert isinstance(scene.try_fire(FIRST + MINUTE, generation=1), Refused)
     scene.complete(running)
     assert scene.job_of(firing).status is Status.COMPLETED
-    while scene.state.chore(ChoreKind.DROP_LEDGER, OWN_ID) is not None:
-        scene.apply(DoChore(ChoreKind.DROP_LEDGER, OWN_ID))
+    while scene.state.background_cursor(BackgroundKind.DROP_LEDGER, OWN_ID) is not None:
+        scene.apply(DoBackgroundStep(BackgroundKind.DROP_LEDGER, OWN_ID))
     assert scene.ledger == []
     assert scene.save(fingerprint=b"new", id=OTHER_ID).created
 

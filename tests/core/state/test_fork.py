@@ -12,20 +12,20 @@ from raftsched import limits
 from raftsched.core.checks.invariants import check
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import CancelJob
-from raftsched.core.operations.control import ChoreKind, HoldJobs, RequeueJob
+from raftsched.core.operations.control import BackgroundKind, BlockJobs, RequeueJob
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import FINISHED, WAITING, Status
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, FiringKind, ScheduleId
 from raftsched.core.records.spec import Options
 from raftsched.core.records.workflow import WorkflowId
-from raftsched.core.state.entries import Dependant, HeldEntry, LogSize
+from raftsched.core.state.entries import BlockedEntry, Dependant, LogSize
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutFence, PutFiring, PutLog, PutOutage, PutQueue, RemoveFirings, Write
 from raftsched.storage.state import State
 from raftsched.storage.store.memory_store import MemoryStore
 from tests.core.plain_state import PlainState
-from tests.core.relations_scene import TiesScene, needs, workflow_id, workflow_job, workflow_part
+from tests.core.relations_scene import RelationsScene, needs, workflow_id, workflow_job, workflow_part
 from tests.core.scene import job_id, submit_operation
 
 _T = TypeVar("_T")
@@ -55,11 +55,11 @@ def looks(view: View, limit: int) -> dict[str, object]:
     def dependants(parent: JobId) -> list[Dependant]:
         return pages(lambda after, n: view.dependants(parent, after=after, limit=n), lambda row: row.child, limit)
 
-    def held_of(queue: str, key: str, region: str) -> list[JobId]:
+    def blocked_of(queue: str, key: str, region: str) -> list[JobId]:
         found: list[JobId] = []
-        while (one := view.first_held(queue, key, region, after=found[-1] if found else None)) is not None:
+        while (one := view.first_blocked(queue, key, region, after=found[-1] if found else None)) is not None:
             found.append(one)
-        assert not found or region in view.held_regions(queue, key, limit=len(REGIONS))
+        assert not found or region in view.blocked_regions(queue, key, limit=len(REGIONS))
         return found
 
     def jobs_of(owner: WorkflowId) -> list[JobId]:
@@ -73,35 +73,41 @@ def looks(view: View, limit: int) -> dict[str, object]:
         "dependants": {each: dependants(each) for each in ids},
         "running": {queue: view.running_count(queue) for queue in QUEUES},
         "keys running": {place: view.key_running_count(*place) for place in places if place[1]},
-        "first held": {(place, region): held_of(*place, region) for place in places if place[1] for region in REGIONS},
-        "held": {queue: all_held(view, queue, limit) for queue in QUEUES},
+        "first held": {
+            (place, region): blocked_of(*place, region) for place in places if place[1] for region in REGIONS
+        },
+        "held": {queue: all_blocked(view, queue, limit) for queue in QUEUES},
         "idempotency": [view.job_id_for_key("default", f"i{number}") for number in range(4)],
         "unique": [view.job_id_for_unique("default", b"u%d" % number) for number in range(3)],
         "workflows": [view.workflow(workflow_id(number)) for number in range(1, 4)],
         "workflow keys": [view.workflow_id_for_key("default", f"w{number}") for number in range(1, 4)],
         "workflow jobs": [jobs_of(workflow_id(number)) for number in range(1, 4)],
-        "chores": {(kind, each): view.chore(kind, each) for kind in ChoreKind for each in (*ids, workflow_id(1))},
+        "chores": {
+            (kind, each): view.background_cursor(kind, each)
+            for kind in BackgroundKind
+            for each in (*ids, workflow_id(1))
+        },
         "workers": view.worker("w1"),
         "queues": [view.queue(queue) for queue in QUEUES],
         "queue count": view.queue_count(),
     }
 
 
-def all_held(view: View, queue: str, limit: int) -> list[JobId]:
+def all_blocked(view: View, queue: str, limit: int) -> list[JobId]:
     found: list[JobId] = []
-    after: HeldEntry | None = None
-    while page := view.held_jobs(queue, after=after, limit=limit):
+    after: BlockedEntry | None = None
+    while page := view.blocked_jobs(queue, after=after, limit=limit):
         found.extend(page)
         last = view.job(page[-1])
         assert last is not None
         assert last.spec.options is not None
-        after = HeldEntry(
+        after = BlockedEntry(
             queue, last.spec.options.concurrency_key, last.spec.priority, last.due_at_ms, last.id, last.spec.region
         )
     return found
 
 
-class ForkScene(TiesScene):
+class ForkScene(RelationsScene):
     """Compares, at each operation, what forks show beforehand with what is there afterwards, in three states.
 
     One executes the writes, one takes them over from its fork, and the oracle has neither indexes nor bytes.
@@ -162,7 +168,7 @@ def random_operation(scene: ForkScene, rng: random.Random, number: int) -> Opera
         case 1 if jobs:
             return CancelJob(rng.choice(ids), "default", force=True)
         case 2 if jobs:
-            return HoldJobs(tuple(job.id for job in jobs if job.status in WAITING))
+            return BlockJobs(tuple(job.id for job in jobs if job.status in WAITING))
         case 3 if number % 3 == 0:
             tasks = [workflow_job(number * 3 + 30 + each, 1 + number // 9 % 3) for each in range(2)]
             return workflow_part(1 + number // 9 % 3, tasks, idempotency_key=f"w{1 + number // 9 % 3}")
@@ -182,13 +188,13 @@ def random_operation(scene: ForkScene, rng: random.Random, number: int) -> Opera
 
 @pytest.mark.parametrize("seed", range(12))
 def test_fork_shows_what_the_state_shows_afterwards(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "CHORE_INLINE_MAX", 2)
+    monkeypatch.setattr(limits, "INLINE_DEPENDANTS_MAX", 2)
     rng = random.Random(seed)
     scene = ForkScene()
     scene.limit = rng.choice([1, 2, 3, 50])
     for number in range(1, 28):
         scene.apply(random_operation(scene, rng, number))
-        ready = [job for job in scene.state.all_jobs() if job.status in WAITING and not job.held]
+        ready = [job for job in scene.state.all_jobs() if job.status in WAITING and not job.blocked]
         if ready and rng.random() < 0.5:
             job = rng.choice(ready)
             if not scene.state.key_running_count(job.spec.queue, job.spec.concurrency_key):
@@ -255,7 +261,7 @@ def test_state_executes_the_writes_of_a_fork_that_is_out_of_date() -> None:
 
 
 def test_jobs_from_which_nothing_follows_need_no_fork(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = TiesScene()
+    scene = RelationsScene()
     monkeypatch.setattr(State, "fork", lambda _state: pytest.fail("a fork was made"))
     for options in (None, Options(concurrency_key="k"), Options(unique_key=b"u")):
         job = scene.submit(options=options)

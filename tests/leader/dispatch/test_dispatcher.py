@@ -242,6 +242,6 @@ def test_job_of_a_lease_nobody_knows_about_is_offered_again_unless_it_was_grante
     first, second = world.submit(count=2)
     taken = leader.take(capacity=2)
     world.lease(first, "w1")
-    assert leader.duties.lease_settled(taken, None, world.now) == []
+    assert leader.duties.on_lease_result(taken, None, world.now) == []
     leader.run(1_000)
     assert [job.id for job in leader.lease(capacity=9)] == [second]

@@ -9,7 +9,7 @@ import pytest
 from raftsched import limits
 from raftsched.core.checks.invariants import check
 from raftsched.core.operations.codec import LeaseJobs
-from raftsched.core.operations.control import HoldJobs, RingAlarms
+from raftsched.core.operations.control import BlockJobs, HandleDeadlines
 from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import LEASED, WAITING, AttemptEnd, Job, Status
 from raftsched.leader.dispatch.due_jobs import RETRY_MS
@@ -41,7 +41,7 @@ def test_paused_queue_wakes_up_exactly_when_its_pause_ends(world: World, leader:
     leader.run(4_999)
     assert not waiter.jobs.done()
     leader.run(2)
-    assert proposed(world, RingAlarms) == 1
+    assert proposed(world, HandleDeadlines) == 1
     assert waiter.jobs.result() == [job_id]
 
 
@@ -205,7 +205,7 @@ def test_job_whose_key_is_taken_is_held_and_those_behind_it_pass(world: World, l
     granted = leader.lease(capacity=3)
     assert [job.id for job in granted] == [first, other]
     leader.run(1)
-    assert world.job(second).held
+    assert world.job(second).blocked
     assert leader.duties._ready.buffered_count == 0
     assert leader.take() == []
     world.complete(granted[0])
@@ -220,7 +220,7 @@ def test_job_that_was_held_goes_to_its_own_region_and_keeps_no_other_back(world:
     (running,) = leader.lease(capacity=3)
     assert (running.id, leader.lease(capacity=3, region="eu")) == (first, [])
     leader.run(1)
-    assert [world.job(job_id).held for job_id in (eu, plain)] == [True, True]
+    assert [world.job(job_id).blocked for job_id in (eu, plain)] == [True, True]
     world.complete(running)
     (running,) = leader.lease(capacity=3)
     assert running.id == plain
@@ -237,15 +237,15 @@ def test_new_leader_that_knows_no_keys_learns_them_by_one_lease_that_was_missed(
     taken = leader.take(capacity=10)
     assert [job.id for job in leader.lease_ids(taken)] == [first]
     leader.run(1)
-    assert all(world.job(job_id).held for job_id in behind[:9])
+    assert all(world.job(job_id).blocked for job_id in behind[:9])
     assert leader.take(capacity=10) == []
     leader.run(1)
-    assert all(world.job(job_id).held for job_id in behind)
+    assert all(world.job(job_id).blocked for job_id in behind)
     assert proposed(world, LeaseJobs) == 1
 
 
 def test_backlog_of_one_key_is_held_in_bounded_steps_and_others_pass(world: World) -> None:
-    count = 2 * limits.HOLD_JOBS_MAX + 50
+    count = 2 * limits.BLOCK_JOBS_MAX + 50
     leader = Leader(world)
     leader.take()
     world.submit(count=count, concurrency_key="k")
@@ -254,8 +254,8 @@ def test_backlog_of_one_key_is_held_in_bounded_steps_and_others_pass(world: Worl
     waiter = leader.wait("mail")
     leader.run(10)
     assert waiter.jobs.result() == [free]
-    holds = [operation for operation in world.log if isinstance(operation, HoldJobs)]
-    assert all(len(hold.job_ids) <= limits.HOLD_JOBS_MAX for hold in holds)
+    holds = [operation for operation in world.log if isinstance(operation, BlockJobs)]
+    assert all(len(hold.job_ids) <= limits.BLOCK_JOBS_MAX for hold in holds)
     assert sum(len(hold.job_ids) for hold in holds) == count - 1
     assert first.status is Status.RUNNING
 
@@ -268,14 +268,14 @@ def test_key_that_was_only_on_its_way_is_offered_again_when_its_caller_goes(worl
     waiter = leader.wait("mail")
     assert not waiter.jobs.done()
     leader.run(1)
-    assert not world.job(second).held
+    assert not world.job(second).blocked
     leader.duties.leave(gone, world.now)
     assert waiter.jobs.result() in ([first], [second])
     leader.lease_ids(waiter.jobs.result())
     leader.run(RETRY_MS + 1)
     assert leader.take() == []
     leader.run(1)
-    assert sum(world.job(job_id).held for job_id in (first, second)) == 1
+    assert sum(world.job(job_id).blocked for job_id in (first, second)) == 1
 
 
 def test_key_has_as_many_places_as_its_queue_says(world: World, leader: Leader) -> None:
@@ -294,11 +294,11 @@ def test_hold_that_nobody_knows_about_is_tried_again(world: World, leader: Leade
     assert len(leader.lease(capacity=2)) == 1
     orders = leader.hold()
     leader.step()
-    (order,) = (order for order in orders if isinstance(order.operation, HoldJobs))
+    (order,) = (order for order in orders if isinstance(order.operation, BlockJobs))
     leader.held = None
-    leader.duties.settled(order, None, world.now)
+    leader.duties.on_result(order, None, world.now)
     leader.run(1_000)
-    assert world.job(second).held
+    assert world.job(second).blocked
 
 
 def test_expired_job_is_not_offered_and_those_behind_it_pass(world: World, leader: Leader) -> None:
@@ -372,7 +372,7 @@ class _Mill:
         capacity = self.rng.choice([1, 4, 20])
         job_ids: list[JobId] = self.leader.take(*self.QUEUES, capacity=capacity)
         if job_ids and self.rng.random() < 0.1:
-            self.leader.duties.lease_settled(job_ids, None, self.world.now)  # the log refused it
+            self.leader.duties.on_lease_result(job_ids, None, self.world.now)  # the log refused it
         elif job_ids:
             granted = self.leader.lease_ids(job_ids)
             missed = {*job_ids} - {job.id for job in granted}

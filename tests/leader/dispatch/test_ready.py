@@ -10,7 +10,7 @@ from raftsched import limits
 from raftsched.core.records.ids import JobId, name_tag
 from raftsched.core.records.job import WAITING, Job
 from raftsched.core.records.queue import TenantWeight
-from raftsched.core.records.wanted import tags_of
+from raftsched.core.records.queue_patterns import tags_of
 from raftsched.core.state.writes import PutQueue, Write
 from raftsched.leader.dispatch.buffer import PARTS_MAX
 from raftsched.leader.dispatch.ready import ReadyJobs

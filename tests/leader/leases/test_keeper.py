@@ -144,7 +144,7 @@ def test_old_expiry_leaves_a_newer_lease_of_the_job_alone(world: World, leader: 
 def test_failed_expiry_is_tried_again_and_its_worker_stays_refused(world: World, leader: Leader, job: Job) -> None:
     orders = leader.hold()
     leader.run(TTL_MS)
-    leader.duties.settled(orders.popleft(), None, world.now)
+    leader.duties.on_result(orders.popleft(), None, world.now)
     assert leader.heartbeat(job) == [OVER]
     leader.held = None
     leader.run(PAUSE_MS)

@@ -113,7 +113,7 @@ def test_failed_marks_are_made_again(world: World, leader: Leader) -> None:
     leader.take(worker="w1")
     world.clock.advance(1)
     (order,) = leader.duties.step(world.now)
-    leader.duties.settled(order, None, world.now)
+    leader.duties.on_result(order, None, world.now)
     leader.run(PAUSE_MS + PERIOD_MS)
     assert [worker.name for worker in world.state.workers()] == ["w1"]
 
@@ -175,7 +175,7 @@ def test_workers_of_a_queue_are_those_that_ask_for_it_and_live(world: World, lea
     leader.run(2 * TTL_MS)
     [patient] = leader.duties.workers_for("mail", world.now)
     assert (patient.name, patient.queues) == ("patient", ("mail",))
-    assert world.now.cluster_ms - PERIOD_MS <= patient.heard_at_ms <= world.now.cluster_ms
+    assert world.now.cluster_ms - PERIOD_MS <= patient.heartbeat_at_ms <= world.now.cluster_ms
     assert leader.duties.workers_for("none", world.now) == []
 
 
@@ -185,7 +185,7 @@ def test_new_leader_knows_the_workers_of_a_queue_by_their_marks(world: World) ->
     first.run(PERIOD_MS)
     second = Leader(world, SETTINGS)
     [mark] = world.state.workers()
-    heard_at_ms = mark.seen_at_ms
-    assert second.duties.workers_for("mail", world.now) == [ServingWorker("w1", ("mail",), "eu", heard_at_ms)]
+    heartbeat_at_ms = mark.seen_at_ms
+    assert second.duties.workers_for("mail", world.now) == [ServingWorker("w1", ("mail",), "eu", heartbeat_at_ms)]
     second.run(2 * TTL_MS)
     assert second.duties.workers_for("mail", world.now) == []

@@ -70,7 +70,7 @@ def test_failed_purge_is_tried_again(world: World) -> None:
     world.clock.advance(SETTINGS.retention_ms + 1)
     leader = Leader(world, SETTINGS)
     (order,) = leader.duties.step(world.now)
-    leader.duties.settled(order, None, world.now)
+    leader.duties.on_result(order, None, world.now)
     leader.run(SETTINGS.retention_every_ms)
     assert not list(world.state.all_jobs())
 
@@ -179,7 +179,7 @@ def test_job_that_can_not_be_purged_yet_is_purged_later(
     finish(world, *job_ids)
     with monkeypatch.context() as patch:
         patch.setattr(upkeep, "may_have_dependants", lambda job: job.id == job_ids[1])
-        patch.setattr(upkeep, "is_telling", lambda *_: True)
+        patch.setattr(upkeep, "is_resolving", lambda *_: True)
         leader.run(SETTINGS.retention_ms + SETTINGS.retention_every_ms)
         assert left(world) == {job_ids[1]}
         before = len(purges(world))
@@ -230,7 +230,7 @@ def test_parent_is_kept_for_its_child_and_goes_soon_after_it_has_ended(
 
 def test_parents_that_are_kept_do_not_hold_up_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "PURGE_JOBS_MAX", 2)
-    monkeypatch.setattr(limits, "RING_ALARMS_MAX", 2)
+    monkeypatch.setattr(limits, "HANDLE_DEADLINES_MAX", 2)
     world = World()
     leader = Leader(world, SETTINGS)
     kept = {pair(world, retention_ms=1_000 * (number % 2))[0] for number in range(8)}

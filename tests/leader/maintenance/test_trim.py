@@ -18,14 +18,16 @@ SCHEDULE = ScheduleId(JobId(b"s" * 16))
 PLANNED = Firing(TimeMs(0))
 
 
-def write_lines(world: World, *instants: int, kind: FiringKind = FiringKind.PLANNED) -> None:
+def write_lines(world: World, *fire_times: int, kind: FiringKind = FiringKind.PLANNED) -> None:
     now_ms = TimeMs(world.now.cluster_ms)
-    world.state.execute([PutFiring(SCHEDULE, Firing(TimeMs(at_ms), kind, decided_at_ms=now_ms)) for at_ms in instants])
+    world.state.execute(
+        [PutFiring(SCHEDULE, Firing(TimeMs(at_ms), kind, decided_at_ms=now_ms)) for at_ms in fire_times]
+    )
     world.state.advance(index=world.state.applied_index + 1, term=1, now_ms=now_ms)
 
 
 def ledger(world: World) -> list[int]:
-    return [line.instant_ms for line in world.state.firings(SCHEDULE, after=None, until_ms=None, limit=100_000)]
+    return [line.fire_time_ms for line in world.state.firings(SCHEDULE, after=None, until_ms=None, limit=100_000)]
 
 
 def carry_out(world: World, trimming: Trimming) -> list[Operation]:
@@ -36,7 +38,7 @@ def carry_out(world: World, trimming: Trimming) -> list[Operation]:
         operations = trimming.step(world.now)
         for operation in operations:
             (result,) = world.apply(operation)
-            trimming.settled(operation, result, world.now)
+            trimming.on_result(operation, result, world.now)
         done += operations
         world.clock.advance(100)
     return done
@@ -51,7 +53,7 @@ def trimming_of(world: World) -> Trimming:
 
 def test_ledger_keeps_its_latest_lines_and_loses_the_others_in_bounded_steps(world: World) -> None:
     trimming = trimming_of(world)
-    excess = 2 * limits.CHORE_STEPS_MAX + 50
+    excess = 2 * limits.BACKGROUND_STEP_ITEMS_MAX + 50
     write_lines(world, *range(excess + limits.LEDGER_LINES_KEPT))
     trimming.line_written(SCHEDULE, PLANNED)
     assert [type(operation) for operation in carry_out(world, trimming)] == [TrimLedger] * 3
@@ -65,7 +67,7 @@ def test_ledger_that_is_not_too_long_is_left_alone(world: World) -> None:
     assert carry_out(world, trimming) == []
 
 
-def test_lines_of_one_instant_stay_together(world: World) -> None:
+def test_lines_of_one_fire_time_stay_together(world: World) -> None:
     trimming = trimming_of(world)
     write_lines(world, *range(limits.LEDGER_LINES_KEPT))
     write_lines(world, 0, 1, kind=FiringKind.MANUAL)
@@ -76,7 +78,7 @@ def test_lines_of_one_instant_stay_together(world: World) -> None:
 
 def test_lines_of_calls_by_hand_stay_for_their_time_and_hide_no_others(world: World) -> None:
     trimming = trimming_of(world)
-    called = range(3 * limits.CHORE_STEPS_MAX)
+    called = range(3 * limits.BACKGROUND_STEP_ITEMS_MAX)
     write_lines(world, *called, kind=FiringKind.BACKFILL)
     planned = range(len(called), len(called) + 50 + limits.LEDGER_LINES_KEPT)
     write_lines(world, *planned)
@@ -108,7 +110,7 @@ def test_look_whose_outcome_nobody_knows_is_made_again(world: World) -> None:
     write_lines(world, *range(limits.LEDGER_LINES_KEPT + 1))
     trimming.line_written(SCHEDULE, PLANNED)
     (operation,) = trimming.step(world.now)
-    trimming.settled(operation, None, world.now)
+    trimming.on_result(operation, None, world.now)
     assert carry_out(world, trimming) == [operation]
 
 
@@ -116,10 +118,10 @@ def test_ledgers_stay_short_by_chance_alone(world: World) -> None:
     rng = random.Random(3)
     trimming = Trimming(world.state, lambda count: rng.randint(0, count - 1))
     longest = 0
-    for instant in range(4_000):
-        write_lines(world, instant)
+    for fire_time in range(4_000):
+        write_lines(world, fire_time)
         trimming.line_written(SCHEDULE, PLANNED)
-        if instant % 20 == 0:
+        if fire_time % 20 == 0:
             world.clock.advance(100)
             carry_out(world, trimming)
             longest = max(longest, len(ledger(world)))

@@ -50,7 +50,7 @@ def firing_of(world: World) -> Firing:
 def settle(firing: Firing, world: World, operations: Sequence[Operation]) -> None:
     """Apply what was proposed together, as one entry."""
     for operation, result in zip(operations, world.apply(*operations), strict=True):
-        firing.settled(operation, result, world.now)
+        firing.on_result(operation, result, world.now)
 
 
 def fired_ids(operations: Sequence[Operation]) -> list[ScheduleId]:
@@ -84,7 +84,7 @@ def test_firing_makes_up_for_an_outage_in_steps_that_are_short_for_the_log_and_f
     assert {next_at(world, schedule_id) for schedule_id in schedules} == {NEWEST_MS + MINUTE}
 
 
-def test_firing_decides_many_schedules_of_one_instant_together(world: World) -> None:
+def test_firing_decides_many_schedules_of_one_fire_time_together(world: World) -> None:
     due = [save(world, f"s{number:03}", next_at_ms=NEWEST_MS) for number in range(COST_PER_STEP + 1)]
     firing = firing_of(world)
     first = firing.step(world.now)

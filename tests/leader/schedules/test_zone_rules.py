@@ -6,15 +6,15 @@ from msgspec.structs import replace
 
 from raftsched.core.cron import zones
 from raftsched.core.operations.base import Operation
-from raftsched.core.operations.control import AlarmKind
+from raftsched.core.operations.control import DeadlineKind
 from raftsched.core.operations.schedules import AdoptZoneRules, Decision, FireSchedule, SaveSchedule
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import Misfire, Overlap, Schedule, Template, Timing
 from raftsched.core.records.spec import JobSpec
 from raftsched.core.state.results import Fired, ScheduleSaved
-from raftsched.leader.schedules.fire_times import instants_of
-from raftsched.leader.schedules.plan import Instants
+from raftsched.leader.schedules.fire_times import fire_times_of
+from raftsched.leader.schedules.plan import FireTimes
 from raftsched.leader.schedules.zone_rules import SCHEDULES_PER_STEP, ZoneRules
 from tests.leader.scene import START_MS, World
 
@@ -25,30 +25,30 @@ OLD, NEW = "2026f", "2027a"
 class Shifted:
     """Instants by rules of which the zone's clock is an hour behind what it was."""
 
-    def __init__(self, instants: Instants) -> None:
-        self._instants = instants
+    def __init__(self, fire_times: FireTimes) -> None:
+        self._fire_times = fire_times
 
     def next_after(self, after_ms: int) -> int | None:
-        found = self._instants.next_after(after_ms - HOUR_MS)
+        found = self._fire_times.next_after(after_ms - HOUR_MS)
         return None if found is None else found + HOUR_MS
 
-    def skipped_by_calendar(self, instant_ms: int) -> str:
-        return self._instants.skipped_by_calendar(instant_ms - HOUR_MS)
+    def skipped_by_calendar(self, fire_time_ms: int) -> str:
+        return self._fire_times.skipped_by_calendar(fire_time_ms - HOUR_MS)
 
 
-def old_rules(timing: Timing, from_ms: int) -> Instants:
-    return instants_of(timing, from_ms=from_ms)
+def old_rules(timing: Timing, from_ms: int) -> FireTimes:
+    return fire_times_of(timing, from_ms=from_ms)
 
 
-def new_rules(timing: Timing, from_ms: int) -> Instants:
-    instants = instants_of(timing, from_ms=from_ms)
-    return Shifted(instants) if timing.timezone == "Asia/Almaty" else instants
+def new_rules(timing: Timing, from_ms: int) -> FireTimes:
+    fire_times = fire_times_of(timing, from_ms=from_ms)
+    return Shifted(fire_times) if timing.timezone == "Asia/Almaty" else fire_times
 
 
 def save(world: World, name: str, **timing: object) -> Schedule:
     wanted = Timing(**{"cron": "0 9 * * *", "timezone": "Asia/Almaty"} | timing)  # type: ignore[arg-type]
     now_ms = world.now.cluster_ms
-    found = instants_of(wanted, from_ms=now_ms).next_after(now_ms)
+    found = fire_times_of(wanted, from_ms=now_ms).next_after(now_ms)
     operation = SaveSchedule(
         world.new_job_id(),  # type: ignore[arg-type]
         "default", name, wanted, Template(JobSpec("n", "q", 5, 3, 0, RetryPolicy())), Overlap.SKIP, Misfire.RUN_ONCE, 0,
@@ -69,7 +69,7 @@ def lead(world: World, version: str, *, steps: int = 1_000) -> list[Operation]:
             break
         for operation in service.step(world.now):
             (result,) = world.apply(operation)
-            service.settled(operation, result, world.now)
+            service.on_result(operation, result, world.now)
             done.append(operation)
     return done
 
@@ -98,7 +98,7 @@ def test_the_run_at_the_old_time_does_not_happen(world: World) -> None:
     assert line.detail.endswith(f"; zone rules {NEW}")
     stale = FireSchedule(daily.id, 1, (Decision(daily.next_at_ms, JobId(b"j" * 16), daily.next_at_ms),), TimeMs(0))
     assert not isinstance(world.apply(stale)[0], Fired), "a decision for the old time is refused"
-    due = world.state.alarms_due(AlarmKind.SCHEDULE, moved.next_at_ms, limit=9)
+    due = world.state.deadlines_due(DeadlineKind.SCHEDULE, moved.next_at_ms, limit=9)
     assert (due[-1].subject, due[-1].at_ms) == (daily.id, moved.next_at_ms)
 
 

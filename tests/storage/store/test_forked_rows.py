@@ -91,10 +91,10 @@ def test_taking_the_first_of_a_list_again_and_again_reads_the_list_once() -> Non
 
     store = Counting()
     for number in range(1_000):
-        store.put(Table.HELD, number.to_bytes(2, "big"), b"")
+        store.put(Table.BLOCKED, number.to_bytes(2, "big"), b"")
     fork = ForkedRows(store)
     for number in range(1_000):
-        ((key, _),) = fork.scan(Table.HELD, b"\0", b"\xff", limit=1)
+        ((key, _),) = fork.scan(Table.BLOCKED, b"\0", b"\xff", limit=1)
         assert key == number.to_bytes(2, "big")
-        fork.remove(Table.HELD, key)
+        fork.remove(Table.BLOCKED, key)
     assert read_count <= 3_000

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from raftsched.core.operations.control import AlarmKind
+from raftsched.core.operations.control import DeadlineKind
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import FINISHED, Job, Pause, Status
 from raftsched.core.records.queue import Queue
@@ -21,7 +21,7 @@ from raftsched.storage.tables.indexes import (
     schedule_entries,
     workflow_entries,
 )
-from tests.storage.jobs import NOW_MS, finished, held, job_id, make_job, make_schedule, paused, running, scheduled
+from tests.storage.jobs import NOW_MS, blocked, finished, job_id, make_job, make_schedule, paused, running, scheduled
 
 _options = st.builds(
     Options,
@@ -40,7 +40,7 @@ _jobs = st.builds(
     priority=st.integers(0, 9),
     due_at_ms=st.integers(0, 3),
     timed=st.booleans(),
-    held=st.booleans(),
+    blocked=st.booleans(),
     finished_at_ms=st.integers(0, 3),
     options=st.none() | _options,
     pause=st.none() | st.builds(Pause, st.just(1), st.sampled_from([0, 4])),
@@ -51,8 +51,8 @@ def tables(job: Job) -> list[Table]:
     return [table for table, _, _ in index_entries(job)]
 
 
-def alarms(job: Job) -> list[int]:
-    return [keys.read_alarm_key(key).at_ms for table, key, _ in index_entries(job) if table is Table.ALARMS]
+def deadlines(job: Job) -> list[int]:
+    return [keys.read_deadline_key(key).at_ms for table, key, _ in index_entries(job) if table is Table.DEADLINES]
 
 
 def test_each_status_has_the_entries_by_which_it_is_found() -> None:
@@ -66,21 +66,21 @@ def test_each_status_has_the_entries_by_which_it_is_found() -> None:
         assert tables(finished(make_job(1), status)) == [Table.FINISHED]
 
 
-def test_a_held_job_is_in_the_held_index_in_place_of_the_ready_one() -> None:
-    assert tables(held(make_job(1))) == [Table.HELD]
-    assert tables(held(scheduled(1, NOW_MS))) == [Table.HELD, Table.TIMERS]
+def test_a_blocked_job_is_in_the_held_index_in_place_of_the_ready_one() -> None:
+    assert tables(blocked(make_job(1))) == [Table.BLOCKED]
+    assert tables(blocked(scheduled(1, NOW_MS))) == [Table.BLOCKED, Table.TIMERS]
 
 
 def test_ties_have_entries_of_their_own() -> None:
     tied = make_job(1, options=Options(unique_key=b"u", workflow_id=b"w" * 16, deadline_ms=TimeMs(9)))
-    assert tables(tied) == [Table.WAITING, Table.UNIQUE, Table.WORKFLOW_JOBS, Table.ALARMS]
+    assert tables(tied) == [Table.WAITING, Table.UNIQUE, Table.WORKFLOW_JOBS, Table.DEADLINES]
     assert tables(finished(make_job(1, options=Options(schedule_id=b"s" * 16)))) == [
         Table.FINISHED,
         Table.SCHEDULE_JOBS,
     ]
-    assert tables(make_job(1, options=Options(expires_at_ms=TimeMs(9)))) == [Table.WAITING, Table.ALARMS]
+    assert tables(make_job(1, options=Options(expires_at_ms=TimeMs(9)))) == [Table.WAITING, Table.DEADLINES]
     assert tables(paused(make_job(1))) == [Table.PARKED]
-    assert tables(paused(make_job(1), until_ms=9)) == [Table.PARKED, Table.ALARMS]
+    assert tables(paused(make_job(1), until_ms=9)) == [Table.PARKED, Table.DEADLINES]
 
 
 def test_a_claim_lasts_until_the_end_of_the_job_or_its_time() -> None:
@@ -89,23 +89,23 @@ def test_a_claim_lasts_until_the_end_of_the_job_or_its_time() -> None:
     assert tables(finished(make_job(1, options=timed))) == [Table.FINISHED, Table.UNIQUE]
 
 
-def test_what_is_finished_has_no_alarm() -> None:
+def test_what_is_finished_has_no_deadline() -> None:
     times = Options(expires_at_ms=TimeMs(5), deadline_ms=TimeMs(9))
-    assert alarms(make_job(1, options=times)) == [5]
-    assert alarms(running(make_job(1, options=times))) == [9], "what has started no longer expires"
-    assert alarms(finished(make_job(1, options=times))) == []
+    assert deadlines(make_job(1, options=times)) == [5]
+    assert deadlines(running(make_job(1, options=times))) == [9], "what has started no longer expires"
+    assert deadlines(finished(make_job(1, options=times))) == []
 
 
-def test_other_records_have_alarms_names_and_keys() -> None:
+def test_other_records_have_deadlines_names_and_keys() -> None:
     workflow = Workflow(WorkflowId(b"w" * 16), "t", "n", 2, 1, updated_at_ms=TimeMs(7))
-    assert [table for table, _, _ in workflow_entries(workflow)] == [Table.ALARMS]
+    assert [table for table, _, _ in workflow_entries(workflow)] == [Table.DEADLINES]
     keyed = replace(workflow, stored_count=2, idempotency_key="k")
     assert workflow_entries(keyed) == ((Table.WORKFLOW_KEYS, keys.dedup_key("t", "k"), b"w" * 16),)
     assert queue_entries(Queue("q", paused=True)) == ()
-    alarm = (Table.ALARMS, keys.alarm_key(AlarmKind.QUEUE, 8, b"q"), b"")
-    assert queue_entries(Queue("q", paused=True, pause_until_ms=TimeMs(8))) == (alarm,)
+    deadline = (Table.DEADLINES, keys.deadline_key(DeadlineKind.QUEUE, 8, b"q"), b"")
+    assert queue_entries(Queue("q", paused=True, pause_until_ms=TimeMs(8))) == (deadline,)
     schedule = make_schedule(1, next_at_ms=TimeMs(3))
-    assert [table for table, _, _ in schedule_entries(schedule)] == [Table.SCHEDULE_NAMES, Table.ALARMS]
+    assert [table for table, _, _ in schedule_entries(schedule)] == [Table.SCHEDULE_NAMES, Table.DEADLINES]
     assert [table for table, _, _ in schedule_entries(replace(schedule, paused=True))] == [Table.SCHEDULE_NAMES]
     assert index_entries(None) == workflow_entries(None) == queue_entries(None) == schedule_entries(None) == ()
 

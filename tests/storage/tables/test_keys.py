@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from raftsched import limits
-from raftsched.core.operations.control import AlarmKind, ChoreKind
+from raftsched.core.operations.control import BackgroundKind, DeadlineKind
 from raftsched.core.records.ids import JobId, NameTag, TimeMs, name_tag
 from raftsched.core.records.job import Status
 from raftsched.core.records.schedule import FiringKind, ScheduleId
-from raftsched.core.state.entries import AlarmEntry, CounterKey, HeldEntry, TimerEntry, WaitingEntry
+from raftsched.core.state.entries import BlockedEntry, CounterKey, DeadlineEntry, TimerEntry, WaitingEntry
 from raftsched.errors import InvariantBroken
 from raftsched.storage.tables import keys
 from tests.storage.jobs import job_id
@@ -27,7 +27,7 @@ _ids = st.binary(min_size=16, max_size=16).map(JobId)
 _statuses = st.sampled_from(Status)
 _tags = (st.binary(min_size=8, max_size=8) | st.sampled_from([b"\xff" * 8, b"\0" * 8])).map(NameTag)
 _waiting = st.builds(WaitingEntry, _texts, _texts, _priorities, _tags, _times, _ids, _texts)
-_held = st.builds(HeldEntry, _texts, _texts, _priorities, _times, _ids, _texts)
+_held = st.builds(BlockedEntry, _texts, _texts, _priorities, _times, _ids, _texts)
 _bytes = st.binary(max_size=32) | st.sampled_from([b"", b"\0", b"\xff", b"\0\xff", b"\xff\xff"])
 _counts = st.integers(0, 2**32 - 1)
 
@@ -36,7 +36,7 @@ def waiting_order(entry: WaitingEntry) -> tuple[str, str, str, int, bytes, int, 
     return (entry.queue, entry.region, entry.tenant, -entry.priority, entry.tag, entry.due_at_ms, entry.job_id)
 
 
-def held_order(entry: HeldEntry) -> tuple[str, str, str, int, int, bytes]:
+def blocked_order(entry: BlockedEntry) -> tuple[str, str, str, int, int, bytes]:
     return (entry.queue, entry.concurrency_key, entry.region, -entry.priority, entry.due_at_ms, entry.job_id)
 
 
@@ -48,9 +48,9 @@ def waiting_key(entry: WaitingEntry) -> bytes:
     return keys.waiting_key(group(entry), entry.due_at_ms, entry.job_id)
 
 
-def held_key(entry: HeldEntry) -> bytes:
-    region = keys.held_region(entry.queue, entry.concurrency_key, entry.region)
-    return keys.held_key(region, entry.priority, entry.due_at_ms, entry.job_id)
+def blocked_key(entry: BlockedEntry) -> bytes:
+    region = keys.blocked_region(entry.queue, entry.concurrency_key, entry.region)
+    return keys.blocked_key(region, entry.priority, entry.due_at_ms, entry.job_id)
 
 
 def sorts_alike(tuples: list[Any], encoded: list[bytes]) -> bool:
@@ -92,21 +92,23 @@ def test_what_waits_of_a_region_is_in_one_piece(entry: WaitingEntry, other: Wait
 
 @given(st.lists(_held, min_size=2, max_size=8))
 def test_held_keys_sort_by_queue_key_region_falling_priority_due_and_id_and_are_read_back(
-    entries: list[HeldEntry],
+    entries: list[BlockedEntry],
 ) -> None:
-    encoded = [held_key(entry) for entry in entries]
-    assert sorts_alike([held_order(entry) for entry in entries], encoded)
-    assert [keys.read_held_key(key) for key in encoded] == entries
+    encoded = [blocked_key(entry) for entry in entries]
+    assert sorts_alike([blocked_order(entry) for entry in entries], encoded)
+    assert [keys.read_blocked_key(key) for key in encoded] == entries
 
 
 @given(_held, _held)
-def test_what_is_held_of_a_queue_a_key_or_a_region_of_it_is_in_one_piece(entry: HeldEntry, other: HeldEntry) -> None:
-    other_key = held_key(other)
-    queue, group = keys.held_queue(entry.queue), keys.held_group(entry.queue, entry.concurrency_key)
+def test_what_is_held_of_a_queue_a_key_or_a_region_of_it_is_in_one_piece(
+    entry: BlockedEntry, other: BlockedEntry
+) -> None:
+    other_key = blocked_key(other)
+    queue, group = keys.blocked_queue(entry.queue), keys.blocked_group(entry.queue, entry.concurrency_key)
     assert (queue <= other_key < keys.after_texts(queue)) == (other.queue == entry.queue)
     assert (group <= other_key < keys.after_texts(group)) == (other[:2] == entry[:2])
-    region = keys.held_region(entry.queue, entry.concurrency_key, entry.region)
-    is_of_it = held_order(other)[:3] == held_order(entry)[:3]
+    region = keys.blocked_region(entry.queue, entry.concurrency_key, entry.region)
+    is_of_it = blocked_order(other)[:3] == blocked_order(entry)[:3]
     assert (region <= other_key < keys.after_texts(region)) == is_of_it
 
 
@@ -143,13 +145,15 @@ def test_unique_keys_sort_by_tenant_and_digest_and_are_read_back(entries: list[t
     assert [keys.read_unique_key(key) for key in encoded] == entries
 
 
-@given(st.lists(st.builds(AlarmEntry, st.sampled_from(AlarmKind), _times, _ids | _texts.map(str.encode)), min_size=2))
-def test_alarm_keys_sort_by_kind_time_and_subject_and_are_read_back(entries: list[AlarmEntry]) -> None:
-    encoded = [keys.alarm_key(*entry) for entry in entries]
+@given(
+    st.lists(st.builds(DeadlineEntry, st.sampled_from(DeadlineKind), _times, _ids | _texts.map(str.encode)), min_size=2)
+)
+def test_deadline_keys_sort_by_kind_time_and_subject_and_are_read_back(entries: list[DeadlineEntry]) -> None:
+    encoded = [keys.deadline_key(*entry) for entry in entries]
     assert sorts_alike(entries, encoded)
-    assert [keys.read_alarm_key(key) for key in encoded] == entries
+    assert [keys.read_deadline_key(key) for key in encoded] == entries
     for entry in entries:
-        end = keys.alarms_until(entry.kind, entry.at_ms)
+        end = keys.deadlines_until(entry.kind, entry.at_ms)
         assert [key < end for key in encoded] == [other[:2] < entry[:2] for other in entries]
 
 
@@ -177,20 +181,22 @@ def test_nothing_lies_behind_the_last_id() -> None:
 
 
 @given(st.lists(st.tuples(_ids.map(ScheduleId), _times, st.sampled_from(FiringKind)), min_size=2, max_size=8))
-def test_firing_keys_sort_by_schedule_instant_and_kind(entries: list[tuple[ScheduleId, TimeMs, FiringKind]]) -> None:
+def test_firing_keys_sort_by_schedule_fire_time_and_kind(entries: list[tuple[ScheduleId, TimeMs, FiringKind]]) -> None:
     encoded = [keys.firing_key(*entry) for entry in entries]
     assert sorts_alike(entries, encoded)
     assert [keys.schedule_of_firing(key) for key in encoded] == [schedule_id for schedule_id, _, _ in entries]
-    for schedule_id, instant_ms, _ in entries:
-        end = keys.firings_until(schedule_id, instant_ms)
-        assert [key < end for key in encoded] == [other[:2] < (schedule_id, instant_ms) for other in entries]
+    for schedule_id, fire_time_ms, _ in entries:
+        end = keys.firings_until(schedule_id, fire_time_ms)
+        assert [key < end for key in encoded] == [other[:2] < (schedule_id, fire_time_ms) for other in entries]
 
 
-@given(st.lists(st.tuples(st.sampled_from(ChoreKind), _ids | _texts.map(str.encode)), min_size=2, max_size=8))
-def test_chore_keys_sort_by_kind_and_subject_and_are_read_back(entries: list[tuple[ChoreKind, bytes]]) -> None:
-    encoded = [keys.chore_key(*entry) for entry in entries]
+@given(st.lists(st.tuples(st.sampled_from(BackgroundKind), _ids | _texts.map(str.encode)), min_size=2, max_size=8))
+def test_background_step_keys_sort_by_kind_and_subject_and_are_read_back(
+    entries: list[tuple[BackgroundKind, bytes]],
+) -> None:
+    encoded = [keys.background_key(*entry) for entry in entries]
     assert sorts_alike(entries, encoded)
-    assert [keys.read_chore_key(key) for key in encoded] == entries
+    assert [keys.read_background_key(key) for key in encoded] == entries
 
 
 @given(st.lists(st.tuples(_ids, _counts, _counts, st.integers(0, 2**48)), min_size=2, max_size=8))
@@ -231,10 +237,10 @@ def test_names_of_156_bytes_of_utf8_fit_in_every_key() -> None:
     longest = "\U0001f600" * 39
     built = [
         waiting_key(WaitingEntry(longest, longest, 0, TAG, TimeMs(2**48), job_id(1), longest)),
-        held_key(HeldEntry(longest, longest, 0, TimeMs(2**48), job_id(1), longest)),
+        blocked_key(BlockedEntry(longest, longest, 0, TimeMs(2**48), job_id(1), longest)),
         keys.unique_key(longest, b"u" * 64),
-        keys.alarm_key(AlarmKind.QUEUE, 2**48, longest.encode()),
-        keys.chore_key(ChoreKind.RELEASE_HELD, longest.encode()),
+        keys.deadline_key(DeadlineKind.QUEUE, 2**48, longest.encode()),
+        keys.background_key(BackgroundKind.RELEASE_BLOCKED, longest.encode()),
         keys.dedup_key(longest, longest),
         keys.counter_key(longest, longest, Status.SKIPPED),
         keys.name_key(longest),
@@ -246,9 +252,9 @@ def test_names_of_156_bytes_of_utf8_fit_in_every_key() -> None:
     "build",
     [
         lambda: keys.waiting_group("\U0001f600" * 128, "t", 5, TAG, ""),
-        lambda: keys.held_key(keys.held_group("q", "\U0001f600" * 128), 5, 0, job_id(1)),
+        lambda: keys.blocked_key(keys.blocked_group("q", "\U0001f600" * 128), 5, 0, job_id(1)),
         lambda: keys.unique_key("t" * 128, b"u" * 400),
-        lambda: keys.chore_key(ChoreKind.RELEASE_HELD, b"q" * 511),
+        lambda: keys.background_key(BackgroundKind.RELEASE_BLOCKED, b"q" * 511),
         lambda: keys.dedup_key("t" * 128, "\U0001f600" * 200),
         lambda: keys.counter_key("\U0001f600" * 128, "q", Status.QUEUED),
         lambda: keys.name_key("\U0001f600" * 128),

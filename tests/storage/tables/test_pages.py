@@ -18,7 +18,7 @@ from raftsched.storage.state import State
 from raftsched.storage.store.port import Store
 from raftsched.storage.tables.facets import Facets
 from raftsched.storage.tables.pages import page_by_status
-from tests.storage.jobs import NOW_MS, finished, held, job_id, make_job, paused, running, scheduled
+from tests.storage.jobs import NOW_MS, blocked, finished, job_id, make_job, paused, running, scheduled
 
 
 @pytest.fixture
@@ -58,11 +58,11 @@ def fill(state: State) -> dict[Status, list[Job]]:
     parked = [paused(make_job(n)) for n in range(115, 125)]
     for_parents = [make_job(n, status=Status.WAITING_DEPENDENCIES, due_at_ms=n) for n in range(125, 130)]
     skipped = [finished(make_job(n), Status.SKIPPED, NOW_MS + n % 2) for n in range(130, 134)]
-    kept_back = [held(make_job(n, queue=f"q{n % 2}", priority=n % 3), f"k{n % 2}") for n in range(134, 150)]
+    kept_back = [blocked(make_job(n, queue=f"q{n % 2}", priority=n % 3), f"k{n % 2}") for n in range(134, 150)]
     submit(state, *jobs, *future, *retried, *overdue, *leased, *cancelling, *completed, *dead)
     submit(state, *parked, *for_parents, *skipped, *kept_back)
     return {
-        Status.QUEUED: [*sorted(jobs + overdue, key=_place), *sorted(kept_back, key=_held_place)],
+        Status.QUEUED: [*sorted(jobs + overdue, key=_place), *sorted(kept_back, key=_blocked_place)],
         Status.SCHEDULED: sorted(future, key=lambda job: (job.due_at_ms, job.id)),
         Status.RETRYING: sorted(retried, key=lambda job: (job.due_at_ms, job.id)),
         Status.RUNNING: leased,
@@ -80,7 +80,7 @@ def _place(job: Job) -> tuple[str, str, int, int, JobId]:
     return job.spec.queue, job.tenant, -job.spec.priority, job.due_at_ms, job.id
 
 
-def _held_place(job: Job) -> tuple[str, str, int, int, JobId]:
+def _blocked_place(job: Job) -> tuple[str, str, int, int, JobId]:
     assert job.spec.options is not None
     return job.spec.queue, job.spec.options.concurrency_key, -job.spec.priority, job.due_at_ms, job.id
 
@@ -226,8 +226,8 @@ def test_the_queued_jobs_of_one_queue_are_found_among_any_number_of_others(
     """No row of another queue is examined, held or not."""
     monkeypatch.setattr(limits, "SCAN_ROWS_MAX", 10)
     submit(state, *(make_job(number, queue=f"q{number % 2}") for number in range(100)))
-    submit(state, *(held(make_job(number, queue="q3"), f"k{number}") for number in range(100, 150)))
-    mine = [make_job(200, queue="q"), held(make_job(201, queue="q"), "k"), make_job(202, queue="q", priority=9)]
+    submit(state, *(blocked(make_job(number, queue="q3"), f"k{number}") for number in range(100, 150)))
+    mine = [make_job(200, queue="q"), blocked(make_job(201, queue="q"), "k"), make_job(202, queue="q", priority=9)]
     submit(state, *mine)
     page = state.list_jobs_by_status(Status.QUEUED, now_ms=NOW_MS, queue="q", limit=9, descending=descending)
     assert not page.next_cursor

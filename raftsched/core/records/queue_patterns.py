@@ -21,14 +21,14 @@ def is_pattern(queue: str) -> bool:
     return queue.endswith(STAR)
 
 
-def fits(pattern: str, queue: str) -> bool:
+def matches(pattern: str, queue: str) -> bool:
     """Return whether `queue` is one of those that `pattern` stands for."""
     return queue.startswith(pattern[: -len(STAR)])
 
 
-def takes(queues: Iterable[str], queue: str) -> bool:
+def accepts(queues: Iterable[str], queue: str) -> bool:
     """Return whether a worker that asks for `queues` takes jobs of `queue`."""
-    return queue in queues or any(fits(each, queue) for each in queues if is_pattern(each))
+    return queue in queues or any(matches(each, queue) for each in queues if is_pattern(each))
 
 
 def tags_of(names: Iterable[str]) -> Tags:
