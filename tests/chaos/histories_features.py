@@ -6,6 +6,7 @@ clean. Mutations then break one promise each (`histories_broken_features`).
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from functools import cache
 
@@ -37,12 +38,9 @@ def _everything(rates: Rates) -> Rates:
 @cache
 def good_feature_history(seed: int) -> History:
     """What was seen in the world of a seed."""
-    world = World(seed, 3, alter=_everything)
-    try:
+    with closing(World(seed, 3, alter=_everything)) as world:
         workload = begin(world, fault_seconds=_SECONDS)
         world.run(_SECONDS)
         outcome = conclude(world, workload)
         assert not outcome.violations, outcome.violations
         return History(world.recorder.events)
-    finally:
-        world.close()

@@ -15,6 +15,7 @@ from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import CancelJob
 from raftsched.core.state.results import Refused
 from raftsched.errors import StorageFull
+from tests.chaos.worlds import running
 from tests.core.scene import job_id, submit_operation
 
 SOON_SECONDS = 4.0
@@ -27,13 +28,8 @@ def right_clocks(rates: Rates) -> Rates:
 
 @pytest.fixture(params=[3, 5])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    world = World(5, request.param, alter=right_clocks)
-    try:
-        world.start()
-        world.run(4.0)
+    with running(5, request.param, alter=right_clocks, seconds=4.0) as world:
         yield world
-    finally:
-        world.close()
 
 
 def leader_of(world: World) -> Host:

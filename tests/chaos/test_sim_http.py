@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -157,12 +158,9 @@ def test_a_submit_that_nobody_was_sent_is_unavailable(world: World) -> None:
 
 
 def test_users_with_productions_client_ask_for_everything_over_connections_that_break() -> None:
-    world = World(3, 3, alter=lambda rates: replace(rates, lost_reply=0.1, uses_lmdb=False))
-    try:
+    with closing(World(3, 3, alter=lambda rates: replace(rates, lost_reply=0.1, uses_lmdb=False))) as world:
         outcome = run_world(world)
         calls = [event for event in world.recorder.events if isinstance(event, Invoke)]
-    finally:
-        world.close()
     assert not outcome.violations
     assert all(outcome.counts[f"http: {fate}"] for fate in ("before", "after", "held"))
     asked = {call.f for call in calls if call.process.startswith("u")}

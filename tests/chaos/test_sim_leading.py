@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 
 from chaos.sim.hosts.node import SimulatedNode
@@ -24,8 +26,7 @@ def test_a_node_serves_workers_from_the_moment_it_leads(monkeypatch: pytest.Monk
                 turned_away.add(node.term)
 
     monkeypatch.setattr(SimulatedNode, "look", ask_and_look)
-    world = World(5, 3)
-    try:
+    with closing(World(5, 3)) as world:
         world.start()
         for _ in range(3):
             world.run(3.0)
@@ -34,7 +35,5 @@ def test_a_node_serves_workers_from_the_moment_it_leads(monkeypatch: pytest.Monk
             world.run(3.0)
             for host in world.hosts.values():
                 host.start()
-    finally:
-        world.close()
     assert len(served) > 3
     assert turned_away == set()

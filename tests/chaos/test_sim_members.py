@@ -14,10 +14,10 @@ from chaos.sim.network.links import LinkRates
 from chaos.sim.rates import Rates
 from chaos.sim.run.seed import run_seed
 from chaos.sim.world.operator import Operator
-from chaos.sim.world.world import World
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft.configuration import Configuration
 from raftsched.consensus.raft.peer_identity import PeerIdentity
+from tests.chaos.worlds import running
 from tests.core.scene import submit_operation
 
 
@@ -36,17 +36,12 @@ def test_a_seed_of_five_nodes_whose_members_change_shows_no_violation() -> None:
 
 
 def faults_while_a_wiped_node_is_replaced() -> list[str]:
-    world = World(5, 3)
-    try:
-        world.start()
-        world.run(3.0)
+    with running(5, 3, seconds=3.0) as world:
         assert Operator(world).wipe_member()
         world.run(3.0)
         world.heal()
         assert world.counts["members: replace done"] == 1
         return world.faults
-    finally:
-        world.close()
 
 
 def test_a_wiped_node_that_is_taken_for_the_member_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,18 +57,13 @@ def test_a_wiped_node_that_is_taken_for_the_member_is_found(monkeypatch: pytest.
 @pytest.mark.parametrize("seed", [3, 4, 5])
 def test_a_member_of_which_only_a_part_is_gone_refuses_to_start_and_is_replaced(seed: int) -> None:
     """Whatever part it is: journal, newest segment, or journal and state."""
-    world = World(seed, 3)
-    try:
-        world.start()
-        world.run(3.0)
+    with running(seed, 3, seconds=3.0) as world:
         assert Operator(world).forget_member()
         world.run(3.0)
         world.heal()
         assert world.counts["refused: JournalLost"] >= 1
         assert world.counts["members: replace done"] == 1
         assert not world.faults
-    finally:
-        world.close()
 
 
 def test_a_member_that_starts_without_its_journal_is_found() -> None:
@@ -113,16 +103,13 @@ def test_a_quorum_counted_over_the_old_configuration_is_found(monkeypatch: pytes
 
 def test_a_node_that_knows_none_of_the_members_that_are_left_hears_of_them() -> None:
     """As in a world of seed 300168: down while one joined and one left, and then the third lost its disk."""
-    world = World(5, 3)
-    operator = Operator(world)
+    with running(5, 3, seconds=3.0) as world:
+        operator = Operator(world)
 
-    def finish_change() -> None:
-        while world.is_changing:
-            world.run(0.05)
+        def finish_change() -> None:
+            while world.is_changing:
+                world.run(0.05)
 
-    try:
-        world.start()
-        world.run(3.0)
         last = world.leader
         assert last is not None
         behind, other = (host for host in world.hosts.values() if host is not last)
@@ -141,8 +128,6 @@ def test_a_node_that_knows_none_of_the_members_that_are_left_hears_of_them() -> 
         world.heal()
         assert world.membership.ids == (behind.id, "n4", "n5")
         assert not world.faults
-    finally:
-        world.close()
 
 
 def test_a_newcomer_that_loses_its_disk_is_given_up_for_another() -> None:
@@ -159,10 +144,7 @@ def many_pieces(rates: Rates) -> Rates:
 
 
 def test_a_node_that_joins_tells_how_far_its_snapshot_is() -> None:
-    world = World(5, 3, alter=many_pieces)
-    try:
-        world.start()
-        world.run(3.0)
+    with running(5, 3, alter=many_pieces, seconds=3.0) as world:
         assert world.leader is not None
 
         async def submit(node: SimulatedNode) -> None:
@@ -180,8 +162,6 @@ def test_a_node_that_joins_tells_how_far_its_snapshot_is() -> None:
                     break
                 if told[-1:] != [text]:
                     told.append(text)
-    finally:
-        world.close()
     pieces = [text for text in told if re.fullmatch(r"a snapshot is on its way: [\d,]+ of [\d,]+ bytes", text)]
     assert len(pieces) > 3
     assert "it waits for the log, or a snapshot of the state" in told[told.index(pieces[0]) - 1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from random import Random
 
 import pytest
@@ -33,14 +34,11 @@ def test_jobs_of_each_region_are_leased_and_a_late_one_after_the_heal(seed: int)
     features = draw_features(seed)
     assert features.late_region
     assert features.is_on == (seed == BESIDE)
-    world = World(seed, 3)
-    try:
+    with closing(World(seed, 3)) as world:
         workload = begin(world, fault_seconds=_SECONDS)
         world.run(_SECONDS)
         assert conclude(world, workload).violations == []
         events = world.recorder.events
-    finally:
-        world.close()
     leases = [event for event in events if isinstance(event, Change) and event.f == "lease"]
     healed = next(event.t for event in events if isinstance(event, Healed))
     assert {lease.region for lease in leases} == {"", *features.regions}

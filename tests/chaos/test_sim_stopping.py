@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from chaos.sim.world.world import World
+from tests.chaos.worlds import running
 
 _TWO_ELECTION_TIMEOUTS_SECONDS = 2.0
 
 
 def test_leader_that_is_told_to_stop_as_the_others_go_waits_for_nobody() -> None:
     """The one that it told to lead dies in that moment, so it is left without anybody, and without anything to do."""
-    world = World(5, 3)
-    try:
-        world.start()
-        world.run(4.0)
+    with running(5, 3, seconds=4.0) as world:
         leader = world.leader
         assert leader is not None
         stopping = leader.node
@@ -25,5 +22,3 @@ def test_leader_that_is_told_to_stop_as_the_others_go_waits_for_nobody() -> None
                 host.crash(power_loss=False)
         world.run(_TWO_ELECTION_TIMEOUTS_SECONDS)
         assert leader.node is not stopping, "it has ended, and may have been started again"
-    finally:
-        world.close()

@@ -78,6 +78,33 @@ async def run_job(cluster: Cluster, worker: Worker, name: str, payload: Any = No
     return job
 
 
+def held(worker: Worker) -> asyncio.Event:
+    """Let the handler of `a` return "done" once the event is set."""
+    go = asyncio.Event()
+
+    @worker.job("a")
+    async def wait(payload: object) -> str:
+        await go.wait()
+        return "done"
+
+    return go
+
+
+def endless(worker: Worker, on_begin: Callable[[], object] = lambda: None) -> asyncio.Event:
+    """Let the handler of `a` go on until it is stopped; then the event is set."""
+    stopped = asyncio.Event()
+
+    @worker.job("a")
+    async def wait(payload: object) -> None:
+        on_begin()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+
+    return stopped
+
+
 @pytest.fixture
 def logs() -> Any:
     """The log events of the test."""

@@ -18,18 +18,12 @@ from raftsched.client.http.connection import Connection
 from raftsched.worker import Cancelled, Context, HungHandlers, Worker
 from tests.client.cluster import WAIT_SECONDS, Cluster, running_cluster
 from tests.test_first_process import NEW_PID_NAMESPACE
-from tests.worker.conftest import SETTINGS, serving, worker_of
+from tests.worker.conftest import SETTINGS, endless, held, serving, worker_of
 from tests.worker.ear import Ear, listening
 
 
 async def test_drain_lets_running_handlers_finish_and_leases_nothing_more(cluster: Cluster, worker: Worker) -> None:
-    go = asyncio.Event()
-
-    @worker.job("a")
-    async def hold(payload: object) -> str:
-        await go.wait()
-        return "held"
-
+    go = held(worker)
     job = await cluster.add_job("a")
     async with serving(worker) as serve:
         await cluster.until(lambda: job.status == "running" and len(cluster.bodies("/leases")) >= 2)
@@ -40,7 +34,7 @@ async def test_drain_lets_running_handlers_finish_and_leases_nothing_more(cluste
         async with asyncio.timeout(WAIT_SECONDS):
             await serve
     late = await cluster.add_job("a")
-    assert (job.result, late.status) == ("held", "queued")
+    assert (job.result, late.status) == ("done", "queued")
     assert len(cluster.bodies("/leases")) == asked
 
 
@@ -61,13 +55,18 @@ async def test_drain_gives_back_a_job_that_was_leased_in_that_moment(cluster: Cl
     assert (outcome["status"], outcome["snooze_seconds"], started, job.status) == ("snoozed", 0.0, [], "queued")
 
 
-async def test_handlers_that_outlast_the_drain_are_stopped_and_given_back(cluster: Cluster) -> None:
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_handlers_that_outlast_the_drain_are_stopped_and_given_back(cluster: Cluster, is_async: bool) -> None:
+    """What a handler returns that saw the order to stop does not count."""
     worker = worker_of(cluster, settings=replace(SETTINGS, drain_seconds=0.05))
 
-    @worker.job("a")
-    async def wait(payload: object) -> None:
-        await asyncio.Event().wait()
+    def export(ctx: Context, payload: object) -> str:
+        return "half of it" if ctx.cancelled.wait(WAIT_SECONDS) else "never"
 
+    if is_async:
+        endless(worker)
+    else:
+        worker.job("a")(export)
     job = await cluster.add_job("a")
     async with serving(worker):
         await cluster.until(lambda: job.status == "running")
@@ -90,20 +89,6 @@ async def test_success_within_the_grace_of_the_drain_still_counts(cluster: Clust
     async with serving(worker):
         await cluster.until(lambda: job.status == "running")
     assert job.result == "just in time"
-
-
-async def test_what_a_handler_returns_that_saw_the_order_to_stop_does_not_count(cluster: Cluster) -> None:
-    worker = worker_of(cluster, settings=replace(SETTINGS, drain_seconds=0.05))
-
-    @worker.job("a")
-    def export(ctx: Context, payload: object) -> str:
-        return "half of it" if ctx.cancelled.wait(WAIT_SECONDS) else "never"
-
-    job = await cluster.add_job("a")
-    async with serving(worker):
-        await cluster.until(lambda: job.status == "running")
-    (outcome,) = cluster.outcomes
-    assert (outcome["status"], outcome["snooze_seconds"], job.status) == ("snoozed", 0.0, "queued")
 
 
 async def test_success_of_a_handler_that_did_not_look_whether_to_stop_counts(cluster: Cluster) -> None:
@@ -159,16 +144,8 @@ async def test_worker_with_too_many_hung_handlers_ends_to_be_started_afresh(clus
 
 
 async def test_cancelled_serve_stops_its_handlers(cluster: Cluster, worker: Worker) -> None:
-    started, stopped = asyncio.Event(), asyncio.Event()
-
-    @worker.job("a")
-    async def wait(payload: object) -> None:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
+    started = asyncio.Event()
+    stopped = endless(worker, started.set)
     await cluster.add_job("a")
     serve = asyncio.create_task(worker.serve())
     async with asyncio.timeout(WAIT_SECONDS):

@@ -15,7 +15,7 @@ import pytest
 from raftsched.worker import Context, Worker
 from raftsched.worker.runs.runs import Grant, Run, StopReason, lease_end
 from tests.client.cluster import WAIT_SECONDS, Cluster, Fault
-from tests.worker.conftest import SETTINGS, SetClock, run_job, serving, with_cluster, worker_of
+from tests.worker.conftest import SETTINGS, SetClock, endless, held, run_job, serving, with_cluster, worker_of
 
 BEATS = "/leases/heartbeat"
 SHORT_SECONDS = 0.6
@@ -66,13 +66,7 @@ def _run() -> Run:
 
 @with_cluster(lease_seconds=SHORT_SECONDS)
 async def test_lease_of_a_waiting_handler_is_renewed(cluster: Cluster, worker: Worker) -> None:
-    go = asyncio.Event()
-
-    @worker.job("a")
-    async def wait(payload: object) -> str:
-        await go.wait()
-        return "done"
-
+    go = held(worker)
     job = await cluster.add_job("a")
     async with serving(worker):
         await cluster.until(lambda: len(cluster.bodies(BEATS)) >= 4)  # well past the first lease
@@ -122,13 +116,7 @@ async def test_handler_that_blocks_the_loop_or_a_thread_keeps_its_lease(
 
 @with_cluster(3, lease_seconds=SHORT_SECONDS)
 async def test_heartbeat_goes_to_another_node_when_one_does_not_answer(cluster: Cluster, worker: Worker) -> None:
-    go = asyncio.Event()
-
-    @worker.job("a")
-    async def wait(payload: object) -> str:
-        await go.wait()
-        return "done"
-
+    go = held(worker)
     job = await cluster.add_job("a")
     async with serving(worker):
         await cluster.until(lambda: cluster.bodies(BEATS))
@@ -144,13 +132,7 @@ async def test_heartbeat_goes_to_another_node_when_one_does_not_answer(cluster: 
 @with_cluster(2, lease_seconds=SHORT_SECONDS)
 async def test_node_that_hangs_costs_no_lease_while_another_one_answers(cluster: Cluster, worker: Worker) -> None:
     """Case W13: cut off from the leader only."""
-    go = asyncio.Event()
-
-    @worker.job("a")
-    async def wait(payload: object) -> str:
-        await go.wait()
-        return "done"
-
+    go = held(worker)
     cluster.faults[BEATS].append(Fault.HANGS)
     job = await cluster.add_job("a")
     async with serving(worker):
@@ -210,26 +192,22 @@ async def test_handler_is_stopped_when_its_lease_is_lost_and_nothing_is_reported
     assert events(logs, "run_stopped", "reason") == ["lease_lost"]
 
 
+@pytest.mark.parametrize(("stops_at_lease_end", "start"), [(True, "at_least_once"), (False, "at_most_once")])
 @with_cluster(lease_seconds=SHORT_SECONDS)
 async def test_handler_is_stopped_before_its_lease_ends_when_no_heartbeat_gets_through(
-    cluster: Cluster, logs: list[Any]
+    cluster: Cluster, stops_at_lease_end: bool, start: str, logs: list[Any]
 ) -> None:
-    """Case W13: by the worker's own clock, without a word from the cluster."""
+    """Case W13: by the worker's own clock, without a word from the cluster; a job that begins once never goes on."""
     clock = SetClock()
-    worker = worker_of(cluster, clock=clock)
-    stopped = asyncio.Event()
+    worker = worker_of(cluster, clock=clock, settings=replace(SETTINGS, stop_at_lease_end=stops_at_lease_end))
     cluster.faults[BEATS].extend([Fault.HANGS] * 1000)
 
-    @worker.job("a")
-    async def wait(payload: object) -> None:
+    def begin() -> None:
         cluster.is_paused = True
         clock.now += 0.95 * SHORT_SECONDS  # and no more: by this clock the lease never ends
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
 
-    job = await cluster.add_job("a")
+    stopped = endless(worker, begin)
+    job = await cluster.add_job("a", start=start)
     async with serving(worker), asyncio.timeout(WAIT_SECONDS):
         await stopped.wait()
     assert (job.status, cluster.outcomes, cluster.refused) == ("running", [], [])
@@ -277,28 +255,6 @@ async def test_handler_that_may_go_on_beyond_its_lease_does_until_an_answer_says
             await cluster.finished(job)
     assert events(logs, "run_stopped", "reason") == (["lease_lost"] if is_lost else [])
     assert (job.result, cluster.refused) == (None if is_lost else "done", [])
-
-
-@with_cluster(lease_seconds=SHORT_SECONDS)
-async def test_job_that_starts_at_most_once_stops_with_its_lease_in_any_case(cluster: Cluster, logs: list[Any]) -> None:
-    clock = SetClock()
-    worker = worker_of(cluster, clock=clock, settings=replace(SETTINGS, stop_at_lease_end=False))
-    stopped = asyncio.Event()
-    cluster.faults[BEATS].extend([Fault.HANGS] * 1000)
-
-    @worker.job("a")
-    async def wait(payload: object) -> None:
-        cluster.is_paused = True
-        clock.now += 0.95 * SHORT_SECONDS
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
-    await cluster.add_job("a", start="at_most_once")
-    async with serving(worker), asyncio.timeout(WAIT_SECONDS):
-        await stopped.wait()
-    assert events(logs, "run_stopped", "reason") == ["lease_over"]
 
 
 @with_cluster(lease_seconds=SHORT_SECONDS)
@@ -408,15 +364,7 @@ async def test_handler_that_exceeds_its_own_timeout_has_failed(cluster: Cluster,
 async def test_timeout_of_the_job_stops_the_handler_and_is_left_to_the_cluster(
     cluster: Cluster, worker: Worker, logs: list[Any]
 ) -> None:
-    stopped = asyncio.Event()
-
-    @worker.job("a")
-    async def wait(payload: object) -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            stopped.set()
-
+    stopped = endless(worker)
     await cluster.add_job("a", timeout_seconds=0.05)
     async with serving(worker), asyncio.timeout(WAIT_SECONDS):
         await stopped.wait()
