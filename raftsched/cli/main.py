@@ -16,6 +16,7 @@ from typing import Any, Final
 import click
 
 from raftsched.cli.terminal.exit_codes import EXIT_INTERRUPTED
+from raftsched.wire.verbs import JOB
 
 _SECTIONS: Final = {
     "Jobs": {
@@ -26,15 +27,7 @@ _SECTIONS: Final = {
         "logs": "raftsched.cli.commands.tail",
         "explain": "raftsched.cli.commands.jobs",
         "history": "raftsched.cli.commands.jobs",
-        "cancel": "raftsched.cli.commands.control",
-        "pause": "raftsched.cli.commands.control",
-        "resume": "raftsched.cli.commands.control",
-        "retry": "raftsched.cli.commands.control",
-        "replay": "raftsched.cli.commands.control",
-        "reschedule": "raftsched.cli.commands.control",
-        "reprioritise": "raftsched.cli.commands.control",
-        "amend": "raftsched.cli.commands.control",
-        "delete": "raftsched.cli.commands.control",
+        **dict.fromkeys(JOB, "raftsched.cli.commands.control"),
         "dead-letter": "raftsched.cli.commands.dead_letters",
     },
     "Schedules and workflows": {
@@ -109,7 +102,8 @@ class _LazyGroup(click.Group):
         module = _MODULES.get(cmd_name)
         if module is None:
             return None
-        command = getattr(import_module(module), f"{cmd_name.replace('-', '_')}_command")
+        names = vars(import_module(module))
+        command = names["COMMANDS"][cmd_name] if "COMMANDS" in names else names[f"{cmd_name.replace('-', '_')}_command"]
         assert isinstance(command, click.Command)
         return command
 

@@ -16,8 +16,8 @@ from raftsched.client.blocking import Blocking, blocking, blocking_each
 from raftsched.client.http.calls import KEY_HEADER, Calls, given
 from raftsched.client.records import BulkResult, JobInfo
 from raftsched.client.specs import Moment, Priority
+from raftsched.wire.verbs import JOB, Action
 
-Action = Literal["cancel", "pause", "resume", "retry", "replay", "reschedule", "reprioritise", "delete"]
 _SHOWN_MAX = 100
 """Failures and samples that a result holds."""
 
@@ -94,7 +94,7 @@ class Bulk:
         the end: some jobs may be changed then, and the same call again does the rest.
         """
         document = given(ids=ids, filter=filter) | {"action": action, "all": all, "dry_run": dry_run, **fields}
-        headers = {KEY_HEADER: idempotency_key or self._calls.keys.next()} if action == "replay" else {}
+        headers = {KEY_HEADER: idempotency_key or self._calls.keys.next()} if JOB[action].is_keyed else {}
         return await self.to_the_end("/jobs/bulk", document, headers)
 
     async def to_the_end(self, path: str, document: dict[str, Any], headers: Mapping[str, str]) -> BulkResult:

@@ -24,7 +24,7 @@ from typing import Any, Literal, Self, TypedDict, Unpack
 import msgspec
 
 from raftsched.client.blocking import Blocking, ProcessRuntime, blocking, blocking_each
-from raftsched.client.bulk import Action, ActionFields, BlockingDeadLetters, Bulk, DeadLetters, JobFilter
+from raftsched.client.bulk import ActionFields, BlockingDeadLetters, Bulk, DeadLetters, JobFilter
 from raftsched.client.events import event_stream
 from raftsched.client.http.calls import Calls, given, part
 from raftsched.client.http.connection import Connection
@@ -42,6 +42,7 @@ from raftsched.errors import OutcomeUnknown, RaftschedError
 from raftsched.exchange import Http
 from raftsched.limits import PAGE_QUEUES_MAX
 from raftsched.ports import Clock, Randomness
+from raftsched.wire.verbs import Action
 
 URL_DEFAULT = "http://127.0.0.1:8400"
 _SUBMITS_AHEAD = 2_000

@@ -8,15 +8,16 @@ All raise `NotFound` where there is no such job, and `Unavailable`; refused ones
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 from raftsched.client.blocking import Blocking, Runtime, blocking, blocking_each
 from raftsched.client.errors import JobCancelled, JobFailed, JobUnfinished, waited_in_vain
-from raftsched.client.http.calls import IF_MATCH, KEY_HEADER, Calls, given, part
+from raftsched.client.http.calls import IF_MATCH, Calls, given, part
 from raftsched.client.records import Explanation, History, JobInfo, LogLine, Runs, lines_of
 from raftsched.client.specs import Moment, Priority
 from raftsched.wire.runs import LogReply
+from raftsched.wire.verbs import JOB
 
 _POLL_SECONDS_MIN = 0.02
 _POLL_SECONDS_MAX = 2.0
@@ -128,32 +129,28 @@ class Job:
         `force` ends a running attempt at once; what it still does is not known then. Cancelling twice is fine. Raises
         `Rejected` with code `already_finished` where it ended before in another way.
         """
-        return await self._calls.call(JobInfo, "DELETE", self._path, query={"force": force or None})
+        return await self._do("cancel", given(force=force or None))
 
     async def pause(
         self, *, until: Moment | None = None, for_seconds: float | None = None, reason: str | None = None
     ) -> JobInfo:
         """Keep it from running until it is resumed, or until a time; a running attempt goes on."""
-        document = given(until=until, for_seconds=for_seconds, reason=reason)
-        return await self._calls.call(JobInfo, "POST", f"{self._path}/pause", document)
+        return await self._do("pause", given(until=until, for_seconds=for_seconds, reason=reason))
 
     async def resume(self) -> JobInfo:
         """Let it go on after a pause."""
-        return await self._calls.call(JobInfo, "POST", f"{self._path}/resume")
+        return await self._do("resume")
 
     async def retry(self, *, run_at: Moment | None = None, delay_seconds: float | None = None) -> JobInfo:
         """Run it again, now by default, as a new run; or hasten it where it waits for its next attempt.
 
         For jobs that ended otherwise than completed: `replay` runs a completed one again.
         """
-        document = given(run_at=run_at, delay_seconds=delay_seconds)
-        return await self._calls.call(JobInfo, "POST", f"{self._path}/retry", document)
+        return await self._do("retry", given(run_at=run_at, delay_seconds=delay_seconds))
 
     async def replay(self, *, idempotency_key: str | None = None, **changes: Unpack[ReplayChanges]) -> Job:
         """Submit a clone of it, with a link to it (`JobInfo.replay_of`) and `changes`, and return the clone."""
-        key = idempotency_key or self._calls.keys.next()
-        path = f"{self._path}/replay"
-        clone = await self._calls.call(JobInfo, "POST", path, changes, headers={KEY_HEADER: key})
+        clone = await self._do("replay", changes, key=idempotency_key)
         return Job(self._calls, clone.id)
 
     async def update(self, *, if_revision: int | None = None, **changes: Unpack[JobChanges]) -> JobInfo:
@@ -162,11 +159,14 @@ class Job:
         With `if_revision`, only if nothing changed since that was read; raises `Rejected` with code `stale_revision`.
         """
         headers = {} if if_revision is None else {IF_MATCH: f'"{if_revision}"'}
-        return await self._calls.call(JobInfo, "PATCH", self._path, changes, headers=headers)
+        return await self._do("amend", changes, headers=headers)
 
     async def reschedule(self, run_at: Moment | None = None, *, delay_seconds: float | None = None) -> JobInfo:
         """Run it at another time; give one of them. Raises as `update` does."""
-        return await self._calls.call(JobInfo, "PATCH", self._path, given(run_at=run_at, delay_seconds=delay_seconds))
+        return await self._do("reschedule", given(run_at=run_at, delay_seconds=delay_seconds))
+
+    async def _do(self, verb: str, fields: Mapping[str, Any] | None = None, **options: Any) -> JobInfo:
+        return await self._calls.do(JobInfo, JOB[verb], self._path, fields, **options)
 
 
 class ReplayChanges(TypedDict, total=False):

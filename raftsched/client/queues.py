@@ -9,6 +9,7 @@ from raftsched.client.blocking import Blocking, blocking
 from raftsched.client.http.calls import Calls, given, part
 from raftsched.client.records import QueueInfo, QueueScale, QueueSettings, Rate
 from raftsched.client.specs import Moment
+from raftsched.wire.verbs import QUEUE
 
 
 class QueueChanges(TypedDict, total=False):
@@ -49,22 +50,24 @@ class Queue:
 
     async def configure(self, **changes: Unpack[QueueChanges]) -> QueueSettings:
         """Change its settings and return all of them; what runs goes on."""
-        return await self._calls.call(QueueSettings, "PATCH", self._path, changes)
+        return await self._do("configure", changes)
 
     async def pause(
         self, *, until: Moment | None = None, for_seconds: float | None = None, reason: str | None = None
     ) -> QueueSettings:
         """Give out no more jobs of it until a time, or until it is resumed; what runs goes on."""
-        document = given(until=until, for_seconds=for_seconds, reason=reason)
-        return await self._calls.call(QueueSettings, "POST", f"{self._path}/pause", document)
+        return await self._do("pause", given(until=until, for_seconds=for_seconds, reason=reason))
 
     async def resume(self) -> QueueSettings:
         """Give out jobs of it again."""
-        return await self._calls.call(QueueSettings, "POST", f"{self._path}/resume")
+        return await self._do("resume")
 
     async def scale(self) -> QueueScale:
         """Read the numbers by which to add or remove workers."""
         return await self._calls.call(QueueScale, "GET", f"{self._path}/scale", has_consistency=False)
+
+    async def _do(self, verb: str, fields: Mapping[str, Any] | None = None) -> QueueSettings:
+        return await self._calls.do(QueueSettings, QUEUE[verb], self._path, fields)
 
 
 class BlockingQueue(Blocking[Queue]):

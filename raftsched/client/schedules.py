@@ -10,18 +10,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Final, Literal, TypedDict, Unpack
+from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from raftsched.client.backfill import PATIENCE_SECONDS, PAUSE_SECONDS, BackfillWalk
 from raftsched.client.blocking import Blocking, blocking, blocking_each
-from raftsched.client.http.calls import IF_MATCH, IF_NONE_MATCH, KEY_HEADER, Calls, given, part
+from raftsched.client.http.calls import IF_MATCH, IF_NONE_MATCH, Calls, given, part
 from raftsched.client.records import Applied, Backfill, Firing, Outlook, ScheduleInfo
 from raftsched.client.specs import JobSpec, Moment, job_text
 from raftsched.core.cron.interval import period_text
+from raftsched.wire.verbs import SCHEDULE
 
+T = TypeVar("T")
 _MILLISECOND: Final = timedelta(milliseconds=1)
 Overlap = Literal["skip", "buffer_one", "buffer_all", "allow", "cancel_previous", "terminate_previous"]
 
@@ -109,11 +111,11 @@ class Schedules:
         """
         tenant, document = _split(changes)
         headers = _if_match(if_revision)
-        return await self._calls.call(ScheduleInfo, "PATCH", _path(name), document, query=tenant, headers=headers)
+        return await self._do("amend", ScheduleInfo, name, document, query=tenant, headers=headers)
 
     async def delete(self, name: str, *, tenant: str | None = None) -> None:
         """Delete a schedule and its ledger; jobs that it has made go on."""
-        await self._calls.call(dict, "DELETE", _path(name), query=given(tenant=tenant))
+        await self._do("delete", dict, name, query=given(tenant=tenant))
 
     async def apply(
         self,
@@ -196,13 +198,11 @@ class Schedules:
     ) -> ScheduleInfo:
         """Decide nothing until a time, or until it is resumed; the misfire policy then decides about what passed."""
         document = given(until=until, for_seconds=for_seconds, reason=reason)
-        return await self._calls.call(
-            ScheduleInfo, "POST", f"{_path(name)}/pause", document, query=given(tenant=tenant)
-        )
+        return await self._do("pause", ScheduleInfo, name, document, query=given(tenant=tenant))
 
     async def resume(self, name: str, *, tenant: str | None = None) -> ScheduleInfo:
         """Let it go on after a pause."""
-        return await self._calls.call(ScheduleInfo, "POST", f"{_path(name)}/resume", query=given(tenant=tenant))
+        return await self._do("resume", ScheduleInfo, name, query=given(tenant=tenant))
 
     async def trigger(
         self,
@@ -224,10 +224,7 @@ class Schedules:
         document = given(overlap=overlap, instant=instant)
         if not isinstance(payload, UnsetType):
             document["payload"] = payload
-        path = f"{_path(name)}/trigger"
-        return await self._calls.call(
-            Firing, "POST", path, document, query=given(tenant=tenant), headers=self._key_header(idempotency_key)
-        )
+        return await self._do("trigger", Firing, name, document, query=given(tenant=tenant), key=idempotency_key)
 
     async def backfill(
         self,
@@ -253,13 +250,13 @@ class Schedules:
         """
         document = {"from": start, "to": end, "dry_run": dry_run}
         document |= given(overlap=overlap, order=order, per_minute=per_minute)
-        path, query, headers = f"{_path(name)}/backfill", given(tenant=tenant), self._key_header(idempotency_key)
+        key = idempotency_key or self._calls.keys.next()
         walk = BackfillWalk(document)
         clock = asyncio.get_running_loop().time
         give_up_at = clock() + patience_seconds
         while True:
             gone_on = walk.take(
-                await self._calls.call(dict[str, Any], "POST", path, walk.asked, query=query, headers=headers)
+                await self._do("backfill", dict[str, Any], name, walk.asked, query=given(tenant=tenant), key=key)
             )
             if walk.is_done or (not gone_on and clock() >= give_up_at):
                 return msgspec.convert(walk.total(), Backfill)
@@ -268,8 +265,10 @@ class Schedules:
             else:
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    def _key_header(self, key: str | None) -> dict[str, str]:
-        return {KEY_HEADER: key or self._calls.keys.next()}
+    async def _do(
+        self, verb: str, kind: type[T], name: str, fields: Mapping[str, Any] | None = None, **options: Any
+    ) -> T:
+        return await self._calls.do(kind, SCHEDULE[verb], _path(name), fields, **options)
 
 
 class BlockingSchedules(Blocking[Schedules]):

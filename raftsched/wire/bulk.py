@@ -24,6 +24,7 @@ from raftsched.wire.common import (
     Tag,
 )
 from raftsched.wire.jobs import PauseReason
+from raftsched.wire.verbs import Action
 
 BULK_JOBS_MAX: Final = limits.BULK_JOBS_MAX
 Ids = Annotated[list[IdText], Meta(min_length=1, max_length=BULK_JOBS_MAX)]
@@ -48,7 +49,7 @@ class JobFilter(Request, frozen=True):
 class BulkRequest(Request, frozen=True):
     """What to do with which jobs: exactly one of `ids`, `filter` and `all`."""
 
-    action: Literal["cancel", "pause", "resume", "retry", "replay", "reschedule", "reprioritise", "delete"]
+    action: Action
     ids: Ids | None = None
     filter: JobFilter | None = None
     all: bool = False

@@ -10,7 +10,6 @@ import msgspec
 from raftsched import limits
 from raftsched.consensus import machine as machine_module
 from raftsched.consensus.raft.cluster_clock import ClusterClock
-from raftsched.core.apply import HANDLERS
 from raftsched.core.jobs import attempts as attempts_module
 from raftsched.core.jobs import lease as lease_module
 from raftsched.core.jobs import submit as submit_module
@@ -18,6 +17,7 @@ from raftsched.core.jobs.cancel import cancel_job
 from raftsched.core.operations.codec import CancelJob, RecordOutcome
 from raftsched.core.records.ids import FencingToken, TimeMs
 from raftsched.core.records.job import Job, Status
+from raftsched.core.state.handlers import HANDLERS
 from raftsched.core.state.results import Applied, Cancelled, Context, OutcomeRecorded
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutFence, Write

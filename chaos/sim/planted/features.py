@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from raftsched.core.apply import HANDLERS
 from raftsched.core.jobs import attempts as attempts_module
 from raftsched.core.jobs import dependency_resolution as settling_module
 from raftsched.core.jobs import submit as submit_module
@@ -21,6 +20,7 @@ from raftsched.core.records.job import WAITING, Job
 from raftsched.core.records.schedule import Schedule, ScheduleId
 from raftsched.core.schedules import fire as firing_module
 from raftsched.core.state.entries import Dependant
+from raftsched.core.state.handlers import HANDLERS
 from raftsched.core.state.results import Applied, Changed, Context, QueueSaved, WorkflowSaved
 from raftsched.core.state.view import ForkableView
 from raftsched.core.state.writes import PutJob

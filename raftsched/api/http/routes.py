@@ -13,9 +13,12 @@ from typing import Any, Final
 from aiohttp import web
 
 from raftsched.api.http.actor import ACTOR_HEADER
+from raftsched.wire.verbs import Verb
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 BASE_PATH: Final = "/api/v1"
+KEY_HEADER: Final = "Idempotency-Key"
+MATCH_HEADER: Final = "If-Match"
 STREAM_TYPE: Final = "text/event-stream"
 
 
@@ -30,7 +33,7 @@ class Answered(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """One method of one path. The first line of the handler's docstring is its summary in the OpenAPI document."""
+    """One method of one path."""
 
     method: str
     path: str
@@ -50,6 +53,8 @@ class Route:
     """Whether followers pass several of these requests on in one (`submit_relay`)."""
     headers: tuple[str, ...] = ()
     """Request headers with a meaning of their own."""
+    verb: Verb | None = None
+    """What it does to its object; None if that is not in the table of verbs."""
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -59,11 +64,13 @@ class Route:
     @property
     def name(self) -> str:
         """Unique among the routes."""
-        return self.handler.__name__
+        return f"{self.verb.name}_{self.verb.noun}" if self.verb is not None else self.handler.__name__
 
     @property
     def summary(self) -> str:
-        return (self.handler.__doc__ or "").strip().split("\n", 1)[0]
+        """Return its summary in the OpenAPI document: the first line about its verb, or of the handler's docstring."""
+        text = self.verb.help if self.verb is not None else self.handler.__doc__ or ""
+        return text.strip().split("\n", 1)[0]
 
 
 def route(
@@ -99,3 +106,19 @@ def change(
 ) -> Route:
     """Return the route of a change that says who makes it."""
     return route(method, path, handler, reply, headers=(*headers, ACTOR_HEADER), **fields)
+
+
+def verb_route(verb: Verb, handler: Handler) -> Route:
+    """Return the route of a verb."""
+    return change(
+        verb.method,
+        verb.path(verb.object_path),
+        handler,
+        verb.reply,
+        body=verb.body,
+        optional=None if verb.is_body_required else verb.body,
+        query=verb.query,
+        headers=(KEY_HEADER,) * verb.is_keyed + (MATCH_HEADER,) * verb.is_conditional,
+        statuses=verb.statuses,
+        verb=verb,
+    )

@@ -16,7 +16,7 @@ from raftsched.wire.jobs import AmendRequest
 
 def amendment(wanted: AmendRequest, job: Job, *, now_ms: int, if_revision: int, actor: str) -> AmendJob:
     """Return the operation; raises `Malformed`, `TooLarge` or `Invalid` naming the field."""
-    due_ms = _due_at_ms(wanted, now_ms)
+    due_ms = wanted_due_at_ms(wanted, now_ms)
     from_ms = job.due_at_ms if due_ms is None else due_ms or now_ms
     return AmendJob(
         job.id,
@@ -38,8 +38,8 @@ def amendment(wanted: AmendRequest, job: Job, *, now_ms: int, if_revision: int, 
     )
 
 
-def _due_at_ms(wanted: AmendRequest, now_ms: int) -> int | None:
-    """Return when it is due; 0 = now, None = unchanged."""
+def wanted_due_at_ms(wanted: AmendRequest, now_ms: int) -> int | None:
+    """Return when the job is due; 0 = now, None = unchanged. Raises as `amendment` does."""
     run_at = None if wanted.run_at is UNSET else wanted.run_at
     delay_seconds = None if wanted.delay_seconds is UNSET else wanted.delay_seconds
     if run_at is None and delay_seconds is None:

@@ -16,7 +16,7 @@ back to the beginning of that step.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -30,21 +30,22 @@ from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.problems import refusal
 from raftsched.api.http.proposals import Answer, answers_of, propose
-from raftsched.api.http.routes import Route, change
-from raftsched.api.jobs.bulk_actions import REORDERS, STATUSES, Action, Tools, action_of
-from raftsched.api.jobs.routes import KEY_HEADER, key_of
+from raftsched.api.http.routes import KEY_HEADER, Route, change
+from raftsched.api.jobs.bulk_actions import Action, action_of
+from raftsched.api.jobs.control import Asker, Change
+from raftsched.api.jobs.routes import key_of
 from raftsched.api.jobs.selection import Place, Selection, more_rows, next_jobs, selection_of
 from raftsched.api.jobs.walk import WalkCursor, walk_cursor
 from raftsched.api.json.cursors import decode_cursor, encode_cursor
 from raftsched.api.json.decode import Fitter, job_id_at
 from raftsched.core.maintenance.retention import why_kept
-from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import PurgeJobs, RejectCode
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text
 from raftsched.core.records.job import FINISHED, Job, Status
 from raftsched.core.state.results import Purged, Refused
 from raftsched.errors import Invalid, Malformed, NotFound, RaftschedError, Rejected, Unavailable
 from raftsched.wire.bulk import BulkFailure, BulkReply, BulkRequest, JobFilter
+from raftsched.wire.verbs import JOB
 
 
 class DeadLetters(NamedTuple):
@@ -75,7 +76,7 @@ class Bulk:
         return (change("POST", "/jobs/bulk", self.change_jobs, BulkReply, body=BulkRequest, headers=(KEY_HEADER,)),)
 
     async def change_jobs(self, request: web.Request) -> web.Response:
-        """Cancel, pause, resume, retry, replay, reschedule, reprioritise or delete up to 10,000 jobs; go on by cursor."""
+        """Act on up to 10,000 jobs; continue by cursor."""
         wanted, _ = self._request.read(await self._bodies.read_json(request))
         return json_response(await self.run(wanted, actor=actor_of(request), key=key_of(request, None)))
 
@@ -88,18 +89,12 @@ class Bulk:
         """
         backend = self._backend
         state = backend.fresh_state()
-        tools = Tools(
-            actor=actor,
-            now_ms=backend.now_ms(),
-            new_job_id=backend.new_job_id,
-            payload=lambda job_id: backend.fresh_state().payload(job_id),
-            dead_letter_reason=dead_letters.reason if dead_letters else "",
-            key=key,
-        )
-        action = action_of(wanted, tools)
+        reason = dead_letters.reason if dead_letters else ""
+        asker = Asker(actor, backend.now_ms(), dead_letter_reason=reason)
+        action = action_of(wanted, asker, key=key, backend=backend)
         selection = _selection(wanted)
         ids = tuple(job_id_at(text, f"ids[{at}]") for at, text in enumerate(wanted.ids or ()))
-        request = _Request(backend, wanted, action, tools, dead_letters)
+        request = _Request(backend, wanted, action, asker, dead_letters)
         following: WalkCursor | IdsCursor | None
         if wanted.ids is not None:
             ids = tuple(dict.fromkeys(ids))
@@ -139,23 +134,24 @@ def _selection(wanted: BulkRequest) -> Selection:
     selection = selection_of(wanted.filter or JobFilter(), "filter.")
     if not wanted.all and wanted.filter is not None and selection == Selection():
         raise Invalid('filter: is empty; say "all": true for every job that there is', field="filter")
-    selection = replace(selection, by_age=wanted.action in REORDERS)
+    verb = JOB[wanted.action]
+    selection = replace(selection, by_age=verb.reorders)
     if wanted.filter is not None and wanted.filter.status is not None:
         return selection
-    return replace(selection, statuses=STATUSES[wanted.action])
+    return replace(selection, statuses=tuple(Status[status.upper()] for status in verb.meant_for))
 
 
 class _Request:
     """What one request has found and done so far."""
 
     def __init__(
-        self, backend: Backend, wanted: BulkRequest, action: Action, tools: Tools, dead_letters: DeadLetters | None
+        self, backend: Backend, wanted: BulkRequest, action: Action, asker: Asker, dead_letters: DeadLetters | None
     ) -> None:
         self._backend = backend
         self._wanted = wanted
         self._action = action
-        self._now_ms = tools.now_ms
-        self._actor = tools.actor
+        self._now_ms = asker.now_ms
+        self._actor = asker.actor
         self._dead_letters = dead_letters
         self._matched_count = 0
         self._done_count = 0
@@ -168,7 +164,7 @@ class _Request:
 
     def reply(self, next_cursor: WalkCursor | IdsCursor | None) -> BulkReply:
         return BulkReply(
-            action=self._action.name,
+            action=self._action.verb.name,
             dry_run=self._wanted.dry_run,
             matched=self._matched_count,
             done=self._done_count,
@@ -238,7 +234,7 @@ class _Request:
 
     def _step_count(self) -> int:
         """How many jobs the next step may take; replays carry payloads, so few are under way together."""
-        step_max = _STEP_REPLAYS if self._action.name == "replay" else _STEP_JOBS
+        step_max = _STEP_REPLAYS if self._action.verb.name == "replay" else _STEP_JOBS
         return min(step_max, self._wanted.limit - self._matched_count)
 
     def _is_over(self) -> bool:
@@ -262,7 +258,7 @@ class _Request:
         make = self._action.operation
         if make is None:
             errors = await self._delete(jobs)
-        elif self._action.name == "retry":
+        elif self._action.verb.name == "retry":
             errors = await self._retry(jobs, make)
         else:
             errors = await self._propose(jobs, make)
@@ -284,11 +280,11 @@ class _Request:
         told = f"it is not in the dead letters for {reason}" if reason else "it is not in the dead letters"
         return Rejected("stale_decision", told)
 
-    async def _propose(self, jobs: list[Job], make: Callable[[Job], Operation]) -> dict[JobId, RaftschedError | None]:
+    async def _propose(self, jobs: list[Job], make: Change) -> dict[JobId, RaftschedError | None]:
         answers = await answers_of([self._backend.propose(make(job)) for job in jobs])
         return {job.id: _error(answer) for job, answer in zip(jobs, answers, strict=True)}
 
-    async def _retry(self, jobs: list[Job], make: Callable[[Job], Operation]) -> dict[JobId, RaftschedError | None]:
+    async def _retry(self, jobs: list[Job], make: Change) -> dict[JobId, RaftschedError | None]:
         errors = await self._propose(sorted(jobs, key=lambda job: job.id), make)
         state, _ = self._backend.stale_state()
         for job in jobs:

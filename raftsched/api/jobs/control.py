@@ -1,38 +1,111 @@
-"""What people make of one job: cancel, amend, pause, resume, retry, replay.
+"""Change one job: cancel, pause, resume, retry, replay, amend.
 
-Each is one operation, which decides and leaves a note on the job and a line in the audit trail. A job that has changed
-since its caller looked is protected by `If-Match` with the revision that he saw.
+Each verb is one operation, which decides. It leaves a note on the job and a line in the audit trail.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from aiohttp import web
 
 from raftsched.api.backend import Backend
 from raftsched.api.http.actor import actor_of, signed
 from raftsched.api.http.bodies import Bodies
-from raftsched.api.http.proposals import propose
-from raftsched.api.http.routes import BASE_PATH, Route, change
-from raftsched.api.jobs.amend import amendment
+from raftsched.api.http.proposals import granted, propose
+from raftsched.api.http.routes import BASE_PATH, MATCH_HEADER, Handler, Route, verb_route
+from raftsched.api.jobs.amend import amendment, wanted_due_at_ms
 from raftsched.api.jobs.convert import fingerprint_of
 from raftsched.api.jobs.replay import changes_of, replay_operation
 from raftsched.api.jobs.reply import found_job, job_response
-from raftsched.api.jobs.routes import KEY_HEADER, key_of, submitted_response
+from raftsched.api.jobs.routes import key_of, submitted_response
 from raftsched.api.json.decode import Fitter, job_id_in_path, parse_query
 from raftsched.api.json.times import due_at_ms, due_or_now_ms, pause_end_ms
-from raftsched.core.operations.codec import CancelJob
-from raftsched.core.operations.control import PauseJob, RequeueJob, ResumeJob
-from raftsched.core.records.ids import job_id_text
+from raftsched.core.operations.base import Operation
+from raftsched.core.operations.codec import OPERATIONS
+from raftsched.core.operations.control import RequeueJob
+from raftsched.core.records.ids import TimeMs, job_id_text
 from raftsched.core.records.job import Job
 from raftsched.core.state.results import Cancelled, Changed, Submitted
 from raftsched.errors import Malformed
-from raftsched.wire.jobs import AmendRequest, CancelQuery, JobReply, PauseRequest, ReplayRequest, RetryRequest
+from raftsched.wire.jobs import AmendRequest, ReplayRequest, RetryRequest
+from raftsched.wire.verbs import JOB, Verb
 
-MATCH_HEADER: Final = "If-Match"
 _match_etag: Final = re.compile(r'"?(?P<revision>[0-9]{1,18})"?').fullmatch
+
+Change = Callable[[Job], Operation]
+"""Returns the operation that changes a job."""
+
+
+class Asker(NamedTuple):
+    """Who asks, when, and on what condition."""
+
+    actor: str
+    now_ms: int
+    if_revision: int = 0
+    """Change only a job of this revision; 0 = any."""
+    dead_letter_reason: str = ""
+    """Only dead letters that were given up for it; "" = any."""
+
+
+# -- the operation of each verb ------------------------------------------------------------------------------------------
+
+
+OperationOf = Callable[[Any, Asker], Change]
+"""Reads what is wanted; raises `Malformed`, `TooLarge` or `Invalid` naming the field."""
+
+
+_TIMES: Final[Mapping[str, Callable[[Any, int], TimeMs]]] = {
+    "until_ms": lambda wanted, now_ms: pause_end_ms(wanted.until, wanted.for_seconds, now_ms),
+    "due_at_ms": lambda wanted, now_ms: due_or_now_ms(due_at_ms(wanted.run_at, wanted.delay_seconds, now_ms, "")),
+}
+"""Time of an operation -> how it is made from a request, which has it as a moment or as a span."""
+
+
+def _retry(wanted: RetryRequest, asker: Asker) -> Change:
+    due_ms = _TIMES["due_at_ms"](wanted, asker.now_ms)
+    return lambda job: RequeueJob(job.id, job.tenant, due_ms, asker.dead_letter_reason, asker.actor)
+
+
+def _amend(wanted: AmendRequest, asker: Asker) -> Change:
+    wanted_due_at_ms(wanted, asker.now_ms)  # a wrong time is refused even if no job matches
+    return lambda job: amendment(wanted, job, now_ms=asker.now_ms, if_revision=asker.if_revision, actor=asker.actor)
+
+
+def _plain(operation: type[Operation]) -> OperationOf:
+    """Return how `operation` is made: each of its fields is the one of the request with the same name, or a time."""
+    names = [name for name in operation.__struct_fields__ if name not in ("job_id", "tenant", "actor")]
+
+    def operation_of(wanted: Any, asker: Asker) -> Change:
+        values = {
+            name: _TIMES[name](wanted, asker.now_ms) if name in _TIMES else getattr(wanted, name) for name in names
+        }
+        fields: Any = {name: value for name, value in values.items() if value is not None}
+        return lambda job: operation(job_id=job.id, tenant=job.tenant, actor=asker.actor, **fields)
+
+    return operation_of
+
+
+_BY_NAME: Final = {operation.__name__: operation for operation in OPERATIONS}
+_MADE_HERE: Final[Mapping[str, OperationOf]] = {
+    "retry": _retry,
+    **dict.fromkeys(("amend", "reschedule", "reprioritise"), _amend),
+}
+
+
+def _of_verb(verb: Verb) -> OperationOf | None:
+    """Return how the operation of a verb is made; None for `replay` and `delete`, which do not change a job."""
+    plain = _BY_NAME.get(f"{verb.name.capitalize()}Job")
+    return _MADE_HERE.get(verb.name) or (None if plain is None else _plain(plain))
+
+
+OPERATIONS_OF_VERBS: Final = {name: made for name, verb in JOB.items() if (made := _of_verb(verb)) is not None}
+"""Verb -> how its operation is made, for one job and in bulk. An operation that is named like its verb is plain."""
+
+
+# -- the routes ----------------------------------------------------------------------------------------------------------
 
 
 class Controls:
@@ -41,73 +114,38 @@ class Controls:
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
         self._bodies = bodies
-        self._amend = Fitter(AmendRequest)
-        self._pause = Fitter(PauseRequest)
-        self._retry = Fitter(RetryRequest)
         self._replay = Fitter(ReplayRequest)
 
     def routes(self) -> tuple[Route, ...]:
-        return (
-            change("PATCH", "/jobs/{id}", self.amend_job, JobReply, body=AmendRequest, headers=(MATCH_HEADER,)),
-            change("DELETE", "/jobs/{id}", self.cancel_job, JobReply, query=CancelQuery),
-            change("POST", "/jobs/{id}/pause", self.pause_job, JobReply, optional=PauseRequest),
-            change("POST", "/jobs/{id}/resume", self.resume_job, JobReply),
-            change("POST", "/jobs/{id}/retry", self.retry_job, JobReply, optional=RetryRequest),
-            change(
-                "POST",
-                "/jobs/{id}/replay",
-                self.replay_job,
-                JobReply,
-                optional=ReplayRequest,
-                headers=(KEY_HEADER,),
-                statuses=(201, 200),
-            ),
+        return tuple(
+            verb_route(verb, self._changing(verb) if verb.name in OPERATIONS_OF_VERBS else self.replay_job)
+            for verb in JOB.values()
+            if verb.has_route
         )
 
-    async def amend_job(self, request: web.Request) -> web.Response:
-        """Change when and how a job runs that does not run yet; `If-Match` guards against a change in between."""
-        wanted, _ = self._amend.read(await self._bodies.read_json(request))
-        if_revision = _revision_of(request)
-        job = self._job(request)
-        operation = amendment(
-            wanted, job, now_ms=self._backend.now_ms(), if_revision=if_revision, actor=actor_of(request)
-        )
-        return self._response((await propose(self._backend, operation, Changed)).job)
+    def _changing(self, verb: Verb) -> Handler:
+        """Return the handler of a verb that changes the job in the path, and answers with it."""
+        operation_of = OPERATIONS_OF_VERBS[verb.name]
+        body = None if verb.body is None else Fitter(verb.body)
 
-    async def cancel_job(self, request: web.Request) -> web.Response:
-        """Cancel a job: one that waits at once; one that runs is told to stop, and its outcome no longer counts."""
-        query = parse_query(request, CancelQuery)
-        job = self._job(request)
-        operation = CancelJob(job.id, job.tenant, force=query.force, actor=actor_of(request))
-        return self._response((await propose(self._backend, operation, Cancelled)).job)
+        async def change_job(request: web.Request) -> web.Response:
+            wanted: Any = None
+            if body is not None and verb.is_body_required:
+                wanted, _ = body.read(await self._bodies.read_json(request))
+            elif body is not None:
+                wanted = body.read_optional(await self._bodies.read_optional_json(request))
+            elif verb.query is not None:
+                wanted = parse_query(request, verb.query)
+            if_revision = _revision_of(request) if verb.is_conditional else 0
+            change = operation_of(wanted, Asker(actor_of(request), self._backend.now_ms(), if_revision))
+            answer = await self._backend.propose(change(self._job(request)))
+            job = answer.job if isinstance(answer, Cancelled) else granted(answer, Changed).job
+            return job_response(self._backend, job)
 
-    async def pause_job(self, request: web.Request) -> web.Response:
-        """Keep a job from running until it is resumed, or until a time."""
-        wanted = self._pause.read_optional(await self._bodies.read_optional_json(request))
-        until_ms = pause_end_ms(wanted.until, wanted.for_seconds, self._backend.now_ms())
-        job = self._job(request)
-        operation = PauseJob(job.id, job.tenant, until_ms, wanted.reason or "", actor_of(request))
-        return self._response((await propose(self._backend, operation, Changed)).job)
-
-    async def resume_job(self, request: web.Request) -> web.Response:
-        """Let a paused job go on."""
-        job = self._job(request)
-        operation = ResumeJob(job.id, job.tenant, actor_of(request))
-        return self._response((await propose(self._backend, operation, Changed)).job)
-
-    async def retry_job(self, request: web.Request) -> web.Response:
-        """Run a job again that ended otherwise than completed, as a new run; or hasten one that waits for a retry.
-
-        A new run waits for parents that have not ended; while one has ended otherwise than it should, it is refused.
-        """
-        wanted = self._retry.read_optional(await self._bodies.read_optional_json(request))
-        due_ms = due_or_now_ms(due_at_ms(wanted.run_at, wanted.delay_seconds, self._backend.now_ms(), ""))
-        job = self._job(request)
-        operation = RequeueJob(job.id, job.tenant, due_ms, actor=actor_of(request))
-        return self._response((await propose(self._backend, operation, Changed)).job)
+        return change_job
 
     async def replay_job(self, request: web.Request) -> web.Response:
-        """Submit a clone of a job, with a link to it; 201 with the new job, 200 where its idempotency key was used."""
+        """Answer 201 with the new job, or 200 if its idempotency key was used."""
         wanted, document = self._replay.read(await self._bodies.read_optional_json(request) or b"{}")
         changes = changes_of(wanted, self._backend.now_ms())
         actor = actor_of(request)
@@ -127,9 +165,6 @@ class Controls:
 
     def _job(self, request: web.Request) -> Job:
         return found_job(self._backend.fresh_state(), job_id_in_path(request))
-
-    def _response(self, job: Job) -> web.Response:
-        return job_response(self._backend, job)
 
 
 def _revision_of(request: web.Request) -> int:

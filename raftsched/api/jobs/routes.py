@@ -20,7 +20,7 @@ from raftsched.api.http.consistency import etag, read
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.problems import problem_of
 from raftsched.api.http.proposals import Answer, answers_of, granted
-from raftsched.api.http.routes import BASE_PATH, Route, change, route
+from raftsched.api.http.routes import BASE_PATH, KEY_HEADER, Route, change, route
 from raftsched.api.http.submit_relay import RelayedSubmit
 from raftsched.api.jobs.batch import Item, ItemsFitter
 from raftsched.api.jobs.convert import fingerprint_of, submit_operation
@@ -45,7 +45,6 @@ from raftsched.wire.jobs import (
 )
 
 _match_key: Final = re.compile(KEY_PATTERN).match
-KEY_HEADER: Final = "Idempotency-Key"
 _CONFLICTS_MAX: Final = 3
 """How often a job that was in the way may be gone by the time it is looked for."""
 

@@ -11,7 +11,7 @@ from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.proposals import propose
-from raftsched.api.http.routes import Route, change
+from raftsched.api.http.routes import Route, verb_route
 from raftsched.api.json.decode import Fitter
 from raftsched.api.json.times import pause_end_ms, span_ms
 from raftsched.api.queues.reply import named_queue, settings_reply
@@ -20,7 +20,8 @@ from raftsched.core.records.queue import TenantWeight
 from raftsched.core.state.results import QueueSaved
 from raftsched.errors import Invalid, Rejected
 from raftsched.wire.jobs import PauseRequest
-from raftsched.wire.queues import QueuePatch, QueueSettingsReply
+from raftsched.wire.queues import QueuePatch
+from raftsched.wire.verbs import QUEUE
 
 
 class QueueSettings:
@@ -34,18 +35,16 @@ class QueueSettings:
 
     def routes(self) -> tuple[Route, ...]:
         return (
-            change("PATCH", "/queues/{name}", self.configure_queue, QueueSettingsReply, body=QueuePatch),
-            change("POST", "/queues/{name}/pause", self.pause_queue, QueueSettingsReply, optional=PauseRequest),
-            change("POST", "/queues/{name}/resume", self.resume_queue, QueueSettingsReply),
+            verb_route(QUEUE["configure"], self.configure_queue),
+            verb_route(QUEUE["pause"], self.pause_queue),
+            verb_route(QUEUE["resume"], self.resume_queue),
         )
 
     async def configure_queue(self, request: web.Request) -> web.Response:
-        """Change a queue's settings; what runs goes on."""
         wanted, _ = self._patch.read(await self._bodies.read_json(request))
         return await self._save(_configuration(named_queue(request), wanted, actor_of(request)))
 
     async def pause_queue(self, request: web.Request) -> web.Response:
-        """Give out no more jobs of a queue until a time, or until it is resumed; what runs goes on."""
         wanted = self._pause.read_optional(await self._bodies.read_optional_json(request))
         until_ms = pause_end_ms(wanted.until, wanted.for_seconds, self._backend.now_ms())
         return await self._save(
@@ -55,7 +54,6 @@ class QueueSettings:
         )
 
     async def resume_queue(self, request: web.Request) -> web.Response:
-        """Give out jobs of a queue again."""
         return await self._save(PauseQueue(named_queue(request), False, actor=actor_of(request)))
 
     async def _save(self, operation: ConfigureQueue | PauseQueue) -> web.Response:

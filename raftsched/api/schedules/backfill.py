@@ -24,9 +24,9 @@ from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import id_text, json_response, time_or_none, time_text
 from raftsched.api.http.proposals import propose
-from raftsched.api.http.routes import Route, change
+from raftsched.api.http.routes import Route, verb_route
 from raftsched.api.jobs.convert import digest_of
-from raftsched.api.jobs.routes import KEY_HEADER, key_of
+from raftsched.api.jobs.routes import key_of
 from raftsched.api.json.decode import Fitter, parse_query
 from raftsched.api.json.times import moment_ms
 from raftsched.api.schedules.reply import found_schedule
@@ -38,6 +38,7 @@ from raftsched.core.state.results import Fired
 from raftsched.errors import Invalid
 from raftsched.leader.schedules.fire_times import TimingFireTimes, fire_times_of, grid_period_ms
 from raftsched.wire.schedules import BackfillItemDocument, BackfillReply, BackfillRequest, TenantQuery
+from raftsched.wire.verbs import SCHEDULE
 
 _SLICE: Final = 200
 """Instants looked at before other work gets its turn."""
@@ -109,17 +110,7 @@ class Backfilling:
         self._request = Fitter(BackfillRequest)
 
     def routes(self) -> tuple[Route, ...]:
-        return (
-            change(
-                "POST",
-                "/schedules/{id}/backfill",
-                self.backfill_schedule,
-                BackfillReply,
-                body=BackfillRequest,
-                query=TenantQuery,
-                headers=(KEY_HEADER,),
-            ),
-        )
+        return (verb_route(SCHEDULE["backfill"], self.backfill_schedule),)
 
     async def backfill_schedule(self, request: web.Request) -> web.Response:
         """Make runs for past instants, or only say what would happen; sent again, it goes on where it stands."""

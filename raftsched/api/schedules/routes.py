@@ -21,7 +21,7 @@ from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.consistency import read
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.proposals import propose
-from raftsched.api.http.routes import BASE_PATH, Route, change, route
+from raftsched.api.http.routes import BASE_PATH, MATCH_HEADER, Route, change, route, verb_route
 from raftsched.api.json.cursors import read_cursor, write_cursor
 from raftsched.api.json.decode import Fitter, parse_query
 from raftsched.api.json.times import pause_end_ms
@@ -53,8 +53,8 @@ from raftsched.wire.schedules import (
     SchedulesQuery,
     TenantQuery,
 )
+from raftsched.wire.verbs import SCHEDULE
 
-IF_MATCH: Final = "If-Match"
 IF_NONE_MATCH: Final = "If-None-Match"
 _NEVER: Final = TimeMs(0)
 _REVISION: Final = re.compile(r'(?:W/)?"?([1-9][0-9]{0,17})"?', re.ASCII)
@@ -80,30 +80,15 @@ class Schedules:
                 self.save_schedule,
                 ScheduleReply,
                 body=ScheduleRequest,
-                headers=(IF_MATCH, IF_NONE_MATCH),
+                headers=(MATCH_HEADER, IF_NONE_MATCH),
                 statuses=(201, 200),
             ),
             route("GET", "/schedules", self.list_schedules, SchedulesPage, query=SchedulesQuery),
             route("GET", "/schedules/{id}", self.get_schedule, ScheduleReply, query=ScheduleQuery),
-            change(
-                "PATCH",
-                "/schedules/{id}",
-                self.amend_schedule,
-                ScheduleReply,
-                body=SchedulePatch,
-                query=TenantQuery,
-                headers=(IF_MATCH,),
-            ),
-            change("DELETE", "/schedules/{id}", self.delete_schedule, DeletedReply, query=TenantQuery),
-            change(
-                "POST",
-                "/schedules/{id}/pause",
-                self.pause_schedule,
-                ScheduleReply,
-                optional=PauseRequest,
-                query=TenantQuery,
-            ),
-            change("POST", "/schedules/{id}/resume", self.resume_schedule, ScheduleReply, query=TenantQuery),
+            verb_route(SCHEDULE["amend"], self.amend_schedule),
+            verb_route(SCHEDULE["delete"], self.delete_schedule),
+            verb_route(SCHEDULE["pause"], self.pause_schedule),
+            verb_route(SCHEDULE["resume"], self.resume_schedule),
         )
 
     # -- saving -------------------------------------------------------------------------------------------------------
@@ -123,7 +108,6 @@ class Schedules:
         return response
 
     async def amend_schedule(self, request: web.Request) -> web.Response:
-        """Change some of a schedule (JSON Merge Patch); what is left out stays, and a run that is under way, too."""
         body = await self._bodies.read_json(request)
         _check_pause(self._patch.read(body)[0])
         tenant = parse_query(request, TenantQuery).tenant
@@ -171,17 +155,14 @@ class Schedules:
     # -- control ------------------------------------------------------------------------------------------------------
 
     async def pause_schedule(self, request: web.Request) -> web.Response:
-        """Decide nothing until a time, or until it is resumed; the misfire policy then decides about what passed."""
         wanted = self._pause.read_optional(await self._bodies.read_optional_json(request))
         until_ms = pause_end_ms(wanted.until, wanted.for_seconds, self._backend.now_ms())
         return await self._control(request, ScheduleAction.PAUSE, until_ms=until_ms, reason=wanted.reason or "")
 
     async def resume_schedule(self, request: web.Request) -> web.Response:
-        """Go on after a pause."""
         return await self._control(request, ScheduleAction.RESUME)
 
     async def delete_schedule(self, request: web.Request) -> web.Response:
-        """Delete a schedule and its ledger; jobs that it has made go on."""
         schedule = await self._controlled(request, ScheduleAction.DELETE)
         return json_response(DeletedReply(id=job_id_text_of(schedule), name=schedule.name, deleted=True))
 
@@ -210,12 +191,12 @@ class Schedules:
 
 def _condition(request: web.Request) -> Condition:
     """Read `If-Match` and `If-None-Match`; raises `Malformed` for what is no such condition."""
-    if_match, if_none_match = request.headers.get(IF_MATCH), request.headers.get(IF_NONE_MATCH)
+    if_match, if_none_match = request.headers.get(MATCH_HEADER), request.headers.get(IF_NONE_MATCH)
     if if_none_match not in (None, "*"):
         raise Malformed(f"{IF_NONE_MATCH}: expected *, which asks to create only", field=IF_NONE_MATCH)
     found = None if if_match is None else _REVISION.fullmatch(if_match)
     if if_match is not None and (found is None or if_none_match is not None):
-        raise Malformed(f"{IF_MATCH}: expected the revision that was read, alone", field=IF_MATCH)
+        raise Malformed(f"{MATCH_HEADER}: expected the revision that was read, alone", field=MATCH_HEADER)
     return Condition(since=int(found[1]) if found else 0, create_only=if_none_match is not None)
 
 

@@ -16,9 +16,9 @@ from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.consistency import read
 from raftsched.api.http.json_reply import json_response, time_text
 from raftsched.api.http.proposals import propose
-from raftsched.api.http.routes import Answered, Route, change, route
+from raftsched.api.http.routes import Answered, Route, route, verb_route
 from raftsched.api.jobs.convert import digest_of, fingerprint_of, json_bytes
-from raftsched.api.jobs.routes import KEY_HEADER, key_of
+from raftsched.api.jobs.routes import key_of
 from raftsched.api.json.cursors import read_cursor, write_cursor
 from raftsched.api.json.decode import Fitter, parse_query
 from raftsched.api.json.times import moment_ms
@@ -46,6 +46,7 @@ from raftsched.wire.schedules import (
     TenantQuery,
     TriggerRequest,
 )
+from raftsched.wire.verbs import SCHEDULE
 
 
 class ScheduleRuns:
@@ -69,16 +70,7 @@ class ScheduleRuns:
             ),
             route("GET", "/schedules/{id}/next", self.get_next_instants, NextReply, query=NextQuery),
             route("GET", "/schedules/{id}/firings", self.list_firings, FiringsPage, query=FiringsQuery),
-            change(
-                "POST",
-                "/schedules/{id}/trigger",
-                self.trigger_schedule,
-                FiringReply,
-                optional=TriggerRequest,
-                query=TenantQuery,
-                headers=(KEY_HEADER,),
-                statuses=(201, 200),
-            ),
+            verb_route(SCHEDULE["trigger"], self.trigger_schedule),
         )
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -125,7 +117,7 @@ class ScheduleRuns:
     # -- by hand ------------------------------------------------------------------------------------------------------
 
     async def trigger_schedule(self, request: web.Request) -> web.Response:
-        """Run a schedule now, beside its instants: 201 with the run, 200 where it is skipped, or known already."""
+        """Answer 201 with the run, or 200 if it is skipped or known already."""
         wanted, document = self._trigger.read(await self._bodies.read_optional_json(request) or b"{}")
         tenant = parse_query(request, TenantQuery).tenant
         schedule = found_schedule(self._backend.fresh_state(), request, tenant)

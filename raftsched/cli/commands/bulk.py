@@ -27,7 +27,7 @@ _KEPT_MAX: Final = 100
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Verb(NamedTuple):
+class Words(NamedTuple):
     """The words for an action."""
 
     plain: str
@@ -104,7 +104,7 @@ def run_bulk(
     document: Mapping[str, Any],
     asked: Asked,
     *,
-    verb: Verb,
+    words: Words,
     key: str | None = None,
 ) -> None:
     """Act on all selected jobs, and print the results; exit code 1 if some failed.
@@ -112,21 +112,21 @@ def run_bulk(
     `key` makes a repetition count once; only actions that create jobs take one.
     """
     if not asked.is_sure:
-        _ask(_done(session, path, document, asked._replace(dry_run=True), verb=verb, key=key), verb)
-    total = _done(session, path, document, asked, verb=verb, key=key)
+        _ask(_done(session, path, document, asked._replace(dry_run=True), words=words, key=key), words)
+    total = _done(session, path, document, asked, words=words, key=key)
     if asked.as_json:
         print_json({"dry_run": asked.dry_run, **total})
     else:
-        _print_total(total, verb, dry_run=asked.dry_run)
+        _print_total(total, words, dry_run=asked.dry_run)
     if total["failed_count"]:
         raise SystemExit(1)
 
 
-def _ask(total: Mapping[str, Any], verb: Verb) -> None:
+def _ask(total: Mapping[str, Any], words: Words) -> None:
     """Print what would be done, and end the command unless the user at the terminal confirms."""
-    counted = verb.counted(total["matched"])
+    counted = words.counted(total["matched"])
     try:
-        wanted = not total["matched"] or click.confirm(f"{verb.plain.capitalize()} {counted}?", err=True)
+        wanted = not total["matched"] or click.confirm(f"{words.plain.capitalize()} {counted}?", err=True)
     except click.Abort:
         click.echo(err=True)
         wanted = False
@@ -136,13 +136,13 @@ def _ask(total: Mapping[str, Any], verb: Verb) -> None:
 
 
 def _done(
-    session: Session, path: str, document: Mapping[str, Any], asked: Asked, *, verb: Verb, key: str | None
+    session: Session, path: str, document: Mapping[str, Any], asked: Asked, *, words: Words, key: str | None
 ) -> dict[str, Any]:
     """Act on the jobs, or count them in a dry run, and return the totals."""
     total: dict[str, Any] = {"matched": 0, "done": 0, "failed_count": 0, "failed": [], "sample": []}
     document = {**document, "dry_run": asked.dry_run}
     headers = {} if key is None else session.key_header(key)
-    with _counting(verb, dry_run=asked.dry_run) as count:
+    with _counting(words, dry_run=asked.dry_run) as count:
         try:
             for part in _parts(asked.target):
                 for reply in _replies(session, path, {**document, **part}, headers):
@@ -150,7 +150,7 @@ def _done(
                     count(total)
         except RaftschedError:
             if total["done"]:
-                click.echo(f"raftsched: {verb.counted(total['done'])} {verb.past} before this:", err=True)
+                click.echo(f"raftsched: {words.counted(total['done'])} {words.past} before this:", err=True)
             raise
     return total
 
@@ -183,28 +183,28 @@ def _add(total: dict[str, Any], reply: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _counting(verb: Verb, *, dry_run: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+def _counting(words: Words, *, dry_run: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Show the number of finished jobs on a terminal."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"))
     quiet = not progress_console.is_terminal
     with Progress(*columns, console=progress_console, transient=True, disable=quiet) as progress:
-        task = progress.add_task("counting" if dry_run else verb.plain, total=None)
+        task = progress.add_task("counting" if dry_run else words.plain, total=None)
 
         def count(total: dict[str, Any]) -> None:
-            done = f"{total['matched']:,} found" if dry_run else f"{verb.counted(total['done'])} {verb.past}"
+            done = f"{total['matched']:,} found" if dry_run else f"{words.counted(total['done'])} {words.past}"
             progress.update(task, description=done)
 
         yield count
 
 
-def _print_total(total: Mapping[str, Any], verb: Verb, *, dry_run: bool) -> None:
+def _print_total(total: Mapping[str, Any], words: Words, *, dry_run: bool) -> None:
     matched, failed_count = total["matched"], total["failed_count"]
     if dry_run:
-        say(f"would {verb.plain} {verb.counted(matched)}" + (", for instance:" if total["sample"] else ""))
+        say(f"would {words.plain} {words.counted(matched)}" + (", for instance:" if total["sample"] else ""))
         for job_id in total["sample"][:_SHOWN_MAX]:
             say(f"  {job_id}")
         return
-    say(f"{total['done']:,} of {verb.counted(matched)} {verb.past}")
+    say(f"{total['done']:,} of {words.counted(matched)} {words.past}")
     if failed_count:
         rows = [(failure["id"], failure["code"], failure["detail"]) for failure in total["failed"]]
         print_table(("id", "code", "reason"), rows, title=f"{failed_count:,} stayed as they were")

@@ -9,7 +9,6 @@ from typing import Any, Final
 import click
 from rich.text import Text
 
-from raftsched.cli.terminal.options import given, pause_options
 from raftsched.cli.terminal.output import (
     json_option,
     print_fields,
@@ -20,7 +19,9 @@ from raftsched.cli.terminal.output import (
 )
 from raftsched.cli.terminal.session import Session, part, with_plain_session, with_session
 from raftsched.cli.terminal.times import rounded, span_seconds
+from raftsched.cli.terminal.verb_command import verb_command
 from raftsched.limits import PAGE_QUEUES_MAX
+from raftsched.wire.verbs import QUEUE
 
 _STATUSES: Final = (
     "scheduled",
@@ -87,7 +88,7 @@ def get(session: Session, name: str, *, as_json: bool) -> None:
     _print_queue(session.get(_path(name)), as_json=as_json)
 
 
-@queue_command.command("set")
+@queue_command.command("set", help=QUEUE["configure"].help)
 @click.argument("name")
 @click.option(
     "--rate",
@@ -108,7 +109,6 @@ def get(session: Session, name: str, *, as_json: bool) -> None:
 @with_session
 @json_option
 def set_queue(session: Session, name: str, *, as_json: bool, **options: Any) -> None:
-    """Change settings of a queue. Others stay as they are. Running jobs continue."""
     readers: dict[str, tuple[str, Callable[[str], Any]]] = {
         "rate": ("rate", _rate),
         "concurrency": ("concurrency", _count),
@@ -126,26 +126,7 @@ def set_queue(session: Session, name: str, *, as_json: bool, **options: Any) -> 
         changes["weights"] = _weights(options["weights"])
     if not changes:
         raise click.UsageError("say what to change, as --rate 10/s or --concurrency 5")
-    _print_settings(session.send("PATCH", _path(name), changes), as_json=as_json)
-
-
-@queue_command.command("pause")
-@click.argument("name")
-@pause_options
-@with_session
-@json_option
-def pause(session: Session, name: str, *, as_json: bool, **fields: Any) -> None:
-    """Stop dispatching from a queue. It resumes by `queue resume` or at a time. Running jobs continue."""
-    _print_settings(session.post(_path(name, "pause"), given(fields)), as_json=as_json)
-
-
-@queue_command.command("resume")
-@click.argument("name")
-@with_session
-@json_option
-def resume(session: Session, name: str, *, as_json: bool) -> None:
-    """Resume a queue."""
-    _print_settings(session.post(_path(name, "resume")), as_json=as_json)
+    _print_settings(session.do(QUEUE["configure"], _path(name), changes), as_json=as_json)
 
 
 @queue_command.command("scale")
@@ -208,6 +189,10 @@ def _print_settings(settings: Mapping[str, Any], *, as_json: bool) -> None:
         print_fields(shown)
     elif not pause:
         say("no limits of its own")
+
+
+queue_command.add_command(verb_command(QUEUE["pause"], _path, _print_settings))
+queue_command.add_command(verb_command(QUEUE["resume"], _path, _print_settings))
 
 
 # -- settings as they are written --------------------------------------------------------------------------------------

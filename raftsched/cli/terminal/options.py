@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -12,6 +13,7 @@ import msgspec
 
 from raftsched.cli.terminal.times import MOMENT, SPAN
 from raftsched.errors import Invalid
+from raftsched.wire.verbs import JOB, Verb
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True)
@@ -84,16 +86,36 @@ def _names(decorate: Callable[[Any], Any]) -> frozenset[str]:
 
 JOB_OPTIONS: Final = _names(job_options)
 
-when_options = options(
-    click.option("--run-at", type=MOMENT, help="As 2027-03-14T07:00:00Z, 2027-03-14, or +2h."),
-    click.option("--delay", "delay_seconds", type=SPAN, help="From now, as in 90, 30s or 2h."),
-)
+_VERB_OPTIONS: Final[Mapping[str, partial[Callable[[Any], Any]]]] = {
+    "force": partial(
+        click.option, "--force", is_flag=True, help="End running attempts at once, without asking their workers first."
+    ),
+    "run_at": partial(click.option, "--run-at", type=MOMENT, help="As 2027-03-14T07:00:00Z, 2027-03-14, or +2h."),
+    "delay_seconds": partial(
+        click.option, "--delay", "delay_seconds", type=SPAN, help="From now, as in 90, 30s or 2h."
+    ),
+    "priority": partial(click.option, "--priority", help="0 to 9, or low, normal, high; higher first."),
+    "until": partial(
+        click.option, "--until", type=MOMENT, help="Resume at this time; default: stay paused until resumed."
+    ),
+    "for_seconds": partial(click.option, "--for", "for_seconds", type=SPAN, help="As --until, from now: 30m, 2h."),
+    "reason": partial(click.option, "--reason", help="Shown to users who ask why jobs are not running."),
+}
+"""Field of a request -> the option that gives it."""
 
-pause_options = options(
-    click.option("--until", type=MOMENT, help="Resume at this time; default: stay paused until resumed."),
-    click.option("--for", "for_seconds", type=SPAN, help="As --until, from now: 30m, 2h."),
-    click.option("--reason", help="Shown to users who ask why jobs are not running."),
-)
+
+def verb_options(verb: Verb) -> Callable[[Command], Command]:
+    """Return the options of a verb, one for each field that it takes."""
+    required = verb.needs_field and len(verb.options) == 1
+    return options(*(_VERB_OPTIONS[field](required=required) for field in verb.options))
+
+
+def option_names(verb: Verb) -> list[str]:
+    """Return the names of the options of a verb, as "--delay"."""
+    return [_VERB_OPTIONS[field].args[0] for field in verb.options]
+
+
+when_options = verb_options(JOB["reschedule"])
 
 
 def filter_options(*, reason: bool = True) -> Callable[[Command], Command]:

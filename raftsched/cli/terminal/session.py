@@ -24,6 +24,7 @@ from raftsched.client.http.connection import Connection
 from raftsched.client.http.idempotency_keys import KeyFactory
 from raftsched.client.http.nodes import Nodes
 from raftsched.client.records import Event
+from raftsched.wire.verbs import Verb
 
 __all__ = ["Session", "part", "with_plain_session", "with_session"]
 
@@ -84,6 +85,12 @@ class Session:
         """Send one request and return the document of its reply; raises its error. See `Calls.call`."""
         asked = {name: value for name, value in (query or {}).items() if value not in (None, "", (), [])}
         return self._run(self._calls.call(dict[str, Any], method, path, document, query=asked, headers=headers))
+
+    def do(
+        self, verb: Verb, object_path: str, fields: Mapping[str, Any] | None = None, **options: Any
+    ) -> dict[str, Any]:
+        """Do what `verb` says to the object at `object_path`, and return the reply. See `Calls.do`."""
+        return self._run(self._calls.do(dict[str, Any], verb, object_path, fields, **options))
 
     def new_key(self) -> str:
         """Return an idempotency key that was never used."""

@@ -17,6 +17,7 @@ from raftsched.client.http.connection import Connection
 from raftsched.client.http.documents import encode_fields
 from raftsched.client.http.idempotency_keys import KeyFactory
 from raftsched.errors import Invalid, OutcomeUnknown
+from raftsched.wire.verbs import Verb
 
 T = TypeVar("T")
 KEY_HEADER = "Idempotency-Key"
@@ -63,6 +64,29 @@ class Calls:
             timeout_seconds=timeout_seconds,
         )
         return _decoded(body, kind, f"{method} {path}")
+
+    async def do(
+        self,
+        kind: type[T],
+        verb: Verb,
+        object_path: str,
+        fields: Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+        key: str | None = None,
+    ) -> T:
+        """Do what `verb` says to the object at `object_path`, and return the reply. See `call`.
+
+        `fields` are its body, or its query if it has no body. A verb that creates something counts once for each `key`;
+        by default this call has its own.
+        """
+        if verb.body is None:
+            query = {**(query or {}), **(fields or {})}
+            fields = None
+        if verb.is_keyed:
+            headers = {**(headers or {}), KEY_HEADER: key or self.keys.next()}
+        return await self.call(kind, verb.method, verb.path(object_path), fields, query=query, headers=headers)
 
     async def each(self, kind: type[T], path: str, field: str, query: Mapping[str, Any]) -> AsyncIterator[T]:
         """Yield the items under `field`, page by page."""

@@ -33,6 +33,7 @@ from raftsched.core.records.job import Attempt, AttemptEnd, DeadLetterReason, Jo
 from raftsched.core.records.retry import JITTER_MAX, backoff_ms, lost_delay_ms
 from raftsched.core.records.spec import Options
 from raftsched.core.records.transitions import Event
+from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Context, Expired, OutcomeRecorded, Refused
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutJob
@@ -67,6 +68,7 @@ HEARTBEAT_ERROR: Final = "HeartbeatTimeout"
 # -- reports ----------------------------------------------------------------------------------------------------------
 
 
+@handles(RecordOutcome)
 def record_outcome(view: View, operation: RecordOutcome, context: Context) -> Applied:
     problem = _outcome_problem(operation)
     if problem:
@@ -171,6 +173,7 @@ def _outcome_problem(operation: RecordOutcome) -> str:
 # -- expiry -----------------------------------------------------------------------------------------------------------
 
 
+@handles(ExpireLeases)
 def expire_leases(view: View, operation: ExpireLeases, context: Context) -> Applied:
     problem = _expiry_problem(operation)
     if problem:

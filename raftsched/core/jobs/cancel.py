@@ -13,11 +13,13 @@ from raftsched.core.operations.codec import CancelJob, RejectCode
 from raftsched.core.records.bounds import actor_problem
 from raftsched.core.records.job import FINISHED, LEASED, Job, Status
 from raftsched.core.records.transitions import Event, next_status, refusal
+from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Cancelled, Context
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutJob
 
 
+@handles(CancelJob)
 def cancel_job(view: View, operation: CancelJob, context: Context) -> Applied:
     problem = actor_problem(operation.actor)
     if problem:

@@ -38,6 +38,7 @@ from raftsched.core.records.spec import JobSpec, SpecChanges, amended, of_new_ru
 from raftsched.core.records.transitions import Event, next_status, refusal
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.state.audit import job_changes
+from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Changed, Context, Refused
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutDependant, PutJob
@@ -45,6 +46,7 @@ from raftsched.core.state.writes import PutDependant, PutJob
 # -- pause and resume -------------------------------------------------------------------------------------------------
 
 
+@handles(PauseJob)
 def pause_job(view: View, operation: PauseJob, context: Context) -> Applied:
     problem = (
         range_problem("until_ms", operation.until_ms, 0, TIME_MS_MAX)
@@ -67,6 +69,7 @@ def pause_job(view: View, operation: PauseJob, context: Context) -> Applied:
     return _changed(job, new, context, "pause", actor=operation.actor, detail=operation.reason)
 
 
+@handles(ResumeJob)
 def resume_job(view: View, operation: ResumeJob, context: Context) -> Applied:
     problem = actor_problem(operation.actor)
     if problem:
@@ -93,6 +96,7 @@ def resumed(job: Job, context: Context, *, actor: str = "", detail: str = "") ->
 # -- amend ------------------------------------------------------------------------------------------------------------
 
 
+@handles(AmendJob)
 def amend_job(view: View, operation: AmendJob, context: Context) -> Applied:
     problem = _amendment_problem(operation)
     if problem:
@@ -171,6 +175,7 @@ def _changes_problem(job: Job, changes: SpecChanges, spec: JobSpec) -> str:
 # -- requeue ----------------------------------------------------------------------------------------------------------
 
 
+@handles(RequeueJob)
 def requeue_job(view: View, operation: RequeueJob, context: Context) -> Applied:
     problem = (
         range_problem("due_at_ms", operation.due_at_ms, 0, TIME_MS_MAX)

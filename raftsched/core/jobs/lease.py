@@ -28,6 +28,7 @@ from raftsched.core.records.bounds import name_problem, range_problem
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs
 from raftsched.core.records.job import WAITING, Job, Lease
 from raftsched.core.records.transitions import Event, next_status
+from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Context, Counted, Grant, Leased
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutFence, PutJob, Write
@@ -35,6 +36,7 @@ from raftsched.core.state.writes import PutFence, PutJob, Write
 _LEASE: Final = Event.LEASE  # a member of an enumeration costs a look-up, and each job leased asks twice
 
 
+@handles(LeaseJobs)
 def lease_jobs(view: View, operation: LeaseJobs, context: Context) -> Applied:
     problem = _problem(operation)
     if problem:
@@ -117,6 +119,7 @@ def _problem(operation: LeaseJobs) -> str:
 # -- held jobs --------------------------------------------------------------------------------------------------------
 
 
+@handles(BlockJobs)
 def block_jobs(view: View, operation: BlockJobs, context: Context) -> Applied:
     problem = range_problem("job_ids", len(operation.job_ids), 0, limits.BLOCK_JOBS_MAX)
     if problem:

@@ -15,6 +15,7 @@ from raftsched.core.operations.control import AppendLog, ReportProgress, StartRu
 from raftsched.core.records.bounds import range_problem
 from raftsched.core.records.ids import FencingToken, JobId
 from raftsched.core.records.job import AttemptEnd, Job, Lease, Status
+from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Changed, Context, Counted, Logged
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutJob, PutLog
@@ -23,6 +24,7 @@ _SEQUENCE_MAX = (1 << 53) - 1
 """The largest whole number that every reader of JSON keeps exact."""
 
 
+@handles(StartRun)
 def start_run(view: View, operation: StartRun, context: Context) -> Applied:
     job = find_job(view, operation.job_id)
     if job is None:
@@ -41,6 +43,7 @@ def start_run(view: View, operation: StartRun, context: Context) -> Applied:
     return Applied(Changed(new), (PutJob(job, new),))
 
 
+@handles(ReportProgress)
 def report_progress(view: View, operation: ReportProgress, context: Context) -> Applied:
     problem = range_problem("reports", len(operation.reports), 0, limits.PROGRESS_REPORTS_MAX)
     for report in operation.reports:
@@ -58,6 +61,7 @@ def report_progress(view: View, operation: ReportProgress, context: Context) -> 
     return Applied(Counted(kept_count), tuple(writes.values()))
 
 
+@handles(AppendLog)
 def append_log(view: View, operation: AppendLog, _context: Context) -> Applied:
     problem = _lines_problem(operation)
     if problem:

@@ -38,12 +38,14 @@ from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import CREATED, Job, Note, Pause
 from raftsched.core.records.spec import JobSpec, normalized, spec_problem
 from raftsched.core.records.transitions import Event, next_status
+from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Context, Submitted
 from raftsched.core.state.view import ForkableView
 from raftsched.core.state.writes import PutJob
 from raftsched.errors import InvariantBroken
 
 
+@handles(SubmitJob)
 def submit_job(view: ForkableView, operation: SubmitJob, context: Context) -> Applied:
     options = operation.spec.options
     problem = submit_problem(operation)

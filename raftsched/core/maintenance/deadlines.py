@@ -22,11 +22,13 @@ from raftsched.core.records.job import FINISHED, LEASED, DeadLetterReason, Job
 from raftsched.core.records.transitions import Event
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.state.audit import audited
+from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Context, Counted
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutBackgroundWork, PutJob, PutQueue, PutWorkflow, Write
 
 
+@handles(HandleDeadlines)
 def handle_deadlines(view: View, operation: HandleDeadlines, context: Context) -> Applied:
     problem = range_problem("deadlines", len(operation.deadlines), 0, limits.HANDLE_DEADLINES_MAX)
     if problem:

@@ -28,6 +28,7 @@ from raftsched.core.records.bounds import (
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.queue import Queue, TenantWeight
 from raftsched.core.state.audit import audited, queue_changes
+from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Context, QueueSaved
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutBackgroundWork, PutQueue, Write
@@ -48,6 +49,7 @@ _NUMBERS = (
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
+@handles(ConfigureQueue)
 def configure_queue(view: View, operation: ConfigureQueue, context: Context) -> Applied:
     problem = _settings_problem(operation)
     if problem:
@@ -111,6 +113,7 @@ def _weights_problem(weights: tuple[TenantWeight, ...]) -> str:
 # -- pause ------------------------------------------------------------------------------------------------------------
 
 
+@handles(PauseQueue)
 def pause_queue(view: View, operation: PauseQueue, context: Context) -> Applied:
     problem = (
         name_problem("name", operation.name)

@@ -30,6 +30,7 @@ from raftsched.core.records.bounds import (
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text
 from raftsched.core.records.job import FINISHED, Job, Worker
 from raftsched.core.records.workflow import WorkflowId
+from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Context, Counted, Marked, Purged
 from raftsched.core.state.view import ForkableView, View
 from raftsched.core.state.writes import (
@@ -52,6 +53,7 @@ KEPT_AGAIN_MS: Final = 600_000
 """Until a job that others need is looked at again: each look is a write, and thousands may be needed for days."""
 
 
+@handles(PurgeJobs)
 def purge_jobs(view: ForkableView, operation: PurgeJobs, context: Context) -> Applied:
     problem = range_problem("job_ids", len(operation.job_ids), 0, limits.PURGE_JOBS_MAX) or actor_problem(
         operation.actor
@@ -183,6 +185,7 @@ def _empty_workflows(view: ForkableView, removed: list[Job], writes: tuple[Remov
             yield RemoveWorkflow(workflow)
 
 
+@handles(TrimAudit)
 def trim_audit(_view: View, operation: TrimAudit, _context: Context) -> Applied:
     problem = range_problem("before_index", operation.before_index, 0, _INDEX_MAX)
     if problem:
@@ -191,6 +194,7 @@ def trim_audit(_view: View, operation: TrimAudit, _context: Context) -> Applied:
     return Applied(Counted(limit), (RemoveAudit(operation.before_index, limit),))
 
 
+@handles(MarkWorkers)
 def mark_workers(view: View, operation: MarkWorkers, context: Context) -> Applied:
     problem = _marks_problem(operation)
     if problem:
@@ -239,6 +243,7 @@ def _mark_problem(mark: WorkerMark) -> str:
     return problem
 
 
+@handles(RecordOutage)
 def record_outage(_view: View, operation: RecordOutage, context: Context) -> Applied:
     problem = range_problem("since_ms", operation.since_ms, 0, TIME_MS_MAX) or range_problem(
         "longest_ms", operation.longest_ms, 1, limits.TIMEOUT_MS_MAX

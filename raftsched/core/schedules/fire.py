@@ -38,6 +38,7 @@ from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, Condition, Dependency, Job
 from raftsched.core.records.schedule import Firing, FiringKind, Overlap, Schedule
 from raftsched.core.schedules.save import audited_schedule, find_schedule, job_of
+from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Context, Counted, Fired, Refused, Submitted
 from raftsched.core.state.view import ForkableView, View
 from raftsched.core.state.writes import PutFiring, PutSchedule, RemoveFirings
@@ -51,6 +52,7 @@ _CALL_BYTES_MAX: Final = 64
 # -- planned instants -------------------------------------------------------------------------------------------------
 
 
+@handles(FireSchedule)
 def fire_schedule(view: ForkableView, operation: FireSchedule, context: Context) -> Applied:
     problem = _problem(operation.decisions) or range_problem("next_at_ms", operation.next_at_ms, 0, TIME_MS_MAX)
     if problem:
@@ -98,6 +100,7 @@ def _stale(schedule: Schedule, operation: FireSchedule, context: Context) -> str
 # -- by hand ----------------------------------------------------------------------------------------------------------
 
 
+@handles(RunSchedule)
 def run_schedule(view: ForkableView, operation: RunSchedule, context: Context) -> Applied:
     problem = _by_hand_problem(operation)
     if problem:
@@ -315,6 +318,7 @@ class _Round:
 # -- the ledger -------------------------------------------------------------------------------------------------------
 
 
+@handles(TrimLedger)
 def trim_ledger(view: View, operation: TrimLedger, context: Context) -> Applied:
     problem = range_problem("id bytes", len(operation.id), JOB_ID_BYTES, JOB_ID_BYTES) or range_problem(
         "lines", len(operation.lines), 1, limits.BACKGROUND_STEP_ITEMS_MAX

@@ -34,6 +34,7 @@ from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.schedule import Firing, Schedule, ScheduleId, Template, Timing
 from raftsched.core.records.spec import with_options
 from raftsched.core.state.audit import audited, schedule_changes
+from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Context, ScheduleSaved
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutBackgroundWork, PutFiring, PutSchedule, RemoveSchedule, Write
@@ -46,6 +47,7 @@ _TEXT_BYTES_MAX: Final = 1_000
 # -- saving -----------------------------------------------------------------------------------------------------------
 
 
+@handles(SaveSchedule)
 def save_schedule(view: View, operation: SaveSchedule, context: Context) -> Applied:
     problem = _problem(operation)
     if problem:
@@ -183,6 +185,7 @@ def _passed(known: Schedule, operation: SaveSchedule, context: Context) -> Firin
 # -- control ----------------------------------------------------------------------------------------------------------
 
 
+@handles(ControlSchedule)
 def control_schedule(view: View, operation: ControlSchedule, context: Context) -> Applied:
     problem = (
         range_problem("until_ms", operation.until_ms, 0, TIME_MS_MAX)

@@ -17,6 +17,7 @@ from raftsched.core.records.bounds import TIME_MS_MAX, range_problem, text_probl
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.texts import time_text
 from raftsched.core.state.audit import audited
+from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Context, Counted
 from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutSchedule, PutZoneRules, Write
@@ -24,6 +25,7 @@ from raftsched.core.state.writes import PutSchedule, PutZoneRules, Write
 ACTOR = "zone rules"
 
 
+@handles(AdoptZoneRules)
 def adopt_zone_rules(view: View, operation: AdoptZoneRules, context: Context) -> Applied:
     problem = _problem(operation)
     if problem:

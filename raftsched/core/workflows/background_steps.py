@@ -28,6 +28,7 @@ from raftsched.core.records.job import FINISHED, Job
 from raftsched.core.records.schedule import ScheduleId
 from raftsched.core.records.workflow import WorkflowId
 from raftsched.core.state.entries import BlockedEntry
+from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Context, Counted
 from raftsched.core.state.view import ForkableView, View
 from raftsched.core.state.writes import (
@@ -43,6 +44,7 @@ from raftsched.core.workflows.cascade import Cascade
 _RESOLVING: Final = (BackgroundKind.RESOLVE_DEPENDANTS, BackgroundKind.REVIVE_DEPENDANTS)
 
 
+@handles(DoBackgroundStep)
 def do_background_step(view: ForkableView, operation: DoBackgroundStep, context: Context) -> Applied:
     problem = range_problem("subject bytes", len(operation.subject), 1, limits.NAME_CHARS_MAX)
     if problem:

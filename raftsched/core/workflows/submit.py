@@ -34,6 +34,7 @@ from raftsched.core.records.ids import JobId, TimeMs, job_id_text
 from raftsched.core.records.job import Job
 from raftsched.core.records.workflow import Workflow
 from raftsched.core.state.audit import audited
+from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Context, Refused, WorkflowSaved
 from raftsched.core.state.view import ForkableView, View
 from raftsched.core.state.writes import PutAudit, PutBackgroundWork, PutWorkflow, Write
@@ -44,6 +45,7 @@ from raftsched.core.workflows.dag import find_cycle
 # -- submission -------------------------------------------------------------------------------------------------------
 
 
+@handles(SubmitWorkflow)
 def submit_workflow(view: ForkableView, operation: SubmitWorkflow, context: Context) -> Applied:
     problem = _problem(operation)
     if problem:
@@ -162,6 +164,7 @@ def _making_room(known: Workflow, context: Context) -> tuple[Write, ...]:
 # -- cancel -----------------------------------------------------------------------------------------------------------
 
 
+@handles(CancelWorkflow)
 def cancel_workflow(view: ForkableView, operation: CancelWorkflow, context: Context) -> Applied:
     problem = actor_problem(operation.actor)
     if problem:

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from raftsched import limits
-from raftsched.core.apply import HANDLERS, apply
+from raftsched.core.apply import apply
 from raftsched.core.checks.invariants import check
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import OPERATIONS, CancelJob, ExpiredLease, ExpireLeases, LeaseJobs, RecordOutcome
@@ -28,6 +28,7 @@ from raftsched.core.records.job import LEASED, WAITING, AttemptEnd, Job, Status
 from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import FiringKind, Misfire, Overlap, ScheduleId, Template, Timing
 from raftsched.core.records.spec import JobSpec, Options, SpecChanges
+from raftsched.core.state.handlers import HANDLERS
 from raftsched.core.state.results import Applied, Context, Fired, Submitted
 from raftsched.core.workflows.cascade import with_cascade
 from tests.core.relations_scene import RelationsScene, needs

@@ -15,13 +15,18 @@ from raftsched.cli.terminal.output import json_option, print_json, print_table, 
 from raftsched.cli.terminal.session import Session, with_session
 from raftsched.cli.terminal.times import MOMENT, when
 from raftsched.client.backfill import PATIENCE_SECONDS, PAUSE_SECONDS, BackfillWalk
+from raftsched.wire.verbs import SCHEDULE
 
+_TRIGGER: Final = SCHEDULE["trigger"]
 _SHOWN_MAX: Final = 50
 _PAUSE_SECONDS: Final = PAUSE_SECONDS
 _PATIENCE_SECONDS: Final = PATIENCE_SECONDS
 
 
-@click.command("trigger")
+@click.command(
+    "trigger",
+    help=f"{_TRIGGER.help}\n\nExit code 1 if the run is skipped because an earlier one has not ended.",
+)
 @click.argument("name")
 @click.option("--payload", help="JSON in place of the schedule's; - for standard input.")
 @click.option(
@@ -46,13 +51,8 @@ def trigger(
     tenant: str | None,
     as_json: bool,
 ) -> None:
-    """Run a schedule now, in addition to its fire times.
-
-    Exit code 1 if the run is skipped because an earlier one has not ended.
-    """
     asked = {**payload_field(payload), **given({"overlap": overlap, "instant": instant})}
-    headers = session.key_header(idempotency_key)
-    firing = session.post(schedule_path(name, "trigger"), asked, query={"tenant": tenant}, headers=headers)
+    firing = session.do(_TRIGGER, schedule_path(name), asked, query={"tenant": tenant}, key=idempotency_key)
     if as_json:
         print_json(firing)
     else:
@@ -102,7 +102,7 @@ def backfill(
         "to": to,
         **given({"overlap": overlap, "order": latest_first and "desc", "per_minute": per_minute, "dry_run": dry_run}),
     }
-    answer = _backfilled(session, schedule_path(name, "backfill"), asked, tenant)
+    answer = _backfilled(session, schedule_path(name), asked, tenant)
     if as_json:
         print_json(answer)
     elif dry_run:
@@ -118,12 +118,12 @@ def backfill(
 
 def _backfilled(session: Session, path: str, asked: Mapping[str, Any], tenant: str | None) -> dict[str, Any]:
     """Send the request, each time for the rest, until it makes no progress for a while; return the total."""
-    headers = session.key_header()
+    key = session.new_key()
     walk = BackfillWalk(asked)
     give_up_at = time.monotonic() + _PATIENCE_SECONDS
     with progress_console.status("making runs") as shown:
         while True:
-            gone_on = walk.take(session.post(path, walk.asked, query={"tenant": tenant}, headers=headers))
+            gone_on = walk.take(session.do(SCHEDULE["backfill"], path, walk.asked, query={"tenant": tenant}, key=key))
             if walk.is_done or (not gone_on and time.monotonic() >= give_up_at):
                 return walk.total()
             shown.update(f"{walk.run_count:,} runs made, {walk.remaining_count:,} left")

@@ -16,14 +16,15 @@ from raftsched.cli.terminal.options import (
     job_options,
     options,
     parse_json,
-    pause_options,
     payload_field,
     tenant_option,
 )
 from raftsched.cli.terminal.output import json_option, print_json, say
 from raftsched.cli.terminal.session import Session, with_session
 from raftsched.cli.terminal.times import SPAN, WALL_MOMENT
+from raftsched.cli.terminal.verb_command import verb_command
 from raftsched.errors import Invalid
+from raftsched.wire.verbs import SCHEDULE
 
 OVERLAPS: Final = ("skip", "buffer_one", "buffer_all", "allow", "cancel_previous", "terminate_previous")
 
@@ -127,42 +128,23 @@ def preview(session: Session, expression: str | None, count: int, *, as_json: bo
         print_outlook(answer, fields["timezone"] or "UTC")
 
 
-@click.command("delete")
+@click.command("delete", help=SCHEDULE["delete"].help)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
 @tenant_option
 @with_session
 @json_option
 def delete_schedules(session: Session, names: tuple[str, ...], tenant: str | None, *, as_json: bool) -> None:
-    """Delete schedules. Their jobs continue."""
     deleted = []
     for name in names:
-        deleted.append(session.send("DELETE", schedule_path(name), query={"tenant": tenant}))
+        deleted.append(session.do(SCHEDULE["delete"], schedule_path(name), query={"tenant": tenant}))
         if not as_json:
             say(f"{name}  deleted")
     if as_json:
         print_json(deleted)
 
 
-@click.command("pause")
-@click.argument("name")
-@pause_options
-@tenant_option
-@with_session
-@json_option
-def pause_schedule(session: Session, name: str, tenant: str | None, *, as_json: bool, **fields: Any) -> None:
-    """Pause a schedule until it is resumed, or until a time."""
-    path = schedule_path(name, "pause")
-    print_schedule(session.post(path, given(fields), query={"tenant": tenant}), as_json=as_json)
-
-
-@click.command("resume")
-@click.argument("name")
-@tenant_option
-@with_session
-@json_option
-def resume_schedule(session: Session, name: str, tenant: str | None, *, as_json: bool) -> None:
-    """Resume a schedule. Its misfire policy decides about missed fire times."""
-    print_schedule(session.post(schedule_path(name, "resume"), query={"tenant": tenant}), as_json=as_json)
+pause_schedule = verb_command(SCHEDULE["pause"], schedule_path, print_schedule, tenant_option)
+resume_schedule = verb_command(SCHEDULE["resume"], schedule_path, print_schedule, tenant_option)
 
 
 def _timing_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
