@@ -11,9 +11,9 @@ to find the mutation that breaks it.
 """
 
 from chaos.checkers.check import FEATURES, PROPERTIES, check_all
-from chaos.checkers.history import BadHistory, append_event, read_history, write_history
+from chaos.checkers.history.events import BadHistory, append_event, read_history, write_history
+from chaos.checkers.history.views import History
 from chaos.checkers.report import Property, Report, Violation
-from chaos.checkers.views import History
 
 __all__ = [
     "FEATURES",

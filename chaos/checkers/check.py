@@ -7,31 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
-from chaos.checkers import (
-    cancels,
-    consensus,
-    dependencies,
-    disks,
-    durability,
-    effects,
-    firings,
-    handlers,
-    harness,
-    idempotency,
-    leases,
-    linearizability,
-    liveness,
-    log,
-    outages,
-    outcomes,
-    queue_limits,
-    regions,
-    revisions,
-    singles,
-    states,
-    terms,
-)
-from chaos.checkers.history import (
+from chaos.checkers import liveness
+from chaos.checkers.client import durability, harness, idempotency, linearizability, revisions
+from chaos.checkers.history.events import (
     Applied,
     BackgroundWorkChanged,
     Change,
@@ -45,8 +23,12 @@ from chaos.checkers.history import (
     Nemesis,
     ScheduleChanged,
 )
+from chaos.checkers.history.views import History
+from chaos.checkers.jobs import cancels, dependencies, effects, log, outcomes, singles
+from chaos.checkers.leases import grants, handlers, outages, queue_limits, regions, terms
+from chaos.checkers.raft import consensus, disks, states
 from chaos.checkers.report import Property, Report
-from chaos.checkers.views import History
+from chaos.checkers.schedules import firings
 
 Evidence = Callable[[History], int]
 
@@ -99,13 +81,13 @@ PROPERTIES: Final = (
     Property(idempotency.one_job_per_key, "I7", idempotency.keyed_count),
     Property(idempotency.one_body_per_key, "I7", idempotency.keyed_count),
     Property(idempotency.mismatch_has_a_cause, "I7", idempotency.mismatch_count),
-    Property(leases.tokens_rise, "I8", _events(Change)),
-    Property(leases.lease_intervals_disjoint, "I8", _events(Change)),
-    Property(leases.one_holder_per_token, "I8", _grants),
-    Property(leases.authority, "I9", _answers("heartbeat", "outcome")),
-    Property(leases.never_before_due, "I16", _events(Change)),
-    Property(leases.never_before_true_time, "I16", leases.true_time_count),
-    Property(leases.cluster_time_never_falls, "G8", _events(Change)),
+    Property(grants.tokens_rise, "I8", _events(Change)),
+    Property(grants.lease_intervals_disjoint, "I8", _events(Change)),
+    Property(grants.one_holder_per_token, "I8", _grants),
+    Property(grants.authority, "I9", _answers("heartbeat", "outcome")),
+    Property(grants.never_before_due, "I16", _events(Change)),
+    Property(grants.never_before_true_time, "I16", grants.true_time_count),
+    Property(grants.cluster_time_never_falls, "G8", _events(Change)),
     Property(terms.kept_for_its_term, "G3b", terms.expiry_count),
     Property(terms.believed_leases_disjoint, "I8b", _grants),
     Property(outcomes.one_outcome_per_token, "I10", _answers("outcome")),

@@ -7,9 +7,9 @@ from collections import defaultdict
 from itertools import accumulate, zip_longest
 from typing import NamedTuple
 
-from chaos.checkers.history import BackgroundWorkChanged, Change, Healed, Members, QueueChanged
+from chaos.checkers.history.events import BackgroundWorkChanged, Change, Healed, Members, QueueChanged
+from chaos.checkers.history.views import NEVER, History
 from chaos.checkers.report import Violation
-from chaos.checkers.views import NEVER, History
 
 NEEDED = ("submit", "lease", "outcome")
 """What must work at every node: a job's whole way."""

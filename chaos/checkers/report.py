@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from chaos.checkers.views import History
+from chaos.checkers.history.views import History
 
 SHOWN_MAX = 5
 """Violations of one property that the text shows; the rest is counted."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from chaos.checkers.history import AnyEvent, Applied, Healed, Invoke, Reply
+from chaos.checkers.history.events import AnyEvent, Applied, Healed, Invoke, Reply
 from tests.chaos.histories_cluster import EPOCH_MS, NODES, TTL_US, Cluster, digest_of, ignore
 from tests.chaos.histories_rules import Fields, Refused
 from tests.chaos.histories_workers import Attempt

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from chaos.checkers import History
-from chaos.checkers.history import AnyEvent, Change, FinalState, Invoke, Reply
-from chaos.checkers.views import Answer
+from chaos.checkers.history.events import AnyEvent, Change, FinalState, Invoke, Reply
+from chaos.checkers.history.views import Answer
 
 Events = list[AnyEvent]
 Mutator = Callable[[History], Events]

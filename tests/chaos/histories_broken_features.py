@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from chaos.checkers import History
-from chaos.checkers.history import (
+from chaos.checkers.history.events import (
     AnyEvent,
     BackgroundWorkChanged,
     Change,
@@ -21,9 +21,9 @@ from chaos.checkers.history import (
     ScheduleChanged,
     WorkflowChanged,
 )
-from chaos.checkers.outages import _unheard
-from chaos.checkers.queue_limits import _leases
-from chaos.checkers.views import ENDS_LEASE
+from chaos.checkers.history.views import ENDS_LEASE
+from chaos.checkers.leases.outages import _unheard
+from chaos.checkers.leases.queue_limits import _leases
 from tests.chaos.histories_broken import Events, Mutation, Mutator, NoPlace, edit, first, inserted, without
 
 FEATURE_MUTATIONS: list[Mutation] = []

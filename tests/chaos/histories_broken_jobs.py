@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from chaos.checkers import History
-from chaos.checkers.history import Change, FinalState, Granted, Invoke, Reply
-from chaos.checkers.views import Answer
+from chaos.checkers.history.events import Change, FinalState, Granted, Invoke, Reply
+from chaos.checkers.history.views import Answer
 from tests.chaos.histories_broken import (
     FINISHED,
     Events,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from chaos.checkers import History
-from chaos.checkers.history import (
+from chaos.checkers.history.events import (
     Applied,
     Change,
     Configured,

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from chaos.checkers import History
-from chaos.checkers.history import AnyEvent, Change, Downstream, Effect, Granted
+from chaos.checkers.history.events import AnyEvent, Change, Downstream, Effect, Granted
 from tests.chaos.histories_broken import (
     FINISHED,
     Events,

@@ -15,7 +15,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from chaos.checkers.history import (
+from chaos.checkers.history.events import (
     AnyEvent,
     Applied,
     Durable,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from chaos.checkers.history import Change, Granted, Invoke
+from chaos.checkers.history.events import Change, Granted, Invoke
 
 TTL_MS = 1_000
 LOST_MAX = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from chaos.checkers.history import Downstream, Effect, Granted, Reply
+from chaos.checkers.history.events import Downstream, Effect, Granted, Reply
 from tests.chaos.histories_cluster import TTL_US
 
 if TYPE_CHECKING:

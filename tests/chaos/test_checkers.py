@@ -21,8 +21,19 @@ from chaos.checkers import (
     read_history,
     write_history,
 )
-from chaos.checkers.history import AnyEvent, Change, Granted, HandedBack, Healed, Invoke, Nemesis, Reply, Setup, Started
-from chaos.checkers.linearizability import linearizable
+from chaos.checkers.client.linearizability import linearizable
+from chaos.checkers.history.events import (
+    AnyEvent,
+    Change,
+    Granted,
+    HandedBack,
+    Healed,
+    Invoke,
+    Nemesis,
+    Reply,
+    Setup,
+    Started,
+)
 from chaos.checkers.liveness import no_lease_outlives_its_term
 from tests.chaos.histories import NODES, good_history, replay
 from tests.steps import steps_of

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from chaos.checkers.disks import committed_stays_on_disk
-from chaos.checkers.history import AnyEvent, Applied, Durable, Installed, Setup, Truncated
-from chaos.checkers.views import History
+from chaos.checkers.history.events import AnyEvent, Applied, Durable, Installed, Setup, Truncated
+from chaos.checkers.history.views import History
+from chaos.checkers.raft.disks import committed_stays_on_disk
 
 NODES = ("n1", "n2", "n3")
 

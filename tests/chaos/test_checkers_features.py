@@ -9,10 +9,10 @@ from typing import TypeVar
 import pytest
 
 from chaos.checkers import FEATURES, PROPERTIES, check_all
+from chaos.checkers.history.views import History
+from chaos.checkers.leases.queue_limits import blocked_jobs_get_their_turn
 from chaos.checkers.liveness import nobody_is_passed_over, ready_jobs_are_given
-from chaos.checkers.queue_limits import blocked_jobs_get_their_turn
 from chaos.checkers.report import Violation
-from chaos.checkers.views import History
 from tests.chaos.histories_broken import Mutation, NoPlace
 from tests.chaos.histories_broken_features import (
     FEATURE_MUTATIONS,

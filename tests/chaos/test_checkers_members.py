@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from chaos.checkers.disks import on_most_disks_when_applied
-from chaos.checkers.history import AnyEvent, Applied, Configured, Durable, Members, Setup, Truncated
-from chaos.checkers.views import History
+from chaos.checkers.history.events import AnyEvent, Applied, Configured, Durable, Members, Setup, Truncated
+from chaos.checkers.history.views import History
+from chaos.checkers.raft.disks import on_most_disks_when_applied
 
 THREE = ("n1", "n2", "n3")
 FOUR = (*THREE, "n4")

@@ -10,8 +10,8 @@ from chaos.sim.engine.checker import Violation
 from chaos.sim.engine.cluster import SimulatedCluster
 from chaos.sim.engine.faults import Faults
 from chaos.sim.engine.seed import run_seed
-from chaos.sim.planted.durability import answers_before_the_sync
-from chaos.sim.planted.engine import (
+from chaos.sim.planted.patches.durability import answers_before_the_sync
+from chaos.sim.planted.patches.engine import (
     Plant,
     applies_before_matching,
     calls_unknown_outcomes_failures,

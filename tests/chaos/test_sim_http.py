@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chaos.checkers.history import Invoke
+from chaos.checkers.history.events import Invoke
 from chaos.sim.machine.loop import ProcessLoop
 from chaos.sim.network.sockets import SimulatedPool
 from chaos.sim.rates import Rates

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from chaos.checkers.history import Change, Healed
+from chaos.checkers.history.events import Change, Healed
 from chaos.sim.features import Features, draw_features
 from chaos.sim.run.seed import begin, conclude
 from chaos.sim.world.world import World

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from chaos.sim.network.links import LinkRates
-from chaos.sim.planted.stage import NOT_REACHED, Play, Schedule, Stage, calm, run_schedule
+from chaos.sim.planted.scripts.stage import NOT_REACHED, Play, Schedule, Stage, calm, run_schedule
 from chaos.sim.rates import Rates
 
 OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"

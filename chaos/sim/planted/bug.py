@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from chaos.sim.planted.stage import Schedule
+from chaos.sim.planted.scripts.stage import Schedule
 from chaos.sim.rates import Rates
 from chaos.sim.run.twins import planting
 

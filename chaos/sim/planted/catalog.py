@@ -4,21 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from chaos.sim.planted import (
-    bounds,
-    consensus,
-    core,
-    durability,
-    engine,
-    features,
-    http,
-    leader,
-    regions,
-    schedules,
-    snapshots,
-    states,
-    votes,
-)
 from chaos.sim.planted.altered import (
     breaking_connections,
     changing_members,
@@ -40,6 +25,8 @@ from chaos.sim.planted.altered import (
     with_twins,
 )
 from chaos.sim.planted.bug import Bug
+from chaos.sim.planted.patches import consensus, core, durability, engine, features, http, leader, regions
+from chaos.sim.planted.scripts import bounds, schedules, snapshots, states, votes
 
 _LEASE = "P6 local reads; read without quorum contact"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from chaos.checkers.history import FinalJob
+from chaos.checkers.history.events import FinalJob
 from chaos.sim.record.log_records import other_events
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import CancelJob, ExpireLeases, LeaseJobs, RecordOutcome, SubmitJob, SubmitWorkflow

@@ -1,4 +1,4 @@
-"""What happened in a run, as the checkers read it (`chaos.checkers.history`), and the run's fingerprint.
+"""What happened in a run, as the checkers read it (`chaos.checkers.history.events`), and the run's fingerprint.
 
 The recorder is outside the system: it hears what nodes apply, what their disks keep and what their clients are told, and
 writes it down in virtual time. Changes of the log are derived from each entry's operations and results when it is applied
@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from chaos.checkers.history import (
+from chaos.checkers.history.events import (
     AnyEvent,
     Applied,
     BackgroundWorkChanged,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import structlog
 
-from chaos.checkers.history import AnyEvent, Durable, StateDigest
+from chaos.checkers.history.events import AnyEvent, Durable, StateDigest
 
 _DULL = (Durable, StateDigest)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from chaos.checkers import History, check_all
-from chaos.checkers.history import Applied, FinalState, Installed, StateDigest
+from chaos.checkers.history.events import Applied, FinalState, Installed, StateDigest
 from chaos.sim.record.recorder import Recorder, state_digest
 from chaos.sim.record.replay import LogReplay
 from chaos.sim.run import twins
@@ -75,7 +75,7 @@ def _look_at_nodes(world: World, outcome: Outcome) -> None:
 
 
 class _Replay:
-    """`chaos.checkers.views.Replay`: the log applied anew, to an empty state of its own.
+    """`chaos.checkers.history.views.Replay`: the log applied anew, to an empty state of its own.
 
     Where nobody has a digest to compare with, none is made. A log that contradicts itself can't be replayed beyond that
     place: what says so stands in place of the digests.

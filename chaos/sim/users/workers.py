@@ -6,7 +6,7 @@ from asyncio import sleep
 from contextlib import suppress
 from typing import Any
 
-from chaos.checkers.history import Granted
+from chaos.checkers.history.events import Granted
 from chaos.sim.features import AMBER, FEATURE_QUEUES
 from chaos.sim.hosts.node import SimulatedNode
 from chaos.sim.record.log_changes import job_name

@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar, cast
 
-from chaos.checkers.history import Setup
+from chaos.checkers.history.events import Setup
 from chaos.checkers.liveness import NEEDED
 from chaos.sim.hosts.host import Host, Reset, Unreachable, member_of
 from chaos.sim.hosts.node import SimulatedNode

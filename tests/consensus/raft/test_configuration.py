@@ -12,7 +12,7 @@ from pysyncobj.node import Node
 from chaos.sim.engine.checker import Violation
 from chaos.sim.engine.cluster import SimulatedCluster
 from chaos.sim.engine.members import change, joining, leaving
-from chaos.sim.planted import engine as planted
+from chaos.sim.planted.patches import engine as planted
 from raftsched.consensus.ports import CONFIGURATION
 from raftsched.consensus.raft.configuration import Change
 from raftsched.consensus.raft.membership import Member, Membership, encode_membership

@@ -8,7 +8,7 @@ import pytest
 
 from chaos.sim.engine.checker import Violation
 from chaos.sim.engine.cluster import TIMING, SimulatedCluster, SimulatedNode
-from chaos.sim.planted.engine import (
+from chaos.sim.planted.patches.engine import (
     Plant,
     counts_contact_from_the_answer,
     forgets_its_promise_at_a_restart,

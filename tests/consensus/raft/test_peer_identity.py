@@ -10,7 +10,7 @@ import pytest
 from chaos.sim.engine.checker import Violation
 from chaos.sim.engine.cluster import SimulatedCluster, SimulatedNode
 from chaos.sim.engine.members import change, joining, leaving
-from chaos.sim.planted import engine as planted
+from chaos.sim.planted.patches import engine as planted
 from raftsched.consensus.journal.recovery import FormedMark
 from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.consensus.raft.membership import Member, Membership, encode_membership

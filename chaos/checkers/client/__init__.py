@@ -1,0 +1,1 @@
+"""Promises to clients: what an answer means, and what is kept of it."""

@@ -1,0 +1,1 @@
+"""A life of a job: transitions, ends, effects, dependencies."""

@@ -1,0 +1,1 @@
+"""Leases: who gets which job, for how long, and within which limits."""

@@ -1,0 +1,1 @@
+"""Consensus, disks and states of the nodes."""

@@ -1,0 +1,1 @@
+"""Schedules and the instants that they decide."""

@@ -1,0 +1,1 @@
+"""The bugs, each one patch to production code."""

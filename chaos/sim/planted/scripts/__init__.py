@@ -1,0 +1,1 @@
+"""Directed schedules: the scripts, and the stage on which they play."""
