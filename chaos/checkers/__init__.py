@@ -5,7 +5,7 @@ saw: `history`. `check_all` holds it against one property after the other, each 
 list[Violation]` whose docstring says what is promised and where. A property that saw nothing it could judge is listed
 as not exercised: silence is no proof.
 
-The checkers share no code with the system. What a job may do is written anew in `model`, from the specification; so a
+The checkers share no code with the system. What a job may do is written again in `model`, from the specification; so a
 mistake would have to be made twice to stay hidden. They are tested by mutated histories: every property must be the one
 to find the mutation that breaks it.
 """

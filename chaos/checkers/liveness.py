@@ -12,7 +12,7 @@ from chaos.checkers.history.views import NEVER, History
 from chaos.checkers.report import Violation
 
 NEEDED = ("submit", "lease", "outcome")
-"""What must work at every node: a job's whole way."""
+"""Requests that must work at every node: a job's whole way."""
 
 
 def every_node_serves(history: History) -> list[Violation]:
@@ -51,7 +51,7 @@ def no_lease_outlives_its_term(history: History) -> list[Violation]:
     """After the heal, a lease whose worker is silent ends within its term and a bound, a cancelled one within the grace.
 
     (L1.) Silence counts from the grant, the latest valid heartbeat, or the heal, whatever came last. It counts in cluster
-    time where that is slow: a time that is ahead of all clocks goes on at half speed (`ClusterClock`), and the log ends no
+    time where that is slow: a time that is ahead of all clocks runs at half speed (`ClusterClock`), and the log ends no
     lease before a term of it. In no case may it take twice as long as allowed.
     """
     healed = _healed_at(history)
@@ -94,7 +94,7 @@ class _Stamps:
 
 
 def _never_stopped(history: History, healed: int) -> list[Violation]:
-    """Cancelled jobs whose lease goes on although the grace is over."""
+    """Cancelled jobs whose lease continues although the grace is over."""
     setup = history.setup
     grace_ms = max(setup.cancel_grace_ms, setup.lease_ttl_ms) + setup.lease_bound_ms
     allowed = grace_ms * (1_000 + setup.rate_error_thousandths)
@@ -139,7 +139,7 @@ def deadlines_are_handled(history: History) -> list[Violation]:
 
 
 def ready_jobs_are_given(history: History) -> list[Violation]:
-    """After the heal, no worker waits in vain while a job that nothing keeps back waits in a queue that it asks for.
+    """After the heal, no worker is left without a job while one that nothing keeps back waits in a queue that it asks for.
 
     (L1.) Said of jobs without a concurrency key in queues about whose limits nobody has said anything, of the worker's
     region or of none, that it has a handler for.
@@ -158,7 +158,7 @@ def ready_jobs_are_given(history: History) -> list[Violation]:
             for wait in waits.get(queue, ()):
                 is_for_it = wait.job.region in ("", region) and wait.job.name in (answer.call.names or (wait.job.name,))
                 if wait.start < start and end < wait.end and is_for_it:
-                    what = f"{answer.operation} gets nothing of {queue}, where {wait.job.job} waits"
+                    what = f"{answer.operation} gets nothing of {queue}, although {wait.job.job} waits"
                     violations.append(Violation(what, end))
                     break
     return violations
@@ -206,7 +206,7 @@ class _Wait(NamedTuple):
     job: Change
     """The job as it waited."""
     lease: Change | None
-    """What ended the wait, where that was a lease."""
+    """The change that ended the wait, if that was a lease."""
 
 
 def _passes_over(given: _Wait, wait: _Wait, healed: int, names: dict[int, tuple[str, ...]]) -> bool:
@@ -248,7 +248,7 @@ def healed_count(history: History) -> int:
 
 
 def _healed_at(history: History) -> int:
-    """When the last fault was over; -1 = never."""
+    """The time at which the last fault was over; -1 = never."""
     healed = history.of(Healed)
     return healed[-1].t if healed else -1
 

@@ -1,6 +1,6 @@
-"""A job as the specification has it, without time: RELIABILITY section 2, written anew and apart from the server.
+"""A job as the specification has it, without time: RELIABILITY section 2, written again and apart from the server.
 
-`after` says what a change of the log makes of a job, `explains` what a client's answer proves about it. Both are total
+`after` says what a change of the log does to a job, `explains` what a client's answer proves about it. Both are total
 functions of small values, so that the search for a linearization can try them in any order. Cluster time and due times
 are other properties' business: to the model, a waiting job is a waiting job.
 
@@ -64,7 +64,7 @@ class Move(NamedTuple):
     f: str
     """As in `history`."""
     tenant: str = ""
-    """Who asks; "" = not by the name of a tenant."""
+    """The tenant that asks; "" = not by the name of a tenant."""
     token: int = 0
     attempt: int = -1
     """Of a lease: the granted one. Otherwise the one shown afterwards; -1 = not shown."""
@@ -94,7 +94,7 @@ def stage_of(status: str) -> str:
 
 
 def after(state: JobState, move: Move) -> JobState | None:
-    """Return the job after an effect, or None where that effect is not legal."""
+    """Return the job after an effect, or None if that effect is not legal."""
     match move.f:
         case "submit":
             return _submitted(state, move)
@@ -126,7 +126,7 @@ def _submitted(state: JobState, move: Move) -> JobState | None:
 
 
 def _moved(state: JobState, move: Move) -> JobState | None:
-    """What a user or a parent does to a job that nobody holds."""
+    """Apply the move of a user or a parent to a job that nobody holds."""
     if state.stage not in UNLEASED:
         return None
     match move.f:
@@ -154,7 +154,7 @@ def _lapsed(state: JobState) -> JobState | None:
 
 
 def _begun_anew(state: JobState, move: Move) -> JobState | None:
-    """A new run: by a user after any end but completion, by a parent after an end that was for want of it."""
+    """A new run: by a user after any end but completion, by a parent after an end that it caused."""
     legal = (DEAD_LETTER, CANCELLED, SKIPPED) if move.f == "requeue" else (DEAD_LETTER, SKIPPED)
     if state.stage not in legal or move.stage not in _WAITS:
         return None
@@ -210,7 +210,7 @@ def _cancelled(state: JobState, *, is_forced: bool) -> JobState | None:
 
 
 def explains(state: JobState, move: Move) -> JobState | None:
-    """Return the job after an answered operation, or None where a job in this state would have answered otherwise."""
+    """Return the job after an answered operation, or None if a job in this state would have answered otherwise."""
     new = _refused(state, move) if move.error else _accepted(state, move)
     if new is None or (move.stage and move.stage != new.stage):
         return None
@@ -220,7 +220,7 @@ def explains(state: JobState, move: Move) -> JobState | None:
 def happens(state: JobState, move: Move) -> JobState | None:
     """Return the job after a change of the log that several operations may have asked for.
 
-    Where one of them did it before, nothing is left to do.
+    If one of them did it before, nothing is left to do.
     """
     new = after(state, move)
     if new is not None:

@@ -1,4 +1,4 @@
-"""What the checkers found, and how much they looked at: a null result is only as strong as what stands beside it."""
+"""Report violations, and how much was looked at: a null result is only as strong as the evidence beside it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class Property:
 
     check: Check
     source: str
-    """Of RELIABILITY.md: an invariant (I1…, L1) or a guarantee (G1…); where that says nothing, a case or DESIGN.md."""
+    """Of RELIABILITY.md: an invariant (I1…, L1) or a guarantee (G1…); if that says nothing, a case or DESIGN.md."""
     evidence: Callable[[History], int]
-    """How many things of the history it speaks about; 0 = nothing was proven."""
+    """Return how many things of the history it speaks about; 0 = nothing was proven."""
 
     @property
     def name(self) -> str:
@@ -55,7 +55,7 @@ class Report:
     unknown_count: int
     """Operations whose client never learned what became of them."""
     settled_count: int
-    """Those among them whose effect stands in the log; the others did nothing, where the log was read back."""
+    """Those among them whose effect is in the log; the others did nothing, if the log was read back."""
     seconds: float
 
     @property

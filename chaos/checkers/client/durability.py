@@ -1,7 +1,7 @@
-"""Properties of what clients were told: what was acknowledged is there, what was refused isn't, nothing comes from nowhere.
+"""Check the answers to clients: what was acknowledged is there, what was refused isn't, nothing comes from nowhere.
 
-Theory of operation. Where the log was read back, each acknowledged operation must have its change in it. Without the
-log, the final states stand in for it, for as much as they show: jobs, their statuses, the count of their attempts.
+Theory of operation. If the log was read back, each acknowledged operation must have its change in it. Without the
+log, the final states replace it, for as much as they show: jobs, their statuses, the count of their attempts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from chaos.checkers.report import Violation
 
 
 def acknowledged_is_kept(history: History) -> list[Violation]:
-    """Whatever was answered with success stands in the log, and in the state of every node at the end (I4, G1)."""
+    """Whatever was answered with success is in the log, and in the state of every node at the end (I4, G1)."""
     violations = list(_missing_in_log(history)) if history.changes else []
     for node, final in history.finals.items():
         violations.extend(
@@ -152,4 +152,4 @@ def refused_count(history: History) -> int:
 
 
 def _told(change: Change) -> str:
-    return f"its {change.f} of job {change.job} stands at index {change.index}"
+    return f"its {change.f} of job {change.job} is at index {change.index}"

@@ -7,7 +7,7 @@ must have been placed in each of them; whatever could not is dropped, and when n
 
 Two things keep the set small. Operations that read only are placed as soon as they agree with the state: to place
 them later explains nothing more. And no operation is left open for ever: what became of unknown ones, and of what the
-leader did by itself, stands in the log (etcd's patch_history). What isn't there did not happen. What is there happened
+leader did by itself, is in the log (etcd's patch_history). What isn't there did not happen. What is there happened
 before the first reply that shows its index. Revisions are used for nothing else, so this layer does not believe them.
 
 The search has a bound on its steps, and reports when it is reached: no answer is no pass. It needs the log, and says
@@ -32,13 +32,13 @@ _JOB_OPERATIONS = frozenset({"submit", "get", "lease", "heartbeat", "outcome", "
 """Operations whose answers are explained; what others do is taken from the log."""
 _TELLING_REFUSALS = frozenset({"not_found", "already_finished", "lease_lost", "already_recorded", "cancelled"})
 _WANTED_LATER = frozenset({"cancel", "abort", "skip", "pause", "start"})
-"""What means nothing to a job to which it was done before, and may still be what it will need: it can be resumed, or run
+"""Moves that mean nothing to a job to which they were done before, but may be needed later: it can be resumed, or run
 again, and then be paused, skipped or cancelled once more."""
 
 
 Rule = Callable[[JobState, Move], JobState | None]
-"""What a move makes of a job. `explains`: a client was answered so; `happens`: it stands in the log, and some answered
-operation may be the same one; `after`: it stands in the log, and nobody asked for it."""
+"""Effects of a move on a job. `explains`: a client was answered so; `happens`: it is in the log, and some answered
+operation may be the same one; `after`: it is in the log, and nobody asked for it."""
 
 
 class Step(NamedTuple):

@@ -4,7 +4,7 @@ Theory of operation. Every answer names the log index it rests on: `applied`, th
 the latest change of the job that it shows. So the order of answers in real time can be held against the order of the
 log directly. This layer trusts the numbers; `linearizability` does not, and looks at values only.
 
-Operations of one log entry share its index. So one revision may stand for several changes of a job, of which reads see
+Operations of one log entry share its index. So one revision may cover several changes of a job, of which reads see
 the last.
 """
 
@@ -22,7 +22,7 @@ from chaos.checkers.report import Violation
 
 
 def revisions_rise_per_process(history: History) -> list[Violation]:
-    """What a process is shown never gets older from one operation to the next (I18)."""
+    """The revisions that a process is shown never get older from one operation to the next (I18)."""
     latest: dict[str, tuple[int, int]] = {}
     violations = []
     for answer in history.current_answers:
@@ -66,7 +66,7 @@ class _Floor:
 
 
 class _Shown(NamedTuple):
-    """What an answer shows of a job."""
+    """The part of a job that an answer shows."""
 
     answer: Answer
     revision: int
@@ -133,19 +133,19 @@ def _otherwise_in_log(shown: list[_Shown], changes: dict[int, list[Change]]) -> 
         operation, reply = each.answer.operation, each.answer.reply
         made = changes.get(each.revision)
         if made is None:
-            yield Violation(f"{operation} shows revision {each.revision}, where the log has no change", reply.t)
+            yield Violation(f"{operation} shows revision {each.revision}, but the log has no change", reply.t)
             continue
         if each.answer.call.f == "get":
             made = made[-1:]
             newest = bisect_left(indexes, reply.applied + 1) - 1
             if reply.applied and newest >= 0 and indexes[newest] != each.revision:
                 what = f"{operation} shows revision {each.revision} at index {reply.applied}"
-                yield Violation(f"{what}, where {indexes[newest]} is the newest", reply.t)
+                yield Violation(f"{what}, but {indexes[newest]} is the newest", reply.t)
         if not any(_agrees(each, change) for change in made):
             what = (
                 f"{operation} shows {each.stage or 'a job'} after {each.attempt} attempts at revision {each.revision}"
             )
-            yield Violation(f"{what}, where the log has {made[-1].status} after {made[-1].attempt}", reply.t)
+            yield Violation(f"{what}, but the log has {made[-1].status} after {made[-1].attempt}", reply.t)
 
 
 def _agrees(shown: _Shown, change: Change) -> bool:

@@ -1,4 +1,4 @@
-"""What happened in a run: events, one JSON object a line, written by the harness and never by the system under test.
+"""Events of a run, one JSON object a line, written by the harness and never by the system under test.
 
 Theory of operation. A history is a list of events in the order in which the harness saw them; `t` is the harness's own
 clock in microseconds and never falls. Five kinds of witnesses write it:
@@ -8,7 +8,7 @@ clock in microseconds and never falls. Five kinds of witnesses write it:
   its process (Jepsen's rule), and a missing reply counts as `info`. A request for several runs is one operation for
   each run. Which refusals are definite is for the harness to say: when in doubt, `info`.
 - *Workers*, outside the fault domain: `Effect` for what a job's body did, `Downstream` for what a receiver that checks
-  fencing tokens made of it. A worker that is killed ends its effects at that moment.
+  fencing tokens answered. A worker that is killed ends its effects at that moment.
 - *Nodes*: `Started`, `Leader`, `HandedBack`, `Configured`, `Applied`, `StateDigest`, `Installed`, `Durable`, `Truncated`. A
   drill with real processes leaves out what it can't see; the properties that need it then count as not exercised.
 - *The log*, read back by the harness: a `Change` for every effect of a committed operation on a job. It settles what
@@ -33,12 +33,12 @@ OPERATIONS = frozenset(
     | {"save_schedule", "control_schedule", "run_schedule", "configure_queue", "pause_queue", "resume_queue"}
     | {"submit_workflow", "cancel_workflow", "report", "log"}
 )
-"""What clients ask for. `report` is progress, `log` lines of an attempt's log."""
+"""Kinds of requests. `report` is progress, `log` lines of an attempt's log."""
 CHANGES = frozenset(
     {"submit", "lease", "outcome", "cancel", "expire", "purge", "start", "pause", "resume", "amend", "requeue"}
     | {"release", "skip", "revive", "lapse", "abort", "touch"}
 )
-"""What the log does to jobs. By parents: release, skip, revive; by time: lapse (expiry, deadline); abort ends a lease at
+"""Changes of jobs in the log. By parents: release, skip, revive; by time: lapse (expiry, deadline); abort ends a lease at
 once; touch changes no status. `requeue` and `revive` begin a new run."""
 
 
@@ -57,16 +57,16 @@ class Setup(Event, frozen=True, tag_field="event", tag="setup"):
     lease_ttl_ms: int = 10_000
     cancel_grace_ms: int = 30_000
     lost_attempts_max: int = 3
-    """A run that lost this many workers is given up, where neither its job nor its queue says another number."""
+    """A run that lost this many workers is given up, if neither its job nor its queue says another number."""
     rate_error_thousandths: int = 10
     """The rho of G3b: how much monotonic clocks may run fast or slow."""
     epoch_ms: int = 0
-    """Unix time of t = 0 where wall clocks are kept within `clock_error_ms`; 0 = they are not, so not checked."""
+    """Unix time of t = 0 if wall clocks are kept within `clock_error_ms`; 0 = they are not, so not checked."""
     clock_error_ms: int = 500
     workers_keep_time: bool = False
     """Workers stop at their deadline and are never paused, so that no two attempts of a run overlap (G3b)."""
     first_index: int = 1
-    """Entries below this one stand in every log from its birth."""
+    """Entries below this one are in every log from its birth."""
     operation_bound_ms: int = 10_000
     """After `Healed`, each node serves within this time (L1)."""
     convergence_bound_ms: int = 60_000
@@ -87,13 +87,13 @@ class Invoke(Event, frozen=True, tag_field="event", tag="invoke"):
     op: int
     f: str
     node: str = ""
-    """Whose endpoint is asked."""
+    """The node whose endpoint is asked."""
     tenant: str = ""
     job: str = ""
     run: int = 0
     token: int = 0
     worker: str = ""
-    """Who leases, beats or reports: its name, the same in all three."""
+    """The worker that leases, beats or reports: its name, the same in all three."""
     queues: tuple[str, ...] = ()
     """Of a lease: what it is asked of; () = the harness does not say."""
     region: str = ""
@@ -119,7 +119,7 @@ class Invoke(Event, frozen=True, tag_field="event", tag="invoke"):
     action: str = ""
     """Of `control_schedule`: pause, resume, delete."""
     until_ms: int = 0
-    """When a pause ends by itself; 0 = only by a user."""
+    """The time at which a pause ends by itself; 0 = only by a user."""
     unique: str = ""
     """Of a submit: what makes the job unique within its tenant."""
     once: bool = False
@@ -140,7 +140,7 @@ class Granted(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Reply(Event, frozen=True, tag_field="event", tag="reply"):
-    """How an operation ended, as its client saw it."""
+    """The end of an operation, as its client saw it."""
 
     process: str
     op: int
@@ -148,9 +148,9 @@ class Reply(Event, frozen=True, tag_field="event", tag="reply"):
     job: str = ""
     """Of a submit."""
     status: str = ""
-    """Of the job, where the reply shows it."""
+    """Of the job, if the reply shows it."""
     attempt: int = -1
-    """Of the job, where the reply shows it."""
+    """Of the job, if the reply shows it."""
     revision: int = 0
     """The job's: log index of the latest change that the reply shows; 0 = the reply doesn't say."""
     applied: int = 0
@@ -281,7 +281,7 @@ class Truncated(Event, frozen=True, tag_field="event", tag="truncated"):
 
 
 class Change(Event, frozen=True, tag_field="event", tag="change"):
-    """What a committed operation did to one job; (index, position) is its place in the log.
+    """The effect of a committed operation on one job; (index, position) is its place in the log.
 
     Operations that change nothing (refused, repeated) have none. `t` is when the first node applied it, -1 = unknown.
     """
@@ -301,20 +301,20 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     worker: str = ""
     ttl_ms: int = 0
     outcome: str = ""
-    """What was reported, or why the lease expired: timeout, worker_lost, outage, cancelled."""
+    """The reported outcome, or the reason why the lease expired: timeout, worker_lost, outage, cancelled."""
     completion_id: str = ""
     retryable: bool = True
     due_ms: int = 0
-    """When the job may run, where it waits after this."""
+    """The time from which the job may run, if it waits after this."""
     tenant: str = ""
     key: str = ""
     body: str = ""
     max_attempts: int = 0
     timeout_ms: int = 0
     op: int = 0
-    """The client's operation, where the command carries its number; 0 = it does not."""
+    """The client's operation, if the command carries its number; 0 = it does not."""
     cause: str = ""
-    """Who did it where the operation was not about this job: schedule, workflow, parent, time, leader; "" = it was."""
+    """The actor if the operation was not about this job: schedule, workflow, parent, time, leader; "" = it was."""
     run: int = 0
     """After it; 0 = the harness does not say."""
     queue: str = ""
@@ -340,7 +340,7 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     region: str = ""
     """The job's after it."""
     worker_region: str = ""
-    """Of a lease: the worker's, as the log was told."""
+    """Of a lease: the worker's, as the log has it."""
     name: str = ""
     """Of the job."""
     priority: int = 0
@@ -359,7 +359,7 @@ class Decided(Event, frozen=True, tag_field="event", tag="decided"):
     """planned, manual or backfill."""
     fire_time_ms: int
     last_ms: int
-    """The last instant that it stands for; `fire_time_ms` where it stands for one."""
+    """The last fire time that it covers; `fire_time_ms` if it covers one."""
     count: int
     """0 = too many to be counted."""
     job: str = ""
@@ -382,7 +382,7 @@ class ScheduleChanged(Event, frozen=True, tag_field="event", tag="schedule"):
     next_ms: int
     """The first instant without a decision; 0 = none any more."""
     anchor_ms: int = 0
-    """Where its grid begins."""
+    """The start of its grid."""
     period_ms: int = 0
     """0 = no grid."""
     paused: bool = False
@@ -405,7 +405,7 @@ class QueueChanged(Event, frozen=True, tag_field="event", tag="queue"):
     rate_count: int = 0
     rate_period_ms: int = 0
     rate_burst: int = 0
-    """How many leases the rate allows at once."""
+    """The number of leases that the rate allows at once."""
     concurrency_max: int = 0
     key_concurrency_max: int = 0
     """As it counts: 1 where nobody said anything."""
@@ -428,7 +428,7 @@ class WorkflowChanged(Event, frozen=True, tag_field="event", tag="workflow"):
 
 
 class BackgroundWorkChanged(Event, frozen=True, tag_field="event", tag="chore"):
-    """Long work of the cluster begins, or goes on, or is done."""
+    """Long work of the cluster begins, continues, or is done."""
 
     index: int
     position: int
@@ -461,7 +461,7 @@ class FinalJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     key: str = ""
     body: str = ""
     op: int = 0
-    """The submit that made it, where the job carries its number; 0 = it does not."""
+    """The submit that made it, if the job carries its number; 0 = it does not."""
     run: int = 0
     """0 = the harness does not say."""
 

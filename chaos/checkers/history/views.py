@@ -36,7 +36,7 @@ from chaos.checkers.history.events import (
 )
 
 ENDS_LEASE = frozenset({"outcome", "expire", "lapse", "abort"})
-"""Changes that end a lease, where they have a token."""
+"""Changes that end a lease, if they have a token."""
 NEW_RUN = frozenset({"requeue", "revive"})
 NEVER = 1 << 62
 """The end of an operation that nobody saw end."""
@@ -47,7 +47,7 @@ Replay = Callable[[Sequence[Applied]], Iterable[str]]
 
 E = TypeVar("E", bound=Event)
 Placed = Change | Decided | ScheduleChanged | QueueChanged | WorkflowChanged | BackgroundWorkChanged
-"""What the log did, at its place in it."""
+"""An effect of the log, at its place in it."""
 _PLACED: Final = frozenset(get_args(Placed))
 
 
@@ -223,7 +223,7 @@ class History:
 
     @cached_property
     def grants(self) -> list[tuple[Answer, Granted]]:
-        """Every lease that a worker got to hear of."""
+        """Every lease that a worker was shown."""
         return [(answer, grant) for answer in self.answers("lease") for grant in answer.reply.grants]
 
     @cached_property
@@ -244,7 +244,7 @@ class History:
         return indexes[::-1], ends[::-1]
 
     def first_shown(self, index: int) -> int:
-        """When the first client could know that the log reached `index`; `NEVER` where none could."""
+        """Return the time at which the first client could know that the log reached `index`; `NEVER` if none could."""
         indexes, ends = self._shown
         position = bisect_left(indexes, index)
         return ends[position] if position < len(ends) else NEVER
@@ -425,7 +425,7 @@ def _match_of_lease(change: Change, calls: _Kinds) -> Match:
 
 
 def _wishes(operation: Operation) -> Iterator[tuple[object, ...]]:
-    """What an operation asks for; equal wishes can't be told apart in the log."""
+    """Yield the wishes of an operation; equal ones can't be distinguished in the log."""
     call = operation.call
     match call.f:
         case "submit":

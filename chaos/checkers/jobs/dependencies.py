@@ -1,7 +1,7 @@
 """Properties of jobs that depend on others, and of workflows.
 
-Theory of operation. Along the log each dependency is judged at once, whenever its parent ends or begins anew: met for
-good, not met, or open. A job that a user tells to run again is judged anew by all its parents. The server may judge
+Theory of operation. Along the log each dependency is judged at once, whenever its parent ends or begins again: met for
+good, not met, or open. A job that a user tells to run again is judged again by all its parents. The server may judge
 later, by steps; so what it does must fit this judgement at the moment that it does it, and within a bound all of it
 must be done.
 """
@@ -33,7 +33,7 @@ class _Child:
     verdicts: dict[str, _Verdict]
     stage: str = ""
     judged_at: int = 0
-    """When its last verdict changed, or it did itself."""
+    """The time of its last change, or of its last verdict's."""
 
     def waits_for(self) -> list[str]:
         return [parent for parent, verdict in self.verdicts.items() if verdict is not _Verdict.MET]
@@ -44,7 +44,7 @@ class _Child:
 
 @dataclass(slots=True)
 class _Family:
-    """Who depends on whom, along the log."""
+    """The dependencies between jobs, along the log."""
 
     children: dict[str, _Child] = field(default_factory=dict)
     dependants: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -71,7 +71,7 @@ class _Family:
                 self._judge(name, change.job, stage, change.t)
 
     def _judge_anew(self, child: _Child) -> None:
-        """A user told it to run: its parents count as they stand; those that are gone, as they ended."""
+        """A user runs it: its parents count as they are; those that are gone, as they ended."""
         for parent in child.verdicts.keys() & self.stages.keys():
             child.verdicts[parent] = _verdict(self.stages[parent], child.wanted[parent])
 
@@ -112,23 +112,23 @@ def nothing_starts_before_its_parents(history: History) -> list[Violation]:
 
 
 def who_ends_for_want_has_a_cause(history: History) -> list[Violation]:
-    """A job ends for want of a parent only where one ended otherwise than it should, in the way it was told (G11)."""
+    """A job ends because of a parent only if one ended otherwise than it should, in the way that it chose (G11)."""
     violations = []
     for change, family in _walk(history):
         if change.f != "skip":
             continue
         child = family.children.get(change.job)
         if child is None or not child.lacks():
-            what = f"job {change.job} ends for want of a parent at index {change.index}, and none ended wrongly"
+            what = f"job {change.job} ends because of a parent at index {change.index}, and none ended wrongly"
             violations.append(Violation(what, change.t))
         elif change.status != {"skip": SKIPPED, "fail": DEAD_LETTER}[child.on_failure]:
-            what = f"job {change.job} is to {child.on_failure} for want of a parent, and becomes {change.status}"
+            what = f"job {change.job} is to {child.on_failure} because of a parent, and becomes {change.status}"
             violations.append(Violation(what, change.t))
     return violations
 
 
 def nobody_waits_in_vain(history: History) -> list[Violation]:
-    """After the heal, no job waits for parents that have all ended, or goes on though one ended wrongly (L1, G11)."""
+    """After the heal, no job waits for parents that have all ended, or continues though one ended wrongly (L1, G11)."""
     if not history.of(Healed):
         return []
     family = _Family()
@@ -185,7 +185,7 @@ def workflows_are_whole_or_not_at_all(history: History) -> list[Violation]:
 
 
 def cancelled_workflows_start_nothing(history: History) -> list[Violation]:
-    """Once a workflow is cancelled, no job of it is leased, unless it was told to run again since (G10, G11)."""
+    """Once a workflow is cancelled, no job of it is leased, unless a user ran it again since (G10, G11)."""
     owner: dict[str, str] = {}
     cancelled: set[str] = set()
     spared: set[str] = set()

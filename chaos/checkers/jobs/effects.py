@@ -14,7 +14,7 @@ Span = tuple[int, int, int]
 
 
 def effects_disjoint(history: History) -> list[Violation]:
-    """Attempts of one run never overlap in real time, where workers keep time (I8b, G3b).
+    """Attempts of one run never overlap in real time, if workers keep time (I8b, G3b).
 
     Says nothing where they don't (`Setup.workers_keep_time`), nor of jobs with a timeout, which ends in cluster time.
     """
@@ -27,7 +27,7 @@ def effects_disjoint(history: History) -> list[Violation]:
         spans.sort()
         for (_, end, earlier), (begin, _, later) in pairwise(spans):
             if begin < end and earlier != later:
-                what = f"run {job}.{run}: token {later} begins while {earlier} goes on"
+                what = f"run {job}.{run}: token {later} begins while {earlier} continues"
                 violations.append(Violation(what, begin))
     return violations
 

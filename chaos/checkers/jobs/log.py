@@ -70,7 +70,7 @@ def one_change_at_a_place(history: History) -> list[Violation]:
     for change in history.changes:
         place = (change.index, change.position, change.job)
         if place in places:
-            what = f"two changes of job {change.job} stand at index {change.index}, position {change.position}"
+            what = f"two changes of job {change.job} are at index {change.index}, position {change.position}"
             violations.append(Violation(what, change.t))
         places.add(place)
         if 0 <= change.t < latest:
@@ -97,7 +97,7 @@ def finals_follow_the_log(history: History) -> list[Violation]:
 
 
 def _jobs_at(index: int, history: History) -> dict[str, FinalJob]:
-    """What the log makes of every job, up to `index`; a job whose changes are illegal stays as it was then."""
+    """Return every job after the log up to `index`; a job whose changes are illegal stays as it was then."""
     jobs = {}
     for job, changes in history.changes_of.items():
         state, revision = JobState(), 0

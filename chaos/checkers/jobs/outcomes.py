@@ -87,7 +87,7 @@ def attempts_within_limits(history: History) -> list[Violation]:
                 violations.append(Violation(f"job {job} fails {failures} times of {limits[job]}", run[-1].t))
             lost = [change for change in run if change.f == "expire" and change.outcome == "worker_lost"]
             violations.extend(
-                Violation(f"job {job} goes on after {losses} lost workers, at index {change.index}", change.t)
+                Violation(f"job {job} continues after {losses} lost workers, at index {change.index}", change.t)
                 for losses, change in enumerate(lost, start=1)
                 if losses >= history.lost_workers_max[change.token] and change.status not in ENDED
             )

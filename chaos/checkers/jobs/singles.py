@@ -18,7 +18,7 @@ from chaos.checkers.report import Violation
 
 
 def begins_at_most_once(history: History) -> list[Violation]:
-    """What begins at most once is started under one token in each run, runs once, and is not leased again (I11, G5)."""
+    """A job that begins at most once starts under one token in each run, runs once, and is not leased again (I11, G5)."""
     once = {change.job for change in history.changes if change.f == "submit" and change.once}
     if not once:
         return []
@@ -130,7 +130,7 @@ def unique_count(history: History) -> int:
 
 
 def acknowledged_control_is_kept(history: History) -> list[Violation]:
-    """A pause, a deletion, a cancellation of a whole that was acknowledged stands in the log by then (I4, G1)."""
+    """A pause, a deletion, a cancellation of a whole that was acknowledged is in the log by then (I4, G1)."""
     if not history.changes:
         return []
     schedules, queues = _History(history, ScheduleChanged), _History(history, QueueChanged)

@@ -1,4 +1,4 @@
-"""What workers have handlers for: a worker that says which names it knows gets no other job."""
+"""Check the handlers of workers: a worker that says which names it knows gets no other job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outages of the cluster: what no leader could hear is nobody's silence.
+"""Outages of the cluster: what no leader could receive is nobody's silence.
 
 Theory of operation. While leases run, a leader stamps an entry a few times in each term. So the stamps of the log alone say
 when nobody led: an outage ends with the first stamp of a new leader, if it is more than a lease later than the last one of

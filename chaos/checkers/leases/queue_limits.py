@@ -13,12 +13,12 @@ from chaos.checkers.model import WAITING, stage_of
 from chaos.checkers.report import Violation
 
 Place = tuple[str, str]
-"""(queue, concurrency key); the key "" stands for the whole queue."""
+"""(queue, concurrency key); the key "" is the whole queue."""
 
 
 @dataclass(slots=True)
 class _Queues:
-    """What is leased, and what was said about queues, along the log."""
+    """The running jobs and the settings of queues, along the log."""
 
     settings: dict[str, QueueChanged] = field(default_factory=dict)
     place_of: dict[str, Place] = field(default_factory=dict)
@@ -101,7 +101,7 @@ def rate_is_kept(history: History) -> list[Violation]:
 
 
 class _Bucket:
-    """What a queue may still give, exactly."""
+    """The leases that a queue may still give, exactly."""
 
     def __init__(self) -> None:
         self._count, self._period_ms, self._burst = 0, 0, 0

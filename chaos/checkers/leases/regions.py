@@ -54,7 +54,7 @@ def _leases(history: History) -> list[Change]:
 def _regions(history: History) -> dict[str, str]:
     """Job -> its region: what its schedule said then, or the client, as far as the log says who that was.
 
-    Where it does not, it is what the job was made with.
+    If it does not, it is what the job was made with.
     """
     asked = {call.op: call.region for call in history.of(Invoke) if call.f == "submit"}
     said: dict[str, str] = {}

@@ -80,7 +80,7 @@ def believed_leases_disjoint(history: History) -> list[Violation]:
     """Two workers that keep time never both believe that they hold the same run (I8b).
 
     A worker believes in its lease from the reply on, until a term after it last asked successfully, or until it asks to
-    record an outcome, or hears that the lease is over.
+    record an outcome, or learns that the lease is over.
     """
     beliefs: dict[tuple[str, int], list[_Belief]] = defaultdict(list)
     for (answer, grant), end in zip(history.grants, _ends_of_belief(history), strict=True):
@@ -122,7 +122,7 @@ def _ends_of_belief(history: History) -> Iterator[int]:
 
 
 def _end_of_term(lease: Answer, beats: list[Answer], history: History) -> int:
-    """When the worker's deadline passes, or it hears that its lease is over."""
+    """Return when the worker's deadline passes, or it learns that its lease is over."""
     term_us = _term_us(history)
     deadline = lease.operation.start + term_us
     for beat in sorted(beats, key=lambda beat: beat.operation.end):

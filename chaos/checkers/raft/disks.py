@@ -1,7 +1,7 @@
 """Properties of the log on disk: what a majority keeps is what was promised.
 
 Theory of operation. A node's disk is replayed from `Durable` and `Truncated` events; a snapshot that was installed
-stands for everything up to its index, and compaction takes nothing away, so it has no event. "Before" and "at that
+covers everything up to its index, and compaction takes nothing away, so it has no event. "Before" and "at that
 moment" are the order of the history.
 
 Whose disks count is said by the log itself: an entry needs a majority of the last configuration up to it. A leader that
@@ -53,7 +53,7 @@ class Disk:
         return lost
 
     def install(self, index: int, term: int) -> None:
-        """A snapshot takes the place of everything up to `index`; a log that goes on from just there is kept."""
+        """A snapshot takes the place of everything up to `index`; a log that continues from just there is kept."""
         if self.terms.get(index) != term:
             self.cut(index)
         self.base = max(self.base, index)
@@ -93,7 +93,7 @@ class Disks:
 
 
 class Configurations:
-    """Which voters count, as of the events seen so far."""
+    """The voters that count, as of the events seen so far."""
 
     def __init__(self, history: History) -> None:
         self._committed = (0, history.setup.nodes)
@@ -120,7 +120,7 @@ class Configurations:
 
 
 def log_matching(history: History) -> list[Violation]:
-    """Where two logs hold an entry of the same index and term, it is the same entry, and so is the one before it.
+    """If two logs hold an entry of the same index and term, it is the same entry, and so is the one before it.
 
     By induction, so are all before it (I1; Raft paper, Log Matching Property).
     """

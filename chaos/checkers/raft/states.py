@@ -44,7 +44,7 @@ def snapshot_and_tail_equal_replay(history: History) -> list[Violation]:
 
 
 def replayed_count(history: History) -> int:
-    """How many digests a replay could be held against."""
+    """Return the number of digests that a replay can be held against."""
     return len(digests(history)) if history.replay is not None and _whole_log(history) else 0
 
 

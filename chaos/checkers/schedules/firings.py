@@ -37,7 +37,7 @@ class _Grid:
         return following if not 0 < settings.end_ms < following else 0
 
     def is_whole(self, line: Decided) -> bool:
-        """Whether a line stands for as many instants as it says; 0 = nobody counted."""
+        """Whether a line covers as many instants as it says; 0 = nobody counted."""
         return not line.count or line.last_ms - line.fire_time_ms == (line.count - 1) * self.settings.period_ms
 
 
@@ -84,7 +84,7 @@ def fire_times_decided_once_in_order(history: History) -> list[Violation]:
 
 
 _AHEAD_MS_MAX = 500
-"""How far a leader's clock may be ahead of what a majority's clocks bear out (G8)."""
+"""The time by which a leader's clock may be ahead of what a majority's clocks bear out (G8)."""
 
 
 def _grid_problem(event: ScheduleChanged, grid: _Grid | None) -> str:
@@ -105,7 +105,7 @@ def _line_problem(line: Decided, grid: _Grid | None) -> str:
         return f"instant {line.fire_time_ms} is decided for a schedule that is not there"
     if line.generation != grid.settings.generation:
         return f"instant {line.fire_time_ms} is decided for generation {line.generation}"
-    # Lines of one operation go on where its limit of firings is reached; the schedule ends with the operation.
+    # Lines of one operation continue where its limit of firings is reached; the schedule ends with the operation.
     if line.fire_time_ms != grid.next_ms:
         return f"instant {line.fire_time_ms} is decided, and {grid.next_ms} is the first without a decision"
     if line.kind == _PLANNED and not grid.is_whole(line):
@@ -115,7 +115,7 @@ def _line_problem(line: Decided, grid: _Grid | None) -> str:
 
 
 def fire_times_by_hand_decided_once(history: History) -> list[Violation]:
-    """No backfill decides an instant that one has decided, nor does a trigger, but for want of room (I14, G8)."""
+    """No backfill decides an instant that one has decided, nor does a trigger, except for lack of room (I14, G8)."""
     decided: set[tuple[str, str, int]] = set()
     violations = []
     for line in history.log_of(Decided):
@@ -162,7 +162,7 @@ def ledger_equals_jobs(history: History) -> list[Violation]:
             what = f"the line of instant {line.fire_time_ms} names job {line.job}, which schedule {line.schedule} did not make"
             violations.append(Violation(what, line.t))
         if line.job in told:
-            violations.append(Violation(f"job {line.job} stands in two lines of ledgers", line.t))
+            violations.append(Violation(f"job {line.job} is in two lines of ledgers", line.t))
         told.add(line.job)
     violations.extend(
         Violation(f"job {job} of schedule {change.schedule} has no line in the ledger", change.t)
@@ -189,7 +189,7 @@ def nothing_fires_while_paused(history: History) -> list[Violation]:
 
 @dataclass(slots=True)
 class _Runs:
-    """The runs of one schedule that are not finished, along the log; those of backfills stand in nobody's way."""
+    """The runs of one schedule that are not finished, along the log; those of backfills block nobody."""
 
     overlap: str = ""
     unfinished: dict[str, str] = field(default_factory=dict)
