@@ -1,8 +1,8 @@
-"""The state's directory on disk: opening it, checking a copy of it, and replacing it by one.
+"""Open the state's directory on disk, check a copy of it, and replace the state by a copy.
 
 `<data_dir>/state/` holds LMDB's `data.mdb` and its lock file, nothing else. A copy is a `data.mdb` of another node or
-time. It is checked before it is trusted, and takes the old file's place by a rename, so that a power loss at any moment
-leaves one of the two, whole.
+time. It is checked before it is used. A rename puts it in the old file's place, so a power loss at any moment leaves one
+of the two intact.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from raftsched.storage.verification import require_sound, require_sound_copy
 
 
 def open_state(directory: Path, *, map_bytes: int = limits.MAP_BYTES, is_verified: bool = False) -> State:
-    """Open a node's state, empty where the directory is new; `map_bytes` is the address space reserved at first.
+    """Open a node's state; it is empty if the directory is new. `map_bytes` is the address space reserved at first.
 
-    Verifies the file before (`raftsched.storage.verification`), unless it just was. Raises `DamagedState`,
-    `StorageFailed` where the directory can't be used, and `UnknownFormat`.
+    Verifies the file first (`raftsched.storage.verification`), unless `is_verified`. Raises `DamagedState`,
+    `StorageFailed` if the directory can't be used, and `UnknownFormat`.
     """
     if not is_verified:
         require_sound(directory)
@@ -41,14 +41,14 @@ def open_state(directory: Path, *, map_bytes: int = limits.MAP_BYTES, is_verifie
 
 
 def holds_state(directory: Path) -> bool:
-    """Return whether there is a state in `directory`; whether it is sound is not looked at."""
+    """Return whether there is a state in `directory`. Its content is not checked."""
     return (directory / DATA_FILE).exists()
 
 
 def open_readonly(path: Path) -> StateReader:
-    """Open a directory or a copy for reading what was last committed there.
+    """Open a directory or a copy to read its last commit.
 
-    Raises `DamagedCopy` where there is no state, and `UnknownFormat`.
+    Raises `DamagedCopy` if there is no state, and `UnknownFormat`.
     """
     store = open_read_only(path)
     try:
@@ -61,8 +61,8 @@ def open_readonly(path: Path) -> StateReader:
 def inspect_copy(path: Path) -> tuple[int, int]:
     """Return (applied index, applied term) of a copy.
 
-    Raises `DamagedCopy` unless the file has its full length, a position, and every row that it had when it was made,
-    unchanged, and `UnknownFormat`. Blocks for 2 to 3 µs a row, in a child process where there are many.
+    Raises `DamagedCopy` unless the file has its full length, a position, and every row unchanged since it was made.
+    Raises `UnknownFormat`. Blocks for 2 to 3 µs a row; many rows are read in a child process.
     """
     require_sound_copy(path)
     try:
@@ -76,10 +76,10 @@ def inspect_copy(path: Path) -> tuple[int, int]:
 
 
 def replace_state_file(directory: Path, copy_path: Path) -> None:
-    """Put the copy in place of the state in `directory`, durably; the copy's file is consumed.
+    """Replace the state in `directory` by the copy, durably. The copy's file is moved.
 
-    The state must be closed, and the copy must lie in the same file system. Raises OSError; then the old state is
-    still there.
+    The state must be closed, and the copy must be in the same file system. Raises OSError; the old state is unchanged
+    then.
     """
     with copy_path.open("rb") as copy:
         os.fsync(copy.fileno())

@@ -1,7 +1,7 @@
-"""The state as it is read: records by their keys, and jobs by their indexes, each read bounded by `limit`.
+"""Read the state: records by their keys, and jobs by their indexes. Each read is bounded by `limit`.
 
 Reads see all writes executed so far, committed or not. The reads of jobs are in `tables.jobs`, those of other records in
-`tables.catalog`, walks of everything for checks and tests in `tables.walks`. Here are the counts of jobs and the file.
+`tables.catalog`, and full scans for checks and tests in `tables.walks`. This module has the counts of jobs and the file.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from raftsched.storage.tables.walks import Walks
 
 
 class StateReader(JobReads, Catalog, Walks):
-    """`raftsched.core.state.view.AuditableView`, and the reads of leader and API, over a `Store`.
+    """Implement `raftsched.core.state.view.AuditableView`, and the reads of leader and API, over a `Store`.
 
-    Raises `UnknownFormat` when made over data of another format. Single-threaded, as its store is.
+    The constructor raises `UnknownFormat` for data of another format. Single-threaded, as its store is.
     """
 
     _store: Store
@@ -40,42 +40,40 @@ class StateReader(JobReads, Catalog, Walks):
         self.fence: FencingToken = position.fence
         self.outage_ended_at_ms: TimeMs = position.outage_ended_at_ms
         self.zone_rules: str = position.zone_rules
-        """The version of the time zone rules by which next instants were computed; "" = not known."""
+        """The version of the time zone rules by which next fire times were computed; "" = not known."""
         self.operation_version: int = position.operation_version
         """The highest version of the entries applied (`core.operations`); 0 before the first."""
         self.configuration: Configuration | None = read_configuration(store)
-        """The cluster's configuration that was applied last; None while there was none."""
+        """The cluster's configuration that was applied last; None before the first."""
 
     def digest(self) -> int:
-        """Return one number over all records and index entries, kept up with each write
-        (`raftsched.storage.store.seals`).
-        """
+        """Return one number over all records and index entries, updated by each write (`raftsched.storage.store.seals`)."""
         return self._store.sums.digest()
 
     def sums(self) -> dict[str, int]:
-        """Return the part of each table in the digest, to tell where two states differ."""
+        """Return each table's part of the digest, to find the tables in which two states differ."""
         return {table.name: self._store.sums.of(table) for table in self._store.sums.compared}
 
     # -- counts -------------------------------------------------------------------------------------------------------
 
     def counters(self) -> dict[CounterKey, int]:
-        """Return the count of jobs of each tenant, queue and stored status; only those above zero."""
+        """Return the counts of jobs by tenant, queue and stored status, without zeros."""
         return self._counters.all()
 
     def used_queues(self, tenant: str | None = None, *, after: str = "") -> Iterator[str]:
-        """Yield the queues that hold jobs, of one tenant or of all, by name, behind `after`; reads nothing."""
+        """Yield the queues that have jobs, of one tenant or of all, by name, behind `after`; reads no table."""
         return self._counters.queues(tenant, after=after)
 
     def queue_counts(self, queue: str, tenant: str | None = None) -> dict[Status, int]:
-        """Return the jobs of a queue by stored status, of one tenant or of all; reads nothing."""
+        """Return the counts of a queue's jobs by stored status, of one tenant or of all; reads no table."""
         return self._counters.of_queue(queue, tenant)
 
     def running_counts(self) -> dict[RunningKey, int]:
-        """Return the leased jobs of each queue (under the key "") and of each concurrency key; only those above zero."""
+        """Return the counts of leased jobs by queue (key "") and by concurrency key, without zeros."""
         return self._running.all()
 
     def waiting_tenants(self, queue: str) -> list[str]:
-        """Return the tenants with any waiting job in the queue, due or not, held or not, by name; reads nothing."""
+        """Return the tenants with waiting jobs in the queue, due or not, blocked or not, by name; reads no table."""
         return self._counters.waiting_tenants(queue)
 
     # -- the store ----------------------------------------------------------------------------------------------------
@@ -85,13 +83,13 @@ class StateReader(JobReads, Catalog, Walks):
         return self._store.figures()
 
     def copy_to(self, path: Path) -> None:
-        """Write what was committed last to a new file, synced; may run in another thread. Raises `CopyFailed`."""
+        """Write the last commit to a new file, synced; may run in another thread. Raises `CopyFailed`."""
         self._store.copy_to(path)
 
     def check_readers(self) -> int:
-        """Free what readers of dead processes still hold, so that old pages are used again (case R20)."""
+        """Release the pages held for readers of dead processes, so that they are used again (case R20)."""
         return self._store.check_readers()
 
     def close(self) -> None:
-        """Let go of the file; what was not checkpointed is dropped, and the journal has it."""
+        """Close the file and drop what is not checkpointed; the journal has it."""
         self._store.close()

@@ -1,11 +1,11 @@
-"""The replicated state: what `apply` decided is executed here, with all that follows from it.
+"""Execute on the replicated state what `apply` decided.
 
-Theory of operation. `execute` (in `writer`) writes records and what follows from them. `advance` closes an entry of the
-log. `checkpoint` puts position and changed counters into the same transaction and commits it, so after a crash the state
-is that of some applied index, whole, and the journal replays the entries behind it.
+Theory of operation. `execute` (in `writer`) writes records, and the index entries and counts that follow from them.
+`advance` closes an entry of the log. `checkpoint` adds the position and the changed counters to the same transaction and
+commits it. So after a crash the state is that of one applied index, and the journal replays the later entries.
 
-An entry of the log out of turn raises `InvariantBroken`, as what `execute` finds wrong does; the state is then not to be
-used any more.
+`InvariantBroken` is raised for an entry that is not the next one, and for writes that contradict the state. The state
+must not be used after that.
 
 Left out: locks (one thread owns a state; only `copy_to` may be called from another) and undo (an operation that is
 refused writes nothing).
@@ -31,9 +31,9 @@ from raftsched.storage.writer import StateWriter
 
 
 class State(StateWriter, StateReader):
-    """The state over a `Store`: all reads of `StateReader`, and writes by log entry.
+    """Extend `StateReader` by writes, one log entry after another.
 
-    Raises `UnknownFormat` when made over data of another format, which stays untouched.
+    The constructor raises `UnknownFormat` for data of another format, which stays unchanged.
     """
 
     _store: Store
@@ -44,20 +44,20 @@ class State(StateWriter, StateReader):
         self._recent = RecentJobs(limits.RECENT_JOBS_MAX)
         self._running = RunningCounts(self.leased_jobs())  # before the first write
         self.durable_index: int = self.applied_index
-        """Index of the last checkpoint: what survives a power loss without the journal."""
+        """Index of the last checkpoint: up to here the state survives a power loss without the journal."""
         self.uncommitted_bytes: int = 0
-        """About how much was written since the last checkpoint."""
+        """Roughly the bytes written since the last checkpoint."""
 
     def configure(self, content: bytes) -> None:
-        """Keep the configuration that the entry after `applied_index` carries; `advance` must follow."""
+        """Store the configuration that the entry after `applied_index` carries; `advance` must follow."""
         self._entry_is_open = True
         self.configuration = Configuration(self.applied_index + 1, content)
         write_configuration(self._store, self.configuration)
 
     def advance(self, *, index: int, term: int, now_ms: int, version: int = 0) -> None:
-        """The entry at `index` is applied: take over its position, and its time and version where they are later.
+        """Record that the entry at `index` is applied. Its time and version are taken if they are later.
 
-        Raises `InvariantBroken` unless it is the next one, of the same or a later term.
+        Raises `InvariantBroken` unless it is the next entry, of the same or a later term.
         """
         if index != self.applied_index + 1 or term < self.applied_term:
             at = f"({self.applied_index}, term {self.applied_term})"
@@ -71,7 +71,7 @@ class State(StateWriter, StateReader):
         self._audit_count = 0
 
     def checkpoint(self) -> int:
-        """Make all that is applied durable, synced; return its index. Blocks for the disk; a failure is final."""
+        """Sync all that is applied to disk, and return its index. Blocks; after a failure the state is unusable."""
         if self._entry_is_open:
             raise InvariantBroken(f"checkpoint inside the entry after {self.applied_index}")
         if self.applied_index != self.durable_index:

@@ -1,20 +1,20 @@
-"""Whether a state's file is whole: its pages, its rows, and what they must add up to.
+"""Verify a state's file: its pages, its rows, and the sums of its tables.
 
-Theory of operation. LMDB reads through a map and believes every page number that it finds there. A file cut short ends the
-process with SIGBUS, and a bit that flips in a branch page makes rows disappear, or worse. So a file is looked at in two
-passes, of which only the second uses LMDB:
+Theory of operation. LMDB reads through a map and trusts every page number that it finds there. A truncated file ends the
+process with SIGBUS, and a flipped bit in a branch page makes rows disappear, or worse. So a file is verified in two
+passes, and only the second uses LMDB:
 
-    pages   `lmdb.verify`, which reads with plain reads: meta pages, trees, order of keys, counters, free pages. It also
-            finds that pages are missing. 16 MB a second.
-    rows    every row has its seal, is found by its key, and all seals of a table come to its sum (`seals`). So no row is
-            missing, doubled, or of an older commit. 2 to 3 µs a row.
+    pages   `lmdb.verify`, without the map: meta pages, trees, order of keys, counters, free pages. It also finds
+            missing pages. 16 MB a second.
+    rows    Every row has its seal and is found by its key, and the seals of a table add up to its sum (`seals`). So no
+            row is missing, duplicate, or of an older commit. 2 to 3 µs a row.
 
-A file up to `limits.VERIFIED_AT_START_BYTES` is verified as a whole before a node opens it; a larger one only in its
-length, and the rest by a child process of low priority while the node runs (`python -m raftsched.storage.verification`):
-10 million jobs must not take minutes to start. The child holds LMDB's reader slot, so that no page that it still has to
-read is used again. Copies are verified in a child as well where they are large: walking them would hold up a leader.
+A file up to `limits.VERIFIED_AT_START_BYTES` is verified completely before a node opens it. Of a larger one only the
+length is checked then, since 10 million jobs must not take minutes to start. A child process of low priority verifies the
+rest while the node runs (`python -m raftsched.storage.verification`). The child holds a reader slot of LMDB, so that no
+page that it has to read is used again. Large copies are verified in a child, too: reading them would block a leader.
 
-What it can't find: free pages that are missing from the list of free pages, which are lost space and no more.
+Not found: free pages that are missing from the list of free pages. They are lost space, nothing else.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from raftsched.storage.store.seals import SUMS_KEY, Sums, sealed
 
 _NICE: Final = 19
 _FAULTS_MAX: Final = 20
-"""Faults told of; a file with more is no better understood by a longer list."""
+"""Faults reported for one file; more would not help to understand it."""
 _FOUND: Final = 3
-"""Exit code of the child that found faults; its output has one a line."""
+"""Exit code of a child that found faults; its output has one fault per line."""
 _LOST_SPACE: Final = "neither reachable nor in the freeDB"
 _META: Final = Struct("<QHHHHIIQQIHHQQQQQIHHQQQQQQQ")
-"""A meta page: page number, pad, flags, bounds; magic, version, address, map size; free and main tree; last page, txn id."""
+"""Meta page: page number, pad, flags, bounds; magic, version, address, map size; free and main tree; last page, txn id."""
 _INTEGER_KEYS: Final = 0x08
 
 
 class DamagedState(InvariantBroken):
-    """The state's file is not what was written; it was left untouched, and the node must not start with it."""
+    """The state's file differs from what was written. It is left unchanged, and the node must not start with it."""
 
     code = "damaged_state"
 
@@ -66,10 +66,10 @@ class DamagedState(InvariantBroken):
 
 
 def require_sound(directory: Path) -> None:
-    """Verify the file of a stopped node before it is opened, all of it unless it is large; raises `DamagedState`.
+    """Verify the file of a stopped node before it is opened; of a large one only its length. Raises `DamagedState`.
 
-    Nothing is checked if there is no file yet, or an empty one: a power loss at the very first start leaves that. If the
-    state was more than nothing, `consensus.recovery.check_start` refuses what the journal can't make again.
+    A missing or empty file passes: a power loss at the first start can leave one. If the state had content,
+    `consensus.recovery.check_start` refuses a journal that can't restore it.
     """
     path = directory / DATA_FILE
     size = path.stat().st_size if path.exists() else 0
@@ -81,14 +81,14 @@ def require_sound(directory: Path) -> None:
 
 
 def is_verified_later(directory: Path) -> bool:
-    """Return whether `require_sound` leaves most of the file to `verify_elsewhere`."""
+    """Return whether `require_sound` leaves most of the file for `verify_elsewhere`."""
     return (directory / DATA_FILE).stat().st_size > limits.VERIFIED_AT_START_BYTES
 
 
 def require_sound_copy(path: Path) -> None:
     """Verify a copy; raises `DamagedCopy`. Blocks.
 
-    Of a large one a child walks the rows alone: a compact copy has no free pages, and garbage may well end the child.
+    A large copy is read by a child, and only its rows: a compact copy has no free pages. Damage may crash the child.
     """
     try:
         is_large = path.stat().st_size > limits.VERIFIED_AT_START_BYTES
@@ -99,7 +99,7 @@ def require_sound_copy(path: Path) -> None:
 
 
 def verify_elsewhere(path: Path) -> list[str]:
-    """Return the faults of a directory, which a node may be using, or of a copy; a child of low priority looks. Blocks."""
+    """Return the faults that a child of low priority finds in a directory (also one in use) or a copy. Blocks."""
     ended = subprocess.run(  # noqa: S603  # this very module
         child_command(path), capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
@@ -107,27 +107,27 @@ def verify_elsewhere(path: Path) -> list[str]:
 
 
 def child_command(path: Path) -> list[str]:
-    """Return the command of the child, for those who can't block."""
+    """Return the child's command, for callers that can't block."""
     return [sys.executable, "-m", __name__, str(path)]
 
 
-def child_verdict(code: int, output: str, complaint: str) -> list[str]:
-    """Return the faults that the child has found; one that was ended by what it read is a fault, too."""
+def child_verdict(code: int, output: str, errors: str) -> list[str]:
+    """Return the faults that the child found. A child that crashed counts as a fault; `errors` is its stderr."""
     if code == 0:
         return []
     if code == _FOUND:
         return output.splitlines()
     what = f"signal {-code}" if code < 0 else f"exit code {code}"
-    return [f"reading it ended a process with {what}: {complaint.strip()[-200:]}"]
+    return [f"reading it ended a process with {what}: {errors.strip()[-200:]}"]
 
 
 def faults(path: Path) -> list[str]:
-    """Return what is wrong with a directory's or a copy's file, in words for people; rows only where its pages are sound."""
+    """Return the faults of a directory's or a copy's file, as sentences. Rows are read only if all pages are valid."""
     return page_faults(path) or list(row_faults(path))
 
 
 def page_faults(path: Path) -> list[str]:
-    """Walk every page, with plain reads only; return what is wrong. Takes about a minute a gigabyte."""
+    """Return the faults of the file's pages, read without the map. Takes about a minute per gigabyte."""
     verify = cast("Callable[[str], list[str]]", lmdb.verify.verify)
     try:
         found = [fault for fault in verify(str(path)) if _LOST_SPACE not in fault]
@@ -139,7 +139,7 @@ def page_faults(path: Path) -> list[str]:
 
 
 def row_faults(path: Path) -> Iterator[str]:
-    """Walk every row; yield what is wrong, the first fault of each table."""
+    """Read every row; yield the first fault of each table."""
     try:
         store = open_read_only(path)
     except RaftschedError as error:
@@ -156,7 +156,7 @@ def row_faults(path: Path) -> Iterator[str]:
 
 
 def faults_of_rows(store: Store) -> Iterator[str]:
-    """As `row_faults`, of an open store; raises `DamagedValue`."""
+    """Do the same as `row_faults` for an open store; raises `DamagedValue`."""
     found = Sums()
     for table in Table:
         last = b""
@@ -171,14 +171,14 @@ def faults_of_rows(store: Store) -> Iterator[str]:
             if key != SUMS_KEY or table is not Table.META:
                 found.move(table, None, sealed(table, key, value))
         if found.of(table) != store.sums.of(table):
-            yield f"table {table.name.lower()}: rows are missing, or of an older time: their seals don't come to the sum"
+            yield f"table {table.name.lower()}: rows are missing, or of an older time: their seals don't add up to the sum"
 
 
 # -- meta pages -------------------------------------------------------------------------------------------------------
 
 
 def _expected_bytes(path: Path) -> int:
-    """How long the file is by its newest meta page; without end where it has none that can be read."""
+    """Return the file's length by its newest meta page; a huge number if no meta page can be read."""
     meta = _newest_meta(path)
     if meta is None:
         return sys.maxsize
@@ -187,7 +187,7 @@ def _expected_bytes(path: Path) -> int:
 
 
 def _newest_meta(path: Path) -> tuple[int, int, int, int] | None:
-    """(page size, last page, flags of the free tree, flags of the main tree)."""
+    """Return (page size, last page, flags of the free tree, flags of the main tree)."""
     newest, newest_id = None, -1
     with path.open("rb") as file:
         page_bytes = 0
@@ -205,14 +205,14 @@ def _newest_meta(path: Path) -> tuple[int, int, int, int] | None:
 
 
 def _flag_faults(path: Path) -> Iterator[str]:
-    """What `lmdb.verify` allows and we never write: other orders of keys, and several values under one."""
+    """Yield flags that `lmdb.verify` allows but we never write: other orders of keys, several values under one key."""
     meta = _newest_meta(path / DATA_FILE if path.is_dir() else path)
     if meta is None or (meta[2], meta[3]) != (_INTEGER_KEYS, 0):
         yield f"its meta page has other flags than were written: {meta}"
 
 
 def main(path: str) -> int:
-    """Verify as a process of its own: exit code 0, or `_FOUND` with a fault a line."""
+    """Verify in a separate process; the exit code is 0, or `_FOUND` with one fault per line."""
     os.nice(_NICE)
     directory = Path(path)
     found = _faults_beside_a_node(directory) if directory.is_dir() else list(row_faults(directory))

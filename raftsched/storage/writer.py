@@ -1,13 +1,13 @@
-"""Execute writes: on the state, or on a fork that shows what they would do.
+"""Execute writes on the state, or on a fork that shows what they would do.
 
-Theory of operation. A write carries the record before and after. The record is stored; its index entries, its
-idempotency key and the counters follow from the two by pure functions (`indexes`, `counters`), and only the difference
-touches the store. A *fork* executes writes in the same way, over rows of its own (`ForkedRows`): so the changes of one
-operation see each other exactly as later operations will. When the state executes just those writes, it takes over the
-rows of the fork, and nothing is done twice.
+Theory of operation. A write has the record before and after. The record is stored. Its index entries, its idempotency key
+and the counters are derived from both records by pure functions (`indexes`, `counters`), and only the difference is
+written. A *fork* executes writes in the same way, over rows of its own (`ForkedRows`). So the changes of one operation
+see each other exactly as later operations will. If the state executes the same writes, it takes the rows of the fork, and
+nothing is done twice.
 
-Nothing is checked here that `apply` has decided. What can't be (an entry to remove that isn't there, a counter below
-zero) raises `InvariantBroken`; the state is then not to be used any more.
+What `apply` decided is not checked again. An impossible write (removing a missing entry, a counter below zero) raises
+`InvariantBroken`; the state must not be used after that.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from raftsched.storage.tables.leased_counts import RunningCounts
 from raftsched.storage.tables.other_writes import OtherWrites
 
 _ENTRIES_BYTES = 200
-"""Size of a transition's index entries, roughly."""
+"""Rough size of the index entries that a transition changes."""
 _JOBS, _PAYLOADS, _FACETS = Table.JOBS, Table.PAYLOADS, Table.FACETS
 """A member of an enumeration costs a look-up each time; these are needed with every job written."""
 
 
 class JobCounts(Protocol):
-    """Counts of jobs by what their records say."""
+    """Count jobs by fields of their records."""
 
     def move(self, old: Job | None, new: Job | None) -> None:
         """Count `new` in place of `old`."""
 
 
 class StateWriter(OtherWrites, JobReads, Catalog):
-    """A part of `State` and of `StateFork`: the reads of `raftsched.core.state.view.View`, and `execute`."""
+    """Implement the reads of `raftsched.core.state.view.View`, and `execute`, for `State` and `StateFork`."""
 
     fence: FencingToken
     outage_ended_at_ms: TimeMs
@@ -63,15 +63,15 @@ class StateWriter(OtherWrites, JobReads, Catalog):
     _counters: JobCounts
     _entry_is_open = False
     _fork: StateFork | None = None
-    """The last fork that was made since the last write."""
+    """The latest fork made since the last write."""
 
     def job(self, job_id: JobId) -> Job | None:
         return self._recent.get(job_id) or super().job(job_id)
 
     def fork(self) -> StateFork:
-        """Return a view that also shows what is executed on it; nothing of that reaches this state.
+        """Return a view on which writes can be executed without changing this state.
 
-        It costs a few microseconds, and may be used until the next write to this state.
+        It costs a few microseconds, and is valid until the next write to this state.
         """
         self._fork = fork = StateFork(self._store, self._recent, self._running)
         fork.copy_fields(self)
@@ -99,7 +99,7 @@ class StateWriter(OtherWrites, JobReads, Catalog):
                 self._execute_other(write)
 
     def copy_fields(self, source: StateWriter) -> None:
-        """Take over what `source` keeps in memory beside counts and records of jobs."""
+        """Copy from `source` the fields in memory other than counts and records of jobs."""
         self.applied_index = source.applied_index
         self.fence = source.fence
         self.outage_ended_at_ms = source.outage_ended_at_ms
@@ -110,7 +110,7 @@ class StateWriter(OtherWrites, JobReads, Catalog):
         self._schedule_count = source._schedule_count
 
     def _take_over(self, fork: StateFork) -> None:
-        """Do what executing the writes of `fork` would do; it has all rows already."""
+        """Take the rows of `fork`, which has the same effect as executing its writes."""
         fork.rows.hand_over()
         for old, new in fork.moves:
             self._counters.move(old, new)
@@ -150,7 +150,7 @@ class StateWriter(OtherWrites, JobReads, Catalog):
             self._store.insert(Table.KEYS, keys.dedup_key(new.tenant, new.idempotency_key), new.id)
 
     def _check_unique_key(self, job: Job, unique_key: bytes) -> None:
-        """Raise `InvariantBroken` where another job has the claim: it must lose it first."""
+        """Raise `InvariantBroken` if another job has the key: it must lose it first."""
         holder = self.job_id_for_unique(job.tenant, unique_key)
         if holder not in (None, job.id) and has_unique_entry(job):
             raise InvariantBroken(f"jobs {holder.hex()} and {job.id.hex()} claim the same unique key")
@@ -169,7 +169,7 @@ class StateWriter(OtherWrites, JobReads, Catalog):
         self.uncommitted_bytes += _ENTRIES_BYTES
 
     def _follow(self, old: Job | None, new: Job | None, job_id: JobId) -> None:
-        """Bring indexes and counts from `old` to `new`."""
+        """Update indexes and counts from `old` to `new`."""
         if new is not None and new.spec.options is not None and old is not None and have_same_relations(old, new):
             self._move_entries(status_entries(old), status_entries(new))
         else:
@@ -208,7 +208,7 @@ class StateWriter(OtherWrites, JobReads, Catalog):
 
 
 class StateFork(StateWriter):
-    """A state as it will be after some writes: `raftsched.core.state.view.Fork`."""
+    """Show a state as it will be after some writes; implements `raftsched.core.state.view.Fork`."""
 
     def __init__(self, store: Rows, recent: RecentJobs, running: RunningCounts) -> None:
         self._store = self.rows = ForkedRows(store)
@@ -221,7 +221,7 @@ class StateFork(StateWriter):
 
     @property
     def writes(self) -> tuple[Write, ...]:
-        """Return all writes executed, in order; the same object each time, until more are."""
+        """Return all writes executed, in order. It is the same object until another write is executed."""
         if len(self._as_tuple) != len(self._executed):
             self._as_tuple = tuple(self._executed)
         return self._as_tuple
@@ -239,7 +239,7 @@ class StateFork(StateWriter):
 
 
 class _Moves(list[tuple[Job | None, Job | None]]):
-    """Each job before and after a write, in order; the counts of the state beneath get them with the rows."""
+    """Collect each job before and after a write, in order; the counts of the state beneath get them with the rows."""
 
     def move(self, old: Job | None, new: Job | None) -> None:
         self.append((old, new))

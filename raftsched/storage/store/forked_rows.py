@@ -1,10 +1,10 @@
-"""Rows written over those of a store, which stays as it is until they are handed over.
+"""Write rows over those of a store, which does not change until they are handed over.
 
 Theory of operation. A written row is kept in memory and hides the row beneath. A scan merges both: it sorts the written
 rows if any were added since the last scan, and skips hidden rows beneath. Rows beneath do not change meanwhile, so hidden
-rows at the start of a scan are skipped once only: taking the first of a list again and again costs one walk of the list.
+rows at the start of a scan are skipped only once: taking the first row of a list repeatedly costs one scan of the list.
 
-Left out: seals, sums and the length of keys. The store beneath sees to them when it gets the rows.
+Left out: seals, sums and the length of keys. The store beneath adds and checks them when it gets the rows.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from raftsched.storage.store.port import Row, Rows, Table
 _Written = dict[bytes, bytes | None]
 """Rows by key; None = removed."""
 _NONE: _Written = {}
-"""Of a table that nothing was written to; never changed."""
+"""The rows of a table without writes; never changed."""
 _NO_ROWS = [_NONE] * len(Table)
 
 
 class ForkedRows:
-    """`raftsched.storage.store.port.Rows` over those of `beneath`, which must not change meanwhile.
+    """Implement `raftsched.storage.store.port.Rows` over `beneath`, which must not change meanwhile.
 
-    Most forks have a few rows in a few tables, so that little is made until it is needed.
+    Most forks have a few rows in a few tables, so containers are created when they are needed.
     """
 
     __slots__ = ("_begun", "_beneath", "_changed", "_new", "_orders")
@@ -39,7 +39,7 @@ class ForkedRows:
         self._changed = _NO_ROWS.copy()
         """By table: rows that may be beneath, with another value."""
         self._begun: list[tuple[Table, _Written]] = []
-        """All of both that is not empty, in the order of the first rows."""
+        """The non-empty tables of both, in the order of their first writes."""
         self._orders: dict[Table, _Order] = {}
 
     def get(self, table: Table, key: bytes) -> bytes | None:
@@ -79,7 +79,7 @@ class ForkedRows:
         if rows.get(key, key) is None:
             raise InvariantBroken(f"table {table.name.lower()} has no row {key.hex()} to remove")
         if rows is changed and key in changed and self._beneath.get(table, key) is None:
-            del changed[key]  # it was put here, so that there is nothing to hide
+            del changed[key]  # it was put on this fork, so there is nothing to hide beneath
             self._orders.pop(table, None)
             return
         if rows is _NONE:
@@ -99,7 +99,7 @@ class ForkedRows:
         return rows[:limit]
 
     def hand_over(self) -> None:
-        """Write all rows to the store beneath; the fork is used up."""
+        """Write all rows to the store beneath; the fork must not be used after that."""
         put, insert, remove = self._beneath.put, self._beneath.insert, self._beneath.remove
         for table, rows in self._begun:
             is_new = rows is self._new[table]
@@ -119,7 +119,7 @@ class ForkedRows:
         return rows
 
     def _written(self, table: Table, start: bytes, stop: bytes | None, *, reverse: bool) -> Iterator[Row]:
-        """Yield the written rows with start <= key < stop, in order, without those removed."""
+        """Yield the written rows with start <= key < stop in order, without removed ones."""
         new, changed = self._new[table], self._changed[table]
         order = self._order(table).up_to(new, changed)
         low = bisect_left(order, start)
@@ -137,7 +137,7 @@ class ForkedRows:
         return known
 
     def _visible_forward(self, table: Table, start: bytes, stop: bytes | None, limit: int) -> list[Row]:
-        """The first `limit` rows beneath that no written row hides."""
+        """Return the first `limit` rows beneath that no written row hides."""
         found: list[Row] = []
         hidden, passed = self._changed[table], self._order(table).passed
         low, page_rows = passed.get(start, start), limit
@@ -152,7 +152,7 @@ class ForkedRows:
         return found
 
     def _visible_backward(self, table: Table, start: bytes, stop: bytes | None, limit: int) -> list[Row]:
-        """As `_visible_forward`, from the upper end down."""
+        """Do the same as `_visible_forward`, from the upper end down."""
         found: list[Row] = []
         while len(found) < limit:
             page = self._beneath.scan(table, start, stop, limit=limit, reverse=True)
@@ -164,7 +164,7 @@ class ForkedRows:
 
 
 class _Order:
-    """Keys of a table's written rows, sorted when a scan needs them."""
+    """Sort the keys of a table's written rows when a scan needs them."""
 
     __slots__ = ("_changed_count", "_keys", "_new_count", "passed")
 
@@ -175,7 +175,7 @@ class _Order:
         self._new_count = self._changed_count = 0
 
     def up_to(self, new: _Written, changed: _Written) -> list[bytes]:
-        """Return the keys of both in order."""
+        """Return the keys of both, sorted."""
         if len(self._keys) < len(new) + len(changed):
             self._keys += islice(new, self._new_count, None)
             self._keys += islice(changed, self._changed_count, None)

@@ -1,25 +1,25 @@
-"""`Store` in LMDB: a file `data.mdb` and its lock file in a directory of their own.
+"""Implement `Store` with LMDB: a file `data.mdb` and its lock file in a directory of their own.
 
-Theory of operation. The first use begins a write transaction that stays open until `commit`. LMDB never writes over a
+Theory of operation. The first use begins a write transaction that stays open until `commit`. LMDB never overwrites a
 page of the last commit: changed pages are copied in memory, and commit writes and syncs them before it syncs the page
-that points to them. So the file is whole at every moment, also after a power loss; it is never opened with NOSYNC or
-NOMETASYNC, which would give that up.
+that points to them. So the file is consistent at every moment, also after a power loss. It is never opened with NOSYNC or
+NOMETASYNC, which would break that.
 
-Rows that are put are held back (`pending`) and handed to LMDB table by table, sorted: before a scan of the table, before
-the sums are read, and at commit. Most jobs are leased and completed soon after they were submitted, so most of what is
-written of them is replaced or removed before that, and costs LMDB nothing. A single row is read from what is held back
-as well; a row that LMDB has is removed at once.
+Rows that are put are buffered (`pending`) and handed to LMDB table by table, sorted: before a scan of the table, before
+the sums are read, and at commit. Most jobs are leased and completed soon after their submission. So most of their rows
+are replaced or removed before that, and cost LMDB nothing. A read of a single row also looks into the buffer. A row that
+LMDB has is removed at once.
 
-A hot copy is made compact, which reads through a read transaction of its own and never waits for the writer; a plain
-copy would wait for our transaction for ever. Reader slots are registered in the lock file, which is what keeps the
-writer from using pages that a copy still reads. That is why locking stays on.
+A hot copy is compact: it uses a read transaction of its own and never waits for the writer. A plain copy would wait for
+our transaction for ever. Reader slots are registered in the lock file; they keep the writer from reusing pages that a
+copy still reads. Therefore locking stays on.
 
-The map. LMDB fails a transaction that outgrows the map, and there is no way on from there. The map is address space
-only, so much of it is kept free ahead of the data, and it is enlarged between two transactions (case R19). It can't
-move under a copy: then the next commit tries again. What remains is a full disk, which fails the commit.
+The map. LMDB fails a transaction that outgrows the map, and can't continue it. The map is only address space, so much of
+it is kept free ahead of the data, and it is enlarged between two transactions (case R19). It can't move during a copy;
+then the next commit tries again. A full disk is the remaining cause of a failed commit.
 
-Duties of the caller: all but `copy_to` in one thread, since LMDB's write lock belongs to the thread that took it; and
-one process at a time that writes in a directory.
+Duties of the caller: call all but `copy_to` in one thread, since LMDB's write lock belongs to the thread that took it;
+let only one process at a time write in a directory.
 """
 
 from __future__ import annotations
@@ -55,28 +55,28 @@ _KEY_BYTES_MAX = limits.KEY_BYTES_MAX
 _FORMAT_V1 = 0
 """LMDB 0.9's file format, which other tools read; a file in another one is refused."""
 _FULL_BYTES = 1 << 20
-"""With less free space than this, a failed write failed for want of space."""
+"""If less space than this is free, a failed write is reported as a full disk."""
 _HINTS: dict[type[Exception], str] = {
     lmdb.MapFullError: "; one transaction was larger than all the address space kept free for it",
-    lmdb.DiskError: "; the disk is failing, what it holds is whole as of the last checkpoint",
+    lmdb.DiskError: "; the disk is failing, its data is intact as of the last checkpoint",
 }
 _READS_MAX = 128
 """Reads after which the map's pages in this process are counted.
 
-A random one brings some 90 KiB in, though LMDB advises the kernel against reading ahead: it maps what lies around in the
-file cache as well. A job that is changed touches about six places.
+A random read maps some 90 KiB, although LMDB advises the kernel not to read ahead: the kernel also maps the neighbours
+that are in the file cache. Changing a job touches about six places.
 """
 _ROTTEN: tuple[type[lmdb.Error], ...] = (lmdb.CorruptedError, lmdb.PageNotFoundError, lmdb.PanicError)
-"""What LMDB raises where it meets a page that is none."""
+"""Errors that LMDB raises for a damaged page."""
 
 
 def open_store(
     directory: Path, *, map_bytes: int = limits.MAP_BYTES, headroom_bytes: int = limits.MAP_HEADROOM_BYTES
 ) -> LmdbStore:
-    """Open the store in `directory`, which is made where it is missing.
+    """Open the store in `directory`, and make the directory if it is missing.
 
     `map_bytes` is the address space reserved at first; it grows so that `headroom_bytes` stay free for a transaction.
-    Raises `StorageFailed` where the directory can't be used.
+    Raises `StorageFailed` if the directory can't be used.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -100,10 +100,10 @@ def open_store(
 
 
 def open_read_only(path: Path) -> LmdbStore:
-    """Open a data directory, or the file of a copy, to read its last commit, held as it is at the first read.
+    """Open a data directory, or the file of a copy, to read the commit that is the last at the first read.
 
-    A directory may be in use by a node, whose old pages then stay until `close`. Raises `DamagedCopy` where there is
-    no whole file.
+    A directory may be in use by a node; its old pages are kept until `close`. Raises `DamagedCopy` if the file is missing
+    or incomplete.
     """
     is_directory = path.is_dir()
     try:
@@ -130,7 +130,7 @@ def open_read_only(path: Path) -> LmdbStore:
 
 
 class LmdbStore:
-    """`raftsched.storage.store.port.Store` over an LMDB environment; made by `open_store` and `open_read_only`."""
+    """Implement `raftsched.storage.store.port.Store` over an LMDB environment; see `open_store` and `open_read_only`."""
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ class LmdbStore:
                 self._hand_over(table, txn)
 
     def _hand_over(self, table: Table, txn: lmdb.Transaction[bytes]) -> None:
-        """Write to LMDB what was held back of a table."""
+        """Write the buffered rows of a table to LMDB."""
         pending = self._pending[table]
         if not (pending.new or pending.changed):
             return
@@ -325,7 +325,7 @@ class LmdbStore:
             raise StorageFailed(self._refusal)
 
     def _fail(self, what: str, key: bytes, error: lmdb.Error) -> InvariantBroken:
-        """Refuse everything from now on, unless LMDB refused the caller's wish before it changed anything."""
+        """Refuse all calls from now on, unless LMDB rejected the arguments before it changed anything."""
         if isinstance(error, lmdb.BadValsizeError):
             return InvariantBroken(f"a key has {len(key)} bytes; 1 to {limits.KEY_BYTES_MAX} are possible")
         if isinstance(error, lmdb.ReadonlyError):
@@ -333,12 +333,12 @@ class LmdbStore:
         self._refusal = f"{what} failed in {self._path}: {error}{_hint(error, self._path)}"
         txn, self._txn = self._txn, None
         if txn is not None:
-            with suppress(lmdb.Error):  # the first error is the one that counts, and nothing can be kept anyway
+            with suppress(lmdb.Error):  # the first error is the one that is reported
                 txn.abort()
         return StorageFailed(self._refusal)
 
     def _keep_headroom(self) -> None:
-        """Enlarge the map while no transaction is open; a copy in another thread puts it off to the next commit."""
+        """Enlarge the map while no transaction is open. During a copy in another thread, the next commit does it."""
         map_bytes = self._env.info()["map_size"]
         needed_bytes = _used_bytes(self._env) + self._headroom_bytes
         if needed_bytes <= map_bytes or not self._copying.acquire(blocking=False):
@@ -350,7 +350,7 @@ class LmdbStore:
 
 
 def sync_directory(directory: Path) -> None:
-    """Make the names in `directory` durable."""
+    """Sync the names of the files in `directory` to disk."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -359,7 +359,7 @@ def sync_directory(directory: Path) -> None:
 
 
 def _hint(error: lmdb.Error | OSError, path: Path) -> str:
-    """Say what an error means to an operator.
+    """Return what an error means for an operator.
 
     The file system is asked whether it is full: LMDB reports the short write of a full disk as "Input/output error".
     """
@@ -374,7 +374,7 @@ def _hint(error: lmdb.Error | OSError, path: Path) -> str:
 
 
 def _open_tables(env: lmdb.Environment, *, create: bool = True) -> list[Database]:
-    """Open every table, making all of them at once where the file has none; raises `StorageFailed` if one is not ours."""
+    """Open every table, and create all of them if the file has none; raises `StorageFailed` if one is not ours."""
     if create and not env.stat()["entries"]:
         with env.begin(write=True) as txn:
             return [env.open_db(_name(table), txn=txn) for table in Table]
@@ -400,7 +400,7 @@ def _used_bytes(env: lmdb.Environment) -> int:
 
 
 def _check_length(env: lmdb.Environment, path: Path) -> None:
-    """A file cut short would end the process with SIGBUS at the first page that is missing."""
+    """Raise `DamagedCopy` for a truncated file: a missing page would end the process with SIGBUS."""
     file_bytes = path.stat().st_size
     if file_bytes < _used_bytes(env):
         raise DamagedCopy(f"{path} was cut short: {file_bytes} of {_used_bytes(env)} bytes")

@@ -1,8 +1,8 @@
-"""`Store` in memory: the twin of `LmdbStore` for tests and simulation.
+"""Implement `Store` in memory, for tests and simulation.
 
-Theory of operation. The tables hold the state with all writes; an undo log holds, for each key written since the last
-commit, what that commit has there. So a commit costs nothing but dropping the log, `crash` plays it back, and a copy
-is the tables seen through it. There is no disk: what a store holds lives as long as the object.
+Theory of operation. The tables have the state with all writes. An undo log has the last commit's value of each key
+written since. So a commit only drops the log, `crash` plays it back, and a copy is the tables with the log undone. There
+is no disk: the data lives as long as the object.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _encode_image = msgspec.msgpack.Encoder().encode
 
 
 class MemoryStore:
-    """`raftsched.storage.store.port.Store` over sorted dictionaries."""
+    """Implement `raftsched.storage.store.port.Store` with sorted dictionaries."""
 
     def __init__(self) -> None:
         self._tables: list[SortedDict[bytes, bytes]] = [SortedDict() for _ in Table]
@@ -47,11 +47,11 @@ class MemoryStore:
         self._lock = threading.Lock()
         self.sums = Sums()
         self.free_disk_bytes = 1 << 40
-        """What `figures` says of the disk; set it to see what a full one does."""
+        """The free space that `figures` reports; tests set it to simulate a full disk."""
 
     @classmethod
     def load(cls, path: Path) -> MemoryStore:
-        """Make a store from a copy; raises `DamagedCopy` where the file is not one."""
+        """Make a store from a copy; raises `DamagedCopy` if the file is not one."""
         store = cls()
         for name, rows in _read_image(path).items():
             store._tables[Table[name]].update(rows)
@@ -86,7 +86,7 @@ class MemoryStore:
             raise InvariantBroken(f"table {table.name.lower()} has no row {key.hex()} to remove")
 
     def _replace(self, table: Table, key: bytes, stored: bytes | None) -> bytes | None:
-        """Store a row, or remove it where there is None; return the old one."""
+        """Store a row, or remove it if `stored` is None; return the old one."""
         rows = self._tables[table]
         with self._lock:
             old: bytes | None = rows.get(key)
@@ -129,7 +129,7 @@ class MemoryStore:
         self._refusal = self._refusal or "the store is closed"
 
     def crash(self) -> None:
-        """Go back to the last commit, as a process that was killed and started again finds it."""
+        """Go back to the last commit, like a process that was killed and started again."""
         with self._lock:
             for (table, key), value in self._undo.items():
                 if value is None:
@@ -142,7 +142,7 @@ class MemoryStore:
         self._fails_next_commit = False
 
     def fail_next_commit(self) -> None:
-        """Let the disk refuse the next commit; only `crash` mends it."""
+        """Let the next commit fail; only `crash` makes the store usable again."""
         self._fails_next_commit = True
 
     def figures(self) -> StoreFigures:

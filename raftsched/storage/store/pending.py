@@ -1,9 +1,9 @@
-"""Rows of one table that were written and that LMDB does not have yet.
+"""Buffer rows of one table that LMDB does not have yet.
 
-Theory of operation. Of a job that is submitted, leased and completed between two commits, only the last record and the
-last index entries are worth writing. A row that was *inserted* is known to be missing in LMDB: it can be dropped without
-a look-up, and be written without reading what it replaces. Sorted rows go to LMDB several times as fast as single ones,
-since its cursor stays on the page.
+Theory of operation. If a job is submitted, leased and completed between two commits, only its last record and its last
+index entries have to be written. A row that was *inserted* is known to be missing in LMDB. It can be dropped without a
+look-up, and written without reading an old value. Sorted rows are written several times as fast as single ones, since
+LMDB's cursor stays on the page.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from raftsched.storage.store.seals import SEAL_AT, SEEDS, Sums, pack_seal, read_
 
 
 class PendingRows:
-    """At most what is written between two commits, by key."""
+    """Keep the rows written since the last commit, by key."""
 
     __slots__ = ("changed", "new")
 
@@ -29,7 +29,7 @@ class PendingRows:
         """Rows that it may have, with another value."""
 
     def hand_over(self, table: Table, txn: lmdb.Transaction[bytes], database: Database, sums: Sums) -> None:
-        """Write all rows to LMDB, each with its seal; raises `lmdb.Error`, also where an inserted one was there already."""
+        """Write all rows to LMDB, each with its seal. Raises `lmdb.Error`, also if an inserted row exists already."""
         with txn.cursor(database) as cursor:
             if self.new:
                 rows = _sealed(table, self.new, sums)
@@ -45,13 +45,13 @@ class PendingRows:
 
 
 def _sealed(table: Table, rows: dict[bytes, bytes], sums: Sums) -> list[Row]:
-    """Return the rows as they are stored, by key, counted in the table's sum."""
+    """Return the rows as they are stored, sorted by key, and add them to the table's sum."""
     total = 0
     seed = SEEDS[table]
     found: list[Row] = []
     for key in sorted(rows):
         value = rows[key]
-        seal = crc32(value, crc32(key, seed | len(key)))  # `sealed`, written out: half of what it costs is the call
+        seal = crc32(value, crc32(key, seed | len(key)))  # `sealed`, inlined: the call is half of its cost
         total += seal * seal
         found.append((key, value + pack_seal(seal)))
     sums.of_tables[table] += total

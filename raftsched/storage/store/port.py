@@ -1,14 +1,14 @@
-"""The port `Store`: ordered tables of bytes in one long write transaction.
+"""Define the port `Store`: ordered tables of bytes in one long write transaction.
 
-Theory of operation. All that is written lies in one open transaction, which readers of the same store see at once, and
-which `commit` makes durable as a whole. A crash, a power loss or `close` takes the store back to the last commit: it
-is intact and merely behind, and the journal replays the rest. A copy holds exactly the last commit and can be made in
-another thread while the transaction goes on.
+Theory of operation. All writes are in one open transaction. Reads of the same store see them at once, and `commit` makes
+them durable together. A crash, a power loss or `close` takes the store back to the last commit: it is intact, and the
+journal replays the rest. A copy has exactly the last commit and can be made in another thread while the transaction
+continues.
 
-`LmdbStore` keeps the promise on disk, `MemoryStore` in memory for tests and simulation; one conformance suite
-(tests/storage/store/test_conformance.py) holds both to it.
+`LmdbStore` implements the port on disk, `MemoryStore` in memory for tests and simulation. One conformance suite
+(tests/storage/store/test_conformance.py) tests both.
 
-`ForkedRows` holds writes apart from a store, for those who need to see what they would do.
+`ForkedRows` keeps writes apart from a store, to see their effect before they are made.
 
 Left out: several transactions at a time, and reads of older versions. One thread owns a store; only `copy_to` may be
 called from another.
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 
 class Table(IntEnum):
-    """The tables, and what their keys are made of (`keys`). On disk a table is known by its name in lower case.
+    """List the tables, with the parts of their keys (`keys`). On disk a table has its name in lower case.
 
-    DESIGN section 4 draws one `by_status` index whose key depends on the status. Here it is three tables, `WAITING`,
-    `LEASED` and `FINISHED`, with one shape of key each. That reads better, and it runs better: a put walks down from
-    its table's root, so a lease beside 10 million waiting jobs costs two levels in a small tree instead of five in a
-    large one, and each table grows at the ends of its ranges, where LMDB fills pages whole.
+    DESIGN section 4 draws one `by_status` index whose key depends on the status. Here these are three tables, `WAITING`,
+    `LEASED` and `FINISHED`, each with one shape of key. That is also faster. A put descends from its table's root, so
+    with 10 million waiting jobs a lease costs two levels in a small tree instead of five in a large one. And each table
+    grows at the ends of its ranges, and LMDB fills those pages completely.
     """
 
     META = 0
@@ -42,13 +42,13 @@ class Table(IntEnum):
     JOBS = 1
     """job id → record."""
     PAYLOADS = 2
-    """job id → JSON text; no row where there is none. Under a schedule's id: its template's."""
+    """job id → JSON text; no row if there is none. Under a schedule's id: its template's."""
     RESULTS = 3
-    """job id → JSON text; no row where there is none."""
+    """job id → JSON text; no row if there is none."""
     WAITING = 4
     """queue, tenant, 9 - priority, due, job id → nothing: the ready index, a lane for each tenant."""
     TIMERS = 5
-    """due, job id → status, priority, tenant, queue: waiting jobs that were not due when they came to wait."""
+    """due, job id → status, priority, tenant, queue: waiting jobs that were not due when they were written."""
     LEASED = 6
     """job id → nothing."""
     FINISHED = 7
@@ -62,15 +62,15 @@ class Table(IntEnum):
     PARKED = 11
     """status, job id → nothing: jobs that wait for something other than time."""
     BLOCKED = 12
-    """queue, concurrency key, 9 - priority, due, job id → nothing: in place of `WAITING` while a job is held."""
+    """queue, concurrency key, 9 - priority, due, job id → nothing: in place of `WAITING` while a job is blocked."""
     DEADLINES = 13
-    """kind, time, id or name → nothing: what is due by time, apart from waiting jobs."""
+    """kind, time, id or name → nothing: the next deadline of each record."""
     UNIQUE = 14
-    """tenant, unique key → job id, while the job holds its claim."""
+    """tenant, unique key → job id, while the job holds the key."""
     DEPENDENCIES = 15
     """job id → what it depends on, as it was submitted."""
     DEPENDANTS = 16
-    """parent's job id, child's job id → condition; as long as the child is there."""
+    """parent's job id, child's job id → condition and verdict, until the child is removed."""
     WORKFLOWS = 17
     """workflow id → record."""
     WORKFLOW_KEYS = 18
@@ -82,15 +82,15 @@ class Table(IntEnum):
     SCHEDULE_NAMES = 21
     """tenant, name → schedule id."""
     FIRINGS = 22
-    """schedule id, instant, kind → line of the ledger."""
+    """schedule id, fire time, kind → line of the ledger."""
     QUEUES = 23
     """name → record."""
     BACKGROUND_WORK = 24
-    """kind, id or name → where the chore stands."""
+    """kind, id or name → cursor of the next background step."""
     LOGS = 25
     """job id, run, attempt, offset → the lines that begin there."""
     LOG_SIZES = 26
-    """job id, run, attempt → how much there is in `LOGS`."""
+    """job id, run, attempt → size of the log in `LOGS`."""
     AUDIT = 27
     """log index, number within it → line."""
     SCHEDULE_JOBS = 28
@@ -109,18 +109,18 @@ REPLACE_THIS_NODE = (
 
 
 class StorageFailed(InvariantBroken):
-    """The store can't go on and refuses everything; the process must stop.
+    """The store can't continue and refuses all calls; the process must stop.
 
-    After a failed write or sync nobody knows what is on disk: the next start finds out from the last whole commit.
+    After a failed write or sync the content of the disk is unknown. The next start reads the last complete commit.
     """
 
     code = "storage_failed"
 
 
 class DamagedValue(InvariantBroken):
-    """A stored value is not what was written under its key: disk or memory has changed it, and the process must stop.
+    """A stored value differs from what was written: disk or memory has changed it. The process must stop.
 
-    Nothing of it was used. What the other nodes hold is sound, and so is what this one has acknowledged in its journal.
+    The value was not used. The data of the other nodes is not affected, nor is this node's journal.
     """
 
     code = "damaged_value"
@@ -135,26 +135,26 @@ class DamagedValue(InvariantBroken):
 
 
 class CopyFailed(Unavailable):
-    """No copy was made, and nothing is left of the attempt; the store itself is unharmed."""
+    """No copy was made, and no file is left of the attempt. The store itself is intact."""
 
     code = "copy_failed"
 
 
 class DamagedCopy(RaftschedError):
-    """The file is not a whole copy of a state; it must not be sent or installed."""
+    """The file is not a complete copy of a state; it must not be sent or installed."""
 
     code = "damaged_copy"
 
 
 class StoreFigures(NamedTuple):
-    """How full the store is."""
+    """Describe how full the store and its disk are."""
 
     used_bytes: int
     """Bytes of the file in use or once used; free pages inside are used again before it grows."""
     map_bytes: int
-    """Address space reserved for the file; 0 where there is no such thing."""
+    """Address space reserved for the file; 0 for a store in memory."""
     free_disk_bytes: int
-    """What the file system still gives to this process."""
+    """Free space of the file system for this process."""
 
 
 class Rows(Protocol):
@@ -165,60 +165,60 @@ class Rows(Protocol):
     """
 
     def get(self, table: Table, key: bytes) -> bytes | None:
-        """Return the value, uncommitted ones included; None where there is no such key."""
+        """Return the value, uncommitted ones included; None if there is no such key."""
 
     def put(self, table: Table, key: bytes, value: bytes) -> None:
-        """Store `value`, in place of an older one; raises `InvariantBroken` for a key that is too long or empty.
+        """Store `value`; replaces an older one. Raises `InvariantBroken` for a key that is too long or empty.
 
         Nothing is changed then.
         """
 
     def insert(self, table: Table, key: bytes, value: bytes) -> None:
-        """Store a row whose key is not there, which costs less than `put`.
+        """Store a row whose key does not exist; it costs less than `put`.
 
-        Raises as `put` does, and `InvariantBroken` where the key is there: at once, or when the row is handed to the
-        disk, at the latest by `commit`; the store must not be used any more then.
+        Raises as `put` does, and `InvariantBroken` if the key exists: at once, or when the row is written to the disk, at
+        the latest by `commit`. The store must not be used after that.
         """
 
     def delete(self, table: Table, key: bytes) -> bool:
-        """Remove the key; False where there was none."""
+        """Remove the key; return False if there was none."""
 
     def remove(self, table: Table, key: bytes) -> None:
-        """Remove a row whose key is there; raises `InvariantBroken` if it is not, at the same times as `insert`."""
+        """Remove a row whose key exists; raises `InvariantBroken` if it does not, at the same times as `insert`."""
 
     def scan(self, table: Table, start: bytes, stop: bytes | None, *, limit: int, reverse: bool = False) -> list[Row]:
-        """Return up to `limit` rows with start <= key < stop, in order; from the upper end down where `reverse`.
+        """Return up to `limit` rows with start <= key < stop, in order; from the upper end down if `reverse`.
 
         `start` may be empty; `stop` None means: to the end of the table.
         """
 
 
 class Store(Rows, Protocol):
-    """Keep ordered tables of bytes, in one long write transaction.
+    """Keep ordered tables of bytes in one long write transaction.
 
     Only `close` may be called after a method has raised `StorageFailed`.
     """
 
     @property
     def sums(self) -> Sums:
-        """The sums of the tables, uncommitted writes included."""
+        """Return the sums of the tables, uncommitted writes included."""
 
     def commit(self) -> None:
-        """Make all writes durable, synced to disk, as one. A failure is final."""
+        """Sync all writes to disk together. The store is unusable after a failure."""
 
     def copy_to(self, path: Path) -> None:
         """Write the last commit to a new file at `path`, compact and synced; may run in another thread.
 
-        Raises `CopyFailed`; then there is no file, and the store goes on.
+        Raises `CopyFailed`; then there is no file, and the store continues.
         """
 
     def close(self) -> None:
-        """Drop what was not committed and let go of the file. Waits for a copy that is being made."""
+        """Drop uncommitted writes and close the file. Waits for a copy that is being made."""
 
     def figures(self) -> StoreFigures: ...
 
     def check_readers(self) -> int:
-        """Free what readers of processes that died still hold; return how many there were. Cheap: call it often."""
+        """Release the slots of readers of dead processes, and return their count. Cheap: call it often."""
 
 
 def check_key(key: bytes, *, bytes_max: int) -> None:
@@ -228,7 +228,7 @@ def check_key(key: bytes, *, bytes_max: int) -> None:
 
 
 def all_rows(store: Rows, table: Table, start: bytes = b"", stop: bytes | None = None) -> Iterator[Row]:
-    """Walk start <= key < stop in steps of `limits.SCAN_ROWS_MAX`; each step sees the writes made before it."""
+    """Yield the rows with start <= key < stop, read in steps of `limits.SCAN_ROWS_MAX`. Each step sees earlier writes."""
     while rows := store.scan(table, start, stop, limit=limits.SCAN_ROWS_MAX):
         yield from rows
         start = rows[-1][0] + b"\0"

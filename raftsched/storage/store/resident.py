@@ -1,15 +1,15 @@
-"""Letting go of memory that is only the map of a file.
+"""Release memory that is only the map of a file.
 
-LMDB reads through a map, and every page it has touched counts as memory of the process until the kernel takes it back.
-So a hot copy, or a backlog of millions, lets a node look as large as its file, to people, to autoscalers and to limits.
-Telling the kernel that the map isn't needed takes it out of the process at once. Nothing is read from disk again for
-it: the pages stay in the file cache, and a page that is touched next comes back with a minor fault, about a microsecond
-for sixteen. It is safe at any moment, also under readers, since the map is shared and written by nobody.
+LMDB reads through a map, and every page that it has touched counts as memory of the process until the kernel takes it
+back. So after a hot copy, or with a backlog of millions, a node looks as large as its file to people, autoscalers and
+limits. Advising the kernel that the map is not needed takes it out of the process at once. Nothing is read from disk
+again: the pages stay in the file cache, and the next access costs a minor fault, about a microsecond for sixteen pages.
+It is safe at any moment, also under readers, since the map is shared and never written.
 
-LMDB's `readahead=False` is MADV_RANDOM, and no cure: the kernel reads nothing ahead then, but a fault still maps what lies
-around in the file cache (measured: 90 KiB a random read). So the store looks every few reads, and not at commits alone.
+LMDB's `readahead=False` (MADV_RANDOM) is not enough: a fault still maps the neighbours that are in the file cache
+(measured: 90 KiB per random read). So the store checks every few reads, and not only at commits.
 
-Linux only; elsewhere nothing is measured and nothing is let go.
+Linux only; elsewhere nothing is measured or released.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ _SHARED_FIELD = 2
 
 
 def mapped_bytes() -> int:
-    """Bytes of mapped files, libraries included, that count as memory of this process; 0 where nobody says."""
+    """Return the bytes of mapped files, libraries included, that count as memory of this process; 0 if unknown."""
     try:
         descriptor = os.open(_STATM, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return 0
-    try:  # asked every few reads, and a file object costs several times as much
+    try:  # it is called every few reads, and a file object costs several times as much
         return int(os.read(descriptor, _STATM_BYTES).split()[_SHARED_FIELD]) * _PAGE_BYTES
     finally:
         os.close(descriptor)
 
 
 def let_go(file: Path) -> None:
-    """Take the pages of `file`'s maps out of this process. Only a hint: the kernel may refuse it, and nothing is lost."""
+    """Release the pages of `file`'s maps from this process. The kernel may refuse; nothing is lost then."""
     libc = ctypes.CDLL(None)
     suffix = f" {file.resolve()}"
     for line in _MAPS.read_text().splitlines():

@@ -1,17 +1,17 @@
-"""Seals: a checksum behind every stored value, and the sum of all seals of a table.
+"""Seal every stored value with a checksum, and keep the sum of all seals of a table.
 
 Theory of operation. LMDB has no checksums, so one flipped bit on the disk would be served, leased and copied to other
-nodes. A *seal* is the CRC-32 of table, key and value. It is stored behind the value and checked by the store itself
-whenever a row is read, so no table can do without. Table and key are part of it: a value that lies
-under another key is found, and an index entry without a value is protected as well.
+nodes. A *seal* is the CRC-32 of table, key and value. The store itself writes it behind the value and checks it whenever
+it reads the row, so it covers every table. Table and key are part of it: a value under a wrong key is found, and an index
+entry without a value is protected, too.
 
-A seal can't tell that a row is missing, or that an older row has come back. The *sums* can: for each table the sum of the
-squares of all seals, modulo 2^64. Each write takes the old seal out and adds the new one, so they cost no reads, and they
-don't depend on the order of the writes. They are committed with the rows. A walk over a table must come to its sum, and
-nodes that have applied the same entries must have the same sums. Squares, because CRC-32 is linear: one bit that flips
-in many values of equal length would change all their seals alike, and plain sums of these may cancel out.
+A seal does not show that a row is missing, or that an older row has come back. The *sums* do: for each table the sum of
+the squares of all seals, modulo 2^64. Each write subtracts the old seal and adds the new one. So sums cost no reads and do
+not depend on the order of the writes. They are committed with the rows. The seals of a table must add up to its sum, and
+nodes that have applied the same entries must have the same sums. They are squares because CRC-32 is linear: the same bit
+flipped in many values of equal length would change all their seals alike, and plain sums of these may cancel out.
 
-Neither is proof against somebody who means to deceive.
+Neither protects against intentional changes.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ import msgspec
 from raftsched.storage.store.port import DamagedValue, Row, Table
 
 SUMS_KEY: Final = b"sums"
-"""The row of `META` that holds the sums; the only one that is in none."""
+"""The row of `META` that has the sums; it is the only row that is in no sum."""
 _SEAL_BYTES: Final = 4
 SEAL_AT: Final = -_SEAL_BYTES
-"""Where the seal is in a stored row."""
+"""Position of the seal in a stored row."""
 _RESIDUE: Final = 0x2144DF1C
-"""CRC-32 of anything with its own CRC-32 behind it, lowest byte first."""
+"""CRC-32 of any bytes followed by their own CRC-32, lowest byte first."""
 SEEDS: Final = tuple(crc32(table.name.lower().encode()) & ~0xFFF for table in Table)
-"""One for each table, with room for the length of a key: it says where the key ends and the value begins."""
+"""A seed for each table; its low bits are free for the length of the key, which separates key and value."""
 pack_seal = Struct("<I").pack
 read_seal = Struct("<I").unpack_from
 _MODULUS: Final = 1 << 64
 _DIGEST_MODULUS: Final = 1 << 63
-"""A message between nodes holds integers below it."""
+"""Messages between nodes have integers below this."""
 _LOCAL: Final = (Table.META, Table.COUNTERS)
-"""Written at checkpoints, which each node makes at times of its own."""
+"""Tables that each node writes at its own checkpoints; they differ between nodes."""
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(dict[str, int]).decode
 
@@ -51,14 +51,14 @@ def sealed(table: Table, key: bytes, value: bytes) -> bytes:
 
 
 def opened(table: Table, key: bytes, stored: bytes) -> bytes:
-    """Return the value of a stored row; raises `DamagedValue` unless it is what was written under this key."""
+    """Return the value of a stored row; raises `DamagedValue` if the row was changed since it was written."""
     if crc32(stored, crc32(key, SEEDS[table] | len(key))) != _RESIDUE:
         raise DamagedValue(table.name.lower(), key)
     return stored[:SEAL_AT]
 
 
 def opened_rows(table: Table, rows: Iterable[Row]) -> list[Row]:
-    """Return the rows with their values; raises `DamagedValue`."""
+    """Return the rows with their values; raises `DamagedValue` as `opened` does."""
     return [(key, opened(table, key, stored)) for key, stored in rows]
 
 
@@ -68,19 +68,19 @@ def seal_in(stored: bytes) -> int:
 
 
 class Sums:
-    """The sum of each table, as of the last write."""
+    """Keep the sum of each table, as of the last write."""
 
     __slots__ = ("of_tables",)
 
     compared: ClassVar = tuple(table for table in Table if table not in _LOCAL)
-    """The tables that the log alone decides."""
+    """The tables whose content depends on the log only."""
 
     def __init__(self) -> None:
         self.of_tables = [0] * len(Table)
-        """Not reduced; writers add squares of seals to them, and take them away."""
+        """Not reduced by the modulus; writers add and subtract squares of seals."""
 
     def move(self, table: Table, old: bytes | None, new: bytes | None) -> None:
-        """Count the stored row `new` in place of `old`; None where there is none."""
+        """Replace the stored row `old` by `new` in the table's sum; None = no row."""
         if old is not None:
             self.of_tables[table] -= seal_in(old) ** 2
         if new is not None:

@@ -1,6 +1,6 @@
-"""Reads of the records beside jobs: queues, schedules and their ledgers, workflows, chores, alarms, the audit trail.
+"""Read records other than jobs: queues, schedules, ledgers, workflows, background work, deadlines, the audit trail.
 
-Queues are few and asked for with every lease: they are kept decoded in memory, and written through.
+Queues are few, and every lease reads them: they are kept decoded in memory, and written through.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _decode_audit = msgspec.msgpack.Decoder(AuditEntry).decode
 
 
 class Catalog:
-    """A part of `StateReader`. Each read is bounded by `limit`; cursors that are impossible raise `Invalid`."""
+    """Implement a part of `StateReader`. Each read is bounded by `limit`; impossible cursors raise `Invalid`."""
 
     _store: Rows
 
@@ -44,7 +44,7 @@ class Catalog:
         return SortedDict((queue.name, queue) for queue in queues)
 
     def queue(self, name: str) -> Queue | None:
-        """Return the queue's settings; None where nobody made any."""
+        """Return the queue's settings; None if it has none."""
         found: Queue | None = self._queues.get(name)
         return found
 
@@ -56,7 +56,7 @@ class Catalog:
         return list(self._queues.values())
 
     def configured_queues(self, *, after: str = "") -> Iterator[str]:
-        """Yield the queues that have settings, by name, behind `after`; reads nothing."""
+        """Yield the queues that have settings, by name, behind `after`; reads no table."""
         return iter(self._queues.irange(after, inclusive=(False, True)))
 
     def list_queues(self, *, after: bytes = b"", limit: int, descending: bool = False) -> Page[Queue]:
@@ -81,7 +81,7 @@ class Catalog:
         return sum(1 for _ in all_rows(self._store, Table.SCHEDULES))
 
     def schedule_count(self) -> int:
-        """Return how many there are: counted once at opening, and kept up with each write."""
+        """Return the count of schedules; it is counted once at opening, and updated by each write."""
         return self._schedule_count
 
     def schedule_id_for_name(self, tenant: str, name: str) -> ScheduleId | None:
@@ -124,7 +124,7 @@ class Catalog:
     def firings(
         self, schedule_id: ScheduleId, *, after: Firing | None, until_ms: int | None, limit: int
     ) -> list[Firing]:
-        """Return lines of the ledger by instant and kind, behind `after`, with instant < `until_ms`."""
+        """Return lines of the ledger by fire time and kind, behind `after`, with fire time < `until_ms`."""
         start = keys.firings_until(schedule_id, 0)
         if after is not None:
             start = keys.after(keys.firing_key(schedule_id, after.fire_time_ms, after.kind))
@@ -132,14 +132,14 @@ class Catalog:
         return [decode_firing(line) for _, line in self._store.scan(Table.FIRINGS, start, stop, limit=limit)]
 
     def newest_firings(self, schedule_id: ScheduleId, *, limit: int) -> list[Firing]:
-        """Return the last lines of the ledger by instant and kind, newest first."""
+        """Return the last lines of the ledger by fire time and kind, newest first."""
         rows = self._store.scan(Table.FIRINGS, schedule_id, keys.after_id(schedule_id), limit=limit, reverse=True)
         return [decode_firing(line) for _, line in rows]
 
     def list_firings(
         self, schedule_id: ScheduleId, *, after: bytes = b"", limit: int, descending: bool = False
     ) -> Page[Firing]:
-        """Return the next lines of the ledger by instant and kind."""
+        """Return the next lines of the ledger by fire time and kind."""
         return page_of_range(
             self._store,
             Table.FIRINGS,
@@ -178,27 +178,27 @@ class Catalog:
             descending=descending,
         )
 
-    # -- what is due, and what is left to do --------------------------------------------------------------------------
+    # -- deadlines and background work --------------------------------------------------------------------------------
 
     def deadlines_due(self, kind: DeadlineKind, now_ms: int, *, limit: int, after_ms: int = 0) -> list[DeadlineEntry]:
-        """Return alarms of a kind with `after_ms` < time <= `now_ms`, first due first."""
+        """Return the deadlines of a kind with `after_ms` < time <= `now_ms`, earliest first."""
         start, stop = keys.deadlines_until(kind, after_ms + 1), keys.deadlines_until(kind, now_ms + 1)
         rows = self._store.scan(Table.DEADLINES, start, stop, limit=limit)
         return [keys.read_deadline_key(key) for key, _ in rows]
 
     def next_deadline(self, kind: DeadlineKind) -> TimeMs | None:
-        """Return when the next alarm of a kind is, past or to come; None where there is none."""
+        """Return the earliest deadline of a kind, passed or not; None if there is none."""
         rows = self._store.scan(Table.DEADLINES, bytes([kind]), bytes([kind + 1]), limit=1)
         return keys.read_deadline_key(rows[0][0]).at_ms if rows else None
 
     def background_cursor(self, kind: BackgroundKind, subject: bytes) -> bytes | None:
-        """Return where the chore stands (b"" = at the start); None where there is none."""
+        """Return the cursor of the next background step (b"" = the first step); None if there is no such work."""
         return self._store.get(Table.BACKGROUND_WORK, keys.background_key(kind, subject))
 
     def background_work(
         self, *, limit: int, after: tuple[BackgroundKind, bytes] | None = None
     ) -> list[tuple[BackgroundKind, bytes]]:
-        """Return chores that are not done, by kind and subject, behind `after`."""
+        """Return unfinished background work by kind and subject, behind `after`."""
         start = b"" if after is None else keys.after(keys.background_key(*after))
         return [
             keys.read_background_key(key)

@@ -1,8 +1,8 @@
-"""How many jobs there are of each tenant, queue and status: state, so that no scan has to answer for it.
+"""Count the jobs of each tenant, queue and status.
 
-Theory of operation. The counts live in memory and move with each job written; those that changed are written at the
-checkpoint, in the transaction of the jobs they count. There are as many as tenants, queues and statuses in use. The
-names of the queues are kept sorted beside them, so that a page of a list costs what is on it.
+Theory of operation. The counts are in memory and change with each job written. Changed counts are written at the
+checkpoint, in the transaction of the jobs they count; so no scan is needed to answer for them. There is one for each
+tenant, queue and status in use. The names of the queues are kept sorted, so a page of a list costs only its own size.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _COUNT_BYTES = 8
 
 
 class Counters:
-    """The counts as of the last write; read from `store` when made."""
+    """Keep the counts as of the last write; the constructor reads them from `store`."""
 
     def __init__(self, store: Rows) -> None:
         self._counts: dict[tuple[str, str, Status], int] = {
@@ -29,16 +29,16 @@ class Counters:
         }
         self._changed: set[tuple[str, str, Status]] = set()
         self._tenants: dict[str, set[str]] = {}
-        """Tenants of each queue that may have waiting jobs: all that have, and some that had."""
+        """Tenants of each queue that may have waiting jobs: all that have some, and some that had some."""
         self._queues: SortedDict[str, set[str]] = SortedDict()
-        """By name: every queue of which there is a count, perhaps zero, with the tenants that it is of."""
+        """Every queue with a count, which may be zero, by name, with the tenants of its counts."""
         for tenant, queue, status in self._counts:
             self._queues.setdefault(queue, set()).add(tenant)
             if status in WAITING:
                 self._tenants.setdefault(queue, set()).add(tenant)
 
     def move(self, old: Job | None, new: Job | None) -> None:
-        """Count `new` in place of `old`; raises `InvariantBroken` where there was none of `old`'s kind to take away."""
+        """Replace `old` by `new` in the counts; raises `InvariantBroken` if a count would fall below zero."""
         before = None if old is None else (old.tenant, old.spec.queue, old.status)
         after = None if new is None else (new.tenant, new.spec.queue, new.status)
         if before == after:
@@ -62,8 +62,8 @@ class Counters:
         self._changed.add(key)
 
     def save(self, store: Rows) -> None:
-        """Write what changed since the last save; counts that came down to zero are dropped."""
-        # In order: a set's own differs between processes, and the file's pages would, too (seed 430049).
+        """Write the counts changed since the last save; zeros are dropped."""
+        # Sorted: the order of a set differs between processes, and the file's pages would differ, too (seed 430049).
         for key in sorted(self._changed):
             count = self._counts[key]
             if count:
@@ -82,7 +82,7 @@ class Counters:
         return any(self._counts.get((tenant, queue, status)) for status in WAITING)
 
     def queues(self, tenant: str | None = None, *, after: str = "") -> Iterator[str]:
-        """Yield the queues that hold jobs, of one tenant or of all, by name, behind `after`."""
+        """Yield the queues that have jobs, of one tenant or of all, by name, behind `after`."""
         for queue in self._queues.irange(after, inclusive=(False, True)):
             if self.of_queue(queue, tenant):
                 yield queue

@@ -1,8 +1,8 @@
-"""What depends on what: for each child the list of its parents, and for each parent the way to its children.
+"""Store dependencies: for each child the list of its parents, and for each parent an edge to each child.
 
-Theory of operation. Both are written with the child, and go with it; what an edge has come to stands with the way from
-the parent. A parent that is removed before its child leaves the child's edges as they are, since the child's list leads
-to them. So a parent with thousands of dependants is removed at no cost, and every edge is removed exactly once.
+Theory of operation. Both are written and removed with the child. The verdict is stored with the edge from the parent. If
+a parent is removed before its child, the child's edges stay, since the child's list leads to them. So removing a parent
+with thousands of dependants costs nothing, and every edge is removed exactly once.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from raftsched.storage.tables import keys
 _decode = msgspec.msgpack.Decoder(tuple[Dependency, ...]).decode
 _encode = msgspec.msgpack.Encoder().encode
 _EDGE_BYTES = 60
-"""What an edge comes to in both tables, roughly."""
+"""Rough size of an edge in both tables."""
 
 
 def dependencies(store: Rows, child: JobId) -> tuple[Dependency, ...]:
-    """What `child` depends on, in the order it was submitted; () where on nothing."""
+    """Return the dependencies of `child`, in the order of its submission."""
     stored = store.get(Table.DEPENDENCIES, child)
     return () if stored is None else _decode(stored)
 
 
 def dependants(store: Rows, parent: JobId, *, after: JobId | None, limit: int) -> list[Dependant]:
-    """Up to `limit` children of `parent`, by id, behind `after`."""
+    """Return up to `limit` children of `parent`, by id, behind `after`."""
     start = parent if after is None else keys.after(keys.pair_key(parent, after))
     rows = store.scan(Table.DEPENDANTS, start, keys.after_id(parent), limit=limit)
     return [_read(keys.job_id_at_end(key), value) for key, value in rows]
 
 
 def put(store: Rows, write: PutDependencies) -> int:
-    """Store a new job's edges; return about how many bytes that took.
+    """Store a new job's edges, and return roughly the bytes written.
 
-    Raises `InvariantBroken` where it has edges already, or a parent twice.
+    Raises `InvariantBroken` if it has edges already, or a parent twice.
     """
     child, wanted = write
     if not wanted:
@@ -55,7 +55,7 @@ def put(store: Rows, write: PutDependencies) -> int:
 
 
 def judge(store: Rows, write: PutDependant) -> int:
-    """Store what an edge has come to; return about how many bytes that took. Raises `InvariantBroken` where it is new."""
+    """Store an edge's verdict, and return roughly the bytes written. Raises `InvariantBroken` if there is no such edge."""
     parent, (child, condition, verdict) = write
     key = keys.pair_key(parent, child)
     if store.get(Table.DEPENDANTS, key) is None:
@@ -65,7 +65,7 @@ def judge(store: Rows, write: PutDependant) -> int:
 
 
 def remove(store: Rows, child: JobId) -> int:
-    """Remove the child's edges; return about how many bytes that took."""
+    """Remove the child's edges, and return roughly the bytes written."""
     wanted = dependencies(store, child)
     store.delete(Table.DEPENDENCIES, child)
     for each in wanted:
@@ -75,12 +75,12 @@ def remove(store: Rows, child: JobId) -> int:
 
 
 def read_dependencies(key: bytes, value: bytes) -> tuple[JobId, tuple[Dependency, ...]]:
-    """Return a child and what it depends on, of a row of `DEPENDENCIES`."""
+    """Return the child and its dependencies from a row of `DEPENDENCIES`."""
     return JobId(key), _decode(value)
 
 
 def read_dependant(key: bytes, value: bytes) -> tuple[JobId, Dependant]:
-    """Return a parent, and a child with what the edge has come to, of a row of `DEPENDANTS`."""
+    """Return the parent and the dependant, with its verdict, from a row of `DEPENDANTS`."""
     parent, child = keys.read_pair_key(key)
     return JobId(parent), _read(child, value)
 

@@ -1,13 +1,12 @@
-"""Lists of jobs by queue, name, tag, workflow or schedule, and by several of them at once, in the order of ids.
+"""List jobs by queue, name, tag, workflow or schedule, and by several of them at once, in the order of ids.
 
-Theory of operation. What is asked for is an intersection of lists of ids, each of which an index keeps in order: the
-jobs of a queue that are not finished, those with a tag that ended `completed`, those of a workflow, those that are
-leased. The walk asks each list in turn for its first id at or behind a bound, and takes the answer as the next bound;
-an id that no list moves on from is in all of them. So it costs no more look-ups than the shortest list has ids, however
-long the others are, and records are read only for what matches.
+Theory of operation. The result is an intersection of lists of ids, each sorted by an index: the unfinished jobs of a
+queue, the completed jobs with a tag, the jobs of a workflow, the leased jobs. The algorithm asks each list in turn for
+its first id at or behind a bound, and the answer is the next bound. An id that all lists return is in all of them. So it
+needs no more look-ups than the shortest list has ids, however long the others are, and it reads only matching records.
 
-What the indexes can't tell is left to the caller, who looks at the records: which of `queued`, `scheduled` and
-`retrying` an unfinished job is, for one.
+The caller must examine the records for what the indexes do not tell, for example which of `queued`, `scheduled` and
+`retrying` an unfinished job is.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ HIGHEST_ID: Final = b"\xff" * ID_BYTES
 _UNFINISHED: Final = 0
 _BATCH_MIN: Final = 8
 _BATCH_MAX: Final = 256
-"""Rows read ahead of a list that is walked; one that is leapt over is read in small pieces."""
+"""Rows read ahead of a list that is read through; a list that is mostly skipped is read in small pieces."""
 
 
 class Facets(NamedTuple):
-    """Jobs for which all of this holds; what is empty says nothing. At least one of the texts or ids must be given."""
+    """Select jobs that match all fields; empty fields match all. At least one of the texts or ids must be given."""
 
     queue: str = ""
     name: str = ""
@@ -43,7 +42,7 @@ class Facets(NamedTuple):
     workflow_id: bytes = b""
     schedule_id: bytes = b""
     statuses: tuple[Status, ...] = ()
-    """As far as indexes tell them apart: of those that wait for time, any stands for all."""
+    """As far as indexes distinguish them: any status that waits for time means all of these."""
 
 
 def page_of_facets(
@@ -59,7 +58,7 @@ def page_of_facets(
 ) -> JobPage:
     """Return the next jobs of `facets` with low <= id <= high, by id, behind the id `after`; cursors are ids.
 
-    At most `limits.SCAN_ROWS_MAX` bounds are tried, so a page may come back short, or empty, and have a next cursor.
+    At most `limits.SCAN_ROWS_MAX` bounds are tried, so a page may be short, or empty, and still have a next cursor.
     Raises `Invalid` for an impossible cursor.
     """
     step = -1 if descending else 1
@@ -93,7 +92,7 @@ def page_of_facets(
 
 
 def _advance(sources: Sequence[_Source], bound: bytes) -> bytes | None:
-    """Return a bound up to which no id but itself is in all sources; None where there are no more."""
+    """Return a bound up to which no id but the bound itself is in all sources; None if there are no more."""
     for source in sources:
         found = source.at(bound)
         if found is None:
@@ -103,7 +102,7 @@ def _advance(sources: Sequence[_Source], bound: bytes) -> bytes | None:
 
 
 def _beside(job_id: bytes, step: int) -> bytes | None:
-    """The next id above or below; None where there is none."""
+    """Return the next id above or below; None if there is none."""
     number = int.from_bytes(job_id, "big") + step
     return None if number < 0 or number >> (8 * ID_BYTES) else number.to_bytes(ID_BYTES, "big")
 
@@ -111,11 +110,11 @@ def _beside(job_id: bytes, step: int) -> bytes | None:
 # -- the lists --------------------------------------------------------------------------------------------------------
 
 _Range = tuple[Table, bytes]
-"""A table, and what the keys begin with that an id of the list ends."""
+"""A table, and the prefix of the list's keys; the ids are at their ends."""
 
 
 def _lists(facets: Facets) -> list[list[_Range]]:
-    """The lists to intersect, each as the ranges that make it up; those first that are likely to be short."""
+    """Return the lists to intersect, each as its ranges; lists that are probably short come first."""
     lists: list[list[_Range]] = []
     ended = _ended(facets.statuses)
     if facets.workflow_id:
@@ -137,14 +136,14 @@ def _lists(facets: Facets) -> list[list[_Range]]:
 
 
 def _ended(statuses: tuple[Status, ...]) -> list[int]:
-    """The groups of `FACETS` in which jobs of these statuses are."""
+    """Return the groups of `FACETS` that have jobs of these statuses."""
     if not statuses:
         return [_UNFINISHED, *sorted(FINISHED)]
     return sorted({status if status in FINISHED else _UNFINISHED for status in statuses})
 
 
 def _unfinished(statuses: tuple[Status, ...]) -> list[_Range]:
-    """The lists of those statuses where all have one in the order of ids; [] where one has none."""
+    """Return the lists of these statuses in the order of ids; [] if a status has no such list."""
     if not statuses or any(status in WAITING or status in FINISHED for status in statuses):
         return []
     ranges = [(Table.PARKED, bytes([status])) for status in sorted(set(statuses) & PARKED)]
@@ -153,11 +152,11 @@ def _unfinished(statuses: tuple[Status, ...]) -> list[_Range]:
 
 class _Source(Protocol):
     def at(self, bound: bytes) -> bytes | None:
-        """Return the first id at or behind `bound`, which never goes back; None where there is none."""
+        """Return the first id at or behind `bound`, which never goes back; None if there is none."""
 
 
 class _Ids:
-    """The ids of one range, read ahead in pieces."""
+    """Read the ids of one range ahead in pieces."""
 
     def __init__(self, store: Rows, table: Table, prefix: bytes, descending: bool) -> None:
         self._store = store
@@ -166,7 +165,7 @@ class _Ids:
         self._stop = keys.after_id(prefix)
         self._descending = descending
         self._ids: list[bytes] = []
-        """The piece that was read last; descending ones in ascending order, too."""
+        """The piece read last; in ascending order also for a descending range."""
         self._is_end = False
         """Nothing is behind the piece."""
         self._count = _BATCH_MIN
@@ -201,7 +200,7 @@ class _Ids:
 
 
 class _Union:
-    """The ids that are in any of some ranges."""
+    """Merge the ids of several ranges."""
 
     def __init__(self, ranges: Sequence[_Ids], descending: bool) -> None:
         self._ranges = ranges

@@ -1,10 +1,10 @@
-"""What follows from a record: its index entries, as a pure function.
+"""Derive index entries from records, by pure functions.
 
-Nobody writes an index entry by hand: entries are derived from the record before and the record after, and only the
-difference is applied. So an index can't disagree with the records by a forgotten line, and a transition touches as few
-keys as it can: a lease takes one entry away and adds one, a cancel of a running job touches none.
+Entries are derived from the record before and the record after, and only the difference is written. So a forgotten line
+can't make an index disagree with the records, and a transition touches as few keys as possible: a lease removes one entry
+and adds one, a cancel of a running job touches none.
 
-What is written once with the record and read only by its id (payloads, dependencies, logs) is no index.
+Data that is written once with the record and read only by its id (payloads, dependencies, logs) has no index.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Entry = tuple[Table, bytes, bytes]
 """Table, key and value."""
 Entries = tuple[Entry, ...]
 
-# Members of an enumeration cost a look-up each; these are needed with every job written.
+# Members of an enumeration cost a look-up each, and these are used for every job written.
 _SCHEDULED, _QUEUED, _RETRYING = Status.SCHEDULED, Status.QUEUED, Status.RETRYING
 _RUNNING, _CANCELLING = Status.RUNNING, Status.CANCELLING
 _WAITING_DEPENDENCIES, _PAUSED = Status.WAITING_DEPENDENCIES, Status.PAUSED
@@ -38,7 +38,7 @@ _WAITING_TABLE, _LEASED_TABLE, _FINISHED_TABLE = Table.WAITING, Table.LEASED, Ta
 
 
 def index_entries(job: Job | None) -> Entries:
-    """The entries by which `job` is found; none where there is no job."""
+    """Return the entries by which `job` is found; none for None."""
     if job is None:
         return ()
     if job.spec.options is None and job.pause is None and not job.kept_until_ms:
@@ -47,9 +47,9 @@ def index_entries(job: Job | None) -> Entries:
 
 
 def status_entries(job: Job) -> Entries:
-    """Return the entries that every job has, by its status."""
+    """Return the entries that depend on the job's status alone."""
     status = job.status
-    # By identity, since a status in a set costs a hash: this runs twice for each job written.
+    # By identity, since looking up a status in a set costs a hash: this runs twice for each job written.
     if status is _QUEUED or status is _SCHEDULED or status is _RETRYING:
         return _waiting_entries(job)
     if status is _RUNNING or status is _CANCELLING:
@@ -102,7 +102,7 @@ def _relation_entries(job: Job) -> Entries:
 
 
 def has_unique_entry(job: Job) -> bool:
-    """Whether the job has a claim on its unique key: while it is unfinished, and a timed claim until it is taken over."""
+    """Return whether the job holds its unique key: while it is unfinished; with a time, until it is taken over."""
     options = job.spec.options
     if options is None or not options.unique_key:
         return False
@@ -113,10 +113,10 @@ def has_unique_entry(job: Job) -> bool:
 
 
 def facet_groups(job: Job | None) -> tuple[bytes, ...]:
-    """What the keys in `FACETS` begin with by which `job` is listed: by queue, by name, by each tag; its id follows.
+    """Return the prefixes of the job's keys in `FACETS`: by queue, by name, by each tag. The key ends with its id.
 
-    They change twice in the life of most jobs: written at submission, and moved once where the job ends. An entry that
-    followed every status would cost a write more for each lease and for each retry.
+    Most jobs write them twice, at submission and at their end. Entries for every status would cost one more write for
+    each lease and each retry.
     """
     if job is None:
         return ()
@@ -165,7 +165,7 @@ def _deadline_entries(kind: DeadlineKind, at_ms: int, subject: bytes) -> Entries
 
 
 def difference(before: Entries, after: Entries) -> tuple[Sequence[Entry], Sequence[Entry]]:
-    """Return the entries to remove, and then to insert, where a record with the entries `before` gets those of `after`."""
+    """Return the entries to remove and then those to insert, to get from the entries `before` to `after`."""
     if before == after:
         return (), ()
     if len(before) + len(after) <= 2:  # they differ, so they have none in common

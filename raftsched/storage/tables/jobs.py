@@ -1,6 +1,6 @@
-"""Reads of jobs: by their ids and keys, and by their indexes, each bounded by `limit`.
+"""Read jobs by their ids and keys, and by their indexes. Each read is bounded by `limit`.
 
-An index entry without its record raises `InvariantBroken`: an index that is wrong once can't be trusted at all.
+An index entry without its record raises `InvariantBroken`: an index with one wrong entry can't be trusted at all.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ from raftsched.storage.tables.pages import JobPage, check_cursor, page_by_status
 
 
 class JobReads:
-    """A part of `StateReader` and of `StateFork`: what `raftsched.core.state.view.View` and the leader read of jobs."""
+    """Implement the reads of jobs in `raftsched.core.state.view.View`, and those of the leader.
+
+    It is a part of `StateReader` and of `StateFork`.
+    """
 
     _store: Rows
 
@@ -47,7 +50,7 @@ class JobReads:
         return None if record is None else decode_job(record)
 
     def payload(self, job_id: JobId | ScheduleId) -> bytes:
-        """Return the JSON text, of a schedule its template's; b"" if there is none."""
+        """Return the JSON text (for a schedule, its template's); b"" if there is none."""
         return self._store.get(Table.PAYLOADS, job_id) or b""
 
     def result(self, job_id: JobId) -> bytes:
@@ -63,11 +66,11 @@ class JobReads:
         return None if found is None else JobId(found)
 
     def dependencies(self, child: JobId) -> tuple[Dependency, ...]:
-        """Return what the job depends on, in the order it was submitted."""
+        """Return the job's dependencies, in the order of its submission."""
         return edges.dependencies(self._store, child)
 
     def dependants(self, parent: JobId, *, after: JobId | None, limit: int) -> list[Dependant]:
-        """Return jobs that depend on `parent`, ended or not, by id, behind `after`."""
+        """Return jobs that depend on `parent`, finished or not, by id, behind `after`."""
         return edges.dependants(self._store, parent, after=after, limit=limit)
 
     def log_size(self, job_id: JobId, run_number: int, attempt_number: int) -> LogSize:
@@ -108,9 +111,9 @@ class JobReads:
     def first_blocked(
         self, queue: str, concurrency_key: str, region: str = "", *, after: JobId | None = None
     ) -> JobId | None:
-        """Return the held job of this key and region that comes next, behind the held job `after`.
+        """Return the next blocked job of this key and region, behind the blocked job `after`.
 
-        They go by falling priority, due time, id.
+        The order is falling priority, due time, id.
         """
         group = start = keys.blocked_region(queue, concurrency_key, region)
         if after is not None:
@@ -120,7 +123,7 @@ class JobReads:
         return keys.job_id_at_end(rows[0][0]) if rows else None
 
     def blocked_regions(self, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
-        """Return the first `limit` regions that held jobs of this key have, by name; costs one look-up a region."""
+        """Return the first `limit` regions of blocked jobs of this key, by name; costs one look-up a region."""
         regions: list[str] = []
         start = keys.blocked_group(queue, concurrency_key)
         stop = keys.after_texts(start)
@@ -130,7 +133,10 @@ class JobReads:
         return regions
 
     def blocked_jobs(self, queue: str, *, after: BlockedEntry | None = None, limit: int) -> list[JobId]:
-        """Return held jobs of the queue by key, region, falling priority, due time and id, behind `after`, there or not."""
+        """Return blocked jobs of the queue by key, region, falling priority, due time and id, behind `after`.
+
+        `after` need not exist any more.
+        """
         group = start = keys.blocked_queue(queue)
         if after is not None:
             region = keys.blocked_region(after.queue, after.concurrency_key, after.region)
@@ -152,7 +158,7 @@ class JobReads:
         limit: int,
         after: WaitingEntry | None = None,
     ) -> list[WaitingEntry]:
-        """Return waiting jobs of a queue, tenant, priority, name and region up to `due_until_ms`, first due first."""
+        """Return waiting jobs of a queue, tenant, priority, name and region up to `due_until_ms`, earliest first."""
         group = keys.waiting_group(queue, tenant, priority, tag, region)
         start = group if after is None else keys.after(keys.waiting_key(group, after.due_at_ms, after.job_id))
         rows = self._store.scan(Table.WAITING, start, group + keys.time(due_until_ms + 1), limit=limit)
@@ -162,16 +168,16 @@ class JobReads:
         ]
 
     def first_of_lanes(self, queue: str) -> list[WaitingEntry]:
-        """Return the entry that is due first, past or to come, of each region, tenant, priority and name that has any."""
+        """Return the earliest entry, due or not, of each region, tenant, priority and name that has one."""
         return self._firsts(keys.text(queue), keys.after_waiting_queue(queue))
 
     def first_of_lane(self, queue: str, tenant: str, region: str) -> list[WaitingEntry]:
-        """Return the entry that is due first of each priority and name that a tenant has any of in this region."""
+        """Return the tenant's earliest entry in this region for each priority and name that has one."""
         start = keys.waiting_lane(queue, region, tenant)
         return self._firsts(start, keys.after_texts(start))
 
     def _firsts(self, start: bytes, stop: bytes) -> list[WaitingEntry]:
-        """The first entry of each group between these keys; costs one look-up a group."""
+        """Return the first entry of each group between these keys; costs one look-up a group."""
         firsts: list[WaitingEntry] = []
         while rows := self._store.scan(Table.WAITING, start, stop, limit=1):
             first = keys.read_waiting_key(rows[0][0])
@@ -180,7 +186,7 @@ class JobReads:
         return firsts
 
     def tenants_of_region(self, queue: str, region: str) -> list[str]:
-        """Return the tenants with any waiting job of this region in the queue that is not held, by name.
+        """Return the tenants with waiting, not blocked jobs of this region in the queue, by name.
 
         Costs one look-up a tenant.
         """
@@ -193,7 +199,7 @@ class JobReads:
         return tenants
 
     def waiting_queues(self) -> list[str]:
-        """Return the queues with any waiting job that is not held, due or not, by name; costs one look-up a queue."""
+        """Return the queues with waiting, not blocked jobs, due or not, by name; costs one look-up a queue."""
         names: list[str] = []
         start = b""
         while head := self._store.scan(Table.WAITING, start, None, limit=1):
@@ -204,7 +210,7 @@ class JobReads:
     def timers(
         self, *, until_ms: int, limit: int, after: TimerEntry | None = None, from_ms: int = 0
     ) -> list[TimerEntry]:
-        """Return timed waiting jobs with `from_ms` <= due <= `until_ms`, first due first."""
+        """Return timed waiting jobs with `from_ms` <= due <= `until_ms`, earliest first."""
         start = keys.time(from_ms)
         if after is not None:
             start = max(start, keys.after(keys.timer_key(after.due_at_ms, after.job_id)))
@@ -212,7 +218,7 @@ class JobReads:
         return [keys.read_timer(key, value) for key, value in rows]
 
     def leased_jobs(self) -> list[Job]:
-        """Return every job that a worker holds; as many as the workers' capacities allow."""
+        """Return every leased job; the workers' capacities bound their number."""
         return [self._indexed_job(JobId(key)) for key, _ in all_rows(self._store, Table.LEASED)]
 
     def finished_between(
@@ -233,7 +239,7 @@ class JobReads:
     # -- lists --------------------------------------------------------------------------------------------------------
 
     def list_jobs(self, *, after: bytes | None = None, limit: int, descending: bool = False) -> list[Job]:
-        """Return the next jobs by id, that is by age; `after` is the id of the last job seen.
+        """Return the next jobs by id, that is by age, behind the id `after`.
 
         Raises `Invalid` for an impossible `after`.
         """
@@ -255,8 +261,8 @@ class JobReads:
     ) -> JobPage:
         """Return the next jobs that users see as `status` at `now_ms`; see `raftsched.storage.tables.pages`.
 
-        `queue`: only of that queue, which the statuses that wait for time can tell; raises `Invalid` for others, and
-        for an impossible cursor.
+        `queue`: only jobs of that queue; possible for the statuses that wait for time. Raises `Invalid` for other statuses,
+        and for an impossible cursor.
         """
         return page_by_status(
             self._store,

@@ -1,13 +1,13 @@
-r"""Keys of the tables: bytes that sort as the tuples they stand for.
+r"""Encode the keys of the tables as bytes that sort like the tuples they represent.
 
 Theory of operation. A fixed-width part is a big-endian unsigned number or a job id. A text followed by other parts is
-its UTF-8, which sorts by code point as Python's `str` does, closed by a zero byte, which is below all else; a zero byte
-inside a text is written 00 FF. No part that follows a text begins with FF: priorities are 0 to 9, statuses are small,
-UTF-8 has no such byte, and bytes of any value have a 01 before them. So `a` sorts before `a\0` and both before `ab`,
-whatever follows.
+encoded in UTF-8, which sorts by code point as Python's `str` does. It ends with a zero byte, which is below all others; a
+zero byte inside a text is written 00 FF. No part that follows a text begins with FF: priorities are 0 to 9, statuses are
+small, UTF-8 has no such byte, and bytes of any value have a 01 before them. So `a` sorts before `a\0`, and both before
+`ab`, whatever follows.
 
-A key over LMDB's limit raises `InvariantBroken`: names are limited before they enter the log, in bytes after encoding,
-since a node that meets such a name while applying can only stop (case R22).
+A key over LMDB's limit raises `InvariantBroken`. Names are limited before they enter the log, in encoded bytes, since a
+node that finds such a name while applying can only stop (case R22).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from raftsched.storage.store.port import check_key
 
 _PRIORITY_MAX = 9
 _AFTER_TEXTS = b"\xff"
-"""Above whatever may follow a text."""
+"""Above every part that may follow a text."""
 _BEFORE_BYTES = b"\x01"
 """Between a text and bytes that may begin with FF."""
 _TIME_BYTES = 8
@@ -43,7 +43,7 @@ _TAIL_BYTES = _TIME_BYTES + _ID_BYTES
 
 
 def text(value: str) -> bytes:
-    """A text that other parts follow."""
+    """Encode a text that other parts follow."""
     encoded = value.encode()
     if 0 in encoded:
         encoded = encoded.replace(b"\0", b"\0\xff")
@@ -51,7 +51,7 @@ def text(value: str) -> bytes:
 
 
 def _read_text(key: bytes, start: int = 0) -> tuple[str, int]:
-    """Return the text that begins at `start`, and where the next part begins."""
+    """Return the text that begins at `start`, and the position of the next part."""
     end = key.index(b"\0", start)
     while key[end + 1 : end + 2] == b"\xff":
         end = key.index(b"\0", end + 2)
@@ -64,14 +64,14 @@ def _checked(key: bytes, tail_bytes: int = 0) -> bytes:
 
 
 def time(value: int) -> bytes:
-    """Eight bytes; raises `InvariantBroken` for a time before 1970."""
+    """Encode a time in eight bytes; raises `InvariantBroken` for a time before 1970."""
     if value < 0:
         raise InvariantBroken(f"a time before 1970 in an index: {value}")
     return value.to_bytes(_TIME_BYTES, "big")
 
 
 def after(key: bytes) -> bytes:
-    """The least key above `key`."""
+    """Return the least key above `key`."""
     return key + b"\0"
 
 
@@ -80,7 +80,7 @@ def after(key: bytes) -> bytes:
 
 @lru_cache(limits.ENCODED_QUEUES_MAX)
 def waiting_group(queue: str, tenant: str, priority: int, tag: NameTag, region: str) -> bytes:
-    """What the entries of a queue, region, tenant, priority and name begin with; higher priorities sort first."""
+    """Return the prefix of the entries of a queue, region, tenant, priority and name; higher priorities sort first."""
     return _checked(waiting_lane(queue, region, tenant) + _priority(priority) + tag, _TAIL_BYTES)
 
 
@@ -89,28 +89,28 @@ def waiting_key(group: bytes, due_at_ms: int, job_id: JobId) -> bytes:
 
 
 def after_waiting_group(group: bytes) -> bytes:
-    """The first key behind one queue, region, tenant, priority and name."""
+    """Return the first key behind one queue, region, tenant, priority and name."""
     start = group.rstrip(b"\xff")  # a tag may end so, but the priority before it is none
     return start[:-1] + bytes([start[-1] + 1])
 
 
 def after_waiting_queue(queue: str) -> bytes:
-    """The first key behind all regions of a queue."""
+    """Return the first key behind all regions of a queue."""
     return text(queue) + _AFTER_TEXTS
 
 
 def waiting_region(queue: str, region: str) -> bytes:
-    """What the entries of one region of a queue begin with."""
+    """Return the prefix of the entries of one region of a queue."""
     return text(queue) + text(region)
 
 
 def waiting_lane(queue: str, region: str, tenant: str) -> bytes:
-    """What the entries of one tenant in a region of a queue begin with."""
+    """Return the prefix of the entries of one tenant in a region of a queue."""
     return waiting_region(queue, region) + text(tenant)
 
 
 def waiting_group_of(key: bytes) -> bytes:
-    """The part of an entry's key before due time and id."""
+    """Return the part of an entry's key before due time and id."""
     return key[:-_TAIL_BYTES]
 
 
@@ -119,7 +119,7 @@ def waiting_due(key: bytes) -> TimeMs:
 
 
 def job_id_at_end(key: bytes) -> JobId:
-    """The job id that ends a key of every index by which jobs are found."""
+    """Return the job id at the end of a key; every index of jobs has it there."""
     return JobId(key[-_ID_BYTES:])
 
 
@@ -137,31 +137,31 @@ def _priority(priority: int) -> bytes:
     return bytes([_PRIORITY_MAX - priority])
 
 
-# -- held: queue, concurrency key, region, 9 - priority, due, id ------------------------------------------------------
+# -- blocked: queue, concurrency key, region, 9 - priority, due, id ---------------------------------------------------
 
 
 def blocked_queue(queue: str) -> bytes:
-    """What the held jobs of one queue begin with."""
+    """Return the prefix of the blocked jobs of one queue."""
     return text(queue)
 
 
 def blocked_group(queue: str, concurrency_key: str) -> bytes:
-    """What the held jobs of one concurrency key begin with."""
+    """Return the prefix of the blocked jobs of one concurrency key."""
     return text(queue) + text(concurrency_key)
 
 
 def blocked_region(queue: str, concurrency_key: str, region: str) -> bytes:
-    """What the held jobs of one concurrency key and region begin with."""
+    """Return the prefix of the blocked jobs of one concurrency key and region."""
     return blocked_group(queue, concurrency_key) + text(region)
 
 
 def blocked_key(region: bytes, priority: int, due_at_ms: int, job_id: JobId) -> bytes:
-    """The key of a job among those that begin with `region`, a `blocked_region`."""
+    """Return the key of a blocked job; `region` is a `blocked_region`."""
     return _checked(region + _priority(priority), _TAIL_BYTES) + time(due_at_ms) + job_id
 
 
 def after_texts(start: bytes) -> bytes:
-    """The first key behind all that begin with `start`, which ends a text, and go on with a text or a priority."""
+    """Return the first key behind all that have the prefix `start`, if a text or a priority follows it."""
     return start + _AFTER_TEXTS
 
 
@@ -182,7 +182,7 @@ def timer_key(due_at_ms: int, job_id: JobId) -> bytes:
 
 @lru_cache(limits.ENCODED_QUEUES_MAX)
 def timer_value(status: Status, priority: int, tag: NameTag, tenant: str, queue: str, *, region: str) -> bytes:
-    """The status comes first, so that a list of one status needs no record of another (`raftsched.storage.tables.pages`)."""
+    """Encode a timer's value; the status is first, so that a list of one status reads no record of another (`pages`)."""
     return bytes([status, priority]) + tag + text(tenant) + text(queue) + region.encode()
 
 
@@ -205,7 +205,7 @@ def read_parked_key(key: bytes) -> tuple[Status, JobId]:
     return Status(key[0]), job_id_at_end(key)
 
 
-# -- alarms: kind, time, id or name -----------------------------------------------------------------------------------
+# -- deadlines: kind, time, id or name --------------------------------------------------------------------------------
 
 
 def deadline_key(kind: DeadlineKind, at_ms: int, subject: bytes) -> bytes:
@@ -213,7 +213,7 @@ def deadline_key(kind: DeadlineKind, at_ms: int, subject: bytes) -> bytes:
 
 
 def deadlines_until(kind: DeadlineKind, at_ms: int) -> bytes:
-    """The least key of `kind` at `at_ms`; also the end of all before."""
+    """Return the least key of `kind` at `at_ms`; it is also the end of all earlier ones."""
     return bytes([kind]) + time(at_ms)
 
 
@@ -230,7 +230,7 @@ def finished_key(status: Status, finished_at_ms: int, job_id: JobId) -> bytes:
 
 
 def finished_until(status: Status, finished_at_ms: int) -> bytes:
-    """The least key of `status` at `finished_at_ms`; also the end of all that finished before."""
+    """Return the least key of `status` at `finished_at_ms`; it is also the end of all that finished earlier."""
     return bytes([status]) + time(finished_at_ms)
 
 
@@ -243,7 +243,7 @@ def read_finished_key(key: bytes) -> tuple[TimeMs, JobId]:
 
 @lru_cache(limits.ENCODED_QUEUES_MAX)
 def facet_group(kind: FacetKind, value: str, ended: int) -> bytes:
-    """What the entries of one queue, name or tag begin with: of unfinished jobs, or of those that ended so."""
+    """Return the prefix of the entries of one queue, name or tag; `ended` = 0 for unfinished jobs, or a final status."""
     return _checked(bytes([kind]) + text(value) + bytes([ended]), _ID_BYTES)
 
 
@@ -256,7 +256,7 @@ def read_facet_key(key: bytes) -> FacetEntry:
 
 
 def dedup_key(tenant: str, name: str) -> bytes:
-    """Of what is unique within a tenant: an idempotency key, or a schedule's name."""
+    """Return the key of a name that is unique within a tenant: an idempotency key, or a schedule's name."""
     return _checked(text(tenant) + name.encode())
 
 
@@ -275,7 +275,7 @@ def read_unique_key(key: bytes) -> tuple[str, bytes]:
 
 
 def name_key(name: str) -> bytes:
-    """Of a worker or a queue."""
+    """Return the key of a worker or a queue."""
     return _checked(text(name))
 
 
@@ -301,12 +301,12 @@ def read_pair_key(key: bytes) -> tuple[bytes, JobId]:
 
 
 def after_id(start: bytes) -> bytes | None:
-    """The least key above all that begin with `start`, of any length; None where there is none."""
+    """Return the least key above all that have the prefix `start`, of any length; None if there is none."""
     number = int.from_bytes(start, "big") + 1
     return None if number >> (8 * len(start)) else number.to_bytes(len(start), "big")
 
 
-# -- ledger: schedule, instant, kind ----------------------------------------------------------------------------------
+# -- ledger: schedule, fire time, kind --------------------------------------------------------------------------------
 
 
 def firing_key(schedule_id: ScheduleId, fire_time_ms: int, kind: FiringKind) -> bytes:
@@ -314,7 +314,7 @@ def firing_key(schedule_id: ScheduleId, fire_time_ms: int, kind: FiringKind) -> 
 
 
 def firings_until(schedule_id: ScheduleId, fire_time_ms: int) -> bytes:
-    """The least key of the schedule's lines at `fire_time_ms`; also the end of all before."""
+    """Return the least key of the schedule's lines at `fire_time_ms`; it is also the end of all earlier ones."""
     return schedule_id + time(fire_time_ms)
 
 
@@ -322,7 +322,7 @@ def schedule_of_firing(key: bytes) -> ScheduleId:
     return ScheduleId(key[:_ID_BYTES])
 
 
-# -- chores: kind, id or name -----------------------------------------------------------------------------------------
+# -- background work: kind, id or name --------------------------------------------------------------------------------
 
 
 def background_key(kind: BackgroundKind, subject: bytes) -> bytes:
@@ -351,11 +351,11 @@ def read_log_key(key: bytes) -> tuple[JobId, int, int]:
 
 
 LOG_END = b"\xff" * _TIME_BYTES
-"""Behind the offsets of a log; none begins there."""
+"""Behind all offsets of a log."""
 
 
 def log_offset(key: bytes) -> int:
-    """Where the piece begins in its log."""
+    """Return the offset at which the piece begins in its log."""
     return int.from_bytes(key[-_TIME_BYTES:], "big")
 
 

@@ -1,6 +1,6 @@
-"""How many jobs of each queue, and of each concurrency key, are leased: what limits are held against.
+"""Count the leased jobs of each queue and of each concurrency key, for their limits.
 
-Theory of operation. The counts follow from the leased jobs alone. So they are kept in memory only, move with each job
+Theory of operation. The counts follow from the leased jobs alone. So they are kept only in memory, change with each job
 written, and are counted again from the index of leased jobs when a state is opened.
 """
 
@@ -17,20 +17,20 @@ _RUNNING, _CANCELLING = Status.RUNNING, Status.CANCELLING
 
 
 class RunningCounts:
-    """The counts as of the last write, beginning with `leased`, the jobs that are leased now.
+    """Keep the counts as of the last write, beginning with `leased`, the jobs that are leased now.
 
-    Over `beneath` they are those of a fork, which leaves the ones beneath as they are.
+    With `beneath` they are the counts of a fork, which does not change `beneath`.
     """
 
     def __init__(self, leased: Iterable[Job], beneath: RunningCounts | None = None) -> None:
         self._beneath = beneath
         self._counts: dict[RunningKey, int] = {}
-        """Above zero each; of a fork, what is to be added to those beneath, or taken away."""
+        """Each above zero. For a fork: what to add to the counts beneath, or to subtract."""
         for job in leased:
             self._add(job)
 
     def move(self, old: Job | None, new: Job | None) -> None:
-        """Count `new` in place of `old`."""
+        """Replace `old` by `new` in the counts."""
         was_leased = old is not None and (old.status is _RUNNING or old.status is _CANCELLING)
         is_leased = new is not None and (new.status is _RUNNING or new.status is _CANCELLING)
         if was_leased is is_leased:  # a leased job keeps its queue and key
@@ -44,11 +44,11 @@ class RunningCounts:
         return self.at((queue, ""))
 
     def of_key(self, queue: str, key: str) -> int:
-        """Jobs of the queue with this key; 0 for "", which is none."""
+        """Return the count of the queue's jobs with this key; 0 for "", which is no key."""
         return self.at((queue, key)) if key else 0
 
     def at(self, place: RunningKey) -> int:
-        """Return the count of a queue and a concurrency key, "" = of the whole queue."""
+        """Return the count of a queue and a concurrency key; "" = the whole queue."""
         count = self._counts.get(place, 0)
         return count if self._beneath is None else count + self._beneath.at(place)
 

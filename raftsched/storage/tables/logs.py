@@ -1,8 +1,8 @@
-"""Logs of attempts, in pieces as the worker sent them.
+"""Store the logs of attempts, in the pieces that the worker sent.
 
-Theory of operation. A piece is stored under the offset at which it begins, so that reading on from any offset is one
-look-up. How much there is stands in a row of its own, which costs the same however long the log is; it also leads to
-the logs that a job has, so that a job without any is removed at the price of one look-up in a small table.
+Theory of operation. A piece is stored under the offset at which it begins, so reading from any offset is one look-up. The
+size of a log has a row of its own, which costs the same however long the log is. These rows also lead to all logs of a
+job, so removing a job without logs costs one look-up in a small table.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _NONE = LogSize(0, 0, 0)
 
 
 class LogPart(NamedTuple):
-    """A stretch of an attempt's log."""
+    """Carry a part of an attempt's log."""
 
     offset: int
-    """Where `lines` begins."""
+    """The offset of `lines` in the log."""
     lines: bytes
     next_offset: int
-    """Where the next part begins; at the end of the log, where the next lines will be."""
+    """The offset of the next part; at the end of the log, that of the next lines to come."""
 
 
 def size(store: Rows, job_id: JobId, run_number: int, attempt_number: int) -> LogSize:
-    """How much of the attempt's log there is."""
+    """Return the size of the attempt's log."""
     stored = store.get(Table.LOG_SIZES, keys.log_key(job_id, run_number, attempt_number))
     return _NONE if stored is None else _decode_size(stored)
 
 
 def append(store: Rows, write: PutLog) -> None:
-    """Add a piece behind those that are there; its `sequence` is taken over unless it is 0."""
+    """Append a piece to the log; its `sequence` is recorded unless it is 0."""
     log = keys.log_key(write.job_id, write.run_number, write.attempt_number)
     before = size(store, write.job_id, write.run_number, write.attempt_number)
     if write.lines:
@@ -57,9 +57,9 @@ def append(store: Rows, write: PutLog) -> None:
 def read(
     store: Rows, job_id: JobId, run_number: int, attempt_number: int, *, offset: int = 0, bytes_max: int
 ) -> LogPart:
-    """Return the log from `offset` on: whole pieces until `bytes_max` is reached, at least one where there is any.
+    """Return the log from `offset` on: whole pieces until `bytes_max` is reached, and at least one if there is any.
 
-    The first piece is cut where `offset` lies inside it, so an offset from anywhere is harmless.
+    The first piece is cut if `offset` is inside it, so every offset is safe.
     """
     offset = max(offset, 0)
     log = keys.log_key(job_id, run_number, attempt_number)
@@ -100,5 +100,5 @@ def _remove_pieces(store: Rows, log: bytes, piece_count: int) -> None:
 
 
 def read_size(key: bytes, value: bytes) -> tuple[JobId, int, int, LogSize]:
-    """Return (job id, run, attempt, size) of a row of `LOG_SIZES`."""
+    """Return (job id, run, attempt, size) from a row of `LOG_SIZES`."""
     return (*keys.read_log_key(key), _decode_size(value))

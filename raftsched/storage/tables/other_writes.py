@@ -1,6 +1,6 @@
-"""How the writes beside those of jobs are executed: a part of `State`.
+"""Execute all writes except those of jobs, as a part of `State`.
 
-Records go through the same pure functions of `indexes` as jobs do, so that alarms, names and keys follow from them.
+Deadlines, names and keys are derived from the records by pure functions of `indexes`, as for jobs.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from raftsched.storage.tables.indexes import Entries, queue_entries, schedule_en
 
 _encode = msgspec.msgpack.Encoder().encode
 _ROW_BYTES = 100
-"""What a row's keys come to, roughly."""
+"""Rough size of a row's keys."""
 
 
 class OtherWrites:
-    """A part of `State`, whose helpers it uses."""
+    """Implement a part of `State`, and use its helpers."""
 
     if TYPE_CHECKING:
         _store: Rows
@@ -58,7 +58,7 @@ class OtherWrites:
         def _put_text(self, table: Table, record_id: bytes, text: bytes) -> None: ...
 
     _audit_count = 0
-    """Lines of the audit trail that the open entry has written."""
+    """Lines of the audit trail written by the open entry."""
 
     def _execute_other(self, write: Write) -> None:
         match write:
@@ -84,7 +84,7 @@ class OtherWrites:
                 self._execute_definition(write)
 
     def _execute_definition(self, write: Write) -> None:
-        """What users set up, and the long work that follows from it."""
+        """Execute a write of something that users define, or of background work."""
         match write:
             case PutQueue(old_queue, queue):
                 self._put_record(Table.QUEUES, keys.name_key(queue.name), encode_queue(queue))

@@ -1,23 +1,22 @@
-"""Pages of jobs: stable orders, cursors that are keys, and a bound on what one page may read.
+"""Read pages of jobs in a stable order, with keys as cursors and a bound on the rows read.
 
 Theory of operation. A page is read from an index in the order of its keys, and a cursor is the key after which the next
-page begins. So a walk sees every job that stays in the list exactly once, whatever is added or removed meanwhile, also
-when the job at the cursor is gone, or another node answers (case A10).
+page begins. So a client that reads all pages sees every job that stays in the list exactly once, whatever is added or
+removed meanwhile. That holds even if the job at the cursor is removed, or another node answers (case A10).
 
-Which index a status is read by:
+The index of each status:
 
-    queued               WAITING up to now, lane by lane: a waiting job whose time has come, whatever is stored; then HELD
-    scheduled, retrying  TIMERS from now on; the entry tells the two apart. Of one queue: WAITING from now on, lane by lane
-    running, cancelling  LEASED; the record tells the two apart
+    queued               WAITING up to now, lane by lane: due waiting jobs, whatever status is stored; then BLOCKED
+    scheduled, retrying  TIMERS from now on; the entry has the status. Of one queue: WAITING from now on, lane by lane
+    running, cancelling  LEASED; the record has the status
     parked ones          PARKED, by id, that is by age
     the finished ones    FINISHED, oldest first
 
-A page examines at most `limits.SCAN_ROWS_MAX` index rows or lanes. It may therefore come back short, or empty, and
-still have a next cursor. Filters by other fields are the caller's, over pages; lists by queue, name or tag, whatever the
-status, are in `facets`.
+A page examines at most `limits.SCAN_ROWS_MAX` index rows or lanes. So it may be short, or empty, and still have a next
+cursor. Callers filter pages by other fields; lists by queue, name or tag, whatever the status, are in `facets`.
 
-A job that changes its place in the order (it is held or released, retried, given another priority) while it is walked
-past may be seen twice or not at all.
+A job that changes its place in the order between two pages (it is blocked, released, retried, or gets another priority)
+may be seen twice or not at all.
 """
 
 from __future__ import annotations
@@ -34,29 +33,29 @@ from raftsched.storage.tables import keys
 
 _Item = TypeVar("_Item")
 _BLOCKED_CURSOR = b"\xff"
-"""Begins the cursors of `HELD`: above all cursors of `WAITING`, which begin with a queue's name."""
+"""Prefix of the cursors of `BLOCKED`: above all cursors of `WAITING`, which begin with a queue's name."""
 
 
 class Page(NamedTuple, Generic[_Item]):
-    """Records in order, each with the cursor that continues after it."""
+    """Carry records in order, and the cursor of the next page."""
 
     items: list[tuple[bytes, _Item]]
     next_cursor: bytes
-    """Where the next page begins; b"" at the end of the list."""
+    """The cursor of the next page; b"" at the end of the list."""
 
 
 JobPage = Page[Job]
 
 
 class _Rows(NamedTuple):
-    """Index rows in order, and where the next ones begin; b"" at the end."""
+    """Carry index rows in order, and the cursor of the next ones; b"" at the end."""
 
     rows: list[Row]
     next_cursor: bytes
 
 
 class _Span(NamedTuple):
-    """Keys with start <= key < stop."""
+    """Select keys with start <= key < stop."""
 
     start: bytes = b""
     stop: bytes | None = None
@@ -64,7 +63,7 @@ class _Span(NamedTuple):
 
 _ALL = _Span()
 _Part = Callable[[bytes], _Span]
-"""The part of a lane of `WAITING` that is wanted."""
+"""Given a lane of `WAITING`, returns the part of it to read."""
 
 
 def page_by_status(
@@ -80,8 +79,8 @@ def page_by_status(
 ) -> JobPage:
     """Return the next jobs that users see as `status` at `now_ms`; raises `Invalid` for an impossible cursor.
 
-    `queue`: no other rows than those of this queue are examined; "" = all queues. Raises `Invalid` where the index of
-    the status is not kept by queue.
+    `queue`: only rows of this queue are examined; "" = all queues. Raises `Invalid` if the index of the status is not
+    kept by queue.
     """
     check_cursor(after)
     if queue and status not in WAITING:
@@ -108,7 +107,7 @@ def page_of_range(
     limit: int,
     descending: bool = False,
 ) -> Page[_Item]:
-    """Return the next rows of `table` with start <= key < stop, each as `read` makes it of key and value.
+    """Return the next rows of `table` with start <= key < stop, each converted by `read` from key and value.
 
     Raises `Invalid` for an impossible cursor.
     """
@@ -118,7 +117,7 @@ def page_of_range(
 
 
 def check_cursor(cursor: bytes) -> None:
-    """A cursor may come from anyone; this is all it takes for it to be harmless."""
+    """Raise `Invalid` for a cursor that can't be a key; any other cursor is safe to use."""
     if len(cursor) > limits.KEY_BYTES_MAX:
         raise Invalid("cursor: not one that this server gave out", field="cursor")
 
@@ -126,7 +125,7 @@ def check_cursor(cursor: bytes) -> None:
 def _index_rows(
     store: Rows, status: Status, *, now_ms: int, queue: str, after: bytes, limit: int, descending: bool
 ) -> _Rows:
-    """The index rows of `status`, and perhaps of the status that shares its index."""
+    """Return the index rows of `status`, and perhaps of the status that shares its index."""
     within = _Span(keys.text(queue), keys.after_waiting_queue(queue)) if queue else _ALL
     if status is Status.QUEUED:
         read_queued = _queued_backward if descending else _queued_forward
@@ -154,7 +153,7 @@ def _index_rows(
 def _range_rows(
     store: Rows, table: Table, start: bytes, stop: bytes | None, *, after: bytes, limit: int, descending: bool
 ) -> _Rows:
-    """Up to `limit` rows of one range, on from the cursor."""
+    """Return up to `limit` rows of one range, from the cursor on."""
     if after and descending:
         stop = after if stop is None else min(stop, after)
     elif after:
@@ -164,7 +163,7 @@ def _range_rows(
 
 
 def _queued_forward(store: Rows, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
-    """Waiting jobs that are due, then held ones; the cursors of these begin with `_BLOCKED_CURSOR`."""
+    """Return waiting jobs that are due, then blocked ones; the cursors of these begin with `_BLOCKED_CURSOR`."""
     if after.startswith(_BLOCKED_CURSOR):
         return _blocked_rows(store, within, after, limit, descending=False)
     ready = _lanes_forward(store, _due_part(now_ms), within, after, limit)
@@ -175,7 +174,7 @@ def _queued_forward(store: Rows, now_ms: int, within: _Span, after: bytes, limit
 
 
 def _queued_backward(store: Rows, now_ms: int, within: _Span, after: bytes, limit: int) -> _Rows:
-    """As `_queued_forward`, from the last held job back."""
+    """Do the same as `_queued_forward`, from the last blocked job back."""
     if after and not after.startswith(_BLOCKED_CURSOR):
         return _lanes_backward(store, _due_part(now_ms), within, after, limit)
     blocked = _blocked_rows(store, within, after, limit, descending=True)
@@ -186,9 +185,9 @@ def _queued_backward(store: Rows, now_ms: int, within: _Span, after: bytes, limi
 
 
 def _blocked_rows(store: Rows, within: _Span, after: bytes, limit: int, *, descending: bool) -> _Rows:
-    """Held jobs, each under its key with `_BLOCKED_CURSOR` before it."""
+    """Return blocked jobs, each under its key with `_BLOCKED_CURSOR` before it."""
     cursor = after.removeprefix(_BLOCKED_CURSOR)
-    if after and not cursor:  # the cursor before all held jobs
+    if after and not cursor:  # the cursor before all blocked jobs
         return _Rows([], b"") if descending else _blocked_rows(store, within, b"", limit, descending=False)
     found = _range_rows(store, Table.BLOCKED, *within, after=cursor, limit=limit, descending=descending)
     rows = [(_BLOCKED_CURSOR + key, value) for key, value in found.rows]
@@ -196,17 +195,17 @@ def _blocked_rows(store: Rows, within: _Span, after: bytes, limit: int, *, desce
 
 
 def _due_part(now_ms: int) -> _Part:
-    """Of a lane, what is due."""
+    """Return the part of a lane that is due."""
     return lambda group: _Span(group, group + keys.time(now_ms + 1))
 
 
 def _later_part(now_ms: int) -> _Part:
-    """Of a lane, what is not due yet."""
+    """Return the part of a lane that is not due yet."""
     return lambda group: _Span(group + keys.time(now_ms + 1), keys.after_waiting_group(group))
 
 
 def _lanes_forward(store: Rows, part: _Part, within: _Span, after: bytes, limit: int) -> _Rows:
-    """Waiting entries of one part of each lane, skipping from lane to lane what is in the other."""
+    """Return waiting entries of one part of each lane, and skip the other part."""
     rows: list[Row] = []
     start = max(within.start, keys.after(after)) if after else within.start
     for _ in range(limits.SCAN_ROWS_MAX):
@@ -224,7 +223,7 @@ def _lanes_forward(store: Rows, part: _Part, within: _Span, after: bytes, limit:
 
 
 def _lanes_backward(store: Rows, part: _Part, within: _Span, after: bytes, limit: int) -> _Rows:
-    """As `_lanes_forward`, from the last queue and its lowest priority up."""
+    """Do the same as `_lanes_forward`, from the last queue and its lowest priority up."""
     rows: list[Row] = []
     stop = within.stop
     if after:

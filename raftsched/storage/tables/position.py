@@ -1,18 +1,18 @@
-"""Where the state stands in the log, and the version of its format: the rows of the table `META`.
+"""Store the state's position in the log, and the version of its format: the rows of the table `META`.
 
-Changing the format. A data directory outlives the program that wrote it, so every change of what the tables hold goes
-through these steps:
+Changing the format. A data directory outlives the program that wrote it, so every change of the tables follows these
+steps:
 
-1. A new field at the end of a record, with a default, is no change of format: older rows read with the default. Prefer
-   that way. (It also concerns the nodes beside this one if `apply` depends on it; see `core.operations.CODEC_VERSION`.)
-2. For all else (a key's shape, a value's meaning, a new table that must be filled) raise `FORMAT_VERSION`, and let
-   `read_position` take the step from the version before instead of refusing it: a function of the store that rewrites
-   what changed, in the open transaction. The new version is written by the next checkpoint, in that same transaction,
-   so an upgrade that is cut off never happened.
-3. Keep in tests/storage a state written by the version before; open it and run `invariants.check` over it.
-4. Say in the changelog that a node that was upgraded can't go back: older programs refuse the directory.
+1. A new field at the end of a record, with a default, does not change the format: older rows read with the default.
+   Prefer that. (If `apply` depends on it, the other nodes are concerned, too; see `core.operations.CODEC_VERSION`.)
+2. For all other changes (a key's shape, a value's meaning, a new table that must be filled) raise `FORMAT_VERSION`, and
+   let `read_position` upgrade from the version before instead of refusing it: a function of the store rewrites what
+   changed, in the open transaction. The next checkpoint writes the new version in the same transaction, so an
+   interrupted upgrade has no effect.
+3. Keep in tests/storage a state written by the version before; open it and run `invariants.check` on it.
+4. Say in the changelog that an upgraded node can't go back: older programs refuse the directory.
 
-A directory of any other version is refused, and nothing in it is touched.
+A directory of any other version is refused and not changed.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _CONFIGURATION_KEY = b"configuration"
 
 
 class UnknownFormat(RaftschedError):
-    """The data was written in a format that this raftsched does not read; it was left untouched."""
+    """The data has a format that this raftsched does not read; it is left unchanged."""
 
     code = "unknown_format"
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
-    """How far the log is applied, and what else the log has driven forward."""
+    """Record how far the log is applied, and the values that the log has advanced."""
 
     applied_index: int = 0
     applied_term: int = 0
@@ -47,9 +47,9 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     operation_version: int = 0
     """The version in force: the highest of any entry with operations that was applied; 0 before the first."""
     outage_ended_at_ms: TimeMs = TimeMs(0)
-    """When a leader took over after the latest outage; 0 = there was none."""
+    """The time at which a leader took over after the latest outage; 0 = there was none."""
     zone_rules: str = ""
-    """The version of the time zone rules by which next instants were computed; "" = not known."""
+    """The version of the time zone rules by which next fire times were computed; "" = not known."""
 
 
 _decode_position = msgspec.msgpack.Decoder(Position).decode
@@ -57,7 +57,7 @@ _encode_position = msgspec.msgpack.Encoder().encode
 
 
 class Configuration(msgspec.Struct, frozen=True, array_like=True):
-    """The cluster's configuration as of the entry at `index`, encoded by whoever made it."""
+    """Carry the cluster's configuration as of the entry at `index`, encoded by `consensus`."""
 
     index: int
     content: bytes
@@ -67,18 +67,18 @@ _decode_configuration = msgspec.msgpack.Decoder(Configuration).decode
 
 
 def read_configuration(store: Store) -> Configuration | None:
-    """Return the last configuration applied; None where no log entry has brought one."""
+    """Return the last configuration applied; None if no log entry had one."""
     stored = store.get(Table.META, _CONFIGURATION_KEY)
     return None if stored is None else _decode_configuration(stored)
 
 
 def write_configuration(store: Store, configuration: Configuration) -> None:
-    """Write the configuration, to be committed with the position that it belongs to."""
+    """Write the configuration; it is committed with the position of its entry."""
     store.put(Table.META, _CONFIGURATION_KEY, msgspec.msgpack.encode(configuration))
 
 
 def read_position(store: Store) -> Position:
-    """Return where `store` stands, zeros before the first checkpoint; raises `UnknownFormat`."""
+    """Return the position of `store`, zeros before the first checkpoint; raises `UnknownFormat`."""
     stored_format = store.get(Table.META, _FORMAT_KEY)
     stored_position = store.get(Table.META, _POSITION_KEY)
     if stored_format is None and stored_position is None:
@@ -93,6 +93,6 @@ def read_position(store: Store) -> Position:
 
 
 def write_position(store: Store, position: Position) -> None:
-    """Write the position and the format's version, to be committed with all that the position says is applied."""
+    """Write the position and the format's version; they are committed with all that was applied."""
     store.put(Table.META, _FORMAT_KEY, FORMAT_VERSION.to_bytes(_FORMAT_BYTES, "big"))
     store.put(Table.META, _POSITION_KEY, _encode_position(position))

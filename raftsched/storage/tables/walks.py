@@ -1,4 +1,4 @@
-"""Walks of everything that is stored, for checks and tests. They go in steps, so that no walk loads a table."""
+"""Read all rows of the tables, for checks and tests. They are read in steps, so no table is loaded as a whole."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _Item = TypeVar("_Item")
 
 
 class UnreadableRow(InvariantBroken):
-    """A row is what was written, by its seal, and still not what this release reads."""
+    """The row's seal is right, but this release can't read the row."""
 
     code = "unreadable_row"
 
@@ -44,16 +44,16 @@ class UnreadableRow(InvariantBroken):
 
 
 class Walks:
-    """A part of `StateReader`: what `raftsched.core.state.view.AuditableView` walks, each in the order of its keys."""
+    """Implement the full scans of `raftsched.core.state.view.AuditableView`, each in the order of its keys."""
 
     _store: Rows
 
     def _each(self, table: Table, read: Callable[[bytes, bytes], _Item]) -> Iterator[_Item]:
-        """Yield each row of the table as `read` makes it of key and value; raises `UnreadableRow` where that fails."""
+        """Yield each row of the table, converted by `read`; raises `UnreadableRow` if that fails."""
         for key, value in all_rows(self._store, table):
             try:
                 item = read(key, value)
-            except (ValueError, LookupError, TypeError) as error:  # also msgspec's errors, and of texts
+            except (ValueError, LookupError, TypeError) as error:  # msgspec's errors and those of texts, too
                 raise UnreadableRow(table, key, error) from error
             yield item
 
@@ -72,7 +72,7 @@ class Walks:
         return self._each(Table.DEPENDENCIES, edges.read_dependencies)
 
     def all_logs(self) -> Iterator[tuple[JobId, int, int, LogSize]]:
-        """(job id, run, attempt, size)."""
+        """Yield (job id, run, attempt, size)."""
         return self._each(Table.LOG_SIZES, logs.read_size)
 
     # -- indexes of jobs ----------------------------------------------------------------------------------------------
@@ -93,19 +93,19 @@ class Walks:
         return self._each(Table.PARKED, lambda key, _: keys.read_parked_key(key))
 
     def all_finished(self) -> Iterator[tuple[TimeMs, JobId]]:
-        """(finished time, job id), status by status."""
+        """Yield (finished time, job id), status by status."""
         return self._each(Table.FINISHED, lambda key, _: keys.read_finished_key(key))
 
     def all_keys(self) -> Iterator[tuple[str, str, JobId]]:
-        """(tenant, idempotency key, job id)."""
+        """Yield (tenant, idempotency key, job id)."""
         return self._each(Table.KEYS, lambda key, job_id: (*keys.read_dedup_key(key), JobId(job_id)))
 
     def all_unique_keys(self) -> Iterator[tuple[str, bytes, JobId]]:
-        """(tenant, unique key, job id)."""
+        """Yield (tenant, unique key, job id)."""
         return self._each(Table.UNIQUE, lambda key, job_id: (*keys.read_unique_key(key), JobId(job_id)))
 
     def all_dependants(self) -> Iterator[tuple[JobId, Dependant]]:
-        """(parent, its dependant)."""
+        """Yield (parent, its dependant)."""
         return self._each(Table.DEPENDANTS, edges.read_dependant)
 
     def all_workflow_jobs(self) -> Iterator[tuple[WorkflowId, JobId]]:
@@ -128,7 +128,7 @@ class Walks:
         return self._each(Table.WORKFLOWS, lambda _, record: decode_workflow(record))
 
     def all_workflow_keys(self) -> Iterator[tuple[str, str, WorkflowId]]:
-        """(tenant, idempotency key, workflow id)."""
+        """Yield (tenant, idempotency key, workflow id)."""
         return self._each(
             Table.WORKFLOW_KEYS, lambda key, workflow_id: (*keys.read_dedup_key(key), WorkflowId(workflow_id))
         )
@@ -137,7 +137,7 @@ class Walks:
         return self._each(Table.SCHEDULES, lambda _, record: decode_schedule(record))
 
     def all_schedule_names(self) -> Iterator[tuple[str, str, ScheduleId]]:
-        """(tenant, name, schedule id)."""
+        """Yield (tenant, name, schedule id)."""
         return self._each(
             Table.SCHEDULE_NAMES, lambda key, schedule_id: (*keys.read_dedup_key(key), ScheduleId(schedule_id))
         )
@@ -149,5 +149,5 @@ class Walks:
         return self._each(Table.QUEUES, lambda _, record: decode_queue(record))
 
     def all_background_work(self) -> Iterator[tuple[BackgroundKind, bytes, bytes]]:
-        """(kind, subject, where it stands)."""
+        """Yield (kind, subject, cursor)."""
         return self._each(Table.BACKGROUND_WORK, lambda key, cursor: (*keys.read_background_key(key), cursor))
