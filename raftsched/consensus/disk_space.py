@@ -83,9 +83,9 @@ class ClusterSpace:
 
     # -- following ----------------------------------------------------------------------------------------------------
 
-    def report_due(self, leader: NodeId) -> Space | None:
+    def report_due(self, leader: NodeId, now: float) -> Space | None:
         """Return what to tell the leader now; None where it was told lately."""
-        space, now = self._look(), self._clock.monotonic()
+        space = self._look()
         if self._told == (leader, space.is_low) and now < self._tell_at:
             return None
         self._told = (leader, space.is_low)

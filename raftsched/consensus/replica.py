@@ -42,6 +42,7 @@ from raftsched.consensus.raft.membership import Member, Membership
 from raftsched.consensus.raft.proposals import DISCARDED, NOT_LEADER, QUEUE_FULL, REFUSED, SUCCESS
 from raftsched.consensus.raft.snapshots import Work
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
+from raftsched.consensus.sync_thread import SyncThread
 from raftsched.errors import DiskStalled, NotLeader, OutcomeUnknown, RaftschedError, TooLarge, Unavailable
 from raftsched.limits import APPEND_BYTES_MAX, CHECKPOINT_BYTES, JOURNAL_TAIL_BYTES, SNAPSHOT_HOLD_BYTES
 from raftsched.ports import Clock, Randomness, Wake
@@ -133,7 +134,7 @@ class Replica:
             incarnation=settings.incarnation,
             on_members=self._on_members,
         )
-        self._disk = ThreadPoolExecutor(1, "journal")
+        self._disk = SyncThread()
         self._worker = ThreadPoolExecutor(1, "snapshot")
         self._finished_work: list[tuple[Work, asyncio.Future[None]]] = []
         self._led_term = 0
@@ -168,8 +169,7 @@ class Replica:
                     await self._cycle()
                 else:
                     self._transport.flush(early=False)
-                    self._checkpoint_if_due()
-                await self._sleep()
+                await self._rest()
         finally:
             self._end()
 
@@ -216,7 +216,6 @@ class Replica:
             engine.synced()
         transport.flush(early=False)
         self._start_work()
-        self._checkpoint_if_due()
 
     async def _sync(self) -> None:
         timer = self._loop.call_later(self._settings.timing.election_max_seconds, self._stall)
@@ -233,10 +232,15 @@ class Replica:
         self._tell_leadership(0)
         self._engine.refuse_all()
 
-    async def _sleep(self) -> None:
-        """Wait until something arrives or is due; always lets other tasks run."""
-        deadline = min(self._engine.next_deadline(), self._checkpoint_at)
-        delay = deadline - self._clock.monotonic()
+    async def _rest(self) -> None:
+        """Checkpoint if that is due, and wait until something arrives or is due; always lets other tasks run."""
+        now = self._clock.monotonic()
+        if self._is_checkpoint_due(now):
+            self._machine.checkpoint()
+            self._engine.checkpointed()
+            self._checkpoint_at = inf
+            now = self._clock.monotonic()
+        delay = min(self._engine.next_deadline(), self._checkpoint_at) - now
         if delay <= 0:
             await asyncio.sleep(0)
             return
@@ -263,17 +267,12 @@ class Replica:
         changed, self._leader_changed = self._leader_changed, asyncio.Event()
         changed.set()
 
-    def _checkpoint_if_due(self) -> None:
-        machine = self._machine
-        if machine.applied_index == machine.durable_index:
+    def _is_checkpoint_due(self, now: float) -> bool:
+        if self._machine.applied_index == self._machine.durable_index:
             self._checkpoint_at = inf
-            return
-        now = self._clock.monotonic()
+            return False
         self._checkpoint_at = min(self._checkpoint_at, now + self._settings.checkpoint_seconds)
-        if now >= self._checkpoint_at or self._engine.queue.applied_bytes >= CHECKPOINT_BYTES:
-            machine.checkpoint()
-            self._engine.checkpointed()
-            self._checkpoint_at = inf
+        return now >= self._checkpoint_at or self._engine.queue.applied_bytes >= CHECKPOINT_BYTES
 
     # -- work in threads ----------------------------------------------------------------------------------------------
 
@@ -288,6 +287,8 @@ class Replica:
         self._woken.set()
 
     def _finish_work(self) -> None:
+        if not self._finished_work:
+            return
         finished, self._finished_work = self._finished_work, []
         now = self._clock.monotonic()
         for work, done in finished:

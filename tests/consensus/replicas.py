@@ -24,6 +24,17 @@ TIMING = Timing(heartbeat_seconds=0.05, election_min_seconds=0.3, election_max_s
 LINKS = TransportSettings(redial_seconds_min=0.01, redial_seconds_max=0.05)
 
 
+class CountingClock(SystemClock):
+    """The real clock; it counts how often it is read."""
+
+    def __init__(self) -> None:
+        self.reads = 0
+
+    def monotonic(self) -> float:
+        self.reads += 1
+        return super().monotonic()
+
+
 class Member:
     """One replica, and the task that runs it."""
 
@@ -31,6 +42,7 @@ class Member:
         self.group = group
         self.id = node_id
         self.disk = MachineDisk()
+        self.clock = CountingClock()
         self.port = 0
         self.leaderships: list[bool] = []
 
@@ -58,7 +70,7 @@ class Member:
             machine=self.machine,
             journal=self.journal,
             make_transport=make_transport,
-            clock=SystemClock(),
+            clock=self.clock,
             randomness=system_randomness(),
             on_leadership=self._on_leadership,
         )

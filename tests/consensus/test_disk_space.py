@@ -115,11 +115,11 @@ def test_a_term_begins_and_ends_without_the_words_of_another() -> None:
 
 def test_a_follower_reports_once_a_period_and_at_once_what_changes() -> None:
     scene = Scene("")
-    assert scene.space.report_due("b") == ROOM
-    assert scene.space.report_due("b") is None
+    assert scene.space.report_due("b", scene.clock.now) == ROOM
+    assert scene.space.report_due("b", scene.clock.now) is None
     scene.own = LOW
-    assert scene.space.report_due("b") == LOW
-    assert scene.space.report_due("b") is None
-    assert scene.space.report_due("c") == LOW, "another leader has not heard it"
+    assert scene.space.report_due("b", scene.clock.now) == LOW
+    assert scene.space.report_due("b", scene.clock.now) is None
+    assert scene.space.report_due("c", scene.clock.now) == LOW, "another leader has not heard it"
     scene.clock.now += REPORT_SECONDS
-    assert scene.space.report_due("c") == LOW
+    assert scene.space.report_due("c", scene.clock.now) == LOW

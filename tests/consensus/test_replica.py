@@ -329,7 +329,10 @@ async def test_change_of_leader_that_has_come_already_is_not_waited_for(tmp_path
 async def test_lone_write_takes_two_steps_on_the_leader_and_one_on_each_follower(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The leader sends and syncs, then commits and answers; the commit index reaches followers with the next entry."""
+    """The leader sends and syncs, then commits and answers; the commit index reaches followers with the next entry.
+
+    The clock is read once for each step and message, before each rest, and as it wakes up.
+    """
     counts: Counter[tuple[str, str]] = Counter()
     step, cycle, hashed = RaftEngine.step, Replica._cycle, Node.__hash__
 
@@ -363,11 +366,18 @@ async def test_lone_write_takes_two_steps_on_the_leader_and_one_on_each_follower
         for _ in range(4):
             await group.until(is_settled)
             counts.clear()
+            counts.update({("reads", member.id): -member.clock.reads for member in group.members.values()})
             for _ in range(10):
                 await leader.replica.propose(b"x")
                 await group.until(is_settled)
+            counts.update({("reads", member.id): member.clock.reads for member in group.members.values()})
             blocks.append(Counter(counts))
     assert not any(block["hashes", ""] for block in blocks)
-    for kind in ("steps", "cycles"):  # the least of the blocks: nodes that have just met tell each other more
-        least = [min(block[kind, node_id] for block in blocks) for node_id in ("n1", "n2", "n3")]
-        assert least == [20, 10, 10], kind
+    least = {  # of the blocks: nodes that have just met tell each other more
+        kind: [min(block[kind, node_id] for block in blocks) for node_id in ("n1", "n2", "n3")]
+        for kind in ("steps", "cycles", "reads")
+    }
+    assert least["steps"] == [20, 10, 10]
+    assert least["cycles"] == [20, 10, 10]
+    assert least["reads"][0] <= 80, "2 steps, 2 answers, and up to 4 times that it wakes up or rests"
+    assert least["reads"][1:] == [30, 30], "a message, a step and a rest"

@@ -150,6 +150,8 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         self._inbox_bytes = 0
         self._paused: set[Connection] = set()
         self._encoded: tuple[Message, Shape, bytes] | None = None
+        self._has_queued = False
+        """Something may wait for a flush."""
         self._open: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._ticker: asyncio.TimerHandle | None = None
@@ -274,6 +276,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         if unsent_bytes > self._settings.peer_buffer_bytes_max and not self._has_room(peer, shape, unsent_bytes):
             return False
         peer.connection.queue(frame, early=shape.early)
+        self._has_queued = True
         return True
 
     def _has_room(self, peer: _Peer, shape: Shape, unsent_bytes: int) -> bool:
@@ -291,11 +294,14 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
 
     def flush(self, *, early: bool) -> None:
         """Write what is queued, one write a peer; with `early`, only what may leave before the own log is synced."""
+        if not self._has_queued:
+            return
         for peer in self._peers.values():
             if peer.connection is not None:
                 peer.connection.flush(early=early)
         if not early:
             self._encoded = None
+            self._has_queued = False
 
     def dispatch(self) -> int:
         """Give the engine all that came in, in order, and return how many messages and events that were.

@@ -20,9 +20,9 @@ from raftsched.consensus.machine import StateMachine
 from raftsched.consensus.ports import COMMAND, CONFIGURATION, NO_OP, Log
 from raftsched.consensus.raft.commit_index import CommitIndex
 from raftsched.consensus.raft.proposals import NOT_LEADER, QUEUE_FULL, Answer, Proposals
+from raftsched.consensus.raft.step_clock import StepClock
 from raftsched.errors import InvariantBroken
 from raftsched.limits import PROPOSALS_WAITING_MAX
-from raftsched.ports import Clock
 
 _APPLY_SECONDS: Final = 0.05
 """A step stops applying after that long; what remains comes with the next, so that heartbeats are not late."""
@@ -49,7 +49,7 @@ class ApplyQueue:
         *,
         log: Log,
         machine: StateMachine,
-        clock: Clock,
+        clock: StepClock,
         current: CurrentTerm,
         commit: CommitIndex,
         proposals: Proposals,
@@ -82,7 +82,7 @@ class ApplyQueue:
 
     def append_waiting(self) -> None:
         """Append all queued commands, as leader; refuse them otherwise: they are certainly not in the log."""
-        now = self._clock.monotonic()
+        now = self._clock.now
         log, term, waiting = self._log, self._current.term, self._waiting
         while waiting:
             command, answer = waiting.popleft()
@@ -106,13 +106,13 @@ class ApplyQueue:
         applied, commit = self.applied_index, self._commit.index
         if applied >= commit:
             return
-        until = self._clock.monotonic() + _APPLY_SECONDS
+        until = self._clock.now + _APPLY_SECONDS
         for command, index, term in self._log.entries(applied + 1, _APPLY_BYTES):
-            if index > commit or self._clock.monotonic() > until:
-                break
             result = self._apply(command, index, term)
             self.applied_index = index
             self._proposals.applied(index, term, result)
+            if index >= commit or self._clock.read() > until:
+                break
 
     def _apply(self, command: bytes, index: int, term: int) -> object:
         if index != self.applied_index + 1:

@@ -165,9 +165,8 @@ class ClusterClock:
             self._notice_jump(now)
         return TimeMs(self._reading_ms(now))
 
-    def told_ms(self) -> int:
+    def told_ms(self, now: float) -> int:
         """What a leader tells its followers: its reading, 0 while none is borne out."""
-        now = self._clock.monotonic()
         if self._line_ms is None or not self._is_borne_out(now):
             return 0
         return round(self._line_ms + now * 1000)
@@ -219,14 +218,13 @@ class ClusterClock:
 
     # -- following ----------------------------------------------------------------------------------------------------
 
-    def heard_leader(self, told_ms: int, *, round_trip_ms: int = 0) -> None:
+    def heard_leader(self, told_ms: int, *, now: float, round_trip_ms: int = 0) -> None:
         """The leader told its reading (0: it has none), some unknown time ago: so the largest line is the best.
 
         It was on its way for up to a round trip, so our clock is ahead only if it is by more than that.
         """
         if not told_ms:
             return
-        now = self._clock.monotonic()
         line_ms = told_ms - now * 1000
         if self._line_ms is not None and line_ms < self._line_ms and now - self._line_at <= BEST_SECONDS:
             return
@@ -254,11 +252,10 @@ class ClusterClock:
         self._reference = None
         self._off_since = None
 
-    def heard_peer(self, peer: NodeId, *, wall_ms: int, sent_at: float) -> None:
+    def heard_peer(self, peer: NodeId, *, wall_ms: int, sent_at: float, now: float) -> None:
         """A peer answered, with its wall clock, what this leader sent at `sent_at`."""
         if peer not in self._peers:
             return
-        now = self._clock.monotonic()
         reading = self._readings.setdefault(peer, ClockReading())
         reading.measured(peer_wall_ms=wall_ms, sent_at=sent_at, now=now)
         if not self._agree or now - self._judged_at >= JUDGE_SECONDS:

@@ -117,6 +117,8 @@ class Configuration:
         """(index, membership), rising: the last one applied or committed, and all that the log holds behind it."""
         self._requests: deque[tuple[Change, Answer]] = deque()
         self._voters = frozenset({node_id})
+        self.has_joining = False
+        """A member of the configuration in effect is no voter yet."""
         self._leaving: dict[NodeId, float] = {}
         """When the links to nodes that are no members any more are dropped."""
         self.nodes = {peer: PeerNode(peer) for peer in members.ids if peer != node_id}
@@ -164,6 +166,11 @@ class Configuration:
         return [] if index else [peer for peer in membership.ids if peer != self._node_id]
 
     @property
+    def voters(self) -> frozenset[NodeId]:
+        """The voters of the configuration in effect."""
+        return self._voters
+
+    @property
     def is_voter(self) -> bool:
         return self._node_id in self._voters
 
@@ -189,6 +196,7 @@ class Configuration:
         """Go by the latest configuration from now on."""
         membership = self.membership
         self._voters = membership.voters
+        self.has_joining = bool(membership.joining)
         self.link(membership)
         gone = set(self.nodes) if self.is_removed else set(self.nodes) - set(membership.ids)
         drop_at = self._clock.monotonic() + _LINGER_ELECTIONS * self._timing.election_max_seconds
@@ -321,10 +329,9 @@ class Configuration:
 
     def promote(self, progress: Mapping[NodeId, Progress], incarnation_of: Callable[[NodeId], str | None]) -> None:
         """As leader, make a node that has joined and caught up a voter, if the rule allows it now."""
-        joining = self.membership.joining
-        if not joining or not self._takes_proposals() or not self._is_changeable:
+        if not self.has_joining or not self._takes_proposals() or not self._is_changeable:
             return
-        for member in joining:
+        for member in self.membership.joining:
             theirs, incarnation = progress.get(member.id), incarnation_of(member.id)
             if theirs is None or theirs.node not in self._voting.connected_nodes or incarnation is None:
                 continue

@@ -66,6 +66,7 @@ from raftsched.consensus.raft.replication import Replication
 from raftsched.consensus.raft.round_trips import RoundTrips
 from raftsched.consensus.raft.snapshots import SnapshotReceiver, SnapshotSender, Work, remove_leftovers
 from raftsched.consensus.raft.state_comparison import Note, StateComparison
+from raftsched.consensus.raft.step_clock import StepClock
 from raftsched.errors import NoMajority, NotLeader, Unavailable
 from raftsched.ports import Clock, Randomness
 
@@ -104,7 +105,8 @@ class RaftEngine:
         self.timing = timing = timing or Timing()
         self._machine = machine
         self._transport = transport
-        self.clock = clock
+        self._clock = clock
+        self.clock = now_clock = StepClock(clock)
         remove_leftovers(snapshot_directory)
         marker = InstallMarker(snapshot_directory)
         align(log, machine, marker)
@@ -128,7 +130,7 @@ class RaftEngine:
             [peer for peer in members.ids if peer != node_id and peer in members.voters],
             log=log,
             transport=transport,
-            clock=clock,
+            clock=now_clock,
             randomness=randomness,
             timing=timing,
         )
@@ -139,7 +141,7 @@ class RaftEngine:
             log=log,
             machine=machine,
             transport=transport,
-            clock=clock,
+            clock=now_clock,
             timing=timing,
             voting=core,
             commit=self.commit,
@@ -151,7 +153,7 @@ class RaftEngine:
         self.queue = ApplyQueue(
             log=log,
             machine=machine,
-            clock=clock,
+            clock=now_clock,
             current=core,
             commit=self.commit,
             proposals=self.proposals,
@@ -165,7 +167,7 @@ class RaftEngine:
             log=log,
             machine=machine,
             transport=transport,
-            clock=clock,
+            clock=now_clock,
             cluster_clock=self.cluster_clock,
             space=self.space,
             contact=self.contact,
@@ -182,7 +184,7 @@ class RaftEngine:
             log=log,
             machine=machine,
             transport=transport,
-            clock=clock,
+            clock=now_clock,
             timing=timing,
             voter=core,
             configuration=self.configuration,
@@ -195,7 +197,7 @@ class RaftEngine:
             node_id=node_id,
             log=log,
             transport=transport,
-            clock=clock,
+            clock=now_clock,
             randomness=randomness,
             timing=timing,
             core=core,
@@ -210,7 +212,7 @@ class RaftEngine:
             log=log,
             machine=machine,
             transport=transport,
-            clock=clock,
+            clock=now_clock,
             cluster_clock=self.cluster_clock,
             receiver=self.receiver,
             marker=marker,
@@ -225,7 +227,7 @@ class RaftEngine:
             node_id=node_id,
             log=log,
             transport=transport,
-            clock=clock,
+            clock=now_clock,
             timing=timing,
             leader=core,
             cluster_clock=self.cluster_clock,
@@ -234,7 +236,7 @@ class RaftEngine:
         )
         self.reads = QuorumReads(
             transport=transport,
-            clock=clock,
+            clock=now_clock,
             timing=timing,
             lead=self,
             followers=self._connected_followers,
@@ -285,7 +287,7 @@ class RaftEngine:
         """Do what is due: elections, commits, applying, sending. Raises what the machine raises."""
         core = self.core
         core.enter()
-        now = self.clock.monotonic()
+        now = self.clock.now
         self._has_news = False
         self.commit.waits_for_sync = False
         self.follower.install_received()
@@ -310,7 +312,7 @@ class RaftEngine:
     @property
     def is_due(self) -> bool:
         """Whether a step would change anything now."""
-        return self._has_news or self.next_deadline() <= self.clock.monotonic()
+        return self._has_news or self.next_deadline() <= self._clock.monotonic()
 
     def expect_step(self) -> None:
         """Note that something happened that the next step must act on."""
@@ -373,6 +375,7 @@ class RaftEngine:
     def confirm_lead(self, answer: Answer) -> None:
         """Have a majority confirm that this node leads (`QuorumReads.confirm_lead`)."""
         self._has_news = True
+        self.core.enter()
         self.reads.confirm_lead(answer)
 
     def refuse_all(self) -> None:
@@ -445,7 +448,7 @@ class RaftEngine:
         if self.core.leads:
             return 0.0
         heard_at = max(self.elections.leader_seen_at if self.elections.has_heard_leader else -inf, self._led_until)
-        return self.clock.monotonic() - heard_at if heard_at > -inf else None
+        return self._clock.monotonic() - heard_at if heard_at > -inf else None
 
     def check_fresh(self) -> None:
         """Return if this node's state holds all that was ever acknowledged; raises `NotLeader` or `Unavailable`."""
@@ -453,7 +456,7 @@ class RaftEngine:
             raise self.not_leader()
         if not self.is_leading:
             raise Unavailable("just elected; retry in a moment")
-        if not self.contact.is_fresh(self.clock.monotonic()):
+        if not self.contact.is_fresh(self._clock.monotonic()):
             raise Unavailable("no answer from a majority of nodes in time; retry in a moment")
 
     def not_leader(self) -> Unavailable:
@@ -482,9 +485,9 @@ class RaftEngine:
 
     def _may_act_on_answer(self, node: Node) -> bool:
         """Check whether a follower's answer may let this leader commit or send anything, or change the cluster."""
-        if self.transfer.is_under_way or self.versions.in_force < self.versions.own:
+        if self.transfer.is_under_way or self.versions.may_rise or self.configuration.has_joining:
             return True
-        return self.replication.may_act_on_answer(node) or bool(self.configuration.membership.joining)
+        return self.replication.may_act_on_answer(node)
 
     def _on_connected(self, node: Node) -> None:
         self._has_news = True
@@ -497,7 +500,7 @@ class RaftEngine:
     def _follow(self, node: Node, term: int) -> None:
         """Follow the leader of `term`, and tell it how full this node's disk is."""
         self.elections.follow(node, term)
-        space = self.space.report_due(node.id)
+        space = self.space.report_due(node.id, self.clock.now)
         if space is not None:
             told = {"free_bytes": space.free_bytes, "reserve_bytes": space.reserve_bytes, "low": space.is_low}
             self._transport.send(node, {"type": messages.DISK_SPACE, **told})
@@ -522,7 +525,7 @@ class RaftEngine:
         self.space.start_leading()
 
     def _stop_leading(self) -> None:
-        now = self.clock.monotonic()
+        now = self.clock.now
         self.transfer.stop()
         is_deposed = self.term != self._led_term  # somebody is there who said so
         is_cut_off = not is_deposed and self.contact.is_lost(now, self.timing.election_max_seconds)
@@ -555,7 +558,7 @@ class RaftEngine:
 
     def _agree_on_version(self) -> None:
         """As leader, write log entries in a later version from now on, if all who may get them can read it."""
-        if self.versions.in_force >= self.versions.own:
+        if not self.versions.may_rise:
             return
         linked = {str(node.id) for node in self.core.connected_nodes}
         others = (self.configuration.possible_members | linked) - {self.node_id}
@@ -570,7 +573,7 @@ class RaftEngine:
             for _, node in sorted(self.configuration.nodes.items()):
                 if node in self.core.connected_nodes:
                     self._transport.send(node, message)
-        self.comparison.judge(self.configuration.membership.voters)
+        self.comparison.judge(self.configuration.voters)
         if self.comparison.difference and self.core.leads:
             self.core.step_down(self.term)
 

@@ -73,6 +73,11 @@ class OperationVersions:
         """The latest version of any entry that was applied here, or that this node may write as leader; never falls."""
         return max(self._machine.operation_version, self._agreed)
 
+    @property
+    def may_rise(self) -> bool:
+        """Whether this node reads a later version than the one in force; asked for each answer of a follower."""
+        return self._agreed < self.own and self.in_force < self.own
+
     def heard(self, peer: NodeId, reads: int, now: float) -> None:
         """A peer says what it reads, perhaps again."""
         if self._heard.get(peer) in (None, (reads, inf)) or self.read_by(peer) != reads:

@@ -11,7 +11,7 @@ Module globals that are replaced for the whole process:
     createJournal   a journal object is used as it is, in place of a file name
     createPoller    no poller: the event loop waits, pysyncobj never does
     pickle          refused: nothing from the network or the disk may name a class (defect 5)
-    monotonicTime   the clock of the core that is being stepped, set by `enter`: several nodes, each with its own
+    monotonicTime   the moment of the core that is being stepped, set by `enter`: several nodes, each with its own
     random          clock and randomness, can live in one process (the simulator)
 """
 
@@ -31,8 +31,9 @@ from pysyncobj.transport import Transport as TransportPort
 from raftsched.consensus.ports import Log, NodeId, Timing
 from raftsched.consensus.raft.messages import Message
 from raftsched.consensus.raft.peer_node import PeerNode
+from raftsched.consensus.raft.step_clock import StepClock
 from raftsched.limits import APPEND_BYTES_MAX, FRAME_BYTES_MAX
-from raftsched.ports import Clock, Randomness
+from raftsched.ports import Randomness
 
 VERSION: Final = "0.3.17"
 
@@ -163,7 +164,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # pysyncobj carries no types
         *,
         log: Log,
         transport: TransportPort,
-        clock: Clock,
+        clock: StepClock,
         randomness: Randomness,
         timing: Timing,
     ) -> None:
@@ -201,7 +202,8 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # pysyncobj carries no types
         return []
 
     def enter(self) -> None:
-        """Lend pysyncobj this engine's clock and randomness; first line of everything that runs its code."""
+        """Begin a moment, and lend pysyncobj this engine's clock and randomness: first line of all that runs its code."""
+        self._clock.read()
         syncobj.monotonicTime = self._clock.monotonic
         syncobj.random = self._randomness
 
@@ -233,7 +235,7 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # pysyncobj carries no types
             self._SyncObj__setCurrentTerm(term, None)
         self.leader_node = None
         self._SyncObj__setState(FOLLOWER)
-        self.election_deadline = self._clock.monotonic() + self.election_timeout()
+        self.election_deadline = self._clock.now + self.election_timeout()
 
     def is_current(self, message: Message) -> bool:
         """Check whether an answer is of this node's term; a higher term ends whatever this node is."""

@@ -197,7 +197,7 @@ class Replication:
             "prevLogTerm": self._log.term_at(previous),
             "entries": entries,
             "sent_us": int(now * 1_000_000),
-            "wall_ms": self._cluster_clock.told_ms(),
+            "wall_ms": self._cluster_clock.told_ms(now),
             "round_trip_ms": self._round_trips.longest_ms,
         }
 
@@ -233,11 +233,11 @@ class Replication:
         sent_us = message["sent_us"]
         if not sent_us:
             return
-        sent_at = sent_us / 1_000_000
+        sent_at, now = sent_us / 1_000_000, self._clock.monotonic()
         self._contact.answered(node.id, sent_at)
-        self._round_trips.answered(str(node.id), sent_us, self._clock.monotonic())
+        self._round_trips.answered(node.id, sent_us, now)
         self._leading.last_response[node] = max(self._leading.last_response.get(node, sent_at), sent_at)
-        self._cluster_clock.heard_peer(node.id, wall_ms=message["wall_ms"], sent_at=sent_at)
+        self._cluster_clock.heard_peer(node.id, wall_ms=message["wall_ms"], sent_at=sent_at, now=now)
 
     def _matched(self, progress: Progress, index: int) -> None:
         if index > self._log.last_index:
@@ -273,7 +273,7 @@ class Replication:
         self._sender.start(peer, first_index=self._log.first_index, now=now)
         stamp = {"type": messages.CHUNK, "term": self._leading.term, "sent_us": int(now * 1_000_000)}
         for chunk in self._sender.chunks(peer, now):
-            self._transport.send(progress.node, {**chunk, **stamp, "wall_ms": self._cluster_clock.told_ms()})
+            self._transport.send(progress.node, {**chunk, **stamp, "wall_ms": self._cluster_clock.told_ms(now)})
 
     def on_chunk_ack(self, node: Node, message: Message) -> None:
         """Note how much of a snapshot a follower holds."""

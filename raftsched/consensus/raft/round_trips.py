@@ -21,6 +21,8 @@ from raftsched.consensus.raft.quorum_lease import DRIFT
 
 _SAMPLES: Final = 64
 """Six seconds of heartbeats."""
+_SAMPLES_BETWEEN: Final = 8
+"""With all samples there, what they say is counted anew after so many; under load answers come by the hundred a second."""
 _SAMPLES_MIN: Final = 5
 """With fewer nothing is said: a single one may have met a stalled process."""
 _PERCENT: Final = 90
@@ -37,6 +39,10 @@ class RoundTrips:
     def __init__(self, timing: Timing) -> None:
         self._timing = timing
         self._samples: dict[NodeId, deque[float]] = {}
+        self._seconds: dict[NodeId, float] = {}
+        self._uncounted: dict[NodeId, int] = {}
+        self.longest_ms = 0
+        """To the slowest peer, in whole milliseconds; 0 while none is known."""
         self._warned_at: dict[NodeId, float] = {}
 
     @property
@@ -51,7 +57,14 @@ class RoundTrips:
 
     def measured(self, peer: NodeId, seconds: float, now: float) -> None:
         """A peer answered after so long."""
-        self._samples.setdefault(peer, deque(maxlen=_SAMPLES)).append(seconds)
+        samples = self._samples.setdefault(peer, deque(maxlen=_SAMPLES))
+        samples.append(seconds)
+        self._uncounted[peer] = uncounted = self._uncounted.get(peer, 0) + 1
+        if len(samples) < _SAMPLES_MIN or (uncounted < _SAMPLES_BETWEEN and len(samples) == _SAMPLES):
+            return
+        self._uncounted[peer] = 0
+        self._seconds[peer] = sorted(samples)[len(samples) * _PERCENT // 100]
+        self._find_longest()
         if now - self._warned_at.get(peer, now - _WARN_SECONDS) < _WARN_SECONDS or not self._is_slow(peer):
             return
         self._warned_at[peer] = now
@@ -59,17 +72,17 @@ class RoundTrips:
 
     def keep(self, peers: set[NodeId]) -> None:
         """Forget everybody else."""
-        self._samples = {peer: samples for peer, samples in self._samples.items() if peer in peers}
+        for peer in self._samples.keys() - peers:
+            del self._samples[peer]
+            self._seconds.pop(peer, None)
+        self._find_longest()
+
+    def _find_longest(self) -> None:
+        self.longest_ms = round(1000 * max(self._seconds.values(), default=0.0))
 
     def seconds(self, peer: NodeId) -> float | None:
         """What nine of ten round trips stay below; None while too few were measured."""
-        samples = self._samples.get(peer, ())
-        return sorted(samples)[len(samples) * _PERCENT // 100] if len(samples) >= _SAMPLES_MIN else None
-
-    @property
-    def longest_ms(self) -> int:
-        """To the slowest peer, in whole milliseconds; 0 while none is known."""
-        return round(1000 * max((self.seconds(peer) or 0.0 for peer in self._samples), default=0.0))
+        return self._seconds.get(peer)
 
     @property
     def warning(self) -> str:

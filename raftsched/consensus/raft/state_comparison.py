@@ -102,6 +102,8 @@ class StateComparison:
 
     def due(self, now: float) -> list[Note]:
         """Return what every peer is to be told now."""
+        if now < self._beat_at and not self._unsent:
+            return []
         applied = self._machine.applied_index
         if now >= self._beat_at and applied:
             self._beat_at = now + BEAT_SECONDS

@@ -14,6 +14,7 @@ from raftsched.consensus.ports import COMMAND, CONFIGURATION, NO_OP, Timing
 from raftsched.consensus.raft.apply_queue import ApplyQueue
 from raftsched.consensus.raft.commit_index import CommitIndex
 from raftsched.consensus.raft.proposals import NOT_LEADER, QUEUE_FULL, SUCCESS, Proposals
+from raftsched.consensus.raft.step_clock import StepClock
 from raftsched.errors import InvariantBroken
 from raftsched.limits import PROPOSALS_WAITING_MAX
 from tests.consensus.subjects import HandClock
@@ -38,7 +39,7 @@ class _Node:
         self.queue = ApplyQueue(
             log=self.log,
             machine=self.machine,
-            clock=HandClock(),
+            clock=StepClock(HandClock()),
             current=self,
             commit=self.commit,
             proposals=Proposals(Timing()),
