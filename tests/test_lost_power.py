@@ -23,8 +23,12 @@ from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.recovery import DifferenceMark, FormedMark, InstallMarker, align
 from raftsched.consensus.machine import ReplicatedState
 from raftsched.consensus.ports import Sizes
+from raftsched.consensus.raft.cluster_clock import ClusterClock
 from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.consensus.raft.engine_ports import EnginePorts
+from raftsched.consensus.raft.membership import Member, Membership
 from raftsched.consensus.raft.messages import APPEND, CHUNK, VOTE_REQUEST
+from raftsched.consensus.raft.step_clock import StepClock
 from raftsched.disk import SystemDisk, make_directory
 from raftsched.errors import RaftschedError
 from raftsched.node.identity import DirectoryClaim
@@ -103,16 +107,19 @@ class Life:
         self.machine = ReplicatedState(self.directory / "state", map_bytes=MAP_BYTES)
         self._trust_state()
         self.engine = RaftEngine(
-            "n1",
-            ["n2", "n3"],
-            log=self.journal,
-            machine=self.machine,
-            transport=Recorder(),
-            clock=self.clock,
-            randomness=Random(1),
+            EnginePorts(
+                node_id="n1",
+                log=self.journal,
+                machine=self.machine,
+                transport=Recorder(),
+                clock=StepClock(self.clock),
+                randomness=Random(1),
+                timing=TIMING,
+                sizes=SIZES,
+            ),
+            Membership.of(map(Member, ("n1", "n2", "n3"))),
             snapshot_directory=self.directory / "snapshots",
-            timing=TIMING,
-            sizes=SIZES,
+            cluster_clock=ClusterClock(self.clock),
         )
         self.clock.now += 2 * TIMING.election_max_seconds
 

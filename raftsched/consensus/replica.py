@@ -38,9 +38,11 @@ from raftsched.consensus.ports import Log, NodeId, Sizes, Timing
 from raftsched.consensus.raft.cluster_clock import ClusterClock
 from raftsched.consensus.raft.configuration import Change
 from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.consensus.raft.engine_ports import EnginePorts
 from raftsched.consensus.raft.membership import Member, Membership
 from raftsched.consensus.raft.proposals import DISCARDED, NOT_LEADER, QUEUE_FULL, REFUSED, SUCCESS
 from raftsched.consensus.raft.snapshots import Work
+from raftsched.consensus.raft.step_clock import StepClock
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.consensus.sync_thread import SyncThread
 from raftsched.errors import DiskStalled, NotLeader, OutcomeUnknown, RaftschedError, TooLarge, Unavailable
@@ -117,20 +119,21 @@ class Replica:
         self._woken = asyncio.Event()
         self._transport = make_transport(self._woken.set)
         self._engine = RaftEngine(
-            settings.node_id,
-            list(settings.peers),
-            log=journal,
-            machine=machine,
-            transport=self._transport,
-            clock=clock,
-            randomness=randomness,
+            EnginePorts(
+                node_id=settings.node_id,
+                log=journal,
+                machine=machine,
+                transport=self._transport,
+                clock=StepClock(clock),
+                randomness=randomness,
+                timing=settings.timing,
+                sizes=settings.sizes
+                or Sizes(tail_bytes=settings.tail_bytes, hold_bytes=max(SNAPSHOT_HOLD_BYTES, 4 * settings.tail_bytes)),
+            ),
+            settings.members or Membership.of(map(Member, (settings.node_id, *settings.peers))),
             snapshot_directory=settings.snapshot_directory,
-            timing=settings.timing,
-            sizes=settings.sizes
-            or Sizes(tail_bytes=settings.tail_bytes, hold_bytes=max(SNAPSHOT_HOLD_BYTES, 4 * settings.tail_bytes)),
-            cluster_clock=cluster_clock,
+            cluster_clock=cluster_clock or ClusterClock(clock),
             space=space,
-            members=settings.members,
             incarnation=settings.incarnation,
             on_members=self._on_members,
         )
@@ -501,7 +504,7 @@ class Replica:
     @property
     def round_trip_warning(self) -> str:
         """Which peers answer too slowly for the timing that is set, and what to set; "" if none does."""
-        return self._engine.round_trips.warning
+        return self._engine.measured.round_trips.warning
 
     def status(self) -> ReplicaStatus:
         """A look at this replica."""
@@ -531,9 +534,11 @@ class Replica:
             node_id=peer,
             is_connected=engine.is_connected(peer),
             match_index=progress.match if progress is not None else 0,
-            clock_offset_ms=engine.cluster_clock.offset_ms(peer),
-            round_trip_ms=None if (seconds := engine.round_trips.seconds(peer)) is None else round(1000 * seconds),
+            clock_offset_ms=engine.measured.cluster_clock.offset_ms(peer),
+            round_trip_ms=None
+            if (seconds := engine.measured.round_trips.seconds(peer)) is None
+            else round(1000 * seconds),
             snapshot_bytes=engine.sender.progress(peer),
             operations_read=engine.versions.read_by(peer),
-            space=engine.space.of(peer),
+            space=engine.measured.space.of(peer),
         )

@@ -51,7 +51,7 @@ class Stamps:
 
     def _check(self, node: SimulatedNode, engine: RaftEngine) -> None:
         try:
-            stamp_ms = engine.cluster_clock.stamp_ms()
+            stamp_ms = engine.measured.cluster_clock.stamp_ms()
         except Unavailable:
             self.refused_count += 1
             return
@@ -74,7 +74,7 @@ def engine_of(node: SimulatedNode) -> RaftEngine:
 
 
 def clock_of(node: SimulatedNode) -> ClusterClock:
-    return engine_of(node).cluster_clock
+    return engine_of(node).measured.cluster_clock
 
 
 Wrong = Callable[[SimulatedCluster, SimulatedNode], None]

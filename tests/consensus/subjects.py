@@ -17,9 +17,13 @@ from chaos.sim.machine.disk import SimulatedDisk
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.net.handshake import Guests
 from raftsched.consensus.ports import Sizes, Timing
+from raftsched.consensus.raft.cluster_clock import ClusterClock
 from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.consensus.raft.engine_ports import EnginePorts
+from raftsched.consensus.raft.membership import Member, Membership
 from raftsched.consensus.raft.messages import Message
 from raftsched.consensus.raft.pysyncobj_adapter import ORIGINALS, install_seams
+from raftsched.consensus.raft.step_clock import StepClock
 
 TIMING = Timing(heartbeat_seconds=0.05, election_min_seconds=0.5, election_max_seconds=1.0)
 _STAMPS = {"sent_us": 1, "wall_ms": 1}
@@ -250,16 +254,19 @@ class MendedSubject(Subject):
         self.journal = Journal(self.disk) if journal is None else journal
         self.machine = HistoryMachine(MachineDisk(), self._hear)
         self.engine = RaftEngine(
-            node_id,
-            self.others,
-            log=self.journal,
-            machine=self.machine,
-            transport=self.transport,
-            clock=self.clock,
-            randomness=Random(1),
+            EnginePorts(
+                node_id=node_id,
+                log=self.journal,
+                machine=self.machine,
+                transport=self.transport,
+                clock=StepClock(self.clock),
+                randomness=Random(1),
+                timing=TIMING,
+                sizes=sizes or Sizes(),
+            ),
+            Membership.of(map(Member, (node_id, *self.others))),
             snapshot_directory=directory / f"snapshots-{node_id}",
-            timing=TIMING,
-            sizes=sizes,
+            cluster_clock=ClusterClock(self.clock),
             incarnation=incarnation,
         )
         self.connect()

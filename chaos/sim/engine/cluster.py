@@ -30,8 +30,10 @@ from raftsched.consensus.net.address import Address
 from raftsched.consensus.ports import NodeId, Sizes, Timing
 from raftsched.consensus.raft.cluster_clock import ClusterClock
 from raftsched.consensus.raft.engine import RaftEngine
+from raftsched.consensus.raft.engine_ports import EnginePorts
 from raftsched.consensus.raft.membership import Member, Membership
 from raftsched.consensus.raft.snapshots import Work
+from raftsched.consensus.raft.step_clock import StepClock
 from raftsched.errors import Unavailable
 
 TIMING = Timing(
@@ -104,18 +106,19 @@ class SimulatedNode:
         )
         cluster.network.attach(transport)
         engine = RaftEngine(
-            self.id,
-            peers,
-            members=self.members,
+            EnginePorts(
+                node_id=self.id,
+                log=journal,
+                machine=machine,
+                transport=transport,
+                clock=StepClock(clock),
+                randomness=random,
+                timing=TIMING,
+                sizes=SIZES,
+            ),
+            self.members,
             incarnation=self.incarnation,
-            log=journal,
-            machine=machine,
-            transport=transport,
-            clock=clock,
-            randomness=random,
             snapshot_directory=self.directory,
-            timing=TIMING,
-            sizes=SIZES,
             cluster_clock=ClusterClock(clock, floor_ms=lambda: cluster.stamped_ms),
             on_members=partial(_tell_addresses, transport),
         )

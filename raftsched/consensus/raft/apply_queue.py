@@ -16,11 +16,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from raftsched.consensus.machine import StateMachine
-from raftsched.consensus.ports import COMMAND, CONFIGURATION, NO_OP, Log
+from raftsched.consensus.ports import COMMAND, CONFIGURATION, NO_OP
 from raftsched.consensus.raft.commit_index import CommitIndex
+from raftsched.consensus.raft.engine_ports import EnginePorts
 from raftsched.consensus.raft.proposals import NOT_LEADER, QUEUE_FULL, Answer, Proposals
-from raftsched.consensus.raft.step_clock import StepClock
 from raftsched.errors import InvariantBroken
 from raftsched.limits import PROPOSALS_WAITING_MAX
 
@@ -46,10 +45,8 @@ class ApplyQueue:
 
     def __init__(
         self,
+        ports: EnginePorts,
         *,
-        log: Log,
-        machine: StateMachine,
-        clock: StepClock,
         current: CurrentTerm,
         commit: CommitIndex,
         proposals: Proposals,
@@ -57,9 +54,9 @@ class ApplyQueue:
         configure: Callable[[bytes, int, int], object],
         on_applied: Callable[[int], None],
     ) -> None:
-        self._log = log
-        self._machine = machine
-        self._clock = clock
+        self._log = ports.log
+        self._machine = ports.machine
+        self._clock = ports.clock
         self._current = current
         self._commit = commit
         self._proposals = proposals
@@ -67,7 +64,7 @@ class ApplyQueue:
         self._configure = configure
         self._on_applied = on_applied
         self._waiting: deque[tuple[bytes, Answer]] = deque()
-        self.applied_index = machine.applied_index
+        self.applied_index = ports.machine.applied_index
         self.applied_bytes = 0
         """Bytes of commands applied since the last checkpoint."""
 

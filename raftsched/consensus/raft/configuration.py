@@ -34,17 +34,15 @@ from typing import Final, Protocol
 
 import structlog
 from pysyncobj.node import Node
-from pysyncobj.transport import Transport as TransportPort
 
-from raftsched.consensus.machine import StateMachine
-from raftsched.consensus.ports import CONFIGURATION, Log, NodeId, Timing
+from raftsched.consensus.ports import CONFIGURATION, NodeId
 from raftsched.consensus.raft.commit_index import CommitIndex
+from raftsched.consensus.raft.engine_ports import EnginePorts
 from raftsched.consensus.raft.membership import Membership, encode_membership, recorded_membership
 from raftsched.consensus.raft.peer_node import PeerNode
 from raftsched.consensus.raft.progress import Progress
 from raftsched.consensus.raft.proposals import NOT_LEADER, REFUSED, Answer, Proposals
 from raftsched.errors import ChangeUnderWay, Invalid, InvariantBroken, Rejected, Unavailable
-from raftsched.ports import Clock
 
 PROMOTE_LAG_ENTRIES: Final = 64
 """A node that joins and lacks no more of the log than that becomes a voter."""
@@ -86,14 +84,9 @@ class Configuration:
 
     def __init__(
         self,
+        ports: EnginePorts,
         *,
-        node_id: NodeId,
         members: Membership,
-        log: Log,
-        machine: StateMachine,
-        transport: TransportPort,
-        clock: Clock,
-        timing: Timing,
         voting: Voting,
         commit: CommitIndex,
         proposals: Proposals,
@@ -101,12 +94,12 @@ class Configuration:
         on_members: OnMembers,
         members_changed: Callable[[], None],
     ) -> None:
-        self._node_id = node_id
-        self._log = log
-        self._machine = machine
-        self._transport = transport
-        self._clock = clock
-        self._timing = timing
+        self._node_id = ports.node_id
+        self._log = ports.log
+        self._machine = ports.machine
+        self._transport = ports.transport
+        self._clock = ports.clock
+        self._timing = ports.timing
         self._voting = voting
         self._commit = commit
         self._proposals = proposals
@@ -116,12 +109,12 @@ class Configuration:
         self._configurations = [(0, members)]
         """(index, membership), rising: the last one applied or committed, and all that the log holds behind it."""
         self._requests: deque[tuple[Change, Answer]] = deque()
-        self._voters = frozenset({node_id})
+        self._voters = frozenset({ports.node_id})
         self.has_joining = False
         """A member of the configuration in effect is no voter yet."""
         self._leaving: dict[NodeId, float] = {}
         """When the links to nodes that are no members any more are dropped."""
-        self.nodes = {peer: PeerNode(peer) for peer in members.ids if peer != node_id}
+        self.nodes = {peer: PeerNode(peer) for peer in members.ids if peer != ports.node_id}
         """Those that this node links to: the other members, and for a while those that were or will be."""
 
     def load(self) -> None:

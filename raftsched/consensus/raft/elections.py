@@ -18,18 +18,16 @@ from collections.abc import Callable
 from typing import Final
 
 from pysyncobj.node import Node
-from pysyncobj.transport import Transport as TransportPort
 
-from raftsched.consensus.ports import Log, NodeId, Timing
+from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft import messages
-from raftsched.consensus.raft.cluster_clock import ClusterClock
 from raftsched.consensus.raft.configuration import Configuration
+from raftsched.consensus.raft.engine_ports import EnginePorts
+from raftsched.consensus.raft.measurements import Measurements
 from raftsched.consensus.raft.messages import Message
 from raftsched.consensus.raft.peer_identity import PeerIdentity
 from raftsched.consensus.raft.pysyncobj_adapter import CANDIDATE, RaftCore
-from raftsched.consensus.raft.round_trips import RoundTrips
 from raftsched.errors import InvariantBroken
-from raftsched.ports import Clock, Randomness
 
 _PRE_VOTE_AGAIN: Final = (0.1, 0.3)
 """A pre-vote that failed is tried again after this part of the least election timeout, at random: it disturbs nobody."""
@@ -43,35 +41,29 @@ class Elections:
 
     def __init__(
         self,
+        ports: EnginePorts,
         *,
-        node_id: NodeId,
-        log: Log,
-        transport: TransportPort,
-        clock: Clock,
-        randomness: Randomness,
-        timing: Timing,
         core: RaftCore,
         configuration: Configuration,
         identity: PeerIdentity,
-        cluster_clock: ClusterClock,
-        round_trips: RoundTrips,
+        measured: Measurements,
         is_sound: Callable[[], bool],
         idle_reason: Callable[[], str],
     ) -> None:
-        self._node_id = node_id
-        self._log = log
-        self._transport = transport
-        self._clock = clock
-        self._randomness = randomness
-        self._timing = timing
+        self._node_id = ports.node_id
+        self._log = ports.log
+        self._transport = ports.transport
+        self._clock = ports.clock
+        self._randomness = ports.randomness
+        self._timing = ports.timing
         self._core = core
         self._configuration = configuration
         self._identity = identity
-        self._cluster_clock = cluster_clock
-        self._round_trips = round_trips
+        self._cluster_clock = measured.cluster_clock
+        self._round_trips = measured.round_trips
         self._is_sound = is_sound
         self._idle_reason = idle_reason
-        self.leader_seen_at = clock.monotonic()
+        self.leader_seen_at = ports.clock.monotonic()
         """When a leader was last heard; a start counts as such, for what was promised before it (`quorum_lease.py`)."""
         self.has_heard_leader = False
         self._votes: set[tuple[int, NodeId]] = set()

@@ -1,19 +1,6 @@
 """RaftEngine: one node's Raft, composed of parts, as a plain object that is stepped.
 
-    core            pysyncobj: terms, votes, the commit rule, the check for a quorum (`pysyncobj_adapter.py`)
-    elections       pre-votes, votes, the promise to a leader
-    transfer        leadership handed over
-    queue, commit   queue -> log -> commit -> machine -> answer
-    configuration   who belongs to the cluster, and how that changes
-    identity        who the peers are, disk included; what an empty node may do
-    replication     leader -> followers: entries, snapshots
-    follower        what a follower does with them
-    comparison      whether this node's state is the one that the others have
-    reads           the lead confirmed by a majority, for reads that rest on no clock
-
-Each part takes what it needs as ports (a `Protocol` or callables); only this module knows all of them.
-
-How a shell drives it, and nothing else calls it:
+`parts.py` lists the parts and builds them. How a shell drives it, and nothing else calls it:
 
     transport.dispatch()        messages and connections, through pysyncobj's callbacks
     engine.step()               if `is_due`: time passed, or something arrived; messages are queued at the transport
@@ -32,43 +19,27 @@ reaches pickle (PYSYNCOBJ.md, defect 5).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import inf
 from pathlib import Path
 from typing import Final
 
 import structlog
 from pysyncobj.node import Node
-from pysyncobj.transport import Transport as TransportPort
 
 from raftsched.consensus.disk_space import ClusterSpace
-from raftsched.consensus.journal.recovery import DifferenceMark, FormedMark, InstallMarker, align
-from raftsched.consensus.machine import StateMachine
-from raftsched.consensus.ports import Log, NodeId, Sizes, Timing
+from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft import messages
-from raftsched.consensus.raft.apply_queue import ApplyQueue
 from raftsched.consensus.raft.cluster_clock import ClusterClock
-from raftsched.consensus.raft.commit_index import CommitIndex
-from raftsched.consensus.raft.configuration import Change, Configuration, OnMembers
-from raftsched.consensus.raft.elections import Elections
-from raftsched.consensus.raft.entry_versions import OperationVersions
-from raftsched.consensus.raft.follower import Follower
-from raftsched.consensus.raft.leadership_transfer import LeadershipTransfer
-from raftsched.consensus.raft.membership import Member, Membership
+from raftsched.consensus.raft.configuration import Change, OnMembers
+from raftsched.consensus.raft.engine_ports import EnginePorts
+from raftsched.consensus.raft.membership import Membership
 from raftsched.consensus.raft.messages import Message
-from raftsched.consensus.raft.peer_identity import PeerIdentity
+from raftsched.consensus.raft.parts import Parts
 from raftsched.consensus.raft.peer_node import PeerNode
-from raftsched.consensus.raft.proposals import Answer, Proposals
-from raftsched.consensus.raft.pysyncobj_adapter import LEADER, STATE_NAMES, Hooks, RaftCore
-from raftsched.consensus.raft.quorum_lease import QuorumContact
-from raftsched.consensus.raft.quorum_reads import QuorumReads
-from raftsched.consensus.raft.replication import Replication
-from raftsched.consensus.raft.round_trips import RoundTrips
-from raftsched.consensus.raft.snapshots import SnapshotReceiver, SnapshotSender, Work, remove_leftovers
-from raftsched.consensus.raft.state_comparison import Note, StateComparison
-from raftsched.consensus.raft.step_clock import StepClock
+from raftsched.consensus.raft.proposals import Answer
+from raftsched.consensus.raft.pysyncobj_adapter import LEADER, STATE_NAMES, Hooks
+from raftsched.consensus.raft.snapshots import Work
 from raftsched.errors import NoMajority, NotLeader, Unavailable
-from raftsched.ports import Clock, Randomness
 
 _JUST_AFTER: Final = 0.001
 """pysyncobj acts when a deadline lies behind it, not when it is reached."""
@@ -77,191 +48,49 @@ _log = structlog.get_logger()
 
 
 class RaftEngine:
-    """One node's Raft. `machine` gets the committed entries; an exception out of any method must stop the process."""
+    """One node's Raft. An exception out of any method must stop the process."""
 
     def __init__(
         self,
-        node_id: NodeId,
-        peers: Iterable[NodeId],
+        ports: EnginePorts,
+        members: Membership,
         *,
-        log: Log,
-        machine: StateMachine,
-        transport: TransportPort,
-        clock: Clock,
-        randomness: Randomness,
         snapshot_directory: Path,
-        timing: Timing | None = None,
-        sizes: Sizes | None = None,
-        cluster_clock: ClusterClock | None = None,
+        cluster_clock: ClusterClock,
         space: ClusterSpace | None = None,
-        members: Membership | None = None,
         incarnation: str = "",
         on_members: OnMembers = lambda _members: None,
     ) -> None:
-        members = members or Membership.of(Member(each) for each in (node_id, *peers))
-        sizes = sizes or Sizes()
-        self.node_id = node_id
-        self.log = log
-        self.timing = timing = timing or Timing()
-        self._machine = machine
-        self._transport = transport
-        self._clock = clock
-        self.clock = now_clock = StepClock(clock)
-        remove_leftovers(snapshot_directory)
-        marker = InstallMarker(snapshot_directory)
-        align(log, machine, marker)
+        """Compose the parts. `members` are those of the config file, and `on_members` hears of others first."""
+        self.ports = ports
+        self.node_id, self.log, self.clock, self.timing = ports.node_id, ports.log, ports.clock, ports.timing
         self._has_news = True
         """Something happened since the last step that it must act on."""
         self._led_term = 0
         self._led_until = -inf
         """Until when this node has last led with a majority behind it."""
-        # What is measured and noted, and asks nobody.
-        self.cluster_clock = cluster_clock or ClusterClock(clock)
-        self.space = space or ClusterSpace(node_id, clock)
-        self.contact = QuorumContact((), promise_seconds=timing.election_min_seconds)
-        self.round_trips = RoundTrips(timing)
-        self.versions = OperationVersions(machine)
-        self.sender = SnapshotSender(snapshot_directory, machine, randomness, sizes)
-        self.receiver = SnapshotReceiver(snapshot_directory, machine)
-        self.comparison = StateComparison(node_id, machine, DifferenceMark(snapshot_directory))
-        self.proposals = Proposals(timing)
-        self.core = core = RaftCore(
-            node_id,
-            [peer for peer in members.ids if peer != node_id and peer in members.voters],
-            log=log,
-            transport=transport,
-            clock=now_clock,
-            randomness=randomness,
-            timing=timing,
-        )
-        self.commit = CommitIndex(applied=machine.applied_index, last=log.last_index)
-        self.configuration = Configuration(
-            node_id=node_id,
-            members=members,
-            log=log,
-            machine=machine,
-            transport=transport,
-            clock=now_clock,
-            timing=timing,
-            voting=core,
-            commit=self.commit,
-            proposals=self.proposals,
-            takes_proposals=lambda: self.takes_proposals,
-            on_members=on_members,
-            members_changed=self._members_changed,
-        )
-        self.queue = ApplyQueue(
-            log=log,
-            machine=machine,
-            clock=now_clock,
-            current=core,
-            commit=self.commit,
-            proposals=self.proposals,
-            takes_proposals=lambda: self.takes_proposals,
-            configure=self.configuration.apply,
-            on_applied=self.comparison.applied,
-        )
-        self.replication = Replication(
-            sizes=sizes,
-            timing=timing,
-            log=log,
-            machine=machine,
-            transport=transport,
-            clock=now_clock,
-            cluster_clock=self.cluster_clock,
-            space=self.space,
-            contact=self.contact,
-            round_trips=self.round_trips,
-            sender=self.sender,
-            leading=core,
-            commit=self.commit,
-            nodes=self.configuration.nodes,
-        )
-        self.identity = PeerIdentity(
-            node_id=node_id,
+        parts = Parts(
+            ports,
+            members,
+            whole=self,
+            snapshot_directory=snapshot_directory,
+            cluster_clock=cluster_clock,
+            space=space,
             incarnation=incarnation,
-            formed=FormedMark(snapshot_directory),
-            log=log,
-            machine=machine,
-            transport=transport,
-            clock=now_clock,
-            timing=timing,
-            voter=core,
-            configuration=self.configuration,
-            versions=self.versions,
-            leader_seen_at=lambda: self.elections.leader_seen_at,
-            on_met=self.replication.on_met,
-            on_parted=self.replication.on_parted,
+            on_members=on_members,
         )
-        self.elections = Elections(
-            node_id=node_id,
-            log=log,
-            transport=transport,
-            clock=now_clock,
-            randomness=randomness,
-            timing=timing,
-            core=core,
-            configuration=self.configuration,
-            identity=self.identity,
-            cluster_clock=self.cluster_clock,
-            round_trips=self.round_trips,
-            is_sound=lambda: not self.comparison.difference,
-            idle_reason=lambda: self.idle_reason,
-        )
-        self.follower = Follower(
-            log=log,
-            machine=machine,
-            transport=transport,
-            clock=now_clock,
-            cluster_clock=self.cluster_clock,
-            receiver=self.receiver,
-            marker=marker,
-            following=core,
-            commit=self.commit,
-            queue=self.queue,
-            configuration=self.configuration,
-            follow=self._follow,
-            on_installed=self._installed,
-        )
-        self.transfer = LeadershipTransfer(
-            node_id=node_id,
-            log=log,
-            transport=transport,
-            clock=now_clock,
-            timing=timing,
-            leader=core,
-            cluster_clock=self.cluster_clock,
-            space=self.space,
-            followers=lambda: self.replication.progress,
-        )
-        self.reads = QuorumReads(
-            transport=transport,
-            clock=now_clock,
-            timing=timing,
-            lead=self,
-            followers=self._connected_followers,
-            is_majority=self.configuration.is_majority,
-            is_current=core.is_current,
-            follow=self._follow,
-        )
-        self._handlers = {
-            messages.APPEND: self.follower.on_append,
-            messages.APPEND_ACK: self.replication.on_append_ack,
-            messages.CHUNK: self.follower.on_chunk,
-            messages.CHUNK_ACK: self.replication.on_chunk_ack,
-            messages.PRE_VOTE: self.elections.on_pre_vote,
-            messages.PRE_VOTE_OK: self.elections.on_pre_vote_ok,
-            messages.PRE_VOTE_NO: self.elections.on_pre_vote_no,
-            messages.VOTE_REQUEST: self.elections.on_vote_request,
-            messages.VOTE: self.elections.on_vote,
-            messages.TIMEOUT_NOW: self.elections.on_timeout_now,
-            messages.DIGEST: self._on_digest,
-            messages.READ_ROUND: self.reads.on_read_round,
-            messages.READ_ROUND_OK: self.reads.on_read_round_ok,
-            messages.DISK_SPACE: self.replication.on_disk_space,
-        }
-        if incarnation:
-            self._handlers[messages.PEER_IDENTITY] = self.identity.on_peer_identity
+        self.core = core = parts.core
+        self.measured = parts.measured
+        self.versions = parts.versions
+        self.sender, self.receiver = parts.sender, parts.receiver
+        self.comparison = parts.comparison
+        self.proposals, self.commit, self.queue = parts.proposals, parts.commit, parts.queue
+        self.configuration = parts.configuration
+        self.identity = parts.identity
+        self.replication, self.follower = parts.replication, parts.follower
+        self.elections, self.transfer = parts.elections, parts.transfer
+        self.reads = parts.reads
+        self._handlers = parts.handlers
         core.hook(
             Hooks(
                 on_message=self.on_message,
@@ -294,7 +123,7 @@ class RaftEngine:
         self.identity.form_if_all_are_blank()
         self.configuration.drop_links(now, self.replication.progress)
         self.configuration.take_requests()
-        self.space.judge(now)
+        self.measured.space.judge(now)
         if self.transfer.reason_to_leave(now):
             self.start_transfer()
         self.transfer.advance(now)
@@ -312,7 +141,7 @@ class RaftEngine:
     @property
     def is_due(self) -> bool:
         """Whether a step would change anything now."""
-        return self._has_news or self.next_deadline() <= self._clock.monotonic()
+        return self._has_news or self.next_deadline() <= self.clock.read()
 
     def expect_step(self) -> None:
         """Note that something happened that the next step must act on."""
@@ -448,7 +277,7 @@ class RaftEngine:
         if self.core.leads:
             return 0.0
         heard_at = max(self.elections.leader_seen_at if self.elections.has_heard_leader else -inf, self._led_until)
-        return self._clock.monotonic() - heard_at if heard_at > -inf else None
+        return self.clock.read() - heard_at if heard_at > -inf else None
 
     def check_fresh(self) -> None:
         """Return if this node's state holds all that was ever acknowledged; raises `NotLeader` or `Unavailable`."""
@@ -456,7 +285,7 @@ class RaftEngine:
             raise self.not_leader()
         if not self.is_leading:
             raise Unavailable("just elected; retry in a moment")
-        if not self.contact.is_fresh(self._clock.monotonic()):
+        if not self.measured.contact.is_fresh(self.clock.read()):
             raise Unavailable("no answer from a majority of nodes in time; retry in a moment")
 
     def not_leader(self) -> Unavailable:
@@ -497,13 +326,13 @@ class RaftEngine:
         self._has_news = True
         self.identity.on_disconnected(node)
 
-    def _follow(self, node: Node, term: int) -> None:
+    def follow(self, node: Node, term: int) -> None:
         """Follow the leader of `term`, and tell it how full this node's disk is."""
         self.elections.follow(node, term)
-        space = self.space.report_due(node.id, self.clock.now)
+        space = self.measured.space.report_due(node.id, self.clock.now)
         if space is not None:
             told = {"free_bytes": space.free_bytes, "reserve_bytes": space.reserve_bytes, "low": space.is_low}
-            self._transport.send(node, {"type": messages.DISK_SPACE, **told})
+            self.ports.transport.send(node, {"type": messages.DISK_SPACE, **told})
 
     def _on_state_changed(self, old: int, new: int) -> None:
         """Follower, candidate and leader are pysyncobj's; what comes with a change is ours."""
@@ -520,41 +349,32 @@ class RaftEngine:
         self.reads.start()
         self.identity.record_incarnations()
         self.replication.start()
-        self.contact.forget()
-        self.cluster_clock.start_leading()
-        self.space.start_leading()
+        self.measured.start_leading()
 
     def _stop_leading(self) -> None:
         now = self.clock.now
         self.transfer.stop()
         is_deposed = self.term != self._led_term  # somebody is there who said so
-        is_cut_off = not is_deposed and self.contact.is_lost(now, self.timing.election_max_seconds)
+        is_cut_off = not is_deposed and self.measured.contact.is_lost(now, self.timing.election_max_seconds)
         self.elections.is_cut_off = is_cut_off
-        self._led_until = min(now, self.contact.since)
-        self.space.stop_leading()
+        self._led_until = min(now, self.measured.contact.since)
+        self.measured.space.stop_leading()
         self.replication.stop()
         self.proposals.lost_leadership(now, is_cut_off=is_cut_off)
         self.reads.refuse_all()
         self.core.election_deadline = now + self.core.election_timeout()
 
-    def _members_changed(self) -> None:
+    def members_changed(self) -> None:
         """Have everything that counts members follow the configuration in effect."""
         self.identity.members_changed()
         others, counts_self = sorted(str(node.id) for node in self.core.other_nodes), self.configuration.is_voter
-        self.contact.set_voters(others, counts_self=counts_self)
-        self.cluster_clock.set_peers(others)
-        self.round_trips.keep(set(others))
-        self.space.set_voters(others, counts_self=counts_self)
+        self.measured.set_voters(others, counts_self=counts_self)
         self.replication.members_changed()
 
-    def _installed(self) -> None:
+    def installed(self) -> None:
         """Another node's state is ours now."""
         self.comparison.replaced()
         self.configuration.installed()
-
-    def _connected_followers(self) -> list[Node]:
-        connected = self.core.connected_nodes
-        return [progress.node for progress in self.replication.progress.values() if progress.node in connected]
 
     def _agree_on_version(self) -> None:
         """As leader, write log entries in a later version from now on, if all who may get them can read it."""
@@ -562,9 +382,9 @@ class RaftEngine:
             return
         linked = {str(node.id) for node in self.core.connected_nodes}
         others = (self.configuration.possible_members | linked) - {self.node_id}
-        if self.versions.agree(others, self.contact.answered_at):
+        if self.versions.agree(others, self.measured.contact.answered_at):
             _log.info("operations_upgraded", node=self.node_id, version=self.versions.in_force)
-            self._members_changed()
+            self.members_changed()
 
     def _compare_states(self, now: float) -> None:
         """Tell the peers this state's digests, judge what they told, and lead no more if this node is wrong."""
@@ -572,11 +392,7 @@ class RaftEngine:
             message = {"type": messages.DIGEST, "index": note.index, "digest": note.digest}
             for _, node in sorted(self.configuration.nodes.items()):
                 if node in self.core.connected_nodes:
-                    self._transport.send(node, message)
+                    self.ports.transport.send(node, message)
         self.comparison.judge(self.configuration.voters)
         if self.comparison.difference and self.core.leads:
             self.core.step_down(self.term)
-
-    def _on_digest(self, node: Node, message: Message) -> None:
-        """Note what a peer's state came to."""
-        self.comparison.heard(str(node.id), Note(message["index"], message["digest"]))

@@ -21,20 +21,18 @@ from typing import Protocol
 
 import structlog
 from pysyncobj.node import Node
-from pysyncobj.transport import Transport as TransportPort
 
 from raftsched.consensus.journal.recovery import InstallMarker
-from raftsched.consensus.machine import StateMachine
-from raftsched.consensus.ports import CONFIGURATION, KINDS, Entry, Log
+from raftsched.consensus.ports import CONFIGURATION, KINDS, Entry
 from raftsched.consensus.raft import messages
 from raftsched.consensus.raft.apply_queue import ApplyQueue
 from raftsched.consensus.raft.cluster_clock import ClusterClock
 from raftsched.consensus.raft.commit_index import CommitIndex
 from raftsched.consensus.raft.configuration import Configuration
+from raftsched.consensus.raft.engine_ports import EnginePorts
 from raftsched.consensus.raft.messages import Message
 from raftsched.consensus.raft.snapshots import Received, SnapshotReceiver
 from raftsched.errors import InvariantBroken
-from raftsched.ports import Clock
 
 _log = structlog.get_logger()
 
@@ -59,11 +57,8 @@ class Follower:
 
     def __init__(
         self,
+        ports: EnginePorts,
         *,
-        log: Log,
-        machine: StateMachine,
-        transport: TransportPort,
-        clock: Clock,
         cluster_clock: ClusterClock,
         receiver: SnapshotReceiver,
         marker: InstallMarker,
@@ -74,10 +69,10 @@ class Follower:
         follow: Callable[[Node, int], None],
         on_installed: Callable[[], None],
     ) -> None:
-        self._log = log
-        self._machine = machine
-        self._transport = transport
-        self._clock = clock
+        self._log = ports.log
+        self._machine = ports.machine
+        self._transport = ports.transport
+        self._clock = ports.clock
         self._cluster_clock = cluster_clock
         self._receiver = receiver
         self._marker = marker

@@ -17,14 +17,12 @@ from typing import Final, Protocol
 
 import structlog
 from pysyncobj.node import Node
-from pysyncobj.transport import Transport as TransportPort
 
-from raftsched.consensus.disk_space import ClusterSpace
-from raftsched.consensus.ports import Log, NodeId, Timing
+from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft import messages
-from raftsched.consensus.raft.cluster_clock import ClusterClock
+from raftsched.consensus.raft.engine_ports import EnginePorts
+from raftsched.consensus.raft.measurements import Measurements
 from raftsched.consensus.raft.progress import Progress
-from raftsched.ports import Clock
 
 _LEAVE_AGAIN_SECONDS: Final = 30.0
 """A leader whose clock is off or whose disk is low tries to hand over again after this, not before."""
@@ -60,25 +58,20 @@ class LeadershipTransfer:
 
     def __init__(
         self,
+        ports: EnginePorts,
         *,
-        node_id: NodeId,
-        log: Log,
-        transport: TransportPort,
-        clock: Clock,
-        timing: Timing,
         leader: Leader,
-        cluster_clock: ClusterClock,
-        space: ClusterSpace,
+        measured: Measurements,
         followers: Callable[[], Mapping[NodeId, Progress]],
     ) -> None:
-        self._node_id = node_id
-        self._log = log
-        self._transport = transport
-        self._clock = clock
-        self._timing = timing
+        self._node_id = ports.node_id
+        self._log = ports.log
+        self._transport = ports.transport
+        self._clock = ports.clock
+        self._timing = ports.timing
         self._leader = leader
-        self._cluster_clock = cluster_clock
-        self._space = space
+        self._cluster_clock = measured.cluster_clock
+        self._space = measured.space
         self._followers = followers
         self._transfer: _Transfer | None = None
         self._leave_at = -inf

@@ -35,9 +35,14 @@ because a network that is too slow for elections has no leader that could measur
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
+from pysyncobj.node import Node
+
 Message = dict[str, Any]
+Handler = Callable[[Node, Message], None]
+"""Takes a message and its sender."""
 
 APPEND: Final = "append_entries"
 APPEND_ACK: Final = "next_node_idx"

@@ -35,19 +35,17 @@ from typing import Final, Protocol
 
 import structlog
 from pysyncobj.node import Node
-from pysyncobj.transport import Transport as TransportPort
 
 from raftsched.consensus.journal.recovery import FormedMark
-from raftsched.consensus.machine import StateMachine
-from raftsched.consensus.ports import Log, NodeId, Timing
+from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft import messages
 from raftsched.consensus.raft.configuration import Configuration
+from raftsched.consensus.raft.engine_ports import EnginePorts
 from raftsched.consensus.raft.entry_versions import OperationVersions
 from raftsched.consensus.raft.membership import decode_membership, encode_membership
 from raftsched.consensus.raft.messages import Message
 from raftsched.core.operations.codec import require_readable
 from raftsched.errors import Invalid
-from raftsched.ports import Clock
 
 _OTHER_DISK: Final = "its disk was replaced"
 _TOO_OLD: Final = "it can't read the cluster's log entries: its release is too old"
@@ -97,15 +95,10 @@ class PeerIdentity:
 
     def __init__(
         self,
+        ports: EnginePorts,
         *,
-        node_id: NodeId,
         incarnation: str,
         formed: FormedMark,
-        log: Log,
-        machine: StateMachine,
-        transport: TransportPort,
-        clock: Clock,
-        timing: Timing,
         voter: Voter,
         configuration: Configuration,
         versions: OperationVersions,
@@ -113,14 +106,14 @@ class PeerIdentity:
         on_met: Callable[[Node], None],
         on_parted: Callable[[Node], None],
     ) -> None:
-        self._node_id = node_id
+        self._node_id = ports.node_id
+        self._log = ports.log
+        self._machine = ports.machine
+        self._transport = ports.transport
+        self._clock = ports.clock
+        self._timing = ports.timing
         self._incarnation = incarnation
         self._formed_mark = formed
-        self._log = log
-        self._machine = machine
-        self._transport = transport
-        self._clock = clock
-        self._timing = timing
         self._voter = voter
         self._configuration = configuration
         self._versions = versions

@@ -29,11 +29,10 @@ from pysyncobj.node import Node
 from pysyncobj.transport import Transport as TransportPort
 
 from raftsched.consensus.ports import Log, NodeId, Timing
+from raftsched.consensus.raft.engine_ports import EnginePorts
 from raftsched.consensus.raft.messages import Message
 from raftsched.consensus.raft.peer_node import PeerNode
-from raftsched.consensus.raft.step_clock import StepClock
 from raftsched.limits import APPEND_BYTES_MAX, FRAME_BYTES_MAX
-from raftsched.ports import Randomness
 
 VERSION: Final = "0.3.17"
 
@@ -157,27 +156,20 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # pysyncobj carries no types
     _load_dump: Private[bool] = Private("needLoadDumpFile")
     _stock_transport: Private[TransportPort] = Private("transport")
 
-    def __init__(
-        self,
-        node_id: NodeId,
-        peers: Iterable[NodeId],
-        *,
-        log: Log,
-        transport: TransportPort,
-        clock: StepClock,
-        randomness: Randomness,
-        timing: Timing,
-    ) -> None:
+    def __init__(self, ports: EnginePorts, peers: Iterable[NodeId]) -> None:
         install_seams()
-        self._clock = clock
-        self._randomness = randomness
+        self._clock = ports.clock
+        self._randomness = ports.randomness
         self._hooks: Hooks | None = None
         self.enter()
         super().__init__(
-            PeerNode(node_id), [PeerNode(peer) for peer in peers], self._settings(log, timing), transport=transport
+            PeerNode(ports.node_id),
+            [PeerNode(peer) for peer in peers],
+            self._settings(ports.log, ports.timing),
+            transport=ports.transport,
         )
         _check_windows(self)
-        self._stock_transport = _Outgoing(transport, self._outgoing)
+        self._stock_transport = _Outgoing(ports.transport, self._outgoing)
         self._load_dump = False
 
     def _settings(self, log: Log, timing: Timing) -> SyncObjConf:

@@ -23,14 +23,13 @@ from math import inf
 from typing import Protocol
 
 from pysyncobj.node import Node
-from pysyncobj.transport import Transport as TransportPort
 
-from raftsched.consensus.ports import NodeId, Timing
+from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft import messages
+from raftsched.consensus.raft.engine_ports import EnginePorts
 from raftsched.consensus.raft.messages import Message
 from raftsched.consensus.raft.proposals import NOT_LEADER, REFUSED, SUCCESS, Answer
 from raftsched.errors import NoMajority
-from raftsched.ports import Clock
 
 
 class Lead(Protocol):
@@ -70,19 +69,17 @@ class QuorumReads:
 
     def __init__(
         self,
+        ports: EnginePorts,
         *,
-        transport: TransportPort,
-        clock: Clock,
-        timing: Timing,
         lead: Lead,
         followers: Callable[[], Iterable[Node]],
         is_majority: Callable[[set[NodeId]], bool],
         is_current: Callable[[Message], bool],
         follow: Callable[[Node, int], None],
     ) -> None:
-        self._transport = transport
-        self._clock = clock
-        self._timing = timing
+        self._transport = ports.transport
+        self._clock = ports.clock
+        self._timing = ports.timing
         self._lead = lead
         self._followers = followers
         self._is_majority = is_majority

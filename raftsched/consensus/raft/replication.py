@@ -16,21 +16,17 @@ from typing import Protocol
 
 import structlog
 from pysyncobj.node import Node
-from pysyncobj.transport import Transport as TransportPort
 
-from raftsched.consensus.disk_space import ClusterSpace, Space
-from raftsched.consensus.machine import StateMachine
-from raftsched.consensus.ports import Entry, Log, NodeId, Sizes, Timing
+from raftsched.consensus.disk_space import Space
+from raftsched.consensus.ports import Entry, NodeId
 from raftsched.consensus.raft import messages
-from raftsched.consensus.raft.cluster_clock import ClusterClock
 from raftsched.consensus.raft.commit_index import CommitIndex
+from raftsched.consensus.raft.engine_ports import EnginePorts
+from raftsched.consensus.raft.measurements import Measurements
 from raftsched.consensus.raft.messages import Message
 from raftsched.consensus.raft.progress import Progress
-from raftsched.consensus.raft.quorum_lease import QuorumContact
-from raftsched.consensus.raft.round_trips import RoundTrips
 from raftsched.consensus.raft.snapshots import SnapshotSender
 from raftsched.errors import InvariantBroken
-from raftsched.ports import Clock
 
 _log = structlog.get_logger()
 
@@ -60,32 +56,24 @@ class Replication:
 
     def __init__(
         self,
+        ports: EnginePorts,
         *,
-        sizes: Sizes,
-        timing: Timing,
-        log: Log,
-        machine: StateMachine,
-        transport: TransportPort,
-        clock: Clock,
-        cluster_clock: ClusterClock,
-        space: ClusterSpace,
-        contact: QuorumContact,
-        round_trips: RoundTrips,
+        measured: Measurements,
         sender: SnapshotSender,
         leading: Leading,
         commit: CommitIndex,
         nodes: dict[NodeId, Node],
     ) -> None:
-        self._sizes = sizes
-        self._timing = timing
-        self._log = log
-        self._machine = machine
-        self._transport = transport
-        self._clock = clock
-        self._cluster_clock = cluster_clock
-        self._space = space
-        self._contact = contact
-        self._round_trips = round_trips
+        self._sizes = ports.sizes
+        self._timing = ports.timing
+        self._log = ports.log
+        self._machine = ports.machine
+        self._transport = ports.transport
+        self._clock = ports.clock
+        self._cluster_clock = measured.cluster_clock
+        self._space = measured.space
+        self._contact = measured.contact
+        self._round_trips = measured.round_trips
         self._sender = sender
         self._leading = leading
         self._commit = commit
@@ -103,6 +91,11 @@ class Replication:
         """End what a leader does."""
         self.progress = {}
         self._sender.stop_all()
+
+    def connected_followers(self) -> list[Node]:
+        """Return the followers that can be talked to."""
+        connected = self._leading.connected_nodes
+        return [progress.node for progress in self.progress.values() if progress.node in connected]
 
     def members_changed(self) -> None:
         """Send to those who are linked to now."""

@@ -26,10 +26,12 @@ from math import inf
 from typing import Final
 
 import structlog
+from pysyncobj.node import Node
 
 from raftsched.consensus.journal.recovery import DifferenceMark
 from raftsched.consensus.machine import StateMachine
 from raftsched.consensus.ports import NodeId
+from raftsched.consensus.raft.messages import Message
 from raftsched.storage.store.port import REPLACE_THIS_NODE
 
 EVERY_ENTRIES: Final = 64
@@ -113,6 +115,10 @@ class StateComparison:
                 self._unsent.append(newest)
         notes, self._unsent = self._unsent[-_NOTES_MAX:], []
         return notes
+
+    def on_digest(self, node: Node, message: Message) -> None:
+        """Note the digest that a peer tells."""
+        self.heard(str(node.id), Note(message["index"], message["digest"]))
 
     def heard(self, peer: NodeId, note: Note) -> None:
         """A peer's digest; it may be of an index that this node has not reached."""

@@ -13,11 +13,12 @@ from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.ports import COMMAND, CONFIGURATION, NO_OP, Timing
 from raftsched.consensus.raft.apply_queue import ApplyQueue
 from raftsched.consensus.raft.commit_index import CommitIndex
+from raftsched.consensus.raft.engine_ports import EnginePorts
 from raftsched.consensus.raft.proposals import NOT_LEADER, QUEUE_FULL, SUCCESS, Proposals
 from raftsched.consensus.raft.step_clock import StepClock
 from raftsched.errors import InvariantBroken
 from raftsched.limits import PROPOSALS_WAITING_MAX
-from tests.consensus.subjects import HandClock
+from tests.consensus.subjects import HandClock, Recorder
 
 
 @dataclass
@@ -37,9 +38,14 @@ class _Node:
         self.machine.apply(1, 0, None)
         self.commit = CommitIndex(applied=1, last=1)
         self.queue = ApplyQueue(
-            log=self.log,
-            machine=self.machine,
-            clock=StepClock(HandClock()),
+            EnginePorts(
+                node_id="n1",
+                log=self.log,
+                machine=self.machine,
+                transport=Recorder(),
+                clock=StepClock(HandClock()),
+                randomness=Random(1),
+            ),
             current=self,
             commit=self.commit,
             proposals=Proposals(Timing()),

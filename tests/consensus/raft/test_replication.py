@@ -210,7 +210,7 @@ def test_the_offset_of_a_followers_clock_is_measured_by_the_quickest_answer(tmp_
     node.clock.now += 100.0
     answer(250, 0.004)
     answer(300, 0.3)
-    offset_ms = node.engine.cluster_clock.offset_ms("b")
+    offset_ms = node.engine.measured.cluster_clock.offset_ms("b")
     assert offset_ms is not None
     assert abs(offset_ms - 250) <= 1
 

@@ -89,5 +89,5 @@ def test_a_leader_measures_from_the_question_to_its_answer(tmp_path: Path) -> No
             rejected=0,
             sent_us=asked_us,
         )
-    assert leader.engine.round_trips.seconds("b") == pytest.approx(0.04, abs=0.001)
-    assert leader.engine.round_trips.limit_seconds < TIMING.election_min_seconds
+    assert leader.engine.measured.round_trips.seconds("b") == pytest.approx(0.04, abs=0.001)
+    assert leader.engine.measured.round_trips.limit_seconds < TIMING.election_min_seconds

@@ -104,7 +104,7 @@ def stops_at_large_entries(patch: Any) -> None:
         on_append = self._handlers[APPEND]
 
         def drop_large(node: Node, message: Message) -> None:
-            if all(len(command) < values["sizes"].append_bytes for command, _, _ in message["entries"]):
+            if all(len(command) < self.ports.sizes.append_bytes for command, _, _ in message["entries"]):
                 on_append(node, message)
 
         self._handlers[APPEND] = drop_large

@@ -95,8 +95,8 @@ def votes_against_its_promise(patch: Any) -> None:
 def forgets_its_promise_at_a_restart(patch: Any) -> None:
     original = Elections.__init__
 
-    def init(self: Elections, **values: Any) -> None:
-        original(self, **values)
+    def init(self: Elections, *arguments: Any, **values: Any) -> None:
+        original(self, *arguments, **values)
         self.leader_seen_at = -1e9
 
     patch.setattr(Elections, "__init__", init)

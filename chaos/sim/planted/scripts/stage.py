@@ -166,7 +166,7 @@ class Stage:
     def stands_in(self, node_id: str) -> float:
         """Seconds until the node asks the others for their votes."""
         engine = self.engine(node_id)
-        return engine.core.election_deadline - engine.clock.monotonic()
+        return engine.core.election_deadline - engine.clock.read()
 
     def until(self, condition: Callable[[], object], *, seconds: float = 10.0) -> Play:
         """Let time pass until `condition` holds; while a node that it looks at is down, it doesn't."""
