@@ -7,9 +7,9 @@ turns, so that the ratios hold on a machine that is shared. Each version runs as
 fsync, and one process with the blocking client that submits one job after the other.
 
 Times are nanoseconds on the CPU, from `/proc/PID/task/TID/schedstat` (Linux). What the same processes use while nobody
-submits is measured first, and subtracted; it is the same share of a core before and after. Prints the best round of each
-version, because disturbances only add. A shared machine also adds: give this session's scheduling group priority with
-`echo -10 > /proc/self/autogroup` as root.
+submits is measured first, and subtracted. Rounds are short and many, and the cost of a version is the lower quartile of its
+rounds, because whatever else runs on the machine only adds. Give this session's scheduling group priority, as root, with
+`echo -10 > /proc/self/autogroup`.
 """
 
 from __future__ import annotations
@@ -105,12 +105,16 @@ class Version:
         self.costs: list[Cost] = []
 
     @property
-    def best(self) -> Cost:
-        return min(self.costs, key=lambda cost: cost.ms)
+    def ms(self) -> float:
+        """The cost of a submit on all parts."""
+        return lower_quartile([cost.ms for cost in self.costs])
+
+    def ms_of(self, part: Part) -> float:
+        return lower_quartile([cost.ms_by_part[part] for cost in self.costs])
 
     @property
-    def median_ms(self) -> float:
-        return statistics.median(cost.ms for cost in self.costs)
+    def latencies(self) -> list[float]:
+        return sorted(each for cost in self.costs for each in cost.seconds)
 
     def submit(self, count: int) -> list[float]:
         """Have the client submit `count` jobs; return their latencies."""
@@ -131,7 +135,6 @@ class Version:
 
     def measure(self, count: int) -> None:
         """Measure one round of `count` submits."""
-        self.submit(_WARM_UP)
         before, began = used_by(self._roles), time.monotonic()
         latencies = self.submit(count)
         after, seconds = used_by(self._roles), time.monotonic() - began
@@ -210,26 +213,31 @@ def _get(url: str) -> dict[str, object]:
 
 
 def report(version: Version) -> str:
-    """Return the best round of a version, role by role."""
-    best = version.best
-    ordered = sorted(best.seconds)
-    rounds = ", ".join(f"{each.ms:.3f}" for each in version.costs)
-    p50, p99 = (1000 * ordered[len(ordered) * share // 100] for share in (50, 99))
-    lines = [
-        f"{version.checkout}: {best.ms:.3f} ms CPU a submit, median {version.median_ms:.3f}, rounds {rounds}",
-        f"    latency p50 {p50:.2f} ms, p99 {p99:.2f} ms",
-    ]
-    for (role, thread), ms in best.ms_by_part.items():
-        lines.append(f"    {role:12} {thread:8} {ms:.3f} ms; idle {100 * version.idle[role, thread]:.2f} % of a core")
+    """Return what a submit costs in a version, part by part."""
+    p50, p99 = (1000 * version.latencies[len(version.latencies) * share // 100] for share in (50, 99))
+    lines = [f"{version.checkout}: {version.ms:.3f} ms CPU a submit; latency p50 {p50:.2f} ms, p99 {p99:.2f} ms"]
+    for part, idle in version.idle.items():
+        lines.append(f"    {part[0]:12} {part[1]:8} {version.ms_of(part):.3f} ms; idle {100 * idle:.2f} % of a core")
     return "\n".join(lines)
+
+
+def ratio(version: Version, other: Version) -> str:
+    """Return how the costs of two versions relate, over all rounds and from round to round."""
+    pairs = [cost.ms / before.ms for cost, before in zip(version.costs, other.costs, strict=True)]
+    paired = statistics.median(pairs)
+    return f"{version.checkout} / {other.checkout}: {version.ms / other.ms:.3f}, median of pairs {paired:.3f}"
+
+
+def lower_quartile(values: list[float]) -> float:
+    return sorted(values)[len(values) // 4]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkouts", nargs="*", type=Path, metavar="CHECKOUT")
-    parser.add_argument("--submits", type=int, default=400)
+    parser.add_argument("--submits", type=int, default=20, help="of a round")
     parser.add_argument("--nodes", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=80)
     options = parser.parse_args()
     checkouts = [each.resolve() for each in options.checkouts] or [_ROOT]
     with ExitStack() as stack:
@@ -248,8 +256,7 @@ def main() -> None:
             sys.stdout.write(report(version) + "\n")
         first, *others = versions
         for version in others:
-            best, median = version.best.ms / first.best.ms, version.median_ms / first.median_ms
-            sys.stdout.write(f"{version.checkout} / {first.checkout}: best {best:.3f}, median {median:.3f}\n")
+            sys.stdout.write(ratio(version, first) + "\n")
 
 
 if __name__ == "__main__":

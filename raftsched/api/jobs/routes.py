@@ -92,7 +92,7 @@ class Jobs:
 
     async def submit(self, wanted: JobRequest, *, key: str, fingerprint: bytes, actor: str) -> Submitted:
         """Store `wanted`; a job that it must not stand beside is its result, or raises `Rejected`, as it asks for."""
-        operation = self._operation(wanted, key=key, fingerprint=fingerprint)
+        operation = self._operation(wanted, key=key, fingerprint=fingerprint, now_ms=self._backend.now_ms())
         for _ in range(_CONFLICTS_MAX):
             result = await self._backend.propose(signed(operation, actor))
             holder = self._holder(result)
@@ -105,7 +105,8 @@ class Jobs:
     async def submit_batch(self, request: web.Request) -> web.Response:
         """Submit up to 1,000 jobs, each stored or refused on its own, with a result for each in order."""
         batch = self._batch.read(await self._bodies.read_json(request))
-        prepared = [self._prepared(item, f"jobs[{position}]") for position, item in enumerate(batch.items)]
+        now_ms = self._backend.now_ms()
+        prepared = [self._prepared(item, f"jobs[{position}]", now_ms) for position, item in enumerate(batch.items)]
         propose, actor = self._backend.propose, actor_of(request)
         futures = [propose(signed(each.operation, actor)) for each in prepared if isinstance(each, _Prepared)]
         answers = iter(await answers_of(futures))
@@ -132,23 +133,21 @@ class Jobs:
         job = job_in_path(reading, request)
         return reading.response(result_reply(job, reading.state.result(job.id), reading.now_ms))
 
-    def _prepared(self, item: Item, at: str) -> _Prepared | RaftschedError:
+    def _prepared(self, item: Item, at: str, now_ms: int) -> _Prepared | RaftschedError:
         if item.flaw is not None:
             return item.flaw
         try:
             wanted = self._job.fit(item.text, at=at)
             key = wanted.idempotency_key or ""
             fingerprint = fingerprint_of(item.document) if key else b""
-            operation = self._operation(wanted, key=key, fingerprint=fingerprint, at=at)
+            operation = self._operation(wanted, key=key, fingerprint=fingerprint, now_ms=now_ms, at=at)
             return _Prepared(operation, at, returns_holder(wanted))
         except Invalid as error:
             return error
 
-    def _operation(self, wanted: JobRequest, *, key: str, fingerprint: bytes, at: str = "") -> SubmitJob:
-        backend = self._backend
-        return submit_operation(
-            wanted, job_id=backend.new_job_id(), now_ms=backend.now_ms(), key=key, fingerprint=fingerprint, at=at
-        )
+    def _operation(self, wanted: JobRequest, *, key: str, fingerprint: bytes, now_ms: int, at: str = "") -> SubmitJob:
+        job_id = self._backend.new_job_id()
+        return submit_operation(wanted, job_id=job_id, now_ms=now_ms, key=key, fingerprint=fingerprint, at=at)
 
     def _item(self, prepared: _Prepared, answer: Answer) -> BatchItem:
         holder = self._holder(answer) if prepared.returns_holder else None
