@@ -1,1 +1,1 @@
-"""Operations: the closed set of changes that the log holds."""
+"""Define the operations: the closed set of changes in the log."""

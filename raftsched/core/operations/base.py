@@ -12,7 +12,7 @@ import msgspec
 
 
 class Operation(msgspec.Struct, frozen=True, array_like=True):
-    """A change of the state, as the log stores it."""
+    """Describe a change of the state, as the log stores it."""
 
     since: ClassVar[int] = 1
     """The version of log entries in which it appeared."""

@@ -1,18 +1,18 @@
-"""The codec of log entries, and the operations on jobs and workers.
+"""Encode and decode log entries, and define the operations on jobs and workers.
 
-All that isn't deterministic is already decided here by the leader: ids, time, jitter, the worker. A log entry is one
-`Batch`; its operations are applied in order, each with a result of its own. Fields are stored by position: new ones go at
-the end, with a default, and a tag once used is never reused.
+The leader has already decided all that is not deterministic: ids, time, jitter, the worker. A log entry is one `Batch`.
+Its operations are applied in order, each with its own result. Fields are stored by position: new ones go at the end, with
+a default. A tag is never used again.
 
-Entries are versioned: a node refuses one of a version that it does not know rather than guess. During a rolling upgrade
-nodes of two versions live together, so a leader writes a later version only once every member reads it
-(`consensus.raft.entry_versions`). Whatever changes what an entry holds or what `apply` makes of it goes through these steps:
+Entries have versions, and a node rejects an unknown version. In a rolling upgrade, nodes of two versions run together. So
+a leader writes a later version only when every member reads it (`consensus.raft.entry_versions`). Every change of the
+content of entries, or of their effect in `apply`, follows these steps:
 
-1. Raise `CODEC_VERSION`. Entries of the versions before, down to `OLDEST_READ`, must be read and applied as ever.
-2. A new operation declares `since`: until all members read it, it is refused with `upgrade_in_progress`.
-3. A new meaning of an operation depends on `Context.version`, never on what program runs: all nodes change at one index.
-   A new field may be filled only from that version on: older nodes pass it over.
-4. `OLDEST_READ` may rise to the version of a release that everybody must have run before; say so in the changelog.
+1. Raise `CODEC_VERSION`. Entries of earlier versions, down to `OLDEST_READ`, must be read and applied as before.
+2. A new operation declares `since`: until all members read it, it is rejected with `upgrade_in_progress`.
+3. A new meaning of an operation depends on `Context.version`, never on the running program: all nodes change at one index.
+   A new field can be filled only from that version on: older nodes ignore it.
+4. `OLDEST_READ` can rise to the version of a release that every cluster must have run before; say so in the changelog.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from raftsched.core.records.workflow import WorkflowId
 from raftsched.errors import RaftschedError
 
 CODEC_VERSION: Final = 1
-"""The latest version of log entries that this program reads, and so the latest that it may ever write."""
+"""The latest version of log entries that this program reads; it never writes a later one."""
 OLDEST_READ: Final = 1
-"""The earliest version that it still reads; a cluster without any entry begins there."""
+"""The earliest version that it reads; a new cluster begins with it."""
 
 
 class SubmitJob(Operation, frozen=True, tag=1):
-    """Store a new job, or find the one that the same tenant submitted under the same idempotency key.
+    """Store a new job, or find the job that the same tenant submitted with the same idempotency key.
 
     Result: `Submitted`. Rejected: `idempotency_mismatch` (same key, other fingerprint), `unknown_dependency`,
     `unique_conflict` (never for a repeat under the same idempotency key; `Refused.job_id` names the other job).
@@ -53,61 +53,60 @@ class SubmitJob(Operation, frozen=True, tag=1):
     tenant: str
     spec: JobSpec
     due_at_ms: TimeMs
-    """0 = now: as soon as the operation is applied."""
+    """0 = now, when the operation is applied."""
     payload: bytes
     """JSON text; b"" = none."""
     idempotency_key: str = ""
     fingerprint: bytes = b""
     depends_on: tuple[Dependency, ...] = ()
     paused: bool = False
-    """It is stored `paused`, for a user to resume."""
+    """It is stored `paused` until a user resumes it."""
     actor: str = ""
-    """Who submits it; "" = not known, else the job's history begins with a note of it. Jobs of a workflow have its actor."""
+    """The submitter, recorded in the job's first note; "" = not known. Jobs of a workflow have the workflow's actor."""
 
 
 class SubmitWorkflow(Operation, frozen=True, tag=27):
-    """Store a workflow, or the next part of one that is too large for one entry of the log.
+    """Store a workflow, or the next part of one that is too large for one log entry.
 
-    Nothing of it runs, and nothing is seen in lists of workflows as running, until the last part is applied. Parents
-    that jobs of it name are in this or an earlier part, or any other job that is there. Result: `WorkflowSaved`.
-    Rejected, with nothing written: `unknown_dependency`, `idempotency_mismatch`, `stale_part` (not the part that
-    follows what is stored).
+    None of its jobs runs, and lists do not show it as running, until the last part is applied. Parents are jobs of this or
+    an earlier part, or any other stored jobs. Result: `WorkflowSaved`. Rejected, with nothing written:
+    `unknown_dependency`, `idempotency_mismatch`, `stale_part` (not the next part).
     """
 
     id: WorkflowId
     tenant: str
     name: str
     job_count: int
-    """In all parts."""
+    """Jobs of all parts."""
     first: int
-    """How many jobs earlier parts had."""
+    """Jobs of all earlier parts."""
     jobs: tuple[SubmitJob, ...]
-    """Each with `workflow_id` and `task` in its options."""
+    """Each has `workflow_id` and `task` in its options."""
     idempotency_key: str = ""
     fingerprint: bytes = b""
     actor: str = ""
 
 
 class LeaseJobs(Operation, frozen=True, tag=2):
-    """Give a worker the jobs that are still waiting and due; each grant carries a new fencing token.
+    """Lease to a worker those of the jobs that are waiting and due; each grant has a new fencing token.
 
-    Result: `Leased`, with a grant for each job that could be given; the others are left as they are.
+    Result: `Leased`, with a grant for each leased job; the others are unchanged.
     """
 
     worker: str
     ttl_ms: int
     job_ids: tuple[JobId, ...]
     request_id: str = ""
-    """Goes into each lease; see `Lease`."""
+    """Stored in each lease; see `Lease`."""
     region: str = ""
-    """The worker's; a job of a region goes to workers of the same one alone. "" = it has none."""
+    """The worker's region; a job with a region goes only to workers of that region. "" = none."""
 
 
 class RecordOutcome(Operation, frozen=True, tag=3):
-    """Record how an attempt ended, if its token is the current one.
+    """Record the end of an attempt, if its token is the current one.
 
     Result: `OutcomeRecorded`. Rejected: `lease_lost`, `not_found`, `cancelled` (the job is cancelled, whatever the
-    worker reports), `already_recorded` (this token has reported, under another completion id).
+    worker reports), `already_recorded` (this token has already reported, with another completion id).
     """
 
     job_id: JobId
@@ -120,9 +119,9 @@ class RecordOutcome(Operation, frozen=True, tag=3):
     """JSON text; b"" = none."""
     error: JobError | None = None
     retryable: bool = True
-    """False: the handler gave up; no further attempt."""
+    """False: the handler asked for no further attempt."""
     delay_ms: int = -1
-    """The handler's own wish for the next attempt; -1 = by the retry policy. Required for `SNOOZED`."""
+    """The delay that the handler requested for the next attempt; -1 = by the retry policy. Required for `SNOOZED`."""
     jitter: int = 0
     """Drawn by the leader: -1000 to 1000 thousandths of the policy's jitter."""
 
@@ -131,15 +130,15 @@ class ExpiredLease(msgspec.Struct, frozen=True, array_like=True):
     job_id: JobId
     token: FencingToken
     cause: AttemptEnd
-    """`TIMEOUT` (ran too long), `WORKER_LOST` (no heartbeat), `OUTAGE` (none since the cluster had no leader for a term)
-    or `CANCELLED` (did not stop within the grace)."""
+    """`TIMEOUT` (ran too long), `WORKER_LOST` (no heartbeat), `OUTAGE` (no heartbeat since an outage) or `CANCELLED` (did
+    not stop within the grace)."""
     jitter: int = 0
 
 
 class ExpireLeases(Operation, frozen=True, tag=4):
-    """End leases that ran out. Each is checked again against the current token and the cluster's time.
+    """End expired leases. Each is checked again against the current token and the cluster's time.
 
-    Result: `Expired`; a lease that was renewed, ended or isn't over yet is left as it is.
+    Result: `Expired`; a lease that was renewed, has ended or is not over yet is unchanged.
     """
 
     leases: tuple[ExpiredLease, ...]
@@ -148,26 +147,27 @@ class ExpireLeases(Operation, frozen=True, tag=4):
 class CancelJob(Operation, frozen=True, tag=5):
     """Cancel a job in any status.
 
-    Result: `Cancelled`: a waiting job is cancelled at once, a leased one turns `cancelling` and its outcome no longer
+    Result: `Cancelled`. A waiting job is cancelled at once. A leased one becomes `cancelling`, and its outcome no longer
     counts. Rejected: `not_found`, `already_finished` (it ended in another way before). Cancelling twice succeeds.
     """
 
     job_id: JobId
     tenant: str
     force: bool = False
-    """End a running attempt at once instead of asking its worker first; what it reports is refused."""
+    """End a running attempt at once, without asking its worker to stop; its report is rejected."""
     actor: str = ""
 
 
 class PurgeJobs(Operation, frozen=True, tag=6):
-    """Remove finished jobs whose retention is over, with payload, result and idempotency key; those that are still
-    needed stay (`retention.why_kept`). Result: `Purged`.
+    """Remove finished jobs whose retention is over, with payload, result and idempotency key.
+
+    Jobs that are still needed stay (`retention.why_kept`). Result: `Purged`.
     """
 
     job_ids: tuple[JobId, ...]
     finished_before_ms: TimeMs
     actor: str = ""
-    """Who asked for it; "" = retention, which leaves no line in the audit trail."""
+    """The user who requested it; "" = retention, which writes no line to the audit trail."""
 
 
 class WorkerMark(msgspec.Struct, frozen=True, array_like=True):
@@ -177,13 +177,13 @@ class WorkerMark(msgspec.Struct, frozen=True, array_like=True):
     seen_at_ms: TimeMs
     region: str = ""
     silent: tuple[SilentLease, ...] = ()
-    """Takes the place of what the mark before said."""
+    """Replaces the list of the mark before."""
 
 
 class MarkWorkers(Operation, frozen=True, tag=7):
-    """Write down coarsely which workers were heard of, and forget those not seen for long. Result: `Marked`.
+    """Record coarsely when workers were seen, and remove those not seen for long. Result: `Marked`.
 
-    One without marks says that a leader serves: its stamp is what a later leader measures an outage from.
+    Without marks it records that a leader serves: a later leader measures an outage from its stamp.
     """
 
     marks: tuple[WorkerMark, ...]
@@ -191,48 +191,48 @@ class MarkWorkers(Operation, frozen=True, tag=7):
 
 
 class RecordOutage(Operation, frozen=True, tag=28):
-    """Note that the cluster had no leader from `since_ms` until now, if that is longer than `longest_ms`.
+    """Record that the cluster had no leader from `since_ms` until now, if that is longer than `longest_ms`.
 
-    A new leader says so once, before it judges any lease. Result: `Counted` (1: it was an outage).
+    A new leader proposes it once, before it expires any lease. Result: `Counted` (1: it was an outage).
     """
 
     since_ms: TimeMs
     """The stamp of the last entry before this leader's own."""
     longest_ms: int
-    """A shorter silence is no outage: a lease outlives it."""
+    """A shorter time without a leader is no outage: a lease outlives it."""
 
 
 NewWork = SubmitJob | SubmitWorkflow | SaveSchedule | RunSchedule
-"""Operations that bring jobs which nobody has accepted yet: refused while the disks are nearly full."""
+"""Operations that add jobs: rejected while the disks are nearly full."""
 
 OPERATIONS: Final = tuple(Operation.__subclasses__())
-"""Every operation: all modules of this package are imported by now."""
+"""All operations; all modules of this package are imported before this line."""
 
 if TYPE_CHECKING:
     _AnyOperation = Operation
 else:
     _AnyOperation = reduce(or_, OPERATIONS)
-    """The union that the decoder tells apart by tag."""
+    """The union whose members the decoder distinguishes by tag."""
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
-    """One log entry: the leader's stamp and the operations that arrived together."""
+    """Carry one log entry: the leader's stamp and the operations gathered in it."""
 
     version: int
-    """From `OLDEST_READ` to `CODEC_VERSION`; along the log it never falls."""
+    """From `OLDEST_READ` to `CODEC_VERSION`; it never decreases along the log."""
     stamp_ms: TimeMs
-    """The leader's wall clock; cluster time is the largest stamp applied so far and never runs backward."""
+    """The leader's wall clock; cluster time is the largest stamp applied so far and never goes back."""
     operations: tuple[_AnyOperation, ...]
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
-    """What every version of an entry begins with; whatever follows is not looked at."""
+    """Decode the first field of an entry, which all versions have; the rest is ignored."""
 
     version: int
 
 
 class UnknownVersion(RaftschedError):
-    """The cluster's log entries are of a version that this raftsched does not read: it must be upgraded to go on."""
+    """The cluster's log entries have a version that this raftsched does not read; it must be upgraded to continue."""
 
     code = "unknown_version"
 
@@ -248,9 +248,9 @@ def encode_batch(stamp_ms: TimeMs, operations: tuple[Operation, ...], *, version
 
 
 def decode_batch(data: bytes, *, reads: int = CODEC_VERSION) -> Batch:
-    """Read a log entry, as a node does that reads the versions from `OLDEST_READ` to `reads`.
+    """Decode a log entry, like a node that reads the versions from `OLDEST_READ` to `reads`.
 
-    Raises `UnknownVersion` for one of another version, and `msgspec.DecodeError` for bytes that are no entry.
+    Raises `UnknownVersion` for another version, and `msgspec.DecodeError` for bytes that are not an entry.
     """
     try:
         batch = _decoder.decode(data)
@@ -262,7 +262,7 @@ def decode_batch(data: bytes, *, reads: int = CODEC_VERSION) -> Batch:
 
 
 def require_readable(version: int, *, reads: int = CODEC_VERSION) -> None:
-    """Raise `UnknownVersion` unless a node that reads up to `reads` can go on where `version` is in force."""
+    """Raise `UnknownVersion` if `version` is in force and a node reads only up to `reads`."""
     if OLDEST_READ <= version <= reads:
         return
     known = str(reads) if reads == OLDEST_READ else f"{OLDEST_READ} to {reads}"
@@ -271,7 +271,7 @@ def require_readable(version: int, *, reads: int = CODEC_VERSION) -> None:
 
 
 class RejectCode(IntEnum):
-    """Why an operation was refused; `label` is the stable code that users see."""
+    """Enumerate the reasons of rejected operations; `label` is the stable code that users see."""
 
     NOT_FOUND = 1
     ALREADY_FINISHED = 2

@@ -1,7 +1,7 @@
-"""Operations by which people, and time, change a job: pause, resume, amend, requeue, progress, logs, alarms.
+"""Define operations by which people and time change a job: pause, resume, amend, requeue, progress, logs, deadlines.
 
-Rules of the codec: see `operations`. `actor` is who asked, as the API knows them; it goes into the job's notes and the
-audit trail.
+Rules of the codec: see `codec`. `actor` is the user who made the request, as the API knows it; it is recorded in the
+job's notes and the audit trail.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from raftsched.core.records.spec import SpecChanges
 
 
 class PauseJob(Operation, frozen=True, tag=8):
-    """Keep a job from being leased until it is resumed. Pausing twice takes over the new end and reason.
+    """Keep a job from being leased until it is resumed. A second pause replaces the end and the reason.
 
     Result: `Changed`. Rejected: `not_found`, `already_finished`, `running` (a leased job can't be paused).
     """
@@ -29,7 +29,7 @@ class PauseJob(Operation, frozen=True, tag=8):
 
 
 class ResumeJob(Operation, frozen=True, tag=9):
-    """Let a paused job go on. Resuming one that isn't paused changes nothing and succeeds, while it isn't finished.
+    """End the pause of a job. Resuming an unfinished job that is not paused changes nothing and succeeds.
 
     Result: `Changed`. Rejected: `not_found`, `already_finished`.
     """
@@ -40,7 +40,7 @@ class ResumeJob(Operation, frozen=True, tag=9):
 
 
 class AmendJob(Operation, frozen=True, tag=10):
-    """Change when and how a job that is not leased runs.
+    """Change the time and the specification of a job that is not leased.
 
     Result: `Changed`. Rejected: `not_found`, `already_finished`, `running`, `stale_revision`.
     """
@@ -53,19 +53,18 @@ class AmendJob(Operation, frozen=True, tag=10):
     payload: bytes | None = None
     """None = unchanged."""
     if_revision: int = 0
-    """Refuse unless this is the job's revision; 0 = whatever it is."""
+    """Reject unless this is the job's revision; 0 = any revision."""
     actor: str = ""
 
 
 class RequeueJob(Operation, frozen=True, tag=11):
-    """Run a dead-lettered, cancelled or skipped job again, as a new run with its attempts counted from zero; or make a
-    job that waits for its next attempt due now.
+    """Run a dead-lettered, cancelled or skipped job again, as a new run, or make a retrying job due now.
 
-    A new run waits for the parents that have not ended; dependants that ended for want of it wait again. Times of it
-    that have passed are dropped. Result: `Changed`. Rejected: `not_found`, `completed` (replay it instead), `running`,
-    `paused`, `waiting_dependencies`, `dependency_unmet` (`Refused.job_id` names a parent that ended otherwise than it
-    should), `unique_conflict`, `stale_decision` (not in the dead letters for `reason`), `not_started` (its workflow is
-    not whole).
+    A new run counts its attempts from zero and waits for unfinished parents. Dependants that ended because of this job
+    wait again. Passed times are removed. Result: `Changed`. Rejected: `not_found`, `completed` (replay it instead),
+    `running`, `paused`, `waiting_dependencies`, `dependency_unmet` (`Refused.job_id` names a parent that did not meet the
+    condition), `unique_conflict`, `stale_decision` (not dead-lettered for `reason`), `not_started` (parts of its workflow
+    are missing).
     """
 
     job_id: JobId
@@ -73,12 +72,12 @@ class RequeueJob(Operation, frozen=True, tag=11):
     due_at_ms: TimeMs = TimeMs(0)
     """0 = now."""
     reason: str = ""
-    """Only a job in the dead letters for this reason; "" = whatever it is."""
+    """Requeue only if the job was dead-lettered for this reason; "" = any reason."""
     actor: str = ""
 
 
 class StartRun(Operation, frozen=True, tag=12):
-    """The worker is about to begin a run that begins at most once. Repeated with the same token it succeeds again.
+    """Record that a worker begins a run that starts at most once. A repeat with the same token succeeds.
 
     Result: `Changed`. Rejected: `not_found`, `lease_lost`, `cancelled`.
     """
@@ -97,9 +96,9 @@ class Progress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ReportProgress(Operation, frozen=True, tag=13):
-    """Keep what running attempts said about themselves; reports with an old token are left out.
+    """Store progress reports of running attempts; reports with an old token are ignored.
 
-    Result: `Counted` (reports that were kept).
+    Result: `Counted` (stored reports).
     """
 
     reports: tuple[Progress, ...]
@@ -115,19 +114,19 @@ class AppendLog(Operation, frozen=True, tag=14):
     run_number: int
     token: FencingToken
     lines: bytes
-    """UTF-8, each line closed by a line feed."""
+    """UTF-8; each line ends with a line feed."""
     sequence: int = 0
-    """The worker's number of this piece in its attempt, from 1: a repeat is stored once. 0 = not numbered."""
+    """The worker's number of this piece in its attempt, from 1: a repeated piece is stored once. 0 = not numbered."""
 
 
 class BlockJobs(Operation, frozen=True, tag=15):
-    """Take due jobs whose concurrency key is at its limit out of the ready index. Result: `Counted`."""
+    """Remove due jobs whose concurrency key is at its limit from the ready index. Result: `Counted`."""
 
     job_ids: tuple[JobId, ...]
 
 
 class DeadlineKind(IntEnum):
-    """Whose alarm: part of the key of the alarms."""
+    """Enumerate the records that have deadlines; part of the key of the deadlines."""
 
     JOB = 1
     SCHEDULE = 2
@@ -136,31 +135,31 @@ class DeadlineKind(IntEnum):
 
 
 class HandleDeadlines(Operation, frozen=True, tag=16):
-    """Do what is due by time: expire jobs, end pauses of jobs and queues, drop submissions of workflows that were left.
+    """Handle passed deadlines: expire jobs, end pauses of jobs and queues, drop unfinished submissions of workflows.
 
-    Each is looked at again by the cluster's time. Schedules are not rung but fired. Result: `Counted`.
+    Each is checked again by the cluster's time. Schedules are fired by `FireSchedule`. Result: `Counted`.
     """
 
     deadlines: tuple[tuple[DeadlineKind, bytes], ...]
-    """Kind, and the id or (of a queue) the name."""
+    """Kinds, and ids (for queues: names)."""
 
 
 class BackgroundKind(IntEnum):
-    """Long work that is done in bounded steps; each is resumed where it stands, whoever leads."""
+    """Enumerate the kinds of long work that is done in bounded steps; every leader continues it at its cursor."""
 
     RESOLVE_DEPENDANTS = 1
-    """A parent ended: its dependants are told."""
+    """A parent ended: the dependencies on it are resolved."""
     REVIVE_DEPENDANTS = 2
-    """A parent was requeued: dependants that ended for want of it wait again."""
+    """A parent was requeued: dependants that ended because of it wait again."""
     OPEN_WORKFLOW = 3
-    """A workflow is whole: its jobs may run."""
+    """A workflow's last part was applied: its jobs can run."""
     CANCEL_WORKFLOW = 4
     DROP_LEDGER = 5
-    """A schedule was deleted: its ledger goes."""
+    """A schedule was deleted: its ledger is removed."""
     RELEASE_BLOCKED = 6
-    """A queue's limits changed: its held jobs are offered again."""
+    """A queue's limits changed: its blocked jobs are released."""
     DROP_WORKFLOW = 7
-    """A submission was left half-done: its jobs go."""
+    """A submission was not finished: its jobs are removed."""
 
 
 class DoBackgroundStep(Operation, frozen=True, tag=17):

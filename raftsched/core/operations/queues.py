@@ -1,4 +1,4 @@
-"""Operations on queues, workflows and the audit trail. Rules of the codec: see `operations`."""
+"""Define operations on queues, workflows and the audit trail. Rules of the codec: see `codec`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from raftsched.core.records.workflow import WorkflowId
 
 
 class ConfigureQueue(Operation, frozen=True, tag=23):
-    """Change a queue's settings; what is -1 or None stays as it is. Held jobs are offered again where limits changed.
+    """Change a queue's settings; -1 or None = unchanged. If limits changed, blocked jobs are released.
 
-    Result: `QueueSaved`. Rejected: `limit_reached` (as many queues have settings as may).
+    Result: `QueueSaved`. Rejected: `limit_reached` (too many queues have settings).
     """
 
     name: str
@@ -28,9 +28,9 @@ class ConfigureQueue(Operation, frozen=True, tag=23):
 
 
 class PauseQueue(Operation, frozen=True, tag=24):
-    """Give no more leases of this queue, or give them again. Twice succeeds.
+    """Stop or resume leases of this queue. A repeat succeeds.
 
-    Result: `QueueSaved`. Rejected: `limit_reached` (as many queues have settings as may).
+    Result: `QueueSaved`. Rejected: `limit_reached` (too many queues have settings).
     """
 
     name: str
@@ -41,7 +41,7 @@ class PauseQueue(Operation, frozen=True, tag=24):
 
 
 class CancelWorkflow(Operation, frozen=True, tag=25):
-    """Cancel all jobs of a workflow that are not finished. Twice succeeds.
+    """Cancel all unfinished jobs of a workflow. A repeat succeeds.
 
     Result: `WorkflowSaved`. Rejected: `not_found`, `already_finished`.
     """

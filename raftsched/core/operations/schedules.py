@@ -1,4 +1,4 @@
-"""Operations on schedules. Rules of the codec: see `operations`."""
+"""Define operations on schedules. Rules of the codec: see `codec`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from raftsched.core.records.schedule import FiringKind, Misfire, Overlap, Schedu
 
 
 class SaveSchedule(Operation, frozen=True, tag=18):
-    """Store a new schedule, or change the one of the same tenant and name; sent again it changes nothing.
+    """Store a new schedule, or change the one of the same tenant and name; a repeat changes nothing.
 
-    Only a change of the timing makes a new generation, which counts from now: instants of the new timing in the past
-    are not made up. Result: `ScheduleSaved`. Rejected: `stale_revision`, `not_found` (`if_revision` of a schedule
-    that is not there), `stale_decision` (instants have passed that are not before `next_at_ms`), `exists`
-    (`create_only`).
+    Only a change of the timing makes a new generation, which begins now: passed fire times of the new timing are not made
+    up. Result: `ScheduleSaved`. Rejected: `stale_revision`, `not_found` (`if_revision` is given and there is no such
+    schedule), `stale_decision` (fire times from `next_at_ms` on have passed), `exists` (`create_only`).
     """
 
     id: ScheduleId
-    """Of a new one."""
+    """The id of a new schedule."""
     tenant: str
     name: str
     timing: Timing
@@ -30,20 +29,20 @@ class SaveSchedule(Operation, frozen=True, tag=18):
     misfire: Misfire
     catchup_window_ms: int
     next_at_ms: TimeMs
-    """First instant of this timing after the leader's now; taken over where the timing is new."""
+    """First fire time of this timing after the leader's now; used if the timing is new."""
     fingerprint: bytes
     payload: bytes = b""
     """The template's; JSON text, b"" = none."""
     passed_count: int = 0
-    """Instants of the old timing that have no decision and never will, where the timing changes."""
+    """Undecided fire times of the old timing, which are never decided if the timing changes."""
     if_revision: int = 0
-    """Change only a schedule of this revision; 0 = whatever it is."""
+    """Change only a schedule of this revision; 0 = any revision."""
     create_only: bool = False
     actor: str = ""
     pause_until_ms: TimeMs = TimeMs(0)
-    """Where this is to come, it is paused until then, also where nothing else changes; 0 = leave the pause as it is."""
+    """If this is in the future, pause until then, even if nothing else changes; 0 = do not change the pause."""
     source: str = ""
-    """What it is applied from; "" = as it was."""
+    """The file or program that applies it; "" = unchanged."""
 
 
 class ScheduleAction(IntEnum):
@@ -51,13 +50,13 @@ class ScheduleAction(IntEnum):
     RESUME = 2
     DELETE = 3
     END_PAUSE = 4
-    """Resume where the pause was to end by now; the leader's own doing."""
+    """Resume if the pause ends by now; the leader proposes it."""
 
 
 class ControlSchedule(Operation, frozen=True, tag=19):
-    """Pause, resume or delete a schedule; each twice succeeds, but a deleted one is not found.
+    """Pause, resume or delete a schedule. A repeat succeeds, but a deleted schedule is not found.
 
-    Jobs it has made go on. Result: `ScheduleSaved`. Rejected: `not_found`, `stale_revision` (it is of another `source`).
+    Its jobs continue. Result: `ScheduleSaved`. Rejected: `not_found`, `stale_revision` (another `source` applied it).
     """
 
     id: ScheduleId
@@ -67,42 +66,42 @@ class ControlSchedule(Operation, frozen=True, tag=19):
     reason: str = ""
     actor: str = ""
     source: str = ""
-    """Do it only to a schedule that this source applied; "" = to any."""
+    """Change only a schedule that this source applied; "" = any."""
 
 
 class Decision(msgspec.Struct, frozen=True, array_like=True):
-    """What the leader wants for one instant, or for a range of instants that are skipped."""
+    """Propose a run for one fire time, or skip one or a range of them."""
 
     fire_time_ms: TimeMs
     job_id: JobId = JobId(b"")
-    """Of the job to make; b"" = skip."""
+    """The id of the job to submit; b"" = skip."""
     due_at_ms: TimeMs = TimeMs(0)
-    """The instant, with jitter."""
+    """The fire time, with jitter."""
     reason: str = ""
     count: int = 1
     last_fire_time_ms: TimeMs = TimeMs(0)
 
 
 class FireSchedule(Operation, frozen=True, tag=20):
-    """Decide instants of a schedule, in order, the first being its `next_at_ms`; overlap is judged as it is applied.
+    """Decide fire times of a schedule, in order, beginning with its `next_at_ms`. Overlap is decided when it is applied.
 
     Result: `Fired`. Rejected, with nothing written: `not_found`, `stale_decision` (another generation, another first
-    instant, or an instant that the cluster's time has not reached), `paused`.
+    fire time, or a fire time after the cluster's time), `paused`.
     """
 
     id: ScheduleId
     generation: int
     decisions: tuple[Decision, ...]
     next_at_ms: TimeMs
-    """The first instant behind the last decision; 0 = none any more."""
+    """The first fire time after the last decision; 0 = there are no more."""
 
 
 class RunSchedule(Operation, frozen=True, tag=21):
-    """Make a run by hand (`MANUAL`), or runs for past instants (`BACKFILL`); the planned instants are not touched.
+    """Submit a run by hand (`MANUAL`), or runs for past fire times (`BACKFILL`); planned fire times are unchanged.
 
-    An instant that the ledger knows of this kind is left as it is decided. Result: `Fired`. Rejected, with nothing
-    written: `not_found`; `idempotency_mismatch`, where `key` or the trigger's instant belongs to another call; and
-    `limit_reached`, where too many triggers want an instant of their own at once.
+    A fire time that is in the ledger with this kind keeps its decision. Result: `Fired`. Rejected, with nothing written:
+    `not_found`; `idempotency_mismatch` (`key` or the trigger's fire time belongs to another call); `limit_reached` (too
+    many triggers need a fire time of their own at once).
     """
 
     id: ScheduleId
@@ -110,41 +109,41 @@ class RunSchedule(Operation, frozen=True, tag=21):
     kind: FiringKind
     decisions: tuple[Decision, ...]
     overlap: Overlap
-    """`ALLOW` = beside whatever runs."""
+    """`ALLOW` = in parallel with all other runs."""
     payload: bytes | None = None
-    """In place of the template's; None = the template's."""
+    """Replaces the template's payload; None = the template's."""
     actor: str = ""
     call: bytes = b""
-    """Of a backfill: digest that tells it from others; of a trigger: of what it asks for. It stands on their lines."""
+    """Digest that identifies a backfill, or of a trigger's request; it is stored in their lines."""
     key: str = ""
-    """Idempotency key of a trigger's job: while the job is there, the same key finds it."""
+    """Idempotency key of a trigger's job: while the job is stored, the same key finds it."""
     any_fire_time: bool = False
-    """Of a trigger: it is for no instant in particular, and gets the first from its decision's on that is free."""
+    """The trigger has no given fire time: it gets the first free one from its decision's on."""
 
 
 class TrimLedger(Operation, frozen=True, tag=22):
-    """Remove lines of a schedule's ledger, but for those that keep a call from repeating. Result: `Counted`."""
+    """Remove lines of a schedule's ledger, except those that a repeated call needs. Result: `Counted`."""
 
     id: ScheduleId
     lines: tuple[tuple[TimeMs, FiringKind], ...]
-    """Instants and kinds, at most `limits.BACKGROUND_STEP_ITEMS_MAX`."""
+    """Fire times and kinds, at most `limits.BACKGROUND_STEP_ITEMS_MAX`."""
 
 
 class NextFireTime(msgspec.Struct, frozen=True, array_like=True):
-    """Where the next instant of a schedule moves to by other zone rules."""
+    """Change the next fire time of a schedule because of other time zone rules."""
 
     schedule_id: ScheduleId
     generation: int
     was_ms: TimeMs
-    """Nothing is changed unless the schedule still stands here."""
+    """The next fire time before the change; if the schedule has another one, nothing is changed."""
     next_at_ms: TimeMs
-    """0 = none any more."""
+    """0 = there are no more."""
 
 
 class AdoptZoneRules(Operation, frozen=True, tag=29):
-    """Move next instants to where time zone rules of this version have them. Result: `Counted` (schedules moved)."""
+    """Change next fire times to those by the time zone rules of this version. Result: `Counted` (changed schedules)."""
 
     version: str
     changes: tuple[NextFireTime, ...]
     is_last: bool
-    """All schedules have been looked at: from now on the state goes by this version."""
+    """All schedules have been examined: from now on the state has this version."""

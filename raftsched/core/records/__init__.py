@@ -1,1 +1,1 @@
-"""Records of the replicated state, and the rules that need nothing else."""
+"""Define the records of the replicated state, and the rules that need nothing else."""

@@ -1,11 +1,11 @@
-"""Names of things: job ids, run ids, fencing tokens and times, each a type of its own.
+"""Define a type for each kind of id: job ids, run ids, fencing tokens and times.
 
 A job id is a UUIDv7 (RFC 9562): 48 bits of the leader's clock, then a counter and random bits. It is time-ordered
 because a random key costs LMDB ten times as much as one that is appended.
 
-A run is one execution of a job from `queued` to a final outcome; every attempt of it carries the same run id, so that
-a receiver can use it as an idempotency key (RELIABILITY G6). It is the job's id and the run's number, so finding the
-job of a run needs no index.
+A run is one execution of a job from `queued` to a final outcome. All its attempts have the same run id, so receivers can
+use it as an idempotency key (RELIABILITY G6). It consists of the job's id and the run's number, so finding the job of a
+run needs no index.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from raftsched.errors import Invalid
 JobId = NewType("JobId", bytes)
 """16 bytes, UUIDv7."""
 FencingToken = NewType("FencingToken", int)
-"""Rises with every lease in the whole cluster and is never given out twice."""
+"""A number that rises with every lease in the whole cluster and is never used twice."""
 TimeMs = NewType("TimeMs", int)
 """Milliseconds since 1970-01-01 UTC, by the cluster's time."""
 LogIndex = NewType("LogIndex", int)
 NameTag = NewType("NameTag", bytes)
-"""Stands for the name of a job in keys, which have no room for one text more."""
+"""A digest in place of a job's name in keys, which have no space for another text."""
 
 NAME_TAG_BYTES: Final = 8
-"""Two names of one queue have the same tag once in 10^17: then a worker may get a job that it has no handler for."""
+"""Two names have the same tag once in 10^17; then a worker may get a job without having a handler for it."""
 _NAME_TAGS_KEPT: Final = 10_000
 _ID_BYTES = 16
 _COUNTER_MAX = 0xFFF
@@ -37,15 +37,15 @@ _RUN_NUMBER_DIGITS_MAX = 9
 
 @lru_cache(_NAME_TAGS_KEPT)
 def name_tag(name: str) -> NameTag:
-    """Return the tag of a job's name: a digest, the same on every node and for ever."""
+    """Return the tag of a job's name; it never changes."""
     return NameTag(blake2b(name.encode(), digest_size=NAME_TAG_BYTES).digest())
 
 
 class JobIdFactory:
-    """Makes rising job ids from the caller's clock and randomness.
+    """Make rising job ids from the caller's clock and randomness.
 
-    Each id is greater than every earlier one of this factory, also when the clock stands still or steps back: the
-    12-bit counter rises, and when it overflows, the time part moves one millisecond ahead.
+    Each id is greater than every earlier one of this factory, even if the clock stops or steps back: the 12-bit counter
+    rises, and when it overflows, the time part moves one millisecond ahead.
     """
 
     def __init__(self, random_bytes: Callable[[int], bytes]) -> None:
@@ -68,13 +68,13 @@ class JobIdFactory:
 
 
 def job_id_text(job_id: JobId) -> str:
-    """Return the usual text of a UUID."""
+    """Return the id as the canonical text of a UUID."""
     digits = job_id.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def parse_job_id(text: str, *, field: str = "id") -> JobId:
-    """Read a job id; raises `Invalid` naming `field` for anything but the canonical text of a UUID."""
+    """Parse a job id; raises `Invalid` with `field` for anything but the canonical text of a UUID."""
     try:
         job_id = JobId(bytes.fromhex(text.replace("-", "")))
     except ValueError:
@@ -85,12 +85,12 @@ def parse_job_id(text: str, *, field: str = "id") -> JobId:
 
 
 def run_id_text(job_id: JobId, run_number: int) -> str:
-    """Return the run id that workers and receivers see: the job's id, a dot, the run's number."""
+    """Return the run id as workers and receivers see it: the job's id, a dot, the run's number."""
     return f"{job_id_text(job_id)}.{run_number}"
 
 
 def parse_run_id(text: str, *, field: str = "run_id") -> tuple[JobId, int]:
-    """Read a run id into (job id, run number); raises `Invalid` naming `field`."""
+    """Parse a run id into (job id, run number); raises `Invalid` with `field`."""
     head, dot, number = text.partition(".")
     canonical = number.isascii() and number.isdecimal() and len(number) <= _RUN_NUMBER_DIGITS_MAX
     if not dot or not canonical or number.startswith("0"):

@@ -1,9 +1,9 @@
-"""The job record: one msgpack value that holds all a transition needs, payload and result apart.
+"""Define the job record: one msgpack value with all that a transition needs, except payload and result.
 
-Integers, strings and bytes only: floats and unordered collections have no place in replicated state. Times are
-milliseconds of cluster time; where there is none, those that cluster time sets are 0, which it never is, and those that
-users set are None, so that 1970 is a time like any other. Records are frozen; a transition makes a new one with
-`msgspec.structs.replace`. Fields are stored by position: new ones go at the end, with a default.
+Fields are integers, strings and bytes; replicated state has no floats and no unordered collections. Times are milliseconds
+of cluster time. A missing time is 0 if cluster time sets it (which is never 0), and None if users set it, so that 1970 is
+an ordinary time. Records are frozen; a transition makes a new one with `msgspec.structs.replace`. Fields are stored by
+position: new ones go at the end, with a default.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from raftsched.core.records.spec import JobSpec
 
 
 class Status(IntEnum):
-    """Where a job stands. The stored number never changes its meaning; `label` is what users see."""
+    """Enumerate the statuses of a job. A stored number never changes its meaning; users see `label`."""
 
     SCHEDULED = 1
     WAITING_DEPENDENCIES = 2
@@ -40,19 +40,19 @@ class Status(IntEnum):
 
 
 WAITING = frozenset({Status.SCHEDULED, Status.QUEUED, Status.RETRYING})
-"""Only time stands between these and a lease: a due one is ready, whatever its stored status."""
+"""Statuses that wait only for time: a due job is ready for a lease, whatever its stored status."""
 LEASED = frozenset({Status.RUNNING, Status.CANCELLING})
-"""A worker holds a valid token for these."""
+"""Statuses in which a worker has a valid token."""
 FINISHED = frozenset({Status.COMPLETED, Status.FAILED, Status.DEAD_LETTER, Status.CANCELLED, Status.SKIPPED})
-"""Nothing changes these but a requeue by hand, and retention, which removes them."""
+"""Final statuses: only a requeue by hand changes them, and retention removes the job."""
 
 
 PARKED = frozenset({Status.WAITING_DEPENDENCIES, Status.PAUSED})
-"""Something other than time stands between these and a lease: a parent, or a user."""
+"""Statuses that wait for a parent or a user."""
 
 
 class DeadLetterReason:
-    """Why a job was given up; stable texts, so that each can be listed, requeued and purged."""
+    """List the reasons of dead letters. The texts are stable, so that jobs can be listed and requeued by reason."""
 
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"
     TIMEOUT = "timeout"
@@ -64,12 +64,12 @@ class DeadLetterReason:
 
 
 class Condition(IntEnum):
-    """How a parent must end for its dependant to run."""
+    """Enumerate the ways in which a parent must end for its dependant to run."""
 
     SUCCESS = 1
     FAILURE = 2
     COMPLETION = 3
-    """In whatever way."""
+    """Any end."""
 
     @property
     def label(self) -> str:
@@ -82,29 +82,29 @@ class Dependency(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Verdict(IntEnum):
-    """What a dependency has come to; stands with the way from the parent to its dependant."""
+    """Enumerate the states of a dependency; stored with the edge from the parent to its dependant."""
 
     PENDING = 0
-    """The dependant has not been told of an end of its parent."""
+    """No end of the parent has been applied to the dependant."""
     MET = 1
-    """The parent ended as it should. Final: what the parent does later no longer matters to the dependant."""
+    """The parent's end met the condition. Final: later changes of the parent do not matter."""
     UNMET = 2
-    """The parent ended otherwise. Pending again once the parent is requeued."""
+    """The parent's end did not meet the condition. Pending again once the parent is requeued."""
 
 
 class Pause(msgspec.Struct, frozen=True, array_like=True):
     since_ms: TimeMs
     until_ms: TimeMs = TimeMs(0)
-    """It goes on by itself then; 0 = only by a user."""
+    """It ends by itself then; 0 = only a user ends it."""
     reason: str = ""
 
 
 CREATED: Final = "created"
-"""The note of who submitted a job, where he said so: its history begins with it, so it is kept."""
+"""The action of a job's first note, which names the submitter if known; it is never dropped."""
 
 
 class Note(msgspec.Struct, frozen=True, array_like=True):
-    """A line of a job's history that no attempt tells: what a user, a parent or the clock did to it."""
+    """Record in a job's history what a user, a parent or the clock did to it; attempts are recorded apart."""
 
     at_ms: TimeMs
     action: str
@@ -116,20 +116,20 @@ class Note(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Lease(msgspec.Struct, frozen=True, array_like=True):
-    """A worker's right to run a job, until a committed operation ends it."""
+    """Record a worker's right to run a job, until a committed operation ends it."""
 
     worker: str
     token: FencingToken
     granted_at_ms: TimeMs
     ttl_ms: int
     request_id: str = ""
-    """The worker's name for the request that got it; asked again, it gets the same lease."""
+    """The worker's id of its lease request; a repeated request gets the same lease."""
     started: bool = False
-    """`StartRun` was committed: what begins at most once has begun."""
+    """`StartRun` was committed: a run that starts at most once has started."""
 
 
 class AttemptEnd(IntEnum):
-    """How an attempt ended."""
+    """Enumerate the ways in which an attempt ends."""
 
     COMPLETED = 1
     FAILED = 2
@@ -138,7 +138,7 @@ class AttemptEnd(IntEnum):
     WORKER_LOST = 5
     CANCELLED = 6
     OUTAGE = 7
-    """Its worker was not heard of after an outage in which it could not be: it counts against nothing."""
+    """Its worker sent no heartbeat after an outage, in which it could not. It counts against no limit."""
 
     @property
     def label(self) -> str:
@@ -146,7 +146,7 @@ class AttemptEnd(IntEnum):
 
 
 class JobError(msgspec.Struct, frozen=True, array_like=True):
-    """What a handler reported: the error's type, its message, and its trace."""
+    """Record an error that a handler reported."""
 
     type: str
     message: str
@@ -154,7 +154,7 @@ class JobError(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Attempt(msgspec.Struct, frozen=True, array_like=True):
-    """One ended try of a run: who held the lease, when, and how it ended."""
+    """Record an ended attempt of a run: who had the lease, when, and how it ended."""
 
     run_number: int
     attempt_number: int
@@ -168,7 +168,7 @@ class Attempt(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Job(msgspec.Struct, frozen=True, array_like=True):
-    """One job, whole but for its payload and result."""
+    """Record a job, except its payload and result."""
 
     id: JobId
     tenant: str
@@ -188,77 +188,77 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
     finished_at_ms: TimeMs = TimeMs(0)
     cancel_requested_at_ms: TimeMs = TimeMs(0)
     failure_reason: str = ""
-    """Why it is in the dead letters (`DeadLetterReason`), or the latest failure's error type."""
+    """The reason of a dead letter (`DeadLetterReason`), or the error type of the latest failure."""
     attempts: tuple[Attempt, ...] = ()
     """The latest ended attempts, oldest first, at most `limits.ATTEMPTS_KEPT_MAX`."""
     idempotency_key: str = ""
     fingerprint: bytes = b""
-    """Digest of the submitted body: the same key with another body is refused."""
+    """Digest of the submitted body: the same key with another body is rejected."""
     revision: int = 0
     """Log index of the latest change."""
     timed: bool = False
-    """Due after its submission, retry or snooze was applied: it has an entry in `timers` while it waits."""
+    """It was not due when it was submitted, retried or snoozed: it has an entry in `timers` while it waits."""
     dependency_count: int = 0
-    """Its parents; which they are stands beside the record (`View.dependencies`), since they may be thousands."""
+    """Count of its parents; they may be thousands and are stored apart from the record (`View.dependencies`)."""
     pending_count: int = 0
-    """Parents whose end it has not been told, and 1 more while its workflow is not whole."""
+    """Count of pending dependencies, plus 1 while its workflow is not complete."""
     blocked: bool = False
-    """Due, but its concurrency key was at its limit when a lease was tried: it is out of the ready index until a run
-    of that key ends."""
+    """It is due, but its concurrency key was at its limit when a lease was tried. It is not in the ready index until a
+    run of that key ends."""
     has_dependants: bool = False
-    """Others depend on it. Jobs of a workflow are not marked one by one (`dependency_resolution.may_have_dependants`)."""
+    """Other jobs depend on it. Not set for jobs of a workflow (`dependency_resolution.may_have_dependants`)."""
     pause: Pause | None = None
     """Set exactly while `PAUSED`."""
     progress: bytes = b""
-    """JSON text that the running, or the latest, attempt reported last."""
+    """JSON text of the last progress report of the running or latest attempt."""
     notes: tuple[Note, ...] = ()
-    """The latest, oldest first, at most `limits.NOTES_KEPT_MAX`, behind that of its creation."""
+    """The note of its creation, then the latest ones, oldest first, at most `limits.NOTES_KEPT_MAX`."""
     unmet_count: int = 0
-    """Parents that ended otherwise than they should; 0 unless the job ended, too."""
+    """Count of unmet dependencies; 0 unless the job ended, too."""
     requested_at_ms: TimeMs = TimeMs(0)
-    """The time that its user asked for, where a retry or a snooze has moved `due_at_ms`; 0 = that is it."""
+    """The time that its user requested, if a retry or a snooze has moved `due_at_ms`; 0 = `due_at_ms`."""
     kept_until_ms: TimeMs = TimeMs(0)
-    """Its retention is over, but it is still needed (`retention.why_kept`): it is looked at again then. 0 = not so."""
+    """Its retention is over, but it is still needed (`retention.why_kept`) and is examined again then; 0 = otherwise."""
 
     def is_overdue(self, now_ms: int) -> bool:
-        """Whether its deadline has passed."""
+        """Return whether its deadline has passed."""
         options = self.spec.options
         return options is not None and options.deadline_ms is not None and options.deadline_ms <= now_ms
 
     def is_too_late_to_start(self, now_ms: int) -> bool:
-        """Whether the time has passed by which its first attempt had to begin, and none has."""
+        """Return whether `expires_at_ms` has passed before the first attempt."""
         options = self.spec.options
         if options is None or options.expires_at_ms is None:
             return False
         return not self.attempt_number and options.expires_at_ms <= now_ms
 
     def status_at(self, now_ms: int) -> Status:
-        """The status users see: a waiting job whose time has come is `queued` by time alone."""
+        """Return the status that users see: a waiting job that is due is `queued` by time alone."""
         if self.status in WAITING and self.due_at_ms <= now_ms:
             return Status.QUEUED
         return self.status
 
     @property
     def run_at_ms(self) -> TimeMs:
-        """When its user wants it to run; `due_at_ms` says when it does next."""
+        """Return the time that its user requested; `due_at_ms` is the time of its next attempt."""
         return self.requested_at_ms or self.due_at_ms
 
     def with_attempt(self, attempt: Attempt) -> tuple[Attempt, ...]:
-        """The kept attempts after one more ended."""
+        """Return the attempts to keep after one more ended."""
         return (*self.attempts, attempt)[-limits.ATTEMPTS_KEPT_MAX :]
 
     def with_note(self, note: Note) -> tuple[Note, ...]:
-        """The kept notes after one more."""
+        """Return the notes to keep after one more."""
         created = self.notes[:1] if self.notes and self.notes[0].action == CREATED else ()
         others = (*self.notes[len(created) :], note)
         return (*created, *others[len(created) - limits.NOTES_KEPT_MAX :])
 
     @property
     def next_deadline_ms(self) -> int:
-        """When something must happen to it by time other than becoming due; 0 = never.
+        """Return the next time at which time must change it, other than making it due; 0 = never.
 
-        Unfinished, see `deadlines.handle_deadlines`. Finished: the end of its own retention, or the time at which a job
-        that had to be kept longer is examined again; then it is purged.
+        For an unfinished job see `deadlines.handle_deadlines`. A finished one is purged then: at the end of its own
+        retention, or when a job that had to be kept longer is examined again.
         """
         if self.status in FINISHED:
             kept_ms = self.spec.options.retention_ms if self.spec.options is not None else 0
@@ -273,17 +273,17 @@ class Job(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SilentLease(msgspec.Struct, frozen=True, array_like=True):
-    """A running lease that its worker, or its handler, had not renewed for a while when the worker was marked."""
+    """Record a lease that its worker, or its handler, had not renewed for a while when the worker was marked."""
 
     token: FencingToken
     heartbeat_at_ms: TimeMs
-    """When it was renewed last."""
+    """The time of its last renewal."""
     handler_heartbeat_at_ms: TimeMs
-    """When its handler gave a sign of life last; the grant counts as one."""
+    """The time of its handler's last sign of life; the grant counts as one."""
 
 
 class Worker(msgspec.Struct, frozen=True, array_like=True):
-    """The coarse mark of a worker: enough for a new leader, and for people, to know who was alive."""
+    """Record coarsely when a worker was seen, for a new leader and for people."""
 
     name: str
     queues: tuple[str, ...]
@@ -291,9 +291,9 @@ class Worker(msgspec.Struct, frozen=True, array_like=True):
     seen_at_ms: TimeMs
     first_seen_at_ms: TimeMs = TimeMs(0)
     region: str = ""
-    """"" = none: it takes no job that has one."""
+    """"" = none: it gets no job that has a region."""
     silent: tuple[SilentLease, ...] = ()
-    """Its leases that were silent at this mark; it had renewed all others a short time before `seen_at_ms`, or later."""
+    """Its leases that were silent at this mark; all others were renewed shortly before `seen_at_ms`, or later."""
 
 
 _job_decoder = msgspec.msgpack.Decoder(Job)

@@ -1,4 +1,4 @@
-"""A queue's settings; a queue without any has no record, and all queues exist."""
+"""Define a queue's settings. Every queue exists; one without settings has no record."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from raftsched.core.records.ids import TimeMs
 class TenantWeight(msgspec.Struct, frozen=True, array_like=True):
     tenant: str
     weight: int
-    """1 to 1,000; a tenant that is not named has 1."""
+    """1 to 1,000; tenants without an entry have 1."""
 
 
 class Queue(msgspec.Struct, frozen=True, array_like=True):
-    """What operators said about a queue, and what its rate limit has left."""
+    """Record a queue's settings, and the level of its rate limit's bucket."""
 
     name: str
     paused: bool = False
     paused_at_ms: TimeMs = TimeMs(0)
     pause_until_ms: TimeMs = TimeMs(0)
-    """It goes on by itself then; 0 = only by a user."""
+    """Its pause ends by itself then; 0 = only a user ends it."""
     pause_reason: str = ""
     rate_count: int = 0
     """Leases per `rate_period_ms`; 0 = no limit."""
     rate_period_ms: int = 0
     rate_burst: int = 0
-    """Leases that may be given at once after a rest; 0 = what flows in within 100 ms, at least 1."""
+    """Leases that can be granted at once after an idle time; 0 = the rate of 100 ms, at least 1."""
     concurrency_max: int = 0
     """Jobs leased at the same time; 0 = no limit."""
     key_concurrency_max: int = 0
@@ -36,7 +36,7 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
     retention_ms: int = 0
     """How long its finished jobs are kept; 0 = as the cluster says."""
     lost_workers_max: int = 0
-    """Lost workers that end a job in the dead letters; 0 = `limits.LOST_WORKERS_DEFAULT`."""
+    """Lost workers after which a job is dead-lettered; 0 = `limits.LOST_WORKERS_DEFAULT`."""
     weights: tuple[TenantWeight, ...] = ()
     bucket_milli: int = 0
     """Thousandths of leases left in the bucket at `bucket_at_ms`."""
@@ -47,7 +47,7 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def next_deadline_ms(self) -> int:
-        """When its pause ends by itself; 0 = never."""
+        """Return the time at which its pause ends by itself; 0 = never."""
         return self.pause_until_ms if self.paused else 0
 
     def weight_of(self, tenant: str) -> int:

@@ -1,6 +1,6 @@
-"""What a worker takes: jobs of the queues that it names or gives a pattern for, of its region, with a handler's name.
+"""Match queues with the names and patterns of a lease request.
 
-A pattern is a prefix of queue names and a star behind it; the star alone is all queues.
+A pattern is a prefix of queue names followed by a star; the star alone matches all queues.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from raftsched.core.records.ids import NameTag, name_tag
 STAR: Final = "*"
 
 Tags = frozenset[NameTag]
-"""Tags of the names that a worker has handlers for."""
+"""The tags of job names for which a worker has handlers."""
 
 
 def is_pattern(queue: str) -> bool:
-    """Return whether what a worker calls a queue stands for many."""
+    """Return whether the text is a pattern and not the name of a queue."""
     return queue.endswith(STAR)
 
 
 def matches(pattern: str, queue: str) -> bool:
-    """Return whether `queue` is one of those that `pattern` stands for."""
+    """Return whether `pattern` matches the name `queue`."""
     return queue.startswith(pattern[: -len(STAR)])
 
 
 def accepts(queues: Iterable[str], queue: str) -> bool:
-    """Return whether a worker that asks for `queues` takes jobs of `queue`."""
+    """Return whether a request for `queues`, names or patterns, includes `queue`."""
     return queue in queues or any(matches(each, queue) for each in queues if is_pattern(each))
 
 

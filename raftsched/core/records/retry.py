@@ -1,11 +1,11 @@
-"""How long a job waits before its next attempt: integer arithmetic, the same on every node.
+"""Compute the delay before a job's next attempt, in integers, so that it is the same on every node.
 
-The nominal delay follows the policy and the count of failures; the jitter, drawn by the leader, spreads it over
-± `jitter_thousandths`, so that jobs that failed together don't come back together. A delay is never negative, is zero
-only where the policy says zero, and grows up to its cap and stays there however many failures there were.
+The nominal delay depends on the policy and the count of failures. The leader draws a jitter that spreads it over
+± `jitter_thousandths`, so that jobs that failed together are not retried together. A delay is never negative, is zero only
+if the policy says so, and grows up to its cap.
 
-`cap_ms` bounds what grows: `EXPONENTIAL` and `LINEAR`, jitter included. `FIXED` and `LIST` delays are what the user
-wrote; only `limits.BACKOFF_MS_MAX` bounds them.
+`cap_ms` bounds `EXPONENTIAL` and `LINEAR` delays, jitter included. `FIXED` and `LIST` delays are as the user wrote them;
+only `limits.BACKOFF_MS_MAX` bounds them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Backoff(IntEnum):
 
 
 class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
-    """How long to wait before the next attempt; see `backoff_ms`."""
+    """Define the delays before next attempts; see `backoff_ms`."""
 
     backoff: Backoff = Backoff.EXPONENTIAL
     base_ms: int = 1_000
@@ -64,7 +64,7 @@ def backoff_ms(policy: RetryPolicy, failure_count: int, jitter: int = 0) -> int:
 def lost_delay_ms(lost_count: int) -> int:
     """Return the delay in milliseconds after the `lost_count`-th lost worker: none after the first, then doubling.
 
-    A first loss is most likely the machine's; from the second on, the job itself is a suspect.
+    The first loss is most likely the machine's fault; from the second on the job may be the cause.
     """
     if lost_count <= 1:
         return 0
@@ -73,7 +73,7 @@ def lost_delay_ms(lost_count: int) -> int:
 
 
 def policy_problem(policy: RetryPolicy) -> str:
-    """Return what is wrong with the policy's numbers, beginning with the field's name, or "" where all is well."""
+    """Return the fault of the policy's numbers, beginning with the field's name, or ""."""
     longest = limits.BACKOFF_MS_MAX
     if not 0 <= policy.base_ms <= longest:
         return f"base_ms: must be 0 to {longest}"

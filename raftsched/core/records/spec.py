@@ -1,8 +1,9 @@
-"""The specification of a job: what its submitter asked for, as against what has become of it since.
+"""Define the specification of a job: what its submitter requested.
 
-A job, its submission and a schedule's template all hold the same `JobSpec`. To add an option, give `Options` a field and
-`_numbers_problem` or a like function its range, and `SPEC_TEXTS` a line if schedules may set it; if it can be amended,
-give `SpecChanges` a field of the same name. Fields are stored by position: new ones go at the end, with a default.
+A job, its submission and a schedule's template have the same `JobSpec`. To add an option, add a field to `Options`, its
+range to `_numbers_problem` or a similar function, and a line to `SPEC_TEXTS` if schedules can set it. If it can be
+amended, add a field of the same name to `SpecChanges`. Fields are stored by position: new ones go at the end, with a
+default.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ from raftsched.core.records.texts import (
 )
 
 UNIQUE_KEY_BYTES_MAX: Final = 64
-"""A digest; the whole key, with the tenant, stays far below what LMDB takes."""
+"""Length of the digest; with the tenant it stays far below LMDB's limit of keys."""
 NEVER: Final = -1
-"""In place of a time, in `SpecChanges`: the job has none any more."""
+"""In place of a time in `SpecChanges`: remove the job's time."""
 
 
 class OnDependencyFailure(IntEnum):
-    """What becomes of a job one of whose parents ended otherwise than its condition asks."""
+    """Enumerate the ends of a job with an unmet dependency."""
 
     SKIP = 1
     """It ends `skipped`; its own dependants follow."""
     FAIL = 2
-    """It ends in the dead letters (`dependency_failed`)."""
+    """It is dead-lettered (`dependency_failed`)."""
 
     @property
     def label(self) -> str:
@@ -56,62 +57,62 @@ class OnDependencyFailure(IntEnum):
 
 
 class Options(msgspec.Struct, frozen=True, array_like=True):
-    """The part of a job's specification that few jobs use; the others store None in its place."""
+    """Define the part of a job's specification that few jobs use; other jobs store None in its place."""
 
     expires_at_ms: TimeMs | None = None
-    """A job that no attempt of its run has started by then ends as `expired`; one that has started goes on, its further
-    attempts included. None = it may start at any time."""
+    """The job ends as `expired` if no attempt of its run has started by then. A started run continues, further attempts
+    included. None = it can start at any time."""
     deadline_ms: TimeMs | None = None
-    """Not finished by then, whatever it does: it ends as `expired`. None = it may take any time."""
+    """The job ends as `expired` if it is not finished by then, whatever its status. None = no deadline."""
     heartbeat_timeout_ms: int = 0
-    """Longest silence of the handler itself (progress or an explicit beat) in an attempt; 0 = not asked for."""
+    """Longest silence of the handler itself (progress or an explicit heartbeat) in an attempt; 0 = not monitored."""
     at_most_once: bool = False
-    """The worker must commit `StartRun` before the first effect; once started it is never leased again."""
+    """The worker must commit `StartRun` before the first effect; a started run is never leased again."""
     concurrency_key: str = ""
     """Jobs of a queue with the same key share the queue's `key_concurrency_max`."""
     unique_key: bytes = b""
-    """Digest of what makes the job unique within its tenant; b"" = nothing does."""
+    """Digest of the job's unique key within its tenant; b"" = none."""
     unique_until_ms: TimeMs = TimeMs(0)
-    """The claim on `unique_key` lasts until then; 0 = until the job is finished."""
+    """The job holds `unique_key` until then; 0 = until it is finished."""
     idempotency_until_ms: TimeMs = TimeMs(0)
-    """The claim on the idempotency key lasts until then, and the job is kept as long; 0 = as long as the job is there."""
+    """The job holds its idempotency key, and is kept, until then; 0 = as long as the job is stored."""
     retry_on: tuple[str, ...] = ()
-    """Error types that are tried again; () = all."""
+    """Error types that are retried; () = all."""
     no_retry: tuple[str, ...] = ()
-    """Error types that go to the dead letters at once."""
+    """Error types that are dead-lettered at once."""
     on_dependency_failure: OnDependencyFailure = OnDependencyFailure.SKIP
     schedule_id: bytes = b""
     fire_time_ms: TimeMs | None = None
-    """The nominal instant of the schedule that this run is for."""
+    """The fire time of the schedule that this run is for."""
     is_backfill: bool = False
-    """A backfill of the schedule made it."""
+    """The run was submitted by a backfill of the schedule."""
     workflow_id: bytes = b""
     task: str = ""
     """The job's name within its workflow."""
     replay_of: bytes = b""
-    """Id of the job that this is a clone of."""
+    """Id of the job from which this one was cloned."""
     retention_ms: int = 0
-    """How long it is kept once finished, or longer where it is still needed; 0 = as its queue or cluster says."""
+    """How long it is kept once finished, or longer if it is still needed; 0 = by its queue or cluster."""
     lost_workers_max: int = 0
-    """Lost workers that end in the dead letters; 0 = as its queue says when one is lost (`admission.lost_workers_max`)."""
+    """Lost workers after which it is dead-lettered; 0 = by its queue (`admission.lost_workers_max`)."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, array_like=True):
-    """What to run, where, how often and for how long."""
+    """Define what to run, where, how often and for how long."""
 
     name: str
     queue: str
     priority: int
     """0 to 9; higher first."""
     max_attempts: int
-    """Failures, timeouts included, that end in the dead letters."""
+    """Failures, timeouts included, after which it is dead-lettered."""
     timeout_ms: int
     """Longest run time of one attempt; 0 = none."""
     retry: RetryPolicy
     tags: tuple[str, ...] = ()
     region: str = ""
     options: Options | None = None
-    """None = all have their defaults, and never an `Options` that says so (`tidy`)."""
+    """None = all defaults; an `Options` with only defaults is never stored (`normalized`)."""
 
     @property
     def concurrency_key(self) -> str:
@@ -127,7 +128,7 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True):
 
 
 class SpecChanges(msgspec.Struct, frozen=True, array_like=True):
-    """What an amendment changes of a `JobSpec` or its `Options`, by the same names; None = unchanged."""
+    """Carry changes of a `JobSpec` or its `Options`, in fields of the same names; None = unchanged."""
 
     queue: str | None = None
     priority: int | None = None
@@ -135,7 +136,7 @@ class SpecChanges(msgspec.Struct, frozen=True, array_like=True):
     timeout_ms: int | None = None
     tags: tuple[str, ...] | None = None
     expires_at_ms: int | None = None
-    """`NEVER` takes it away, and so with the deadline."""
+    """`NEVER` removes it; the same holds for `deadline_ms`."""
     deadline_ms: int | None = None
     lost_workers_max: int | None = None
 
@@ -145,7 +146,7 @@ _OPTION_NAMES: Final = frozenset(Options.__struct_fields__)
 
 
 def normalized(options: Options) -> Options | None:
-    """Return None for options that ask for nothing, so that the job carries none."""
+    """Return None for options with only defaults, else `options`."""
     return None if options == _DEFAULT else options
 
 
@@ -155,7 +156,7 @@ def with_options(spec: JobSpec, **fields: Any) -> JobSpec:
 
 
 def amended(spec: JobSpec, changes: SpecChanges) -> JobSpec:
-    """Return `spec` after `changes`, which `spec_problem` has yet to check."""
+    """Return `spec` with `changes`; the caller must check it by `spec_problem`."""
     wanted = {name: value for name, value in msgspec.structs.asdict(changes).items() if value is not None}
     for name in ("expires_at_ms", "deadline_ms"):
         if wanted.get(name) == NEVER:
@@ -165,9 +166,9 @@ def amended(spec: JobSpec, changes: SpecChanges) -> JobSpec:
 
 
 def of_new_run(spec: JobSpec, now_ms: int) -> JobSpec:
-    """Return the specification of a job's new run, without times that have passed: they would end it before it began.
+    """Return the specification of a job's new run, without passed times, which would end it before it starts.
 
-    A unique claim whose time has passed is not made again.
+    A unique key whose time has passed is not taken again.
     """
     options = spec.options
     if options is None:
@@ -182,11 +183,11 @@ def of_new_run(spec: JobSpec, now_ms: int) -> JobSpec:
     return with_options(spec, **passed) if passed else spec
 
 
-# -- what the state can hold ------------------------------------------------------------------------------------------
+# -- validation -------------------------------------------------------------------------------------------------------
 
 
 def spec_problem(spec: JobSpec) -> str:
-    """Return why the state can't hold this specification, or ""."""
+    """Return why the state can't store this specification, or ""."""
     return (
         name_problem("name", spec.name)
         or name_problem("queue", spec.queue)
@@ -240,7 +241,7 @@ def _error_types_problem(field: str, types: tuple[str, ...]) -> str:
     return problem
 
 
-# -- how people read it -----------------------------------------------------------------------------------------------
+# -- texts for people -------------------------------------------------------------------------------------------------
 
 
 def _retry_text(policy: RetryPolicy) -> str:
@@ -272,4 +273,4 @@ SPEC_TEXTS: Final[Mapping[str, Callable[[JobSpec], str]]] = {
     "retention_seconds": lambda spec: optional_seconds(_options(spec).retention_ms),
     "max_lost_workers": lambda spec: optional_count(_options(spec).lost_workers_max),
 }
-"""How the audit trail shows each part of it, by its name in the API; times of one job apart."""
+"""Functions that format each part for the audit trail, by its name in the API; without the times of one job."""

@@ -1,6 +1,6 @@
-"""How times and spans are told to people, in reasons and in the audit trail: as the API writes them.
+"""Format times and spans for reasons and the audit trail, as the API does.
 
-Integers only: what goes into the trail is part of the state, and must be the same on every node.
+Integer arithmetic only: the audit trail is part of the state, and must be the same on every node.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def time_text(ms: int | None) -> str:
 
 
 def seconds_text(ms: int) -> str:
-    """Return seconds, to the millisecond where there are any, as in 90 or 0.25."""
+    """Return seconds, with milliseconds if there are any, as in 90 or 0.25."""
     whole, rest = divmod(ms, 1000)
     return f"{whole}.{rest:03d}".rstrip("0") if rest else str(whole)
 

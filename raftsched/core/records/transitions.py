@@ -1,24 +1,21 @@
-"""What a job can do: ONE table of legal transitions. Whatever isn't in it can't happen.
+"""Define all legal transitions of a job in ONE table.
 
-Theory of operation. A job moves only when an operation is applied, and `apply` moves it only along a row of
-`TRANSITIONS`: (status, event) -> status. Documentation, the exhaustive test and the texts of refusals are made from the
-same table, so they can't say anything else.
+Theory of operation. A job's status changes only when an operation is applied, and only along a row of `TRANSITIONS`:
+(status, event) -> status. Documentation, the exhaustive test and the texts of refusals are made from the same table, so
+they can't disagree with it.
 
-- *Waiting* (`scheduled`, `queued`, `retrying`): only time stands between the job and a lease. The three differ in how
-  the job came to wait. Becoming due is no event: nothing is written when a job's time comes, and users then see
-  `queued` (`Job.status_at`).
-- *Leased* (`running`, `cancelling`): one worker holds the current fencing token. Each way out but `cancel` ends the
-  lease, and so needs that token or an expiry that was checked again when it was applied.
-- *Finished* (`completed`, `dead_letter`, `cancelled`, `skipped`): the run is over. Only a user leads out of the last
-  three, by `requeue`, which begins a new run of the job; what is completed stays so. Retention removes the job, which
-  is no transition, since nothing is left to have a status.
+- *Waiting* (`scheduled`, `queued`, `retrying`): the job waits only for time. The three differ in the event before.
+  Becoming due is no event: nothing is written when a job becomes due, and users then see `queued` (`Job.status_at`).
+- *Leased* (`running`, `cancelling`): one worker has the current fencing token. Each event except `cancel` ends the
+  lease. So it needs that token, or an expiry that was checked again when it was applied.
+- *Parked* (`waiting_dependencies`, `paused`): the job waits for a parent or a user.
+- *Finished* (`completed`, `dead_letter`, `cancelled`, `skipped`): the run has ended. A user can begin a new run of the job
+  by `requeue`, unless it is completed. Retention removes the job; that is no transition.
 
-A race of a cancel and a completion is decided by the order in which they are applied. `complete` leads out of
-`running` only, and from `cancelling` there is no way but `stop`: a cancel that was acknowledged is final.
+A race of a cancel and a completion is decided by the order in which they are applied. `complete` is legal only in
+`running`, and only `stop` is legal in `cancelling`: an acknowledged cancel is final.
 
-- *Parked* (`waiting_dependencies`, `paused`): something other than time stands between the job and a lease.
-
-Left out: `failed`; a job that is given up ends in the dead letters, whatever the reason.
+Left out: `failed`. A job that is given up is dead-lettered, whatever the reason.
 """
 
 from __future__ import annotations
@@ -31,7 +28,7 @@ from raftsched.core.records.job import FINISHED, Status
 
 
 class Event(StrEnum):
-    """What can happen to a job; `MEANING` says when."""
+    """Enumerate the events of a job; `MEANING` describes them."""
 
     SUBMIT = "submit"
     SUBMIT_LATER = "submit_later"
@@ -154,18 +151,18 @@ TRANSITIONS: Final[Mapping[tuple[Status | None, Event], Status]] = {
 
 
 def next_status(status: Status | None, event: Event) -> Status | None:
-    """Return where `event` leads from `status` (None = no job yet), or None where the event is not legal there."""
+    """Return the status after `event` in `status` (None = no job yet), or None if the event is not legal there."""
     return TRANSITIONS.get((status, event))
 
 
 def refusal(status: Status | None, event: Event) -> str:
-    """Return the sentence that tells a user why `event` is not legal in `status`, and where it would be."""
+    """Return the sentence that explains to a user in which statuses `event` is legal."""
     legal = [_label(source) for source, known in TRANSITIONS if known is event]
     return f"{event} is not legal for a job that is {_label(status)}, only for one that is {_listed(legal)}"
 
 
 def markdown_table() -> str:
-    """Return the table as Markdown for the documentation: a row for each status, a column for each event."""
+    """Return the table as Markdown for the documentation, with a row for each status and a column for each event."""
     rows = [f"| | {' | '.join(Event)} |", "|---" * (len(Event) + 1) + "|"]
     for source in _statuses():
         targets = (TRANSITIONS.get((source, event)) for event in Event)
@@ -175,14 +172,14 @@ def markdown_table() -> str:
 
 
 def meanings() -> str:
-    """Return what each event means, as a Markdown list for the documentation."""
+    """Return the meaning of each event, as a Markdown list for the documentation."""
     return "".join(f"- `{event}`: {MEANING[event]}\n" for event in Event)
 
 
 def mermaid_diagram() -> str:
     """Return the table as a Mermaid state diagram for the documentation; finished statuses lead to the end.
 
-    What leaves a job in its status (an amendment, a second cancel) is not drawn.
+    Events that do not change the status (an amendment, a second cancel) are not drawn.
     """
     lines = ["stateDiagram-v2"]
     ways: dict[tuple[Status | None, Status], list[Event]] = {}
@@ -197,7 +194,7 @@ def mermaid_diagram() -> str:
 
 
 def _statuses() -> list[Status | None]:
-    """The statuses that the table knows, the one of a job that isn't there yet first."""
+    """Return the statuses of the table; None (no job yet) comes first."""
     known = set(TRANSITIONS.values())
     return [None, *(status for status in Status if status in known)]
 

@@ -1,4 +1,4 @@
-"""A workflow's record: jobs that were submitted together, and how many of them are still to end."""
+"""Define a workflow's record: the counts of jobs that were submitted together."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ WorkflowId = NewType("WorkflowId", bytes)
 
 
 class Workflow(msgspec.Struct, frozen=True, array_like=True):
-    """Submitted whole or not at all: until its last part is applied nothing of it runs."""
+    """Count the jobs of a workflow by outcome. None of them runs until the last part is applied."""
 
     id: WorkflowId
     tenant: str
     name: str
     job_count: int
-    """Jobs in all, those of parts to come included."""
+    """All its jobs, those of later parts included."""
     stored_count: int = 0
-    """Jobs whose part was applied; less than `job_count` while it is not whole."""
+    """Jobs whose part was applied; less than `job_count` while parts are missing."""
     unfinished_count: int = 0
     failed_count: int = 0
-    """Ended in the dead letters."""
+    """Dead-lettered jobs."""
     cancelled_count: int = 0
     skipped_count: int = 0
     idempotency_key: str = ""
@@ -41,7 +41,7 @@ class Workflow(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def label(self) -> str:
-        """The status that users see."""
+        """Return the status that users see."""
         if not self.is_whole:
             return "submitting"
         if self.unfinished_count:
@@ -52,12 +52,12 @@ class Workflow(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def next_deadline_ms(self) -> int:
-        """When what was stored of an unfinished submission is thrown away; 0 = never."""
+        """Return the time at which an unfinished submission is dropped; 0 = never."""
         return 0 if self.is_whole else self.updated_at_ms + STAGING_MS_MAX
 
 
 STAGING_MS_MAX = 60_000
-"""Between two parts of one workflow; a client that went away leaves nothing behind."""
+"""Longest time between two parts of one workflow; then the parts of a lost client are dropped."""
 
 _decoder = msgspec.msgpack.Decoder(Workflow)
 _encode = msgspec.msgpack.Encoder().encode

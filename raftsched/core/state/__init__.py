@@ -1,1 +1,1 @@
-"""The state as `apply` reads it, and what it returns to be written."""
+"""Define the state as `apply` reads it, and the writes that it returns."""

@@ -1,6 +1,6 @@
-"""Lines of the audit trail: who did what to what, kept in the state itself, in the log entry that did it.
+"""Make lines of the audit trail. They are part of the state and written by the log entry that they describe.
 
-What changed is told as users know it: fields by their names in the API, times and spans as it writes them.
+Changes are described as users know them: fields by their names in the API, times and spans in its formats.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from raftsched.core.state.writes import PutAudit
 _VALUE_CHARS_MAX: Final = 200
 _NO_OPTIONS: Final = Options()
 _Told = Mapping[str, Callable[[Any], str]]
-"""How each field is told, by its name in the API, of a record."""
+"""Functions that format the fields of a record, by the fields' names in the API."""
 
 
 def audited(
@@ -41,17 +41,17 @@ def audited(
 
 
 def job_changes(before: Job, after: Job) -> str:
-    """Return what an amendment changed, `field: before -> after`; "" where nothing did. Texts and notes are left out."""
+    """Return the changes of an amendment as `field: before -> after`; "" if there are none. Texts are left out."""
     return _changes(before, after, _JOB)
 
 
 def queue_changes(before: Queue, after: Queue) -> str:
-    """Return which settings changed, `field: before -> after`; "" where none did."""
+    """Return the changed settings as `field: before -> after`; "" if there are none."""
     return _changes(before, after, _QUEUE)
 
 
 def schedule_changes(before: Schedule, after: Schedule, *, payload_changed: bool = False) -> str:
-    """Return which fields of a schedule changed, `field: before -> after`, of the payload only that it did."""
+    """Return the changed fields of a schedule as `field: before -> after`; a changed payload is only named."""
     text = _changes(before, after, _SCHEDULE)
     if not payload_changed:
         return text
@@ -67,7 +67,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _VALUE_CHARS_MAX else f"{text[:_VALUE_CHARS_MAX]}…"
 
 
-# -- how values are told ----------------------------------------------------------------------------------------------
+# -- formats of values ------------------------------------------------------------------------------------------------
 
 
 def _json(value: object) -> str:
@@ -86,7 +86,7 @@ def _of_template(tell: Callable[[Any], str]) -> Callable[[Any], str]:
 
 
 def _of_spec(tell: Callable[[JobSpec], str]) -> Callable[[Any], str]:
-    """Return how a record that has a specification shows this part of it."""
+    """Return the function that formats a part of the specification for a record that has one."""
     return lambda holder: tell(holder.spec)
 
 

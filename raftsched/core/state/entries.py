@@ -1,4 +1,4 @@
-"""Rows that the state shows beside its records: entries of indexes, edges between jobs, lines of the audit trail."""
+"""Define rows of the state that are not records: entries of indexes, edges between jobs, lines of the audit trail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from raftsched.core.records.job import Condition, Status, Verdict
 
 
 class Dependant(NamedTuple):
-    """A job that depends on another: the way from parent to child."""
+    """Describe the edge from a parent to a job that depends on it."""
 
     child: JobId
     condition: Condition
@@ -21,7 +21,7 @@ class Dependant(NamedTuple):
 
 
 class LogSize(NamedTuple):
-    """How much of an attempt's log is stored."""
+    """Carry the stored size of an attempt's log."""
 
     byte_count: int
     last_sequence: int
@@ -30,7 +30,7 @@ class LogSize(NamedTuple):
 
 
 class WaitingEntry(NamedTuple):
-    """An entry of the ready index; it sorts by queue, region, tenant, falling priority, name tag, due time, id."""
+    """Carry an entry of the ready index; it sorts by queue, region, tenant, falling priority, name tag, due time, id."""
 
     queue: str
     tenant: str
@@ -42,7 +42,7 @@ class WaitingEntry(NamedTuple):
 
 
 class TimerEntry(NamedTuple):
-    """An entry of the timers: a job that becomes due later."""
+    """Carry an entry of the timers: a job that becomes due later."""
 
     due_at_ms: TimeMs
     job_id: JobId
@@ -60,7 +60,7 @@ class CounterKey(NamedTuple):
 
 
 class DeadlineEntry(NamedTuple):
-    """Something that is due by time, of a kind; it sorts by kind, then time, then subject."""
+    """Carry a record's next deadline; it sorts by kind, then time, then subject."""
 
     kind: DeadlineKind
     at_ms: TimeMs
@@ -68,7 +68,7 @@ class DeadlineEntry(NamedTuple):
 
 
 class BlockedEntry(NamedTuple):
-    """A job that waits for its concurrency key; sorts by queue, key, region, falling priority, due time, id."""
+    """Carry a blocked job; it sorts by queue, key, region, falling priority, due time, id."""
 
     queue: str
     concurrency_key: str
@@ -79,19 +79,19 @@ class BlockedEntry(NamedTuple):
 
 
 class FacetKind(IntEnum):
-    """By what jobs are listed. The stored number never changes its meaning."""
+    """Enumerate the properties by which jobs are listed. The stored number never changes its meaning."""
 
     QUEUE = 1
-    """The job's queue, where its name is another."""
+    """The job's queue, if its name is different."""
     QUEUE_AND_NAME = 2
-    """The job's queue, which is called like the job: one entry stands for both, as for most jobs."""
+    """The job's queue and name, if they are equal, as for most jobs: one entry for both."""
     NAME = 3
-    """The job's name, where its queue is another."""
+    """The job's name, if its queue is different."""
     TAG = 4
 
 
 class FacetEntry(NamedTuple):
-    """A job by its queue, its name or one of its tags; sorts by kind, value, then open before ended, then id."""
+    """Carry a job's entry by queue, name or tag; it sorts by kind, value, then unfinished before finished, then id."""
 
     kind: FacetKind
     value: str
@@ -101,7 +101,7 @@ class FacetEntry(NamedTuple):
 
 
 class AuditEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A line of the audit trail: who did what to what."""
+    """Record a line of the audit trail: who did what to which record."""
 
     at_ms: TimeMs
     actor: str

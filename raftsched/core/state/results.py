@@ -1,4 +1,4 @@
-"""What an operation is applied in, and what comes of it: context, results, and all that `apply` returns."""
+"""Define the context of an operation, its results, and the return value of `apply`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from raftsched.core.state.writes import Write
 class Submitted(msgspec.Struct, frozen=True):
     job: Job
     duplicate: bool
-    """True where the same submit was applied before; `job` is then the job as it stands now."""
+    """True if the same submit was applied before; then `job` has its present state."""
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -31,20 +31,20 @@ class Grant(msgspec.Struct, frozen=True):
 class Leased(NamedTuple):
     grants: tuple[Grant, ...]
     missed: tuple[JobId, ...]
-    """Asked for, but no longer waiting, not due, or more than one reply should carry (`limits.LEASE_BYTES_MAX`)."""
+    """Requested jobs that are no longer waiting, not due, or too large for one reply (`limits.LEASE_BYTES_MAX`)."""
 
 
 class OutcomeRecorded(msgspec.Struct, frozen=True):
     job: Job
     repeated: bool
-    """True where this outcome was recorded before under the same completion id."""
+    """True if this outcome was recorded before with the same completion id."""
 
 
 class Expired(NamedTuple):
     jobs: tuple[Job, ...]
     """The jobs whose lease ended, after the change."""
     kept: tuple[JobId, ...]
-    """Left as they were: the token is not current, or the lease isn't over."""
+    """Unchanged jobs: the token is not current, or the lease is not over."""
 
 
 class Cancelled(NamedTuple):
@@ -58,12 +58,12 @@ class Purged(msgspec.Struct, frozen=True):
 
 class Marked(msgspec.Struct, frozen=True):
     count: int
-    """Workers written down or forgotten."""
+    """Workers marked or removed."""
 
 
 class Changed(NamedTuple):
     job: Job
-    """As it is now, changed or not."""
+    """Its present state, changed or not."""
 
 
 class Counted(msgspec.Struct, frozen=True):
@@ -72,13 +72,13 @@ class Counted(msgspec.Struct, frozen=True):
 
 class Logged(NamedTuple):
     byte_count: int
-    """Of the attempt's log, in all."""
+    """The size of the attempt's whole log."""
     repeated: bool
 
 
 class ScheduleSaved(NamedTuple):
     schedule: Schedule
-    """As it is now; of a deleted one, as it was."""
+    """Its present state; for a deleted one, its last."""
     created: bool = False
     changed: bool = True
 
@@ -86,7 +86,7 @@ class ScheduleSaved(NamedTuple):
 class Fired(NamedTuple):
     schedule: Schedule
     firings: tuple[Firing, ...]
-    """What was decided, in order."""
+    """The decisions, in order."""
 
 
 class QueueSaved(NamedTuple):
@@ -99,15 +99,15 @@ class WorkflowSaved(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The operation is not legal now; nothing was written.
+    """The operation was rejected, and nothing was written.
 
-    But for `RejectCode.CANCELLED`: a worker's report on a cancelled job is refused, and closes its lease.
+    Exception: with `RejectCode.CANCELLED` a worker's report on a cancelled job is rejected, but its lease is closed.
     """
 
     code: RejectCode
     message: str
     job_id: JobId = JobId(b"")
-    """The job that stands in the way, where there is one."""
+    """The job that is the reason, if there is one."""
 
 
 Result = (
@@ -130,22 +130,22 @@ Result = (
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What the log says about the entry: cluster time, position and version."""
+    """Carry cluster time, position and version of the log entry."""
 
     now_ms: TimeMs
     index: int
     version: int = CODEC_VERSION
-    """The version in force (`operations`): what an operation means may depend on it, since it is the same everywhere."""
+    """The version in force (`operations`). The meaning of an operation can depend on it: it is the same on all nodes."""
     writes_left: int = limits.ENTRY_WRITES_MAX
-    """Writes that the operations of the entry may still come to."""
+    """Writes left for the operations of the entry."""
 
     @property
     def inline_max(self) -> int:
-        """How many dependants, or jobs of a workflow, this operation may change; the others follow in steps."""
+        """Return how many dependants, or jobs of a workflow, this operation can change; steps change the others."""
         return min(limits.INLINE_DEPENDANTS_MAX, max(self.writes_left, limits.INLINE_DEPENDANTS_MIN))
 
     def after(self, written_count: int) -> Context:
-        """Return the context of the entry's next operation, where those before came to so many writes."""
+        """Return the context of the entry's next operation, after `written_count` writes of earlier ones."""
         writes_left = limits.ENTRY_WRITES_MAX - written_count
         return self if writes_left >= limits.INLINE_DEPENDANTS_MAX else replace(self, writes_left=writes_left)
 

@@ -1,4 +1,4 @@
-"""The state as it is read: by `apply`, narrowly, and by the invariants, whole."""
+"""Define the ports by which `apply` and the invariants read the state."""
 
 from __future__ import annotations
 
@@ -25,55 +25,58 @@ from raftsched.core.state.writes import Write
 
 
 class View(Protocol):
-    """The state as `apply` may read it."""
+    """Read the state for `apply`."""
 
     @property
     def fence(self) -> FencingToken:
-        """The last fencing token given out; 0 before the first."""
+        """Return the last fencing token used; 0 before the first."""
 
     @property
     def outage_ended_at_ms(self) -> TimeMs:
-        """Return when a leader took over after the latest outage; 0 = there was none."""
+        """Return the time at which a leader took over after the latest outage; 0 = there was none."""
 
     def job(self, job_id: JobId) -> Job | None: ...
     def payload(self, job_id: JobId | ScheduleId) -> bytes:
-        """The job's payload; of a schedule's id, its template's."""
+        """Return the job's payload; for a schedule's id, its template's."""
 
     def job_id_for_key(self, tenant: str, idempotency_key: str) -> JobId | None: ...
     def worker(self, name: str) -> Worker | None: ...
     def job_id_for_unique(self, tenant: str, unique_key: bytes) -> JobId | None: ...
     def queue(self, name: str) -> Queue | None:
-        """Return the queue's settings; None if nobody made any."""
+        """Return the queue's settings; None if it has none."""
 
     def queue_count(self) -> int:
-        """Queues that have settings."""
+        """Return the count of queues that have settings."""
 
     def schedule_count(self) -> int: ...
     def running_count(self, queue: str) -> int:
-        """Jobs of the queue that are leased."""
+        """Return the count of the queue's leased jobs."""
 
     def key_running_count(self, queue: str, concurrency_key: str) -> int:
-        """Jobs of the queue with this concurrency key that are leased."""
+        """Return the count of the queue's leased jobs with this concurrency key."""
 
     def first_blocked(
         self, queue: str, concurrency_key: str, region: str = "", *, after: JobId | None = None
     ) -> JobId | None:
-        """The held job of this key and region that comes next, behind the held job `after`.
+        """Return the next blocked job of this key and region, behind the blocked job `after`.
 
-        They go by falling priority, due time, id.
+        The order is falling priority, due time, id.
         """
 
     def blocked_regions(self, queue: str, concurrency_key: str, *, limit: int) -> list[str]:
-        """The first `limit` regions that held jobs of this key have, by name; "" = jobs for any worker."""
+        """Return the first `limit` regions of blocked jobs of this key, by name; "" = jobs for any worker."""
 
     def blocked_jobs(self, queue: str, *, after: BlockedEntry | None = None, limit: int) -> list[JobId]:
-        """Held jobs of the queue by key, region, falling priority, due time and id, behind `after`, there or not."""
+        """Return blocked jobs of the queue by key, region, falling priority, due time and id, behind `after`.
+
+        `after` need not exist any more.
+        """
 
     def dependencies(self, child: JobId) -> tuple[Dependency, ...]:
-        """Return the dependencies of the job, as it was submitted."""
+        """Return the job's dependencies, in the order of its submission."""
 
     def dependants(self, parent: JobId, *, after: JobId | None, limit: int) -> list[Dependant]:
-        """Jobs that depend on `parent`, ended or not, by id."""
+        """Return jobs that depend on `parent`, finished or not, by id, behind `after`."""
 
     def workflow(self, workflow_id: WorkflowId) -> Workflow | None: ...
     def workflow_id_for_key(self, tenant: str, idempotency_key: str) -> WorkflowId | None: ...
@@ -83,38 +86,38 @@ class View(Protocol):
     def firings(
         self, schedule_id: ScheduleId, *, after: Firing | None, until_ms: int | None, limit: int
     ) -> list[Firing]:
-        """Lines of the ledger by instant and kind, behind `after`, with instant < `until_ms`."""
+        """Return lines of the ledger by fire time and kind, behind `after`, with fire time < `until_ms`."""
 
     def firing(self, schedule_id: ScheduleId, fire_time_ms: TimeMs, kind: FiringKind) -> Firing | None: ...
     def background_cursor(self, kind: BackgroundKind, subject: bytes) -> bytes | None:
-        """Return the chore's cursor (an id, b"" = at the start); None if there is no such chore."""
+        """Return the cursor of the next background step (an id, b"" = the first step); None if there is no such work."""
 
     def log_size(self, job_id: JobId, run_number: int, attempt_number: int) -> LogSize: ...
 
 
 class ForkableView(View, Protocol):
-    """The state as `apply` gets it: handlers whose changes must see each other make a fork."""
+    """Fork the state, for handlers whose changes must see each other."""
 
     def fork(self) -> Fork:
-        """Return a view that also shows what is executed on it; nothing of that reaches this one.
+        """Return a view on which writes can be executed without changing this one.
 
-        It costs little, and may be used until the next write to this view.
+        It costs little, and is valid until the next write to this view.
         """
 
 
 class Fork(ForkableView, Protocol):
-    """A view as it will be after some writes, so that several changes of one operation see each other."""
+    """Show a view as it will be after some writes, so that several changes of one operation see each other."""
 
     @property
     def writes(self) -> tuple[Write, ...]:
-        """All writes executed on it, in order. `apply` returns this very object, to be executed on the state."""
+        """Return all writes executed on it, in order. `apply` returns this same object, to be executed on the state."""
 
     def execute(self, writes: Iterable[Write]) -> None:
-        """Show the state after `writes`, too. The `old` of each is what was shown before it."""
+        """Execute `writes` on this view only. The `old` of each must be what the view shows before it."""
 
 
 class AuditableView(View, Protocol):
-    """The state as `invariants.check` walks it: every record, index entry and counter."""
+    """Read every record, index entry and counter, for `invariants.check`."""
 
     @property
     def cluster_time_ms(self) -> TimeMs: ...
@@ -124,7 +127,7 @@ class AuditableView(View, Protocol):
     def all_leased(self) -> Iterator[JobId]: ...
     def all_finished(self) -> Iterator[tuple[TimeMs, JobId]]: ...
     def all_keys(self) -> Iterator[tuple[str, str, JobId]]:
-        """(tenant, idempotency key, job id)."""
+        """Yield (tenant, idempotency key, job id)."""
 
     def all_payload_ids(self) -> Iterator[JobId]: ...
     def all_result_ids(self) -> Iterator[JobId]: ...
@@ -135,28 +138,28 @@ class AuditableView(View, Protocol):
     def all_unique_keys(self) -> Iterator[tuple[str, bytes, JobId]]: ...
     def all_dependencies(self) -> Iterator[tuple[JobId, tuple[Dependency, ...]]]: ...
     def all_dependants(self) -> Iterator[tuple[JobId, Dependant]]:
-        """(parent, its dependant)."""
+        """Yield (parent, its dependant)."""
 
     def all_logs(self) -> Iterator[tuple[JobId, int, int, LogSize]]:
-        """(job id, run, attempt, size)."""
+        """Yield (job id, run, attempt, size)."""
 
     def running_counts(self) -> dict[tuple[str, str], int]:
-        """Leased jobs of each (queue, concurrency key), and of each queue under the key ""; only those above zero."""
+        """Return the counts of leased jobs by (queue, concurrency key), key "" = the whole queue, without zeros."""
 
     def all_workflows(self) -> Iterator[Workflow]: ...
     def all_workflow_keys(self) -> Iterator[tuple[str, str, WorkflowId]]:
-        """(tenant, idempotency key, workflow id)."""
+        """Yield (tenant, idempotency key, workflow id)."""
 
     def all_workflow_jobs(self) -> Iterator[tuple[WorkflowId, JobId]]: ...
     def all_schedule_jobs(self) -> Iterator[tuple[ScheduleId, JobId]]:
-        """Also of schedules that are gone."""
+        """Yield (schedule id, job id), also for deleted schedules."""
 
     def all_facets(self) -> Iterator[FacetEntry]: ...
     def all_schedules(self) -> Iterator[Schedule]: ...
     def all_schedule_names(self) -> Iterator[tuple[str, str, ScheduleId]]:
-        """(tenant, name, schedule id)."""
+        """Yield (tenant, name, schedule id)."""
 
     def all_firings(self) -> Iterator[tuple[ScheduleId, Firing]]: ...
     def all_queues(self) -> Iterator[Queue]: ...
     def all_background_work(self) -> Iterator[tuple[BackgroundKind, bytes, bytes]]:
-        """(kind, subject, cursor)."""
+        """Yield (kind, subject, cursor)."""

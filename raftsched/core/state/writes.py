@@ -1,7 +1,7 @@
-"""What `apply` returns to be written.
+"""Define the writes that `apply` returns.
 
-`apply` never writes. The storage layer executes its writes together with the index entries and counters that follow from
-them; so indexes cannot disagree with records by a forgotten line.
+`apply` never writes. The storage layer executes the writes, and derives index entries and counters from them. So a
+forgotten line can't make an index disagree with the records.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from raftsched.core.state.entries import AuditEntry, Dependant
 
 
 class PutJob(msgspec.Struct, frozen=True):
-    """Store `new` in place of `old` (None for a new job); payload and result go with it where given.
+    """Replace `old` by `new` (None for a new job), and store payload and result if given.
 
-    A struct, which is made in a third of the time: every job has several.
+    It is a struct, which is created in a third of the time of a tuple: every job has several of these writes.
     """
 
     old: Job | None
@@ -32,14 +32,14 @@ class PutJob(msgspec.Struct, frozen=True):
 
 
 class PutDependencies(NamedTuple):
-    """Store what a new job depends on, and the way from each parent, `PENDING` all. They go with the job."""
+    """Store a new job's dependencies, and a pending edge from each parent. They are removed with the job."""
 
     child: JobId
     dependencies: tuple[Dependency, ...]
 
 
 class PutDependant(NamedTuple):
-    """Store what a dependency has come to; it was stored before."""
+    """Store the verdict of a dependency, which must exist."""
 
     parent: JobId
     dependant: Dependant
@@ -56,13 +56,13 @@ class PutFence(NamedTuple):
 
 
 class PutZoneRules(NamedTuple):
-    """Store the version of the time zone rules by which next instants are computed."""
+    """Store the version of the time zone rules by which next fire times are computed."""
 
     version: str
 
 
 class PutOutage(NamedTuple):
-    """The cluster has a leader again since `ended_at_ms`, after an outage."""
+    """Store that an outage ended at `ended_at_ms`, when a leader took over."""
 
     ended_at_ms: TimeMs
 
@@ -90,12 +90,12 @@ class RemoveWorkflow(NamedTuple):
 
 
 class PutSchedule(NamedTuple):
-    """Store `new` in place of `old`; the template's payload lies apart, under the schedule's id (`View.payload`)."""
+    """Replace `old` by `new`; the template's payload is stored apart, under the schedule's id (`View.payload`)."""
 
     old: Schedule | None
     new: Schedule
     payload: bytes | None = None
-    """The template's; None = as it was, b"" = none."""
+    """The template's payload; None = unchanged, b"" = none."""
 
 
 class RemoveSchedule(NamedTuple):
@@ -113,7 +113,7 @@ class RemoveFirings(NamedTuple):
 
 
 class PutBackgroundWork(NamedTuple):
-    """Start a chore, or move it on to `cursor`."""
+    """Begin background work, or advance it to `cursor`."""
 
     kind: BackgroundKind
     subject: bytes
@@ -126,7 +126,7 @@ class RemoveBackgroundWork(NamedTuple):
 
 
 class PutLog(NamedTuple):
-    """Add a piece to an attempt's log, behind the pieces that are there."""
+    """Append a piece to an attempt's log."""
 
     job_id: JobId
     run_number: int
