@@ -6,6 +6,7 @@ import pytest
 
 from raftsched.client import Client
 from tests.client.cluster import QUICK, Cluster, running_cluster
+from tests.client.real import RealNode, real_node
 
 
 @pytest.fixture
@@ -20,3 +21,10 @@ async def client(cluster: Cluster) -> AsyncIterator[Client]:
     """A client of `cluster`."""
     async with Client(cluster.nodes[0].url, settings=QUICK) as opened:
         yield opened
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[RealNode]:
+    """A node that serves the real API."""
+    async with real_node() as running:
+        yield running

@@ -6,7 +6,8 @@ import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Generic, TypeVar
 
 import pytest
 
@@ -33,19 +34,18 @@ from tests.client.real import real_node
 T = TypeVar("T")
 
 
-class ServedCluster:
-    """A cluster on an event loop in a thread, for tests that block."""
+class Served(Generic[T]):
+    """What a context serves, on an event loop in a thread, for tests that block."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: AbstractAsyncContextManager[T]) -> None:
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
-        self._context = running_cluster()
-        self.cluster: Cluster = self.run(self._context.__aenter__)
-        self.url = self.cluster.nodes[0].url
+        self._context = context
+        self.served: T = self.run(context.__aenter__)
 
     def run(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what the coroutine function returns, on the loop of the cluster."""
+        """Return what the coroutine function returns, on the loop of what is served."""
         return asyncio.run_coroutine_threadsafe(call(*arguments), self.loop).result(WAIT_SECONDS)
 
     def stop(self) -> None:
@@ -53,6 +53,15 @@ class ServedCluster:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
         self.loop.close()
+
+
+class ServedCluster(Served[Cluster]):
+    """A cluster on an event loop in a thread."""
+
+    def __init__(self) -> None:
+        super().__init__(running_cluster())
+        self.cluster = self.served
+        self.url = self.cluster.nodes[0].url
 
 
 @pytest.fixture
@@ -197,30 +206,10 @@ def test_twin_has_what_the_async_one_has(inner: type, blocking: type) -> None:
     assert all(getattr(blocking, name).__doc__ == getattr(inner, name).__doc__ for name in shared)
 
 
-class ServedNode:
-    """The real API on an event loop in a thread."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
-        self._thread.start()
-        self._context = real_node()
-        self.url = self._run(self._context.__aenter__()).api_url
-
-    def _run(self, call: Any) -> Any:
-        return asyncio.run_coroutine_threadsafe(call, self.loop).result(WAIT_SECONDS)
-
-    def stop(self) -> None:
-        self._run(self._context.__aexit__(None, None, None))
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
-
-
 @pytest.fixture
 def real() -> Iterator[BlockingClient]:
-    node = ServedNode()
-    with Client.blocking(node.url, settings=QUICK, actor="ops") as opened:
+    node = Served(real_node())
+    with Client.blocking(node.served.api_url, settings=QUICK, actor="ops") as opened:
         yield opened
     node.stop()
 

@@ -146,12 +146,6 @@ async def test_payload_without_a_json_form_is_refused_before_it_is_sent(
     assert not cluster.jobs
 
 
-async def test_delay_that_is_no_number_is_refused(cluster: Cluster, client: Client) -> None:
-    with pytest.raises(Invalid):
-        await client.submit("tick", delay_seconds=float("nan"))
-    assert not cluster.jobs
-
-
 async def test_submit_many_refuses_a_misspelt_field_by_name(cluster: Cluster, client: Client) -> None:
     misspelt, nameless, good = await client.submit_many(
         [{"name": "a", "retires": 5}, {"payload": 1}, JobSpec(name="b")]

@@ -11,13 +11,7 @@ from raftsched.client import Client, Dependency, Job, JobUnfinished, Unique
 from raftsched.client.records import Rate
 from raftsched.errors import Invalid, NotFound, OutcomeUnknown, RaftschedError, Rejected
 from tests.client.cluster import QUICK
-from tests.client.real import RealNode, real_node
-
-
-@pytest.fixture
-async def node() -> AsyncIterator[RealNode]:
-    async with real_node() as running:
-        yield running
+from tests.client.real import RealNode
 
 
 @pytest.fixture

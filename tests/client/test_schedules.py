@@ -15,14 +15,8 @@ from raftsched.client import Client, JobSpec, schedules
 from raftsched.errors import Invalid, NotFound, Rejected
 from tests.api.node import StillClock
 from tests.client.cluster import QUICK
-from tests.client.real import RealNode, real_node
+from tests.client.real import RealNode
 from tests.client.test_control import lost_replies
-
-
-@pytest.fixture
-async def node() -> AsyncIterator[RealNode]:
-    async with real_node() as running:
-        yield running
 
 
 @pytest.fixture

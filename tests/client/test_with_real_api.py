@@ -7,15 +7,10 @@ from typing import Any
 import pytest
 
 from raftsched.client import Client, Job, JobCancelled, RetryPolicy
-from raftsched.errors import Invalid, NotFound, OutcomeUnknown, RaftschedError, Rejected
+from raftsched.errors import Invalid, NotFound, Rejected
 from tests.client.cluster import QUICK
-from tests.client.real import RealNode, real_node
-
-
-@pytest.fixture
-async def node() -> AsyncIterator[RealNode]:
-    async with real_node() as running:
-        yield running
+from tests.client.real import RealNode
+from tests.client.test_control import lost_replies
 
 
 @pytest.fixture
@@ -71,15 +66,7 @@ async def test_field_at_fault_is_named_as_the_caller_knows_it(
 
 
 async def test_unknown_outcome_is_retried_under_the_same_key(node: RealNode, client: Client) -> None:
-    faults = iter([OutcomeUnknown("lost the lead"), OutcomeUnknown("lost the lead")])
-
-    def fail_twice(operation: object) -> RaftschedError | None:
-        fault = next(faults, None)
-        if fault is not None:
-            node.apply(operation)  # type: ignore[arg-type]  # the operation of a submit
-        return fault
-
-    node.proposal_error = fail_twice
+    lost_replies(node, 2)
     job = await client.submit("pay", {"n": 1})
     assert [found.id async for found in client.list(name="pay")] == [job.id]
     assert job.duplicate

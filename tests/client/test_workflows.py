@@ -11,15 +11,9 @@ from raftsched.client import Client, Dependency, Workflow, WorkflowNotCompleted
 from raftsched.errors import Invalid, NotFound, Rejected
 from raftsched.worker import Context, GiveUp, Worker
 from tests.client.cluster import QUICK, WAIT_SECONDS
-from tests.client.real import RealNode, real_node
+from tests.client.real import RealNode
 from tests.client.test_control import lost_replies
 from tests.worker.conftest import SETTINGS, serving
-
-
-@pytest.fixture
-async def node() -> AsyncIterator[RealNode]:
-    async with real_node() as running:
-        yield running
 
 
 @pytest.fixture

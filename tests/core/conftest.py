@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.core.scene import Scene
+from raftsched.core.checks.invariants import check
+from tests.core.control_scene import ControlScene
+from tests.core.relations_scene import RelationsScene
 
 _QUIET = [HealthCheck.too_slow, HealthCheck.data_too_large]
 
@@ -19,5 +22,13 @@ settings.load_profile(os.environ.get("RAFTSCHED_HYPOTHESIS", "quick"))
 
 
 @pytest.fixture
-def scene() -> Scene:
-    return Scene()
+def scene() -> ControlScene:
+    return ControlScene()
+
+
+@pytest.fixture
+def relations() -> Iterator[RelationsScene]:
+    """A scene that must be sound in the end."""
+    scene = RelationsScene()
+    yield scene
+    assert check(scene.state) == []

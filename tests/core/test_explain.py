@@ -14,11 +14,6 @@ from tests.core.scene import START_MS, with_fields
 SERVED = (ServingWorker("w1", (QUEUE,)),)
 
 
-@pytest.fixture
-def scene() -> ControlScene:
-    return ControlScene()
-
-
 def reasons_of(scene: ControlScene, job: Job, workers: tuple[ServingWorker, ...] = SERVED) -> dict[str, Reason]:
     found = explain(scene.state, scene.now(job), TimeMs(scene.now_ms), workers=workers)
     assert all(reason.text for reason in found)

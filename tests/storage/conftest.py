@@ -10,6 +10,7 @@ from typing import Protocol
 
 import pytest
 
+from raftsched.storage.state import State
 from raftsched.storage.store.lmdb_store import LmdbStore, open_read_only, open_store
 from raftsched.storage.store.memory_store import MemoryStore
 from raftsched.storage.store.port import Store, Table
@@ -106,3 +107,8 @@ def store(home: Home) -> Iterator[Store]:
     opened = home.open()
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def state(store: Store) -> State:
+    return State(store)

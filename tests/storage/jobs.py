@@ -11,6 +11,8 @@ from raftsched.core.records.job import Job, Lease, Pause, Status
 from raftsched.core.records.retry import RetryPolicy
 from raftsched.core.records.schedule import Schedule, ScheduleId, Template, Timing
 from raftsched.core.records.spec import JobSpec, Options
+from raftsched.core.state.writes import PutJob
+from raftsched.storage.state import State
 from tests.core.scene import with_fields
 
 NOW_MS = TimeMs(1_700_000_000_000)
@@ -33,6 +35,10 @@ def make_job(number: int, **fields: Any) -> Job:
         updated_at_ms=NOW_MS,
     )
     return with_fields(job, **fields)
+
+
+def submit(state: State, *jobs: Job) -> None:
+    state.execute([PutJob(None, job) for job in jobs])
 
 
 def scheduled(number: int, due_at_ms: int, **fields: Any) -> Job:

@@ -40,11 +40,6 @@ from tests.storage.jobs import NOW_MS, blocked, finished, job_id, make_job, make
 TAG = name_tag("send_email")
 
 
-@pytest.fixture
-def state(store: Store) -> State:
-    return State(store)
-
-
 def is_empty(store: Store) -> bool:
     return not any(store.scan(table, b"", None, limit=1) for table in Table)
 

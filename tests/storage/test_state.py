@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from raftsched.core.records.ids import FencingToken, JobId, TimeMs, name_tag
-from raftsched.core.records.job import Dependency, Job, Status, Worker
+from raftsched.core.records.job import Dependency, Status, Worker
 from raftsched.core.records.spec import Options
 from raftsched.core.state.entries import CounterKey, TimerEntry, WaitingEntry
 from raftsched.core.state.writes import (
@@ -24,18 +24,9 @@ from raftsched.storage.state import State
 from raftsched.storage.store.port import StorageFailed, Store, Table
 from raftsched.storage.tables.position import Configuration
 from tests.storage.conftest import Home
-from tests.storage.jobs import NOW_MS, finished, job_id, make_job, running, scheduled
+from tests.storage.jobs import NOW_MS, finished, job_id, make_job, running, scheduled, submit
 
 TAG = name_tag("send_email")
-
-
-@pytest.fixture
-def state(store: Store) -> State:
-    return State(store)
-
-
-def submit(state: State, *jobs: Job) -> None:
-    state.execute([PutJob(None, job) for job in jobs])
 
 
 def close_entry(state: State) -> None:

@@ -8,10 +8,8 @@ import pytest
 
 from raftsched.cli.commands.bulk import Asked, Target, Words, run_bulk
 from raftsched.cli.terminal.session import Session
-from tests.api.node import Api
+from tests.api.node import NOBODY, Api
 from tests.cli.runner import Cli
-
-ABSENT = "00000000-0000-7000-8000-000000000001"
 
 
 async def scheduled(cli: Cli, *options: str) -> Any:
@@ -21,10 +19,7 @@ async def scheduled(cli: Cli, *options: str) -> Any:
 async def failed(api: Api) -> Any:
     """A job in the dead letters."""
     job = await api.submit(name="a", queue="a", max_attempts=1)
-    [lease] = await api.lease("a")
-    error = {"type": "Broke", "message": "no", "trace": ""}
-    report = {name: lease[name] for name in ("run_id", "fencing_token")} | {"status": "failed", "error": error}
-    assert (await api.report(report)).status == 200
+    await api.end("a", status="failed", error={"type": "Broke", "message": "no", "trace": ""})
     return job
 
 
@@ -108,7 +103,7 @@ async def test_delete_removes_jobs_that_have_ended(cli: Cli) -> None:
     ],
 )
 async def test_command_on_a_job_that_is_not_there_is_refused(cli: Cli, command: tuple[str, ...]) -> None:
-    assert "[not_found]" in await cli.refused(command[0], ABSENT, *command[1:])
+    assert "[not_found]" in await cli.refused(command[0], NOBODY, *command[1:])
 
 
 @pytest.mark.parametrize(
@@ -141,11 +136,11 @@ async def test_bulk_counts_in_json(cli: Cli) -> None:
 
 async def test_bulk_by_ids_says_which_could_not_be(cli: Cli) -> None:
     job = await scheduled(cli)
-    ran = await cli.run("cancel", job["id"], ABSENT)
+    ran = await cli.run("cancel", job["id"], NOBODY)
     assert ran.exit_code == 1
     assert ran.stdout.startswith("1 of 2 jobs cancelled\n")
     [row] = ran.rows
-    assert row[:2] == [ABSENT, "not_found"]
+    assert row[:2] == [NOBODY, "not_found"]
 
 
 async def test_bulk_goes_on_until_nothing_is_left(api: Api, cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,15 +157,6 @@ async def test_bulk_goes_on_until_nothing_is_left(api: Api, cli: Cli, capsys: py
     assert await statuses(cli, jobs) == ["cancelled"] * 5
 
 
-async def test_dry_run_of_one_job_changes_nothing(cli: Cli) -> None:
-    job = await scheduled(cli)
-    assert "would cancel 1 job," in (await cli.ok("cancel", job["id"], "--dry-run")).stdout
-    assert await statuses(cli, [job]) == ["scheduled"]
-
-
-async def test_reschedule_wants_a_time(cli: Cli) -> None:
+async def test_reschedule_wants_a_time_and_replay_of_many_no_payload(cli: Cli) -> None:
     assert "--run-at or --delay" in await cli.misused("reschedule", "--all")
-
-
-async def test_replay_of_many_takes_no_payload(cli: Cli) -> None:
     assert "one job at a time" in await cli.misused("replay", "--all", "--payload", "1")

@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-from tests.api.node import Api
+from tests.api.node import NOBODY, Api
 from tests.cli.runner import USER, Cli
-
-ABSENT = "00000000-0000-7000-8000-000000000001"
 
 
 async def test_get_shows_a_job_with_times_that_a_person_reads(cli: Cli) -> None:
@@ -15,19 +13,17 @@ async def test_get_shows_a_job_with_times_that_a_person_reads(cli: Cli) -> None:
 
 async def test_get_shows_the_error_of_a_job_as_it_was_raised(api: Api, cli: Cli) -> None:
     job = await api.submit(name="a", queue="a", max_attempts=1)
-    [lease] = await api.lease("a")
     error = {"type": "Broke", "message": "no [b]", "trace": "File x\n  line 1\n"}
-    await api.report(
-        {"run_id": lease["run_id"], "fencing_token": lease["fencing_token"], "status": "failed", "error": error}
-    )
+    await api.end("a", status="failed", error=error)
     shown = (await cli.ok("get", job["id"])).stdout
     assert "error  Broke: no [b]\n" in shown
     assert shown.endswith("File x\n  line 1\n")
     assert (await cli.json("get", job["id"]))["error"] == error
 
 
-async def test_get_of_a_job_that_is_not_there_says_what_to_do(cli: Cli) -> None:
-    assert "[not_found] See the list" in await cli.refused("get", ABSENT)
+async def test_what_is_not_there_is_refused_with_what_to_do(cli: Cli) -> None:
+    assert "[not_found] See the list" in await cli.refused("get", NOBODY)
+    assert "status" in await cli.refused("list", "--status", "tired")
 
 
 async def test_list_goes_by_its_filters_the_latest_first(cli: Cli) -> None:
@@ -52,10 +48,6 @@ async def test_list_follows_pages_up_to_its_limit(cli: Cli, api: Api) -> None:
     assert len(await cli.json("list", "--limit", "50")) == 5
 
 
-async def test_list_refuses_a_status_that_there_is_not(cli: Cli) -> None:
-    assert "status" in await cli.refused("list", "--status", "tired")
-
-
 async def test_explain_says_why_a_job_waits(cli: Cli) -> None:
     job = await cli.json("submit", "a", "--paused")
     answer = await cli.json("explain", job["id"])
@@ -63,7 +55,7 @@ async def test_explain_says_why_a_job_waits(cli: Cli) -> None:
     shown = (await cli.ok("explain", job["id"])).stdout
     assert shown.startswith("paused\n")
     assert "paused: it was submitted paused, until somebody resumes it\n  since: " in shown
-    assert "[not_found]" in await cli.refused("explain", ABSENT)
+    assert "[not_found]" in await cli.refused("explain", NOBODY)
 
 
 async def test_explain_names_the_parents_that_a_job_waits_for(cli: Cli) -> None:
@@ -89,7 +81,7 @@ async def test_history_says_who_did_what_to_a_job(cli: Cli) -> None:
     shown = (await cli.ok("history", job["id"])).stdout
     assert USER in shown
     assert "wait for the bank" in shown
-    assert "[not_found]" in await cli.refused("history", ABSENT)
+    assert "[not_found]" in await cli.refused("history", NOBODY)
 
 
 async def test_actor_option_names_who_it_was(cli: Cli) -> None:

@@ -9,7 +9,7 @@ import pytest
 from raftsched.cli.commands import tail
 from raftsched.core.explain import LeaseLiveness
 from raftsched.core.records.ids import JobId
-from tests.api.node import Api
+from tests.api.node import Api, run_of
 from tests.cli.runner import Cli, written
 
 
@@ -82,8 +82,7 @@ async def test_submit_with_wait_ends_as_the_job_does(api: Api, cli: Cli) -> None
 async def test_submit_with_wait_prints_the_result_alone_and_names_the_job_meanwhile(api: Api, cli: Cli) -> None:
     waiting = asyncio.create_task(cli.run("submit", "a", "1", "--wait"))
     [lease] = await api.lease("a", wait_seconds=10)
-    held = {"run_id": lease["run_id"], "fencing_token": lease["fencing_token"]}
-    await api.report(held | {"status": "completed", "result": {"sent": True}})
+    await api.report(run_of(lease, status="completed", result={"sent": True}))
     ran = await waiting
     assert (ran.exit_code, ran.stdout) == (0, '{"sent":true}\n')
     assert ran.stderr == f"raftsched: waiting for {lease['job_id']}\n"
@@ -131,10 +130,11 @@ async def test_submit_says_in_one_line_what_is_wrong(cli: Cli, arguments: tuple[
     assert told in await cli.refused("submit", *arguments)
 
 
-async def test_submit_refuses_what_is_no_time_and_no_duration(cli: Cli) -> None:
+async def test_submit_refuses_what_is_no_time_no_duration_and_what_goes_not_together(cli: Cli) -> None:
     assert "2027-03-14T07:00:00Z" in await cli.misused("submit", "a", "--run-at", "tomorrow")
     assert "1h30m" in await cli.misused("submit", "a", "--delay", "soon")
     assert "either NAME" in await cli.misused("submit")
+    assert "give no others" in await cli.misused("submit", "--file", "/dev/null", "--queue", "q")
 
 
 async def test_submit_of_a_file_counts_what_was_refused(cli: Cli, tmp_path: Path) -> None:
@@ -144,8 +144,3 @@ async def test_submit_of_a_file_counts_what_was_refused(cli: Cli, tmp_path: Path
     assert "job 2: priority" in ran.stderr
     told = (await cli.run("submit", "--file", path, "--json")).json
     assert (told["submitted"], told["refused"], told["failures"][0]["job"]) == (2, 1, 2)
-
-
-async def test_submit_of_a_file_takes_no_fields_beside_it(cli: Cli, tmp_path: Path) -> None:
-    path = written(tmp_path / "jobs.jsonl", '{"name": "a"}\n')
-    assert "give no others" in await cli.misused("submit", "--file", path, "--queue", "q")

@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.api.node import Api
+from tests.api.node import NOBODY, Api, run_of
 from tests.cli.runner import Cli
-
-ABSENT = "00000000-0000-7000-8000-000000000001"
 
 
 async def leased(api: Api, **fields: Any) -> tuple[Any, Any]:
@@ -18,10 +16,6 @@ async def leased(api: Api, **fields: Any) -> tuple[Any, Any]:
     return job, lease
 
 
-def held(lease: Any) -> dict[str, Any]:
-    return {"run_id": lease["run_id"], "fencing_token": lease["fencing_token"]}
-
-
 async def write(api: Api, lease: Any, *lines: str) -> None:
     """Log lines of the run, as its worker does."""
     answer = await api.post(f"runs/{lease['run_id']}/logs", {"fencing_token": lease["fencing_token"], "lines": lines})
@@ -29,7 +23,7 @@ async def write(api: Api, lease: Any, *lines: str) -> None:
 
 
 async def end(api: Api, lease: Any, **outcome: Any) -> None:
-    answer = await api.report(held(lease) | ({"status": "completed"} | outcome))
+    answer = await api.report(run_of(lease, **({"status": "completed"} | outcome)))
     assert answer.status == 200, answer.body
 
 
@@ -81,16 +75,10 @@ async def test_exit_code_of_tail_says_how_the_job_ended(
     job, lease = await leased(api, max_attempts=1)
     await end(api, lease, **outcome)
     assert (await cli.run("tail", job["id"])).exit_code == exit_code
-
-
-async def test_exit_code_of_tail_tells_a_cancelled_job(cli: Cli) -> None:
-    job = await cli.json("submit", "a", "--delay", "1h")
-    await cli.ok("cancel", job["id"])
-    assert (await cli.run("tail", job["id"])).exit_code == 4
-
-
-async def test_tail_of_a_job_that_is_not_there_is_refused(cli: Cli) -> None:
-    assert "[not_found]" in await cli.refused("tail", ABSENT)
+    assert "[not_found]" in await cli.refused("tail", NOBODY)
+    cancelled = await cli.json("submit", "a", "--delay", "1h")
+    await cli.ok("cancel", cancelled["id"])
+    assert (await cli.run("tail", cancelled["id"])).exit_code == 4
 
 
 async def test_logs_prints_what_the_latest_attempt_wrote_or_the_one_that_is_named(api: Api, cli: Cli) -> None:

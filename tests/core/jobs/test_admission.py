@@ -7,7 +7,6 @@ import pytest
 from raftsched import limits
 from raftsched.core.operations.codec import LeaseJobs, RejectCode
 from raftsched.core.operations.control import BackgroundKind, BlockJobs, DoBackgroundStep
-from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import AttemptEnd, Job, Status
 from raftsched.core.state.results import Counted, Leased
 from raftsched.core.state.writes import PutQueue
@@ -15,11 +14,6 @@ from tests.core.control_scene import QUEUE, ControlScene, changed, options
 from tests.core.scene import TTL_MS, code_of, job_id, token_of
 
 KEYED = options(concurrency_key="customer-7")
-
-
-@pytest.fixture
-def scene() -> ControlScene:
-    return ControlScene()
 
 
 def granted(scene: ControlScene, *jobs: Job) -> list[Job]:
@@ -31,17 +25,13 @@ def granted(scene: ControlScene, *jobs: Job) -> list[Job]:
 
 def test_paused_queue_gives_no_lease_and_other_queues_do(scene: ControlScene) -> None:
     job, other = scene.submit(), scene.submit(queue="other")
+    running = scene.running()
     scene.pause_queue()
     assert [one.id for one in granted(scene, job, other)] == [other.id]
+    scene.complete(running)
+    assert scene.status(running) is Status.COMPLETED, "what runs goes on"
     scene.pause_queue(paused=False)
     assert scene.run(job).attempt_number == 1
-
-
-def test_what_runs_when_its_queue_is_paused_goes_on(scene: ControlScene) -> None:
-    job = scene.running()
-    scene.pause_queue()
-    scene.complete(job)
-    assert scene.status(job) is Status.COMPLETED
 
 
 def test_concurrency_limit_holds_within_one_operation_and_over_several(scene: ControlScene) -> None:
@@ -246,15 +236,12 @@ def test_blocked_job_can_be_paused_cancelled_put_off_and_expired(scene: ControlS
     assert (scene.now(doomed).blocked, scene.status(doomed)) == (False, Status.DEAD_LETTER)
 
 
-def test_blocked_job_that_moves_to_another_queue_is_offered_there(scene: ControlScene) -> None:
-    job = changed(scene.amend(blocked(scene), queue="other"))
-    assert not job.blocked
-    assert len(granted(scene, job)) == 1
-
-
-def test_blocked_job_keeps_waiting_with_another_priority(scene: ControlScene) -> None:
+def test_blocked_job_keeps_waiting_with_another_priority_and_is_offered_in_another_queue(scene: ControlScene) -> None:
     job = changed(scene.amend(blocked(scene), priority=9))
     assert (job.blocked, job.spec.priority) == (True, 9)
+    moved = changed(scene.amend(job, queue="other"))
+    assert not moved.blocked
+    assert len(granted(scene, moved)) == 1
 
 
 def test_released_is_the_blocked_job_that_comes_first(scene: ControlScene) -> None:
@@ -271,8 +258,3 @@ def test_lease_stays_as_it_was_for_jobs_without_options_in_queues_without_settin
     assert isinstance(result, Leased)
     assert token_of(result.grants[0].job) == 1
     assert not [write for write in scene.last.writes if isinstance(write, PutQueue)]
-
-
-def test_ms_types_stay_what_they_are(scene: ControlScene) -> None:
-    queue = scene.configure(rate_count=1, rate_period_ms=10)
-    assert queue.bucket_at_ms == TimeMs(scene.now_ms)

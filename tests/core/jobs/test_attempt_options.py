@@ -15,11 +15,6 @@ from tests.core.scene import TTL_MS, code_of
 AT_MOST_ONCE = options(at_most_once=True)
 
 
-@pytest.fixture
-def scene() -> ControlScene:
-    return ControlScene()
-
-
 def begun(scene: ControlScene, **fields: object) -> Job:
     job = scene.running(options=AT_MOST_ONCE, **fields)
     return changed(scene.start(job))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 import pytest
 
-from raftsched.core.checks.invariants import check
 from raftsched.core.operations.codec import LeaseJobs, RejectCode
 from raftsched.core.operations.control import PauseJob, RequeueJob, ResumeJob
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text
@@ -18,14 +16,6 @@ from tests.core.relations_scene import RelationsScene, needs
 from tests.core.scene import code_of, job_id
 
 ENDS = (Status.COMPLETED, Status.DEAD_LETTER, Status.CANCELLED)
-
-
-@pytest.fixture
-def relations() -> Iterator[RelationsScene]:
-    """A scene that must be sound in the end."""
-    scene = RelationsScene()
-    yield scene
-    assert check(scene.state) == []
 
 
 def failing() -> Options:

@@ -13,11 +13,6 @@ from tests.core.control_scene import ControlScene, changed, options
 from tests.core.scene import code_of, job_id, token_of, with_fields
 
 
-@pytest.fixture
-def scene() -> ControlScene:
-    return ControlScene()
-
-
 def lines_of(scene: ControlScene, job: Job) -> bytes:
     return b"".join(lines for _, lines in scene.state.logs.get((job.id, job.run_number, job.attempt_number), []))
 
@@ -63,10 +58,11 @@ def test_start_with_an_old_token_is_refused(scene: ControlScene) -> None:
     assert changed(scene.start(again)).lease is not None
 
 
-def test_start_of_another_run_or_of_no_job_is_refused(scene: ControlScene) -> None:
+def test_start_and_log_of_another_run_or_of_no_job_are_refused(scene: ControlScene) -> None:
     job = scene.running()
     assert code_of(scene.apply(StartRun(job.id, 2, token_of(job)))) is RejectCode.LEASE_LOST
-    assert code_of(scene.apply(StartRun(job_id(404), 1, FencingToken(1)))) is RejectCode.NOT_FOUND
+    for unknown in (StartRun(job_id(404), 1, FencingToken(1)), AppendLog(job_id(404), 1, FencingToken(1), b"x\n")):
+        assert code_of(scene.apply(unknown)) is RejectCode.NOT_FOUND
 
 
 # -- progress
@@ -159,20 +155,16 @@ def test_pieces_without_a_number_are_stored_as_they_come(scene: ControlScene) ->
     assert [scene.log(job, b"x\n") for _ in range(2)] == [Logged(2, repeated=False), Logged(4, repeated=False)]
 
 
-def test_log_is_full_at_its_bound_and_says_so(scene: ControlScene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_is_full_at_its_bounds_and_says_so(scene: ControlScene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LOG_BYTES_MAX", 6)
-    job = scene.running()
+    monkeypatch.setattr(limits, "LOG_PIECES_MAX", 2)
+    job, other = scene.running(), scene.running()
     scene.log(job, b"abcd\n")
     assert code_of(scene.log(job, b"e\n")) is RejectCode.LOG_FULL
     assert scene.log(job, b"\n") == Logged(6, repeated=False)
-
-
-def test_log_of_many_small_pieces_is_full_at_its_bound(scene: ControlScene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "LOG_PIECES_MAX", 2)
-    job = scene.running()
-    assert [scene.log(job, b"x\n", number) for number in (1, 2)] == [Logged(2, False), Logged(4, False)]
-    assert code_of(scene.log(job, b"x\n", 3)) is RejectCode.LOG_FULL
-    assert scene.log(job, b"x\n", 2) == Logged(4, repeated=True)
+    assert [scene.log(other, b"x\n", number) for number in (1, 2)] == [Logged(2, False), Logged(4, False)]
+    assert code_of(scene.log(other, b"x\n", 3)) is RejectCode.LOG_FULL
+    assert scene.log(other, b"x\n", 2) == Logged(4, repeated=True)
 
 
 def test_lines_still_count_while_the_job_is_cancelling(scene: ControlScene) -> None:
@@ -198,8 +190,3 @@ def test_lines_that_are_none_are_refused(scene: ControlScene, lines: bytes, sequ
     result = scene.log(scene.running(), lines, sequence)
     assert isinstance(result, Refused)
     assert (result.code, result.message.split()[0].rstrip(":")) == (RejectCode.INVALID, field)
-
-
-def test_lines_of_an_unknown_job_are_refused(scene: ControlScene) -> None:
-    operation = AppendLog(job_id(404), 1, FencingToken(1), b"x\n")
-    assert code_of(scene.apply(operation)) is RejectCode.NOT_FOUND

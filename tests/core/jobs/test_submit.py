@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from raftsched import limits
-from raftsched.core.operations.codec import PurgeJobs, RejectCode
+from raftsched.core.operations.codec import RejectCode
 from raftsched.core.records.bounds import ANONYMOUS, TIME_MS_MAX
-from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import CREATED, Job, Status, encode_job
 from raftsched.core.records.retry import Backoff, RetryPolicy
 from raftsched.core.state.results import Refused, Submitted
@@ -31,23 +31,6 @@ def test_submit_by_somebody_notes_who_and_by_nobody_costs_nothing(scene: Scene) 
     assert [len(encode_job(job)) for job in jobs[1:]] == [len(encode_job(plain))] * 2
 
 
-def test_submit_by_somebody_whose_name_is_too_long_is_refused(scene: Scene) -> None:
-    result = scene.apply(submit_operation(1, actor="x" * (limits.ACTOR_CHARS_MAX + 1)))
-    assert code_of(result) is RejectCode.INVALID
-
-
-def test_submit_for_later_schedules_the_job_with_a_timer(scene: Scene) -> None:
-    job = scene.submit(due_at_ms=scene.now_ms + 1)
-    assert (job.status, job.due_at_ms, job.timed) == (Status.SCHEDULED, scene.now_ms + 1, True)
-
-
-@pytest.mark.parametrize("early_ms", [0, 1, 10**12])
-def test_submit_for_a_time_that_has_come_queues_and_keeps_the_time(scene: Scene, early_ms: int) -> None:
-    due_at_ms = scene.now_ms - early_ms
-    job = scene.submit(due_at_ms=due_at_ms)
-    assert (job.status, job.due_at_ms, job.timed) == (Status.QUEUED, due_at_ms, False)
-
-
 def test_submit_keeps_every_field_of_the_request(scene: Scene) -> None:
     policy = RetryPolicy(backoff=Backoff.LIST, delays_ms=(1, 2))
     job = scene.submit(
@@ -67,59 +50,12 @@ def test_submit_stores_the_payload_apart_and_none_for_none(scene: Scene) -> None
     assert scene.last.writes == (PutJob(None, empty, payload=None),)
 
 
-def test_submit_under_the_same_key_answers_with_the_first_job_and_writes_nothing(scene: Scene) -> None:
-    first = scene.submit(idempotency_key="k", fingerprint=b"f")
-    result = scene.apply(submit_operation(99, idempotency_key="k", fingerprint=b"f"))
-    assert result == Submitted(first, duplicate=True)
-    assert scene.last.writes == ()
-
-
-def test_submit_under_the_key_of_a_finished_job_answers_with_it_as_it_stands(scene: Scene) -> None:
-    first = scene.running(idempotency_key="k", fingerprint=b"f")
-    scene.complete(first)
-    result = scene.apply(submit_operation(99, idempotency_key="k", fingerprint=b"f"))
-    assert result == Submitted(scene.now(first), duplicate=True)
-
-
 def test_submit_with_another_body_under_the_same_key_is_refused(scene: Scene) -> None:
     """Case A12."""
     scene.submit(idempotency_key="k", fingerprint=b"f")
     result = scene.apply(submit_operation(99, idempotency_key="k", fingerprint=b"other"))
     assert code_of(result) is RejectCode.IDEMPOTENCY_MISMATCH
     assert scene.state.job(job_id(99)) is None
-
-
-def test_submit_under_the_same_key_of_another_tenant_is_another_job(scene: Scene) -> None:
-    """Case A12."""
-    first = scene.submit(tenant="a", idempotency_key="k", fingerprint=b"f")
-    second = scene.submit(tenant="b", idempotency_key="k", fingerprint=b"other")
-    assert first.id != second.id
-
-
-def test_submit_without_a_key_is_always_a_new_job(scene: Scene) -> None:
-    assert scene.submit().id != scene.submit().id
-
-
-def test_idempotency_key_is_free_again_when_its_job_is_purged(scene: Scene) -> None:
-    first = scene.running(idempotency_key="k", fingerprint=b"f")
-    scene.complete(first)
-    scene.apply(PurgeJobs((first.id,), TimeMs(scene.now_ms + 1)))
-    second = scene.submit(idempotency_key="k", fingerprint=b"other")
-    assert second.id != first.id
-
-
-def test_submit_that_stands_in_the_log_twice_makes_one_job(scene: Scene) -> None:
-    first = scene.submit(fingerprint=b"f")
-    result = scene.apply(submit_operation(1, fingerprint=b"f"))
-    assert result == Submitted(first, duplicate=True)
-    assert scene.last.writes == ()
-
-
-def test_submit_under_the_id_of_another_job_is_refused(scene: Scene) -> None:
-    first = scene.submit(fingerprint=b"f")
-    assert code_of(scene.apply(submit_operation(1, fingerprint=b"other"))) is RejectCode.INVALID
-    assert code_of(scene.apply(submit_operation(1, fingerprint=b"f", tenant="other"))) is RejectCode.INVALID
-    assert scene.now(first) == first
 
 
 def test_submit_meets_a_key_without_its_job_by_stopping(scene: Scene) -> None:
@@ -157,6 +93,7 @@ def test_submit_meets_a_key_without_its_job_by_stopping(scene: Scene) -> None:
         ("tags", ("",)),
         ("tags", ("t" * (limits.TAG_CHARS_MAX + 1),)),
         ("region", "r" * (limits.NAME_CHARS_MAX + 1)),
+        ("actor", "x" * (limits.ACTOR_CHARS_MAX + 1)),
     ],
 )
 def test_submit_refuses_what_the_state_cannot_hold_and_names_it(scene: Scene, field: str, value: object) -> None:

@@ -18,11 +18,6 @@ UNIQUE = options(unique_key=b"u")
 UNTIL = TimeMs(START_MS + 1_000)
 
 
-@pytest.fixture
-def scene() -> ControlScene:
-    return ControlScene()
-
-
 def conflict(scene: ControlScene, number: int = 99, **fields: object) -> Refused:
     result = scene.apply(submit_operation(number, **{"options": UNIQUE} | fields))
     assert isinstance(result, Refused), result
@@ -91,11 +86,8 @@ def test_repeat_under_the_same_idempotency_key_is_no_conflict(scene: ControlScen
     repeat = scene.apply(submit_operation(99, options=UNIQUE, idempotency_key="k"))
     assert repeat == Submitted(job, duplicate=True)
     assert conflict(scene, idempotency_key="other").job_id == job.id
-
-
-def test_same_operation_twice_in_the_log_is_no_conflict(scene: ControlScene) -> None:
-    job = scene.submit(options=UNIQUE)
-    assert scene.apply(submit_operation(1, options=UNIQUE)) == Submitted(job, duplicate=True)
+    assert scene.apply(submit_operation(1, options=UNIQUE, idempotency_key="k")) == Submitted(job, duplicate=True)
+    assert scene.submit(options=Options()).spec.options is None, "options that ask for nothing are not stored"
 
 
 def test_unique_until_a_time_outlives_its_job_and_ends_with_that_millisecond(scene: ControlScene) -> None:
@@ -239,10 +231,6 @@ def test_submit_refuses_options_that_the_state_cannot_hold_and_names_the_field(
     assert code_of(result) is RejectCode.INVALID
     assert isinstance(result, Refused)
     assert result.message.startswith(next(iter(fields)))
-
-
-def test_options_that_ask_for_nothing_are_not_stored(scene: ControlScene) -> None:
-    assert scene.submit(options=Options()).spec.options is None
 
 
 # -- the job stays for its key

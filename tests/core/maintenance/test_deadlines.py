@@ -17,11 +17,6 @@ from tests.core.scene import START_MS, code_of, job_id, submit_operation
 SOON = TimeMs(START_MS + 10)
 
 
-@pytest.fixture
-def scene() -> ControlScene:
-    return ControlScene()
-
-
 def assert_expired(job: Job) -> None:
     assert (job.status, job.failure_reason) == (Status.DEAD_LETTER, DeadLetterReason.EXPIRED)
     assert last_note(job).action == "expired"
@@ -87,14 +82,6 @@ def test_job_that_has_started_in_time_goes_on_with_its_further_attempts(scene: C
     assert scene.ring(retrying) == Counted(0)
     scene.complete(scene.run(retrying))
     assert scene.status(retrying) is Status.COMPLETED
-
-
-def test_deadline_ends_a_job_between_two_attempts(scene: ControlScene) -> None:
-    retrying = scene.running(options=options(deadline_ms=SOON))
-    scene.fail(retrying)
-    scene.wait(10)
-    assert scene.ring(retrying) == Counted(1)
-    assert_expired(scene.now(retrying))
 
 
 def test_paused_and_scheduled_jobs_expire(scene: ControlScene) -> None:

@@ -16,12 +16,6 @@ from raftsched.core.state.writes import PutBackgroundWork
 from tests.core.control_scene import QUEUE, ControlScene, options, saved
 from tests.core.scene import START_MS, code_of
 
-
-@pytest.fixture
-def scene() -> ControlScene:
-    return ControlScene()
-
-
 # -- settings
 
 

@@ -113,14 +113,10 @@ def test_purge_that_somebody_asked_for_is_in_the_audit_trail(scene: Scene) -> No
     assert not any(isinstance(write, PutAudit) for write in scene.last.writes)
 
 
-def test_purge_refuses_an_actor_that_is_too_long(scene: Scene) -> None:
-    operation = PurgeJobs((), TimeMs(0), "x" * (limits.ACTOR_CHARS_MAX + 1))
-    assert code_of(scene.apply(operation)) is RejectCode.INVALID
-
-
-def test_purge_refuses_more_jobs_than_its_bound(scene: Scene) -> None:
-    operation = PurgeJobs((job_id(1),) * (limits.PURGE_JOBS_MAX + 1), TimeMs(0))
-    assert code_of(scene.apply(operation)) is RejectCode.INVALID
+def test_purge_refuses_an_actor_that_is_too_long_and_more_jobs_than_its_bound(scene: Scene) -> None:
+    long_named = PurgeJobs((), TimeMs(0), "x" * (limits.ACTOR_CHARS_MAX + 1))
+    for operation in (long_named, PurgeJobs((job_id(1),) * (limits.PURGE_JOBS_MAX + 1), TimeMs(0))):
+        assert code_of(scene.apply(operation)) is RejectCode.INVALID
 
 
 # -- workers
@@ -153,16 +149,12 @@ def test_mark_ahead_of_cluster_time_counts_as_now(scene: Scene) -> None:
     assert scene.state.workers["w1"].seen_at_ms == scene.now_ms
 
 
-def test_forget_removes_known_workers_only(scene: Scene) -> None:
-    scene.apply(MarkWorkers((mark(scene),)))
-    assert scene.apply(MarkWorkers((), ("w1", "w1", "unknown", ""))) == Marked(1)
-    assert scene.state.workers == {}
-
-
-def test_worker_marked_and_forgotten_at_once_stays(scene: Scene) -> None:
+def test_forget_removes_known_workers_only_and_none_that_is_marked_at_once(scene: Scene) -> None:
     scene.apply(MarkWorkers((mark(scene),)))
     assert scene.apply(MarkWorkers((mark(scene),), ("w1",))) == Marked(1)
     assert "w1" in scene.state.workers
+    assert scene.apply(MarkWorkers((), ("w1", "w1", "unknown", ""))) == Marked(1)
+    assert scene.state.workers == {}
 
 
 @pytest.mark.parametrize(

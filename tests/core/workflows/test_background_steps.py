@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 
 import pytest
 
 from raftsched import limits
-from raftsched.core.checks.invariants import check
 from raftsched.core.operations.codec import PurgeJobs, RejectCode
 from raftsched.core.operations.control import BackgroundKind, DoBackgroundStep, RequeueJob
 from raftsched.core.records.ids import TimeMs
@@ -27,14 +25,6 @@ from tests.core.relations_scene import (
 from tests.core.scene import code_of, job_id
 
 MANY = 10_000
-
-
-@pytest.fixture
-def relations() -> Iterator[RelationsScene]:
-    """A scene that must be sound in the end."""
-    scene = RelationsScene()
-    yield scene
-    assert check(scene.state) == []
 
 
 def fan(relations: RelationsScene, count: int, **overrides: object) -> tuple[Job, list[Job]]:

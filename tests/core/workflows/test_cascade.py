@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.apply import apply
-from raftsched.core.checks.invariants import check
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import OPERATIONS, CancelJob, ExpiredLease, ExpireLeases, LeaseJobs, RecordOutcome
 from raftsched.core.operations.control import (
@@ -35,14 +33,6 @@ from tests.core.relations_scene import RelationsScene, needs
 from tests.core.scene import submit_operation, token_of
 
 KEYED = Options(concurrency_key="k")
-
-
-@pytest.fixture
-def relations() -> Iterator[RelationsScene]:
-    """A scene that must be sound in the end."""
-    scene = RelationsScene()
-    yield scene
-    assert check(scene.state) == []
 
 
 def test_every_operation_has_a_handler() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from msgspec.structs import replace
 
@@ -26,14 +24,6 @@ from tests.core.relations_scene import (
     workflow_part,
 )
 from tests.core.scene import code_of, job_id, with_fields
-
-
-@pytest.fixture
-def relations() -> Iterator[RelationsScene]:
-    """A scene that must be sound in the end."""
-    scene = RelationsScene()
-    yield scene
-    assert check(scene.state) == []
 
 
 def diamond(workflow: int = 1, base: int = 100) -> list[SubmitJob]:

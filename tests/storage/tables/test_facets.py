@@ -20,15 +20,11 @@ from raftsched.storage.store.port import Row, Store, Table
 from raftsched.storage.tables import keys
 from raftsched.storage.tables.facets import HIGHEST_ID, LOWEST_ID, Facets
 from raftsched.storage.tables.indexes import facet_groups
-from tests.storage.jobs import NOW_MS, finished, job_id, make_job, running, scheduled
+from tests.storage.jobs import NOW_MS, finished, job_id, make_job, running, scheduled, submit
 
 QUEUES = ("mail", "export", "mai", "mail\0", "é")
 TAGS = ("eu", "urgent", "e\0u", "e")
 WORKFLOW, SCHEDULE = b"w" * 16, b"s" * 16
-
-
-def submit(state: State, *jobs: Job) -> None:
-    state.execute([PutJob(None, job) for job in jobs])
 
 
 def any_job(number: int, chance: Random) -> Job:

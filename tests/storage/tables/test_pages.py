@@ -12,22 +12,13 @@ from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import Job, Status
 from raftsched.core.records.schedule import ScheduleId
 from raftsched.core.records.spec import Options
-from raftsched.core.state.writes import PutJob, RemoveJob
+from raftsched.core.state.writes import RemoveJob
 from raftsched.errors import Invalid
 from raftsched.storage.state import State
 from raftsched.storage.store.port import Store
 from raftsched.storage.tables.facets import Facets
 from raftsched.storage.tables.pages import page_by_status
-from tests.storage.jobs import NOW_MS, blocked, finished, job_id, make_job, paused, running, scheduled
-
-
-@pytest.fixture
-def state(store: Store) -> State:
-    return State(store)
-
-
-def submit(state: State, *jobs: Job) -> None:
-    state.execute([PutJob(None, job) for job in jobs])
+from tests.storage.jobs import NOW_MS, blocked, finished, job_id, make_job, paused, running, scheduled, submit
 
 
 def walk(
