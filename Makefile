@@ -6,7 +6,7 @@ READY := .venv/.ready
 # The tests start hundreds of processes; without bytecode each of them compiles every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-fast lint docs bench sim drills clean
+.PHONY: help demo test test-fast test-all test-times lint docs bench sim drills clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' Makefile | expand -t 16
@@ -15,13 +15,21 @@ demo: $(READY) ## three nodes, real jobs, the leader killed half-way
 	$(BIN)/raftsched demo
 
 # In as many processes as there are cores, but few enough that the clusters of the acceptance tests have room.
-PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist loadgroup
+PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 4 --dist load
 
-test: $(READY) ## all tests, those with real processes included
-	$(PYTEST)
+test: $(READY) ## the tests for a day's work, real processes and kills included: under 5 minutes
+	$(PYTEST) -m "not slow"
 
-test-fast: $(READY) ## all tests but those that start processes
-	$(PYTEST) -m "not acceptance"
+test-fast: $(READY) ## of these, the ones that start no cluster
+	$(PYTEST) -m "not slow and not acceptance"
+
+test-all: $(READY) ## all tests, each held to the CPU budget of its tier
+	$(PYTEST) --cpu=check
+
+TESTS ?=
+
+test-times: $(READY) ## measure all tests, or those in TESTS=, and write tests/slow.txt
+	$(PYTEST) --cpu=record $(TESTS)
 
 lint: $(READY) ## ruff, mypy and the import contracts
 	$(BIN)/ruff check .

@@ -35,6 +35,7 @@ def dead(base: str, name: str, **fields: Any) -> str:
     return str(job["id"])
 
 
+@pytest.mark.essential
 def test_cancel_ends_a_job_in_every_status(cluster: LocalCluster) -> None:
     base, other, _ = cluster.urls
     running = submit(base, name="cancelled")

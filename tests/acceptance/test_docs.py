@@ -17,6 +17,7 @@ from tests.acceptance.blocks import HAS_CURL, PAGES, ROOT, blocks_of, run_page
 
 EXAMPLES = sorted((ROOT / "examples").iterdir())
 PROGRAMS = [path for path in EXAMPLES if path.suffix in {".py", ".sh"} and path.name != "worker.py"]
+READ_FIRST = {"README.md", "docs/quickstart.md"}
 needs_curl = pytest.mark.skipif(not HAS_CURL, reason="no curl here")
 PAGES_THAT_RUN = [
     page
@@ -46,7 +47,9 @@ def worker(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 @pytest.mark.usefixtures("worker")
-@pytest.mark.parametrize("page", PAGES_THAT_RUN)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.essential if page in READ_FIRST else ()) for page in PAGES_THAT_RUN]
+)
 def test_every_block_of_a_page_runs_as_it_is_printed(page: str, cluster: LocalCluster, tmp_path: Path) -> None:
     assert "\n".join(run_page(page, tmp_path, cluster.urls[0])) == ""
 

@@ -6,6 +6,8 @@ import signal
 import time
 from typing import Any
 
+import pytest
+
 from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import BlockingClient
 from tests.acceptance.conftest import StartWorker
@@ -71,6 +73,7 @@ def test_delayed_jobs_outlast_short_leases_and_workers_that_come_and_go(
     assert all(ms(job["started_at"]) >= ms(job["run_at"]) for job in ended)
 
 
+@pytest.mark.essential
 def test_schedules_that_differ_in_nothing_but_name_and_payload_both_run(cluster: LocalCluster) -> None:
     base = cluster.nodes[0].api
     for name in ("d25a", "d25b"):

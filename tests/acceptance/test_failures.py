@@ -8,6 +8,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from raftsched.cli.local.cluster import LocalCluster
 from raftsched.client import BlockingClient
 from tests.acceptance.conftest import StartCluster, StartWorker
@@ -55,6 +57,7 @@ class Submitter(threading.Thread):
         return self.acknowledged
 
 
+@pytest.mark.essential
 def test_killing_the_leader_loses_no_acknowledged_job(
     start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf
 ) -> None:
@@ -114,6 +117,7 @@ def test_killing_all_nodes_at_once_keeps_every_acknowledged_job(
     completed(cluster, client, ids)
 
 
+@pytest.mark.essential
 def test_a_killed_workers_jobs_run_elsewhere(
     start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf, tmp_path: Path
 ) -> None:

@@ -123,6 +123,7 @@ def test_one_key_from_many_clients_at_all_nodes_makes_one_job(start_cluster: Sta
     cluster.wait_until_ready(leader)
 
 
+@pytest.mark.essential
 def test_the_command_line_submits_shows_lists_and_cancels(
     start_cluster: StartCluster, start_worker: StartWorker, tmp_path: Path
 ) -> None:

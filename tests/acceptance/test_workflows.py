@@ -184,6 +184,7 @@ def _time(text: str) -> datetime:
 # -- going on ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.essential
 @pytest.mark.parametrize("policy", ["skip", "fail"])
 def test_a_requeue_lets_all_go_on_that_ended_for_want_of_it(cluster: LocalCluster, policy: str) -> None:
     base, other, _ = cluster.urls

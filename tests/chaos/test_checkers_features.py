@@ -22,6 +22,7 @@ from tests.chaos.histories_broken_features import (
     with_others_blocked,
 )
 from tests.chaos.histories_features import good_feature_history
+from tests.for_each import for_each
 
 Found = TypeVar("Found")
 SEEDS = (10, 8, 9, 3, 12, 16)
@@ -39,7 +40,7 @@ def test_good_histories_exercise_every_checker_of_features() -> None:
     pytest.fail(f"{len(SEEDS)} histories have nothing to say to {idle}")
 
 
-@pytest.mark.parametrize("mutation", FEATURE_MUTATIONS, ids=lambda mutation: mutation.name)
+@for_each("mutation", FEATURE_MUTATIONS)
 def test_mutated_history_is_flagged_by_name(mutation: Mutation) -> None:
     for seed in SEEDS:
         try:

@@ -10,6 +10,7 @@ from chaos.checkers import PROPERTIES, History, check_all
 from tests.chaos import histories_broken_jobs, histories_broken_nodes, histories_broken_runs
 from tests.chaos.histories import good_history, replay
 from tests.chaos.histories_broken import MUTATIONS, Mutation, NoPlace
+from tests.for_each import for_each
 
 SEEDS = 60
 PLACES_MIN = 3
@@ -21,7 +22,7 @@ def _history(seed: int) -> History:
     return History(good_history(seed), replay=replay)
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.name)
+@for_each("mutation", MUTATIONS)
 def test_mutated_history_is_flagged_by_name(mutation: Mutation) -> None:
     tried = 0
     for seed in range(SEEDS):

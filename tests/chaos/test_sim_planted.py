@@ -9,6 +9,7 @@ import pytest
 from chaos.sim.campaign.scoring import hunt
 from chaos.sim.planted import BUGS, NOT_REACHED, Bug, Schedule, planted, run_schedule
 from raftsched.consensus.journal.journal import Journal
+from tests.for_each import for_each
 
 QUICK = ("gives_tokens_again", "commits_alone", "lets_counters_drift")
 SEEDS = range(19, 39)
@@ -80,6 +81,6 @@ def test_no_bug_is_listed_twice() -> None:
     assert len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@for_each("source", SOURCES)
 def test_every_known_defect_is_planted(source: str) -> None:
     assert any(re.search(rf"\b{source}\b", bug.source) for bug in BUGS)

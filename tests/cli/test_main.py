@@ -15,6 +15,7 @@ from raftsched.cli.terminal.options import JOB_OPTIONS
 from raftsched.client import ClientSettings
 from raftsched.wire.jobs import JobRequest
 from tests.cli.runner import Cli
+from tests.for_each import for_each
 
 RUNS_IN_THE_FOREGROUND = {"node", "worker", "dev", "demo", "healthcheck"}
 """Commands without an answer."""
@@ -34,10 +35,9 @@ def _commands(command: click.Command, path: tuple[str, ...] = ()) -> Iterator[tu
 
 
 COMMANDS = dict(_commands(main))
-NAMES = [" ".join(path) for path in COMMANDS]
 
 
-@pytest.mark.parametrize("path", COMMANDS, ids=NAMES)
+@for_each("path", COMMANDS)
 async def test_every_command_has_a_help_text_that_begins_with_a_sentence(path: tuple[str, ...]) -> None:
     ran = await Cli(NOWHERE).ok(*path, "--help")
     assert ran.stdout.startswith("Usage: ")
@@ -48,7 +48,7 @@ async def test_every_command_has_a_help_text_that_begins_with_a_sentence(path: t
             assert parameter.opts[0] in ran.stdout
 
 
-@pytest.mark.parametrize("path", [path for path in COMMANDS if path[0] not in RUNS_IN_THE_FOREGROUND])
+@for_each("path", [path for path in COMMANDS if path[0] not in RUNS_IN_THE_FOREGROUND])
 async def test_every_command_with_an_answer_prints_json(path: tuple[str, ...]) -> None:
     assert "as_json" in {parameter.name for parameter in COMMANDS[path].params}
 
@@ -118,7 +118,7 @@ def _options(command: click.Command) -> list[click.Option]:
     return [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
 
 
-@pytest.mark.parametrize("path", COMMANDS, ids=NAMES)
+@for_each("path", COMMANDS)
 async def test_every_option_has_a_help_text_and_no_line_of_the_help_is_over_80(path: tuple[str, ...]) -> None:
     assert [each.opts[0] for each in _options(COMMANDS[path]) if not each.help] == []
     lines = (await Cli(NOWHERE).ok(*path, "--help")).stdout.splitlines()

@@ -11,6 +11,7 @@ from raftsched import limits
 from tests.api.node import START_MS, Api, Fault, misjudged
 from tests.api.schedules.scene import at, decided, saved
 from tests.cases.cron import Question, questions
+from tests.for_each import for_each
 
 MINUTE = 60_000
 START = at(START_MS)
@@ -19,10 +20,9 @@ START = at(START_MS)
 # -- previews ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@for_each(
     "question",
     questions(),
-    ids=lambda asked: f"{asked.case_id} {asked.expression[:24].encode('unicode_escape').decode()}",
 )
 async def test_cases_c01_to_c47_over_http(api: Api, question: Question) -> None:
     asked = {"cron": question.expression, "timezone": question.timezone, "after": at(question.after_ms)}

@@ -4,7 +4,7 @@ What must hold after any crash: the journal holds exactly what it held after som
 sync. So nothing synced is lost, entry or vote, nothing that was truncated comes back behind it, and a reset or a
 compaction has happened or has not. A process that only dies loses nothing that it wrote.
 
-One seed again: pytest tests/consensus/journal/test_crashes.py -k 'seed-17'
+What fails is reported with its seed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from raftsched.consensus.journal.journal import BASE_COMMAND, Journal
 from raftsched.consensus.journal.replay import verify
 from raftsched.consensus.journal.segments import RECORD_BYTES, JournalCorrupt, segment_name
 from tests.consensus.journals import Held, add, held, new_disk, open_small, segments, used_bytes
+from tests.for_each import for_each
 
-SEEDS = [pytest.param(seed, id=f"seed-{seed}") for seed in range(150)]
+SEEDS = range(150)
 
 
 class Run:
@@ -134,7 +135,7 @@ class Run:
         self.synced_at = self.written_at = 0
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@for_each("seed", SEEDS)
 def test_journal_holds_after_crashes_what_was_synced(seed: int) -> None:
     run = Run(seed)
     for _ in range(12):
@@ -151,7 +152,7 @@ def test_journal_holds_after_crashes_what_was_synced(seed: int) -> None:
         run.crash()
 
 
-@pytest.mark.parametrize("seed", SEEDS[:60])
+@for_each("seed", SEEDS[:60])
 def test_journal_reports_every_flipped_bit_in_what_was_synced(seed: int) -> None:
     run = Run(seed)
     for _ in range(4):

@@ -10,6 +10,7 @@ from chaos.sim.machine.disk import PowerCut, SimulatedDisk
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.register import JournalLost, SegmentId, VolatileRegister
 from raftsched.consensus.journal.segments import JournalCorrupt, segment_name, segment_number
+from tests.for_each import for_each
 
 
 def opened(disk: SimulatedDisk, register: VolatileRegister) -> Journal:
@@ -91,7 +92,7 @@ def test_a_damaged_header_of_the_newest_segment_is_rot(disk: SimulatedDisk, regi
         opened(disk, register)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@for_each("seed", range(60))
 def test_no_crash_leaves_a_journal_that_its_register_refuses(seed: int) -> None:
     """The power goes at any call, with any part of what was unsynced lost; the register is as old as can be."""
     random = Random(seed)

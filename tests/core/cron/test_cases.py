@@ -10,6 +10,7 @@ from raftsched.core.cron.interval import Every
 from raftsched.core.cron.parser import parse
 from raftsched.errors import Invalid
 from tests.cases.cron import Question, questions
+from tests.for_each import for_each
 
 QUESTIONS = questions()
 
@@ -34,10 +35,9 @@ def test_all_cases_ask_something() -> None:
     assert (read, len(QUESTIONS) - read) == (31, 33)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "question",
     QUESTIONS,
-    ids=lambda asked: f"{asked.case_id} {asked.expression[:24].encode('unicode_escape').decode()}",
 )
 def test_case(question: Question) -> None:
     question.judge(preview(question))

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Status
 from raftsched.core.records.transitions import (
     MEANING,
@@ -15,6 +13,7 @@ from raftsched.core.records.transitions import (
     next_status,
     refusal,
 )
+from tests.for_each import for_each
 
 # The whole truth, written a second time and in another form: a row for each event, and where it leads from where.
 WAITING_ONES = "scheduled queued retrying"
@@ -58,8 +57,8 @@ EXPECTED_CELLS = {
 }
 
 
-@pytest.mark.parametrize("event", Event)
-@pytest.mark.parametrize("status", [None, *Status])
+@for_each("event", Event)
+@for_each("status", [None, *Status])
 def test_every_pair_of_status_and_event_leads_where_the_plan_says(status: Status | None, event: Event) -> None:
     label = "new" if status is None else status.label
     expected = EXPECTED_CELLS.get((label, event), "-")
