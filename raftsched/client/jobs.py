@@ -13,7 +13,7 @@ from typing import Any, TypedDict, Unpack
 
 from raftsched.client.blocking import Blocking, Runtime, blocking, blocking_each
 from raftsched.client.errors import JobCancelled, JobFailed, JobUnfinished, waited_in_vain
-from raftsched.client.http.calls import IF_MATCH, Calls, given, part
+from raftsched.client.http.calls import Calls, given, part
 from raftsched.client.records import Explanation, History, JobInfo, LogLine, Runs, lines_of
 from raftsched.client.specs import Moment, Priority
 from raftsched.wire.runs import LogReply
@@ -158,8 +158,7 @@ class Job:
 
         With `if_revision`, only if nothing changed since that was read; raises `Rejected` with code `stale_revision`.
         """
-        headers = {} if if_revision is None else {IF_MATCH: f'"{if_revision}"'}
-        return await self._do("amend", changes, headers=headers)
+        return await self._do("amend", changes, if_revision=if_revision)
 
     async def reschedule(self, run_at: Moment | None = None, *, delay_seconds: float | None = None) -> JobInfo:
         """Run it at another time; give one of them. Raises as `update` does."""

@@ -17,7 +17,7 @@ from msgspec import UNSET, UnsetType
 
 from raftsched.client.backfill import PATIENCE_SECONDS, PAUSE_SECONDS, BackfillWalk
 from raftsched.client.blocking import Blocking, blocking, blocking_each
-from raftsched.client.http.calls import IF_MATCH, IF_NONE_MATCH, Calls, given, part
+from raftsched.client.http.calls import IF_NONE_MATCH, Calls, given, if_match, part
 from raftsched.client.records import Applied, Backfill, Firing, Outlook, ScheduleInfo
 from raftsched.client.specs import JobSpec, Moment, job_text
 from raftsched.core.cron.interval import period_text
@@ -98,7 +98,7 @@ class Schedules:
             raise ValueError("create_only wants that there is none, if_revision that there is one: give one of them")
         if not isinstance(job, JobSpec | Mapping):
             raise TypeError(f'job: expected a JobSpec or a mapping like {{"name": "report"}}, not {type(job).__name__}')
-        headers = {IF_NONE_MATCH: "*"} if create_only else _if_match(if_revision)
+        headers = {IF_NONE_MATCH: "*"} if create_only else if_match(if_revision)
         document = _with_period(given(**options)) | {"name": name, "job": job_text(job)}
         return await self._calls.call(ScheduleInfo, "POST", "/schedules", document, headers=headers)
 
@@ -110,8 +110,7 @@ class Schedules:
         With `if_revision`, only if nobody changed it since that was read; raises `Rejected` with code `stale_revision`.
         """
         tenant, document = _split(changes)
-        headers = _if_match(if_revision)
-        return await self._do("amend", ScheduleInfo, name, document, query=tenant, headers=headers)
+        return await self._do("amend", ScheduleInfo, name, document, query=tenant, if_revision=if_revision)
 
     async def delete(self, name: str, *, tenant: str | None = None) -> None:
         """Delete a schedule and its ledger; jobs that it has made go on."""
@@ -291,10 +290,6 @@ class BlockingSchedules(Blocking[Schedules]):
 
 def _path(name: str) -> str:
     return f"/schedules/{part(name, field='name')}"
-
-
-def _if_match(revision: int | None) -> dict[str, str]:
-    return {} if revision is None else {IF_MATCH: f'"{revision}"'}
 
 
 def _with_period(fields: dict[str, Any]) -> dict[str, Any]:

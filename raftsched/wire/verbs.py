@@ -13,7 +13,7 @@ CONTRIBUTING.md says how to add a verb.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Final, Literal
 
@@ -37,17 +37,18 @@ Action = Literal["cancel", "pause", "resume", "retry", "replay", "reschedule", "
 """The verbs that also work on many jobs at once."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Verb:
     """Something that people can do to one kind of object."""
 
     name: str
+    help: str
+    """What it does. The first line is the summary of its route, and all of it is the help of its command."""
+    _: KW_ONLY
     noun: str
     """The kind of object."""
     object_path: str
     """The path of the object, below the base path of the API."""
-    help: str
-    """What it does. The first line is the summary of its route, and all of it is the help of its command."""
     method: Literal["POST", "PATCH", "DELETE"] = "POST"
     """A POST has the name of the verb below the path of the object. The others are requests to the object itself."""
     part_of: str = ""
@@ -110,33 +111,33 @@ _amending_job = partial(_job, method="PATCH", body=AmendRequest, is_body_require
 
 JOB: Final = _by_name(
     _job(
-        name="cancel",
+        "cancel",
+        "Cancel jobs. A running one is notified at its worker's next heartbeat.",
         past="cancelled",
-        help="Cancel jobs. A running one is notified at its worker's next heartbeat.",
         method="DELETE",
         query=CancelQuery,
         meant_for=(*_UNLEASED, "running"),
     ),
     _job(
-        name="pause",
+        "pause",
+        "Pause jobs until they are resumed, or until a time.",
         past="paused",
-        help="Pause jobs until they are resumed, or until a time.",
         body=PauseRequest,
         meant_for=_WAITING,
     ),
-    _job(name="resume", past="resumed", help="Resume paused jobs.", meant_for=("paused",)),
+    _job("resume", "Resume paused jobs.", past="resumed", meant_for=("paused",)),
     _job(
-        name="retry",
-        past="requeued",
-        help="Run failed or cancelled jobs again.\n\n"
+        "retry",
+        "Run failed or cancelled jobs again.\n\n"
         "Each begins a new run, with all of its attempts; one that waits for its next attempt makes it now.",
+        past="requeued",
         body=RetryRequest,
         meant_for=("dead_letter",),
     ),
     _job(
-        name="replay",
+        "replay",
+        "Submit clones of jobs, each with a link to its original.",
         past="replayed",
-        help="Submit clones of jobs, each with a link to its original.",
         body=ReplayRequest,
         fields=_WHEN,
         statuses=(201, 200),
@@ -144,57 +145,57 @@ JOB: Final = _by_name(
         meant_for=_ENDED,
     ),
     _amending_job(
-        name="reschedule",
+        "reschedule",
+        "Move waiting jobs to another time. `--delay 0` = now.",
         past="rescheduled",
-        help="Move waiting jobs to another time. `--delay 0` = now.",
         part_of="amend",
         fields=_WHEN,
         needs_field=True,
         reorders=True,
     ),
     _amending_job(
-        name="reprioritise",
+        "reprioritise",
+        "Change the priority of waiting jobs.",
         past="reprioritised",
-        help="Change the priority of waiting jobs.",
         part_of="amend",
         fields=("priority",),
         needs_field=True,
         reorders=True,
     ),
     _amending_job(
-        name="amend",
-        help="Change a waiting job: its time, queue, payload or limits.",
+        "amend",
+        "Change a waiting job: its time, queue, payload or limits.",
         is_conditional=True,
         meant_for=(),
     ),
-    _job(name="delete", past="deleted", help="Delete finished jobs.", is_bulk_only=True, meant_for=_ENDED),
+    _job("delete", "Delete finished jobs.", past="deleted", is_bulk_only=True, meant_for=_ENDED),
 )
 
 _schedule = partial(Verb, noun="schedule", object_path="/schedules/{id}", query=TenantQuery, reply=ScheduleReply)
 
 SCHEDULE: Final = _by_name(
     _schedule(
-        name="amend",
-        help="Change some fields of a schedule (JSON Merge Patch). A run that is under way stays as it is.",
+        "amend",
+        "Change some fields of a schedule (JSON Merge Patch). A run that is under way stays as it is.",
         method="PATCH",
         body=SchedulePatch,
         is_body_required=True,
         is_conditional=True,
     ),
-    _schedule(name="delete", help="Delete schedules. Their jobs continue.", method="DELETE", reply=DeletedReply),
-    _schedule(name="pause", help="Pause a schedule until it is resumed, or until a time.", body=PauseRequest),
-    _schedule(name="resume", help="Resume a schedule. Its misfire policy decides about missed fire times.", fields=()),
+    _schedule("delete", "Delete schedules. Their jobs continue.", method="DELETE", reply=DeletedReply),
+    _schedule("pause", "Pause a schedule until it is resumed, or until a time.", body=PauseRequest),
+    _schedule("resume", "Resume a schedule. Its misfire policy decides about missed fire times.", fields=()),
     _schedule(
-        name="trigger",
-        help="Run a schedule now, in addition to its fire times.",
+        "trigger",
+        "Run a schedule now, in addition to its fire times.",
         body=TriggerRequest,
         reply=FiringReply,
         statuses=(201, 200),
         is_keyed=True,
     ),
     _schedule(
-        name="backfill",
-        help="Run a schedule for past fire times.",
+        "backfill",
+        "Run a schedule for past fire times.",
         body=BackfillRequest,
         is_body_required=True,
         reply=BackfillReply,
@@ -206,16 +207,16 @@ _queue = partial(Verb, noun="queue", object_path="/queues/{name}", reply=QueueSe
 
 QUEUE: Final = _by_name(
     _queue(
-        name="configure",
-        help="Change settings of a queue. Others stay as they are. Running jobs continue.",
+        "configure",
+        "Change settings of a queue. Others stay as they are. Running jobs continue.",
         method="PATCH",
         body=QueuePatch,
         is_body_required=True,
     ),
     _queue(
-        name="pause",
-        help="Stop dispatching from a queue. It resumes by `queue resume` or at a time. Running jobs continue.",
+        "pause",
+        "Stop dispatching from a queue. It resumes by `queue resume` or at a time. Running jobs continue.",
         body=PauseRequest,
     ),
-    _queue(name="resume", help="Resume a queue."),
+    _queue("resume", "Resume a queue."),
 )

@@ -123,8 +123,7 @@ def _amend_command(
     changes = {**given(fields), **payload_field(payload), **{_TAKEN_AWAY[name]: None for name in without}}
     if not changes:
         raise click.UsageError("say what to change, as --queue slow or --without timeout")
-    headers = {} if if_revision is None else {"If-Match": f'"{if_revision}"'}
-    job = session.do(JOB["amend"], job_path(job_id), changes, headers=headers)
+    job = session.do(JOB["amend"], job_path(job_id), changes, if_revision=if_revision)
     _print_changed(job, as_json=as_json)
 
 

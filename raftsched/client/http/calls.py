@@ -73,19 +73,18 @@ class Calls:
         fields: Mapping[str, Any] | None = None,
         *,
         query: Mapping[str, Any] | None = None,
-        headers: Mapping[str, str] | None = None,
         key: str | None = None,
+        if_revision: int | None = None,
     ) -> T:
         """Do what `verb` says to the object at `object_path`, and return the reply. See `call`.
 
         `fields` are its body, or its query if it has no body. A verb that creates something counts once for each `key`;
-        by default this call has its own.
+        by default this call has its own. With `if_revision`, it changes only an object of this revision.
         """
         if verb.body is None:
             query = {**(query or {}), **(fields or {})}
             fields = None
-        if verb.is_keyed:
-            headers = {**(headers or {}), KEY_HEADER: key or self.keys.next()}
+        headers = {KEY_HEADER: key or self.keys.next()} if verb.is_keyed else if_match(if_revision)
         return await self.call(kind, verb.method, verb.path(object_path), fields, query=query, headers=headers)
 
     async def each(self, kind: type[T], path: str, field: str, query: Mapping[str, Any]) -> AsyncIterator[T]:
@@ -107,6 +106,11 @@ def _decoded(body: bytes | msgspec.Raw, kind: type[T], what: str) -> T:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
         raise OutcomeUnknown(f"{what}: the reply can't be read: {error}") from None
+
+
+def if_match(revision: int | None) -> dict[str, str]:
+    """Return the header by which only an object of this revision is changed; {} if None."""
+    return {} if revision is None else {IF_MATCH: f'"{revision}"'}
 
 
 def given(**fields: Any) -> dict[str, Any]:
