@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from raftsched.core.apply import apply
@@ -198,14 +198,22 @@ class Leader:
                 else:
                     self.held.append(order)
 
-    def hold(self) -> deque[Order]:
-        """Hold the log back: return where the orders of upkeep pile up from now on, marks left out."""
+    def hold(self, *, for_ms: int = 0) -> deque[Order]:
+        """Hold the log back, and let `for_ms` pass: return where orders of upkeep pile up from now on, marks left out."""
         self.held = deque()
+        if for_ms:
+            self.run(for_ms)
         return self.held
 
     def settle(self, order: Order) -> None:
         (result,) = self.world.apply(order.operation)
         self.duties.on_result(order, result, self.world.now)
+
+    def settle_all(self, orders: Iterable[Order]) -> None:
+        """Apply orders that were held back, and hold no more."""
+        self.held = None
+        for order in orders:
+            self.settle(order)
 
     def run(self, ms: int) -> None:
         """Let time pass as the shell does: sleep until the next call, step, and so on."""

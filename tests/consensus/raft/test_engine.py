@@ -108,16 +108,14 @@ def test_a_node_that_only_lost_the_leader_does_not_depose_it(cluster: SimulatedC
     assert engine(leader).term == term
 
 
-def test_a_leader_without_a_majority_steps_down(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
-    for follower in followers(cluster):
-        part(cluster, leader, follower)
-    cluster.run(TIMING.election_max_seconds * 1.1)
-    assert not engine(leader).leads
-
-
-def test_a_leader_that_nobody_can_answer_steps_down(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
+@pytest.mark.parametrize("is_heard", [False, True])
+def test_a_leader_without_answers_of_a_majority_steps_down(
+    cluster: SimulatedCluster, leader: SimulatedNode, is_heard: bool
+) -> None:
     for follower in followers(cluster):
         cluster.network.cut(follower.id, leader.id)
+        if not is_heard:
+            cluster.network.cut(leader.id, follower.id)
     cluster.run(TIMING.election_max_seconds * 1.1)
     assert not engine(leader).leads
 

@@ -81,8 +81,7 @@ def test_heartbeat_before_the_expiry_is_proposed_wins(world: World, leader: Lead
 
 
 def test_heartbeat_after_the_expiry_is_proposed_is_refused_for_ever(world: World, leader: Leader, job: Job) -> None:
-    orders = leader.hold()
-    leader.run(TTL_MS)
+    orders = leader.hold(for_ms=TTL_MS)
     assert leader.heartbeat(job) == [OVER]
     leader.settle(orders.popleft())
     assert leader.heartbeat(job) == [OVER]
@@ -105,11 +104,9 @@ def test_kept_lease_is_expired_again_if_its_worker_was_told_that_it_is_over(
     world: World, leader: Leader, job: Job
 ) -> None:
     world.clock.wall_offset_ms -= 5
-    orders = leader.hold()
-    leader.run(TTL_MS)
+    orders = leader.hold(for_ms=TTL_MS)
     assert leader.heartbeat(job) == [OVER]
-    leader.held = None
-    leader.settle(orders.popleft())
+    leader.settle_all(orders)
     assert world.status(job.id) is Status.RUNNING
     assert leader.heartbeat(job) == [OVER]
     leader.run(RETRY_MS)
@@ -118,8 +115,7 @@ def test_kept_lease_is_expired_again_if_its_worker_was_told_that_it_is_over(
 
 def test_completion_before_the_expiry_is_applied_stands(world: World, leader: Leader, job: Job) -> None:
     """Case D18."""
-    orders = leader.hold()
-    leader.run(TTL_MS)
+    orders = leader.hold(for_ms=TTL_MS)
     world.complete(job)
     leader.settle(orders.popleft())
     assert world.status(job.id) is Status.COMPLETED
@@ -130,8 +126,7 @@ def test_completion_before_the_expiry_is_applied_stands(world: World, leader: Le
 
 def test_old_expiry_leaves_a_newer_lease_of_the_job_alone(world: World, leader: Leader, job: Job) -> None:
     """Case D18, second order."""
-    orders = leader.hold()
-    leader.run(TTL_MS)
+    orders = leader.hold(for_ms=TTL_MS)
     world.report(job, AttemptEnd.SNOOZED, delay_ms=0)
     (again,) = leader.lease(worker="w2")
     leader.settle(orders.popleft())
@@ -142,8 +137,7 @@ def test_old_expiry_leaves_a_newer_lease_of_the_job_alone(world: World, leader: 
 
 
 def test_failed_expiry_is_tried_again_and_its_worker_stays_refused(world: World, leader: Leader, job: Job) -> None:
-    orders = leader.hold()
-    leader.run(TTL_MS)
+    orders = leader.hold(for_ms=TTL_MS)
     leader.duties.on_result(orders.popleft(), None, world.now)
     assert leader.heartbeat(job) == [OVER]
     leader.held = None
@@ -219,11 +213,9 @@ def test_cancelled_run_of_a_silent_worker_ends_with_its_term(world: World) -> No
 
 
 def test_cancel_while_the_expiry_is_on_its_way_ends_as_cancelled(world: World, leader: Leader, job: Job) -> None:
-    orders = leader.hold()
-    leader.run(TTL_MS)
+    orders = leader.hold(for_ms=TTL_MS)
     world.cancel(job.id)
-    leader.held = None
-    leader.settle(orders.popleft())
+    leader.settle_all(orders)
     assert world.status(job.id) is Status.CANCELLED
 
 
@@ -283,11 +275,9 @@ def test_expiries_are_split_into_bounded_operations(world: World, leader: Leader
 def test_lease_that_ends_while_others_expire_first_is_not_asked_for(world: World, leader: Leader) -> None:
     world.submit(count=limits.EXPIRE_LEASES_MAX + 1)
     *_, last = leader.lease(capacity=limits.EXPIRE_LEASES_MAX + 1)
-    orders = leader.hold()
-    leader.run(TTL_MS)
+    orders = leader.hold(for_ms=TTL_MS)
     world.complete(last)
-    leader.held = None
-    leader.settle(orders.popleft())
+    leader.settle_all(orders)
     leader.run(TTL_MS)
     assert [len(operation.leases) for operation in leader.expiries] == [limits.EXPIRE_LEASES_MAX]
 
@@ -297,8 +287,7 @@ def test_one_expiry_is_on_its_way_at_a_time(world: World, leader: Leader) -> Non
     leader.lease()
     leader.run(10)
     (second,) = leader.lease()
-    orders = leader.hold()
-    leader.run(TTL_MS)
+    orders = leader.hold(for_ms=TTL_MS)
     assert [type(order.operation) for order in orders] == [ExpireLeases]
     assert leader.heartbeat(second) == [VALID]
 

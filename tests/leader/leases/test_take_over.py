@@ -152,11 +152,8 @@ def test_no_lease_ends_before_the_log_says_whether_there_was_an_outage(world: Wo
     leader.lease()
     world.clock.advance(TTL_MS // 2)
     leader = Leader(world, SETTINGS)
-    held = leader.hold()
-    leader.run(2 * TTL_MS)
-    leader.held = None
-    for order in held:
-        leader.settle(order)
+    held = leader.hold(for_ms=2 * TTL_MS)
+    leader.settle_all(held)
     leader.run(TTL_MS // 10)
     lost = world.job(job_id)
     assert (lost.attempts[-1].end, lost.lost_count) == (AttemptEnd.OUTAGE, 0)
@@ -171,9 +168,7 @@ def test_heartbeat_before_the_outage_is_noted_makes_no_lost_worker(world: World,
     held = leader.hold()
     leader.step()
     leader.duties.heartbeat("w1", [(job.id, job.run_number, token_of(job))], world.now)
-    leader.held = None
-    for order in held:
-        leader.settle(order)
+    leader.settle_all(held)
     leader.run(2 * TTL_MS)
     lost = world.job(job_id)
     assert (lost.attempts[-1].end, lost.lost_count) == (AttemptEnd.OUTAGE, 0)
