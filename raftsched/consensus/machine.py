@@ -119,10 +119,6 @@ class ReplicatedState:
     def operation_version(self) -> int:
         return max(self.state.operation_version, OLDEST_READ)
 
-    @property
-    def uncommitted_bytes(self) -> int:
-        return self.state.uncommitted_bytes
-
     def apply(self, index: int, term: int, command: bytes | None) -> list[Result]:
         """Apply one entry and return a result for each of its operations."""
         state = self.state

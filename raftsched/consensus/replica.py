@@ -46,7 +46,13 @@ from raftsched.consensus.raft.step_clock import StepClock
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.consensus.sync_thread import SyncThread
 from raftsched.errors import DiskStalled, NotLeader, OutcomeUnknown, RaftschedError, TooLarge, Unavailable
-from raftsched.limits import APPEND_BYTES_MAX, CHECKPOINT_BYTES, JOURNAL_TAIL_BYTES, SNAPSHOT_HOLD_BYTES
+from raftsched.limits import (
+    APPEND_BYTES_MAX,
+    CHECKPOINT_BYTES,
+    CHECKPOINT_SECONDS,
+    JOURNAL_TAIL_BYTES,
+    SNAPSHOT_HOLD_BYTES,
+)
 from raftsched.ports import Clock, Randomness, Wake
 
 _logger = structlog.get_logger()
@@ -69,8 +75,7 @@ class ReplicaSettings:
     """The nodes of the config file, this one included; None: `peers`, whose addresses others know."""
     incarnation: str = ""
     """Which data directory this is; "" where members never change, and are known by their ids alone."""
-    checkpoint_seconds: float = 0.25
-    """What is applied is made durable in the machine after this long; the journal has it before."""
+    checkpoint_seconds: float = CHECKPOINT_SECONDS
 
 
 class ReplicaJournal(Log, Protocol):

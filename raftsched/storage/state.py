@@ -16,10 +16,9 @@ from __future__ import annotations
 from raftsched import limits
 from raftsched.core.records.ids import TimeMs
 from raftsched.errors import InvariantBroken
+from raftsched.storage.job_cache import JobCache
 from raftsched.storage.reader import StateReader
-from raftsched.storage.recent import RecentJobs
 from raftsched.storage.store.port import Store
-from raftsched.storage.tables.counters import Counters
 from raftsched.storage.tables.leased_counts import RunningCounts
 from raftsched.storage.tables.position import (
     Configuration,
@@ -27,26 +26,24 @@ from raftsched.storage.tables.position import (
     write_configuration,
     write_position,
 )
-from raftsched.storage.writer import StateWriter
+from raftsched.storage.writer import WRITTEN_BEHIND, WriteBehind
 
 
-class State(StateWriter, StateReader):
+class State(WriteBehind, StateReader):
     """Extend `StateReader` by writes, one log entry after another.
 
     The constructor raises `UnknownFormat` for data of another format, which stays unchanged.
     """
 
     _store: Store
-    _counters: Counters
 
     def __init__(self, store: Store) -> None:
         super().__init__(store)
-        self._recent = RecentJobs(limits.RECENT_JOBS_MAX)
+        self._cache = JobCache(limits.CACHED_JOBS_MAX)
+        store.write_behind(WRITTEN_BEHIND, self._write_behind)
         self._running = RunningCounts(self.leased_jobs())  # before the first write
         self.durable_index: int = self.applied_index
         """Index of the last checkpoint: up to here the state survives a power loss without the journal."""
-        self.uncommitted_bytes: int = 0
-        """Roughly the bytes written since the last checkpoint."""
 
     def configure(self, content: bytes) -> None:
         """Store the configuration that the entry after `applied_index` carries; `advance` must follow."""
@@ -79,7 +76,6 @@ class State(StateWriter, StateReader):
             write_position(self._store, self._position())
             self._store.commit()
             self.durable_index = self.applied_index
-            self.uncommitted_bytes = 0
         return self.durable_index
 
     def _position(self) -> Position:

@@ -1,10 +1,10 @@
 """Execute writes on the state, or on a fork that shows what they would do.
 
-Theory of operation. A write has the record before and after. The record is stored. Its index entries, its idempotency key
-and the counters are derived from both records by pure functions (`indexes`, `counters`), and only the difference is
-written. A *fork* executes writes in the same way, over rows of its own (`ForkedRows`). So the changes of one operation
-see each other exactly as later operations will. If the state executes the same writes, it takes the rows of the fork, and
-nothing is done twice.
+Theory of operation. A write has the record before and after. Its index entries, its idempotency key and the counters are
+derived from both records by pure functions (`indexes`, `counters`), and only the difference is written. Records of jobs
+are written behind (`job_cache`), and so are the entries of their lists, which only lists read. A *fork* executes writes
+in the same way, over rows of its own (`ForkedRows`). So the changes of one operation see each other exactly as later
+operations will. If the state executes the same writes, it takes the rows of the fork, and nothing is done twice.
 
 What `apply` decided is not checked again. An impossible write (removing a missing entry, a counter below zero) raises
 `InvariantBroken`; the state must not be used after that.
@@ -12,8 +12,8 @@ What `apply` decided is not checked again. An impossible write (removing a missi
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable
-from typing import Protocol
 
 from sortedcontainers import SortedDict
 
@@ -22,11 +22,12 @@ from raftsched.core.records.job import Job, encode_job
 from raftsched.core.records.queue import Queue
 from raftsched.core.state.writes import PutFence, PutJob, PutOutage, PutZoneRules, RemoveJob, Write
 from raftsched.errors import InvariantBroken
-from raftsched.storage.recent import ForkedJobs, RecentJobs
+from raftsched.storage.job_cache import JobCache
 from raftsched.storage.store.forked_rows import ForkedRows
-from raftsched.storage.store.port import Rows, Table
+from raftsched.storage.store.port import Rows, Store, Table
 from raftsched.storage.tables import edges, keys, logs
 from raftsched.storage.tables.catalog import Catalog
+from raftsched.storage.tables.counters import Counters
 from raftsched.storage.tables.indexes import (
     Entries,
     difference,
@@ -40,17 +41,10 @@ from raftsched.storage.tables.jobs import JobReads
 from raftsched.storage.tables.leased_counts import RunningCounts
 from raftsched.storage.tables.other_writes import OtherWrites
 
-_ENTRIES_BYTES = 200
-"""Rough size of the index entries that a transition changes."""
 _JOBS, _PAYLOADS, _FACETS = Table.JOBS, Table.PAYLOADS, Table.FACETS
 """A member of an enumeration costs a look-up each time; these are needed with every job written."""
-
-
-class JobCounts(Protocol):
-    """Count jobs by fields of their records."""
-
-    def move(self, old: Job | None, new: Job | None) -> None:
-        """Count `new` in place of `old`."""
+WRITTEN_BEHIND = frozenset({_JOBS, _FACETS})
+"""The tables whose rows the store gets late."""
 
 
 class StateWriter(OtherWrites, JobReads, Catalog):
@@ -59,21 +53,20 @@ class StateWriter(OtherWrites, JobReads, Catalog):
     fence: FencingToken
     outage_ended_at_ms: TimeMs
     zone_rules: str
-    _recent: RecentJobs
-    _counters: JobCounts
     _entry_is_open = False
     _fork: StateFork | None = None
     """The latest fork made since the last write."""
 
-    def job(self, job_id: JobId) -> Job | None:
-        return self._recent.get(job_id) or super().job(job_id)
+    @abstractmethod
+    def _move(self, old: Job | None, new: Job | None) -> None:
+        """Keep `new` in place of `old`, and count it so."""
 
     def fork(self) -> StateFork:
         """Return a view on which writes can be executed without changing this state.
 
         It costs a few microseconds, and is valid until the next write to this state.
         """
-        self._fork = fork = StateFork(self._store, self._recent, self._running)
+        self._fork = fork = StateFork(self, self._store, self._running)
         fork.copy_fields(self)
         return fork
 
@@ -104,7 +97,6 @@ class StateWriter(OtherWrites, JobReads, Catalog):
         self.fence = source.fence
         self.outage_ended_at_ms = source.outage_ended_at_ms
         self.zone_rules = source.zone_rules
-        self.uncommitted_bytes = source.uncommitted_bytes
         self._audit_count = source._audit_count
         self._queues = source._queues
         self._schedule_count = source._schedule_count
@@ -113,35 +105,27 @@ class StateWriter(OtherWrites, JobReads, Catalog):
         """Take the rows of `fork`, which has the same effect as executing its writes."""
         fork.rows.hand_over()
         for old, new in fork.moves:
-            self._counters.move(old, new)
-            self._running.move(old, new)
-            if new is not None:
-                self._recent.put(new)
-            elif old is not None:
-                self._recent.drop(old.id)
+            self._move(old, new)
         self.copy_fields(fork)
 
     def _put_job(self, write: PutJob) -> None:
         old, new, payload, result = write.old, write.new, write.payload, write.result
-        record = encode_job(new)
         if old is None:
-            self._store.insert(_JOBS, new.id, record)
             if payload:
                 self._store.insert(_PAYLOADS, new.id, payload)
-                self.uncommitted_bytes += len(payload)
-        else:
-            self._store.put(_JOBS, new.id, record)
-            if payload is not None:
-                self._put_text(_PAYLOADS, new.id, payload)
-        self._recent.put(new)
+        elif payload is not None:
+            self._put_text(_PAYLOADS, new.id, payload)
         if new.idempotency_key != ("" if old is None else old.idempotency_key):
             self._move_key(old, new)
         if new.spec.options is not None and new.spec.options.unique_key:
             self._check_unique_key(new, new.spec.options.unique_key)
         if result is not None:
             self._put_text(Table.RESULTS, new.id, result)
-        self._follow(old, new, new.id)
-        self.uncommitted_bytes += len(record) + _ENTRIES_BYTES
+        if new.spec.options is not None and old is not None and have_same_relations(old, new):
+            self._move_entries(status_entries(old), status_entries(new))
+        else:
+            self._move_entries(index_entries(old), index_entries(new))
+        self._move(old, new)
 
     def _move_key(self, old: Job | None, new: Job) -> None:
         if old is not None and old.idempotency_key:
@@ -156,27 +140,15 @@ class StateWriter(OtherWrites, JobReads, Catalog):
             raise InvariantBroken(f"jobs {holder.hex()} and {job.id.hex()} claim the same unique key")
 
     def _remove_job(self, old: Job) -> None:
-        self._recent.drop(old.id)
-        self._store.remove(Table.JOBS, old.id)
-        self._store.delete(Table.PAYLOADS, old.id)
+        self._store.delete(_PAYLOADS, old.id)
         self._store.delete(Table.RESULTS, old.id)
         if old.idempotency_key:
             self._store.remove(Table.KEYS, keys.dedup_key(old.tenant, old.idempotency_key))
         if old.dependency_count:
-            self.uncommitted_bytes += edges.remove(self._store, old.id)
+            edges.remove(self._store, old.id)
         logs.remove(self._store, old.id)
-        self._follow(old, None, old.id)
-        self.uncommitted_bytes += _ENTRIES_BYTES
-
-    def _follow(self, old: Job | None, new: Job | None, job_id: JobId) -> None:
-        """Update indexes and counts from `old` to `new`."""
-        if new is not None and new.spec.options is not None and old is not None and have_same_relations(old, new):
-            self._move_entries(status_entries(old), status_entries(new))
-        else:
-            self._move_entries(index_entries(old), index_entries(new))
-        self._move_facets(facet_groups(old), facet_groups(new), job_id)
-        self._counters.move(old, new)
-        self._running.move(old, new)
+        self._move_entries(index_entries(old), ())
+        self._move(old, None)
 
     def _move_entries(self, before: Entries, after: Entries) -> None:
         removed, inserted = difference(before, after)
@@ -185,7 +157,44 @@ class StateWriter(OtherWrites, JobReads, Catalog):
         for table, key, value in inserted:
             self._store.insert(table, key, value)
 
-    def _move_facets(self, before: tuple[bytes, ...], after: tuple[bytes, ...], job_id: JobId) -> None:
+    def _own_queues(self) -> SortedDict[str, Queue]:
+        return self._queues
+
+    def _put_text(self, table: Table, record_id: bytes, text: bytes) -> None:
+        if text:
+            self._store.put(table, record_id, text)
+        else:
+            self._store.delete(table, record_id)
+
+
+class WriteBehind(StateWriter):
+    """Write to a store, but keep the records of jobs until the store asks for them."""
+
+    _store: Store
+    _cache: JobCache
+    _counters: Counters
+
+    def job(self, job_id: JobId) -> Job | None:
+        return self._cache.get(job_id) or super().job(job_id)
+
+    def _move(self, old: Job | None, new: Job | None) -> None:
+        self._counters.move(old, new)
+        self._running.move(old, new)
+        if new is not None:
+            self._cache.put(old, new)
+        elif old is not None and (stored := self._cache.remove(old)) is not None:
+            self._store.remove(_JOBS, old.id)
+            self._move_facets(stored, None, old.id)
+
+    def _write_behind(self) -> None:
+        """Give the store what it does not have yet of `WRITTEN_BEHIND`."""
+        for stored, job in self._cache.take_unstored():
+            write = self._store.insert if stored is None else self._store.put
+            write(_JOBS, job.id, encode_job(job))
+            self._move_facets(stored, job, job.id)
+
+    def _move_facets(self, old: Job | None, new: Job | None, job_id: JobId) -> None:
+        before, after = facet_groups(old), facet_groups(new)
         if before == after:
             return
         for group in before:
@@ -194,26 +203,18 @@ class StateWriter(OtherWrites, JobReads, Catalog):
         for group in after:
             if group not in before:
                 self._store.insert(_FACETS, group + job_id, b"")
-                self.uncommitted_bytes += len(group)
-
-    def _own_queues(self) -> SortedDict[str, Queue]:
-        return self._queues
-
-    def _put_text(self, table: Table, record_id: bytes, text: bytes) -> None:
-        if text:
-            self._store.put(table, record_id, text)
-            self.uncommitted_bytes += len(text)
-        else:
-            self._store.delete(table, record_id)
 
 
 class StateFork(StateWriter):
     """Show a state as it will be after some writes; implements `raftsched.core.state.view.Fork`."""
 
-    def __init__(self, store: Rows, recent: RecentJobs, running: RunningCounts) -> None:
+    def __init__(self, base: StateWriter, store: Rows, running: RunningCounts) -> None:
+        self._base = base
         self._store = self.rows = ForkedRows(store)
-        self._recent = ForkedJobs(recent)
-        self._counters = self.moves = _Moves()
+        self._jobs: dict[JobId, Job | None] = {}
+        """As written here; None = removed."""
+        self.moves: list[tuple[Job | None, Job | None]] = []
+        """Each job before and after a write, in order."""
         self._running = RunningCounts((), running)
         self._has_own_queues = False
         self._executed: list[Write] = []
@@ -226,20 +227,24 @@ class StateFork(StateWriter):
             self._as_tuple = tuple(self._executed)
         return self._as_tuple
 
+    def job(self, job_id: JobId) -> Job | None:
+        return self._jobs[job_id] if job_id in self._jobs else self._base.job(job_id)
+
     def execute(self, writes: Iterable[Write]) -> None:
         executed = tuple(writes)
         super().execute(executed)
         self._executed += executed
+
+    def _move(self, old: Job | None, new: Job | None) -> None:
+        self.moves.append((old, new))
+        self._running.move(old, new)
+        if new is not None:
+            self._jobs[new.id] = new
+        elif old is not None:
+            self._jobs[old.id] = None
 
     def _own_queues(self) -> SortedDict[str, Queue]:
         if not self._has_own_queues:
             self._queues = self._queues.copy()
             self._has_own_queues = True
         return self._queues
-
-
-class _Moves(list[tuple[Job | None, Job | None]]):
-    """Collect each job before and after a write, in order; the counts of the state beneath get them with the rows."""
-
-    def move(self, old: Job | None, new: Job | None) -> None:
-        self.append((old, new))

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from raftsched.core.operations.control import BackgroundKind, DeadlineKind
-from raftsched.core.records.ids import JobId, TimeMs, name_tag
+from raftsched.core.records.ids import TimeMs, name_tag
 from raftsched.core.records.job import Condition, Dependency, Verdict
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Firing, FiringKind, ScheduleId
@@ -402,18 +402,3 @@ def test_the_audit_trail_is_in_the_order_of_the_log_and_trimmed_from_the_front(s
     assert [line for _, line in state.list_audit(limit=9).items] == lines[1:]
     state.execute([RemoveAudit(3, 9)])
     assert [line for _, line in state.list_audit(limit=9).items] == lines[2:]
-
-
-def test_what_is_written_counts_as_uncommitted(state: State) -> None:
-    before = 0
-    for write in (
-        PutLog(job_id(1), 1, 1, bytes(5_000)),
-        PutDependencies(job_id(1), tuple(Dependency(JobId(job_id(number))) for number in range(100))),
-        PutSchedule(None, make_schedule(1), bytes(5_000)),
-        PutAudit(AuditEntry(NOW_MS, "me", "a", "b", detail="d" * 3_000)),
-        PutBackgroundWork(BackgroundKind.DROP_LEDGER, b"s" * 16),
-    ):
-        state.execute([write])
-        assert state.uncommitted_bytes > before
-        before = state.uncommitted_bytes
-    assert before > 19_000

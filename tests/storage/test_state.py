@@ -232,9 +232,7 @@ def test_checkpoint_makes_the_applied_index_and_its_effects_durable_together(hom
     state.execute([PutFence(FencingToken(41))])
     close_entry(state)
     assert state.durable_index == 0
-    assert state.uncommitted_bytes > 0
     assert state.checkpoint() == state.durable_index == 1
-    assert state.uncommitted_bytes == 0
     submit(state, make_job(2))
     state.execute([PutFence(FencingToken(42))])
     close_entry(state)
@@ -274,11 +272,6 @@ def test_checkpoint_that_failed_is_final(home: Home) -> None:
     with pytest.raises(StorageFailed):
         state.checkpoint()
     assert State(home.crash()).applied_index == 1
-
-
-def test_uncommitted_bytes_grow_with_what_is_written(state: State) -> None:
-    state.execute([PutJob(None, make_job(1), bytes(10_000))])
-    assert 10_000 < state.uncommitted_bytes < 12_000
 
 
 # -- broken invariants ------------------------------------------------------------------------------------------------

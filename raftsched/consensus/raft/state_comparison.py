@@ -34,7 +34,8 @@ from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft.messages import Message
 from raftsched.storage.store.port import REPLACE_THIS_NODE
 
-EVERY_ENTRIES: Final = 64
+EVERY_ENTRIES: Final = 256
+"""About two seconds at full load. More often would cost more than the digest: the state must store what it holds back."""
 BEAT_SECONDS: Final = 2.0
 _NOTES_MAX: Final = 256
 """Digests kept for each node: a follower may be that many notes behind and is still compared."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import IntEnum
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -186,6 +187,7 @@ def of_new_run(spec: JobSpec, now_ms: int) -> JobSpec:
 # -- validation -------------------------------------------------------------------------------------------------------
 
 
+@lru_cache(limits.SPECS_CHECKED_MAX)  # most jobs of a name have the same one
 def spec_problem(spec: JobSpec) -> str:
     """Return why the state can't store this specification, or ""."""
     return (

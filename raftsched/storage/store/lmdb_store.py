@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -152,11 +153,16 @@ class LmdbStore:
         self._copying = threading.Lock()
         self._reads = 0
         self._pending = tuple(PendingRows() for _ in Table)
+        self._late_tables: Collection[Table] = ()
+        self._write_late: Callable[[], None] = lambda: None
         self._sums = Sums()
         self._of_tables = self._sums.of_tables
         self._sums.load(self.get(Table.META, SUMS_KEY))
         self._drop_transaction()
         self._keep_headroom()
+
+    def write_behind(self, tables: Collection[Table], write: Callable[[], None]) -> None:
+        self._late_tables, self._write_late = tables, write
 
     @property
     def sums(self) -> Sums:
@@ -220,6 +226,8 @@ class LmdbStore:
             raise InvariantBroken(f"table {table.name.lower()} has no row {key.hex()} to remove")
 
     def scan(self, table: Table, start: bytes, stop: bytes | None, *, limit: int, reverse: bool = False) -> list[Row]:
+        if table in self._late_tables:
+            self._write_late()
         txn = self._txn or self._begin()
         self._hand_over(table, txn)
         self._reads += 1
@@ -250,6 +258,7 @@ class LmdbStore:
         self._let_go_if_large()
 
     def _hand_over_all(self) -> None:
+        self._write_late()
         txn = self._txn
         if txn is not None:
             for table in Table:

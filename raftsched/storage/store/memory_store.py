@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 import zlib
+from collections.abc import Callable, Collection
 from itertools import islice
 from pathlib import Path
 
@@ -45,7 +46,9 @@ class MemoryStore:
         self._refusal = ""
         self._fails_next_commit = False
         self._lock = threading.Lock()
-        self.sums = Sums()
+        self._sums = Sums()
+        self._late_tables: Collection[Table] = ()
+        self._write_late: Callable[[], None] = lambda: None
         self.free_disk_bytes = 1 << 40
         """The free space that `figures` reports; tests set it to simulate a full disk."""
 
@@ -58,6 +61,14 @@ class MemoryStore:
         store._load_sums()
         return store
 
+    def write_behind(self, tables: Collection[Table], write: Callable[[], None]) -> None:
+        self._late_tables, self._write_late = tables, write
+
+    @property
+    def sums(self) -> Sums:
+        self._write_late()
+        return self._sums
+
     def get(self, table: Table, key: bytes) -> bytes | None:
         self._refuse_if_failed()
         stored: bytes | None = self._tables[table].get(key)
@@ -67,7 +78,7 @@ class MemoryStore:
         self._refuse_if_failed()
         check_key(key, bytes_max=limits.KEY_BYTES_MAX)
         stored = sealed(table, key, value)
-        self.sums.move(table, self._replace(table, key, stored), stored)
+        self._sums.move(table, self._replace(table, key, stored), stored)
 
     def insert(self, table: Table, key: bytes, value: bytes) -> None:
         if key in self._tables[table]:
@@ -78,7 +89,7 @@ class MemoryStore:
         self._refuse_if_failed()
         if key not in self._tables[table]:
             return False
-        self.sums.move(table, self._replace(table, key, None), None)
+        self._sums.move(table, self._replace(table, key, None), None)
         return True
 
     def remove(self, table: Table, key: bytes) -> None:
@@ -99,6 +110,8 @@ class MemoryStore:
 
     def scan(self, table: Table, start: bytes, stop: bytes | None, *, limit: int, reverse: bool = False) -> list[Row]:
         self._refuse_if_failed()
+        if table in self._late_tables:
+            self._write_late()
         rows = self._tables[table]
         if stop is not None and stop <= start:
             return []
@@ -110,8 +123,9 @@ class MemoryStore:
         if self._fails_next_commit:
             self._refusal = "commit failed: a simulated fault of the disk"
             raise StorageFailed(self._refusal)
+        self._write_late()
         if self._undo:
-            self._replace(Table.META, SUMS_KEY, sealed(Table.META, SUMS_KEY, self.sums.encoded()))
+            self._replace(Table.META, SUMS_KEY, sealed(Table.META, SUMS_KEY, self._sums.encoded()))
         with self._lock:
             self._undo.clear()
 
@@ -160,7 +174,7 @@ class MemoryStore:
 
     def _load_sums(self) -> None:
         stored = self._tables[Table.META].get(SUMS_KEY)
-        self.sums.load(None if stored is None else opened(Table.META, SUMS_KEY, stored))
+        self._sums.load(None if stored is None else opened(Table.META, SUMS_KEY, stored))
 
     def _committed_image(self) -> _Image:
         undone = [dict(rows) for rows in self._tables]

@@ -16,7 +16,7 @@ called from another.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -198,6 +198,13 @@ class Store(Rows, Protocol):
 
     Only `close` may be called after a method has raised `StorageFailed`.
     """
+
+    def write_behind(self, tables: Collection[Table], write: Callable[[], None]) -> None:
+        """Call `write` before rows of `tables` are scanned, before `sums` are read, and before a commit.
+
+        So its owner may hold back rows of these tables until then. It inserts, puts and deletes, nothing else. A `get`
+        does not call it.
+        """
 
     @property
     def sums(self) -> Sums:

@@ -19,8 +19,6 @@ from raftsched.storage.tables import keys
 
 _decode = msgspec.msgpack.Decoder(tuple[Dependency, ...]).decode
 _encode = msgspec.msgpack.Encoder().encode
-_EDGE_BYTES = 60
-"""Rough size of an edge in both tables."""
 
 
 def dependencies(store: Rows, child: JobId) -> tuple[Dependency, ...]:
@@ -36,14 +34,14 @@ def dependants(store: Rows, parent: JobId, *, after: JobId | None, limit: int) -
     return [_read(keys.job_id_at_end(key), value) for key, value in rows]
 
 
-def put(store: Rows, write: PutDependencies) -> int:
-    """Store a new job's edges, and return roughly the bytes written.
+def put(store: Rows, write: PutDependencies) -> None:
+    """Store a new job's edges.
 
     Raises `InvariantBroken` if it has edges already, or a parent twice.
     """
     child, wanted = write
     if not wanted:
-        return 0
+        return
     if len({each.parent for each in wanted}) < len(wanted):
         raise InvariantBroken(f"job {child.hex()} depends on a job twice")
     if store.get(Table.DEPENDENCIES, child) is not None:
@@ -51,27 +49,24 @@ def put(store: Rows, write: PutDependencies) -> int:
     store.put(Table.DEPENDENCIES, child, _encode(wanted))
     for each in wanted:
         store.put(Table.DEPENDANTS, keys.pair_key(each.parent, child), _value(each.condition, Verdict.PENDING))
-    return _EDGE_BYTES * len(wanted)
 
 
-def judge(store: Rows, write: PutDependant) -> int:
-    """Store an edge's verdict, and return roughly the bytes written. Raises `InvariantBroken` if there is no such edge."""
+def judge(store: Rows, write: PutDependant) -> None:
+    """Store an edge's verdict. Raises `InvariantBroken` if there is no such edge."""
     parent, (child, condition, verdict) = write
     key = keys.pair_key(parent, child)
     if store.get(Table.DEPENDANTS, key) is None:
         raise InvariantBroken(f"job {child.hex()} does not depend on {parent.hex()}")
     store.put(Table.DEPENDANTS, key, _value(condition, verdict))
-    return _EDGE_BYTES
 
 
-def remove(store: Rows, child: JobId) -> int:
-    """Remove the child's edges, and return roughly the bytes written."""
+def remove(store: Rows, child: JobId) -> None:
+    """Remove the child's edges."""
     wanted = dependencies(store, child)
     store.delete(Table.DEPENDENCIES, child)
     for each in wanted:
         if not store.delete(Table.DEPENDANTS, keys.pair_key(each.parent, child)):
             raise InvariantBroken(f"job {each.parent.hex()} does not know that {child.hex()} depends on it")
-    return _EDGE_BYTES * len(wanted)
 
 
 def read_dependencies(key: bytes, value: bytes) -> tuple[JobId, tuple[Dependency, ...]]:

@@ -39,8 +39,6 @@ from raftsched.storage.tables import edges, keys, logs
 from raftsched.storage.tables.indexes import Entries, queue_entries, schedule_entries, workflow_entries
 
 _encode = msgspec.msgpack.Encoder().encode
-_ROW_BYTES = 100
-"""Rough size of a row's keys."""
 
 
 class OtherWrites:
@@ -51,7 +49,6 @@ class OtherWrites:
         _queues: SortedDict[str, Queue]
         _schedule_count: int
         applied_index: int
-        uncommitted_bytes: int
 
         def _own_queues(self) -> SortedDict[str, Queue]: ...
         def _move_entries(self, before: Entries, after: Entries) -> None: ...
@@ -63,12 +60,11 @@ class OtherWrites:
     def _execute_other(self, write: Write) -> None:
         match write:
             case PutDependencies():
-                self.uncommitted_bytes += edges.put(self._store, write)
+                edges.put(self._store, write)
             case PutDependant():
-                self.uncommitted_bytes += edges.judge(self._store, write)
+                edges.judge(self._store, write)
             case PutLog():
                 logs.append(self._store, write)
-                self.uncommitted_bytes += len(write.lines) + _ROW_BYTES
             case PutAudit():
                 key = keys.audit_key(self.applied_index + 1, self._audit_count)
                 self._audit_count += 1
@@ -127,4 +123,3 @@ class OtherWrites:
 
     def _put_record(self, table: Table, key: bytes, record: bytes) -> None:
         self._store.put(table, key, record)
-        self.uncommitted_bytes += len(key) + len(record)

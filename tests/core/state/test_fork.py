@@ -149,7 +149,6 @@ def facts(state: State) -> dict[str, object]:
         "sums": state.sums(),
         "counters": state.counters(),
         "running": state.running_counts(),
-        "bytes": state.uncommitted_bytes,
         "schedules": state.schedule_count(),
     }
 

@@ -159,6 +159,29 @@ def test_scan_of_an_empty_table_is_empty(store: Store, *, reverse: bool) -> None
     assert store.scan(Table.TIMERS, b"a", b"b", limit=10, reverse=reverse) == []
 
 
+def test_rows_that_are_written_behind_are_there_for_whoever_looks(store: Store) -> None:
+    behind: list[bytes] = []
+
+    def write() -> None:
+        for key in behind:
+            store.insert(Table.JOBS, key, b"1")
+        behind.clear()
+
+    empty = store.sums.of(Table.JOBS)
+    store.write_behind({Table.JOBS}, write)
+    behind.append(b"a")
+    assert rows(store, Table.WAITING) == {}
+    assert behind == [b"a"]
+    assert rows(store) == {b"a": b"1"}
+    behind.append(b"b")
+    assert store.sums.of(Table.JOBS) != empty
+    assert behind == []
+    behind.append(b"c")
+    store.commit()
+    assert behind == []
+    assert store.get(Table.JOBS, b"c") == b"1"
+
+
 def test_all_rows_walks_a_table_of_many_steps(store: Store) -> None:
     expected = {number.to_bytes(4, "big"): b"%d" % number for number in range(2_500)}
     for key, value in expected.items():
