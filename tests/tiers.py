@@ -154,11 +154,12 @@ class Tiers:
                 self._used[Entry(name_of(report.nodeid), tier)] += seconds
 
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        if hasattr(session.config, "workerinput"):
+        """Judge or record, unless a test failed: such a test may have used less than it needs."""
+        if hasattr(session.config, "workerinput") or exitstatus != pytest.ExitCode.OK:
             return
         if self._mode == RECORD:
             LIST.write_text(written(updated(self._slow, self._used)), encoding="utf-8")
-        elif self._mode == CHECK and exitstatus == pytest.ExitCode.OK:
+        elif self._mode == CHECK:
             self._faults = faults(self._slow, self._used)
             if self._faults:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED

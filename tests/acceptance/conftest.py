@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,25 +15,29 @@ from typing import Any
 import pytest
 
 from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline
-from raftsched.cli.local.cluster import LocalCluster
+from raftsched.cli.local.cluster import LocalCluster, LocalNode
 from raftsched.client import BlockingClient
 from raftsched.node.check import check_directory
+from tests import tiers
 
 FAST = {"lease_seconds": 2.0, "cancel_grace_seconds": 2.0, "log_level": "info"}
 """Settings under which a lost worker is noticed within seconds."""
 
+START_SECONDS_MAX = 120.0
+"""On a machine that has much else to do."""
+
 StartCluster = Callable[..., LocalCluster]
+SharedCluster = Callable[..., LocalCluster]
 StartWorker = Callable[..., "subprocess.Popen[bytes]"]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is an acceptance test; those that share a cluster stay together where tests run in many processes."""
+    """Mark what is an acceptance test, and run these last: the clusters that they share run until all tests have ended."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.acceptance)
-            if "cluster" in getattr(item, "fixturenames", ()):
-                item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: item.get_closest_marker("acceptance") is not None)
 
 
 def run_cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -49,7 +54,10 @@ def run_cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 
 @pytest.fixture
 def start_cluster(tmp_path: Path) -> Iterator[StartCluster]:
-    """Start clusters; after the test they are stopped, and each node's data must pass what `raftsched check` looks at."""
+    """Start clusters that the test has for itself, because it changes members, settings or data.
+
+    After the test they are stopped, and each node's data must pass what `raftsched check` looks at.
+    """
     with ExitStack() as stack:
 
         def start(node_count: int = 3, **settings: Any) -> LocalCluster:
@@ -59,21 +67,56 @@ def start_cluster(tmp_path: Path) -> Iterator[StartCluster]:
         yield start
 
 
-@pytest.fixture(scope="module")
-def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """One cluster for all tests of a module, started once: each keeps to its own queues, names and tenants.
+@pytest.fixture(scope="session")
+def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedCluster]:
+    """Return the cluster with these settings, which is started when the first test asks for it."""
+    clusters: dict[str, LocalCluster] = {}
+    stack = ExitStack()
 
-    A module that needs other settings than `FAST` has them in `SETTINGS`.
+    def shared(**settings: Any) -> LocalCluster:
+        key = repr(sorted(settings.items()))
+        if key not in clusters:
+            directory = tmp_path_factory.mktemp("shared") / "cluster"
+            with tiers.shared():
+                clusters[key] = stack.enter_context(_checked_cluster(directory, 3, FAST | settings))
+        return clusters[key]
+
+    yield shared
+    with tiers.shared():
+        stack.close()
+
+
+@pytest.fixture
+def cluster(request: pytest.FixtureRequest, shared_cluster: SharedCluster) -> Iterator[LocalCluster]:
+    """One cluster for all tests, each of which keeps to its own queues, names and tenants.
+
+    A module that needs other settings than `FAST` has them in `SETTINGS`. A test may kill and pause nodes: they are
+    started and continued after it. A node that ended in another way fails the test.
     """
-    settings = FAST | getattr(request.module, "SETTINGS", {})
-    with _checked_cluster(tmp_path_factory.mktemp("shared") / "cluster", 3, settings) as started:
-        yield started
+    shared = shared_cluster(**getattr(request.module, "SETTINGS", {}))
+    yield shared
+    ended = [node.last_words() for node in shared.nodes if _exit_code(node) not in (None, 0, -signal.SIGKILL)]
+    for node in shared.nodes:
+        node.signal(signal.SIGCONT)
+    shared.start()
+    assert ended == []
+
+
+@pytest.fixture
+def queue(request: pytest.FixtureRequest) -> str:
+    """A queue that no other test uses."""
+    return re.sub(r"\W+", "-", request.node.name)[:100]
+
+
+def _exit_code(node: LocalNode) -> int | None:
+    """Return the exit code of a node; None if it runs."""
+    return node.process.poll() if node.process else None
 
 
 @contextmanager
 def _checked_cluster(directory: Path, node_count: int, settings: Mapping[str, Any]) -> Iterator[LocalCluster]:
     with LocalCluster(directory, node_count=node_count, settings=settings) as cluster:
-        cluster.wait_for_leader()
+        cluster.wait_for_leader(seconds=START_SECONDS_MAX)
         yield cluster
         _assert_replicas_agree(cluster)
     for node in cluster.nodes:
@@ -105,16 +148,20 @@ def _assert_replicas_agree(cluster: LocalCluster) -> None:
 
 
 @pytest.fixture
-def start_worker(tmp_path: Path) -> Iterator[StartWorker]:
-    """Start worker processes that run `tests.acceptance.handlers`; killed after the test, and gone when it is killed."""
+def start_worker(tmp_path: Path, queue: str) -> Iterator[StartWorker]:
+    """Start worker processes that run `tests.acceptance.handlers`, of the queue of the test unless it says otherwise.
+
+    They are killed after the test, and gone when it is killed.
+    """
     started: list[subprocess.Popen[bytes]] = []
 
     def start(cluster: LocalCluster, **environment: str) -> subprocess.Popen[bytes]:
         app = ["--app", "tests.acceptance.handlers:worker", UNTIL_STDIN_ENDS]
+        told = {"RAFTSCHED_URL": " ".join(cluster.urls), "TEST_DIRECTORY": str(tmp_path), "TEST_QUEUES": queue}
         log = (tmp_path / f"worker{len(started)}.log").open("ab")
         process = subprocess.Popen(
             [sys.executable, "-m", "raftsched", "worker", *app],
-            env=os.environ | {"RAFTSCHED_URL": " ".join(cluster.urls), "TEST_DIRECTORY": str(tmp_path)} | environment,
+            env=os.environ | told | environment,
             cwd=Path(__file__).parents[2],
             stdin=lifeline(),
             stdout=log,

@@ -15,7 +15,7 @@ DIRECTORY = Path(os.environ["TEST_DIRECTORY"])
 
 worker = Worker(
     *os.environ["RAFTSCHED_URL"].split(),
-    queues=os.environ.get("TEST_QUEUES", "default").split(),
+    queues=os.environ["TEST_QUEUES"].split(),
     concurrency=8,
     settings=WorkerSettings(stop_at_lease_end=os.environ.get("TEST_STOP_AT_LEASE_END") != "0"),
 )

@@ -14,6 +14,7 @@ import pytest
 from raftsched.cli.local.children import lifeline
 from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.blocks import HAS_CURL, PAGES, ROOT, blocks_of, run_page
+from tests.acceptance.conftest import SharedCluster
 
 EXAMPLES = sorted((ROOT / "examples").iterdir())
 PROGRAMS = [path for path in EXAMPLES if path.suffix in {".py", ".sh"} and path.name != "worker.py"]
@@ -27,8 +28,9 @@ PAGES_THAT_RUN = [
 
 
 @pytest.fixture(scope="module")
-def worker(cluster: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def worker(shared_cluster: SharedCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The worker of the examples, for all jobs that the pages submit."""
+    cluster = shared_cluster()
     with (tmp_path_factory.mktemp("worker") / "log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, str(ROOT / "examples" / "worker.py")],

@@ -10,7 +10,6 @@ from itertools import cycle, islice
 from typing import Any
 
 from raftsched.cli.local.cluster import LocalCluster
-from tests.acceptance.conftest import StartCluster
 from tests.acceptance.http import lease, report, submit
 
 LAST = "last"
@@ -53,8 +52,7 @@ class Reader(threading.Thread):
                         return
 
 
-def test_every_node_streams_the_same_and_readers_of_a_killed_one_go_on_elsewhere(start_cluster: StartCluster) -> None:
-    cluster = start_cluster()
+def test_every_node_streams_the_same_and_readers_of_a_killed_one_go_on_elsewhere(cluster: LocalCluster) -> None:
     leader = cluster.wait_for_leader()
     readers = [Reader(cluster, first) for first in range(3)]
     for reader in readers:

@@ -37,15 +37,16 @@ _BETWEEN_SUBMITS_SECONDS = 0.01
 class Submitter(threading.Thread):
     """Submits one after the other until stopped, and remembers what was acknowledged."""
 
-    def __init__(self, client: BlockingClient) -> None:
+    def __init__(self, client: BlockingClient, queue: str) -> None:
         super().__init__()
         self._client = client
+        self._queue = queue
         self._stopping = threading.Event()
         self.acknowledged: list[str] = []
 
     def run(self) -> None:
         while not self._stopping.wait(_BETWEEN_SUBMITS_SECONDS):
-            self.acknowledged.append(self._client.submit("echo", len(self.acknowledged), queue="default").id)
+            self.acknowledged.append(self._client.submit("echo", len(self.acknowledged), queue=self._queue).id)
 
     def wait_for(self, cluster: LocalCluster, count: int) -> None:
         """Return once more than `count` jobs are acknowledged."""
@@ -59,12 +60,11 @@ class Submitter(threading.Thread):
 
 @pytest.mark.essential
 def test_killing_the_leader_loses_no_acknowledged_job(
-    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf
+    cluster: LocalCluster, start_worker: StartWorker, client_of: ClientOf, queue: str
 ) -> None:
-    cluster = start_cluster()
     client = client_of(cluster)
     start_worker(cluster)
-    submitter = Submitter(client)
+    submitter = Submitter(client, queue)
     submitter.start()
     for _ in range(3):
         leader = cluster.wait_for_leader()
@@ -81,14 +81,13 @@ def test_killing_the_leader_loses_no_acknowledged_job(
 
 
 def test_killing_a_follower_disturbs_nobody(
-    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf
+    cluster: LocalCluster, start_worker: StartWorker, client_of: ClientOf, queue: str
 ) -> None:
-    cluster = start_cluster()
     client = client_of(cluster)
     start_worker(cluster)
     leader = cluster.wait_for_leader()
     follower = next(node for node in cluster.nodes if node is not leader)
-    submitter = Submitter(client)
+    submitter = Submitter(client, queue)
     submitter.start()
     follower.kill()
     cluster.wait_until(lambda: len(submitter.acknowledged) > 100, what="100 jobs without the follower")
@@ -99,11 +98,10 @@ def test_killing_a_follower_disturbs_nobody(
 
 
 def test_killing_all_nodes_at_once_keeps_every_acknowledged_job(
-    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf
+    cluster: LocalCluster, start_worker: StartWorker, client_of: ClientOf, queue: str
 ) -> None:
-    cluster = start_cluster()
     client = client_of(cluster)
-    submitter = Submitter(client)
+    submitter = Submitter(client, queue)
     submitter.start()
     cluster.wait_until(lambda: len(submitter.acknowledged) > 200, what="200 jobs")
     cluster.kill()
@@ -111,7 +109,7 @@ def test_killing_all_nodes_at_once_keeps_every_acknowledged_job(
     cluster.start()
     ids = submitter.stop()
     assert ids[: len(acknowledged)] == acknowledged
-    found = {job.id for job in client.list(page_size=1000)}
+    found = {job.id for job in client.list(queue=queue, page_size=1000)}
     assert set(ids) <= found
     start_worker(cluster)
     completed(cluster, client, ids)
@@ -119,12 +117,11 @@ def test_killing_all_nodes_at_once_keeps_every_acknowledged_job(
 
 @pytest.mark.essential
 def test_a_killed_workers_jobs_run_elsewhere(
-    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf, tmp_path: Path
+    cluster: LocalCluster, start_worker: StartWorker, client_of: ClientOf, queue: str, tmp_path: Path
 ) -> None:
-    cluster = start_cluster()
     client = client_of(cluster)
     worker = start_worker(cluster)
-    job = client.submit("hold", {"until": "go"}, queue="default")
+    job = client.submit("hold", {"until": "go"}, queue=queue)
     cluster.wait_until((tmp_path / "started").exists, what="the job to start")
     worker.kill()
     worker.wait()
@@ -137,23 +134,23 @@ def test_a_killed_workers_jobs_run_elsewhere(
 
 
 def test_three_killed_workers_end_a_job_unless_it_or_its_queue_allows_for_more(
-    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf
+    cluster: LocalCluster, start_worker: StartWorker, client_of: ClientOf, queue: str
 ) -> None:
     """Case N04: long jobs on machines that are taken away again."""
-    cluster = start_cluster()
     client = client_of(cluster)
-    client.queue("spot").configure(max_lost_workers=1_000_000)
+    spot = f"{queue}-spot"
+    client.queue(spot).configure(max_lost_workers=1_000_000)
     until = {"until": "never"}
-    plain = client.submit("hold", until, queue="default", max_attempts=20)
-    own = client.submit("hold", until, queue="default", max_attempts=20, max_lost_workers=4)
-    of_queue = client.submit("hold", until, queue="spot", max_attempts=20)
+    plain = client.submit("hold", until, queue=queue, max_attempts=20)
+    own = client.submit("hold", until, queue=queue, max_attempts=20, max_lost_workers=4)
+    of_queue = client.submit("hold", until, queue=spot, max_attempts=20)
     jobs = (plain, own, of_queue)
 
     def are(field: str, value: object) -> bool:
         return all(getattr(client.get(job.id), field) == value for job in jobs)
 
     for count in range(1, 4):
-        worker = start_worker(cluster, TEST_QUEUES="default spot")
+        worker = start_worker(cluster, TEST_QUEUES=f"{queue} {spot}")
         cluster.wait_until(lambda: are("status", "running"), what="the jobs to run", seconds=60)
         worker.kill()
         cluster.wait_until(partial(are, "lost_count", count), what=f"loss {count} to be noticed", seconds=60)
@@ -167,12 +164,11 @@ def test_three_killed_workers_end_a_job_unless_it_or_its_queue_allows_for_more(
 
 
 def test_a_frozen_worker_learns_that_it_lost_its_job_and_changes_nothing(
-    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf, tmp_path: Path
+    cluster: LocalCluster, start_worker: StartWorker, client_of: ClientOf, queue: str, tmp_path: Path
 ) -> None:
-    cluster = start_cluster()
     client = client_of(cluster)
     frozen = start_worker(cluster)
-    job = client.submit("hold", {"until": "go"}, queue="default")
+    job = client.submit("hold", {"until": "go"}, queue=queue)
     cluster.wait_until((tmp_path / "started").exists, what="the job to start")
     frozen.send_signal(signal.SIGSTOP)
     start_worker(cluster)
@@ -190,13 +186,12 @@ def test_a_frozen_worker_learns_that_it_lost_its_job_and_changes_nothing(
         seconds=30,
     )
     # It takes new work again, so nothing of the old is under way any more.
-    client.submit("echo", 1, queue="default").wait(timeout=30)
+    client.submit("echo", 1, queue=queue).wait(timeout=30)
     assert job.get() == before
     assert before.result == token
 
 
-def test_an_old_token_is_refused_with_409_and_changes_nothing(start_cluster: StartCluster) -> None:
-    cluster = start_cluster()
+def test_an_old_token_is_refused_with_409_and_changes_nothing(cluster: LocalCluster) -> None:
     base = cluster.nodes[0].api
     _, job = call(base, "POST", "/api/v1/jobs", {"name": "raw"})
     [old] = lease(base, "frozen", "raw")
@@ -269,8 +264,7 @@ def test_stopping_the_leader_hands_over_without_an_election_timeout(
     cluster.wait_until_ready(leader)
 
 
-def test_a_minority_refuses_and_says_when_to_retry(start_cluster: StartCluster) -> None:
-    cluster = start_cluster()
+def test_a_minority_refuses_and_says_when_to_retry(cluster: LocalCluster) -> None:
     leader = cluster.wait_for_leader()
     others = [node for node in cluster.nodes if node is not leader]
     for node in others:

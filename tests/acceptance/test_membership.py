@@ -86,12 +86,12 @@ def job_ids(node: LocalNode) -> set[str]:
 
 
 def test_a_fourth_node_joins_under_load_and_the_leader_leaves(
-    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf
+    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf, queue: str
 ) -> None:
     cluster = start_cluster()
     client = client_of(cluster)
     start_worker(cluster)
-    submitter = Submitter(client)
+    submitter = Submitter(client, queue)
     submitter.start()
     submitter.wait_for(cluster, 50)
     fourth = cluster.new_node()
@@ -169,12 +169,12 @@ def refuses_with_its_name_alone(cluster: LocalCluster, wiped: LocalNode) -> None
 
 
 def test_a_wiped_node_takes_no_part_under_its_old_id_and_is_replaced_under_a_new_one(
-    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf
+    start_cluster: StartCluster, start_worker: StartWorker, client_of: ClientOf, queue: str
 ) -> None:
     cluster = start_cluster()
     client = client_of(cluster)
     start_worker(cluster)
-    submitter = Submitter(client)
+    submitter = Submitter(client, queue)
     submitter.start()
     submitter.wait_for(cluster, 50)
     wiped = follower_of(cluster)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tests.acceptance.conftest import StartCluster
+from raftsched.cli.local.cluster import LocalCluster
 from tests.acceptance.http import ask
 from tests.drills import due_kills, outage
 from tests.drills.ledger import Line, decided_up_to, first_fire_time, ledger, ms
@@ -13,16 +13,15 @@ DOWN_SECONDS = 5
 WINDOW_SECONDS = 2.5
 
 
-def test_every_fire_time_is_decided_once_when_leaders_die_around_it(start_cluster: StartCluster) -> None:
+def test_every_fire_time_is_decided_once_when_leaders_die_around_it(cluster: LocalCluster) -> None:
     """Case D01; `tests.drills.due_kills` does it often."""
-    gaps, found = due_kills.run(start_cluster(), kill_count=2, schedule_count=30)
+    gaps, found = due_kills.run(cluster, kill_count=2, schedule_count=30)
     assert found == []
     assert max(gaps) < 8.0
 
 
-def test_misfire_policies_decide_about_what_a_pause_and_an_outage_missed(start_cluster: StartCluster) -> None:
+def test_misfire_policies_decide_about_what_a_pause_and_an_outage_missed(cluster: LocalCluster) -> None:
     """Cases D10 and D12, with the cluster down during the pause; `tests.drills.outage` is a real outage without one."""
-    cluster = start_cluster()
     base = cluster.nodes[0].api
     start_s = first_fire_time(outage.PERIOD_SECONDS)
     outage.save_policies(base, start_s, window_seconds=WINDOW_SECONDS)

@@ -8,16 +8,14 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
-from raftsched.cli.local.cluster import LocalNode
-from tests.acceptance.conftest import StartCluster
+from raftsched.cli.local.cluster import LocalCluster, LocalNode
 from tests.acceptance.http import call
 
 PERIOD_MS = 1_000
-SCHEDULE = {"name": "tick", "every": "1s", "overlap": "allow", "misfire": "run_all", "job": {"name": "tick"}}
+SCHEDULE = {"name": "kept", "every": "1s", "overlap": "allow", "misfire": "run_all", "job": {"name": "kept"}}
 
 
-def test_every_fire_time_fires_once_while_the_leader_is_killed(start_cluster: StartCluster) -> None:
-    cluster = start_cluster()
+def test_every_fire_time_fires_once_while_the_leader_is_killed(cluster: LocalCluster) -> None:
     leader = cluster.wait_for_leader()
     first, second = (node for node in cluster.nodes if node is not leader)
     status, schedule = call(first.api, "POST", "/api/v1/schedules", SCHEDULE)
@@ -28,13 +26,13 @@ def test_every_fire_time_fires_once_while_the_leader_is_killed(start_cluster: St
     later, _ = _fired(second, count=6, last_id=last_id)  # another node goes on where the first stopped
     fire_times = [*seen, *later]
     assert fire_times == [fire_times[0] + k * PERIOD_MS for k in range(len(fire_times))]
-    call(first.api, "POST", "/api/v1/schedules/tick/pause", {})
-    ledger = call(first.api, "GET", "/api/v1/schedules/tick/firings?order=asc&limit=1000")[1]["firings"]
+    call(first.api, "POST", "/api/v1/schedules/kept/pause", {})
+    ledger = call(first.api, "GET", "/api/v1/schedules/kept/firings?order=asc&limit=1000")[1]["firings"]
     decided = [_ms(line["instant"]) for line in ledger]
     assert decided == [anchor_ms + k * PERIOD_MS for k in range(len(ledger))]
     assert set(fire_times) <= set(decided)
     assert all(line["fired"] for line in ledger)
-    jobs = call(first.api, "GET", "/api/v1/jobs?name=tick&limit=1000")[1]["jobs"]
+    jobs = call(first.api, "GET", "/api/v1/jobs?name=kept&limit=1000")[1]["jobs"]
     assert {job["id"] for job in jobs} == {line["job_id"] for line in ledger}
     cluster.start_node(leader)
     cluster.wait_until_ready(leader)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from raftsched.cli.local.cluster import LocalCluster
-from tests.acceptance.conftest import StartCluster, StartWorker
+from tests.acceptance.conftest import SharedCluster, StartWorker
 from tests.acceptance.http import ask, call, job_of, lease, report, submit
 from tests.drills import workflow as drill
 
@@ -19,12 +19,12 @@ TOLD_WITHIN = timedelta(seconds=2)
 
 
 def test_every_job_of_a_workflow_runs_once_while_the_leader_is_killed(
-    start_cluster: StartCluster, start_worker: StartWorker, tmp_path: Path
+    shared_cluster: SharedCluster, start_worker: StartWorker, queue: str, tmp_path: Path
 ) -> None:
     """`tests.drills.workflow` does it with 10,000."""
-    cluster = start_cluster(lease_seconds=15.0)
-    start_worker(cluster, TEST_QUEUES="layers")
-    assert drill.run(cluster, 300, tmp_path / "ran", "layers") == []
+    cluster = shared_cluster(lease_seconds=15.0)
+    start_worker(cluster)
+    assert drill.run(cluster, 300, tmp_path / "ran", queue) == []
 
 
 def test_a_circle_is_refused_by_its_members_and_nothing_is_stored(cluster: LocalCluster) -> None:
