@@ -8,15 +8,14 @@ is done once, for the clones of a replay by an idempotency key.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict
 
 import msgspec
 
 from raftsched.client.blocking import Blocking, blocking, blocking_each
-from raftsched.client.http.calls import KEY_HEADER, Calls, given
+from raftsched.client.http.calls import Calls, given
 from raftsched.client.records import BulkResult, JobInfo
 from raftsched.client.specs import Moment, Priority
-from raftsched.wire.verbs import JOB, Action
 
 _SHOWN_MAX = 100
 """Failures and samples that a result holds."""
@@ -71,41 +70,17 @@ class DeadLetterFilter(TypedDict, total=False):
     created_before: Moment
 
 
-class Bulk:
-    """Sends bulk requests until every job was looked at."""
-
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
-
-    async def change(
-        self,
-        action: Action,
-        *,
-        ids: Sequence[str] | None = None,
-        filter: JobFilter | Mapping[str, Any] | None = None,  # noqa: A002  # the word of the API
-        all: bool = False,  # noqa: A002  # as above
-        dry_run: bool = False,
-        idempotency_key: str | None = None,
-        **fields: Unpack[ActionFields],
-    ) -> BulkResult:
-        """Do `action` to the jobs that exactly one of `ids`, `filter` and `all` names; `dry_run` only counts them.
-
-        Raises `Invalid`, also for an empty filter, and `Unavailable` or `OutcomeUnknown` where it could not go on to
-        the end: some jobs may be changed then, and the same call again does the rest.
-        """
-        document = given(ids=ids, filter=filter) | {"action": action, "all": all, "dry_run": dry_run, **fields}
-        headers = {KEY_HEADER: idempotency_key or self._calls.keys.next()} if JOB[action].is_keyed else {}
-        return await self.to_the_end("/jobs/bulk", document, headers)
-
-    async def to_the_end(self, path: str, document: dict[str, Any], headers: Mapping[str, str]) -> BulkResult:
-        """Send the request again and again, each time from where the one before it ended, and add up."""
-        total: BulkResult | None = None
-        while True:
-            result = await self._calls.call(BulkResult, "POST", path, document, headers=headers)
-            total = result if total is None else _sum(total, result)
-            if not result.next_cursor:
-                return total
-            document = document | {"cursor": result.next_cursor}
+async def to_the_end(
+    calls: Calls, path: str, document: dict[str, Any], headers: Mapping[str, str] | None = None
+) -> BulkResult:
+    """Send a bulk request again and again, each time from where the one before it ended, and add up."""
+    total: BulkResult | None = None
+    while True:
+        result = await calls.call(BulkResult, "POST", path, document, headers=headers)
+        total = result if total is None else _sum(total, result)
+        if not result.next_cursor:
+            return total
+        document = document | {"cursor": result.next_cursor}
 
 
 class DeadLetters:
@@ -113,7 +88,6 @@ class DeadLetters:
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._bulk = Bulk(calls)
 
     def list(
         self,
@@ -158,7 +132,7 @@ class DeadLetters:
         return await self._change("purge", given(ids=ids, filter=filter, reason=reason, all=all), dry_run=dry_run)
 
     async def _change(self, what: str, document: dict[str, Any], *, dry_run: bool) -> BulkResult:
-        return await self._bulk.to_the_end(f"/dead-letters/{what}", document | {"dry_run": dry_run}, {})
+        return await to_the_end(self._calls, f"/dead-letters/{what}", document | {"dry_run": dry_run})
 
 
 class BlockingDeadLetters(Blocking[DeadLetters]):

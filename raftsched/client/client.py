@@ -24,9 +24,9 @@ from typing import Any, Literal, Self, TypedDict, Unpack
 import msgspec
 
 from raftsched.client.blocking import Blocking, ProcessRuntime, blocking, blocking_each
-from raftsched.client.bulk import ActionFields, BlockingDeadLetters, Bulk, DeadLetters, JobFilter
+from raftsched.client.bulk import ActionFields, BlockingDeadLetters, DeadLetters, JobFilter, to_the_end
 from raftsched.client.events import event_stream
-from raftsched.client.http.calls import Calls, given, part
+from raftsched.client.http.calls import KEY_HEADER, Calls, given, part
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.idempotency_keys import KeyFactory
 from raftsched.client.http.nodes import Nodes
@@ -42,7 +42,7 @@ from raftsched.errors import OutcomeUnknown, RaftschedError
 from raftsched.exchange import Http
 from raftsched.limits import PAGE_QUEUES_MAX
 from raftsched.ports import Clock, Randomness
-from raftsched.wire.verbs import Action
+from raftsched.wire.verbs import JOB, Action
 
 URL_DEFAULT = "http://127.0.0.1:8400"
 _SUBMITS_AHEAD = 2_000
@@ -238,9 +238,9 @@ class Client:
         Each job is changed or not for itself. Raises `Invalid`, also for an empty filter, and `Unavailable` or
         `OutcomeUnknown` where it could not go on to the end: the same call again does the rest.
         """
-        return await Bulk(self._calls).change(
-            action, ids=ids, filter=filter, all=all, dry_run=dry_run, idempotency_key=idempotency_key, **fields
-        )
+        document = given(ids=ids, filter=filter) | {"action": action, "all": all, "dry_run": dry_run, **fields}
+        headers = {KEY_HEADER: idempotency_key or self._keys.next()} if JOB[action].is_keyed else {}
+        return await to_the_end(self._calls, "/jobs/bulk", document, headers)
 
     def queue(self, name: str) -> Queue:
         """Return the handle of a queue, without I/O."""
