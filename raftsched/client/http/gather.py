@@ -88,9 +88,8 @@ class Gatherer(Generic[ItemT]):
             return
         self._waiting.append(item)
         if not self._is_scheduled and self._may_send():
-            self._is_scheduled = True
             self._is_idle.clear()
-            asyncio.get_running_loop().call_soon(self._dispatch)
+            self._start()
 
     async def close(self) -> None:
         """Settle what waits with `Unavailable`, and cancel the requests in flight, whose `send` settles the rest."""
@@ -109,17 +108,21 @@ class Gatherer(Generic[ItemT]):
             return len(self._late) <= self._bounds.late_max
         return in_flight < self._bounds.in_flight_max and len(self._waiting) >= self._bounds.early_items
 
-    def _dispatch(self) -> None:
-        self._is_scheduled = False
-        while self._waiting and self._may_send():
-            task = asyncio.get_running_loop().create_task(self._run(self._take()))
-            self._sending.add(task)
-            timer = asyncio.get_running_loop().call_later(self._bounds.late_seconds, self._is_late, task)
-            task.add_done_callback(partial(self._sent, timer))
+    def _start(self) -> None:
+        """Begin a request, which takes its items in the next turn of the event loop."""
+        self._is_scheduled = True
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._run())
+        self._sending.add(task)
+        timer = loop.call_later(self._bounds.late_seconds, self._is_late, task)
+        task.add_done_callback(partial(self._sent, timer))
+
+    def _start_next(self) -> None:
+        """Begin another request if one may leave."""
+        if self._waiting and not self._is_scheduled and self._may_send():
+            self._start()
         if not self._sending:
             self._is_idle.set()
-        if not self.is_full:
-            self._has_room.set()
 
     def _take(self) -> list[ItemT]:
         waiting = self._waiting
@@ -132,15 +135,20 @@ class Gatherer(Generic[ItemT]):
             batch.append(waiting.popleft())
         return batch
 
-    async def _run(self, batch: list[ItemT]) -> None:
+    async def _run(self) -> None:
+        self._is_scheduled = False
+        batch = self._take()
+        self._start_next()
+        if not self.is_full:
+            self._has_room.set()
         await self._send(batch)
 
     def _is_late(self, task: asyncio.Task[None]) -> None:
         self._late.add(task)
-        self._dispatch()
+        self._start_next()
 
     def _sent(self, timer: asyncio.TimerHandle, task: asyncio.Task[None]) -> None:
         timer.cancel()
         self._sending.discard(task)
         self._late.discard(task)
-        self._dispatch()
+        self._start_next()

@@ -70,6 +70,8 @@ class Asking:
         self._hedge_seconds = hedge_seconds or settings.hedge_seconds
         self._under_way: dict[asyncio.Task[bytes | Failure], _Attempt] = {}
         self._failure: Failure | None = None
+        self._ended: asyncio.Future[None] | None = None
+        """Done once an attempt ends, or the wait for that is over."""
 
     async def answer(self) -> bytes | Failure:
         """Return the body of a 2xx reply, or why there is none; raises as `Connection.attempt`."""
@@ -81,9 +83,7 @@ class Asking:
         try:
             while self._under_way:
                 left_seconds = give_up_at - connection.clock.monotonic()
-                done, _ = await asyncio.wait(
-                    self._under_way, timeout=max(0.0, min(pause, left_seconds)), return_when=asyncio.FIRST_COMPLETED
-                )
+                done = await self._next_end(max(0.0, min(pause, left_seconds)))
                 if (answer := self._settled(done)) is not None:
                     return answer
                 if done:
@@ -99,12 +99,37 @@ class Asking:
     def _ask(self, base: str) -> None:
         connection = self._connection
         exchange = connection.exchange(base, self._request)
-        task = asyncio.get_running_loop().create_task(connection.send(base, exchange, self._timeout_seconds))
+        task = asyncio.get_running_loop().create_task(self._attempt(base, exchange))
         self._under_way[task] = _Attempt(base, exchange)
 
-    def _settled(self, done: set[asyncio.Task[bytes | Failure]]) -> bytes | Failure | None:
+    async def _attempt(self, base: str, exchange: Exchange) -> bytes | Failure:
+        try:
+            return await self._connection.send(base, exchange, self._timeout_seconds)
+        finally:
+            self._wake()
+
+    async def _next_end(self, seconds: float) -> list[asyncio.Task[bytes | Failure]]:
+        """Return the attempts that have ended, in the order in which they were asked; wait for one up to `seconds`.
+
+        `asyncio.wait` returns one turn of the event loop later, and every submit passes here.
+        """
+        if not any(task.done() for task in self._under_way):
+            loop = asyncio.get_running_loop()
+            self._ended = loop.create_future()
+            timer = loop.call_later(seconds, self._wake)
+            try:
+                await self._ended
+            finally:
+                timer.cancel()
+        return [task for task in self._under_way if task.done()]
+
+    def _wake(self) -> None:
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    def _settled(self, done: list[asyncio.Task[bytes | Failure]]) -> bytes | Failure | None:
         """Return the answer that ends the asking, if one of `done` is."""
-        for task in [task for task in self._under_way if task in done]:  # in the order in which they were asked
+        for task in done:
             base = self._under_way.pop(task).base
             answer = task.result()
             if isinstance(answer, bytes) or not answer.error.retryable:
