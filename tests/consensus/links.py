@@ -7,7 +7,6 @@ import contextlib
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 from pysyncobj.node import Node
@@ -44,16 +43,6 @@ def append(size: int, *, term: int = 1) -> Message:
         "sent_us": 1,
         "wall_ms": 1,
     }
-
-
-class Gadget:
-    """Unpickling it creates a file."""
-
-    def __init__(self, canary: Path) -> None:
-        self._canary = canary
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Path.touch, (self._canary,)
 
 
 class Station:

@@ -1,22 +1,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from raftsched.client import Client
 from raftsched.worker import Worker, WorkerSettings
 from tests.client.cluster import QUICK, WAIT_SECONDS, Cluster, StoredJob, running_cluster
-from tests.client.real import RealNode, real_node
 
 SETTINGS = WorkerSettings(
     concurrency=4, wait_seconds=0.05, drain_seconds=WAIT_SECONDS, stop_grace_seconds=WAIT_SECONDS, client=QUICK
 )
 """Graces so long that a test which needs one to end it fails."""
+Serving = Callable[[Worker], AbstractAsyncContextManager[None]]
 
 
 class SetClock:
@@ -37,19 +36,6 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
     """A cluster of one node, or the one that `with_cluster` asks for."""
     async with running_cluster(**getattr(request, "param", {})) as running:
         yield running
-
-
-@pytest.fixture
-async def node() -> AsyncIterator[RealNode]:
-    """A node with the real API and short leases."""
-    async with real_node(lease_seconds=0.6) as running:
-        yield running
-
-
-@pytest.fixture
-async def client(node: RealNode) -> AsyncIterator[Client]:
-    async with Client(node.api_url, settings=QUICK) as opened:
-        yield opened
 
 
 def with_cluster(node_count: int = 1, **options: Any) -> pytest.MarkDecorator:
@@ -117,19 +103,6 @@ def endless(worker: Worker, on_begin: Callable[[], object] = lambda: None) -> as
             stopped.set()
 
     return stopped
-
-
-def hanging(go: asyncio.Event) -> Callable[[object], Awaitable[None]]:
-    """Make a handler that ignores every order to stop until the event is set."""
-
-    async def hang(payload: object) -> None:
-        while not go.is_set():
-            try:
-                await go.wait()
-            except asyncio.CancelledError:
-                continue
-
-    return hang
 
 
 @pytest.fixture

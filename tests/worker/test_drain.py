@@ -18,7 +18,7 @@ from raftsched.client.http.connection import Connection
 from raftsched.worker import Cancelled, Context, HungHandlers, Worker
 from tests.client.cluster import WAIT_SECONDS, Cluster, running_cluster
 from tests.test_first_process import NEW_PID_NAMESPACE
-from tests.worker.conftest import SETTINGS, endless, hanging, held, serving, worker_of
+from tests.worker.conftest import SETTINGS, endless, held, serving, worker_of
 from tests.worker.ear import Ear, listening
 
 
@@ -126,7 +126,15 @@ async def test_worker_with_too_many_hung_handlers_ends_to_be_started_afresh(clus
     settings = replace(SETTINGS, hung_handlers_max=2, stop_grace_seconds=0.01)
     worker = worker_of(cluster, settings=settings)
     go = asyncio.Event()
-    worker.job("a", timeout_seconds=0.02, max_attempts=1)(hanging(go))
+
+    @worker.job("a", timeout_seconds=0.02, max_attempts=1)
+    async def hang(payload: object) -> None:
+        while not go.is_set():
+            try:
+                await go.wait()
+            except asyncio.CancelledError:
+                continue
+
     for _ in range(2):
         await cluster.add_job("a")
     with pytest.raises(HungHandlers):

@@ -15,7 +15,7 @@ import pytest
 from raftsched.worker import Context, Worker
 from raftsched.worker.runs.runs import Grant, Run, StopReason, lease_end
 from tests.client.cluster import WAIT_SECONDS, Cluster, Fault
-from tests.worker.conftest import SETTINGS, SetClock, endless, hanging, held, run_job, serving, with_cluster, worker_of
+from tests.worker.conftest import SETTINGS, SetClock, endless, held, run_job, serving, with_cluster, worker_of
 
 BEATS = "/leases/heartbeat"
 SHORT_SECONDS = 0.6
@@ -380,10 +380,17 @@ async def test_slot_of_a_handler_that_ignores_the_order_to_stop_is_used_again(
     worker = worker_of(cluster, settings=replace(SETTINGS, concurrency=1, stop_grace_seconds=0.01))
     go, go_thread = asyncio.Event(), threading.Event()
 
+    async def hang(payload: object) -> None:
+        while not go.is_set():
+            try:
+                await go.wait()
+            except asyncio.CancelledError:
+                continue
+
     def hang_in_thread(payload: object) -> None:
         go_thread.wait(WAIT_SECONDS)
 
-    worker.job("hang", timeout_seconds=0.05, max_attempts=1)(hanging(go) if is_async else hang_in_thread)
+    worker.job("hang", timeout_seconds=0.05, max_attempts=1)(hang if is_async else hang_in_thread)
 
     @worker.job("good")
     async def good(payload: object) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,11 +11,23 @@ import pytest
 
 from raftsched.client import Client, JobFailed, LogLine
 from raftsched.worker import Context, GiveUp, Worker
-from tests.client.cluster import WAIT_SECONDS
-from tests.client.real import RealNode
+from tests.client.cluster import QUICK, WAIT_SECONDS
+from tests.client.real import RealNode, real_node
 from tests.worker.conftest import SETTINGS, serving
 
 SETTINGS_QUICK = replace(SETTINGS, log_seconds=0.01, progress_seconds=0.01)
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[RealNode]:
+    async with real_node(lease_seconds=0.6) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(node: RealNode) -> AsyncIterator[Client]:
+    async with Client(node.api_url, settings=QUICK) as opened:
+        yield opened
 
 
 @pytest.fixture

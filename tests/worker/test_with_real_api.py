@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -9,9 +10,21 @@ import pytest
 from raftsched.client import Client, JobCancelled, JobFailed
 from raftsched.errors import Invalid
 from raftsched.worker import Context, GiveUp, Retry, Snooze, Worker
-from tests.client.cluster import WAIT_SECONDS
-from tests.client.real import RealNode
+from tests.client.cluster import QUICK, WAIT_SECONDS
+from tests.client.real import RealNode, real_node
 from tests.worker.conftest import SETTINGS, serving
+
+
+@pytest.fixture
+async def node() -> AsyncIterator[RealNode]:
+    async with real_node(lease_seconds=0.6) as running:
+        yield running
+
+
+@pytest.fixture
+async def client(node: RealNode) -> AsyncIterator[Client]:
+    async with Client(node.api_url, settings=QUICK) as opened:
+        yield opened
 
 
 @pytest.fixture

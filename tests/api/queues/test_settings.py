@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 
 from raftsched import limits
@@ -26,8 +25,7 @@ _NOTHING: dict[str, Any] = {
 
 
 async def _patch(api: Api, name: str, changes: dict[str, Any]) -> Answer:
-    headers = {"Content-Type": "application/json", "X-Actor": "ann"}
-    return await api.ask("PATCH", f"queues/{name}", data=msgspec.json.encode(changes), headers=headers)
+    return await api.patch(f"queues/{name}", changes, X_Actor="ann")
 
 
 async def test_every_queue_exists(api: Api, follower: Api) -> None:

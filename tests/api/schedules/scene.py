@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
-
 from raftsched.api.http.json_reply import time_text
 from raftsched.core.operations.schedules import Decision, FireSchedule
 from raftsched.core.records.ids import TimeMs, parse_job_id
@@ -29,9 +27,7 @@ async def saved(api: Api, **fields: Any) -> Any:
 
 
 async def patch(api: Api, key: str, changes: dict[str, Any] | bytes, **headers: str) -> Answer:
-    body = changes if isinstance(changes, bytes) else msgspec.json.encode(changes)
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return await api.ask("PATCH", f"schedules/{key}", data=body, headers={"Content-Type": "application/json"} | named)
+    return await api.patch(f"schedules/{key}", changes, **headers)
 
 
 def decided(

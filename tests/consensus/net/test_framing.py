@@ -24,7 +24,6 @@ from raftsched.consensus.net.framing import (
 from raftsched.consensus.raft import messages as engine_messages
 from raftsched.consensus.raft.messages import Message
 from raftsched.limits import FRAME_BYTES_MAX, HELLO_BYTES_MAX
-from tests.consensus.links import Gadget
 
 HELLO: Message = {"type": "hello", "node": "n1", "cluster": "test", "version": 1}
 APPEND: Message = {
@@ -261,6 +260,16 @@ def test_message_of_a_wrong_shape_is_refused_on_both_sides(message: Any, complai
 def test_body_that_is_no_plain_map_is_refused(body: bytes) -> None:
     with pytest.raises(FrameError):
         identified().feed(raw_frame(body))
+
+
+class Gadget:
+    """Unpickling it creates a file."""
+
+    def __init__(self, canary: Path) -> None:
+        self._canary = canary
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self._canary,)
 
 
 def test_pickle_gadget_runs_in_stock_pysyncobj_and_never_here(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from raftsched.errors import Invalid
 from tests.consensus.links import (
     QUICK,
     WAIT_SECONDS,
-    Gadget,
     Network,
     Station,
     append,
@@ -479,6 +478,16 @@ async def test_fast_peer_is_not_read_until_the_engine_has_caught_up(net: Network
 
 def random_bytes() -> bytes:
     return random.Random(28).randbytes(100_000)
+
+
+class Gadget:
+    """Unpickling it creates a file."""
+
+    def __init__(self, canary: Path) -> None:
+        self._canary = canary
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self._canary,)
 
 
 @pytest.mark.parametrize("peer_identity", [b"", hello("n2")], ids=["stranger", "member"])
