@@ -1,4 +1,4 @@
-"""Which of the things that hang together a seed's users do: schedules, workflows, limits of queues, control of jobs.
+"""Draw what a seed's users do of the things that hang together: schedules, workflows, limits of queues, control of jobs.
 
 And whether jobs and workers have regions, and workers say which names they have handlers for. Drawn apart from all
 else, so that a seed's faults and plain jobs don't depend on them; in a part of the seeds there are none at all, and
@@ -15,7 +15,7 @@ FEATURE_QUEUES = (GREEN, AMBER)
 """Beside the plain ones, which nobody limits or pauses: there, every node must serve."""
 _SHARE = 0.6
 _CATCHUP_MS = 6_000
-"""Where wall clocks are far off, cluster time may jump by thousands of instants; no more are made up than of this."""
+"""If wall clocks are far off, cluster time may jump by thousands of instants; no more are made up than of this."""
 _REGIONS_SHARE = 0.3
 _REGIONS = ("north", "south", "west")
 _HANDLERS_SHARE = 0.3
@@ -26,7 +26,7 @@ NAMES = (TICK, FLOW, WORK, CHORE)
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What users do beside plain jobs; all zero where they do nothing of it."""
+    """The actions of users beside plain jobs; all zero if they do nothing of it."""
 
     schedule_count: int = 0
     workflow_users: int = 0
@@ -50,7 +50,7 @@ class Features:
         return bool(self.schedule_count or self.workflow_users or self.tuners or self.controllers)
 
     def job_region(self, random: Random) -> str:
-        """A region for a job, or none; no coin is thrown where there are no regions."""
+        """A region for a job, or none; no coin is thrown if no regions exist."""
         return random.choice(("", *self.regions)) if self.regions else ""
 
     def job_name(self, random: Random) -> str:

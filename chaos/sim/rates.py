@@ -1,4 +1,4 @@
-"""What a seed decides before anything happens: which faults, how often, how the clocks run, what clients do.
+"""Draw what a seed decides before anything happens: which faults, how often, how the clocks run, what clients do.
 
 Swarm testing (Groce et al. 2012): each seed leaves out some kinds of faults and exaggerates others, which reaches states
 that an even mix never does.
@@ -93,7 +93,7 @@ class Rates:
     probe: float
     """Time between two submits at each node."""
     worker_stall: float
-    """Part of the jobs on which a worker stands still past its lease."""
+    """Part of the jobs on which a worker stalls past its lease."""
     worker_death: float
     lost_reply: float
     """Part of the requests whose answer never reaches the client."""

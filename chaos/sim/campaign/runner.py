@@ -1,7 +1,7 @@
 """Many seeds on all cores, and one seed again with its story.
 
     python -m chaos.sim --seeds 200 --start 1 --nodes 3      a campaign
-    python -m chaos.sim --seed 17 --nodes 3 --trace          one run, told line by line
+    python -m chaos.sim --seed 17 --nodes 3 --trace          one run, line by line
     python -m chaos.sim repeat --seeds 100 --start 1         each seed in two processes: are they the same run?
     python -m chaos.sim planted                              the planted bugs, and how soon each is found
     python -m chaos.sim engine --seeds 50 --nodes 5          bare engines, without the rest of a node
@@ -73,7 +73,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def _fix_hash_seed() -> None:
-    """Start this program anew where its hash seed is not fixed: it is read at the very start only."""
+    """Start this program again if its hash seed is not fixed: it is read at the very start only."""
     if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
         os.environ["PYTHONHASHSEED"] = HASH_SEED
         os.execv(sys.executable, [sys.executable, "-m", "chaos.sim", *sys.argv[1:]])
@@ -138,7 +138,7 @@ def _repeat(options: argparse.Namespace) -> int:
 
 
 def _pool(jobs: int, hash_seed: str) -> ProcessPoolExecutor:
-    """Processes that start anew, so that they take the hash seed."""
+    """Processes that are spawned, so that they take the hash seed."""
     pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=be_quiet)
     before, os.environ["PYTHONHASHSEED"] = os.environ["PYTHONHASHSEED"], hash_seed
     try:
@@ -158,7 +158,7 @@ def _fingerprint(seed: int, nodes: int) -> str:
 
 @dataclass(slots=True)
 class Tally:
-    """What a campaign adds up."""
+    """The sums of a campaign."""
 
     seeds: int = 0
     simulated_seconds: float = 0.0
@@ -240,7 +240,7 @@ def _show(tally: Tally, options: argparse.Namespace) -> None:
 
 
 def show_faults(counts: Counter[str], kinds: Collection[str]) -> None:
-    """How often each kind struck, how often each fault point was passed, and how often the power went there."""
+    """Print how often each kind struck, how often each fault point was passed, and how often the power went there."""
     struck = {kind: counts[f"fault: {kind}"] for kind in sorted(kinds)}
     print("  faults: " + ", ".join(f"{kind} {count}" for kind, count in struck.items()))
     print(f"  fault kinds never struck: {_named(kind for kind, count in struck.items() if not count)}")

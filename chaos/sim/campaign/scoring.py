@@ -1,7 +1,7 @@
-"""How many of the planted bugs are found, and how soon: `python -m chaos.sim planted`.
+"""Count the planted bugs that are found, and how soon: `python -m chaos.sim planted`.
 
 A bug that has a directed schedule is looked for with that first, under a few seeds: times and phases differ between them.
-Then, or where there is none, come random seeds. Every bug is looked for in a few before any is in many.
+Then, or if there is none, come random seeds. Every bug is looked for in a few before any is in many.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SHOWN_CHARS = 130
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What became of a planted bug; `seed` is 0 where it was not found."""
+    """The result for a planted bug; `seed` is 0 if it was not found."""
 
     name: str
     source: str

@@ -1,4 +1,4 @@
-"""What a cluster must hold, watched from outside: `Checker` raises `Violation`.
+"""Watch from outside what a cluster must hold: `Checker` raises `Violation`.
 
 One property each:
 
@@ -32,7 +32,7 @@ class Violation(AssertionError):
 
 
 class Checker:
-    """Watches the nodes of a cluster; raises `Violation`. `count` hears of what happens."""
+    """Watches the nodes of a cluster; raises `Violation`. `count` is called with what happens."""
 
     def __init__(self, nodes: Mapping[NodeId, Watched], founders: Membership, count: Callable[[str], None]) -> None:
         self._nodes = nodes
@@ -76,7 +76,7 @@ class Checker:
             running = node.running
             self._committed_in[index] = running.engine.term if running is not None else 0
         elif known != entry:
-            raise Violation(f"{node.id} applies {entry} at index {index}, where {known} was applied before")
+            raise Violation(f"{node.id} applies {entry} at index {index}, but {known} was applied before")
 
     def _check_durable(self, index: int, term: int) -> None:
         if index == 1:
@@ -132,7 +132,7 @@ class Checker:
         if reason == SUCCESS:
             assert isinstance(result, int)
             if self.committed[result][1] != command:
-                raise Violation(f"{command!r} is acknowledged at {result}, where {self.committed[result]} is")
+                raise Violation(f"{command!r} is acknowledged at {result}, but {self.committed[result]} is there")
             self.acknowledged[command] = result
             self._acknowledged_index = max(self._acknowledged_index, result)
         elif reason != UNKNOWN_OUTCOME:

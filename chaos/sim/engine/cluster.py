@@ -56,12 +56,12 @@ class SimulatedNode:
         self.cluster = cluster
         self.id = node_id
         self.members = members
-        """What its config file says."""
+        """The members of its config file."""
         self.disk_number = 1
         self.registers: dict[int, VolatileRegister] = {}
-        """What the node.json of each of its disks says of the journal."""
+        """The newest segment by the node.json of each of its disks."""
         self.refusal = ""
-        """Why it refused to start the last time."""
+        """The reason why it refused to start the last time."""
         self.is_retired = False
         """It was removed, and never starts again."""
         self.directory = cluster.directory / node_id
@@ -127,7 +127,7 @@ class SimulatedNode:
         self._wake(self.life)
 
     def _open_journal(self) -> Journal | None:
-        """Open it, or return None where the node refuses to start: `refusal` says why."""
+        """Open it, or return None if the node refuses to start: `refusal` says why."""
         register = self.registers.setdefault(self.disk_number, VolatileRegister())
         self.refusal = ""
         try:
@@ -174,13 +174,13 @@ class SimulatedNode:
             self.disk.kill()
 
     def pause(self, seconds: float) -> None:
-        """Stand still, as after SIGSTOP; the clock goes on."""
+        """Pause, as after SIGSTOP; the clock runs."""
         now = self.cluster.timeline.now
         self.paused_until = max(self.paused_until, now + seconds)
         self.cluster.timeline.after(self.paused_until - now, partial(self._wake, self.life))
 
     def resume(self) -> None:
-        """Go on now."""
+        """Resume now."""
         self.paused_until = 0.0
         self._wake(self.life)
 
@@ -316,7 +316,7 @@ def _failure_of(work: Work) -> Exception | None:
     """Run it; return what it raised, as a thread's future would."""
     try:
         work.run()
-    except Exception as error:  # noqa: BLE001  # whatever it is, the node hears of it through `fail`
+    except Exception as error:  # noqa: BLE001  # whatever it is, the node gets it through `fail`
         return error
     return None
 

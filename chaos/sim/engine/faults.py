@@ -8,7 +8,7 @@ from chaos.sim.engine.cluster import SimulatedCluster
 
 
 class Faults:
-    """What befalls a cluster until `stop_at`, and the clients that use it meanwhile."""
+    """Strike a cluster until `stop_at`, and the clients that use it meanwhile."""
 
     def __init__(self, cluster: SimulatedCluster, *, seconds: float) -> None:
         self._cluster = cluster

@@ -18,7 +18,7 @@ Applied = tuple[int, bytes | None]
 
 @dataclass(slots=True)
 class MachineDisk:
-    """What a power loss leaves of a machine."""
+    """The part of a machine that a power loss leaves."""
 
     history: list[Applied] = field(default_factory=list)
     configuration: tuple[int, bytes] | None = None
@@ -27,7 +27,7 @@ class MachineDisk:
 class HistoryMachine:
     """`raftsched.consensus.machine.StateMachine` for tests; entry `index` is `history[index - 1]`.
 
-    `on_apply` hears of every entry; what it raises leaves `apply`, as a fault of a machine would.
+    `on_apply` is called with every entry; what it raises leaves `apply`, as a fault of a machine would.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ def leaving(node_id: NodeId) -> Change:
 
 
 def known_membership(cluster: SimulatedCluster) -> Membership | None:
-    """What the leader goes by; None while there is none."""
+    """The configuration of the leader; None while there is none."""
     leader = cluster.leader
     return leader.running.engine.configuration.membership if leader is not None and leader.running is not None else None
 
@@ -105,7 +105,7 @@ class MemberFaults(Faults):
         self._cluster.count(f"{what} answer {reason}")
 
     def _look_after(self) -> None:
-        """What an operator sees to for as long as the run lasts."""
+        """Do what an operator does for as long as the run lasts."""
         former = self._cluster.checker.membership.former  # by what is committed: the rest may be reverted
         if self._wiped in former:
             self._wiped = ""

@@ -1,4 +1,4 @@
-"""What the checker sees of a node of a bare cluster."""
+"""The view of the checker on a node of a bare cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from raftsched.consensus.raft.snapshots import Work
 
 @dataclass(slots=True)
 class Running:
-    """What a crash takes away."""
+    """The part of a node that a crash takes away."""
 
     engine: RaftEngine
     journal: Journal

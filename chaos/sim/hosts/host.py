@@ -34,7 +34,7 @@ class Reset(Exception):
 
 
 class Answer(Protocol):
-    """Who waits for a request's answer; called once, in the node's world."""
+    """The waiter for a request's answer; called once, in the node's world."""
 
     def __call__(self, result: object, error: BaseException | None) -> None: ...
 
@@ -76,9 +76,9 @@ class Host:
         self.is_nearly_full = False
         self.slow_sync_until = 0.0
         self.snapshot_seconds: float | None = None
-        """How long its thread makes or checks a copy, if a script says so."""
+        """The time in which its thread makes or checks a copy, if a script says so."""
         self.lost_time = False
-        """Its monotonic clock stood still in this life: a leader's own reads and leases may rest on it no more."""
+        """Its monotonic clock was stopped in this life: a leader's own reads and leases may rest on it no more."""
         self._answers: dict[int, Answer] = {}
         self._request_count = 0
         self._clock: ProcessClock | None = None
@@ -99,7 +99,7 @@ class Host:
 
     @property
     def incarnation(self) -> str:
-        """Which data directory it has, as `raftsched.node.identity` would tell."""
+        """Its data directory, as `raftsched.node.identity` would name it."""
         return f"{self.id} disk {self._disk_number}"
 
     @property
@@ -251,7 +251,7 @@ class Host:
             self.loop.call_soon(self.node.stop)
 
     def _on_end(self, task: asyncio.Task[None]) -> None:
-        """The process ends by itself: in order, or because it can't go on."""
+        """The process ends by itself: in order, or because it can't continue."""
         error = task.exception()
         if isinstance(error, PowerCut):
             return
@@ -273,7 +273,7 @@ class Host:
             self.loop.pause(seconds)
 
     def suspend(self, seconds: float) -> None:
-        """Suspend the machine: its process stands still, and so does its monotonic clock."""
+        """Suspend the machine: its process is paused, and so is its monotonic clock."""
         if self._clock is not None:
             self._clock.stand_still(seconds)
             self.lost_time = True

@@ -145,7 +145,7 @@ class SimulatedNode(Node):
 
     @property
     def takes_part(self) -> bool:
-        """Whether this node may vote and stand."""
+        """Whether this node may vote and be a candidate."""
         return self._replica._engine.identity.takes_part  # noqa: SLF001
 
     @property

@@ -1,4 +1,4 @@
-"""What a host needs of the world that it stands in, and a node of its host: so neither knows who stands above it."""
+"""Ports of a host to its world, and of a node to its host: so neither imports the layer above it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from raftsched.node.node import Node
 
 
 class Surroundings(Protocol):
-    """What a host needs of its world; it names itself by its id."""
+    """The world, as its hosts see it; a host names itself by its id."""
 
     random: Random
     rates: Rates
@@ -40,17 +40,17 @@ class Surroundings(Protocol):
         """Start the host after a pause."""
 
     def on_membership(self, index: int, membership: Membership) -> None:
-        """Hear that a node has applied a configuration."""
+        """Note that a node has applied a configuration."""
 
     def on_exit(self, host_id: str, error: BaseException | None) -> None:
-        """Hear that a process ends by itself."""
+        """Note that a process ends by itself."""
 
     def on_unhandled(self, host_id: str, context: dict[str, Any]) -> None:
-        """Hear of an exception that nobody handles."""
+        """Note an exception that nobody handles."""
 
 
 class Home(Protocol):
-    """What a node needs of its host; it also hears what becomes durable in the node's journal."""
+    """A host, as its node sees it; it is also called with what becomes durable in the node's journal."""
 
     id: str
     machine: Machine

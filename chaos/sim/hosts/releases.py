@@ -1,4 +1,4 @@
-"""Which release each host has: today's, or a later one that reads log entries of one version more."""
+"""The release of each host: today's, or a later one that reads log entries of one version more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FAULTS_MAX: Final = 3
 
 
 class Releases:
-    """The release of each host; all have today's unless the world has an upgrade. `fault` hears of violations."""
+    """The release of each host; all have today's unless the world has an upgrade. `fault` is called with violations."""
 
     def __init__(self, ids: Iterable[str], fault: Callable[[str], None]) -> None:
         self.is_on = False

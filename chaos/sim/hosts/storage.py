@@ -1,4 +1,4 @@
-"""What a simulated node keeps: its journal's disk and its state, both of which forget what was not synced.
+"""Storage of a simulated node: its journal's disk and its state, both of which forget what was not synced.
 
 The journal lies on a `SimulatedDisk`. The state is production's `ReplicatedState`, over the in-memory twin of LMDB, which
 falls back to its last commit in a crash, or, in a share of the seeds, over LMDB itself in a directory of the machine. Copies
@@ -32,12 +32,12 @@ from raftsched.storage.store.port import DamagedCopy, StorageFailed
 from raftsched.storage.verification import faults_of_rows
 
 OnApplied = Callable[[int, int, bytes | None, list[Deed]], None]
-"""(index, term, command, operations and what they came to) of an entry, right after it was applied."""
+"""(index, term, command, operations and their results) of an entry, right after it was applied."""
 OnConfigured = Callable[[int, int, bytes], None]
 """(index, term, content) of an entry that says who the members are, right after it was applied."""
 MARKER = "installing.json"
 CUT = " (power cut)"
-"""What `Machine.points` adds to the name of a point to count the cuts there."""
+"""The end of a point's name in `Machine.points` that counts the cuts there."""
 
 
 class Machine:
@@ -135,7 +135,7 @@ class MachineDisk(SimulatedDisk):
     def proven_byte(self, randomness: Random) -> tuple[str, int] | None:
         """A place (file, offset) of which the journal knows that it was synced, if there is one.
 
-        All but the newest segment: rot in the last group is not told from a torn tail (`consensus.journal.replay`).
+        All but the newest segment: rot in the last group looks like a torn tail (`consensus.journal.replay`).
         """
         names = [name for name in self.names() if segment_number(name) is not None]
         places = [(name, len(self.read(name))) for name in names[:-1]]
@@ -147,7 +147,7 @@ class MachineDisk(SimulatedDisk):
 
 
 class MachineRegister:
-    """What node.json says of the journal: replaced as a whole, with a fault point before and after."""
+    """The part of node.json about the journal: replaced as a whole, with a fault point before and after."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -160,7 +160,7 @@ class MachineRegister:
 
 
 class JournalEar(Protocol):
-    """Who hears what a journal made durable."""
+    """A port that is called with what a journal made durable."""
 
     def durable(self, index: int, term: int, command: bytes) -> None: ...
     def truncated(self, index: int) -> None: ...
@@ -220,7 +220,7 @@ class WatchedJournal(Journal):
 
 
 class WatchedState(ReplicatedState):
-    """`ReplicatedState`; tells of each entry what its operations came to."""
+    """`ReplicatedState`; reports of each entry the results of its operations."""
 
     _on_applied: OnApplied
     _deeds: list[Deed]

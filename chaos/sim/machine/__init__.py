@@ -1,1 +1,1 @@
-"""What every process of a world runs on: time, an event loop, a disk."""
+"""The base of every process of a world: time, an event loop, a disk."""

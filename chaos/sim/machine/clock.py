@@ -28,7 +28,7 @@ class Timeline:
 
 
 class WrongWall:
-    """What is wrong with a node's wall clock, whichever life it is in: nothing, until a test says so."""
+    """The error of a node's wall clock, whichever life it is in: none, until a test says so."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._timeline = timeline
@@ -69,5 +69,5 @@ class NodeClock:
         return 1_700_000_000_000 + round(self._timeline.now * 1000) + self._wall_offset_ms + self._wrong.ahead_ms()
 
     def moment(self, monotonic: float) -> float:
-        """When, on the timeline, this clock shows `monotonic`."""
+        """Return when, on the timeline, this clock shows `monotonic`."""
         return (monotonic - self._origin) / self._rate

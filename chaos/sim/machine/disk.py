@@ -5,11 +5,11 @@ the same: the directory as it is seen, the directory as it is durable, and the o
 `sync_directory` close the gap; `power_loss` closes it the other way round, after letting any part of it reach the disk:
 
 - of what was written and not synced, any set of 512-byte sectors, in any order; a file may also have its new size with
-  zeros, or old blocks of other files, where its sectors were lost;
+  zeros, or old blocks of other files, in place of lost sectors;
 - of the names that were changed and not synced, any subset of the changes; a rename is one change.
 
 A sector is written whole or not at all, and never takes synced bytes with it. A sync that fails drops what it should
-have written for good: readers go on to see it, and the next sync says that all is well ("fsyncgate").
+have written for good: readers still see it, and the next sync says that all is well ("fsyncgate").
 
 Left out: time. Whoever simulates a slow disk calls `datasync` later.
 """
@@ -28,7 +28,7 @@ SECTOR_BYTES = 512
 T = TypeVar("T")
 
 
-class PowerCut(BaseException):  # not an error: the machine is gone, and no handler may go on
+class PowerCut(BaseException):  # not an error: the machine is gone, and no handler may continue
     """The call was not done, because the machine stopped before it."""
 
 

@@ -2,7 +2,7 @@
 
 Production code is asyncio code, and it runs here as it is: a `ProcessLoop` is what `asyncio.get_running_loop()` returns
 in it. Timers and ready callbacks become events of the shared `Timeline`; a thread's work is done at the moment at which
-it ends. So a process can be stopped (nothing of it runs until it goes on), and killed between any two callbacks
+it ends. So a process can be stopped (nothing of it runs until it resumes), and killed between any two callbacks
 (nothing of it runs ever again), and its clock can run at its own rate.
 
 Connections are those of `network.sockets`. Left out: signals, subprocesses; whatever asks for them gets NotImplementedError.
@@ -65,7 +65,7 @@ class ProcessClock:
         return EPOCH_MS + round((self._born_at + elapsed) * 1000) + self.wall_offset_ms
 
     def moment(self, monotonic: float) -> float:
-        """When, on the timeline, this clock shows `monotonic`, once it runs."""
+        """Return when, on the timeline, this clock shows `monotonic`, once it runs."""
         return (monotonic - self._origin) / self._rate + self._lost_seconds + self._still_seconds
 
 
@@ -115,7 +115,7 @@ class ProcessLoop(asyncio.BaseEventLoop):
         self._on_error = on_error
         self._sockets = sockets
         self.place = place
-        """Where it runs, as links are named."""
+        """The place in which it runs, as links are named."""
         self.on_cycle: Callable[[], None] = lambda: None
         self.is_dead = False
         self.paused_until = 0.0
@@ -147,7 +147,7 @@ class ProcessLoop(asyncio.BaseEventLoop):
             events._set_running_loop(None)  # noqa: SLF001
 
     def pause(self, seconds: float) -> None:
-        """Stand still, as after SIGSTOP; the clock goes on."""
+        """Pause, as after SIGSTOP; the clock runs."""
         self.paused_until = max(self.paused_until, self._timeline.now + seconds)
 
     def resume(self) -> None:
@@ -245,7 +245,7 @@ class ProcessLoop(asyncio.BaseEventLoop):
         return task
 
     def run_in_executor(self, executor: Any, func: Callable[[Unpack[Ts]], T], *args: *Ts) -> asyncio.Future[T]:
-        """Do the work when its thread would be done with it; a process that stands still finishes it later."""
+        """Do the work when its thread would be done with it; a process that is paused finishes it later."""
         future: asyncio.Future[T] = self.create_future()
         self._timeline.after(self._work_seconds(executor), partial(self._work, future, partial(func, *args)))
         return future

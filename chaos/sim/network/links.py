@@ -7,7 +7,7 @@ well (`handshake.Guests`), and a node knocks at one that should dial it and does
 
 Messages travel as the frames of `raftsched.consensus.net.framing`, through a decoder for each connection and direction that
 expects a hello first, so their shapes are checked on both sides as in production. A cut holds what is sent, as TCP would,
-until it heals or the connection breaks; a broken connection loses what is on its way, both sides hear of it, and a new
+until it heals or the connection breaks; a broken connection loses what is on its way, both sides notice, and a new
 one is made when nothing is cut. In the harsh mode a link also reorders, repeats and loses frames, which TCP never does:
 Raft must bear it, and old messages of another connection look just like it.
 
@@ -157,19 +157,19 @@ class _Link:
 
     number: int = 0
     held: dict[NodeId, list[bytes]] = field(default_factory=dict)
-    """What waits behind a cut, by sender."""
+    """Frames that wait behind a cut, by sender."""
     arrives_at: dict[NodeId, float] = field(default_factory=dict)
     decoders: dict[NodeId, FrameDecoder] = field(default_factory=dict)
     """By receiver."""
     is_dialing: bool = False
     is_knocking: bool = False
     host: NodeId = ""
-    """Whose guest the other one is on this connection; "" where both are peers."""
+    """The host of the other one, a guest on this connection; "" if both are peers."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkRates:
-    """How links behave; the last three are not TCP's."""
+    """The behaviour of links; the last three are not TCP's."""
 
     delay_seconds: tuple[float, float] = (0.0005, 0.005)
     reorder: float = 0.0
@@ -200,7 +200,7 @@ class Network:
         self._connection_count = 0
         self.slow_until: dict[tuple[NodeId, NodeId], float] = {}
         self.harsh = True
-        """Whether reordering, repeating and losing go on."""
+        """Whether reordering, repeating and losing continue."""
         self.counts: Counter[str] = Counter()
 
     # -- nodes --------------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ from raftsched.exchange import HttpPool
 _DELAY_SECONDS = 0.001
 _HELD_SECONDS = 2.0
 _RESENT_SECONDS = 0.05
-"""What is held behind a cut looks this often if it can pass."""
+"""Bytes held behind a cut look this often if they can pass."""
 _WORK_SECONDS = 0.05
 _FATES = ("before", "after", "after", "held")
 Call = Callable[[], None]
@@ -57,7 +57,7 @@ class Sockets:
         self.break_rate = break_rate
         """Part of what is sent that something befalls."""
         self.places: dict[Address, str] = {}
-        """Whose address it is, also while nobody listens there."""
+        """Address -> its process, also while nobody listens there."""
         self._listeners: dict[Address, Listener] = {}
         self._ends: dict[SimulatedSocket, None] = {}
         self.connection_count = 0
@@ -145,7 +145,7 @@ class Sockets:
         timeline.after(end.arrives_at - timeline.now, lambda: self._pass(end, calls))
 
     def _fate(self) -> str:
-        """What befalls some bytes: "" = nothing, or the connection breaks before or after they arrive, or they wait."""
+        """Draw the fate of some bytes: "" = none, or the connection breaks before or after they arrive, or they wait."""
         if not self.break_rate or self._random.random() >= self.break_rate:
             return ""
         fate = self._random.choice(_FATES)
@@ -195,9 +195,9 @@ class SimulatedSocket(asyncio.Transport):
         self._sockets: Final = sockets
         self.loop: Final = loop
         self.arrives_at = 0.0
-        """When the last of what was sent from here arrives."""
+        """The time at which the last bytes sent from here arrive."""
         self.waiting: deque[Call] = deque()
-        """What was sent from here and waits behind a cut."""
+        """Bytes that were sent from here and wait behind a cut."""
         self._protocol: Any = None
         self._inbox: deque[bytes] = deque()
         self._is_reading = True
@@ -266,7 +266,7 @@ class SimulatedSocket(asyncio.Transport):
         protocol: asyncio.BaseProtocol = self._protocol
         return protocol
 
-    # -- what it hears ------------------------------------------------------------------------------------------------
+    # -- what it gets -------------------------------------------------------------------------------------------------
 
     def arrive(self, data: bytes) -> None:
         self._inbox.append(data)
@@ -279,7 +279,7 @@ class SimulatedSocket(asyncio.Transport):
         self.loop.call_soon(self._lose, ConnectionResetError("connection reset by peer"))
 
     def break_off(self) -> None:
-        """The connection breaks; both ends hear of it."""
+        """The connection breaks; both ends notice."""
         self.hear_reset()
         self.peer.hear_reset()
 

@@ -56,7 +56,7 @@ def changing_members(rates: Rates) -> Rates:
 
 
 def reads_under_partitions(rates: Rates) -> Rates:
-    """Leaders are deserted, stopped and cut off while others write: who goes on to serve, and for how long?"""
+    """Leaders are deserted, stopped and cut off while others write: who continues to serve, and for how long?"""
     return replace(
         rates,
         links=LinkRates(),
@@ -120,7 +120,7 @@ def rotting_disks(rates: Rates) -> Rates:
 
 
 def slow_commits(rates: Rates) -> Rates:
-    """What a leader has decided takes long to be committed, and workers that stood still come back meanwhile."""
+    """A leader's decisions take long to be committed, and workers that were paused come back meanwhile."""
     return replace(
         rates,
         links=LinkRates(delay_seconds=(0.02, 0.08)),

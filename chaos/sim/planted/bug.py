@@ -1,4 +1,4 @@
-"""What a planted bug is, and how it gets into production code and out again."""
+"""Put a planted bug into production code, and take it out again."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def as_drawn(rates: Rates) -> Rates:
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """A planted bug: `schedule` leads straight to it where there is one; else worlds of the kind that is said here do."""
+    """A planted bug: `schedule` leads straight to it if it has one; else worlds of the kind that is said here do."""
 
     plant: Plant
     source: str

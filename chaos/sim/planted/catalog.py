@@ -1,4 +1,4 @@
-"""All planted bugs: where each comes from, and where it is looked for."""
+"""All planted bugs: the source of each, and the worlds in which it is looked for."""
 
 from __future__ import annotations
 

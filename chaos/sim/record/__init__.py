@@ -1,1 +1,1 @@
-"""What happened in a world, and the log applied again."""
+"""Events of a world, and the log applied again."""

@@ -1,7 +1,7 @@
-"""What an operation of the log did, in the words of the history: to jobs (`Change`), and to whatever else there is.
+"""Effects of an operation of the log, in the words of the history: to jobs (`Change`), and to whatever else there is.
 
 It is derived from the operation and from the records that it wrote, before and after, so that a checker knows the log
-without believing the code that applies it. What the operation was not about, but follows from it, is told by its cause.
+without believing the code that applies it. What the operation was not about, but follows from it, has its cause.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NO_OPTIONS = Options()
 
 
 class Deed(NamedTuple):
-    """An operation of the log, and what it came to."""
+    """An operation of the log, and its results."""
 
     operation: Operation
     applied: Applied
@@ -114,7 +114,7 @@ def _submitted(operation: Operation, new: Job, options: Options, depends_on: tup
 
 
 def _done(operation: Operation, old: Job, new: Job) -> dict[str, Any]:
-    """What happened to a job that was there: by the operation itself where it was about this job, else by its cause."""
+    """Name what happened to a job that was there: by the operation itself if it was about this job, else by its cause."""
     if old.lease is None and new.lease is not None:
         lease = new.lease
         region = operation.region if isinstance(operation, LeaseJobs) else ""
@@ -158,7 +158,7 @@ def _freed(operation: Operation, old: Job, new: Job) -> dict[str, Any]:
 
 
 def _asked(operation: Operation, old: Job, new: Job) -> str:
-    """What the operation was about, where it was about this job."""
+    """Name what the operation was about, if it was about this job."""
     match operation:
         case CancelJob() if new.cancel_requested_at_ms != old.cancel_requested_at_ms:
             return "cancel"
@@ -177,7 +177,7 @@ def _asked(operation: Operation, old: Job, new: Job) -> str:
 
 
 def _by_status(old: Job, new: Job) -> str:
-    """What must have happened to the job that nobody asked for by name; "" = nothing that can happen."""
+    """Name what must have happened to the job that nobody asked for by name; "" = nothing that can happen."""
     if new.status is old.status:
         return "touch"
     if old.status in FINISHED:

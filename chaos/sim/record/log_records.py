@@ -1,4 +1,4 @@
-"""What the log did to schedules, queues, workflows and chores, in the words of the history."""
+"""Effects of the log on schedules, queues, workflows and chores, in the words of the history."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _decided(operation: Operation, schedule_id: ScheduleId, firing: Firing) -> d
 
 
 def _settings(schedule: Schedule) -> tuple[object, ...]:
-    """What a user, or the end of a pause, changes of a schedule; firing moves the rest."""
+    """The part of a schedule that a user, or the end of a pause, changes; firing moves the rest."""
     return (*_saved(schedule), schedule.paused, schedule.pause_until_ms)
 
 
@@ -100,7 +100,7 @@ def _schedule(schedule: Schedule, f: str) -> dict[str, Any]:
 
 @lru_cache
 def _period_ms(every: str) -> int:
-    """The period as this simulator writes it (`1s500ms`), read anew."""
+    """The period as this simulator writes it (`1s500ms`), read again."""
     total, digits = 0, ""
     while every:
         unit = next((unit for unit in _UNITS_MS if every.startswith(unit)), "")

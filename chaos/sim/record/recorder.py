@@ -1,11 +1,11 @@
-"""What happened in a run, as the checkers read it (`chaos.checkers.history.events`), and the run's fingerprint.
+"""Record a run, as the checkers read it (`chaos.checkers.history.events`), and the run's fingerprint.
 
-The recorder is outside the system: it hears what nodes apply, what their disks keep and what their clients are told, and
+The recorder is outside the system: it sees what nodes apply, what their disks keep and how their clients are answered, and
 writes it down in virtual time. Changes of the log are derived from each entry's operations and results when it is applied
 for the first time.
 
 The fingerprint is a running hash over everything that happens, so that two runs of a seed can be compared: each frame,
-entry and leader, what clients are told, every fault, and the digests of states.
+entry and leader, the answers to clients, every fault, and the digests of states.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def digest(data: bytes) -> str:
 
 
 def state_digest(state: State) -> str:
-    """A digest of all that the log has made of a state; what checkpoints alone write is left out."""
+    """Return a digest of all that the log has done to a state; what checkpoints alone write is left out."""
     whole = blake2b(digest_size=8)
     whole.update(repr((state.applied_index, state.applied_term, state.cluster_time_ms, state.fence)).encode())
     whole.update(repr((state.configuration, state.operation_version)).encode())
@@ -91,7 +91,7 @@ def _rows(store: Rows, table: Table) -> list[Row]:
 
 
 class Disk:
-    """What a node's journal holds for good, as far as it was told."""
+    """The durable part of a node's journal, as far as it is known."""
 
     def __init__(self) -> None:
         self.terms: dict[int, int] = {}
@@ -108,7 +108,7 @@ class Recorder:
         self.events: list[AnyEvent] = [setup]
         self._last_applied = 0
         self.acknowledged_index = 0
-        """The newest log index that a client was told of by a current answer."""
+        """The newest log index that a client knows by a current answer."""
         self._disks: dict[str, Disk] = {}
         self._op_count = 0
         self._fingerprint = blake2b(digest_size=16)
@@ -226,7 +226,7 @@ class Recorder:
         entry: tuple[int, int, bytes | None],
         deeds: Sequence[Deed],
     ) -> None:
-        """A node applied an entry; `deeds` are its operations and what they came to."""
+        """A node applied an entry; `deeds` are its operations and their results."""
         index, term, command = entry
         whole = b"\x01" if command is None else b"\x00" + command
         name = digest(whole)
@@ -253,7 +253,7 @@ class Recorder:
             self._add(StateDigest(t=self.t, node=node, index=index, state=self._digest(node, state)))
 
     def configured(self, node: str, place: tuple[int, int], voters: Sequence[str]) -> None:
-        """A node goes by another configuration, whose entry stands at `place`: (index, term)."""
+        """A node goes by another configuration, whose entry is at `place`: (index, term)."""
         index, term = place
         self._add(Configured(t=self.t, node=node, index=index, term=term, voters=tuple(voters)))
 
@@ -296,7 +296,7 @@ class Recorder:
         self._add(Healed(t=self.t))
 
     def final(self, node: str, state: State) -> str:
-        """What a node holds at the end; return its digest."""
+        """Record the state of a node at the end; return its digest."""
         jobs = {job_name(job.id): final_job(job) for job in state.all_jobs()}
         overdue = {
             f"{deadline.kind.name.lower()} {deadline.subject.hex()}": late_ms

@@ -2,7 +2,7 @@
 
 faults      for `FAULT_SECONDS`, or as long as is asked for, anything may happen, and only safety is demanded
 heal        the network is whole, every node that can start runs, clocks are kept
-a change of the members that is under way comes to its end
+a change of the members that is under way ends
 liveness    within `Setup.operation_bound_ms` each node's clients can submit, lease and complete a job
 quiet       clients stop; all nodes reach the same index
 verdict     the checkers over the history; invariants, digests and a replay over the nodes' states
@@ -60,7 +60,7 @@ def begin(world: World, *, fault_seconds: float = FAULT_SECONDS) -> Crowd:
 
 
 def conclude(world: World, workload: Crowd) -> Outcome:
-    """What comes after the faults: heal, demand liveness, be quiet, judge."""
+    """Run what comes after the faults: heal, demand liveness, be quiet, judge."""
     outcome = Outcome(world.seed, world.node_count)
     world.heal()
     workload.calm_down()

@@ -1,4 +1,4 @@
-"""Nodes with hash seeds of their own: the log of a run is applied again in other processes, and must come to the same.
+"""Nodes with hash seeds of their own: other processes apply the log of a run again, with the same results.
 
 The order of a set of texts depends on the hash seed, which a process draws when it starts, so all nodes of a simulated
 cluster have the same. In production no two have. So in a share of the seeds each node gets a *twin*: a process with
@@ -60,7 +60,7 @@ class _WatchedStore(MemoryStore):
 
 
 def digests(log: Sequence[LoggedEntry]) -> Iterator[bytes]:
-    """Apply a log; after each entry, give a digest of all that it and those before it came to."""
+    """Apply a log; after each entry, give a digest of all that it and those before it did."""
     store = _WatchedStore()
     replay = LogReplay(State(store))
     for entry in log:
@@ -71,13 +71,13 @@ def digests(log: Sequence[LoggedEntry]) -> Iterator[bytes]:
 
 
 def difference(log: Sequence[LoggedEntry], *, count: int) -> str:
-    """Return where one of `count` twins comes to something else than this process, "" if all agree."""
+    """Return the entry from which one of `count` twins differs from this process, "" if all agree."""
     own = list(digests(log))
     for twin in _twins(count):
         theirs = twin.ask(Request(planted_bug, list(log)))
         for entry, one, other in zip(log, own, theirs, strict=True):
             if one != other:
-                return f"entry {entry.index} comes to something else under hash seed {twin.hash_seed}"
+                return f"entry {entry.index} has other results under hash seed {twin.hash_seed}"
     return ""
 
 

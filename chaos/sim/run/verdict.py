@@ -24,7 +24,7 @@ _TWINS_MAX = 3
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of a seed."""
+    """The result of a seed."""
 
     seed: int
     node_count: int
@@ -75,10 +75,10 @@ def _look_at_nodes(world: World, outcome: Outcome) -> None:
 
 
 class _Replay:
-    """`chaos.checkers.history.views.Replay`: the log applied anew, to an empty state of its own.
+    """`chaos.checkers.history.views.Replay`: the log applied again, to an empty state of its own.
 
-    Where nobody has a digest to compare with, none is made. A log that contradicts itself can't be replayed beyond that
-    place: what says so stands in place of the digests.
+    If nobody has a digest to compare with, none is made. A log that contradicts itself can't be replayed beyond that
+    place: what says so is in place of the digests.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -102,7 +102,7 @@ class _Replay:
 
 
 def _ask_twins(world: World, outcome: Outcome) -> None:
-    """Have the log applied under other hash seeds, where the run is one of those."""
+    """Have the log applied under other hash seeds, if the run is one of those."""
     count = min(world.node_count, _TWINS_MAX)
     if not world.rates.has_twins or outcome.violations:
         return

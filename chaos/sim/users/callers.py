@@ -1,4 +1,4 @@
-"""How clients and workers ask: at which node, and what is written down of the answer.
+"""Ask for clients and workers: choose the node, and write the answer down.
 
 Each request is one operation of the history. What is heard decides: a refusal that the system calls definite is `fail`, an
 answer is `ok`, and everything else is `info`, after which the client is somebody else.
@@ -48,7 +48,7 @@ class Caller:
         self._name = name
         self._lives = 0
         self.node = world.random.choice(world.ids)
-        """Where it asks; it follows hints to the leader."""
+        """The node that it asks; it follows hints to the leader."""
 
     @property
     def process(self) -> str:
@@ -96,7 +96,7 @@ class Caller:
         return result
 
     async def _forwarded(self, node: str, handler: Callable[[SimulatedNode], Awaitable[T]], seconds: float) -> T:
-        """Ask a node; where it knows of another leader, it passes the request on, once, as `api.forwarder` does."""
+        """Ask a node; if it knows of another leader, it passes the request on, once, as `api.forwarder` does."""
 
         async def at_endpoint(asked: SimulatedNode) -> T | _PassedOn:
             leader = asked.leader_elsewhere
@@ -137,7 +137,7 @@ class Caller:
 
 
 def or_refuse(result: Result) -> Result:
-    """What the log made of a request; raises `Refusal` where that is a refusal."""
+    """Return the result of a request; raises `Refusal` if that is a refusal."""
     if isinstance(result, Refused):
         raise Refusal(result.code.label)
     return result

@@ -31,10 +31,10 @@ they were."""
 
 
 class Submission:
-    """What a client wants to run; its tries are equal, so they all carry the number of the first."""
+    """A job that a client wants to run; its tries are equal, so they all carry the number of the first."""
 
     actor = ANONYMOUS
-    """Who submits."""
+    """The client that submits."""
 
     def __init__(self, world: World, op: int, key: str) -> None:
         random = world.random

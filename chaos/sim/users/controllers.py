@@ -1,4 +1,4 @@
-"""Who meddles with jobs: pauses, resumes, amends, requeues and cancels them, and submits such as few people do."""
+"""Control jobs: pause, resume, amend, requeue and cancel them, and submit such as few people do."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from chaos.sim.users.workload import Workload
 from chaos.sim.world.world import World
 
 _WORKERS_MORE = 2
-"""Beside those of the plain jobs, where there are others."""
+"""Beside those of the plain jobs, if others exist."""
 User = Client | WorkerProcess | Prober | FeatureUser | SdkUser
 
 

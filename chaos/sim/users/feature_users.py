@@ -36,7 +36,7 @@ from raftsched.errors import NotFound
 Step = Callable[[], Awaitable[None]]
 _TIDY_TRIES = 40
 _SAME_CALLS = 2
-"""How often a run by hand is asked for, as by one who can't be sure: the second time finds what the first has made."""
+"""The number of requests for one run by hand, as by one who can't be sure: the second time finds what the first has made."""
 
 
 class FeatureUser:

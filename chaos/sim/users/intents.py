@@ -1,4 +1,4 @@
-"""What users of schedules, workflows and queues want, and the operations that their requests come to.
+"""Make the operations of users of schedules, workflows and queues from what they want.
 
 Each intent makes its operation at the node that is asked, at the moment it is asked, as the API's handlers do: ids and
 times are the leader's. Sent again, it means the same.
@@ -60,7 +60,7 @@ class ScheduleIntent:
     jitter_ms: int
     max_firings: int
     lasts_ms: int
-    """It ends so long after it was saved; 0 = never."""
+    """It ends this long after it was saved; 0 = never."""
     template: Template
 
     @classmethod

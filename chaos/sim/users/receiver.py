@@ -6,7 +6,7 @@ from chaos.sim.world.world import World
 
 
 class Receiver:
-    """What jobs act on: it keeps the highest token of each resource, and refuses lower ones (G6)."""
+    """A resource on which jobs act: it keeps the highest token of each resource, and refuses lower ones (G6)."""
 
     def __init__(self, world: World) -> None:
         self._recorder = world.recorder

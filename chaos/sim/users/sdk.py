@@ -2,7 +2,7 @@
 
 One call is one operation of the history, whatever the client sent for it. A value is `ok`, `OutcomeUnknown` is `info`,
 and every other error is `fail`: so an "it did not happen" of what did happen is a violation. A client that lives long
-learns the nodes of the cluster; at times, and when all is healed, it is opened anew with those that are in use.
+learns the nodes of the cluster; at times, and when all is healed, it is opened again with those that are in use.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SETTINGS = ClientSettings(
     avoid_seconds=0.5,
 )
 _REOPEN = 0.3
-"""Part of the unknown outcomes after which the client is opened anew."""
+"""Part of the unknown outcomes after which the client is opened again."""
 _ALONE = 0.4
 """Part of the submits that are requests for one job."""
 _SCHEDULES = 2
@@ -153,7 +153,7 @@ class SdkUser:
         await self._ask(
             "cancel",
             self._client.job(_uuid(job)).cancel(),
-            # What is shown after a repetition need not be what the change came to.
+            # What is shown after a repetition need not be the result of the change.
             lambda info: _shown(info) if self._http.sent_count == sent_count else {},
             job=job,
         )

@@ -31,7 +31,7 @@ _TALK = 0.1
 class WorkerProcess:
     """Leases jobs, keeps them by heartbeats, does them, reports; sometimes it stalls past its lease, or dies.
 
-    It stays in `region` where it is told one; else each of its lives may be in another. One that `knows_all` has a handler
+    It stays in `region` if it has one; else each of its lives may be in another. One that `knows_all` has a handler
     for every job; the others may know a part of the names only, in each of their lives another.
     """
 
@@ -97,7 +97,7 @@ class WorkerProcess:
         return grants
 
     async def _begin(self, grant: Grant) -> bool:
-        """Do a job, once its start is committed where it begins at most once; False where the worker died of it."""
+        """Do a job, once its start is committed if it begins at most once; False if the worker died of it."""
         options = grant.job.spec.options
         if options is None or not options.at_most_once or await self._start(grant.job.id, granted_of(grant)):
             return await self._run(grant.job.id, granted_of(grant))
@@ -140,7 +140,7 @@ class WorkerProcess:
             await self._tell("log", AppendLog(job_id, grant.run, token, b"a line\n", sequence=1), grant)
 
     async def _run(self, job_id: JobId, grant: Granted) -> bool:
-        """Do a job; False where the worker died of it, and with it all that it held."""
+        """Do a job; False if the worker died of it, and with it all that it held."""
         world, random, rates = self._world, self._world.random, self._world.rates
         worker = self._name
         world.recorder.effect("begin", grant, worker)

@@ -1,4 +1,4 @@
-"""What all users of a world share: the jobs that they heard of, the receiver, and whether they go on."""
+"""State that all users of a world share: the jobs that they know, the receiver, and whether they continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What befalls a cluster, at random: which kinds and how often, the seed's rates say.
+"""Strike a cluster at random: the seed's rates say which kinds of faults, and how often.
 
 Each fault is a method named as in `rates.FAULTS`; each strike is counted under its name and written into the history. A
 disk that rots, or loses what it had promised, befalls a minority of the nodes only: more is outside of the fault model.
@@ -42,7 +42,7 @@ POINTS = (*_POINTS, *_RARE_POINTS)
 ALONE = frozenset(
     {"crash", "power_loss", "crash_point", "pause", "stop_gracefully", "disk_error", "disk_full", "disk_slow"}
 )
-"""What can befall a node that has no peers."""
+"""Faults that can strike a node that has no peers."""
 
 
 class Faults:
@@ -131,7 +131,7 @@ class Faults:
         host.pause(self._seconds(0.1, 0.5, 2.0))
 
     def _suspend(self) -> None:
-        """Suspend the machine of a node that doesn't lead: its monotonic clock stands still meanwhile.
+        """Suspend the machine of a node that doesn't lead: its monotonic clock is stopped meanwhile.
 
         A leader's is left to a directed schedule, because its own reads rest on that clock (`quorum_lease.py`).
         """
@@ -268,7 +268,7 @@ class Faults:
             self._timeline.after(self._random.choice((0.01, 0.1, 0.5)) * self._random.random(), strike)
 
     def _crash_leader(self) -> None:
-        """The leader loses power, at a call of its disk where there is one soon."""
+        """The leader loses power, at a call of its disk if one comes soon."""
         leader = self._world.leader
         if leader is None or self._world.is_healed:
             return
@@ -331,7 +331,7 @@ class Faults:
             self._timeline.after(seconds, partial(setattr, host, "is_nearly_full", False))
 
     def _bit_flip(self) -> None:
-        """One bit of what a node's journal has proven to be synced changes; then the node starts anew, or refuses to."""
+        """One bit of what a node's journal has proven to be synced changes; then the node starts again, or refuses to."""
         world = self._world
         host = self._host()
         if host.is_bad or not self._operator.may_lose(host.id):

@@ -1,4 +1,4 @@
-"""Who changes the members of the cluster: one change at a time, asked for at whoever leads, as the API's routes do.
+"""Change the members of the cluster: one change at a time, asked for at whoever leads, as the API's routes do.
 
     add_member      a spare host joins as a learner; it becomes a voter by itself
     remove_member   a voter leaves, the leader too; its process is stopped some time later
@@ -6,8 +6,8 @@
     wipe_member     the same, but the host first starts again, empty and under its old id: it must take no part
     forget_member   the same, but only a part of its data is gone, and node.json is not: it must refuse to start
 
-A change is asked for again until it is committed, whatever answers came, and goes on after the heal. Never is a majority
-of the voters' disks lost, in any configuration that may come to be in effect: more is outside of the fault model.
+A change is asked for again until it is committed, whatever answers came, and continues after the heal. Never is a majority
+of the voters' disks lost, in any configuration that may be in effect: more is outside of the fault model.
 
 What is committed is what some node has applied (`World.membership`).
 """
@@ -154,7 +154,7 @@ class Operator:
         return host
 
     async def _join(self, host: Host, *, patience: float = inf) -> None:
-        """Have a host made a voter; where that lasts longer than `patience`, it is removed before it is one.
+        """Have a host made a voter; if that lasts longer than `patience`, it is removed before it is one.
 
         A newcomer whose disk is damaged meanwhile will never be one: another takes its place (seed 412244).
         """

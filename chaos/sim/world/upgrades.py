@@ -3,7 +3,7 @@
 In a share of the seeds each host begins with today's release, and an operator replaces it at random moments, by a restart
 in order or by a crash. Some roll-outs stop half-way for good, and some hosts go back to today's release before all were
 upgraded, which is legal until then. Hosts that join come with the later release. Both releases know the same operations,
-so all that differs is the number, and who may be told what.
+so all that differs is the number, and who may get which entries.
 
 Checked: no entry of the later version becomes durable anywhere while a member of that log can't read it; no member ever
 stops because it met one; and once all members are upgraded, the later version is in force in the end.
@@ -52,7 +52,7 @@ class Upgrades:
             self._world.timeline.after(moment, partial(self._upgrade, node_id))
         may_go_back = not self._world.rates.fault_weights.keys() & set(MEMBER_FAULTS)
         if len(order) > 1 and may_go_back and random.random() < 0.7:
-            # Most telling shortly before the last one is upgraded. Where members leave, an operator could not know when
+            # Most telling shortly before the last one is upgraded. If members leave, an operator could not know when
             # all are upgraded, so nobody goes back there.
             node_id, back = random.choice(order[:-1]), random.choice((0.05, 0.3, 5.0)) * random.random()
             self._world.timeline.after(max(0.0, moments[-1] - back), partial(self._go_back, node_id))

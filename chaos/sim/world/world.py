@@ -42,7 +42,7 @@ CALM_SECONDS = 9.0
 CALM_SECONDS_MIN = 2.5
 """With the least of the quiet phase, no run is shorter than 20 seconds."""
 REGIONS_CALM_SECONDS_MIN = 5.0
-"""Where a region has no worker until then, and its jobs have their turn between those of others."""
+"""For a region that has no worker until then, and whose jobs have their turn between those of others."""
 QUIET_SECONDS = 3.0
 CHANGE_SECONDS = 10.0
 OPERATION_BOUND_MS = 10_000
@@ -50,7 +50,7 @@ _REQUEST_SECONDS = 0.001
 _VOTES = frozenset({messages.VOTE, messages.PRE_VOTE_OK})
 _FAULTS_MAX = 20
 _ASKING_PROBES = 0.1
-"""Of the looks at whoever believes to lead, where a majority is asked as well."""
+"""Part of the looks at whoever believes to lead in which a majority is asked as well."""
 
 
 def unaltered(rates: Rates) -> Rates:
@@ -154,7 +154,7 @@ class World:
 
     @property
     def wall_ms(self) -> int:
-        """What a true clock on the wall shows."""
+        """The time of a true clock on the wall."""
         return EPOCH_MS + round(self.timeline.now * 1000)
 
     @property
@@ -263,7 +263,7 @@ class World:
             self.fault(f"{host.id} stops: {type(error).__name__}: {error}")
 
     def _left_behind(self, host: Host, error: UnknownVersion) -> None:
-        """A node met an entry that it can't read: it is no member any more, and is told of what came after it."""
+        """A node met an entry that it can't read: it is no member any more, and gets what came after it."""
         if self.membership.member(host.id) is not None:
             self.fault(f"{host.id} met an entry that it can't read: {error}")
         self.count("upgrades: left behind")
@@ -341,7 +341,7 @@ class World:
                     if node.state.applied_index >= acknowledged:
                         continue
                     if host.lost_time:
-                        self.count(f"would {what} behind a clock that stood still")
+                        self.count(f"would {what} behind a clock that was stopped")
                     else:
                         self.fault(f"{host.id} would {what} at index {node.state.applied_index} of {acknowledged}")
         self.timeline.after(0.001 + 0.02 * self.random.random(), self._probe)
@@ -389,7 +389,7 @@ class World:
         self.recorder.healed()
 
     def _finish_change(self) -> None:
-        """A change of the members that was under way comes to its end first: until then, a disk may be missing."""
+        """A change of the members that was under way ends first: until then, a disk may be missing."""
         limit = self.timeline.now + CHANGE_SECONDS
         while self.is_changing and self.timeline.now < limit:
             self.run(0.05)

@@ -72,7 +72,7 @@ def never_walks_back(patch: Any) -> None:
 
 
 def answers_by_index_alone(patch: Any) -> None:
-    """A proposal is answered by whatever entry stands at its index."""
+    """A proposal is answered by whatever entry is at its index."""
     original = Proposals.applied
 
     def applied(self: Proposals, index: int, _term: int, result: object) -> None:
@@ -131,7 +131,7 @@ def spins_while_a_copy_is_made(patch: Any) -> None:
 
 
 def moves_back_with_each_answer(patch: Any) -> None:
-    """What is in flight is sent again with each answer to what was sent before."""
+    """Entries in flight are sent again with each answer to what was sent before."""
     original = Progress.matched
 
     def matched(self: Progress, index: int) -> None:
@@ -142,7 +142,7 @@ def moves_back_with_each_answer(patch: Any) -> None:
 
 
 def stands_without_asking(patch: Any) -> None:
-    """A follower that hears nothing raises its term at once, without a pre-vote."""
+    """A follower that receives nothing raises its term at once, without a pre-vote."""
 
     def stand(self: Elections, now: float) -> None:
         core = self._core
@@ -216,7 +216,7 @@ def _spoil_vote_requests(patch: Any, spoil: Callable[[Elections, Message], Messa
 
 
 def stands_by_force_ever_after(patch: Any) -> None:
-    """Once a leader has handed over to it, a node breaks the others' promises each time it stands."""
+    """Once a leader has handed over to it, a node breaks the others' promises each time it is a candidate."""
     original = Elections.outgoing
 
     def outgoing(self: Elections, node: Node, message: Message) -> bool:
@@ -243,7 +243,7 @@ def installs_what_the_log_has_passed(patch: Any) -> None:
 
 
 def skips_an_entry_behind_the_logs_start(patch: Any) -> None:
-    """Of entries that begin before the log, one more is dropped than the log stands for."""
+    """Of entries that begin before the log, one more is dropped than the log's base covers."""
     original = Follower._append  # noqa: SLF001  # what is patched
 
     def append(self: Follower, previous: int, previous_term: int, entries: Sequence[Entry]) -> int | None:

@@ -1,4 +1,4 @@
-"""Planted into the state machine: what an operation makes of the state, and what a state forgets."""
+"""Planted into the state machine: what an operation does to the state, and what a state forgets."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def gives_tokens_again(patch: Any) -> None:
 
 
 def forgets_the_fence(patch: Any) -> None:
-    """After a restart, tokens begin anew."""
+    """After a restart, tokens begin again."""
     original = read_position
 
     def read(store: Any) -> Position:
@@ -142,7 +142,7 @@ def lets_counters_drift(patch: Any) -> None:
 
 
 def writes_counters_in_the_order_of_a_set(patch: Any) -> None:
-    """What changed among the counters is written as its set has it, which each process orders in its own way."""
+    """The counters that changed are written as their set has it, which each process orders in its own way."""
     original = Counters.save
 
     def save(self: Counters, store: Store) -> None:

@@ -88,7 +88,7 @@ def counts_contact_from_the_answer(patch: Any) -> None:
 
 
 def votes_against_its_promise(patch: Any) -> None:
-    """A follower that hears a leader votes for others."""
+    """A follower that has a leader votes for others."""
     patch.setattr(Elections, "_leader_is_alive", lambda self: self._core.leads)
 
 
@@ -103,7 +103,7 @@ def forgets_its_promise_at_a_restart(patch: Any) -> None:
 
 
 def serves_while_it_hands_over(patch: Any) -> None:
-    """The old leader goes on with reads after it told another node to stand."""
+    """The old leader continues with reads after it asked another node to take over."""
     patch.setattr(RaftEngine, "takes_proposals", property(lambda self: self.leads))
     patch.setattr(
         RaftEngine,
@@ -118,7 +118,7 @@ def reads_without_contact(patch: Any) -> None:
 
 
 def calls_unknown_outcomes_failures(patch: Any) -> None:
-    """A caller hears "certainly not" as soon as the leader changes."""
+    """A caller gets "certainly not" as soon as the leader changes."""
 
     def lost(self: Proposals, _now: float, *, is_cut_off: bool) -> None:
         for waiting in self._by_index.values():
@@ -141,7 +141,7 @@ def votes_twice(patch: Any) -> None:
 
 
 def applies_before_matching(patch: Any) -> None:
-    """A follower takes the leader's commit index over for entries that it was not told match."""
+    """A follower takes the leader's commit index over for entries that it does not know to match."""
     original = Follower.on_append
 
     def on_append(self: Follower, node: Node, message: Message) -> None:
@@ -170,7 +170,7 @@ def keeps_a_configuration_that_was_cut(patch: Any) -> None:
 
 
 def goes_by_the_config_file_at_a_restart(patch: Any) -> None:
-    """What the file says wins over the log and the state (case R08)."""
+    """The config file wins over the log and the state (case R08)."""
     patch.setattr(Configuration, "load", lambda self: self._adopt())
 
 
@@ -184,7 +184,7 @@ def counts_itself_where_it_does_not_vote(patch: Any) -> None:
 
 
 def takes_part_with_an_empty_disk(patch: Any) -> None:
-    """A node whose disk was emptied votes and stands, and its peers don't mind."""
+    """A node whose disk was emptied votes and is a candidate, and its peers don't mind."""
     patch.setattr(PeerIdentity, "takes_part", property(lambda _self: True))
     patch.setattr(PeerIdentity, "hears", lambda _self, _node: True)
 
@@ -201,7 +201,7 @@ def takes_any_disk_for_a_members(patch: Any) -> None:
 
 
 def stands_at_once_where_it_is_the_last_voter(patch: Any) -> None:
-    """A restarted node that finds only itself in its log stands at once, against its promise (members seed 1189)."""
+    """A restarted node that finds only itself in its log is a candidate at once, against its promise (members seed 1189)."""
     original = RaftEngine.__init__
 
     def init(self: RaftEngine, *arguments: Any, **values: Any) -> None:

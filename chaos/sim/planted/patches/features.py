@@ -96,7 +96,7 @@ def joins_whatever_the_policy(patch: Any) -> None:
 
 
 def keeps_ended_runs_active(patch: Any) -> None:
-    """A schedule never hears that its runs ended: it skips for the sake of what is over."""
+    """A schedule never learns that its runs ended: it skips for the sake of what is over."""
     patch.setattr(Cascade, "_move_schedule", lambda _self, _schedule_id, _jobs: None)
     patch.setattr(firing_module._Round, "_unfinished", lambda _self, job_ids: job_ids)  # noqa: SLF001
 
@@ -105,7 +105,7 @@ def keeps_ended_runs_active(patch: Any) -> None:
 
 
 def releases_with_the_first_parent(patch: Any) -> None:
-    """A dependant goes on as soon as one of its parents ended as it should."""
+    """A dependant starts as soon as one of its parents ended as it should."""
     original = settling_module._nearer  # noqa: SLF001  # what is patched
 
     def nearer(child: Job, context: Context, counts: dict[str, int]) -> Job:
@@ -115,7 +115,7 @@ def releases_with_the_first_parent(patch: Any) -> None:
 
 
 def counts_ends_twice(patch: Any) -> None:
-    """Whoever tells dependants of an end begins anew, and counts once more what was counted."""
+    """Whoever tells dependants of an end begins again, and counts once more what was counted."""
     original = Cascade._judge  # noqa: SLF001  # what is patched
 
     def judge(self: Cascade, parent: Job, dependant: Dependant) -> None:
@@ -252,7 +252,7 @@ def never_handles_deadlines(patch: Any) -> None:
 
 
 def leaves_background_work_to_others(patch: Any) -> None:
-    """A leader goes on with no long work that it did not begin itself."""
+    """A leader continues no long work that it did not begin itself."""
 
     def step(_self: BackgroundSteps, _now: Now) -> Sequence[Operation]:
         return ()

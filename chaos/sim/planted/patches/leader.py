@@ -18,7 +18,7 @@ from raftsched.node.node import Node
 
 
 def leads_without_contact(patch: Any) -> None:
-    """A leader that was cut off goes on to renew leases."""
+    """A leader that was cut off continues to renew leases."""
     original = Node.leadership
 
     def leadership(self: Node) -> Any:
@@ -46,7 +46,7 @@ def gives_a_term_with_each_election(patch: Any) -> None:
 
 
 def counts_outages_as_lost_workers(patch: Any) -> None:
-    """Whoever was not heard for a term is lost, also if there was no leader to hear him."""
+    """Whoever was not heard for a term is lost, also if there was no leader to receive it."""
     original = _Lease.cause
 
     def cause(self: _Lease, now_ms: int) -> AttemptEnd:

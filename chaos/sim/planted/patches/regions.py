@@ -45,7 +45,7 @@ def gives_jobs_to_any_region(patch: Any) -> None:
 
 
 def serves_jobs_without_region_first(patch: Any) -> None:
-    """A worker gets jobs of its own region only where there are none that any worker may have."""
+    """A worker gets jobs of its own region only if there are none that any worker may have."""
 
     def first(self: Buffer, queue: ReadyQueue, region: str, tags: Any, now_ms: int) -> Lane | None:
         own = self._front(queue, region, tags, now_ms) if region else None
@@ -61,7 +61,7 @@ def overlooks_the_backlog_of_a_region(patch: Any) -> None:
 
 
 def offers_blocked_jobs_of_one_region(patch: Any) -> None:
-    """A place of a key is free, and only one region hears of it, whether it has a worker to spare or not."""
+    """A place of a key is free, and only one region learns of it, whether it has a worker to spare or not."""
     original = StateFork.blocked_regions
 
     def blocked_regions(self: StateFork, queue: str, concurrency_key: str, *, limit: int) -> list[str]:

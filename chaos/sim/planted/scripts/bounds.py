@@ -1,4 +1,4 @@
-"""Directed schedules that set a bound of their own, where no promise to clients is broken but traffic or peace is.
+"""Directed schedules that set a bound of their own: no promise to clients is broken, but traffic or peace is.
 
 What they find is a violation in the words of the script, beside those of the checkers.
 """

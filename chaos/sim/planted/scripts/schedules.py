@@ -14,7 +14,7 @@ _SUSPENDED_SECONDS = 4.0
 
 
 def _long_promises(rates: Rates) -> Rates:
-    """An election takes so long that a node can restart, and link to others again, within a leader's lease."""
+    """An election takes long enough that a node can restart, and link to others again, within a leader's lease."""
     return replace(calm(rates), election=(2.0, 2.4))
 
 
@@ -59,7 +59,7 @@ def _deserted(stage: Stage, *, restarts: bool) -> Play:
 
 
 def a_leader_hands_over_in_silence(stage: Stage) -> Play:
-    """A leader tells a follower to stand, and hears nothing any more."""
+    """A leader asks a follower to take over, and receives nothing any more."""
     leader = yield from stage.settled()
     others = stage.others(leader)
     told: list[str] = []
@@ -75,7 +75,7 @@ def a_leader_hands_over_in_silence(stage: Stage) -> Play:
 
 
 def a_leaders_machine_is_suspended(stage: Stage) -> Play:
-    """A leader's machine is suspended, and its clock with it. When it goes on, others have led, and it hears nothing of it.
+    """A leader's machine is suspended, and its clock with it. When it runs again, others have led, and it does not know.
 
     By its clock no time has passed, so it would answer reads of the default kind. Those that ask a majority it may not.
     """
@@ -85,7 +85,7 @@ def a_leaders_machine_is_suspended(stage: Stage) -> Play:
 
 
 def answers_to_an_earlier_round_come_late(stage: Stage) -> Play:
-    """The same, but the leader had just asked a majority, and those answers reach it when it goes on."""
+    """The same, but the leader had just asked a majority, and those answers reach it when it runs again."""
     leader = yield from stage.settled()
     stage.cut(stage.others(leader), [leader])
     stage.world.ask_majority(stage.host(leader))

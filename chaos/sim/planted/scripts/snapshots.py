@@ -20,7 +20,7 @@ def _late_checkpoints(rates: Rates) -> Rates:
 
 
 def _slow_disks(rates: Rates) -> Rates:
-    """A journal takes a while to sync what an installed snapshot made of it."""
+    """A journal takes a while to sync after a snapshot was installed."""
     altered = calm(rates)
     return replace(altered, sizes=replace(altered.sizes, tail_bytes=1), checkpoint=0.1, sync=0.05)
 
@@ -75,8 +75,8 @@ def entries_come_to_a_log_that_begins_behind_them(stage: Stage) -> Play:
 
 
 def _verify_slowly(stage: Stage, *, seconds: float, ear: Ear = lambda _sender, _receiver, _message: None) -> Play:
-    """n3 has a snapshot of n1 whole, the log goes on, and n2, whose log was not cut, leads; `ear` hears how it comes to
-    that.
+    """n3 has a snapshot of n1 whole, the log grows, and n2, whose log was not cut, leads; `ear` gets the frames until
+    then.
     """
     yield from stage.settled("n1")
     yield from stage.until(lambda: all(map(stage.is_checkpointed, stage.ids)))

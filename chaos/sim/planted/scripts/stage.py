@@ -1,14 +1,14 @@
 """Directed schedules: a world in which a script, and not chance, says what befalls the cluster, and when.
 
-A script is a generator that is given the `Stage` and yields how many seconds of virtual time are to pass before it goes
-on. While it plays, nobody uses the cluster but the script itself. Then all is as in any other world: the usual clients
-come, everything heals, and the same checkers judge. The nodes are production code, as ever; delays, timeouts and phases
+A script is a generator that is given the `Stage` and yields how many seconds of virtual time are to pass before it
+continues. While it plays, only the script uses the cluster. Then all is as in any other world: the usual clients
+come, everything heals, and the same checkers judge. The nodes are production code, as always; delays, timeouts and phases
 still come from a seed, so a script waits for what it needs to see (`until`) instead of counting seconds.
 
     SCHEDULE = Schedule(script, node_count=5)
     run_schedule(SCHEDULE, seed=1)
 
-A script that waits in vain raises `NotReached`: its world has gone another way. It is judged all the same, and counted as
+A script whose event does not happen raises `NotReached`: its world has gone another way. It is judged, too, and counted as
 `schedule: not reached`.
 """
 
@@ -48,11 +48,11 @@ _NEVER_SECONDS = 1e6
 Play = Generator[float, None, None]
 Script = Callable[["Stage"], Play]
 Ear = Callable[[str, str, Message], None]
-"""Hears (sender, receiver, message)."""
+"""Gets (sender, receiver, message)."""
 
 
 class NotReached(Exception):
-    """What the script waited for did not come."""
+    """The event that the script waited for did not happen."""
 
 
 def calm(rates: Rates) -> Rates:
@@ -101,7 +101,7 @@ class Schedule:
 
 
 class Stage:
-    """What a script sees and does. Nodes are named by their ids, n1 and so on."""
+    """The view and the actions of a script. Nodes are named by their ids, n1 and so on."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -160,7 +160,7 @@ class Stage:
         return True
 
     def leader_among(self, ids: Iterable[str]) -> str:
-        """Who of these serves; "" where nobody does."""
+        """Return which of these serves; "" if none does."""
         return next((node_id for node_id in ids if self.serves(node_id)), "")
 
     def stands_in(self, node_id: str) -> float:
@@ -173,7 +173,7 @@ class Stage:
         limit = self.world.timeline.now + seconds
         while not self._holds(condition):
             if self.world.timeline.now > limit:
-                raise NotReached(f"waited {seconds} s in vain")
+                raise NotReached(f"nothing after {seconds} s")
             yield _LOOK_SECONDS
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""A node whose state comes to be another than that of the majority, and what must find it."""
+"""A node whose state differs from that of the majority, and the checks that must find it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A candidate asks for pre-votes first, and nobody grants one that would not grant the vote. So the checks that a voter makes
 when it is asked for the vote itself matter only when something happened between the two questions: here the request is
-held while the voter hears its leader again, or gets entries that the candidate lacks.
+held while the voter has its leader again, or gets entries that the candidate lacks.
 """
 
 from __future__ import annotations
@@ -82,13 +82,13 @@ def _elected_in_silence(stage: Stage, *, after_term: int) -> Generator[float, No
 
 
 def a_late_request_meets_a_live_leader(stage: Stage) -> Play:
-    """A request for a vote reaches its voter when that hears its leader again, to whom it owes its promise."""
+    """A request for a vote reaches its voter when that has its leader again, to whom it owes its promise."""
     leader = yield from stage.settled()
     yield from _late_request(stage, leader)
 
 
 def a_late_request_of_a_node_that_was_once_handed_the_lead(stage: Stage) -> Play:
-    """The same, of a candidate that stood by force before, when a leader handed over to it, and has no such right now."""
+    """The same, of a candidate to which a leader had handed over before, and which has no such right now."""
     yield from stage.settled("n2")
     yield from stage.settled("n1")
     yield from stage.settled("n2")
@@ -103,7 +103,7 @@ def a_late_request_of_a_node_that_was_once_handed_the_lead(stage: Stage) -> Play
 
 
 def _late_request(stage: Stage, leader: str) -> Play:
-    """Have a follower of `leader` stand while that is paused; its request arrives when the leader is back."""
+    """Have a follower of `leader` ask for votes while that is paused; its request arrives when the leader is back."""
     candidate, voter = yield from _stands_unheard(stage, leader)
     stage.host(leader).resume()
     yield from stage.until(lambda: stage.serves(leader))
@@ -116,7 +116,7 @@ def _late_request(stage: Stage, leader: str) -> Play:
 
 
 def _stands_unheard(stage: Stage, leader: str) -> Generator[float, None, tuple[str, str]]:
-    """Pause the leader until a follower stands by the other's word, and hold what it sends; return (candidate, voter)."""
+    """Pause the leader until a follower is a candidate by the other's word, and hold its frames; (candidate, voter)."""
     stood: list[tuple[str, str]] = []
 
     def granted(voter: str, candidate: str, _message: Message) -> None:
@@ -132,7 +132,7 @@ def _stands_unheard(stage: Stage, leader: str) -> Generator[float, None, tuple[s
     yield from stage.until(lambda: stage.engine(candidate).term > term, seconds=0.2)
     yield 0.02
     if stage.engine(voter).term > term:
-        raise NotReached(f"{voter} stands as well")
+        raise NotReached(f"{voter} is a candidate as well")
     return candidate, voter
 
 
@@ -157,8 +157,8 @@ def a_late_request_of_a_shorter_log(stage: Stage) -> Play:
 def a_late_request_of_an_older_log(stage: Stage) -> Play:
     """A request for a vote comes from a log that is longer than the voter's, but ends in an earlier term.
 
-    n1 led, and has a long end of its log that nobody else got; it restarts, and stands twice by the word of n2 or n3,
-    which hold less as yet, and don't hear of its term. Its requests are held. The others elect one of them, which
+    n1 led, and has a long end of its log for itself; it restarts, and asks for votes twice by the word of n2 or n3,
+    which hold less as yet, and don't learn of its term. Its requests are held. The others elect one of them, which
     commits an entry of a term between. Then that leader stops, and the second request arrives.
     """
     candidate = yield from stage.settled("n1")
