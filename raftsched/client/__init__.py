@@ -1,10 +1,10 @@
-"""The client: `Client` for asyncio, `BlockingClient` for everything else, over HTTP and nothing else.
+"""Provide the client: `Client` for asyncio, `BlockingClient` for other code. It uses HTTP only.
 
-From the outside in: `client` (the calls, and the same without `await`, made by `blocking`); `jobs`, `schedules`,
-`workflows`, `queues`, `bulk` and `events` (what can be done with each) over `http.calls` (a document out, a struct
-back); `submit` (a future for each job) over `http.batches` (send until every item has its answer) and `http.gather`
-(which items travel together); `http.connection` (one request, or one with retries) over `http.nodes` (which node to
-ask) and `http.retries` (when). The documents are those of `raftsched.wire`.
+From the outside in: `client` (the calls, and the same without `await`, by `blocking`). `jobs`, `schedules`,
+`workflows`, `queues`, `bulk` and `events` (the calls on each) use `http.calls` (send a document, return a struct).
+`submit` (a future for each job) uses `http.batches` (send until every item has its answer) and `http.gather` (join
+items into requests). `http.connection` (a request, with or without retries) uses `http.nodes` (choose the node) and
+`http.retries` (choose the time). The documents are those of `raftsched.wire`.
 """
 
 from raftsched.client.client import BlockingClient, Client

@@ -1,8 +1,8 @@
-"""A backfill from its first instant to its last, by as many requests as it takes.
+"""Run a backfill from its first fire time to its last, in several requests.
 
-The cluster answers for the whole range that it was asked for, but stops making runs where there is no room for more
-unfinished ones, or no more time for one request, and names the first instant that remains. The next request asks for the
-range from there on: what is decided is not asked for again, so how long the cluster knows of it does not matter.
+The cluster answers for the whole range of a request. It stops making runs when too many are unfinished, or when the
+time for one request is over, and names the first remaining fire time. The next request continues from there. So decided
+fire times are not requested again, and the cluster need not remember them.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from itertools import takewhile
 from typing import Any, Final
 
 PATIENCE_SECONDS: Final = 10.0
-"""How long a backfill without room waits for one of its runs to end."""
+"""Longest wait for a run to end, while too many are unfinished."""
 PAUSE_SECONDS: Final = 1.0
-"""Between requests while there is no room."""
-_COUNTED: Final = {"run": "run_count", "skip": "skipped_count", "known": "known_count"}
-"""What becomes of an instant, and where an answer counts that."""
+"""Pause between requests, while too many runs are unfinished."""
+_COUNT_FIELDS: Final = {"run": "run_count", "skip": "skipped_count", "known": "known_count"}
+"""The answer's count for each action on a fire time."""
 
 
-class BackfillWalk:
-    """What remains to be asked for, and what the answers so far come to; `asked` is the request for it."""
+class BackfillProgress:
+    """The sum of the answers so far, and the next `request`, for the remaining fire times."""
 
-    def __init__(self, asked: Mapping[str, Any]) -> None:
-        self.asked = dict(asked)
+    def __init__(self, request: Mapping[str, Any]) -> None:
+        self.request = dict(request)
         self.remaining_count = 0
         self.is_done = False
         self._answer: dict[str, Any] = {}
@@ -34,32 +34,32 @@ class BackfillWalk:
 
     @property
     def run_count(self) -> int:
-        """Runs made by the requests that got further."""
+        """Return the number of runs made by the requests that made progress."""
         return self._counts["run"]
 
-    def take(self, answer: dict[str, Any]) -> bool:
-        """Take in the answer to `asked`; return whether it got further, or to the end."""
+    def add(self, answer: dict[str, Any]) -> bool:
+        """Add the answer to `request`; return whether it made progress, or reached the end."""
         self._answer = answer
         self.remaining_count = answer["remaining_count"]
         following = answer["next_instant"]
         if following is None:
             self.is_done = True
             return True
-        gone = list(takewhile(lambda item: item["instant"] != following, answer["instants"]))
-        if gone:
-            self._decided += gone
-            self._counts.update(item["action"] for item in gone)
-            self.asked = _from(self.asked, following)
-        return bool(gone)
+        decided = list(takewhile(lambda item: item["instant"] != following, answer["instants"]))
+        if decided:
+            self._decided += decided
+            self._counts.update(item["action"] for item in decided)
+            self.request = _from(self.request, following)
+        return bool(decided)
 
     def total(self) -> dict[str, Any]:
-        """Return the answer about the whole range, once it is done or an answer got no further."""
-        counts = {field: self._counts[action] + self._answer[field] for action, field in _COUNTED.items()}
+        """Return the answer for the whole range, once it is done or an answer made no progress."""
+        counts = {field: self._counts[action] + self._answer[field] for action, field in _COUNT_FIELDS.items()}
         return {**self._answer, **counts, "instants": self._decided + self._answer["instants"]}
 
 
-def _from(asked: dict[str, Any], following: str) -> dict[str, Any]:
-    """The request for the instants from `following` on, in the order of the runs."""
-    if asked.get("order") == "desc":
-        return {**asked, "to": (datetime.fromisoformat(following) + timedelta(milliseconds=1)).isoformat()}
-    return {**asked, "from": following}
+def _from(request: dict[str, Any], following: str) -> dict[str, Any]:
+    """Return the request for the fire times from `following` on, in the order of the runs."""
+    if request.get("order") == "desc":
+        return {**request, "to": (datetime.fromisoformat(following) + timedelta(milliseconds=1)).isoformat()}
+    return {**request, "from": following}

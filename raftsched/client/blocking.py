@@ -1,14 +1,14 @@
 """Run the asyncio client without `await`: for scripts, threads and web frameworks.
 
-The asyncio client runs on an event loop in a thread of its own. Calls from many threads share one connection pool, and
-their submits travel together. The thread is a daemon: a program that forgets to close still ends.
+The asyncio client runs on an event loop in its own thread. Calls from many threads share one connection pool, and their
+submits share requests. The thread is a daemon: a program that does not close the client still ends.
 
 The blocking class of a handle is below the async one, in the same module. Its methods are those of the async class,
 wrapped, with their docstrings and types.
 
-Fork: a child must not touch the loop or the sockets of its parent, not even to close them. They are the same to the
-kernel, the epoll set of the loop included. So the child drops the runtime of the parent without running any finaliser
-(it is leaked on purpose, once per fork). It makes its own runtime, with its own idempotency keys, at its first call.
+After a fork, the child must not touch the loop or the sockets of its parent, not even to close them: the kernel shares
+them, including the epoll set of the loop. So the child drops the runtime of the parent without running any finaliser (a
+deliberate leak, once per fork). It creates its own runtime, with its own idempotency keys, at its first call.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ C = TypeVar("C", bound=Closable)
 
 
 class Runtime(Generic[C]):
-    """An event loop in a daemon thread, and a client that lives on it."""
+    """An event loop in a daemon thread, and its client."""
 
     def __init__(self, client: C) -> None:
         self.client = client
@@ -52,7 +52,7 @@ class Runtime(Generic[C]):
         self._thread.start()
 
     def run(self, call: Coroutine[Any, Any, T]) -> T:
-        """Return what `call` returns; interrupting the wait cancels it. Raises `Unavailable` once closed."""
+        """Return the result of `call`; interrupting the wait cancels it. Raises `Unavailable` once closed."""
         future = self._begin(call)
         try:
             return future.result()
@@ -125,7 +125,7 @@ class ProcessRuntime(Generic[C]):
             return self._made
 
     def close(self) -> None:
-        """Close the connections and end the thread. Calls under way end in an error; closing twice is fine."""
+        """Close the connections and end the thread. Calls in progress end in an error; closing twice is fine."""
         with self._lock:
             made, self._made, self._is_closed = self._made, None, True
         if made is not None:

@@ -1,8 +1,8 @@
-"""Many jobs at once, and the dead letters.
+"""Change many jobs with one call, and manage the dead-letter queue.
 
-A bulk request is no transaction: each job says for itself whether it was changed. The cluster does a bounded part for
-each request and says where to go on; a call here goes on to the end and adds up. What is repeated for want of an answer
-is done once, for the clones of a replay by an idempotency key.
+A bulk request is not a transaction: each job is changed or not on its own. The cluster handles a bounded number of jobs
+per request and returns a cursor for the next; a call here sends requests until the end, and sums up the results. A
+request repeated after a lost reply has no second effect; the clones of a replay are protected by an idempotency key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SHOWN_MAX = 100
 
 
 class JobFilter(TypedDict, total=False):
-    """Jobs for which all of this holds."""
+    """A filter of jobs; all given conditions must hold."""
 
     status: str | Sequence[str]
     """Default: the statuses in which the action is legal."""
@@ -33,20 +33,20 @@ class JobFilter(TypedDict, total=False):
     schedule: str
     workflow: str
     reason: str
-    """Why they failed."""
+    """Reason of their failure."""
     created_after: Moment
     created_before: Moment
 
 
 class ActionFields(TypedDict, total=False):
-    """What an action takes."""
+    """The parameters of an action."""
 
     force: bool
     """Of `cancel`."""
     run_at: Moment
     """Of `reschedule`, `retry` and `replay`."""
     delay_seconds: float
-    """Of the same."""
+    """Of `reschedule`, `retry` and `replay`."""
     priority: Priority
     """Of `reprioritise`."""
     until: Moment
@@ -58,7 +58,7 @@ class ActionFields(TypedDict, total=False):
 
 
 class DeadLetterFilter(TypedDict, total=False):
-    """Dead letters for which all of this holds."""
+    """A filter of jobs in the dead-letter queue; all given conditions must hold."""
 
     reason: str
     """`attempts_exhausted`, `timeout`, `worker_lost`, `rejected`, `expired` or `dependency_failed`."""
@@ -70,10 +70,10 @@ class DeadLetterFilter(TypedDict, total=False):
     created_before: Moment
 
 
-async def to_the_end(
+async def send_all(
     calls: Calls, path: str, document: dict[str, Any], headers: Mapping[str, str] | None = None
 ) -> BulkResult:
-    """Send a bulk request again and again, each time from where the one before it ended, and add up."""
+    """Send a bulk request until no job is left, each time with the cursor of the previous reply, and sum up."""
     total: BulkResult | None = None
     while True:
         result = await calls.call(BulkResult, "POST", path, document, headers=headers)
@@ -84,7 +84,7 @@ async def to_the_end(
 
 
 class DeadLetters:
-    """The jobs that were given up."""
+    """The dead-letter queue: the jobs that were given up."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -100,7 +100,7 @@ class DeadLetters:
         order: Literal["asc", "desc"] = "desc",
         page_size: int = 100,
     ) -> AsyncIterator[JobInfo]:
-        """Yield the dead letters that match all filters, the latest first."""
+        """Yield the jobs of the dead-letter queue that match all filters, the latest first."""
         query = given(reason=reason, queue=queue, name=name, tag=tag, tenant=tenant, order=order, limit=page_size)
         return self._calls.each(JobInfo, "/dead-letters", "jobs", query)
 
@@ -113,7 +113,7 @@ class DeadLetters:
         all: bool = False,  # noqa: A002  # as above
         dry_run: bool = False,
     ) -> BulkResult:
-        """Run dead letters again, as new runs: by `ids`, by `filter`, by the `reason` alone, or all.
+        """Requeue jobs of the dead-letter queue: by `ids`, by `filter`, by the `reason` alone, or all.
 
         Raises as `Client.bulk` does.
         """
@@ -128,11 +128,11 @@ class DeadLetters:
         all: bool = False,  # noqa: A002  # as above
         dry_run: bool = False,
     ) -> BulkResult:
-        """Remove dead letters for good; which, and what it raises, as for `requeue`."""
+        """Remove jobs of the dead-letter queue permanently; selected as for `requeue`, with the same errors."""
         return await self._change("purge", given(ids=ids, filter=filter, reason=reason, all=all), dry_run=dry_run)
 
     async def _change(self, what: str, document: dict[str, Any], *, dry_run: bool) -> BulkResult:
-        return await to_the_end(self._calls, f"/dead-letters/{what}", document | {"dry_run": dry_run})
+        return await send_all(self._calls, f"/dead-letters/{what}", document | {"dry_run": dry_run})
 
 
 class BlockingDeadLetters(Blocking[DeadLetters]):

@@ -1,13 +1,14 @@
-"""The client of a cluster: jobs, schedules, workflows, queues, and what happens to them.
+"""Provide the client of a cluster: jobs, schedules, workflows, queues and events.
 
-Every call finds the leader by itself and is retried through elections and lost connections for `retry_seconds`. Each
-submit carries an idempotency key, its own if the caller gives none, so that a retry never makes a second job.
+Every call finds the leader by itself, and is retried through elections and lost connections for `retry_seconds`. Each
+submit carries an idempotency key, the caller's or a generated one, so that a retry never creates a second job.
 
-What a caller can be told: a value = committed on the disks of a majority; `Invalid` or `Rejected` = nothing changed;
-`Unavailable` = not accepted; `OutcomeUnknown` = it may or may not have happened, and submitting again with the same
-key of one's own tells which.
+A call has one of these ends. A value: committed on the disks of a majority. `Invalid` or `Rejected`: nothing changed.
+`Unavailable`: not accepted. `OutcomeUnknown`: it may have happened; if the caller gave the key, submitting again with
+it finds out.
 
-Submits that are made at the same time travel together; see `gather`. Left out: a cache. Every read is the leader's.
+Submits that are made at the same time share a request; see `gather`. There is no cache: by default the leader answers
+every read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any, Literal, Self, TypedDict, Unpack
 import msgspec
 
 from raftsched.client.blocking import Blocking, ProcessRuntime, blocking, blocking_each
-from raftsched.client.bulk import ActionFields, BlockingDeadLetters, DeadLetters, JobFilter, to_the_end
+from raftsched.client.bulk import ActionFields, BlockingDeadLetters, DeadLetters, JobFilter, send_all
 from raftsched.client.events import event_stream
 from raftsched.client.http.calls import KEY_HEADER, Calls, given, part
 from raftsched.client.http.connection import Connection
@@ -46,30 +47,30 @@ from raftsched.wire.verbs import JOB, Action
 
 URL_DEFAULT = "http://127.0.0.1:8400"
 _SUBMITS_AHEAD = 2_000
-"""Jobs that `submit_each` has under way, so that a file of any size streams in bounded memory."""
+"""Maximum number of unanswered submits of `submit_each`, so that a file of any size streams in bounded memory."""
 
 
 class ListFilters(TypedDict, total=False):
-    """Which jobs to list, besides by status, queue and name."""
+    """Filters of a list of jobs, besides status, queue and name."""
 
     tag: str
     tenant: str
     schedule: str
     workflow: str
     reason: str
-    """Why they failed: of the dead letters, unless `status` says otherwise."""
+    """Reason of their failure. Selects from the dead-letter queue, unless `status` is given."""
     created_after: Moment
     created_before: Moment
     order: Literal["asc", "desc"]
 
 
 class Client:
-    """A client of the cluster that `urls` belong to; any of its nodes will do, several survive the loss of one.
+    """A client of the cluster to which `urls` belong. One URL is enough; several tolerate the loss of a node.
 
     Use it as `async with Client(url) as client`, within one event loop; in another one it raises `RuntimeError`.
-    Opening does no I/O. `token` is the bearer token of the API; `actor` the name that goes into histories and the audit
-    trail; `tls` an ssl context for https addresses with a private authority. Nodes that the cluster names are asked
-    too, once they answer from here; with `follow_leader=False` only `urls` are, as behind a load balancer.
+    Opening does no I/O. `token` is the bearer token of the API. `actor` is the name shown in histories and the audit
+    trail. `tls` is an ssl context for https addresses with a private authority. Other nodes of the cluster are asked
+    too, once they answer from here; with `follow_leader=False` only `urls` are, for example behind a load balancer.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class Client:
         follow_leader: bool | None = None,
         settings: ClientSettings | None = None,
     ) -> BlockingClient:
-        """Return the twin of this client for code without an event loop."""
+        """Return a blocking client, for code without an event loop."""
         return BlockingClient(*urls, token=token, actor=actor, tls=tls, follow_leader=follow_leader, settings=settings)
 
     async def __aenter__(self) -> Self:
@@ -123,7 +124,7 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections. Submits under way end in `OutcomeUnknown`; closing twice is fine."""
+        """Close the connections. Submits in progress end in `OutcomeUnknown`; closing twice is fine."""
         await self._submitter.close()
         await self._connection.close()
 
@@ -132,38 +133,39 @@ class Client:
     async def submit(self, name: str, payload: Any = None, **options: Unpack[JobOptions]) -> Job:
         """Submit one job and return its handle, once it is stored on the disks of a majority.
 
-        What the options mean stands at `JobSpec`; those left out get the cluster's defaults. Raises `Invalid`
-        naming the field (nothing was stored), `Rejected` with code `idempotency_mismatch`, `unique_conflict` (its
-        `job_id` is the job in the way) or `unknown_dependency`, `Unavailable` (nothing was stored) or
-        `OutcomeUnknown`. Giving up waiting does not take the job back.
+        `JobOptions` describes the options; omitted ones have the cluster's defaults. Raises `Invalid` naming the field
+        (nothing was stored), `Rejected` with code `idempotency_mismatch`, `unique_conflict` (its `job_id` is the
+        existing job) or `unknown_dependency`, `Unavailable` (nothing was stored) or `OutcomeUnknown`. Cancelling this
+        call does not cancel the job.
         """
         spec = JobSpec(name=name, payload=payload, **options)
         if self._submitter.is_full:
-            await self._submitter.wait_for_room()
+            await self._submitter.wait_for_capacity()
         accepted = await self._submitter.submit(spec.encoded(self._keys.next()))
         return Job(self._calls, accepted.job_id, duplicate=accepted.is_duplicate)
 
     async def submit_many(self, jobs: Iterable[JobSpec | Mapping[str, Any]]) -> Sequence[Job | RaftschedError]:
-        """Submit `jobs` and return what became of each, in their order: its handle, or why it was not stored.
+        """Submit `jobs` and return for each, in order, its handle or the error.
 
-        Each job is stored or refused on its own. `submit_each` does the same for more jobs than memory should hold.
+        Each job is stored or rejected on its own. Use `submit_each` for more jobs than memory should hold.
         """
         return [result async for result in self.submit_each(jobs)]
 
     async def submit_each(self, jobs: Iterable[JobSpec | Mapping[str, Any]]) -> AsyncIterator[Job | RaftschedError]:
-        """Yield what became of each of `jobs`, in order, reading only a bounded number of them ahead.
+        """Submit `jobs` and yield for each, in order, its handle or the error.
 
-        An error of the iterable itself is raised once the jobs before it are stored or refused.
+        It reads a bounded number of jobs ahead. An error of the iterable is raised once the jobs before it are stored
+        or rejected.
         """
         under_way: deque[asyncio.Future[Accepted] | RaftschedError] = deque()
         try:
             for job in jobs:
                 if self._submitter.is_full:
-                    await self._submitter.wait_for_room()
+                    await self._submitter.wait_for_capacity()
                 under_way.append(self._started(job))
                 if len(under_way) >= _SUBMITS_AHEAD:
                     yield await self._ended(under_way.popleft())
-        except Exception:  # of the caller's iterable: what it gave so far is not left half done
+        except Exception:  # of the caller's iterable: finish the jobs that it gave so far
             for submit in under_way:
                 await self._ended(submit)
             raise
@@ -189,11 +191,11 @@ class Client:
     # -- one job ------------------------------------------------------------------------------------------------------
 
     def job(self, job_id: str) -> Job:
-        """Return the handle of a job, without I/O; all that can be made of a job stands there."""
+        """Return the handle of a job, without I/O; it has all actions on a job."""
         return Job(self._calls, job_id)
 
     async def get(self, job_id: str) -> JobInfo:
-        """Read a job as it stands now; raises `NotFound`, `Invalid` for what is no id, `Unavailable`."""
+        """Read a job; raises `NotFound`, `Invalid` for an invalid id, `Unavailable`."""
         return await self.job(job_id).get()
 
     async def cancel(self, job_id: str, *, force: bool = False) -> JobInfo:
@@ -217,7 +219,7 @@ class Client:
     ) -> AsyncIterator[JobInfo]:
         """Yield the jobs that match all filters, page by page; a job that is added or changes meanwhile may be missed.
 
-        One that no job has is `Invalid`, and named.
+        Raises `Invalid` naming an unknown filter.
         """
         query = {"status": status, "queue": queue, "name": name, **filters, "limit": page_size}
         return self._calls.each(JobInfo, "/jobs", "jobs", query)
@@ -233,20 +235,20 @@ class Client:
         idempotency_key: str | None = None,
         **fields: Unpack[ActionFields],
     ) -> BulkResult:
-        """Do `action` to the jobs that exactly one of `ids`, `filter` and `all` names; `dry_run` only counts them.
+        """Apply `action` to the jobs selected by exactly one of `ids`, `filter` and `all`; `dry_run` only counts them.
 
-        Each job is changed or not for itself. Raises `Invalid`, also for an empty filter, and `Unavailable` or
-        `OutcomeUnknown` where it could not go on to the end: the same call again does the rest.
+        Each job is changed or not on its own. Raises `Invalid`, also for an empty filter. Raises `Unavailable` or
+        `OutcomeUnknown` if it could not finish: repeat the same call for the rest.
         """
         document = given(ids=ids, filter=filter) | {"action": action, "all": all, "dry_run": dry_run, **fields}
         headers = {KEY_HEADER: idempotency_key or self._keys.next()} if JOB[action].is_keyed else {}
-        return await to_the_end(self._calls, "/jobs/bulk", document, headers)
+        return await send_all(self._calls, "/jobs/bulk", document, headers)
 
     def queue(self, name: str) -> Queue:
         """Return the handle of a queue, without I/O."""
         return Queue(self._calls, name)
 
-    # -- what happens -------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def events(
         self,
@@ -257,11 +259,11 @@ class Client:
         tenant: str | None = None,
         last_event_id: str | None = None,
     ) -> AsyncIterator[Event]:
-        """Yield what is committed from now on, or behind the event `last_event_id`, without end.
+        """Yield committed changes without end, from now on or after the event `last_event_id`.
 
-        `types` are whole types (`job.completed`) or nouns (`job`). The stream goes on at another node where one is
-        lost, without a gap; an event `reset` says where there is one after all. Raises `Unavailable` where no node
-        serves it for `retry_seconds`.
+        `types` are whole types (`job.completed`) or nouns (`job`). If a node is lost, the stream continues at another
+        one without a gap; if there is a gap, it yields an event `reset` first. Raises `Unavailable` if no node serves
+        the stream for `retry_seconds`.
         """
         stream = event_stream(
             self._connection, types=types, queue=queue, job=job, tenant=tenant, last_event_id=last_event_id
@@ -278,19 +280,19 @@ class Client:
         order: Literal["asc", "desc"] = "desc",
         page_size: int = 100,
     ) -> AsyncIterator[AuditEntry]:
-        """Yield who did what, the latest first; `action` and `subject` as a whole, or the noun alone."""
+        """Yield audit entries, the latest first; `action` and `subject` are given as a whole, or as the noun alone."""
         query = given(actor=actor, action=action, subject=subject, tenant=tenant, order=order, limit=page_size)
         return self._calls.each(AuditEntry, "/audit", "entries", query)
 
     # -- the cluster --------------------------------------------------------------------------------------------------
 
     async def queues(self) -> Sequence[dict[str, Any]]:
-        """Return the queues and how many jobs of each status they hold."""
+        """Return the queues, each with the number of its jobs by status."""
         query = {"limit": PAGE_QUEUES_MAX}
         return [queue async for queue in self._calls.each(dict[str, Any], "/queues", "queues", query)]
 
     async def workers(self) -> Sequence[dict[str, Any]]:
-        """Return the workers heard of lately."""
+        """Return the workers that made a request lately."""
         return await self._read_list("/workers", "workers")
 
     async def cluster(self) -> dict[str, Any]:
@@ -299,16 +301,16 @@ class Client:
         return document
 
     async def transfer_leadership(self) -> None:
-        """Hand the lead over to the follower that is furthest."""
+        """Transfer leadership to the follower with the most complete log."""
         await self._connection.call("POST", "/cluster/transfer", b"{}")
 
     async def add_member(self, node_id: str, *, raft: str, api: str) -> Sequence[dict[str, Any]]:
-        """Let a node join the cluster and return its nodes; `raft` and `api` are host:port, as the others reach it."""
+        """Add a node to the cluster and return all nodes; `raft` and `api` are its host:port for the other nodes."""
         body = msgspec.json.encode({"id": node_id, "raft": raft, "api": api})
         return _nodes(await self._connection.call("POST", "/cluster/members", body))
 
     async def remove_member(self, node_id: str) -> Sequence[dict[str, Any]]:
-        """Remove a node from the cluster for good, and return the nodes that are left."""
+        """Remove a node from the cluster permanently, and return the remaining nodes."""
         return _nodes(await self._connection.call("DELETE", f"/cluster/members/{part(node_id, field='node_id')}"))
 
     async def _read_list(self, path: str, key: str) -> Sequence[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""How waiting for a job or a workflow can end other than with its result."""
+"""Define the errors of waiting for a job or a workflow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class JobNotCompleted(RaftschedError):
-    """The job is finished and has no result; `job` is how it ended."""
+    """The job is finished and has no result; `job` is its final state."""
 
     code = "job_not_completed"
 
@@ -23,7 +23,7 @@ class JobNotCompleted(RaftschedError):
 
 
 class JobFailed(JobNotCompleted):
-    """The job is in the dead letters, failed, or was skipped; `job.failure_reason` says why."""
+    """The job is in the dead-letter queue, failed, or was skipped; `job.failure_reason` has the reason."""
 
     code = "job_failed"
 
@@ -35,7 +35,7 @@ class JobCancelled(JobNotCompleted):
 
 
 class JobUnfinished(RaftschedError):
-    """The job has no result yet; `job` is how it stands."""
+    """The job has no result yet; `job` is its current state."""
 
     code = "job_unfinished"
 
@@ -44,19 +44,19 @@ class JobUnfinished(RaftschedError):
         self.job = job
 
 
-def waited_in_vain(what: str, timeout_seconds: float | None, status: str | None) -> TimeoutError:
-    """Return the error for a wait that ended first: what was waited for, how long, and its status where one was read."""
-    told = f"it is {status}" if status else "its status could not be read in that time"
-    return TimeoutError(f"{what} was not finished within {timeout_seconds} seconds: {told}")
+def wait_timeout_error(subject: str, timeout_seconds: float | None, status: str | None) -> TimeoutError:
+    """Return the error for a wait that timed out, with the timeout and the last status that was read."""
+    detail = f"it is {status}" if status else "its status could not be read in that time"
+    return TimeoutError(f"{subject} was not finished within {timeout_seconds} seconds: {detail}")
 
 
 class WorkflowNotCompleted(RaftschedError):
-    """The workflow is finished, and not all its jobs are completed; `workflow` is how it ended."""
+    """The workflow is finished, and not all its jobs are completed; `workflow` is its final state."""
 
     code = "workflow_not_completed"
 
     def __init__(self, workflow: WorkflowInfo) -> None:
         counts = (workflow.failed_count, workflow.cancelled_count, workflow.skipped_count)
-        told = "{} failed, {} cancelled, {} skipped".format(*counts)
-        super().__init__(f"workflow {workflow.id} ({workflow.name}) ended {workflow.status}: {told}")
+        detail = "{} failed, {} cancelled, {} skipped".format(*counts)
+        super().__init__(f"workflow {workflow.id} ({workflow.name}) ended {workflow.status}: {detail}")
         self.workflow = workflow

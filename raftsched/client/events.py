@@ -1,8 +1,8 @@
-"""What is committed, as it happens: a stream of server-sent events that goes on through elections and lost nodes.
+"""Stream committed changes as server-sent events, through elections and lost nodes.
 
-Every event has a place in the log. A stream that breaks is opened again behind the last place that was heard of, at
-the next node, which serves its own copy; so no event is lost or comes twice. Where what came behind it is no longer
-known, there is an event of type `reset`: read anew what you keep, the stream goes on from there.
+Every event has a position in the log. A broken stream is opened again after the last received position, at the next
+node, which serves its own copy. So no event is lost or repeated. If the following events are no longer known, the
+stream yields an event of type `reset` and continues from there: the reader must reload its data.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from raftsched.errors import OutcomeUnknown, RaftschedError
 
 RESET = "reset"
 _SILENCE_SECONDS = 45.0
-"""Three heartbeats of the stream: a node that is silent for longer is gone."""
+"""Three heartbeats of the stream: after this time without a line, the node counts as lost."""
 
 
 _decode = msgspec.json.Decoder(Event).decode
 
 
 class EventStream:
-    """One reader's stream: its place, and the connection it comes over for the time being."""
+    """One reader's stream, with its position and its current connection."""
 
     def __init__(self, connection: Connection, query: dict[str, Any], last_event_id: str | None) -> None:
         self._connection = connection
         self._query = query_of(query)
-        self._place = last_event_id
+        self._position = last_event_id
 
     async def events(self) -> AsyncIterator[Event]:
         """Yield events without end; see `Client.events`."""
@@ -46,7 +46,7 @@ class EventStream:
             async with connection.stream(
                 "/events",
                 query=self._query,
-                headers={"Accept": "text/event-stream"} | given(**{"Last-Event-ID": self._place}),
+                headers={"Accept": "text/event-stream"} | given(**{"Last-Event-ID": self._position}),
                 silence_seconds=_SILENCE_SECONDS,
             ) as lines:
                 if isinstance(lines, Failure):
@@ -63,20 +63,20 @@ class EventStream:
             await _pause(failure, retries, give_up_at - now)
 
     async def _read(self, lines: AsyncIterator[bytes]) -> AsyncIterator[Event | None]:
-        """Yield the events of `lines`, and None for what only says that the stream lives; both move the place on."""
+        """Yield the events of `lines`, and None for a heartbeat; both advance the position."""
         data = b""
-        place = None
+        position = None
         async for raw in lines:
             field, _, value = raw.rstrip(b"\r\n").partition(b":")
             value = value.removeprefix(b" ")
             if field == b"data":
                 data += value
             elif field == b"id":
-                place = value.decode("ascii", "replace")
+                position = value.decode("ascii", "replace")
             elif not field and not raw.strip():  # the end of a message
-                event = _event(data, place) if data else None
-                self._place = place or self._place
-                data, place = b"", None
+                event = _event(data, position) if data else None
+                self._position = position or self._position
+                data, position = b"", None
                 yield event
 
 
@@ -89,12 +89,14 @@ def event_stream(
     tenant: str | None,
     last_event_id: str | None,
 ) -> EventStream:
-    """Return a stream of the events for which all of this holds."""
+    """Return a stream of the events that match all filters."""
     return EventStream(connection, given(types=types, queue=queue, job=job, tenant=tenant), last_event_id)
 
 
 async def _pause(failure: Failure, retries: Retries, left_seconds: float) -> None:
-    """Wait before the stream is opened again; raise where that won't help, or has been tried for long enough."""
+    """Wait before the stream is opened again; raise the failure if a retry can't help, or the time for retries is
+    over.
+    """
     error: RaftschedError = failure.error
     pause = retries.next_pause(failure.retry_after_seconds)
     if not error.retryable:
@@ -104,9 +106,9 @@ async def _pause(failure: Failure, retries: Retries, left_seconds: float) -> Non
     await asyncio.sleep(pause)
 
 
-def _event(data: bytes, place: str | None) -> Event | None:
+def _event(data: bytes, position: str | None) -> Event | None:
     try:
         event = _decode(data)
-    except msgspec.DecodeError:  # of a version to come
+    except msgspec.DecodeError:  # of a later version
         return None
-    return msgspec.structs.replace(event, id=place or "")
+    return msgspec.structs.replace(event, id=position or "")

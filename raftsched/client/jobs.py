@@ -1,8 +1,8 @@
-"""A job in the hand: what can be read of it, and what can be made of it.
+"""Provide the handle of a job, with its reads and changes.
 
-Every change is safe to retry, and is retried. Where a repetition is refused, and an earlier attempt may have taken effect,
-the call ends in `OutcomeUnknown` rather than in a refusal that may mean success.
-All raise `NotFound` where there is no such job, and `Unavailable`; refused ones `Rejected`, and nothing is changed.
+Every change is safe to retry, and is retried. If a repetition is rejected and an earlier attempt may have taken effect,
+the call ends in `OutcomeUnknown`, since the rejection may mean success. All calls raise `NotFound` if the job does not
+exist, and `Unavailable`. A rejected change raises `Rejected`, and changes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, TypedDict, Unpack
 
 from raftsched.client.blocking import Blocking, Runtime, blocking, blocking_each
-from raftsched.client.errors import JobCancelled, JobFailed, JobUnfinished, waited_in_vain
+from raftsched.client.errors import JobCancelled, JobFailed, JobUnfinished, wait_timeout_error
 from raftsched.client.http.calls import Calls, given, part
 from raftsched.client.records import Explanation, History, JobInfo, LogLine, Runs, lines_of
 from raftsched.client.specs import Moment, Priority
@@ -22,11 +22,11 @@ from raftsched.wire.verbs import JOB
 _POLL_SECONDS_MIN = 0.02
 _POLL_SECONDS_MAX = 2.0
 _LOG_WAIT_SECONDS = 10.0
-"""One request for more lines waits at the leader so long."""
+"""Time for which one request for more lines waits at the leader."""
 
 
 class JobChanges(TypedDict, total=False):
-    """What to change of a job that doesn't run; None takes away what it had, what is left out stays as it is."""
+    """Changes of a job that does not run. None removes a value; omitted fields stay as they are."""
 
     run_at: Moment
     delay_seconds: float
@@ -54,7 +54,7 @@ class Job:
         self._path = f"/jobs/{part(job_id, field='job_id')}"
         self.id = job_id
         self.duplicate = duplicate
-        """True where an earlier submit with the same idempotency key, or a unique job, was found."""
+        """True if the submit found an earlier job with the same idempotency key, or a unique job."""
 
     def __repr__(self) -> str:
         return f"Job({self.id!r})"
@@ -62,14 +62,14 @@ class Job:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def get(self) -> JobInfo:
-        """Read the job as it stands now; raises `Invalid` for what is no id."""
+        """Read the job; raises `Invalid` for an invalid id."""
         return await self._calls.call(JobInfo, "GET", self._path)
 
     async def wait(self, timeout: float | None = None) -> Any:  # noqa: ASYNC109  # as asyncio.wait_for
-        """Wait until the job is finished and return its result; None where it has none.
+        """Wait until the job is finished and return its result; None if it has none.
 
-        Raises `JobFailed` or `JobCancelled` for another end and `TimeoutError` after `timeout` seconds; the job goes
-        on then. It polls: at once, then ever less often, down to every 2 seconds.
+        Raises `JobFailed` or `JobCancelled` for another end. Raises `TimeoutError` after `timeout` seconds; the job
+        continues. It polls at once, then at growing intervals of up to 2 seconds.
         """
         pause = _POLL_SECONDS_MIN
         job: JobInfo | None = None
@@ -79,7 +79,7 @@ class Job:
                     await asyncio.sleep(pause * (0.75 + 0.5 * self._calls.connection.randomness.random()))
                     pause = min(pause * 1.5, _POLL_SECONDS_MAX)
         except TimeoutError:
-            raise waited_in_vain(f"job {self.id}", timeout, job.status if job else None) from None
+            raise wait_timeout_error(f"job {self.id}", timeout, job.status if job else None) from None
         return result_of(job)
 
     async def result(self) -> Any:
@@ -94,11 +94,11 @@ class Job:
         return await self._calls.call(Runs, "GET", f"{self._path}/runs")
 
     async def history(self) -> History:
-        """Read what happened to it, in order: who did what, each attempt, and the end."""
+        """Read its history, in order: actions with their actors, attempts, and its end."""
         return await self._calls.call(History, "GET", f"{self._path}/history")
 
     async def explain(self) -> Explanation:
-        """Say why it isn't running."""
+        """Explain why it is not running."""
         return await self._calls.call(Explanation, "GET", f"{self._path}/explain")
 
     async def logs(
@@ -106,8 +106,8 @@ class Job:
     ) -> AsyncIterator[LogLine]:
         """Yield the lines of the latest attempt's log, or of `attempt` (of `run`, by default the latest).
 
-        With `follow` it waits for more: to the end of that attempt, or, where none is named, through all attempts to
-        come until the job is finished.
+        With `follow` it waits for more lines: until the end of `attempt`, or without it through all further attempts
+        until the job is finished.
         """
         query = given(attempt=attempt, run=run, wait_seconds=_LOG_WAIT_SECONDS if follow else None)
         timeout_seconds = _LOG_WAIT_SECONDS + self._calls.connection.settings.request_timeout_seconds
@@ -124,44 +124,45 @@ class Job:
     # -- changing -----------------------------------------------------------------------------------------------------
 
     async def cancel(self, *, force: bool = False) -> JobInfo:
-        """Cancel it and return it: `cancelled`, or `cancelling` while a worker is being told.
+        """Cancel it and return it: `cancelled`, or `cancelling` until its worker is notified.
 
-        `force` ends a running attempt at once; what it still does is not known then. Cancelling twice is fine. Raises
-        `Rejected` with code `already_finished` where it ended before in another way.
+        `force` ends a running attempt at once; its handler may still have effects. Cancelling twice is fine. Raises
+        `Rejected` with code `already_finished` if it ended before in another status.
         """
         return await self._do("cancel", given(force=force or None))
 
     async def pause(
         self, *, until: Moment | None = None, for_seconds: float | None = None, reason: str | None = None
     ) -> JobInfo:
-        """Keep it from running until it is resumed, or until a time; a running attempt goes on."""
+        """Pause it until it is resumed, or until a time; a running attempt continues."""
         return await self._do("pause", given(until=until, for_seconds=for_seconds, reason=reason))
 
     async def resume(self) -> JobInfo:
-        """Let it go on after a pause."""
+        """End its pause."""
         return await self._do("resume")
 
     async def retry(self, *, run_at: Moment | None = None, delay_seconds: float | None = None) -> JobInfo:
-        """Run it again, now by default, as a new run; or hasten it where it waits for its next attempt.
+        """Run it again, now by default, as a new run; or start its next attempt early if it waits for one.
 
-        For jobs that ended otherwise than completed: `replay` runs a completed one again.
+        A completed job cannot be retried; use `replay`.
         """
         return await self._do("retry", given(run_at=run_at, delay_seconds=delay_seconds))
 
     async def replay(self, *, idempotency_key: str | None = None, **changes: Unpack[ReplayChanges]) -> Job:
-        """Submit a clone of it, with a link to it (`JobInfo.replay_of`) and `changes`, and return the clone."""
+        """Submit a clone of it with `changes`, and return the clone; `JobInfo.replay_of` is the original."""
         clone = await self._do("replay", changes, key=idempotency_key)
         return Job(self._calls, clone.id)
 
     async def update(self, *, if_revision: int | None = None, **changes: Unpack[JobChanges]) -> JobInfo:
-        """Change when and how it runs, while it doesn't run.
+        """Change its time and options while it does not run.
 
-        With `if_revision`, only if nothing changed since that was read; raises `Rejected` with code `stale_revision`.
+        With `if_revision`, only if it has not changed since that revision; else raises `Rejected` with code
+        `stale_revision`.
         """
         return await self._do("amend", changes, if_revision=if_revision)
 
     async def reschedule(self, run_at: Moment | None = None, *, delay_seconds: float | None = None) -> JobInfo:
-        """Run it at another time; give one of them. Raises as `update` does."""
+        """Change its time; give exactly one of the two. Raises as `update` does."""
         return await self._do("reschedule", given(run_at=run_at, delay_seconds=delay_seconds))
 
     async def _do(self, verb: str, fields: Mapping[str, Any] | None = None, **options: Any) -> JobInfo:
@@ -169,7 +170,7 @@ class Job:
 
 
 class ReplayChanges(TypedDict, total=False):
-    """What a clone has otherwise than its original."""
+    """Differences of a clone from its original."""
 
     run_at: Moment
     delay_seconds: float
@@ -211,7 +212,7 @@ class BlockingJob(Blocking[Job]):
 
 
 def result_of(job: JobInfo) -> Any:
-    """Return the result of a finished job; raises `JobCancelled` or `JobFailed` where it has none."""
+    """Return the result of a finished job; raises `JobCancelled` or `JobFailed` if it has none."""
     if job.status == "completed":
         return job.result
     raise JobCancelled(job) if job.status == "cancelled" else JobFailed(job)

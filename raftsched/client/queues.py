@@ -1,4 +1,4 @@
-"""Queues: what they hold, and what operators say about them. Every queue exists; one that nobody uses has zeros."""
+"""Read queues, and change their settings. Every queue exists; an unused one has zero counts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from raftsched.wire.verbs import QUEUE
 
 
 class QueueChanges(TypedDict, total=False):
-    """What to change of a queue's settings; None takes one away, what is left out stays as it is."""
+    """Changes of a queue's settings. None removes a setting; omitted ones stay as they are."""
 
     rate: Rate | Mapping[str, Any] | None
     """Leases per time."""
@@ -22,13 +22,13 @@ class QueueChanges(TypedDict, total=False):
     key_concurrency: int | None
     """Jobs of one concurrency key that run at the same time; 1 by default."""
     ageing_seconds: float | None
-    """A waiting job gains one priority for each of these."""
+    """A waiting job's priority rises by one each time this period passes."""
     retention_seconds: float | None
-    """How long finished jobs are kept."""
+    """Time to keep finished jobs."""
     max_lost_workers: int | None
-    """Lost workers that end a job in the dead letters; 3 by default, and 1,000,000 is any number."""
+    """Lost workers until the dead-letter queue; 3 by default, and 1,000,000 means no limit."""
     weights: Mapping[str, int] | None
-    """Shares of tenants; those that are not named have 1."""
+    """Shares of tenants; an unnamed tenant has 1."""
 
 
 class Queue:
@@ -49,17 +49,17 @@ class Queue:
         return await self._calls.call(QueueInfo, "GET", self._path)
 
     async def configure(self, **changes: Unpack[QueueChanges]) -> QueueSettings:
-        """Change its settings and return all of them; what runs goes on."""
+        """Change its settings and return all of them; running jobs continue."""
         return await self._do("configure", changes)
 
     async def pause(
         self, *, until: Moment | None = None, for_seconds: float | None = None, reason: str | None = None
     ) -> QueueSettings:
-        """Give out no more jobs of it until a time, or until it is resumed; what runs goes on."""
+        """Stop dispatching from it until a time, or until it is resumed; running jobs continue."""
         return await self._do("pause", given(until=until, for_seconds=for_seconds, reason=reason))
 
     async def resume(self) -> QueueSettings:
-        """Give out jobs of it again."""
+        """Dispatch from it again."""
         return await self._do("resume")
 
     async def scale(self) -> QueueScale:

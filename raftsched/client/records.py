@@ -1,6 +1,6 @@
-"""The documents that a client reads: those of the API, with times as `datetime` in UTC and JSON decoded.
+"""Define the documents that a client reads: those of the API, with times as `datetime` in UTC and JSON decoded.
 
-Fields that this version doesn't know are ignored, and those that an older server leaves out have defaults.
+Unknown fields are ignored, and fields that an older server leaves out have defaults.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class ScheduleInfo(ScheduleDocument[datetime, Any], frozen=True):
 
 
 class Firing(FiringDocument[datetime], frozen=True):
-    """A line of a schedule's ledger."""
+    """A ledger entry of a schedule."""
 
 
-class Outlook(PreviewDocument[datetime], frozen=True):
-    """Fire times to come."""
+class Preview(PreviewDocument[datetime], frozen=True):
+    """The next fire times of a schedule or timing."""
 
     paused: bool = False
-    """While the schedule is paused none of them is decided."""
+    """While the schedule is paused, no fire time is decided."""
 
 
 class WorkflowInfo(WorkflowDocument[datetime], frozen=True):
@@ -60,27 +60,27 @@ class WorkflowInfo(WorkflowDocument[datetime], frozen=True):
 
     @property
     def is_finished(self) -> bool:
-        """Every job has ended."""
+        """Return whether every job has ended."""
         return self.completed_at is not None
 
 
 class Graph(GraphDocument[datetime], frozen=True):
-    """A workflow with its jobs, parents before their children, and what these depend on."""
+    """A workflow with its jobs, parents before their children, and their dependencies."""
 
 
 class QueueInfo(QueueDocument[datetime], frozen=True):
-    """How many jobs of each status a queue holds, and its settings."""
+    """A queue: the number of its jobs by status, and its settings."""
 
 
 class AuditEntry(AuditDocument[datetime], frozen=True):
-    """A line of the audit trail."""
+    """An audit entry."""
 
 
 class Event(ChangeEventDocument[datetime], frozen=True):
-    """Something that was committed; fields that do not belong to its type are None."""
+    """A committed change; fields that do not belong to its type are None."""
 
     id: str = ""
-    """Its place in the log: hand it to `Client.events` to continue after it."""
+    """Its position in the log; `Client.events` can continue after it."""
 
 
 class LogLine(NamedTuple):

@@ -1,8 +1,8 @@
-"""Schedules: jobs that are submitted again and again, each known by its name within its tenant.
+"""Save, read and control schedules, each identified by its name within its tenant.
 
-Saving is safe at every start of an application: sent again it changes nothing. All calls raise `NotFound` where there
-is no such schedule, `Invalid` naming the field, `Rejected` where it is not legal now (nothing is changed then), and
-`Unavailable` or `OutcomeUnknown` once the retries are used up. A schedule is named by its name or its id.
+Saving is safe at every start of an application: a repeated save changes nothing. All calls raise `NotFound` for an
+unknown schedule, `Invalid` naming the field, `Rejected` if the change is not legal now (then nothing is changed), and
+`Unavailable` or `OutcomeUnknown` once the retries are used up. Calls take a schedule's name or its id.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any, Final, Literal, TypedDict, TypeVar, Unpack
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from raftsched.client.backfill import PATIENCE_SECONDS, PAUSE_SECONDS, BackfillWalk
+from raftsched.client.backfill import PATIENCE_SECONDS, PAUSE_SECONDS, BackfillProgress
 from raftsched.client.blocking import Blocking, blocking, blocking_each
 from raftsched.client.http.calls import IF_NONE_MATCH, Calls, given, if_match, part
-from raftsched.client.records import Applied, Backfill, Firing, Outlook, ScheduleInfo
+from raftsched.client.records import Applied, Backfill, Firing, Preview, ScheduleInfo
 from raftsched.client.specs import JobSpec, Moment, job_text
 from raftsched.core.cron.interval import period_text
 from raftsched.wire.verbs import SCHEDULE
@@ -29,20 +29,20 @@ Overlap = Literal["skip", "buffer_one", "buffer_all", "allow", "cancel_previous"
 
 
 class TimingOptions(TypedDict, total=False):
-    """When: exactly one of `cron`, `every` and `at`, within limits."""
+    """A timing: exactly one of `cron`, `every` and `at`, with limits."""
 
     cron: str | None
-    """Five fields, or six with the seconds first; `@daily` and the like; `@every 90s`."""
+    """Five fields, or six with the seconds first; `@daily` and similar; `@every 90s`."""
     every: str | timedelta | None
-    """A fixed grid, such as `90s` or `1h30m`, or a `timedelta`, from `start_at` on."""
+    """A fixed interval, such as `90s` or `1h30m`, or a `timedelta`, counted from `start_at`."""
     at: Moment | None
-    """Once."""
+    """A single fire time."""
     timezone: str | None
     """IANA name; UTC by default."""
     dst_gap: Literal["shift", "skip"] | None
-    """A wall time that a clock change leaps over fires right after the gap, or not at all."""
+    """A wall time that a clock change skips fires right after the gap, or not at all."""
     dst_overlap: Literal["first", "both"] | None
-    """A wall time that is shown twice fires at the first, or at both."""
+    """A wall time that occurs twice fires at the first, or at both."""
     start_at: Moment | None
     end_at: Moment | None
     calendar: Mapping[str, Any] | None
@@ -50,26 +50,26 @@ class TimingOptions(TypedDict, total=False):
 
 
 class ScheduleOptions(TimingOptions, total=False):
-    """How it fires."""
+    """The options of a schedule besides its name and job."""
 
     tenant: str | None
     jitter_seconds: float | None
-    """Each run is due up to this much after its instant."""
+    """Each run is due at most this long after its fire time."""
     overlap: Overlap | None
-    """What happens at an instant at which an earlier run is not finished; `skip` by default."""
+    """The action at a fire time if an earlier run is not finished; `skip` by default."""
     misfire: Literal["run_once", "skip", "run_all"] | None
-    """What happens to instants that passed undecided, in an outage or a pause; `run_once` by default."""
+    """The runs for fire times that passed undecided, in an outage or a pause; `run_once` by default."""
     catchup_window_seconds: float | None
-    """Missed instants older than this are skipped; a day by default."""
+    """Misfires older than this are skipped; a day by default."""
     max_firings: int | None
     pause_until: Moment | None
 
 
 class ScheduleChanges(ScheduleOptions, total=False):
-    """What to change of a schedule; None takes away what it had, what is left out stays as it is."""
+    """Changes of a schedule. None removes a value; omitted fields stay as they are."""
 
     job: Mapping[str, Any]
-    """What to change of the job that firings submit."""
+    """Changes of the job that it submits."""
 
 
 class Schedules:
@@ -89,13 +89,13 @@ class Schedules:
         if_revision: int | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleInfo:
-        """Create the schedule `name`, or make the one of this name so, and return it; what is left out is the default.
+        """Create or replace the schedule `name`, and return it; omitted options have their defaults.
 
-        Each firing submits `job`, which has no times of its own. `create_only` refuses to change one that is there;
-        `if_revision` to change one that somebody changed since that was read; that it ran in between does not count.
+        It submits `job` at each fire time; `job` has no times of its own. `create_only` rejects the save if the
+        schedule exists. `if_revision` rejects it if a user changed the schedule since that revision; runs do not count.
         """
         if create_only and if_revision is not None:
-            raise ValueError("create_only wants that there is none, if_revision that there is one: give one of them")
+            raise ValueError("create_only and if_revision exclude each other: give one of them")
         if not isinstance(job, JobSpec | Mapping):
             raise TypeError(f'job: expected a JobSpec or a mapping like {{"name": "report"}}, not {type(job).__name__}')
         headers = {IF_NONE_MATCH: "*"} if create_only else if_match(if_revision)
@@ -105,15 +105,16 @@ class Schedules:
     async def update(
         self, name: str, *, if_revision: int | None = None, **changes: Unpack[ScheduleChanges]
     ) -> ScheduleInfo:
-        """Change some of a schedule; a run that is under way goes on as it was.
+        """Change parts of a schedule; its running jobs continue unchanged.
 
-        With `if_revision`, only if nobody changed it since that was read; raises `Rejected` with code `stale_revision`.
+        With `if_revision`, only if no user changed it since that revision; else raises `Rejected` with code
+        `stale_revision`.
         """
         tenant, document = _split(changes)
         return await self._do("amend", ScheduleInfo, name, document, query=tenant, if_revision=if_revision)
 
     async def delete(self, name: str, *, tenant: str | None = None) -> None:
-        """Delete a schedule and its ledger; jobs that it has made go on."""
+        """Delete a schedule and its ledger; the jobs that it submitted continue."""
         await self._do("delete", dict, name, query=given(tenant=tenant))
 
     async def apply(
@@ -125,10 +126,10 @@ class Schedules:
         prune: bool = False,
         dry_run: bool = False,
     ) -> Applied:
-        """Make the tenant's schedules what `schedules` say, in the form of the API, and return what that changed.
+        """Create or replace the tenant's `schedules`, given in the form of the API, and return the changes.
 
-        `prune` deletes those that were applied from the same `source` and are not among them, and raises `Invalid` if none
-        is given; `dry_run` changes nothing.
+        `prune` deletes the other schedules that were applied from the same `source`; it raises `Invalid` without a
+        source. `dry_run` changes nothing.
         """
         document = given(tenant=tenant, source=source) | {
             "schedules": list(schedules),
@@ -156,9 +157,9 @@ class Schedules:
         query = given(tenant=tenant, queue=queue, paused=paused, source=source, limit=page_size)
         return self._calls.each(ScheduleInfo, "/schedules", "schedules", query)
 
-    async def next(self, name: str, *, count: int = 10, tenant: str | None = None) -> Outlook:
-        """Read the next instants, undecided ones of the past included."""
-        return await self._calls.call(Outlook, "GET", f"{_path(name)}/next", query=given(count=count, tenant=tenant))
+    async def next(self, name: str, *, count: int = 10, tenant: str | None = None) -> Preview:
+        """Read the next fire times, undecided ones of the past included."""
+        return await self._calls.call(Preview, "GET", f"{_path(name)}/next", query=given(count=count, tenant=tenant))
 
     def firings(
         self,
@@ -170,19 +171,19 @@ class Schedules:
         tenant: str | None = None,
         page_size: int = 100,
     ) -> AsyncIterator[Firing]:
-        """Yield what was decided for each instant, the latest first; `fired`: only runs, or only what was skipped.
+        """Yield the ledger entries, the latest first; `fired` selects only runs (True), or only skips (False).
 
-        The cluster keeps the latest 1,000, and those of backfills and of triggers for an instant for 30 days.
+        The cluster keeps the latest 1,000, and for 30 days those of backfills and of triggers with `instant`.
         """
         query = given(kind=kind, fired=fired, order=order, tenant=tenant, limit=page_size)
         return self._calls.each(Firing, f"{_path(name)}/firings", "firings", query)
 
     async def preview(
         self, *, after: Moment | None = None, count: int = 10, **timing: Unpack[TimingOptions]
-    ) -> Outlook:
-        """Show the next instants of a timing; nothing is stored."""
+    ) -> Preview:
+        """Return the next fire times of a timing; nothing is stored."""
         document = _with_period(given(after=after, count=count, **timing))
-        return await self._calls.call(Outlook, "POST", "/schedules/preview", document)
+        return await self._calls.call(Preview, "POST", "/schedules/preview", document)
 
     # -- control ------------------------------------------------------------------------------------------------------
 
@@ -195,12 +196,12 @@ class Schedules:
         reason: str | None = None,
         tenant: str | None = None,
     ) -> ScheduleInfo:
-        """Decide nothing until a time, or until it is resumed; the misfire policy then decides about what passed."""
+        """Pause it until a time, or until it is resumed; then the misfire policy handles the fire times that passed."""
         document = given(until=until, for_seconds=for_seconds, reason=reason)
         return await self._do("pause", ScheduleInfo, name, document, query=given(tenant=tenant))
 
     async def resume(self, name: str, *, tenant: str | None = None) -> ScheduleInfo:
-        """Let it go on after a pause."""
+        """End its pause."""
         return await self._do("resume", ScheduleInfo, name, query=given(tenant=tenant))
 
     async def trigger(
@@ -213,12 +214,12 @@ class Schedules:
         tenant: str | None = None,
         idempotency_key: str | None = None,
     ) -> Firing:
-        """Run it by hand, beside its instants; `Firing.job_id` is the run, `Firing.reason` why there is none.
+        """Run it now, in addition to its fire times; `Firing.job_id` is the run, `Firing.reason` the reason of a skip.
 
-        By default it obeys the schedule's overlap policy; `allow` runs it beside whatever runs. Each call is a run of its
-        own, however often it has to be sent, unless it gives the `idempotency_key` of an earlier one, or its `instant`,
-        which is what it is a run for: it finds that one's run then, and raises `Rejected` with code
-        `idempotency_mismatch` if it asks for something else. An instant is known for 30 days, a key as long as its job.
+        By default it obeys the schedule's overlap policy; `allow` starts it even if other runs are unfinished. Each
+        call makes one run; its retries make no other. A call with the `idempotency_key` or the `instant` (the fire time
+        of the run) of an earlier one finds that run. It raises `Rejected` with code `idempotency_mismatch` if the two
+        calls differ. An instant is kept for 30 days, a key as long as its job.
         """
         document = given(overlap=overlap, instant=instant)
         if not isinstance(payload, UnsetType):
@@ -239,27 +240,26 @@ class Schedules:
         idempotency_key: str | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> Backfill:
-        """Make runs for the instants from `start` up to, not including, `end`, whatever was decided for them then.
+        """Make runs for the fire times from `start` to `end` (exclusive), independent of the schedule's decisions.
 
-        It goes on to the end, by as many requests as that takes. At most 1,000 of its runs are unfinished at once: it
-        waits for some to end, and gives up once for `patience_seconds` none has; `Backfill.remaining_count` says what
-        is left then. The same call again goes on there: an instant has one run at most, as long as that is known, which
-        is 30 days. What calls with the same `idempotency_key` have made, by default this one's requests, counts as made;
-        what others have, as known.
+        It sends requests until the end is reached. At most 1,000 of its runs are unfinished at the same time: it waits
+        for some to end, and gives up if none ends for `patience_seconds`. Then `Backfill.remaining_count` is not 0, and
+        the same call continues from there. A fire time has at most one run; that is kept for 30 days. Runs of calls
+        with the same `idempotency_key` (by default, of this call) count as made; runs of other calls count as known.
         """
         document = {"from": start, "to": end, "dry_run": dry_run}
         document |= given(overlap=overlap, order=order, per_minute=per_minute)
         key = idempotency_key or self._calls.keys.next()
-        walk = BackfillWalk(document)
+        progress = BackfillProgress(document)
         clock = asyncio.get_running_loop().time
         give_up_at = clock() + patience_seconds
         while True:
-            gone_on = walk.take(
-                await self._do("backfill", dict[str, Any], name, walk.asked, query=given(tenant=tenant), key=key)
+            has_advanced = progress.add(
+                await self._do("backfill", dict[str, Any], name, progress.request, query=given(tenant=tenant), key=key)
             )
-            if walk.is_done or (not gone_on and clock() >= give_up_at):
-                return msgspec.convert(walk.total(), Backfill)
-            if gone_on:
+            if progress.is_done or (not has_advanced and clock() >= give_up_at):
+                return msgspec.convert(progress.total(), Backfill)
+            if has_advanced:
                 give_up_at = clock() + patience_seconds
             else:
                 await asyncio.sleep(PAUSE_SECONDS)
@@ -293,7 +293,7 @@ def _path(name: str) -> str:
 
 
 def _with_period(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields, with a period as the cluster writes it."""
+    """Return the fields, with a `timedelta` converted to the cluster's text form."""
     every = fields.get("every")
     if not isinstance(every, timedelta):
         return fields
@@ -303,6 +303,6 @@ def _with_period(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _split(changes: ScheduleChanges) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The tenant, which names the schedule, and what to change of it."""
+    """Return the query with the tenant, and the document of the changes."""
     document = _with_period(dict(changes))
     return given(tenant=document.pop("tenant", None)), document

@@ -1,7 +1,7 @@
-"""Jobs as a client asks for them.
+"""Define the specification of a job to submit.
 
-What is left out is the cluster's default. Fields that jobs don't have are refused: a misspelt `max_atempts` must not
-turn a limited job into an unlimited one.
+Omitted options have the cluster's defaults. Unknown ones are rejected: a misspelt `max_atempts` must not turn a limited
+job into an unlimited one.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from raftsched.wire.jobs import ConditionName, DependencyReply, RetryPolicyReque
 
 Priority = int | Literal["low", "normal", "high"]
 Condition = ConditionName
-"""How a parent must end: completed, dead-lettered, or in any way."""
+"""The required end of a parent: completed, dead-lettered, or any end."""
 Moment = datetime | str
-"""Aware, or RFC 3339 text."""
+"""A `datetime` with a time zone, or RFC 3339 text."""
 RetryPolicy = RetryPolicyRequest
 Unique = UniqueRequest
 Dependency = DependencyReply
 
 
 class JobOptions(TypedDict, total=False):
-    """What can be asked of a job besides its name and payload; None or nothing is the cluster's default."""
+    """The options of a job besides its name and payload; None or omitted means the cluster's default."""
 
     queue: str | None
-    """None = the queue that is called like the job."""
+    """None = the queue with the job's name."""
     priority: Priority | None
     """0 to 9, or `low`, `normal`, `high`; higher first."""
     run_at: Moment | None
@@ -40,59 +40,60 @@ class JobOptions(TypedDict, total=False):
     timeout_seconds: float | None
     """Longest time of one attempt."""
     heartbeat_timeout_seconds: float | None
-    """Longest silence of the handler itself, in progress or explicit heartbeats."""
+    """Longest time without a sign of life from the handler itself: progress or an explicit heartbeat."""
     max_attempts: int | None
     """Failures, timeouts included, after which the job is dead-lettered."""
     max_retries: int | None
-    """Another way to say `max_attempts`: one less. Give either."""
+    """`max_attempts` minus one. Give one of the two."""
     max_lost_workers: int | None
-    """Lost workers after which the job is dead-lettered, up to 1,000,000, which is any number; None = as its queue says,
-    else 3."""
+    """Lost workers after which the job is dead-lettered; 1,000,000 means no limit. None = its queue's setting, else
+    3."""
     retry_policy: RetryPolicy | Mapping[str, Any] | None
-    """How long to wait between attempts."""
+    """Delays between attempts."""
     retry_on: Sequence[str] | None
-    """Error types that are tried again, by the names of their classes; all by default."""
+    """Error types that are retried, by the names of their classes; all by default."""
     no_retry: Sequence[str] | None
     """Error types that are dead-lettered at once."""
     start: Literal["at_least_once", "at_most_once"] | None
-    """`at_most_once`: once its worker has said that it starts, the job is never leased again, whatever happens."""
+    """`at_most_once`: once its worker has announced its start, the job is never leased again."""
     concurrency_key: str | None
-    """Jobs of a queue with the same key share the queue's `key_concurrency`, which is 1 unless it is set."""
+    """Jobs of a queue with the same key share the queue's `key_concurrency`, 1 by default."""
     unique: Unique | Mapping[str, Any] | None
-    """At most one such job at a time: by name, key or payload, until it is finished or for a period."""
+    """Limit of one job at a time with the same name, key or payload, until it is finished or for a period."""
     depends_on: Sequence[str | Dependency | Mapping[str, Any]] | None
     """Jobs that must end first; an id alone means that it must succeed."""
     on_dependency_failure: Literal["skip", "fail"] | None
-    """Whether it is skipped or dead-lettered if a parent ends otherwise than it should."""
+    """The job is skipped or dead-lettered if a parent's end does not meet its condition."""
     expires_at: Moment | None
-    """Not started by then, it ends as `expired`. Give it or `expires_in_seconds`."""
+    """The job ends as `expired` if it has not started by then. Give this or `expires_in_seconds`."""
     expires_in_seconds: float | None
-    """After its own time."""
+    """Counted from its due time."""
     deadline: Moment | None
-    """Not finished by then, it ends as `expired`, whatever it does. Give it or `deadline_in_seconds`."""
+    """The job ends as `expired` if it has not finished by then, even while it runs. Give this or
+    `deadline_in_seconds`."""
     deadline_in_seconds: float | None
-    """After its own time."""
+    """Counted from its due time."""
     paused: bool | None
-    """It is stored `paused`, until somebody resumes it."""
+    """Store the job `paused`, until it is resumed."""
     retention_seconds: float | None
-    """How long it is kept once finished."""
+    """Time to keep the finished job."""
     tags: Sequence[str] | None
-    """Words to find it by."""
+    """Words by which the job is found in lists."""
     region: str | None
     """Only workers of this region run it; None = any worker."""
     tenant: str | None
-    """To whom it belongs, for shares of a queue; None = the default tenant."""
+    """Owner of the job, for the shares of a queue; None = the default tenant."""
     idempotency_key: str | None
-    """The same key is the same job, for as long as that job exists, or for `idempotency_ttl_seconds`."""
+    """A second submit with this key finds the job, as long as it exists, or for `idempotency_ttl_seconds`."""
     idempotency_ttl_seconds: float | None
-    """How long the key is valid; None = as long as the job exists."""
+    """Lifetime of the key; None = as long as the job exists."""
 
 
 _OPTIONS: Final = frozenset(JobOptions.__annotations__)
 
 
 class JobSpec:
-    """A job to submit: its name, its payload, and options. An option reads as an attribute, None where it isn't given."""
+    """A job to submit: its name, its payload, and options. An option reads as an attribute, None if it is not given."""
 
     __slots__ = ("name", "options", "payload")
 
@@ -101,7 +102,7 @@ class JobSpec:
             raise TypeError(f"jobs have no option {min(options.keys() - _OPTIONS)!r}")
         self.name = name
         self.payload = payload
-        """Anything with a JSON form, up to 256 KiB of it; None = no payload."""
+        """Any value with a JSON form of at most 256 KiB; None = no payload."""
         self.options = options
 
     def __getattr__(self, name: str) -> Any:
@@ -122,7 +123,7 @@ class JobSpec:
 
     @classmethod
     def read(cls, fields: Mapping[str, Any]) -> JobSpec:
-        """Return the job that `fields` describe; raises `Invalid` for a field that jobs don't have."""
+        """Return the job that `fields` describe; raises `Invalid` for an unknown field."""
         unknown = sorted(fields.keys() - _OPTIONS - {"name", "payload"})
         if unknown:
             raise Invalid(f"{unknown[0]}: jobs have no such field", field=unknown[0])
@@ -142,6 +143,6 @@ class JobSpec:
 
 
 def job_text(job: JobSpec | Mapping[str, Any]) -> msgspec.Raw:
-    """Return a job without a key of its own, as part of another document; raises `Invalid`."""
+    """Return a job as JSON text for another document, without an added key; raises `Invalid`."""
     spec = job if isinstance(job, JobSpec) else JobSpec.read(job)
     return msgspec.Raw(spec.encoded())

@@ -1,4 +1,4 @@
-"""Submits, gathered into `POST /jobs/batch`."""
+"""Submit jobs, joined into requests `POST /jobs/batch`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from raftsched.wire.jobs import BatchItem, BatchReply
 
 
 class Accepted(NamedTuple):
-    """The cluster has the job: it is on the disks of a majority."""
+    """The id of a job that is stored on the disks of a majority."""
 
     job_id: str
     is_duplicate: bool
@@ -41,11 +41,11 @@ class _Submit(OutgoingItem):
             self.future.set_result(answer)
         elif isinstance(answer, RaftschedError):
             self.future.set_exception(definite(answer, maybe_applied=self.maybe_applied))
-            self.future.exception()  # who submitted may be gone, as when a program is told to end: no fault to log
+            self.future.exception()  # the caller may be gone, as when a program ends: the error must not be logged
 
 
 class Submitter:
-    """Sends encoded jobs, those that are submitted at the same time together."""
+    """Sends encoded jobs; jobs that are submitted at the same time share a request."""
 
     def __init__(self, connection: Connection) -> None:
         settings = connection.settings
@@ -65,7 +65,7 @@ class Submitter:
         )
 
     def submit(self, body: bytes) -> asyncio.Future[Accepted]:
-        """Return the future answer to the job `body`, which must carry its idempotency key."""
+        """Submit the job `body`, which must carry its idempotency key, and return the future answer."""
         self._connection.bind()
         future: asyncio.Future[Accepted] = asyncio.get_running_loop().create_future()
         deadline = self._connection.clock.monotonic() + self._connection.settings.retry_seconds
@@ -74,15 +74,15 @@ class Submitter:
 
     @property
     def is_full(self) -> bool:
-        """Wait for room before the next submit."""
+        """Return whether too many submits wait; then call `wait_for_capacity` first."""
         return self._gatherer.is_full
 
-    async def wait_for_room(self) -> None:
+    async def wait_for_capacity(self) -> None:
         self._connection.bind()
-        await self._gatherer.wait_for_room()
+        await self._gatherer.wait_for_capacity()
 
     async def close(self) -> None:
-        """End what is under way: `Unavailable` where it was never sent, else `OutcomeUnknown`."""
+        """End the submits in progress: with `Unavailable` if never sent, else with `OutcomeUnknown`."""
         self._connection.bind()
         await self._gatherer.close()
 

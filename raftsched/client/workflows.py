@@ -1,4 +1,4 @@
-"""Workflows: jobs that depend on each other, submitted whole or not at all.
+"""Build and submit workflows: jobs that depend on each other. All of them are stored, or none.
 
     nightly = Workflow("nightly")
     extract = nightly.job("extract", {"day": 3})
@@ -7,7 +7,7 @@
     run = await client.workflows.submit(nightly)
     await run.wait()
 
-Building does no I/O; what is wrong with the whole (a cycle, an unknown task) is told by the cluster, which names it.
+Building does no I/O. The cluster reports faults of the whole workflow: a cycle, an unknown task.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Literal, Unpack
 import msgspec
 
 from raftsched.client.blocking import Blocking, Runtime, blocking, blocking_each
-from raftsched.client.errors import WorkflowNotCompleted, waited_in_vain
+from raftsched.client.errors import WorkflowNotCompleted, wait_timeout_error
 from raftsched.client.http.calls import Calls, given, part
 from raftsched.client.jobs import BlockingJob, Job
 from raftsched.client.records import Graph, JobInfo, WorkflowInfo
@@ -46,9 +46,10 @@ class Task:
         return f"Task({self.name!r})"
 
     def after(self, *parents: Parent, on: Condition = "success") -> Task:
-        """Let it wait until all of `parents` have ended so, and return it.
+        """Make it wait until all of `parents` have ended as `on` requires, and return it.
 
-        A parent is a task, or its name even before it is there, or a job elsewhere: its handle, or a `Dependency`.
+        A parent is a task, or the name of one that may be added later, or a job outside the workflow: its handle, or a
+        `Dependency`.
         """
         self.depends_on += [_dependency(parent, on) for parent in parents]
         return self
@@ -64,7 +65,7 @@ class Workflow:
         self.name = name
         self.tenant = tenant
         self.idempotency_key = idempotency_key
-        """The same key and workflow a second time finds the first."""
+        """A second submission with the same key and workflow finds the first."""
         self.tasks: dict[str, Task] = {}
 
     def job(
@@ -77,10 +78,10 @@ class Workflow:
         on: Condition = "success",
         **options: Unpack[JobOptions],
     ) -> Task:
-        """Add the job called `name` and return it, to be the parent of others.
+        """Add the job called `name` and return its task, which can be a parent of others.
 
-        `task` is its name within the workflow: that of the job by default, with a number where that is taken. It waits
-        until all of `after` have ended as `on` says; other conditions are added with `Task.after`. Options are those of
+        `task` is its name within the workflow; default: the job's name, with a number if that is taken. It waits until
+        all of `after` have ended as `on` requires; add other conditions with `Task.after`. Options are those of
         `JobSpec`. Raises `Invalid` for a task name that is taken.
         """
         if options.pop("depends_on", None) is not None:
@@ -116,19 +117,19 @@ class WorkflowRun:
         self._path = f"/workflows/{part(workflow_id, field='workflow_id')}"
         self.id = workflow_id
         self.jobs = {task: Job(calls, job_id) for task, job_id in (jobs or {}).items()}
-        """By task name; empty for a handle that was made of an id, which `graph` tells more of."""
+        """Jobs by task name; empty for a handle that was created from an id: `graph` reads them."""
         self.duplicate = duplicate
-        """True where an earlier submit with the same idempotency key made it."""
+        """True if the submit found an earlier workflow with the same idempotency key."""
 
     def __repr__(self) -> str:
         return f"WorkflowRun({self.id!r})"
 
     async def get(self) -> WorkflowInfo:
-        """Read the workflow as it stands now; raises `NotFound`."""
+        """Read the workflow; raises `NotFound`."""
         return await self._calls.call(WorkflowInfo, "GET", self._path, query={"limit": 1})
 
     async def graph(self) -> Graph:
-        """Read its jobs, parents before their children, and what they depend on."""
+        """Read its jobs, parents before their children, and their dependencies."""
         whole = page = await self._calls.call(Graph, "GET", self._path)
         while page.next_cursor:
             page = await self._calls.call(Graph, "GET", self._path, query={"cursor": page.next_cursor})
@@ -137,10 +138,10 @@ class WorkflowRun:
         return msgspec.structs.replace(whole, next_cursor=None)
 
     async def wait(self, timeout: float | None = None) -> WorkflowInfo:  # noqa: ASYNC109  # as asyncio.wait_for
-        """Wait until every job has ended and return how the workflow stands.
+        """Wait until every job has ended, and return the workflow.
 
-        Raises `WorkflowNotCompleted` where it is not `completed` then, and `TimeoutError`; it goes on then. It polls,
-        ever less often, down to every 2 seconds.
+        Raises `WorkflowNotCompleted` if its status is not `completed` then. Raises `TimeoutError` after `timeout`
+        seconds; the workflow continues. It polls at growing intervals of up to 2 seconds.
         """
         pause = _POLL_SECONDS_MIN
         workflow: WorkflowInfo | None = None
@@ -150,13 +151,13 @@ class WorkflowRun:
                     await asyncio.sleep(pause * (0.75 + 0.5 * self._calls.connection.randomness.random()))
                     pause = min(pause * 1.5, _POLL_SECONDS_MAX)
         except TimeoutError:
-            raise waited_in_vain(f"workflow {self.id}", timeout, workflow.status if workflow else None) from None
+            raise wait_timeout_error(f"workflow {self.id}", timeout, workflow.status if workflow else None) from None
         if workflow.status != "completed":
             raise WorkflowNotCompleted(workflow)
         return workflow
 
     async def job(self, task: str) -> Job:
-        """Return the job of `task`; raises `NotFound` where there is no such task."""
+        """Return the job of `task`; raises `NotFound` for an unknown task."""
         if task in self.jobs:
             return self.jobs[task]
         found = next((node for node in (await self.graph()).nodes if node.task == task), None)
@@ -166,11 +167,11 @@ class WorkflowRun:
         return self.jobs[task]
 
     async def result(self, task: str) -> Any:
-        """Return the result of `task` now; raises as `Job.result` does, and `NotFound` where there is no such task."""
+        """Return the result of `task` now; raises as `Job.result` does, and `NotFound` for an unknown task."""
         return await (await self.job(task)).result()
 
     async def results(self) -> dict[str, Any]:
-        """Return the results of the jobs that are completed, by task name."""
+        """Return the results of the completed jobs, by task name."""
         listed = self._calls.each(JobInfo, "/jobs", "jobs", {"workflow": self.id, "status": "completed"})
         return {job.task or job.id: job.result async for job in listed}
 
@@ -203,10 +204,10 @@ class Workflows:
         self._calls = calls
 
     async def submit(self, workflow: Workflow) -> WorkflowRun:
-        """Submit `workflow` and return its handle once all of it is stored; retried, it is never stored twice.
+        """Submit `workflow` and return its handle once all of it is stored. A retry never stores it twice.
 
-        Raises `Invalid` naming the field, `Rejected` with code `cycle` (`members` names it), `unknown_dependency` or
-        `idempotency_mismatch`; nothing of it runs then.
+        Raises `Invalid` naming the field, `Rejected` with code `cycle` (with `members`), `unknown_dependency` or
+        `idempotency_mismatch`; then none of its jobs runs.
         """
         document = workflow.document(self._calls.keys.next())
         stored = await self._calls.call(SubmittedWorkflowReply, "POST", "/workflows", document)

@@ -1,4 +1,4 @@
-"""Many jobs at once, and dead letters: which ones, what to do with them, and what was done."""
+"""Define the documents of bulk actions and of the dead-letter queue."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Ids = Annotated[list[IdText], Meta(min_length=1, max_length=BULK_JOBS_MAX)]
 
 
 class JobFilter(Request, frozen=True):
-    """Jobs for which all of this holds; an empty filter names none."""
+    """A filter of jobs; all given conditions must hold. An empty filter is rejected."""
 
     status: StatusName | Annotated[list[StatusName], Meta(min_length=1, max_length=12)] | None = None
     """Default: the statuses in which the action is legal."""
@@ -47,14 +47,14 @@ class JobFilter(Request, frozen=True):
 
 
 class BulkRequest(Request, frozen=True):
-    """What to do with which jobs: exactly one of `ids`, `filter` and `all`."""
+    """An action and its jobs: exactly one of `ids`, `filter` and `all`."""
 
     action: Action
     ids: Ids | None = None
     filter: JobFilter | None = None
     all: bool = False
     dry_run: bool = False
-    """Only count the jobs, and name some."""
+    """Only count the jobs, and return a sample of them."""
     force: bool | None = None
     """Of `cancel`: end running attempts at once."""
     run_at: Moment | None = None
@@ -70,13 +70,13 @@ class BulkRequest(Request, frozen=True):
     reason: PauseReason | None = None
     """Of `pause`."""
     limit: Annotated[int, Meta(ge=1, le=BULK_JOBS_MAX)] = BULK_JOBS_MAX
-    """Most jobs that this request touches; `next_cursor` leads to the others."""
+    """Maximum number of jobs for this request; `next_cursor` leads to the others."""
     cursor: Cursor | None = None
-    """`next_cursor` of the reply before, to the same request otherwise."""
+    """`next_cursor` of the previous reply; the rest of the request must be the same."""
 
 
 class DeadLetterFilter(Request, frozen=True):
-    """Dead letters for which all of this holds."""
+    """A filter of jobs in the dead-letter queue; all given conditions must hold."""
 
     reason: DeadLetterReasonName | None = None
     queue: Name | None = None
@@ -88,20 +88,20 @@ class DeadLetterFilter(Request, frozen=True):
 
 
 class DeadLettersRequest(Request, frozen=True):
-    """Which dead letters: exactly one of `ids`, `filter` and `all`, or a `reason` alone."""
+    """Jobs of the dead-letter queue: exactly one of `ids`, `filter` and `all`, or a `reason` alone."""
 
     ids: Ids | None = None
     filter: DeadLetterFilter | None = None
     all: bool = False
     reason: DeadLetterReasonName | None = None
-    """Only those that were given up for it."""
+    """Only jobs that were given up for this reason."""
     dry_run: bool = False
     limit: Annotated[int, Meta(ge=1, le=BULK_JOBS_MAX)] = BULK_JOBS_MAX
     cursor: Cursor | None = None
 
 
 class DeadLettersQuery(ReadQuery, frozen=True):
-    """Which dead letters, and which page of them."""
+    """A filter of jobs in the dead-letter queue, and a page of them."""
 
     reason: DeadLetterReasonName | None = None
     queue: Name | None = None
@@ -110,12 +110,12 @@ class DeadLettersQuery(ReadQuery, frozen=True):
     tenant: Name | None = None
     limit: PageLimit = 100
     order: Literal["asc", "desc"] = "desc"
-    """By the time at which they were given up, with `queue`, `name` or `tag` by submission; the latest first."""
+    """By the time at which they were given up; with `queue`, `name` or `tag` by submission. The latest first."""
     cursor: Cursor | None = None
 
 
 class BulkFailure(Reply, frozen=True):
-    """A job that stayed as it was, and why."""
+    """A job that was not changed, and the reason."""
 
     id: str
     code: str = ""
@@ -124,18 +124,18 @@ class BulkFailure(Reply, frozen=True):
 
 
 class BulkReply(Reply, frozen=True):
-    """What a request did to many jobs; `matched` = `done` + `failed_count`, or `done` = 0 for a dry run."""
+    """The result of a bulk action; `matched` = `done` + `failed_count`, or `done` = 0 for a dry run."""
 
     action: str = ""
     dry_run: bool = False
     matched: int = 0
-    """Jobs that were found. If a request had to be repeated, those that it had changed before may not count."""
+    """Jobs that were found. If a request was repeated, jobs that it had already changed may not count."""
     done: int = 0
-    """Of these, jobs that are now as was asked."""
+    """Jobs of these that now are as requested."""
     failed_count: int = 0
     failed: list[BulkFailure] = []
     """The first 100 of those that failed."""
     sample: list[str] = []
     """Ids of the first 100 jobs that were found."""
     next_cursor: str | None = None
-    """Where to go on, with the same request; null: every job was looked at."""
+    """Cursor to continue with, in the same request; null: every job was examined."""

@@ -1,4 +1,4 @@
-"""The nodes of the cluster and its members."""
+"""Define the documents of the cluster: its nodes, its members and its health."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from raftsched.wire.common import MEMBER_ID_PATTERN, MEMBER_ID_RULE, Reply, Requ
 
 
 class MemberRequest(Request, frozen=True):
-    """A node that is to join the cluster; it must be started with an empty data directory and this id."""
+    """A node that shall join the cluster. Start it with an empty data directory and this id."""
 
     id: Annotated[str, Meta(pattern=MEMBER_ID_PATTERN, description=MEMBER_ID_RULE)]
     raft: Annotated[str, Meta(max_length=300)]
@@ -20,31 +20,31 @@ class MemberRequest(Request, frozen=True):
 
 
 class NodeStatus(Reply, frozen=True):
-    """One node as seen by the node that answers; None where it does not know."""
+    """One node as seen by the answering node; null if the answering node does not know a value."""
 
     id: str = ""
     api: str = ""
     """Base URL of its API."""
     state: str = ""
-    """`leader`, `follower`, `candidate`, or `down` where the answering node has no connection to it.
+    """`leader`, `follower`, `candidate`, or `down` if the answering node has no connection to it.
 
-    `differs` where its state is not the one that a majority of the voters has: it serves nothing, and must be replaced.
+    `differs` if its state is not the state of a majority of the voters: it serves no requests, and must be replaced.
     """
     applied: int | None = None
     """Index of the last log entry it applied, or is known to hold."""
     clock_offset_ms: float | None = None
-    """Its wall clock less the answering node's."""
+    """Its wall clock minus the answering node's."""
     round_trip_ms: int | None = None
-    """What nine of ten of its answers to the leader stay below; only the leader knows."""
+    """90th percentile of the round trip from the leader to it; only the leader knows it."""
     raft: str = ""
     """host:port at which the other nodes reach it."""
     voter: bool = True
-    """False while it joins: it gets the log, and becomes a voter by itself when it has nearly all of it."""
+    """False while it joins: it receives the log, and becomes a voter by itself when it has nearly all of it."""
     operations_read: int | None = None
     """The latest version of log entries that it reads."""
     disk_free_bytes: int | None = None
     disk_low: bool | None = None
-    """Whether less is free than its reserve (`disk_reserve_mib`)."""
+    """Whether its free space is below its reserve (`disk_reserve_mib`)."""
 
 
 class ClusterStatus(Reply, frozen=True):
@@ -55,10 +55,10 @@ class ClusterStatus(Reply, frozen=True):
     term: int = 0
     nodes: tuple[NodeStatus, ...] = ()
     operation_version: int = 0
-    """The version of log entries that is in force. It rises once all members read a later one, and then no node can go
-    back to a release that does not."""
+    """The version of log entries in use. It rises once all members can read a later one. After that no node can return
+    to a release that cannot."""
     warning: str = ""
-    """Why the leader takes no new work; "" where it does, or the answering node does not lead."""
+    """Reason why the leader rejects new work; "" if it accepts work, or if the answering node does not lead."""
 
 
 class MembersReply(Reply, frozen=True):
@@ -68,7 +68,7 @@ class MembersReply(Reply, frozen=True):
 
 
 class TransferReply(Reply, frozen=True):
-    """The lead was handed over; the next replies name the new leader."""
+    """Leadership was transferred; the next replies name the new leader."""
 
     transferred: Literal[True]
 
@@ -79,4 +79,4 @@ class HealthReply(Reply, frozen=True):
     status: str
     node: str
     warning: str | UnsetType = UNSET
-    """What an operator should look at, though the node serves; absent where there is nothing."""
+    """A condition that an operator should look at, although the node serves; absent if there is none."""

@@ -1,4 +1,4 @@
-"""Names, keys, durations and times that documents share, the bases of requests and replies, and problem documents."""
+"""Define the types that documents share: names, keys, durations, times, problems, the bases of requests and replies."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ NAME_RULE: Final = f"1 to {limits.NAME_CHARS_MAX} letters, digits and _ . : @ -,
 NAME_PATTERN: Final = rf"^[A-Za-z0-9][A-Za-z0-9_.:@-]{{0,{limits.NAME_CHARS_MAX - 1}}}$(?!\n)"
 """`$` alone would let a line feed pass at the end."""
 is_name: Final = re.compile(NAME_PATTERN).match
-"""Whether a text of a path may name anything: what is longer than a key of the store must not get there."""
-QUEUE_PATTERN_RULE: Final = "the name of a queue; or the beginning of names with a * behind it; or * alone, for all"
+"""Match a valid name. Names in paths are checked by it, since a longer text does not fit into a key of the store."""
+QUEUE_PATTERN_RULE: Final = "the name of a queue; or a prefix of names followed by *; or * alone, for all"
 QUEUE_PATTERN_PATTERN: Final = (
     rf"^([A-Za-z0-9][A-Za-z0-9_.:@-]{{0,{limits.NAME_CHARS_MAX - 1}}}|([A-Za-z0-9][A-Za-z0-9_.:@-]{{0,"
     rf"{limits.NAME_CHARS_MAX - 1}}})?\*)$(?!\n)"
@@ -37,7 +37,7 @@ PATTERN_RULES: Final = {
     KEY_PATTERN: KEY_RULE,
     COMPLETION_ID_PATTERN: COMPLETION_ID_RULE,
 }
-"""What a pattern means, for people."""
+"""The rule that each pattern enforces, as readable text."""
 
 _TOKEN_MAX: Final = (1 << 63) - 1
 
@@ -80,41 +80,45 @@ DeadLetterReasonName = Literal[
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """A request body, or a part of one. What is as by default is left out, so that an older server knows every field."""
+    """A request body, or a part of one.
+
+    Default values are not encoded, so that an older server knows every field that is sent.
+    """
 
 
 PageLimit = Annotated[int, Meta(ge=1, le=limits.PAGE_JOBS_MAX)]
 
 
 class ReadQuery(Request, frozen=True):
-    """How fresh an answer must be: `stale` is answered by any node from what it has, and says how old that is."""
+    """The freshness that a read requires."""
 
     consistency: Literal["linearizable", "quorum", "stale"] = "linearizable"
-    """`linearizable`: as new as any answer so far, by the leader, which a majority has answered within the election
-    timeout. `quorum`: the same, but the leader asks a majority for this very request first, so that no clock is involved;
-    it costs one round trip between nodes. `stale`: by any node from what it has."""
+    """`linearizable`: at least as new as any earlier answer. The leader answers, if a majority has responded to it
+    within the election timeout. `quorum`: the same, but the leader first asks a majority for this request. It depends
+    on no clock, and costs one round trip between nodes. `stale`: any node answers from its own state; the reply states
+    how old that is."""
 
 
 T = TypeVar("T")
-"""How a document has its times: as text where it is written, as `datetime` where it is read."""
+"""Type of a document's times: text in the server, `datetime` in the client."""
 J = TypeVar("J")
-"""How a document has JSON of any kind: as text where it is written, decoded where it is read."""
+"""Type of JSON of any kind: text in the server, decoded in the client."""
 Time = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-Json = Annotated[J, Meta(description="JSON of any kind; null where there is none.")]
+Json = Annotated[J, Meta(description="JSON of any kind; null if there is none.")]
 ABSENT: Final[Any] = None
-"""The default of a field that every server writes and only a document from elsewhere may leave out."""
+"""The default of a field that every server writes; only a document of another origin may lack it."""
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
     """A reply body, or a part of one.
 
-    Every field has a default, so that a client can read what a server of another version leaves out; the fields that a
-    client doesn't know are ignored. The server writes every field, and the OpenAPI document says so.
+    Every field has a default, so that a client can read the reply of a server whose version lacks the field. Clients
+    ignore unknown fields. The server writes every field, and the OpenAPI document marks each as required.
     """
 
 
 class ErrorReply(Reply, frozen=True):
-    """What an attempt's handler reported."""
+    """An error that an attempt's handler reported."""
 
     type: str = ""
     message: str = ""
@@ -122,11 +126,11 @@ class ErrorReply(Reply, frozen=True):
 
 
 class PauseDocument(Reply, Generic[T], frozen=True):
-    """Since when something is paused, until when, and why."""
+    """A pause: its start, its end and its reason."""
 
     since: T = ABSENT
     until: T | None = None
-    """null: until somebody resumes it."""
+    """null: until it is resumed."""
     reason: str | None = None
 
 
@@ -142,12 +146,12 @@ class Problem(Reply, frozen=True):
     retryable: bool = False
     """Whether the same request, with the same idempotency key, may succeed later."""
     advice: str | UnsetType = UNSET
-    """What to do next."""
+    """A suggested next step."""
     field: str | UnsetType = UNSET
     """Path of the field at fault."""
     job_id: str | UnsetType = UNSET
-    """The job that stands in the way."""
+    """The job that prevents the request."""
     members: Sequence[str] | UnsetType = UNSET
-    """What is in the cycle, in order, each waiting for the next."""
+    """The members of the cycle, in order; each waits for the next."""
     outcomes: list[Any] | UnsetType = UNSET
-    """What became of each outcome, where outcomes were reported."""
+    """The result for each reported outcome, if the request reported outcomes."""

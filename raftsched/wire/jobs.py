@@ -1,4 +1,4 @@
-"""Jobs: what clients ask for and change, and what the API answers about them."""
+"""Define the documents of jobs: requests of clients, and replies of the API."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ ConditionName = Literal["success", "failure", "completion"]
 
 
 class RetryPolicyRequest(Request, frozen=True):
-    """How long to wait before the next attempt; what is left out is the cluster's default."""
+    """Delays before further attempts; omitted fields have the cluster's defaults."""
 
     backoff: Literal["exponential", "linear", "fixed", "list"] = "exponential"
     base_seconds: BackoffSeconds = 1.0
@@ -61,62 +61,64 @@ class RetryPolicyRequest(Request, frozen=True):
 
 
 class JobBody(Request, frozen=True):
-    """What to run and how, whenever that is."""
+    """The options of a job that do not depend on its time."""
 
     name: Name
     payload: msgspec.Raw | UnsetType = UNSET
     queue: Name | None = None
-    """Default: the queue that is called like the job."""
+    """Default: the queue with the job's name."""
     priority: Priority = PRIORITY_DEFAULT
     """Higher first; `low` = 2, `normal` = 5, `high` = 8."""
     timeout_seconds: TimeoutSeconds | None = None
     """Longest run time of one attempt; none by default."""
     heartbeat_timeout_seconds: TimeoutSeconds | None = None
-    """Longest silence of the handler itself, in progress or explicit beats; not asked for by default."""
+    """Longest time without a sign of life from the handler itself: progress or an explicit beat. No limit by
+    default."""
     max_attempts: (
         Annotated[int, Meta(ge=1, le=limits.ATTEMPTS_MAX, extra_json_schema={"default": MAX_ATTEMPTS_DEFAULT})]
         | UnsetType
     ) = UNSET
-    """Failures, timeouts included, that end in the dead letters."""
+    """Failures, timeouts included, until the dead-letter queue."""
     max_retries: Annotated[int, Meta(ge=0, le=limits.ATTEMPTS_MAX - 1)] | None = None
-    """Another way to say `max_attempts`: one less. Give either."""
+    """`max_attempts` minus one. Give one of the two."""
     max_lost_workers: LostWorkers | None = None
-    """Lost workers that end in the dead letters, counted apart from failures; by default as its queue says, else 3. The
-    largest value stands for any number."""
+    """Lost workers until the dead-letter queue, counted apart from failures. Default: the queue's setting, else 3. The
+    largest value means no limit."""
     retry_policy: RetryPolicyRequest | None = None
     retry_on: ErrorTypes | None = None
-    """Error types that are tried again; all by default."""
+    """Error types that are retried; all by default."""
     no_retry: ErrorTypes | None = None
-    """Error types that go to the dead letters at once."""
+    """Error types that go to the dead-letter queue at once."""
     start: Literal["at_least_once", "at_most_once"] = "at_least_once"
-    """`at_most_once`: once the worker has said that it starts, the job is never leased again."""
+    """`at_most_once`: once the worker has announced its start, the job is never leased again."""
     concurrency_key: ConcurrencyKey | None = None
-    """Jobs of a queue with the same key share the queue's `key_concurrency`, which is 1 unless it is set."""
+    """Jobs of a queue with the same key share the queue's `key_concurrency`, 1 by default."""
     on_dependency_failure: Literal["skip", "fail"] = "skip"
-    """Whether it ends `skipped` or in the dead letters where a parent ends otherwise than it should."""
+    """The job ends `skipped`, or in the dead-letter queue, if a parent's end does not meet its condition."""
     tags: Annotated[list[Tag], Meta(max_length=limits.TAGS_MAX)] | None = None
     region: Name | None = None
     expires_in_seconds: SpanSeconds | None = None
-    """Not started so long after it was due, it ends as `expired`."""
+    """The job ends as `expired` if it has not started this long after it was due."""
     deadline_in_seconds: SpanSeconds | None = None
-    """Not finished so long after it was due, it ends as `expired`, whatever it does."""
+    """The job ends as `expired` if it has not finished this long after it was due, even while it runs."""
     retention_seconds: SpanSeconds | None = None
-    """How long it is kept once finished; by default as its queue or the cluster says. It is kept longer while the time of
-    its idempotency key lasts, its workflow has not ended, or a job that depends on it has not."""
+    """Time to keep the finished job. Default: the setting of its queue or of the cluster. It is kept longer until its
+    idempotency key expires, its workflow ends, and the jobs that depend on it end."""
 
 
 class TimedJobBody(JobBody, frozen=True):
-    """A job with times of its own."""
+    """The options of a job, with its times."""
 
     run_at: Moment | None = None
     """A past time means now."""
     delay_seconds: DelaySeconds | None = None
     expires_at: Moment | None = None
-    """Not started by then, it ends as `expired`. Give it or `expires_in_seconds`."""
+    """The job ends as `expired` if it has not started by then. Give this or `expires_in_seconds`."""
     deadline: Moment | None = None
-    """Not finished by then, it ends as `expired`, whatever it does. Give it or `deadline_in_seconds`."""
+    """The job ends as `expired` if it has not finished by then, even while it runs. Give this or
+    `deadline_in_seconds`."""
     paused: bool = False
-    """It is stored `paused`, to be resumed by hand."""
+    """Store the job `paused`, to be resumed by hand."""
 
 
 class DependencyRequest(Request, frozen=True):
@@ -124,19 +126,19 @@ class DependencyRequest(Request, frozen=True):
 
     job: IdText
     condition: ConditionName = "success"
-    """`success` = completed, `failure` = dead-lettered, `completion` = in whatever way."""
+    """`success` = completed, `failure` = dead-lettered, `completion` = ended in any way."""
 
 
 class UniqueRequest(Request, frozen=True):
-    """What makes a job unique within its tenant: there is at most one like it at a time."""
+    """A limit of one job at a time with the same properties within its tenant."""
 
     by: Annotated[Sequence[Literal["name", "key", "payload"]], Meta(min_length=1, max_length=3)] | None = None
-    """What must be equal; default: `name` and `key` where a key is given, else `name` and `payload`."""
+    """Properties that must be equal. Default: `name` and `key` if a key is given, else `name` and `payload`."""
     key: Annotated[str, Meta(min_length=1, max_length=limits.IDEMPOTENCY_KEY_CHARS_MAX)] | None = None
     for_seconds: SpanSeconds | None = None
-    """How long it counts, also once the job is finished; by default until it is finished."""
+    """Duration of the limit, even if the job finishes earlier. Default: until the job is finished."""
     on_conflict: Literal["return", "reject"] = "return"
-    """What a second submission gets: 200 with the job that is there, or 409."""
+    """Reply to a second submission: 200 with the existing job, or 409."""
 
 
 class JobRequest(TimedJobBody, frozen=True):
@@ -147,13 +149,14 @@ class JobRequest(TimedJobBody, frozen=True):
     depends_on: Annotated[list[IdText | DependencyRequest], Meta(max_length=limits.DEPENDENCIES_MAX)] | None = None
     """Jobs that must end first; an id alone means that it must succeed."""
     idempotency_key: IdempotencyKey | None = None
-    """The same key and job a second time finds the first; for single jobs the Idempotency-Key header does the same."""
+    """A second submission with the same key and job finds the first. For single jobs the Idempotency-Key header does
+    the same."""
     idempotency_ttl_seconds: SpanSeconds | None = None
-    """How long the key counts, and the job is kept for it; by default as long as the job is there."""
+    """Lifetime of the key; the job is kept at least as long. Default: as long as the job exists."""
 
 
 class BatchRequest(Request, frozen=True):
-    """Jobs, each stored or refused on its own."""
+    """Jobs, each stored or rejected on its own."""
 
     jobs: Annotated[
         list[Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/JobRequest"})]],
@@ -161,7 +164,7 @@ class BatchRequest(Request, frozen=True):
     ]
 
 
-class SeedRequest(Request, frozen=True):
+class LegacyJobRequest(Request, frozen=True):
     """A job as older clients submit it; `task` is its name."""
 
     task: Name
@@ -178,7 +181,7 @@ PauseReason = Annotated[str, Meta(max_length=limits.PAUSE_REASON_CHARS_MAX)]
 
 
 class AmendRequest(Request, frozen=True):
-    """What to change of a job that does not run. `null` takes away what it had; what is left out stays as it is."""
+    """Changes of a job that does not run. `null` removes a value; omitted fields stay as they are."""
 
     run_at: Moment | UnsetType = UNSET
     """A past time means now."""
@@ -193,33 +196,33 @@ class AmendRequest(Request, frozen=True):
     timeout_seconds: TimeoutSeconds | UnsetType | None = UNSET
     expires_at: Moment | UnsetType | None = UNSET
     expires_in_seconds: SpanSeconds | UnsetType = UNSET
-    """After its time as it then is; as `deadline_in_seconds`."""
+    """Counted from the job's time after this change, as is `deadline_in_seconds`."""
     deadline: Moment | UnsetType | None = UNSET
     deadline_in_seconds: SpanSeconds | UnsetType = UNSET
     tags: Annotated[list[Tag], Meta(max_length=limits.TAGS_MAX)] | UnsetType | None = UNSET
 
 
 class PauseRequest(Request, frozen=True):
-    """How long to pause, and why."""
+    """The end of a pause, and its reason."""
 
     until: Moment | None = None
-    """It goes on by itself then; by default only once it is resumed."""
+    """End of the pause; by default it lasts until it is resumed."""
     for_seconds: SpanSeconds | None = None
     reason: PauseReason | None = None
 
 
 class RetryRequest(Request, frozen=True):
-    """When to run again; now by default."""
+    """The time of the new run; now by default."""
 
     run_at: Moment | None = None
     delay_seconds: DelaySeconds | None = None
 
 
 class ReplayRequest(Request, frozen=True):
-    """What the clone has otherwise than its original."""
+    """The differences of a clone from its original."""
 
     run_at: Moment | None = None
-    """When it runs; now by default."""
+    """Time to run; now by default."""
     delay_seconds: DelaySeconds | None = None
     payload: msgspec.Raw | UnsetType = UNSET
     queue: Name | None = None
@@ -227,43 +230,44 @@ class ReplayRequest(Request, frozen=True):
 
 
 class CancelQuery(Request, frozen=True):
-    """How to cancel a job that runs."""
+    """The options for cancelling a running job."""
 
     force: bool = False
     """End its attempt at once instead of asking its worker first."""
 
 
 class ListQuery(ReadQuery, frozen=True):
-    """Which jobs, and which page of them."""
+    """A filter of jobs, and a page of them."""
 
     status: Annotated[list[StatusName], Meta(min_length=1, max_length=12)] | None = None
-    """One or more, with commas between. Without `queue`, `name`, `tag`, `schedule` and `workflow`, or with `queue` and
-    statuses that wait for time only, their jobs come one status after another."""
+    """One or more, separated by commas. Without `queue`, `name`, `tag`, `schedule` and `workflow`, or with `queue` and
+    only statuses that wait for a time, the jobs are listed one status after another."""
     queue: Name | None = None
     name: Name | None = None
     tag: Tag | None = None
     tenant: Name | None = None
     schedule: IdText | None = None
-    """Id of the schedule that they are runs of."""
+    """Id of the schedule that submitted them."""
     workflow: IdText | None = None
     """Id of the workflow that they belong to."""
     reason: DeadLetterReasonName | None = None
-    """Why they failed: of the dead letters, unless `status` says otherwise."""
+    """Reason of their failure. Selects from the dead-letter queue, unless `status` is given."""
     created_after: Moment | None = None
-    """Submitted at or after then."""
+    """Submitted at or after this time."""
     created_before: Moment | None = None
     limit: PageLimit = 100
-    """Most jobs on the page. There may be fewer on it although `next_cursor` leads to more, where few of many match by
-    `tenant`, `reason` or `status`; a page without jobs is the last one, unless 5 seconds of search found none."""
+    """Maximum number of jobs on the page. A page may hold fewer although `next_cursor` leads to more, if few of many
+    jobs match `tenant`, `reason` or `status`. A page without jobs is the last one, unless a search of 5 seconds found
+    none."""
     order: Literal["asc", "desc"] = "asc"
-    """`asc`: the oldest first; `desc`: the latest first. By submission; where jobs come one status after another, by
-    what that status is kept in order of: when it was finished, or when it is due."""
+    """`asc`: the oldest first; `desc`: the latest first. The order is that of submission. If jobs are listed one status
+    after another, it is that of the status: by the time of finishing, or by the due time."""
     cursor: Cursor | None = None
-    """`next_cursor` of the page before."""
+    """`next_cursor` of the previous page."""
 
 
 class RetryPolicyReply(Reply, frozen=True):
-    """How long a job waits before its next attempt."""
+    """The delays of a job before further attempts."""
 
     backoff: str = ""
     base_seconds: float = 0.0
@@ -274,7 +278,7 @@ class RetryPolicyReply(Reply, frozen=True):
 
 
 class DependencyReply(Reply, frozen=True):
-    """A job that must end first, and how."""
+    """A job that must end first, and the required end."""
 
     job: str
     condition: str = "success"
@@ -288,41 +292,41 @@ class JobDocument(Reply, Generic[T, J], frozen=True):
     queue: str = ""
     tenant: str = ""
     status: str = ""
-    """A waiting job whose time has come is `queued`."""
+    """`queued` is a waiting job that is due."""
     priority: int = 0
     payload: Json[J] = ABSENT
     schedule_id: str | None = None
-    """The schedule that it is a run of."""
+    """The schedule that submitted it."""
     instant: T | None = None
-    """The nominal instant of the schedule that it is for."""
+    """The nominal fire time of its schedule."""
     workflow_id: str | None = None
     task: str | None = None
     """Its name within its workflow."""
     run_at: T = ABSENT
-    """The time that was asked for; retries and snoozes leave it as it is."""
+    """The requested time; retries and snoozes do not change it."""
     next_run_at: T | None = None
-    """When it runs next, while it waits."""
+    """The next time to run, while it waits."""
     expires_at: T | None = None
     deadline: T | None = None
     timeout_seconds: float | None = None
     heartbeat_timeout_seconds: float | None = None
     max_attempts: int = 0
     max_lost_workers: int = 0
-    """Lost workers that end in the dead letters; its queue's setting where it has none of its own."""
+    """Lost workers until the dead-letter queue; its queue's setting if it has none of its own."""
     attempt_number: int = 0
-    """Attempts begun so far in this run."""
+    """Attempts started so far in this run."""
     retry_policy: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/RetryPolicyReply"})] = ABSENT
     retry_on: Sequence[str] = ()
     no_retry: Sequence[str] = ()
     start: str = ""
     concurrency_key: str | None = None
     unique_until: T | None = None
-    """How long its claim to be unique counts where that has a time."""
+    """End of its unique key, if that has a fixed end."""
     depends_on: Sequence[DependencyReply] = ()
-    """What it depends on; in lists the first 100 of it."""
+    """Its dependencies; in lists the first 100 of them."""
     dependency_count: int = 0
     pending_dependencies: int = 0
-    """Jobs that it still waits for, and 1 more while its workflow is not whole."""
+    """Jobs that it still waits for, and 1 more while its workflow is incomplete."""
     on_dependency_failure: str = ""
     pause: PauseDocument[T] | None = None
     tags: Sequence[str] = ()
@@ -333,35 +337,35 @@ class JobDocument(Reply, Generic[T, J], frozen=True):
     created_at: T = ABSENT
     updated_at: T = ABSENT
     queued_at: T | None = None
-    """When its time came."""
+    """The time at which it became due."""
     started_at: T | None = None
-    """When its latest attempt began."""
+    """Start of its latest attempt."""
     completed_at: T | None = None
-    """When it finished, however it ended."""
+    """The time at which it finished, in any status."""
     execution_time_ms: int | None = None
-    """How long the last attempt of a finished job took."""
+    """Duration of the last attempt of a finished job."""
     failure_reason: str | None = None
-    """Why it is in the dead letters, or the type of the latest failure."""
+    """The reason for the dead-letter queue, or the type of the latest failure."""
     result: Json[J] = ABSENT
     progress: Json[J] = ABSENT
     run_id: str = ""
-    """The run's idempotency key for receivers; the same for all its attempts."""
+    """Idempotency key for receivers; equal for all attempts of the run."""
     failure_count: int = 0
     lost_count: int = 0
     worker: str | None = None
-    """Who holds its lease."""
+    """The worker that holds its lease."""
     error: ErrorReply | None = None
-    """Of the latest attempt, where it failed."""
+    """Error of the latest attempt, if that failed."""
     idempotency_key: str | None = None
     replay_of: str | None = None
-    """The job that it is a clone of."""
+    """The original of this clone."""
 
 
 class JobReply(JobDocument[Time, msgspec.Raw], frozen=True):
     """A job as it was when it was read."""
 
     duplicate: Literal[True] | UnsetType = UNSET
-    """Present where a submission found this job instead of storing a new one."""
+    """Present if a submission found this job instead of storing a new one."""
 
 
 class JobsPage(Reply, frozen=True):
@@ -373,7 +377,7 @@ class JobsPage(Reply, frozen=True):
 
 
 class ResultDocument(Reply, Generic[J], frozen=True):
-    """A job's result, and whether there can be one yet."""
+    """A job's result; its status shows whether there can be one yet."""
 
     id: str = ""
     status: str = ""
@@ -383,11 +387,11 @@ class ResultDocument(Reply, Generic[J], frozen=True):
 
 
 class ResultReply(ResultDocument[msgspec.Raw], frozen=True):
-    """A job's result, and whether there can be one yet."""
+    """A job's result; its status shows whether there can be one yet."""
 
 
-class SeedReply(Reply, frozen=True):
-    """A job as older clients know it."""
+class LegacyJobReply(Reply, frozen=True):
+    """A job as older clients read it."""
 
     id: str
     job_id: str
@@ -398,7 +402,7 @@ class SeedReply(Reply, frozen=True):
 
 
 class BatchItem(Reply, frozen=True):
-    """What became of one job of a batch: 201 stored, 200 known before, otherwise a problem."""
+    """The result for one job of a batch: 201 stored, 200 known before, otherwise a problem."""
 
     status: int = 0
     id: str | UnsetType = UNSET
@@ -408,6 +412,6 @@ class BatchItem(Reply, frozen=True):
 
 
 class BatchReply(Reply, frozen=True):
-    """What became of each job, in the order of the request."""
+    """The result for each job, in the order of the request."""
 
     results: list[BatchItem]

@@ -1,4 +1,4 @@
-"""The audit trail and events."""
+"""Define the documents of the audit trail and of events."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from raftsched.wire.common import ABSENT, Cursor, IdText, Name, PageLimit, ReadQ
 
 
 class AuditQuery(ReadQuery, frozen=True):
-    """Which lines of the audit trail."""
+    """A filter of audit entries, and a page of them."""
 
     actor: Annotated[str, Meta(max_length=limits.ACTOR_CHARS_MAX)] | None = None
     action: Annotated[str, Meta(max_length=64)] | None = None
-    """As a whole (`schedule.pause`), or the noun alone (`schedule`)."""
+    """A whole action (`schedule.pause`), or its noun alone (`schedule`)."""
     subject: Annotated[str, Meta(max_length=300)] | None = None
-    """As it stands in the lines (`schedule:report`), or the noun alone."""
+    """A whole subject (`schedule:report`), or its noun alone."""
     tenant: Name | None = None
     limit: PageLimit = 100
     order: Literal["asc", "desc"] = "desc"
@@ -25,18 +25,18 @@ class AuditQuery(ReadQuery, frozen=True):
 
 
 class EventsQuery(Request, frozen=True):
-    """Which events."""
+    """A filter of events."""
 
     types: Annotated[list[Annotated[str, Meta(min_length=1, max_length=64)]], Meta(max_length=50)] | None = None
-    """Whole types (`job.completed`) or nouns (`job`), with commas between; all by default."""
+    """Whole types (`job.completed`) or nouns (`job`), separated by commas; all by default."""
     queue: Name | None = None
-    """Of jobs, or the queue itself."""
+    """Events of this queue and of its jobs."""
     job: IdText | None = None
     tenant: Name | None = None
 
 
 class AuditDocument(Reply, Generic[T], frozen=True):
-    """Who did what to what."""
+    """An audit entry: an actor, an action and its subject."""
 
     at: T
     actor: str = ""
@@ -50,24 +50,24 @@ class AuditDocument(Reply, Generic[T], frozen=True):
 
 
 class AuditLine(AuditDocument[Time], frozen=True):
-    """Who did what to what."""
+    """An audit entry: an actor, an action and its subject."""
 
 
 class AuditPage(Reply, frozen=True):
-    """Lines of the audit trail."""
+    """A page of the audit trail."""
 
     entries: list[AuditLine]
     next_cursor: str | None
 
 
 class ChangeEventDocument(Reply, Generic[T], frozen=True, omit_defaults=True):
-    """Something that was committed; fields that do not belong to its type are left out."""
+    """A committed change; fields that do not belong to its type are omitted."""
 
     type: str
-    """Such as `job.completed`; `reset` where events are missing."""
+    """For example `job.completed`; `reset` if events are missing."""
     revision: int
     at: T = ABSENT
-    """Every type has it but `reset`."""
+    """Present in every type but `reset`."""
     tenant: str | None = None
     job_id: str | None = None
     schedule_id: str | None = None
@@ -80,11 +80,11 @@ class ChangeEventDocument(Reply, Generic[T], frozen=True, omit_defaults=True):
     worker: str | None = None
     attempt_number: int | None = None
     reason: str | None = None
-    """Why it failed, or was skipped."""
+    """Reason of a failure or a skip."""
     instant: T | None = None
     kind: str | None = None
-    """`planned`, `manual` or `backfill`: what a schedule fired for, or was skipped for."""
+    """Cause of a schedule's run or skip: `planned`, `manual` or `backfill`."""
 
 
 class ChangeEvent(ChangeEventDocument[Time], frozen=True):
-    """Something that was committed; fields that do not belong to its type are left out."""
+    """A committed change; fields that do not belong to its type are omitted."""

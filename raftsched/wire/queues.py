@@ -1,4 +1,4 @@
-"""Queues: their settings, counts and scale."""
+"""Define the documents of queues: settings, counts and scale."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ QueueLimit = Annotated[int, Meta(ge=1, le=limits.QUEUE_LIMIT_MAX)]
 
 
 class RateRequest(Request, frozen=True):
-    """At most `count` leases in `per_seconds`, evenly spread, and up to `burst` at once after a rest.
+    """A rate limit: `count` leases in `per_seconds`, evenly spread, and up to `burst` at once after an idle time.
 
-    A span of `per_seconds` sees at most `count + burst - 1` leases: with `burst` 1 never more than `count`. Without
-    `burst` it is what flows in within 100 ms, at least 1.
+    Any period of `per_seconds` contains at most `count + burst - 1` leases; with `burst` 1 never more than `count`. The
+    default of `burst` is the number of leases in 100 ms, at least 1.
     """
 
     count: QueueLimit
@@ -37,7 +37,7 @@ class RateRequest(Request, frozen=True):
 
 
 class QueuePatch(Request, frozen=True):
-    """What to change of a queue's settings; what is left out stays, `null` takes a setting away."""
+    """Changes of a queue's settings. Omitted settings stay, `null` removes a setting."""
 
     rate: RateRequest | UnsetType | None = UNSET
     """Leases per time."""
@@ -46,29 +46,29 @@ class QueuePatch(Request, frozen=True):
     key_concurrency: QueueLimit | UnsetType | None = UNSET
     """Jobs of one concurrency key that run at the same time; 1 by default."""
     ageing_seconds: SpanSeconds | UnsetType | None = UNSET
-    """A waiting job gains one priority for each of these; as the cluster says by default."""
+    """A waiting job's priority rises by one each time this period passes. Default: the cluster's setting."""
     retention_seconds: SpanSeconds | UnsetType | None = UNSET
-    """How long finished jobs are kept; as the cluster says by default."""
+    """Time to keep finished jobs. Default: the cluster's setting."""
     max_lost_workers: LostWorkers | UnsetType | None = UNSET
-    """Lost workers that end a job which does not say it itself in the dead letters; 3 by default. The largest value stands
-    for any number."""
+    """Lost workers until the dead-letter queue, for jobs without a limit of their own; 3 by default. The largest value
+    means no limit."""
     weights: dict[Name, Annotated[int, Meta(ge=1, le=1_000)]] | UnsetType | None = UNSET
-    """Shares of tenants; those that are not named have 1."""
+    """Shares of tenants; an unnamed tenant has 1."""
 
 
 class QueuesQuery(ReadQuery, frozen=True):
-    """Which page of the queues."""
+    """A page of the queues."""
 
     limit: Annotated[int, Meta(ge=1, le=limits.PAGE_QUEUES_MAX)] = 100
     cursor: Cursor | None = None
-    """`next_cursor` of the page before."""
+    """`next_cursor` of the previous page."""
 
 
 class RateReply(Reply, frozen=True):
-    """At most `count` leases in `per_seconds`, evenly spread, and up to `burst` at once after a rest.
+    """A rate limit: `count` leases in `per_seconds`, evenly spread, and up to `burst` at once after an idle time.
 
-    A span of `per_seconds` sees at most `count + burst - 1` leases: with `burst` 1 never more than `count`. Without
-    `burst` it is what flows in within 100 ms, at least 1.
+    Any period of `per_seconds` contains at most `count + burst - 1` leases; with `burst` 1 never more than `count`. The
+    default of `burst` is the number of leases in 100 ms, at least 1.
     """
 
     count: int
@@ -77,33 +77,33 @@ class RateReply(Reply, frozen=True):
 
 
 class QueueSettingsDocument(Reply, Generic[T], frozen=True):
-    """What operators said about a queue; null where nobody said anything."""
+    """The settings of a queue; null for a setting that nobody has made."""
 
     pause: PauseDocument[T] | None = None
-    """While it is paused no worker gets a job of it."""
+    """While the queue is paused, its jobs are not dispatched."""
     rate: RateReply | None = None
     concurrency: int | None = None
     key_concurrency: int | None = None
     """null: 1 for jobs that have a concurrency key."""
     ageing_seconds: float | None = None
-    """null: as the cluster says."""
+    """null: the cluster's setting."""
     retention_seconds: float | None = None
-    """null: as the cluster says."""
+    """null: the cluster's setting."""
     max_lost_workers: int | None = None
     """null: 3."""
     weights: dict[str, int] = {}
-    """Shares of tenants; those that are not named have 1."""
+    """Shares of tenants; an unnamed tenant has 1."""
     revision: int | None = None
     """Log index of the latest change."""
     updated_at: T | None = None
 
 
 class QueueSettingsReply(QueueSettingsDocument[Time], frozen=True):
-    """What operators said about a queue; null where nobody said anything."""
+    """The settings of a queue; null for a setting that nobody has made."""
 
 
 class QueueDocument(Reply, Generic[T], frozen=True):
-    """How many jobs of each status a queue holds, and its settings."""
+    """A queue: the number of its jobs by status, and its settings."""
 
     name: str
     tenant: str = ""
@@ -113,7 +113,7 @@ class QueueDocument(Reply, Generic[T], frozen=True):
     running: int = 0
     cancelling: int = 0
     paused: int = 0
-    """Jobs that are paused; whether the queue is, its settings say."""
+    """Paused jobs; `settings.pause` shows whether the queue is paused."""
     retrying: int = 0
     completed: int = 0
     failed: int = 0
@@ -121,16 +121,16 @@ class QueueDocument(Reply, Generic[T], frozen=True):
     cancelled: int = 0
     skipped: int = 0
     exact: bool = True
-    """False: so many timed jobs came due that not all were looked at; some count as they were before."""
+    """False: too many timed jobs became due to examine them all; some are counted in their previous status."""
     oldest_wait_ms: int = 0
-    """How long the job that is due longest waits for a worker; 0 = none waits."""
+    """Waiting time of the job that has been due for longest; 0 = none waits."""
     waiting_workers: int | None = None
-    """Workers that wait for jobs of this queue; null where the answering node does not lead."""
+    """Workers that wait for jobs of this queue; null if the answering node does not lead."""
     settings: QueueSettingsDocument[T] = QueueSettingsDocument()
 
 
 class QueueReply(QueueDocument[Time], frozen=True):
-    """How many jobs of each status a queue holds, and its settings."""
+    """A queue: the number of its jobs by status, and its settings."""
 
 
 class QueuesReply(Reply, frozen=True):
@@ -141,11 +141,11 @@ class QueuesReply(Reply, frozen=True):
 
 
 class ScaleReply(Reply, frozen=True):
-    """What decides how many workers a queue should have."""
+    """The numbers from which the count of workers of a queue is decided."""
 
     queue: str = ""
     ready: int = 0
-    """Jobs that are due and wait for nothing but a worker, and the queue's limits."""
+    """Due jobs that wait only for a worker, or for the queue's limits."""
     exact: bool = True
     """False: `ready` is an estimate, as in the queue's counts."""
     running: int = 0
@@ -153,6 +153,6 @@ class ScaleReply(Reply, frozen=True):
     waiting_workers: int = 0
     """Workers that wait for jobs of this queue now."""
     worker_slots: int = 1
-    """Jobs that a typical worker of the queue runs at the same time; 1 where none is known."""
+    """Jobs that a typical worker of the queue runs at the same time; 1 if no worker is known."""
     wanted_workers: int = 0
-    """How many of those would run all that runs or is ready, as far as the queue's pause and limits let it."""
+    """Number of such workers for all running and ready jobs, within the queue's pause and limits."""

@@ -1,4 +1,4 @@
-"""What happened to a job: its runs, history and logs, and why it waits."""
+"""Define the documents of a job's past: its runs, history and logs, and the reasons why it waits."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from raftsched.wire.common import ABSENT, Cursor, ErrorReply, ReadQuery, Reply, 
 
 
 class LogQuery(ReadQuery, frozen=True):
-    """Whose log, and from where on."""
+    """A run or attempt, and a position in its log."""
 
     run: Annotated[int, Meta(ge=1)] | None = None
     """Number of the run; default: the latest. With `attempt`, the log of that attempt alone."""
     attempt: Annotated[int, Meta(ge=1)] | None = None
     cursor: Cursor | None = None
-    """`next_cursor` of the part before."""
+    """`next_cursor` of the previous part."""
     wait_seconds: Annotated[float, Meta(ge=0, le=limits.LEASE_WAIT_SECONDS_MAX)] = 0.0
-    """How long to wait for lines where there are none yet and more may come."""
+    """Longest time to wait for lines if there are none yet and more may follow."""
     max_bytes: Annotated[int, Meta(ge=1, le=limits.LOG_BYTES_MAX)] = 256 * 1024
-    """The part ends with the piece that passes this."""
+    """The part ends with the piece that exceeds this."""
 
 
 class AttemptDocument(Reply, Generic[T], frozen=True):
-    """One try of a run."""
+    """One attempt of a run."""
 
     attempt_number: int
     worker: str = ""
@@ -40,7 +40,7 @@ class AttemptDocument(Reply, Generic[T], frozen=True):
 
 
 class RunDocument(Reply, Generic[T], frozen=True):
-    """One execution of a job up to an outcome, with its attempts, oldest first."""
+    """A run of a job, with its attempts, oldest first."""
 
     run_id: str
     run_number: int = 0
@@ -63,11 +63,11 @@ class RunsReply(RunsDocument[Time], frozen=True):
 
 
 class EventDocument(Reply, Generic[T], frozen=True):
-    """Something that happened to a job."""
+    """An event in the life of a job."""
 
     at: T
     event: str
-    """`created`, `attempt_started`, `attempt_ended`, `finished`, or what was noted: `paused`, `requeued`, …"""
+    """`created`, `attempt_started`, `attempt_ended`, `finished`, or a recorded change: `paused`, `requeued`, …"""
     actor: str | None = None
     detail: str | None = None
     run_number: int | None = None
@@ -76,18 +76,18 @@ class EventDocument(Reply, Generic[T], frozen=True):
 
 
 class HistoryDocument(Reply, Generic[T], frozen=True):
-    """What happened to a job, in order."""
+    """The events of a job, in order."""
 
     id: str = ""
     status: str = ""
     events: list[EventDocument[T]] = []
     truncated: bool = False
-    """Whether older attempts or notes are no longer kept."""
+    """Whether older attempts or events are no longer kept."""
     revision: int = 0
 
 
 class HistoryReply(HistoryDocument[Time], frozen=True):
-    """What happened to a job, in order."""
+    """The events of a job, in order."""
 
 
 class LogReply(Reply, frozen=True):
@@ -98,10 +98,10 @@ class LogReply(Reply, frozen=True):
     run_number: int = 0
     attempt_number: int = 0
     text: str = ""
-    """Whole lines, each closed by a line feed; "" where there is nothing new."""
+    """Whole lines, each with its line feed; "" if there are no new lines."""
     attempt_ended: bool = False
     next_cursor: str | None = None
-    """Where to go on: in this log, or in that of the next attempt; null where no more lines can come."""
+    """Cursor of the next part, in this log or in that of the next attempt; null if no more lines can follow."""
 
 
 class ReasonReply(Reply, frozen=True):
@@ -113,7 +113,7 @@ class ReasonReply(Reply, frozen=True):
 
 
 class ExplainReply(Reply, frozen=True):
-    """Why a job is not running, the most immediate reason first."""
+    """The reasons why a job is not running, the most immediate first."""
 
     id: str = ""
     status: str = ""

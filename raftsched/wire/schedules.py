@@ -1,4 +1,4 @@
-"""Schedules: what they submit and when, what people ask of them, and their ledgers."""
+"""Define the documents of schedules: timings, calendars, previews, backfills and ledgers."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ FireTimeCount = Annotated[int, Meta(ge=1, le=limits.PREVIEW_FIRE_TIMES_MAX)]
 
 
 class BlackoutRequest(Request, frozen=True):
-    """When nothing fires: between two instants, or by the wall clock, week after week; the end is not part of it."""
+    """A period without fire times: between two times, or by the wall clock each week. The end is exclusive."""
 
     from_: Moment | None = msgspec.field(name="from", default=None)
     to: Moment | None = None
     start: ClockTime | None = None
     end: ClockTime | None = None
-    """Not later than `start`: it lies on the next day."""
+    """If it is not later than `start`, it is on the next day."""
     weekdays: Annotated[list[WeekdayName], Meta(min_length=1, max_length=7)] | None = None
-    """On which it begins; every day by default."""
+    """Days on which it begins; every day by default."""
     timezone: ZoneName | None = None
-    """Whose wall clock; default: the calendar's."""
+    """Zone of the wall clock; default: the calendar's."""
     reason: Annotated[str, Meta(max_length=limits.CALENDAR_REASON_CHARS_MAX)] | None = None
 
 
@@ -59,80 +59,82 @@ class BusinessDaysRequest(Request, frozen=True):
     country: Annotated[str, Meta(max_length=2, description="ISO 3166-1 code in capitals, such as DE.")] | None = None
     subdivision: Annotated[str, Meta(max_length=64, description="ISO 3166-2 code without the country.")] | None = None
     weekend: Annotated[list[WeekdayName], Meta(max_length=6)] | None = None
-    """Where no country is given, which brings its own; default: Saturday and Sunday."""
+    """The weekend if no country is given; a country has its own. Default: Saturday and Sunday."""
 
 
 class CalendarRequest(Request, frozen=True):
-    """What keeps instants from firing; they are skipped, and the ledger says why."""
+    """Rules that exclude fire times. An excluded one is skipped, and the ledger has the reason."""
 
     skip_dates: Dates | None = None
     only_dates: Dates | None = None
-    """If there are any, no other date fires."""
+    """If given, all other dates are excluded."""
     blackouts: Annotated[list[BlackoutRequest], Meta(max_length=2 * limits.CALENDAR_WINDOWS_MAX)] | None = None
     business_days: bool | BusinessDaysRequest | None = None
     """`true`: Monday to Friday."""
     timezone: ZoneName | None = None
-    """In which instants have dates and times of day; default: the schedule's."""
+    """Zone for the dates and times of day of fire times; default: the schedule's."""
 
 
 class TimingBody(Request, frozen=True):
-    """When: exactly one of `cron`, `every` and `at`, within limits."""
+    """A timing: exactly one of `cron`, `every` and `at`, with limits."""
 
     cron: str | None = None
-    """Five fields, or six with the seconds first; `@daily` and the like; `@every 90s`."""
+    """Five fields, or six with the seconds first; `@daily` and similar; `@every 90s`."""
     every: str | None = None
-    """A fixed grid, such as `90s` or `1h30m`, from `start_at` on."""
+    """A fixed interval, such as `90s` or `1h30m`, counted from `start_at`."""
     at: Moment | None = None
-    """Once."""
+    """A single fire time."""
     timezone: ZoneName = "UTC"
     dst_gap: Literal["shift", "skip"] = "shift"
-    """A wall time that a clock change leaps over fires right after the gap, or not at all."""
+    """A wall time that a clock change skips fires right after the gap, or not at all."""
     dst_overlap: Literal["first", "both"] = "first"
-    """A wall time that is shown twice fires at the first, or at both."""
+    """A wall time that occurs twice fires at the first, or at both."""
     start_at: Moment | None = None
-    """No instant before it. A grid begins there; by default when it is saved."""
+    """No fire time is earlier. A fixed interval starts here; default: the time of saving."""
     end_at: Moment | None = None
-    """No instant after it."""
+    """No fire time is later."""
     calendar: CalendarRequest | None = None
 
 
 class ScheduleRequest(TimingBody, frozen=True, kw_only=True):
-    """A job that is submitted again and again; its name is its identity within the tenant."""
+    """A job that is submitted repeatedly; its name identifies it within the tenant."""
 
     name: Name
     job: JobBody
-    """What each firing submits."""
+    """The job that is submitted at each fire time."""
     tenant: Name | None = None
     jitter_seconds: Annotated[float, Meta(ge=0, le=86_400)] | None = None
-    """Each run is due up to this much after its instant."""
+    """Each run is due at most this long after its fire time."""
     overlap: OverlapName = "skip"
-    """What happens at an instant at which an earlier run is not finished."""
+    """The action at a fire time if an earlier run is not finished."""
     misfire: Literal["run_once", "skip", "run_all"] = "run_once"
-    """What happens to instants that passed undecided, in an outage or a pause: the latest fires, none, or all.
+    """The misfires that run: the latest one, none, or all. A misfire is a fire time that passed in an outage or a
+    pause.
 
-    What is at most 30 seconds late, as after the loss of a leader, is not missed, and fires.
+    A fire time that is at most 30 seconds late, as after the loss of a leader, is not a misfire, and runs.
     """
     catchup_window_seconds: DelaySeconds | None = None
-    """Missed instants older than this are skipped; a day by default."""
+    """Misfires older than this are skipped; a day by default."""
     max_firings: Annotated[int, Meta(ge=1, le=(1 << 48) - 1)] | None = None
-    """It ends after so many runs; skipped instants do not count."""
+    """The schedule ends after this many runs; skipped fire times do not count."""
     pause_until: Moment | None = None
-    """Where this is to come: paused until then, each time this is sent. `POST …/resume` ends the pause, null does not."""
+    """If it is in the future, the schedule is paused until then, each time this is sent. `POST …/resume` ends the
+    pause; null does not."""
 
 
-def _with_all_optional(name: str, kind: type[Request], told: str, *, but: tuple[str, ...] = ()) -> Any:
-    """Return a struct with the fields of `kind`, each of which may be left out, or be null to take it away."""
+def _with_all_optional(name: str, kind: type[Request], description: str, *, but: tuple[str, ...] = ()) -> Any:
+    """Return a struct with the fields of `kind`. Each may be left out, or be null to remove its value."""
     fields: list[tuple[str, Any, Any]] = [
         (field.name, field.type if field.name == "payload" else field.type | None | UnsetType, UNSET)
         for field in msgspec.structs.fields(kind)
         if field.name not in but
     ]
-    namespace = {"__doc__": told}
+    namespace = {"__doc__": description}
     return msgspec.defstruct(name, fields, bases=(Request,), namespace=namespace, frozen=True, kw_only=True)
 
 
-JobPatch: Final = _with_all_optional("JobPatch", JobBody, "What to change of the job that firings submit.")
-_PATCH = "What to change of a schedule: RFC 7396, but one of `cron`, `every` and `at` takes the place of another."
+JobPatch: Final = _with_all_optional("JobPatch", JobBody, "Changes of the job that a schedule submits.")
+_PATCH = "Changes of a schedule, as in RFC 7396; but one of `cron`, `every` and `at` replaces another."
 SchedulePatch: Final = msgspec.defstruct(
     "SchedulePatch",
     [("job", JobPatch | UnsetType, UNSET)],
@@ -141,35 +143,35 @@ SchedulePatch: Final = msgspec.defstruct(
     frozen=True,
     kw_only=True,
 )
-"""Made from the request itself, so that the two can't differ."""
+"""Built from the request, so that the two cannot differ."""
 
 
 SOURCE_DEFAULT: Final = "default"
-"""The source of files that name none. It may be many teams', so these files can't prune."""
+"""The source of files that name none. Several teams may share it, so these files can't prune."""
 
 
 class ApplyRequest(Request, frozen=True):
-    """All schedules of a tenant as they shall be, from a file for instance."""
+    """The desired schedules of a tenant, for example from a file."""
 
     schedules: Annotated[
         list[Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/ScheduleRequest"})]],
         Meta(max_length=limits.APPLY_SCHEDULES_MAX),
     ]
     tenant: Name | None = None
-    """Of all of them, and of those that are pruned."""
+    """Tenant of these schedules, and of those that are pruned."""
     source: Name | None = None
-    """What these schedules belong to, a team's repository for instance; `default` if it is not given.
+    """Owner of these schedules, for example a team's repository; `default` if it is not given.
 
     Schedules of another source are never pruned.
     """
     prune: bool = False
-    """Delete every schedule of the tenant that was applied from the same source and is not among them; needs `source`."""
+    """Delete the tenant's other schedules that were applied from the same source; needs `source`."""
     dry_run: bool = False
-    """Only say what would change."""
+    """Only report what would change."""
 
 
 class PreviewRequest(TimingBody, frozen=True):
-    """Instants that a schedule would have; nothing is stored."""
+    """A timing whose fire times are computed; nothing is stored."""
 
     after: Moment | None = None
     """Now by default."""
@@ -177,63 +179,64 @@ class PreviewRequest(TimingBody, frozen=True):
 
 
 class TriggerRequest(Request, frozen=True):
-    """A run by hand, beside the planned ones."""
+    """A manual run, in addition to the planned ones."""
 
     payload: msgspec.Raw | UnsetType = UNSET
-    """In place of the schedule's."""
+    """Replaces the schedule's payload."""
     overlap: OverlapName | None = None
-    """Default: the schedule's, so the run may be skipped; `allow` runs it beside whatever runs."""
+    """Default: the schedule's policy, so the run may be skipped; `allow` starts it even if other runs are
+    unfinished."""
     instant: Moment | None = None
-    """What it is a run for; now by default. The same a second time finds the first run, for 30 days, and is refused with
-    another payload or overlap."""
+    """The fire time that it is a run for; now by default. For 30 days a second trigger for the same one finds the first
+    run; with another payload or overlap it is rejected."""
     idempotency_key: IdempotencyKey | None = None
-    """The same key and trigger a second time finds the run of the first while its job is there, and is refused if it asks
-    for something else; one that was skipped has made none. The Idempotency-Key header does the same."""
+    """A second trigger with the same key finds the run of the first, as long as its job exists; it is rejected if the
+    two requests differ. A trigger that was skipped has no run to find. The Idempotency-Key header does the same."""
 
 
 class BackfillRequest(Request, frozen=True):
-    """Runs for past instants, whatever was decided for them at their time; sent again, it goes on where it stands.
+    """Runs for past fire times, independent of the schedule's decisions for them.
 
-    What backfills have decided for an instant is known for 30 days.
+    The same request sent again continues after its last run. Decisions of backfills are kept for 30 days.
     """
 
     from_: Moment = msgspec.field(name="from")
     to: Moment
-    """Not part of the range; not later than now."""
+    """Exclusive; not later than now."""
     overlap: Literal["sequential", "allow"] = "sequential"
-    """`sequential`: each run waits for the end of the one before, also of those that run now."""
+    """`sequential`: each run waits for the end of the one before it, and for those that run now."""
     order: Literal["asc", "desc"] = "asc"
-    """The oldest first, or the latest."""
+    """`asc`: the oldest first; `desc`: the latest first."""
     per_minute: Annotated[int, Meta(ge=1, le=60_000)] | None = None
-    """Spreads the runs: so many come due in a minute."""
+    """Spread the runs: this many become due in a minute."""
     dry_run: bool = False
-    """Only say what would happen."""
+    """Only report what would happen."""
     idempotency_key: IdempotencyKey | None = None
-    """What it made when it was sent before with the same key counts as made by it, instead of known, which changes no run.
-    The Idempotency-Key header does the same."""
+    """Runs of an earlier request with the same key count as made by this one, instead of as known. It changes only
+    these counts. The Idempotency-Key header does the same."""
 
 
 class TenantQuery(Request, frozen=True):
-    """Whose schedule, where the path has its name."""
+    """The tenant of a schedule, if the path has the schedule's name."""
 
     tenant: Name | None = None
 
 
 class ScheduleQuery(ReadQuery, frozen=True):
-    """Whose schedule."""
+    """The tenant of a schedule that is read."""
 
     tenant: Name | None = None
 
 
 class SchedulesQuery(ReadQuery, frozen=True):
-    """Which schedules, and which page of them."""
+    """A filter of schedules, and a page of them."""
 
     tenant: Name | None = None
     queue: Name | None = None
-    """Of the jobs they make."""
+    """Queue of the jobs that they submit."""
     paused: bool | None = None
     source: Name | None = None
-    """What applied them."""
+    """Source that they were applied from."""
     limit: PageLimit = 100
     order: Literal["asc", "desc"] = "asc"
     """By name."""
@@ -241,20 +244,20 @@ class SchedulesQuery(ReadQuery, frozen=True):
 
 
 class NextQuery(ScheduleQuery, frozen=True):
-    """How many instants to show."""
+    """The number of fire times to show."""
 
     count: FireTimeCount = 10
 
 
 class FiringsQuery(ScheduleQuery, frozen=True):
-    """Which lines of the ledger."""
+    """A filter of ledger entries, and a page of them."""
 
     kind: Literal["planned", "manual", "backfill"] | None = None
     fired: bool | None = None
-    """Only those that made a job, or only those that were skipped."""
+    """true: only those that submitted a job; false: only those that were skipped."""
     limit: PageLimit = 100
     order: Literal["asc", "desc"] = "desc"
-    """By instant."""
+    """By fire time."""
     cursor: Cursor | None = None
 
 
@@ -265,9 +268,9 @@ class ScheduleDocument(Reply, Generic[T, J], frozen=True):
     name: str = ""
     tenant: str = ""
     status: Annotated[str, Meta(extra_json_schema={"enum": ["active", "ended", "paused"]})] = ""
-    """`ended`: no instant is to come."""
+    """`ended`: it has no further fire time."""
     source: str | None = None
-    """What it was applied from, as by `raftsched apply`; only that prunes it."""
+    """The source that it was applied from, as by `raftsched apply`; only the same source prunes it."""
     cron: str | None = None
     every: str | None = None
     at: T | None = None
@@ -286,26 +289,25 @@ class ScheduleDocument(Reply, Generic[T, J], frozen=True):
     """null: a day."""
     max_firings: int | None = None
     job: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/JobBody"})] = ABSENT
-    """What each firing submits."""
+    """The job that is submitted at each fire time."""
     pause: PauseDocument[T] | None = None
     next_at: T | None = None
-    """When it fires next: the first undecided instant that the calendar lets fire; in the past while a pause lasts, or an
-    outage. null: none is to come, or the calendar skips thousands before it; `GET …/next` says which."""
+    """Its next fire time: the first undecided one that the calendar does not exclude. It is in the past during a pause
+    or an outage. null: there is none, or the calendar excludes thousands before it; `GET …/next` shows which."""
     last_at: T | None = None
-    """The last instant that was decided."""
+    """The last fire time that was decided."""
     fired_count: int = 0
     skipped_count: int = 0
     active: list[str] = []
-    """Jobs that its instants and triggers made and that are not finished, oldest first."""
+    """Unfinished jobs of its fire times and triggers, oldest first."""
     backfilling: list[str] = []
-    """The like of backfills; an instant takes no notice of these."""
+    """Unfinished jobs of its backfills; the overlap policy ignores them."""
     generation: int = 0
     """Rises with each change of the timing."""
     revision: int = 0
-    """Log index of its latest change; decisions change it, too."""
+    """Log index of its latest change; decisions count as changes."""
     changed_revision: int = 0
-    """Log index of its latest change by somebody: when it was saved, paused or resumed, not when it ran. Also its ETag,
-    for `If-Match`."""
+    """Log index of its latest change by a user: a save, pause or resume, not a run. Also its ETag, for `If-Match`."""
     created_at: T = ABSENT
     updated_at: T = ABSENT
 
@@ -322,7 +324,7 @@ class SchedulesPage(Reply, frozen=True):
 
 
 class DeletedReply(Reply, frozen=True):
-    """What was deleted; jobs that it has made go on."""
+    """The deleted schedule; the jobs that it submitted continue."""
 
     id: str
     name: str
@@ -330,7 +332,7 @@ class DeletedReply(Reply, frozen=True):
 
 
 class ChangeDocument(Reply, Generic[J], frozen=True):
-    """A field that differs; payloads are named without their values."""
+    """A field that differs; values of payloads are not shown."""
 
     field: str
     before: Json[J] | None = None
@@ -345,7 +347,7 @@ class ChangedDocument(Reply, Generic[J], frozen=True):
 
 
 class ApplyDocument(Reply, Generic[J], frozen=True):
-    """What became of each schedule of a file, or would."""
+    """The schedules of a file by the effect of applying it; in a dry run by the effect that it would have."""
 
     created: list[str] = []
     changed: list[ChangedDocument[J]] = []
@@ -355,41 +357,41 @@ class ApplyDocument(Reply, Generic[J], frozen=True):
 
 
 class ApplyReply(ApplyDocument[msgspec.Raw], frozen=True):
-    """What became of each schedule of a file, or would."""
+    """The schedules of a file by the effect of applying it; in a dry run by the effect that it would have."""
 
 
 class SkippedDocument(Reply, Generic[T], frozen=True):
-    """An instant that will not fire, and why."""
+    """A fire time that will be skipped, and the reason."""
 
     instant: T
     reason: str = ""
 
 
 class PreviewDocument(Reply, Generic[T], frozen=True):
-    """Instants that a timing has."""
+    """The fire times of a timing."""
 
     firings: list[T] = []
     skipped: list[SkippedDocument[T]] = []
-    """Instants up to the last of `firings` that the calendar skips."""
+    """Fire times up to the last of `firings` that the calendar excludes."""
     complete: bool = True
-    """False: the calendar skips so many instants that not all were looked at."""
+    """False: the calendar excludes too many fire times to examine them all."""
 
 
 class PreviewReply(PreviewDocument[Time], frozen=True):
-    """Instants that a timing has."""
+    """The fire times of a timing."""
 
 
 class NextReply(PreviewReply, frozen=True, kw_only=True):
-    """Instants to come of a schedule, undecided ones of the past included."""
+    """The next fire times of a schedule, undecided ones of the past included."""
 
     id: str
     name: str
     paused: bool
-    """While it is paused none of them is decided."""
+    """While it is paused, no fire time is decided."""
 
 
 class FiringDocument(Reply, Generic[T], frozen=True):
-    """A line of the ledger: what was decided for one instant, or for several that were skipped together."""
+    """A ledger entry: the decision for one fire time, or for several that were skipped together."""
 
     instant: T
     kind: str = "planned"
@@ -397,41 +399,43 @@ class FiringDocument(Reply, Generic[T], frozen=True):
     fired: bool = False
     job_id: str | None = None
     reason: str | None = None
-    """Why it was skipped."""
+    """Reason why it was skipped."""
     count: int | None = None
-    """Instants that this line stands for; null: too many to be counted."""
+    """Number of fire times in this entry; null: too many to be counted."""
     last_instant: T | None = None
-    """The last of them, where there are several."""
+    """The last of them, if there are several."""
     decided_at: T = ABSENT
     lateness_ms: int | None = None
-    """How long after its instant it was decided; null for what was not planned."""
+    """Delay of the decision after the fire time; null for triggers and backfills."""
     generation: int = 0
     revision: int = 0
 
 
 class FiringReply(FiringDocument[Time], frozen=True):
-    """A line of the ledger: what was decided for one instant, or for several that were skipped together."""
+    """A ledger entry: the decision for one fire time, or for several that were skipped together."""
 
 
 class FiringsPage(Reply, frozen=True):
-    """Lines of a ledger by instant: the latest 1,000, and those of backfills and of triggers for an instant for 30 days."""
+    """Ledger entries by fire time: the latest 1,000, and for 30 days those of backfills and of triggers with
+    `instant`.
+    """
 
     firings: list[FiringReply]
     next_cursor: str | None
 
 
 class BackfillItemDocument(Reply, Generic[T], frozen=True):
-    """What becomes of one instant of a backfill."""
+    """The decision for one fire time of a backfill."""
 
     instant: T
     action: Annotated[str, Meta(extra_json_schema={"enum": ["known", "run", "skip"]})] = ""
     """`known`: another backfill has decided it."""
     run_at: T | None = None
-    """Null also where an earlier attempt of this request made it."""
+    """Null also if an earlier attempt of this request made the run."""
     job_id: str | None = None
     reason: str | None = None
     planned: Annotated[str, Meta(extra_json_schema={"enum": ["fired", "skipped"]})] | None = None
-    """What was decided for it at its time, as far as that is still kept."""
+    """The schedule's decision at the time, if that is still kept."""
 
 
 class BackfillDocument(Reply, Generic[T], frozen=True):
@@ -441,13 +445,13 @@ class BackfillDocument(Reply, Generic[T], frozen=True):
     run_count: int = 0
     """Runs that this request made, or would make; with its earlier attempts, if they had the same idempotency key."""
     skipped_count: int = 0
-    """The like of instants that were skipped."""
+    """Fire times that were skipped, counted likewise."""
     known_count: int = 0
-    """Instants that another backfill has decided."""
+    """Fire times that another backfill has decided."""
     remaining_count: int = 0
-    """Instants for which there was no room or no time: send the request again, once some of its runs have ended."""
+    """Fire times left for lack of capacity or time: send the request again, once some of its runs have ended."""
     next_instant: T | None = None
-    """The first that remains, in the order of the runs: nothing before it does; null in a dry run."""
+    """The first remaining fire time, in the order of the runs; null in a dry run."""
     instants: list[BackfillItemDocument[T]] = []
 
 

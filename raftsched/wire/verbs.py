@@ -43,7 +43,7 @@ class Verb:
 
     name: str
     help: str
-    """What it does. The first line is the summary of its route, and all of it is the help of its command."""
+    """Its effect. The first line is the summary of its route, and all of it is the help of its command."""
     _: KW_ONLY
     noun: str
     """The kind of object."""
@@ -66,7 +66,7 @@ class Verb:
     is_conditional: bool = False
     """It takes `If-Match`, with the revision that the caller has read."""
     fields: tuple[str, ...] | None = None
-    """What a command and a bulk request can say with it; None = all fields of its request."""
+    """The fields that a command and a bulk request can give; None = all fields of its request."""
     needs_field: bool = False
     """Whether exactly one of `fields` must be given."""
     past: str = ""
@@ -176,7 +176,7 @@ _schedule = partial(Verb, noun="schedule", object_path="/schedules/{id}", query=
 SCHEDULE: Final = _by_name(
     _schedule(
         "amend",
-        "Change some fields of a schedule (JSON Merge Patch). A run that is under way stays as it is.",
+        "Change some fields of a schedule (JSON Merge Patch). Running jobs continue.",
         method="PATCH",
         body=SchedulePatch,
         is_body_required=True,

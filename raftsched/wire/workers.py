@@ -1,4 +1,4 @@
-"""Leases: what workers ask for and report, and what the API answers."""
+"""Define the documents of workers: leases, heartbeats, outcomes, logs and progress."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from raftsched.wire.common import (
 
 
 class LeaseRequest(Request, frozen=True):
-    """A worker asks for jobs, and waits for them if there are none."""
+    """A worker's request for jobs; it can wait if none are due."""
 
     worker: Name
     queues: Annotated[Sequence[QueuePattern], Meta(min_length=1, max_length=limits.QUEUES_PER_LEASE_MAX)]
-    """Names of queues, and patterns: `mail*` = all whose names begin so, `*` = all."""
+    """Names of queues, and patterns: `mail*` = all names with this prefix, `*` = all queues."""
     capacity: Annotated[int, Meta(ge=1, le=limits.LEASE_CAPACITY_MAX)] = 1
     wait_seconds: Annotated[float, Meta(ge=0, le=limits.LEASE_WAIT_SECONDS_MAX)] = 0.0
     request_id: Annotated[str, Meta(max_length=limits.REQUEST_ID_CHARS_MAX)] = ""
-    """The worker's own name for this request: repeated because the reply was lost, it gets the same leases."""
+    """The worker's own id of this request. A repeated request, after a lost reply, gets the same leases."""
     region: Name | None = None
-    """Where the worker is: it takes jobs of this region and those of none; without one, only those of none."""
+    """The worker's region. It gets jobs of this region and jobs without one; without it, only jobs without one."""
     names: Annotated[Sequence[Name], Meta(max_length=limits.NAMES_PER_LEASE_MAX)] | None = None
-    """Names of the jobs that the worker has handlers for: it gets no others. Left out: it takes any."""
+    """Names of the jobs for which the worker has handlers; it gets no others. Omitted: jobs of any name."""
 
 
 class HeldLease(Request, frozen=True):
@@ -48,32 +48,34 @@ class HeldLease(Request, frozen=True):
     run_id: str
     fencing_token: Token
     progress: msgspec.Raw | UnsetType = UNSET
-    """JSON of any kind: what the handler says of itself; it shows that the handler is alive, too."""
+    """JSON of any kind, reported by the handler; it is also a sign of life from the handler."""
     alive: bool = False
     """The handler itself, and not only its worker, gave a sign of life since the last heartbeat."""
 
 
 class HeartbeatRequest(Request, frozen=True):
-    """A worker lives, and so do these leases of it."""
+    """A worker's sign of life, which renews its leases."""
 
     worker: Name
     leases: Annotated[
         list[Annotated[msgspec.Raw, Meta(extra_json_schema={"$ref": "#/components/schemas/HeldLease"})]],
         Meta(max_length=limits.HEARTBEAT_LEASES_MAX),
     ]
-    """Each is kept, or refused, on its own."""
+    """Each is renewed or rejected on its own."""
 
 
 class ErrorReport(Request, frozen=True):
-    """What went wrong in a handler. Over-long texts are cut: the head of the message, the tail of the trace is kept."""
+    """An error in a handler. Texts that are too long are cut: the start of the message and the end of the trace
+    remain.
+    """
 
     type: str = ""
     message: str = ""
     trace: str = ""
 
 
-class Ending(Request, frozen=True):
-    """How an attempt ended."""
+class Outcome(Request, frozen=True):
+    """The outcome of an attempt."""
 
     status: Literal["completed", "failed", "snoozed"]
     result: msgspec.Raw | UnsetType = UNSET
@@ -81,24 +83,24 @@ class Ending(Request, frozen=True):
     error: ErrorReport | None = None
     """Of failed runs only."""
     retryable: bool = True
-    """False: no further attempt, whatever `max_attempts` says. Of failed runs only."""
+    """False: no further attempt, whatever `max_attempts` allows. Of failed runs only."""
     retry_after_seconds: DelaySeconds | None = None
-    """The handler's own wish for the next attempt; null: by the job's policy. Of failed runs only."""
+    """Delay of the next attempt, requested by the handler; null: by the job's policy. Of failed runs only."""
     snooze_seconds: DelaySeconds | None = None
-    """When to run again, without using an attempt. Of snoozed runs, and required there."""
+    """Delay before the job runs again, without using an attempt. Of snoozed runs only, and required for them."""
 
 
-class OutcomeReport(Ending, frozen=True, kw_only=True):
-    """How one attempt ended."""
+class OutcomeReport(Outcome, frozen=True, kw_only=True):
+    """The outcome of an attempt, with its run and fencing token."""
 
     run_id: str
     fencing_token: Token
     completion_id: CompletionId | None = None
-    """The worker's own name for this report: the same one again gets the recorded answer."""
+    """The worker's own id of this report; a repeated report with the same id gets the recorded answer."""
 
 
 class OutcomesRequest(Request, frozen=True):
-    """Reports of one worker, each recorded or refused on its own."""
+    """Outcomes reported by one worker, each recorded or rejected on its own."""
 
     worker: Name
     outcomes: Annotated[
@@ -108,7 +110,7 @@ class OutcomesRequest(Request, frozen=True):
 
 
 class StartRequest(Request, frozen=True):
-    """The worker is about to begin a run that begins at most once."""
+    """A worker's announcement that it starts a run which starts at most once."""
 
     fencing_token: Token
 
@@ -120,11 +122,11 @@ class LogRequest(Request, frozen=True):
     lines: Annotated[list[str], Meta(min_length=1, max_length=limits.LOG_PIECES_MAX)]
     """Without their line feeds."""
     sequence: Annotated[int, Meta(ge=1, le=(1 << 53) - 1)] | None = None
-    """The worker's number of this piece in its attempt, rising from 1: a repeat is stored once."""
+    """The worker's number of this piece in its attempt, rising from 1; a repeated piece is stored once."""
 
 
 class ProgressRequest(Request, frozen=True):
-    """What a running handler says of itself."""
+    """Progress that a running handler reports."""
 
     fencing_token: Token
     progress: msgspec.Raw
@@ -132,7 +134,7 @@ class ProgressRequest(Request, frozen=True):
 
 
 class LeaseDocument(Reply, Generic[T, J], frozen=True, kw_only=True):
-    """The right to run a job, and all that its handler needs."""
+    """The right to run a job, and the data that its handler needs."""
 
     job_id: str
     run_id: str
@@ -144,12 +146,12 @@ class LeaseDocument(Reply, Generic[T, J], frozen=True, kw_only=True):
     attempt_number: int = 1
     max_attempts: int = 0
     lease_seconds: float
-    """The lease ends this long after it was asked for, unless a heartbeat renews it."""
+    """The lease ends this long after its request, unless a heartbeat renews it."""
     timeout_seconds: float | None = None
     heartbeat_timeout_seconds: float | None = None
     """The handler itself must show a sign of life this often."""
     start: str = "at_least_once"
-    """`at_most_once`: say that it starts (`POST /runs/{id}/start`) before the first effect."""
+    """`at_most_once`: announce the start (`POST /runs/{id}/start`) before the first effect."""
     expires_at: T | None = None
     deadline: T | None = None
     schedule_id: str | None = None
@@ -161,27 +163,27 @@ class LeaseDocument(Reply, Generic[T, J], frozen=True, kw_only=True):
 
 
 class LeaseReply(LeaseDocument[Time, msgspec.Raw], frozen=True):
-    """The right to run a job, and all that its handler needs."""
+    """The right to run a job, and the data that its handler needs."""
 
 
 class LeasesDocument(Reply, Generic[J], frozen=True):
-    """Leases, in the order in which to start them; none where nothing came due in time."""
+    """Leases, in the order in which to start them; empty if no job became due in time."""
 
     leases: list[J]
 
 
 class LeasesReply(LeasesDocument[LeaseReply], frozen=True):
-    """Leases, in the order in which to start them; none where nothing came due in time."""
+    """Leases, in the order in which to start them; empty if no job became due in time."""
 
 
 class LeaseState(Reply, frozen=True):
-    """Whether a lease still holds, and whether its job should stop."""
+    """The validity of a lease, and whether its job should stop."""
 
     run_id: str
     valid: bool
     cancel_requested: bool = False
     problem: Problem | UnsetType = UNSET
-    """What in this part of the heartbeat could not be read. A lease without its progress goes on."""
+    """The fault in this part of the heartbeat. A lease stays valid if only its progress is faulty."""
 
 
 class HeartbeatReply(Reply, frozen=True):
@@ -191,7 +193,9 @@ class HeartbeatReply(Reply, frozen=True):
 
 
 class OutcomeReply(Reply, frozen=True, omit_defaults=True):
-    """Whether an outcome counts; where it does not, `code` says why and `retryable` whether to report it again."""
+    """The result for one outcome. If it is rejected, `code` has the reason, and `retryable` whether to report it
+    again.
+    """
 
     run_id: str
     accepted: bool
@@ -202,13 +206,13 @@ class OutcomeReply(Reply, frozen=True, omit_defaults=True):
 
 
 class OutcomesReply(Reply, frozen=True):
-    """What became of each outcome, in the order of the request."""
+    """The result for each outcome, in the order of the request."""
 
     outcomes: list[OutcomeReply]
 
 
 class StartReply(Reply, frozen=True):
-    """The run may begin: it is written down that it does."""
+    """The run may start; its start is stored."""
 
     run_id: str
     started: Literal[True]
@@ -220,7 +224,7 @@ class LoggedReply(Reply, frozen=True):
 
     run_id: str
     byte_count: int
-    """Of the attempt's log, in all."""
+    """Total size of the attempt's log."""
     repeated: bool
     """Whether this piece was stored before."""
 
@@ -233,7 +237,7 @@ class ProgressReply(Reply, frozen=True):
 
 
 class WorkerReply(Reply, frozen=True):
-    """A worker that was heard of lately; the time is written down coarsely, every few seconds."""
+    """A worker that made a request lately. The time of that is stored every few seconds only."""
 
     name: str
     queues: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Workflows: jobs that are submitted together and depend on each other."""
+"""Define the documents of workflows: jobs that are submitted together and depend on each other."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from raftsched.wire.jobs import ConditionName, TimedJobBody
 
 
 class TaskDependencyRequest(Request, frozen=True):
-    """What must end first: a job of the workflow by its task name, or any other by its id."""
+    """A job that must end first: one of the workflow by its task name, or any other by its id."""
 
     task: Name | None = None
     job: IdText | None = None
@@ -40,7 +40,7 @@ class TaskRequest(TimedJobBody, frozen=True):
 
 
 class WorkflowRequest(Request, frozen=True):
-    """Jobs by their task names, stored whole or not at all."""
+    """Jobs by task name; all of them are stored, or none."""
 
     name: Name
     jobs: Annotated[
@@ -49,11 +49,11 @@ class WorkflowRequest(Request, frozen=True):
     ]
     tenant: Name | None = None
     idempotency_key: IdempotencyKey | None = None
-    """The same key and workflow a second time finds the first; the Idempotency-Key header does the same."""
+    """A second submission with the same key and workflow finds the first. The Idempotency-Key header does the same."""
 
 
 class WorkflowsQuery(ReadQuery, frozen=True):
-    """Which workflows, and which page of them."""
+    """A filter of workflows, and a page of them."""
 
     name: Name | None = None
     tenant: Name | None = None
@@ -65,7 +65,7 @@ class WorkflowsQuery(ReadQuery, frozen=True):
 
 
 class GraphQuery(ReadQuery, frozen=True):
-    """Which page of the graph."""
+    """A page of the graph."""
 
     limit: PageLimit = limits.PAGE_JOBS_MAX
     cursor: Cursor | None = None
@@ -83,7 +83,7 @@ class WorkflowDocument(Reply, Generic[T], frozen=True):
     unfinished_count: int = 0
     completed_count: int = 0
     failed_count: int = 0
-    """Jobs that ended in the dead letters."""
+    """Jobs in the dead-letter queue."""
     cancelled_count: int = 0
     skipped_count: int = 0
     idempotency_key: str | None = None
@@ -91,7 +91,7 @@ class WorkflowDocument(Reply, Generic[T], frozen=True):
     updated_at: T = ABSENT
     cancel_requested_at: T | None = None
     completed_at: T | None = None
-    """When its last job ended, however it did."""
+    """The time at which its last job ended, in any status."""
     revision: int = 0
 
 
@@ -103,9 +103,9 @@ class SubmittedWorkflowReply(WorkflowReply, frozen=True):
     """A workflow with the ids of its jobs."""
 
     jobs: dict[str, str] = {}
-    """Job ids by task name; of a workflow that was known before, those that are still kept."""
+    """Job ids by task name; for a workflow that was known before, only the jobs that are still kept."""
     duplicate: Literal[True] | UnsetType = UNSET
-    """Present where its idempotency key was used before."""
+    """Present if its idempotency key was used before."""
 
 
 class WorkflowsPage(Reply, frozen=True):
@@ -130,7 +130,7 @@ class NodeDocument(Reply, Generic[T], frozen=True):
 
 
 class EdgeReply(Reply, frozen=True):
-    """A job that waits for another, and for which end of it; `parent` need not belong to the workflow."""
+    """A dependency between two jobs, and its condition; `parent` may be outside the workflow."""
 
     parent: str
     child: str
@@ -138,13 +138,13 @@ class EdgeReply(Reply, frozen=True):
 
 
 class GraphDocument(WorkflowDocument[T], Generic[T], frozen=True):
-    """A workflow with a page of its jobs, parents before their children, and what these depend on."""
+    """A workflow with a page of its jobs, parents before their children, and their dependencies."""
 
     nodes: list[NodeDocument[T]] = []
     edges: list[EdgeReply] = []
-    """All that lead to the nodes of this page."""
+    """All edges that end at nodes of this page."""
     next_cursor: str | None = None
 
 
 class GraphReply(GraphDocument[Time], frozen=True):
-    """A workflow with a page of its jobs, parents before their children, and what these depend on."""
+    """A workflow with a page of its jobs, parents before their children, and their dependencies."""

@@ -21,7 +21,7 @@ from raftsched import limits
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.hedge import Request
 from raftsched.client.http.idempotency_keys import KeyFactory
-from raftsched.client.http.problems import TooLargeOnTheWay
+from raftsched.client.http.problems import TooLargeForProxy
 from raftsched.client.http.retries import Failure, Retries
 from raftsched.errors import OutcomeUnknown
 from raftsched.wire.workers import LeaseRequest, LeasesDocument
@@ -150,7 +150,7 @@ class Poller:
 
     async def _failed(self, failure: Failure) -> None:
         error = failure.error
-        if not error.retryable and not isinstance(error, TooLargeOnTheWay):
+        if not error.retryable and not isinstance(error, TooLargeForProxy):
             raise error
         self._outage.failed(str(error))
         pause = self._retries.next_pause(failure.retry_after_seconds)

@@ -54,7 +54,7 @@ class Worker:
     `queues` are the queues to take jobs from; None = those of the registered handlers. `mail*` is all queues whose
     names begin so, `*` is all, those made later included. It gets only jobs that it has a handler for. `concurrency`
     handlers run at the same time. With a `region` it takes the jobs of this region and those of none, without one only
-    the latter. `name` is what people see; each worker adds a random ending, so that a restarted or second one can be
+    the latter. `name` is what people see; each worker adds a random suffix, so that a restarted or second one can be
     distinguished. After a SIGTERM running handlers have `drain_seconds`. With `follow_leader=False` only `urls` are
     asked, never the nodes that the cluster names. More can be set by `settings`.
     """

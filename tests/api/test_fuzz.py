@@ -12,11 +12,11 @@ from raftsched.wire.bulk import BulkRequest, DeadLettersRequest
 from raftsched.wire.jobs import (
     AmendRequest,
     JobRequest,
+    LegacyJobRequest,
     ListQuery,
     PauseRequest,
     ReplayRequest,
     RetryRequest,
-    SeedRequest,
 )
 from raftsched.wire.runs import LogQuery
 from raftsched.wire.workers import LogRequest, OutcomeReport, ProgressRequest, StartRequest
@@ -93,7 +93,7 @@ _CONTROLS: dict[str, type[msgspec.Struct]] = {
     "jobs/bulk": BulkRequest,
     "dead-letters/requeue": DeadLettersRequest,
     "dead-letters/purge": DeadLettersRequest,
-    "/submit": SeedRequest,
+    "/submit": LegacyJobRequest,
     "jobs/{id}/pause": PauseRequest,
     "jobs/{id}/retry": RetryRequest,
     "jobs/{id}/replay": ReplayRequest,

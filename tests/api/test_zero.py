@@ -51,7 +51,7 @@ async def is_given_up(api: Api, job_id: str) -> bool:
 
 # -- when a job runs and ends -----------------------------------------------------------------------------------------
 
-_BODIES = ("JobRequest", "TaskRequest", "TimedJobBody", "SeedRequest", "JobBody")
+_BODIES = ("JobRequest", "TaskRequest", "TimedJobBody", "LegacyJobRequest", "JobBody")
 
 
 def of_bodies(*names: str) -> tuple[str, ...]:
@@ -160,9 +160,9 @@ async def a_retry_can_follow_at_once_and_exactly(api: Api) -> None:
 
 @proves(
     "OutcomeReport.retry_after_seconds",
-    "Ending.retry_after_seconds",
+    "Outcome.retry_after_seconds",
     "OutcomeReport.snooze_seconds",
-    "Ending.snooze_seconds",
+    "Outcome.snooze_seconds",
 )
 async def a_handler_can_ask_for_no_delay(api: Api) -> None:
     """Absent, the first would wait for the backoff, and the second would be refused."""

@@ -411,7 +411,7 @@ async def test_slot_of_a_handler_that_ignores_the_order_to_stop_is_used_again(
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-@pytest.mark.parametrize("place", ["execution.executor.outcome", "runs.reporter.OutcomeReport"])
+@pytest.mark.parametrize("place", ["execution.executor.reported_outcome", "runs.reporter.OutcomeReport"])
 @with_cluster(lease_seconds=SHORT_SECONDS)
 async def test_fault_of_our_own_costs_no_slot_and_keeps_no_lease(
     cluster: Cluster, is_async: bool, place: str, logs: list[Any], monkeypatch: pytest.MonkeyPatch

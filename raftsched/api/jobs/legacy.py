@@ -18,7 +18,7 @@ from raftsched.api.jobs.routes import Jobs, key_of
 from raftsched.api.json.decode import Fitter
 from raftsched.core.records.ids import job_id_text
 from raftsched.wire.common import ReadQuery
-from raftsched.wire.jobs import JobReply, JobRequest, SeedReply, SeedRequest
+from raftsched.wire.jobs import JobReply, JobRequest, LegacyJobReply, LegacyJobRequest
 
 
 class Seed:
@@ -28,7 +28,7 @@ class Seed:
         self._backend = backend
         self._bodies = bodies
         self._jobs = jobs
-        self._request = Fitter(SeedRequest)
+        self._request = Fitter(LegacyJobRequest)
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -37,9 +37,9 @@ class Seed:
                 path="/submit",
                 handler=self.submit_task,
                 answered=Answered.BY_LEADER,
-                body=SeedRequest,
+                body=LegacyJobRequest,
                 headers=(KEY_HEADER, ACTOR_HEADER),
-                reply=SeedReply,
+                reply=LegacyJobReply,
                 statuses=(201, 200),
             ),
             Route(
@@ -68,7 +68,7 @@ class Seed:
         fingerprint = fingerprint_of(document) if key else b""
         submitted = await self._jobs.submit(wanted, key=key, fingerprint=fingerprint, actor=actor_of(request))
         job = submitted.job
-        reply = SeedReply(
+        reply = LegacyJobReply(
             id=job_id_text(job.id),
             job_id=job_id_text(job.id),
             task=job.spec.name,

@@ -14,7 +14,7 @@ from raftsched.cli.demo.graph import AT_ONCE, Graph
 from raftsched.cli.demo.plan import NARROW_AT_ONCE, RATE_COUNT, RATE_SECONDS, Planned, unique
 from raftsched.client import Client, JobSpec, Unique
 from raftsched.client.bulk import DeadLetterFilter
-from raftsched.client.records import Outlook, Rate, ScheduleInfo
+from raftsched.client.records import Preview, Rate, ScheduleInfo
 from raftsched.client.workflows import WorkflowRun
 from raftsched.errors import Rejected
 
@@ -63,7 +63,7 @@ class Scenes:
         )
         self._note_schedule(cron, timedelta(seconds=2), outlook)
 
-    def _note_schedule(self, schedule: ScheduleInfo, period: timedelta, outlook: Outlook) -> None:
+    def _note_schedule(self, schedule: ScheduleInfo, period: timedelta, outlook: Preview) -> None:
         assert schedule.next_at is not None, "a new schedule without an instant"
         first = schedule.next_at
         previewed = [instant for instant in outlook.firings if instant >= first]

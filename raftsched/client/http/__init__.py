@@ -1,1 +1,1 @@
-"""Requests to a cluster: nodes, retries, batches, problems."""
+"""Send requests to a cluster: nodes, retries, batches, problems."""

@@ -1,14 +1,14 @@
-"""Sends a batch until every item in it has its definite answer.
+"""Send a batch until every item in it has a definite answer.
 
-The reply carries an answer for each item. Those that say "not now" or "unknown" go again, the others are done; an item
-whose time is up gets its error. A request that is refused as a whole because of what is in it is halved, so that one
-bad item never takes its neighbours down. Every item names itself to the cluster, so sending it again changes nothing.
+The reply carries an answer for each item. Items whose answer is "not now" or "unknown" are sent again; an item that
+passes its deadline gets its error. A request that is rejected as a whole for its content is halved, so that one bad
+item does not fail the others. Every item carries a key, so sending it again changes nothing.
 
-A refusal that is not the cluster's (a proxy's 403 or 502) may be about one item, or about all that goes that way. So
-what was refused goes to the end of the line, and requests get smaller, down to one item, until one gets through; then
-they grow again. There is one attempt for each pause, however many items wait.
+A refusal by a proxy (its 403 or 502) may concern one item or all of them. So refused items move to the end of the
+batch, and requests shrink, down to one item, until one succeeds; then they grow again. There is one attempt for each
+pause, for any number of items.
 
-A node that says nothing, or not now to all, is passed over: it may be cut off from the others, or its disk hang.
+A node that does not answer, or defers all items, is passed over: it may be isolated, or its disk may hang.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from raftsched.client.http.connection import Connection
-from raftsched.client.http.hedge import Asking, Request
-from raftsched.client.http.problems import RefusedOnTheWay
+from raftsched.client.http.hedge import HedgedRequest, Request
+from raftsched.client.http.problems import RefusedByProxy
 from raftsched.client.http.retries import FOREVER, Failure, Retries, given_up
 from raftsched.errors import Invalid, OutcomeUnknown, RaftschedError
 
@@ -28,7 +28,7 @@ Answers = Sequence[object | RaftschedError]
 
 
 class OutgoingItem:
-    """One item on its way; subclasses say who hears of its end."""
+    """An item that is being sent; subclasses deliver its answer."""
 
     __slots__ = ("body", "deadline", "is_settled", "latest_error", "maybe_applied")
 
@@ -45,7 +45,7 @@ class OutgoingItem:
         raise NotImplementedError
 
     def settle(self, answer: object | RaftschedError) -> None:
-        """End the way of this item; a later end than the first is ignored."""
+        """Deliver the first answer; ignore later ones."""
         if not self.is_settled:
             self.is_settled = True
             self.deliver(answer)
@@ -56,7 +56,7 @@ class OutgoingItem:
         self.maybe_applied |= isinstance(error, OutcomeUnknown)
 
     def give_up(self) -> None:
-        """Settle with what the attempts so far allow to say."""
+        """Settle with the error that the attempts so far justify."""
         error = self.latest_error or OutcomeUnknown("closed before the reply came")
         self.settle(given_up(error, maybe_applied=self.maybe_applied))
 
@@ -64,7 +64,7 @@ class OutgoingItem:
 class BatchSender:
     """Posts batches to `path`: `head`, the items joined by commas, `]}`.
 
-    `read` turns the body of a reply into an answer for each item, in order, and raises `msgspec.DecodeError`.
+    `read` converts the body of a reply to an answer for each item, in order, and raises `msgspec.DecodeError`.
     """
 
     def __init__(self, connection: Connection, path: str, head: bytes, read: Callable[[bytes], Answers]) -> None:
@@ -74,7 +74,7 @@ class BatchSender:
         self._read = read
 
     async def send(self, items: Sequence[OutgoingItem]) -> None:
-        """Return when each of `items` is settled; when this is cancelled, they are settled as unknown."""
+        """Settle each of `items`; if this is cancelled, settle the rest as unknown."""
         connection = self._connection
         retries = Retries(connection.settings, connection.randomness)
         size = len(items)
@@ -86,7 +86,7 @@ class BatchSender:
                 if not again:
                     size *= 2
                     continue
-                size = max(1, len(batch) // 2) if _was_refused_on_the_way(again) else len(items)
+                size = max(1, len(batch) // 2) if _was_refused_by_proxy(again) else len(items)
                 pause = retries.next_pause(retry_after_seconds)
                 items = _still_in_time(items, connection.clock.monotonic() + pause)
                 await asyncio.sleep(pause)
@@ -97,29 +97,29 @@ class BatchSender:
             raise
 
     async def _send_once(self, items: Sequence[OutgoingItem]) -> tuple[Sequence[OutgoingItem], float]:
-        """Post `items`; return those to send again, and when the cluster wants to see them."""
+        """Post `items`; return those to send again, and the seconds to wait that the cluster asks for."""
         body = b"%b%b]}" % (self._head, b",".join([item.body for item in items]))
-        asking = Asking(self._connection, Request("POST", self._path, body))
-        reply = await asking.answer()
+        hedged = HedgedRequest(self._connection, Request("POST", self._path, body))
+        reply = await hedged.answer()
         for item in items:
-            item.maybe_applied |= asking.is_doubled
+            item.maybe_applied |= hedged.maybe_applied
         if isinstance(reply, Failure):
             return await self._refused(items, reply)
         try:
             answers = self._read(reply)
         except msgspec.DecodeError as error:
-            return _noted(items, OutcomeUnknown(f"the reply can't be read: {error}")), 0.0
+            return _mark_failed(items, OutcomeUnknown(f"the reply can't be read: {error}")), 0.0
         if len(answers) != len(items):
-            return _noted(items, OutcomeUnknown(f"{len(answers)} answers to {len(items)} items")), 0.0
+            return _mark_failed(items, OutcomeUnknown(f"{len(answers)} answers to {len(items)} items")), 0.0
         again = _unsettled(items, answers)
         if len(again) == len(items):
-            self._connection.nodes.pass_over(asking.answered_by)
+            self._connection.nodes.pass_over(hedged.answered_by)
         return again, 0.0
 
     async def _refused(self, items: Sequence[OutgoingItem], failure: Failure) -> tuple[Sequence[OutgoingItem], float]:
         error = failure.error
         if error.retryable:
-            return _noted(items, error), failure.retry_after_seconds
+            return _mark_failed(items, error), failure.retry_after_seconds
         if isinstance(error, Invalid) and len(items) > 1:
             middle = len(items) // 2
             first, first_wait = await self._send_once(items[:middle])
@@ -130,18 +130,18 @@ class BatchSender:
         return (), 0.0
 
 
-def _noted(items: Sequence[OutgoingItem], error: RaftschedError) -> Sequence[OutgoingItem]:
+def _mark_failed(items: Sequence[OutgoingItem], error: RaftschedError) -> Sequence[OutgoingItem]:
     for item in items:
         item.failed(error)
     return items
 
 
-def _was_refused_on_the_way(items: Sequence[OutgoingItem]) -> bool:
-    return any(isinstance(item.latest_error, RefusedOnTheWay) for item in items)
+def _was_refused_by_proxy(items: Sequence[OutgoingItem]) -> bool:
+    return any(isinstance(item.latest_error, RefusedByProxy) for item in items)
 
 
 def _unsettled(items: Sequence[OutgoingItem], answers: Answers) -> Sequence[OutgoingItem]:
-    """Settle each item that has a definite answer and return the others."""
+    """Settle each item that has a definite answer, and return the others."""
     again = []
     for item, answer in zip(items, answers, strict=True):
         if isinstance(answer, RaftschedError) and answer.retryable:
@@ -153,11 +153,11 @@ def _unsettled(items: Sequence[OutgoingItem], answers: Answers) -> Sequence[Outg
 
 
 def _still_in_time(items: Sequence[OutgoingItem], now: float) -> Sequence[OutgoingItem]:
-    """Give up the items whose time is over by `now` and return the others."""
-    fine = []
+    """Give up the items whose deadline has passed by `now`, and return the others."""
+    in_time = []
     for item in items:
         if item.deadline > now:
-            fine.append(item)
+            in_time.append(item)
         else:
             item.give_up()
-    return fine
+    return in_time

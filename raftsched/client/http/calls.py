@@ -1,7 +1,6 @@
-"""Typed calls: a document goes out, a struct comes back, and lists are followed along their cursors.
+"""Make typed calls: send a document, return a struct, and follow the cursors of lists.
 
-What has a default in the cluster is left out of what is sent: `None` and `UNSET` mean that, but for the changes of a
-`PATCH`, where `None` takes something away.
+`None` and `UNSET` mean the cluster's default, and are not sent. In the changes of a `PATCH`, `None` removes a value.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ IF_NONE_MATCH = "If-None-Match"
 
 
 class Calls:
-    """Requests about objects of the cluster; one for all handles of a client."""
+    """Typed requests to the cluster, shared by all handles of a client."""
 
     def __init__(self, connection: Connection, keys: KeyFactory) -> None:
         self.connection = connection
@@ -34,7 +33,7 @@ class Calls:
 
     @property
     def freshness(self) -> dict[str, str]:
-        """What a read's query says of it; nothing where it is the cluster's own default."""
+        """Return the query field of a read's consistency; empty if it is the cluster's default."""
         consistency = self.connection.settings.consistency
         return {} if consistency == "linearizable" else {"consistency": consistency}
 
@@ -50,16 +49,16 @@ class Calls:
         timeout_seconds: float | None = None,
         has_consistency: bool = True,
     ) -> T:
-        """Return the reply to a request that is repeated until its answer comes; see `Connection.call`.
+        """Return the reply to a request, with retries; see `Connection.call`.
 
-        A GET says how fresh its answer must be, unless there is no choice (`has_consistency`).
+        A GET names its consistency, unless its path has no choice (`has_consistency` is false).
         """
-        asked = {**self.freshness, **(query or {})} if method == "GET" and has_consistency else query
+        full_query = {**self.freshness, **(query or {})} if method == "GET" and has_consistency else query
         body = await self.connection.call(
             method,
             path,
             None if method == "GET" else encode_fields(document or {}, whole="request"),
-            query=query_of(asked or {}),
+            query=query_of(full_query or {}),
             headers=headers,
             timeout_seconds=timeout_seconds,
         )
@@ -89,23 +88,23 @@ class Calls:
 
     async def each(self, kind: type[T], path: str, field: str, query: Mapping[str, Any]) -> AsyncIterator[T]:
         """Yield the items under `field`, page by page."""
-        asked = dict(query)
+        page_query = dict(query)
         while True:
-            page = await self.call(dict[str, msgspec.Raw], "GET", path, query=asked)
+            page = await self.call(dict[str, msgspec.Raw], "GET", path, query=page_query)
             items: list[T] = _decoded(page.get(field, b""), list[kind], f"GET {path}")  # type: ignore[valid-type]
             for item in items:
                 yield item
             cursor = msgspec.json.decode(page.get("next_cursor", b"null"))
             if not cursor:
                 return
-            asked["cursor"] = cursor
+            page_query["cursor"] = cursor
 
 
-def _decoded(body: bytes | msgspec.Raw, kind: type[T], what: str) -> T:
+def _decoded(body: bytes | msgspec.Raw, kind: type[T], request: str) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as error:
-        raise OutcomeUnknown(f"{what}: the reply can't be read: {error}") from None
+        raise OutcomeUnknown(f"{request}: the reply can't be read: {error}") from None
 
 
 def if_match(revision: int | None) -> dict[str, str]:
@@ -119,7 +118,7 @@ def given(**fields: Any) -> dict[str, Any]:
 
 
 def query_of(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Return what stands in a query: texts, numbers, `true` and `false`, times, lists with commas between."""
+    """Return the fields as query texts: numbers, `true` and `false`, times, lists separated by commas."""
     return {name: _query_text(value) for name, value in fields.items() if value is not None}
 
 
@@ -134,7 +133,7 @@ def _query_text(value: Any) -> str:
 
 
 def part(name: object, *, field: str = "id") -> str:
-    """Return a name as a part of a path; raises `Invalid` naming `field` for what is no text, or an empty one."""
+    """Return a name as a part of a path; raises `Invalid` naming `field` if it is empty or not a text."""
     if not isinstance(name, str) or not name:
         raise Invalid(f"{field}: expected a text that is not empty, not {name!r}", field=field)
     try:

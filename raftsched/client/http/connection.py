@@ -1,13 +1,13 @@
-"""One connection pool to the whole cluster: asks a node, follows the leader, moves on from nodes that fail.
+"""Send requests to the cluster over one connection pool: ask a node, follow the leader, avoid nodes that fail.
 
-`attempt` is one request to one node and says what became of it; `call` repeats it within the retry budget. Requests
-that change something can be repeated: they carry their own names (idempotency key, completion id, fencing token), or
-the second time changes nothing.
+`attempt` sends one request to one node and returns its result; `call` repeats it within the retry budget. Requests that
+change something can be repeated: they carry an id (idempotency key, completion id, fencing token), or a second
+execution changes nothing.
 
-What an attempt that got no reply means: nothing was sent = the cluster has not seen it; anything later = it may have
+An attempt without a reply has two meanings. If nothing was sent, the cluster has not seen it. Otherwise it may have
 taken effect (`OutcomeUnknown`). Each attempt is sent at most once (`raftsched.exchange`).
 
-Nodes that failed, and addresses that were learned, are probed beside the work (`nodes`).
+Failed nodes and learned addresses are probed in the background (`nodes`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import msgspec
 from yarl import URL
 
 from raftsched import limits
-from raftsched.client.http.hedge import Asking, Request
+from raftsched.client.http.hedge import HedgedRequest, Request
 from raftsched.client.http.nodes import Nodes
 from raftsched.client.http.problems import read_problem
 from raftsched.client.http.retries import Failure, Retries, definite, given_up
@@ -37,10 +37,10 @@ from raftsched.wire.cluster import ClusterStatus, HealthReply
 API = "/api/v1"
 _LEADER = "Raftsched-Leader"
 _OVERLOAD = frozenset({429, 507})
-"""With these, and from the leader, Retry-After is obeyed. A node without a leader can't know when there will be one:
-waiting for a second then would make every election that much longer."""
+"""Retry-After is obeyed for these statuses, and from the leader. A node without a leader cannot know when one is
+elected: waiting for its second would make every election longer by that."""
 _log = logging.getLogger(__name__)
-"""The standard library's, silent unless a program asks: nothing of ours may appear on the standard output of others."""
+"""A standard logger, silent by default: a library must not write to the standard output of a program."""
 
 
 _decode_health = msgspec.json.Decoder(HealthReply).decode
@@ -80,7 +80,7 @@ class Connection:
         self._is_closed = False
 
     def bind(self) -> None:
-        """Belong to the running event loop; raises `RuntimeError` where it belongs to another one, unless closed."""
+        """Bind this to the running event loop; raises `RuntimeError` if it is bound to another one, unless closed."""
         loop = asyncio.get_running_loop()
         if self._loop is None:
             self._loop = loop
@@ -94,11 +94,11 @@ class Connection:
         """Close the connections; a request after it raises `Unavailable`. Closing twice is fine."""
         self.bind()
         self._is_closed = True
-        beside = [task for task in (self._learning, self._probing) if task is not None]
-        for task in beside:
+        background = [task for task in (self._learning, self._probing) if task is not None]
+        for task in background:
             task.cancel()
-        if beside:
-            await asyncio.wait(beside)
+        if background:
+            await asyncio.wait(background)
         await self._http.close()
 
     async def call(
@@ -112,10 +112,10 @@ class Connection:
         retry_seconds: float | None = None,
         timeout_seconds: float | None = None,
     ) -> bytes:
-        """Return the body of the successful reply, retrying for at most `retry_seconds` (default: the settings').
+        """Return the body of the successful reply, with retries for at most `retry_seconds` (default: the settings').
 
-        Raises what the cluster answers, and once the retries are used up `OutcomeUnknown` (a change may have taken
-        effect) or `Unavailable` (it has not). A repetition that is refused leaves the outcome unknown; see `definite`.
+        Raises the cluster's error. Once the retries are used up, raises `OutcomeUnknown` (a change may have taken
+        effect) or `Unavailable` (it has not). A rejected repetition leaves the outcome unknown; see `definite`.
         """
         retries = Retries(self.settings, self.randomness)
         budget = self.settings.retry_seconds if retry_seconds is None else retry_seconds
@@ -124,9 +124,9 @@ class Connection:
         while True:
             request = Request(method, path, body, query=query, headers=headers)
             if timeout_seconds is None:
-                asking = Asking(self, request, doubles=method == "GET")
-                answer = await asking.answer()
-                maybe_applied |= method != "GET" and asking.is_doubled
+                hedged = HedgedRequest(self, request, may_hedge=method == "GET")
+                answer = await hedged.answer()
+                maybe_applied |= method != "GET" and hedged.maybe_applied
             else:
                 answer = await self.attempt(request, timeout_seconds=timeout_seconds)
             if isinstance(answer, bytes):
@@ -140,9 +140,9 @@ class Connection:
             await asyncio.sleep(pause)
 
     async def attempt(self, request: Request, *, timeout_seconds: float | None = None) -> bytes | Failure:
-        """Send `request` once to the current node; return the body of a 2xx reply, or why there is none.
+        """Send `request` once to the current node; return the body of a 2xx reply, or the failure.
 
-        A failure has already moved `nodes` on. Raises nothing but `asyncio.CancelledError`, and `Unavailable` when
+        After a failure, `nodes` has another current node. Raises only `asyncio.CancelledError`, and `Unavailable` if
         this connection is closed.
         """
         base = self.nodes.current
@@ -173,9 +173,10 @@ class Connection:
     async def stream(
         self, path: str, *, query: Mapping[str, str], headers: Mapping[str, str], silence_seconds: float
     ) -> AsyncIterator[AsyncIterator[bytes] | Failure]:
-        """Open a reply that has no end, from the current node: its lines, or why there is none.
+        """Open an endless reply from the current node; yield its lines, or the failure.
 
-        The lines end where the connection does, and after `silence_seconds` without any; `nodes` have moved on then.
+        The lines end with the connection, or after `silence_seconds` without any; then `nodes` has another current
+        node.
         """
         base = self.nodes.current
         exchange = self.exchange(base, Request("GET", path, query=query, headers=headers))
@@ -211,7 +212,7 @@ class Connection:
         return answer if isinstance(answer, Failure) else Failure(OutcomeUnknown(f"an answer of status {reply.status}"))
 
     def _broken(self, base: str, exchange: Exchange, error: Broken) -> Failure:
-        """What became of a request that got no reply; the next one goes to another node."""
+        """Return the failure of a request without a reply; the next request goes to another node."""
         self.nodes.failed(base, self.clock.monotonic())
         self._probe_if_due()
         _log.debug("no_reply: %s %s, sent: %s: %s", exchange.method, exchange.url, exchange.is_sent, error)
@@ -235,21 +236,21 @@ class Connection:
         return content if failure is None else failure
 
     async def probe(self, base: str) -> bool:
-        """Return whether the node at `base` answers; it is suspected if not. No token is sent."""
+        """Return whether the node at `base` answers; if not, suspect it. No token is sent."""
         exchange = Exchange("GET", f"{base}/healthz", headers={})
         seconds = self.settings.hedge_seconds
         try:
             reply = await self._opened().send(exchange, Patience(seconds, seconds))
         except Broken:
             reply = None
-        if reply is not None and (self.nodes.is_configured(base) or _is_ours(reply)):
+        if reply is not None and (self.nodes.is_configured(base) or _is_from_node(reply)):
             self.nodes.answered(base)
             return True
         self.nodes.failed(base, self.clock.monotonic())
         return False
 
     def _probe_if_due(self) -> None:
-        """Probe beside the work what `nodes` want to be probed."""
+        """Start probes of the nodes that are due for one, in the background."""
         if self.nodes.probe_at > self.clock.monotonic():
             return
         if self._probing is None or self._probing.done():
@@ -265,7 +266,7 @@ class Connection:
         return self._http
 
     def _learn(self, leader: str | None) -> None:
-        """Read the list of nodes beside the work, once for each leader: when it dies, the others are known."""
+        """Read the list of nodes in the background, once for each leader, so that other nodes are known if it fails."""
         if not leader or leader == self._learned_from:
             return
         self._learned_from = leader
@@ -282,8 +283,8 @@ class Connection:
         self._probe_if_due()
 
 
-def _is_ours(reply: Reply) -> bool:
-    """Whether a reply to a probe is that of a node: a learned address may be somebody else's here."""
+def _is_from_node(reply: Reply) -> bool:
+    """Return whether a reply to a probe is from a node: a learned address may belong to another service here."""
     try:
         return reply.status == HTTPStatus.OK and bool(_decode_health(reply.body).node)
     except msgspec.DecodeError:
@@ -297,6 +298,6 @@ def _checked_actor(actor: str) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """The seconds of Retry-After; 0 where there is none, or a date, which our servers never send."""
+    """Return the seconds of Retry-After; 0 if there is none, or a date, which our servers never send."""
     text = headers.get("Retry-After", "")
     return float(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0.0

@@ -1,4 +1,4 @@
-"""JSON as it leaves: fast, and never silently different from what the caller handed in."""
+"""Encode JSON fast, and never silently different from the caller's values."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ _encode = msgspec.json.Encoder().encode
 def encode_document(value: object, *, field: str) -> bytes:
     """Return `value` as JSON text.
 
-    Besides JSON's own types: dataclasses, msgspec Structs, datetimes, UUIDs, enums, sets, bytes (as base64). Raises
-    `Invalid` naming `field` for what has no JSON form, NaN and infinities included.
+    Besides JSON's types it takes dataclasses, msgspec Structs, datetimes, UUIDs, enums, sets, bytes (as base64). Raises
+    `Invalid` naming `field` for a value without a JSON form, NaN and infinities included.
     """
     try:
         text = _encode(value)
     except (TypeError, ValueError, RecursionError) as error:  # UnicodeEncodeError is a ValueError
         raise Invalid(f"{field}: has no JSON form: {error}", field=field) from None
-    # msgspec writes NaN as null. The search costs nothing where there is no null at all, which is nearly always.
+    # msgspec writes NaN as null. The search costs nothing if the text has no null, which is nearly always.
     if b"null" in text and _has_non_finite(value):
         raise Invalid(f"{field}: NaN and infinities have no JSON form", field=field)
     return text
 
 
 def encode_fields(document: msgspec.Struct | Mapping[str, object], *, whole: str) -> bytes:
-    """Return `document` as JSON text; raises `Invalid` naming the first of its fields that has none, else `whole`."""
+    """Return `document` as JSON text; raises `Invalid` naming the first field without a JSON form, else `whole`."""
     try:
         return encode_document(document, field=whole)
     except Invalid:
@@ -40,7 +40,7 @@ def encode_fields(document: msgspec.Struct | Mapping[str, object], *, whole: str
 
 
 def _has_non_finite(value: object) -> bool:
-    """Whether any float below `value` is NaN or infinite; `value` is known to have no cycles."""
+    """Return whether any float within `value` is NaN or infinite; `value` must have no cycles."""
     if isinstance(value, float):
         return not math.isfinite(value)
     if isinstance(value, str | bytes | int) or value is None:
@@ -53,7 +53,7 @@ def _has_non_finite(value: object) -> bool:
 
 
 def _attributes(value: object) -> Iterable[object]:
-    """The field values of a Struct, dataclass or attrs object."""
+    """Return the field values of a Struct, dataclass or attrs object."""
     names = getattr(value, "__struct_fields__", None) or getattr(value, "__dataclass_fields__", None)
     if names is None:
         names = [attribute.name for attribute in getattr(value, "__attrs_attrs__", ())]

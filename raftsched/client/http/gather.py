@@ -1,13 +1,13 @@
-"""Gathers items that arrive together into few requests, without ever waiting for more of them.
+"""Join items that arrive together into few requests, without waiting for more items.
 
-An item that comes while nothing is in flight leaves in the next turn of the event loop, with all others of this turn.
-Those that come while a request is in flight leave together when it ends, or earlier once they are many. So a lone
-item pays no delay, and under load the size of a request follows from the time that one takes: the more work, the
-cheaper each item. Nothing waits longer than `late_seconds` for a request that gets no answer, as one whose node is
-gone: it is then no longer counted, and the next leaves as if it were alone.
+An item that arrives while no request is in flight is sent in the next turn of the event loop, with all others of this
+turn. Items that arrive while a request is in flight are sent together when it ends, or earlier if they are many. So a
+single item has no delay, and under load the size of a request follows from the duration of the previous one: the more
+work, the cheaper each item. No item waits longer than `late_seconds` for a request without an answer: a late request is
+no longer counted.
 
-The gatherer owns its senders. They are plain tasks, not a task group's: one that failed must not cancel the code of
-the user in whose task the client happened to be opened.
+The gatherer owns its senders. They are plain tasks, not those of a task group: a failed one must not cancel the user's
+task in which the client was opened.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from raftsched.errors import RaftschedError, Unavailable
 
 
 class Item(Protocol):
-    """Something to send: its encoded form, and who hears of its end."""
+    """An item to send: its encoded form, and the receiver of its answer."""
 
     @property
     def body(self) -> bytes: ...
@@ -36,23 +36,23 @@ ItemT = TypeVar("ItemT", bound=Item)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherLimits:
-    """How large requests get and how many are in flight."""
+    """Limits for the size of requests and for the number in flight."""
 
     items_max: int
     bytes_max: int
     in_flight_max: int
     early_items: int
-    """While a request is in flight, the next leaves early once so many wait."""
+    """While a request is in flight, the next one is sent early once this many items wait."""
     late_seconds: float
-    """A request that takes longer holds up nobody."""
+    """A request that takes longer is late, and delays no other."""
     late_max: int
-    """So many late requests may be in flight beside those that are not."""
+    """Maximum number of late requests in flight, besides the others."""
     waiting_max: int
-    """More waiting items than this is `is_full`."""
+    """`is_full` at this number of waiting items."""
 
 
 class Gatherer(Generic[ItemT]):
-    """Calls `send` with batches of the added items; `send` settles each item it was given."""
+    """Calls `send` with batches of the added items; `send` settles each item of its batch."""
 
     def __init__(self, send: Callable[[list[ItemT]], Awaitable[None]], bounds: GatherLimits) -> None:
         self._send = send
@@ -62,23 +62,23 @@ class Gatherer(Generic[ItemT]):
         self._late: set[asyncio.Task[None]] = set()
         self._is_scheduled = False
         self._is_closed = False
-        self._has_room = asyncio.Event()
+        self._has_capacity = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
     @property
     def is_full(self) -> bool:
-        """More items wait than should; `wait_for_room` before adding."""
+        """Return whether too many items wait; then call `wait_for_capacity` before adding."""
         return len(self._waiting) >= self._bounds.waiting_max
 
-    async def wait_for_room(self) -> None:
-        """Return once fewer items wait than the bound."""
+    async def wait_for_capacity(self) -> None:
+        """Wait until fewer items than the limit wait."""
         while self.is_full and not self._is_closed:
-            self._has_room.clear()
-            await self._has_room.wait()
+            self._has_capacity.clear()
+            await self._has_capacity.wait()
 
     async def wait_idle(self) -> None:
-        """Return once all added items are settled."""
+        """Wait until all added items are settled."""
         await self._is_idle.wait()
 
     def add(self, item: ItemT) -> None:
@@ -92,11 +92,11 @@ class Gatherer(Generic[ItemT]):
             self._start()
 
     async def close(self) -> None:
-        """Settle what waits with `Unavailable`, and cancel the requests in flight, whose `send` settles the rest."""
+        """Settle waiting items with `Unavailable`, and cancel the requests in flight; their `send` settles the rest."""
         self._is_closed = True
         while self._waiting:
             self._waiting.popleft().settle(Unavailable("closed before it was sent"))
-        self._has_room.set()
+        self._has_capacity.set()
         if self._sending:
             for task in self._sending:
                 task.cancel()
@@ -140,7 +140,7 @@ class Gatherer(Generic[ItemT]):
         batch = self._take()
         self._start_next()
         if not self.is_full:
-            self._has_room.set()
+            self._has_capacity.set()
         await self._send(batch)
 
     def _is_late(self, task: asyncio.Task[None]) -> None:

@@ -1,11 +1,11 @@
-"""One request, asked of a second node where the first says nothing: the first answer wins.
+"""Send a request also to a second node if the first does not answer; the first answer wins.
 
-A node that is paused, cut off or without power keeps its clients waiting until their patience ends, far longer than the
-others need to elect a leader. So after `hedge_seconds` of silence the node is suspected, and another one is asked as
-well. That is for requests whose answer is the same however often they are sent: reads, and changes that carry a key. Any
-other change is given up only where the silent node does not answer a probe either; then its outcome is unknown.
+Clients of a paused or isolated node, or of one without power, would wait until their timeout, far longer than an
+election takes. So after `hedge_seconds` without an answer the node is suspected, and another one is asked as well. This
+applies to requests whose answer does not depend on how often they are sent: reads, and changes that carry a key. Any
+other change is given up only if the silent node does not answer a probe either; then its outcome is unknown.
 
-An attempt that was given up may take effect yet: `Asking.is_doubled` says so, and then no later refusal is definite.
+An abandoned attempt may still take effect (`HedgedRequest.maybe_applied`); then no later refusal is definite.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from raftsched.exchange import Exchange
 
 ATTEMPTS_MAX: Final = 3
-"""Nodes that are asked the same at a time: with 5 nodes, 2 may be silent."""
+"""Nodes that are asked at the same time: with 5 nodes, 2 may be silent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked, of whichever node; `path` is below /api/v1 and encoded."""
+    """A request to any node; `path` is below /api/v1 and encoded."""
 
     method: str
     path: str
@@ -42,11 +42,11 @@ class _Attempt(NamedTuple):
     exchange: Exchange
 
 
-class Asking:
-    """Asks `request` until a node answers; made anew for each use.
+class HedgedRequest:
+    """Sends `request` until a node answers; each object is used once.
 
-    `doubles` allows several nodes to be asked at a time. `timeout_seconds` bounds all of it, `hedge_seconds` the silence
-    of one node; both are the settings' by default.
+    `may_hedge` allows it to ask several nodes at the same time. `timeout_seconds` limits the whole request,
+    `hedge_seconds` the wait for one node; both are the settings' by default.
     """
 
     def __init__(
@@ -54,18 +54,18 @@ class Asking:
         connection: Connection,
         request: Request,
         *,
-        doubles: bool = True,
+        may_hedge: bool = True,
         timeout_seconds: float | None = None,
         hedge_seconds: float | None = None,
     ) -> None:
         settings = connection.settings
-        self.is_doubled = False
-        """An attempt other than the one that was answered may take effect yet."""
+        self.maybe_applied = False
+        """Whether an attempt other than the answered one may have taken effect, or still may."""
         self.answered_by = ""
-        """The node whose answer ended it."""
+        """The node whose answer was returned."""
         self._connection = connection
         self._request = request
-        self._doubles = doubles
+        self._doubles = may_hedge
         self._timeout_seconds = timeout_seconds or settings.request_timeout_seconds
         self._hedge_seconds = hedge_seconds or settings.hedge_seconds
         self._under_way: dict[asyncio.Task[bytes | Failure], _Attempt] = {}
@@ -74,7 +74,7 @@ class Asking:
         """Done once an attempt ends, or the wait for that is over."""
 
     async def answer(self) -> bytes | Failure:
-        """Return the body of a 2xx reply, or why there is none; raises as `Connection.attempt`."""
+        """Return the body of a 2xx reply, or the failure; raises as `Connection.attempt`."""
         connection = self._connection
         retries = Retries(connection.settings, connection.randomness)
         give_up_at = connection.clock.monotonic() + self._timeout_seconds
@@ -88,7 +88,7 @@ class Asking:
                     return answer
                 if done:
                     pause, is_silence = retries.next_pause(0.0), False
-                elif left_seconds <= 0 or not await self._go_on(is_silence=is_silence):
+                elif left_seconds <= 0 or not await self._ask_another(is_silence=is_silence):
                     break
                 else:
                     pause, is_silence = self._hedge_seconds, True
@@ -128,23 +128,23 @@ class Asking:
             self._ended.set_result(None)
 
     def _settled(self, done: list[asyncio.Task[bytes | Failure]]) -> bytes | Failure | None:
-        """Return the answer that ends the asking, if one of `done` is."""
+        """Return the final answer, if one of `done` has it."""
         for task in done:
             base = self._under_way.pop(task).base
             answer = task.result()
             if isinstance(answer, bytes) or not answer.error.retryable:
                 self.answered_by = base
                 return answer
-            self.is_doubled |= isinstance(answer.error, OutcomeUnknown)
+            self.maybe_applied |= isinstance(answer.error, OutcomeUnknown)
             self._failure = answer
         return None
 
-    async def _go_on(self, *, is_silence: bool) -> bool:
-        """Ask another node, if that is allowed and there is one; return False where the wait is over."""
+    async def _ask_another(self, *, is_silence: bool) -> bool:
+        """Ask another node, if that is allowed and there is one; return False if the wait is over."""
         nodes = self._connection.nodes
         latest = list(self._under_way.values())[-1].base
         if not self._doubles:
-            return await self._lives(latest)
+            return await self._is_alive(latest)
         asked = [attempt.base for attempt in self._under_way.values()]
         if len(asked) < ATTEMPTS_MAX and (other := nodes.another(asked)) is not None:
             if is_silence:
@@ -152,8 +152,8 @@ class Asking:
             self._ask(other)
         return True
 
-    async def _lives(self, base: str) -> bool:
-        """Return whether the node answers a probe, or the request meanwhile."""
+    async def _is_alive(self, base: str) -> bool:
+        """Return whether the node answers a probe, or meanwhile the request."""
         probe = asyncio.get_running_loop().create_task(self._connection.probe(base))
         try:
             await asyncio.wait((probe, *self._under_way), return_when=asyncio.FIRST_COMPLETED)
@@ -163,14 +163,14 @@ class Asking:
             await asyncio.wait((probe,))
 
     async def _give_up(self) -> None:
-        """End the attempts that are still under way."""
+        """Cancel the attempts that are still in progress."""
         if self._under_way:
-            self.is_doubled |= any(attempt.exchange.is_sent for attempt in self._under_way.values())
+            self.maybe_applied |= any(attempt.exchange.is_sent for attempt in self._under_way.values())
             for task in self._under_way:
                 task.cancel()
             await asyncio.wait(self._under_way)
 
     def _no_answer(self) -> Unavailable:
         bases = ", ".join(attempt.base for attempt in self._under_way.values())
-        kind = OutcomeUnknown if self.is_doubled else Unavailable
+        kind = OutcomeUnknown if self.maybe_applied else Unavailable
         return kind(f"no reply from {bases}")

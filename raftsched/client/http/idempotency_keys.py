@@ -1,7 +1,7 @@
-"""Names for requests, so that a repeated one is recognised: short, unique, and rising with time.
+"""Create idempotency keys: short, unique, and rising with time.
 
-A key is the factory's birth in milliseconds and random bits, then a counter: keys of one client stand side by side
-in the cluster's index, which is far cheaper there than random ones.
+A key is the factory's creation time in milliseconds, random bits, and a counter. So keys of one client are adjacent in
+the cluster's index, which is far cheaper than random keys.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from raftsched.ports import Clock, Randomness
 
 
 class KeyFactory:
-    """Makes keys that no other factory makes; a forked process needs one of its own."""
+    """Creates keys that no other factory creates; a forked process needs its own factory."""
 
     __slots__ = ("_next", "prefix")
 

@@ -1,9 +1,8 @@
-"""From a problem document (RFC 9457) to the exception that it stands for.
+"""Convert a problem document (RFC 9457) to its exception.
 
-A code that this version doesn't know still gets the right family by its HTTP status. An error without a problem
-document of ours comes from something between us and the cluster: a proxy, a firewall, a gateway. Such an answer settles
-nothing, for it may have been given before or after the cluster saw the request. Only its 413 and 429 say that the
-request was not passed on.
+An unknown code still gets the right family by its HTTP status. An error without our problem document comes from
+something between client and cluster: a proxy, a firewall, a gateway. Such an answer leaves the outcome unknown: the
+cluster may have seen the request. Only its 413 and 429 mean that the request was not passed on.
 """
 
 from __future__ import annotations
@@ -35,49 +34,49 @@ _UNAVAILABLE = {kind.code: kind for kind in (Unavailable, OutcomeUnknown, Storag
 
 
 _OURS: Final = "urn:raftsched:problem:"
-"""Every problem document of a node begins its `type` so."""
+"""Prefix of `type` in every problem document of a node."""
 _SHOWN_CHARS: Final = 200
 _NO_TEXT: Final = re.compile(r"<[^>]*>|\s+")
 
 
-class TooLargeOnTheWay(TooLarge):
+class TooLargeForProxy(TooLarge):
     """Something between client and cluster refused the request for its size; the cluster has not seen it."""
 
 
-class RefusedOnTheWay(OutcomeUnknown):
-    """Something between client and cluster refused the request; whether the cluster has seen it is unknown."""
+class RefusedByProxy(OutcomeUnknown):
+    """Something between client and cluster refused the request; the cluster may have seen it."""
 
 
 _PART = re.compile(r"^(?:jobs|outcomes)\[\d+\]\.")
-"""Where in a batch a field stands; the caller knows the one item it handed in, not the batch it travelled in."""
+"""Prefix of a field within a batch; it is removed, since the caller knows its item only, not the batch."""
 
 _decode = msgspec.json.Decoder(Problem).decode
 
 
 def read_problem(status: int, body: bytes) -> RaftschedError:
-    """Return the exception for an HTTP error reply, whatever its body holds."""
+    """Return the exception for an HTTP error reply with any body."""
     try:
         problem = _decode(body)
     except msgspec.DecodeError:
-        return _on_the_way(status, body)
-    return problem_error(problem, status) if problem.type.startswith(_OURS) else _on_the_way(status, body)
+        return _proxy_error(status, body)
+    return problem_error(problem, status) if problem.type.startswith(_OURS) else _proxy_error(status, body)
 
 
-def _on_the_way(status: int, body: bytes) -> RaftschedError:
-    """Return the exception for an error reply that no node gave."""
+def _proxy_error(status: int, body: bytes) -> RaftschedError:
+    """Return the exception for an error reply that is not from a node."""
     phrase = http.client.responses.get(status, "")
     shown = " ".join(_NO_TEXT.sub(" ", body[: 4 * _SHOWN_CHARS].decode("utf-8", "replace")).split())[:_SHOWN_CHARS]
     text = f"{status} {phrase}".rstrip() + " from something between client and cluster, such as a proxy"
     text += f": {shown}" if shown else ""
     if status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE:
-        return TooLargeOnTheWay(text)
+        return TooLargeForProxy(text)
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return Unavailable(text)
-    return RefusedOnTheWay(text)
+    return RefusedByProxy(text)
 
 
 def problem_error(problem: Problem, status: int) -> RaftschedError:
-    """Return the exception that `problem` stands for; `status` is the HTTP status that came with it."""
+    """Return the exception of `problem`; `status` is the HTTP status of its reply."""
     text = problem.detail or problem.title or f"the server answered {status}"
     if problem.code in _INVALID:
         return _INVALID[problem.code](_PART.sub("", text), field=_PART.sub("", problem.field or ""))

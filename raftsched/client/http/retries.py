@@ -1,7 +1,7 @@
-"""When to try again: capped exponential backoff with jitter, the server's own wish, and an end.
+"""Compute the pauses between retries, and the final error: capped exponential backoff with jitter, and Retry-After.
 
-The rule for what may be said at the end: once one attempt may have reached the cluster, no later refusal makes the
-outcome known again, so the call ends in `OutcomeUnknown`; only where every attempt was refused, in `Unavailable`.
+Once one attempt may have reached the cluster, no later refusal makes the outcome known again. Then the call ends in
+`OutcomeUnknown`; it ends in `Unavailable` only if every attempt was refused.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FOREVER = float("inf")
 
 
 class Failure(NamedTuple):
-    """A request that did not succeed, and the seconds after which the server wants to see it again (0 = unsaid)."""
+    """The error of a request, and the seconds after which the server asks for a retry (0 = not given)."""
 
     error: RaftschedError
     retry_after_seconds: float = 0.0
@@ -34,7 +34,7 @@ class Retries:
         self._attempt_count = 0
 
     def next_pause(self, retry_after_seconds: float) -> float:
-        """Return the seconds to wait: between half and all of the step, and at least what the server asked for."""
+        """Return the seconds to wait: between half and all of the step, and at least the server's Retry-After."""
         step = min(self._cap, self._base * 2.0 ** min(self._attempt_count, 30))
         self._attempt_count += 1
         return max(step * (0.5 + 0.5 * self._randomness.random()), retry_after_seconds)
@@ -43,8 +43,8 @@ class Retries:
 def definite(error: RaftschedError, *, maybe_applied: bool) -> RaftschedError:
     """Return the error to raise for a refusal; `maybe_applied` if an earlier attempt may have taken effect.
 
-    A request that is malformed was so each time. What is not legal now may be so because of the earlier attempt: what
-    was deleted is not found. Or that attempt arrives yet, when it is legal.
+    A malformed request was malformed each time. A request may be illegal now because the earlier attempt succeeded: a
+    deleted job is not found. Or the earlier attempt may still arrive at a time when it is legal.
     """
     if maybe_applied and isinstance(error, Rejected):
         return OutcomeUnknown(f"an earlier attempt may have taken effect; repeated, it was refused: {error}")

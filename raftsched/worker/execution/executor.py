@@ -13,7 +13,7 @@ Handlers are plain tasks owned by the table of runs, not children of a task grou
 tasks, and a hung one would never let the worker end.
 
 Heartbeats renew the runs in the table, so every run must leave it, also after an error. The handler's own code can't
-break this: its call returns an `Ending`. Every step of a run here is `_contained`: a bug in it takes the run out of
+break this: its call returns an `Outcome`. Every step of a run here is `_contained`: a bug in it takes the run out of
 slots and table, its lease runs out, and the cluster counts a lost worker.
 """
 
@@ -29,8 +29,8 @@ from typing import Concatenate, ParamSpec
 import structlog
 
 from raftsched.ports import Clock
-from raftsched.wire.workers import Ending
-from raftsched.worker.execution.outcome import awaited, called, note, outcome, unknown_job
+from raftsched.wire.workers import Outcome
+from raftsched.worker.execution.outcome import awaited, called, note, reported_outcome, unknown_job
 from raftsched.worker.execution.process_group import KILL_SECONDS
 from raftsched.worker.execution.processes import ProcessPool
 from raftsched.worker.execution.threads import ThreadPool
@@ -177,7 +177,7 @@ class Executor:
         if run.is_taken_back or (now >= run.lease_end and run.stop is None):
             self._settle(run, snoozed(0))  # it never began, so another worker may have it at once
         elif run.stop is not None:
-            self._settle(run, outcome(run, snoozed(0)))
+            self._settle(run, reported_outcome(run, snoozed(0)))
         elif handler is None and not (run.grant.starts_at_most_once and run.grant.is_last_attempt):
             self._settle(run, unknown_job(run))
         else:
@@ -217,33 +217,33 @@ class Executor:
             self._processes.prepare(run)
             self._in_thread(run, partial(self._processes.call, handler, run))
 
-    def _in_thread(self, run: Run, call: Callable[[], Ending]) -> None:
+    def _in_thread(self, run: Run, call: Callable[[], Outcome]) -> None:
         loop = asyncio.get_running_loop()
 
         def report_back() -> None:
             try:
-                ending = call()
+                outcome = call()
             except BaseException as error:  # noqa: BLE001  # as when no process can be started: no slot may be lost by it
-                ending = raised(error)
+                outcome = raised(error)
             with suppress(RuntimeError):  # the worker is gone; this was a hung handler
-                loop.call_soon_threadsafe(self._thread_ended, run, ending)
+                loop.call_soon_threadsafe(self._thread_ended, run, outcome)
 
         self._threads.run(report_back)
 
     # -- from the handler's end to the outcome ------------------------------------------------------------------------
 
     @_contained
-    def _task_ended(self, run: Run, task: asyncio.Task[Ending]) -> None:
+    def _task_ended(self, run: Run, task: asyncio.Task[Outcome]) -> None:
         # Cancelled here means: before its first step.
         self._ended(run, snoozed(0) if task.cancelled() else task.result())
 
     @_contained
-    def _thread_ended(self, run: Run, ending: Ending) -> None:
+    def _thread_ended(self, run: Run, outcome: Outcome) -> None:
         self._threads.released()
         self._processes.released(run)
-        self._ended(run, ending)
+        self._ended(run, outcome)
 
-    def _ended(self, run: Run, ending: Ending) -> None:
+    def _ended(self, run: Run, outcome: Outcome) -> None:
         if run.is_ended:
             self._hung.discard(run)
             _log.warning("hung_handler_ended", name=run.grant.name, run_id=run.grant.run_id)
@@ -254,19 +254,19 @@ class Executor:
         seconds = min(now - run.started_at, _DURATION_SECONDS_MAX)
         self._average_seconds += _AVERAGE_SHARE * (seconds - self._average_seconds)
         self._running.discard(run)
-        self._settle(run, outcome(run, ending))
+        self._settle(run, reported_outcome(run, outcome))
         self._slot_freed()
 
     @_contained
-    def _settle(self, run: Run, ending: Ending | None) -> None:
-        """End `run`: report `ending`, or nothing if it is None or the run was taken back."""
+    def _settle(self, run: Run, outcome: Outcome | None) -> None:
+        """End `run`: report `outcome`, or nothing if it is None or the run was taken back."""
         run.is_ended = True
         for timer in run.timers:
             timer.cancel()
-        if ending is None or run.is_taken_back:
+        if outcome is None or run.is_taken_back:
             self._reporter.drop(run)
         else:
-            self._reporter.report(run, ending)
+            self._reporter.report(run, outcome)
 
     def _abandon(self, run: Run, fault: BaseException) -> None:
         """Drop `run` in any case: its lease is no longer renewed, and the cluster gives it to another worker."""
@@ -301,7 +301,7 @@ class Executor:
             return
         if run not in self._running:
             self._waiting.remove(run)
-            self._settle(run, outcome(run, snoozed(0)))
+            self._settle(run, reported_outcome(run, snoozed(0)))
             return
         if run.task is not None:
             run.task.cancel()
@@ -330,7 +330,7 @@ class Executor:
         self._running.discard(run)
         self._hung.add(run)
         _log.error("handler_hung", name=run.grant.name, run_id=run.grant.run_id, hung_count=len(self._hung))
-        self._settle(run, outcome(run, snoozed(0)))
+        self._settle(run, reported_outcome(run, snoozed(0)))
         self._slot_freed()
         if len(self._hung) >= self._settings.hung_handlers_max:
             self._on_exhausted()

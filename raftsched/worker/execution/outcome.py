@@ -1,4 +1,4 @@
-"""Combine the ending of a run's handler and the reason to stop it into one outcome, or none."""
+"""Combine the outcome of a run's handler and the reason to stop it into one outcome, or none."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import structlog
 
-from raftsched.wire.workers import Ending
+from raftsched.wire.workers import Outcome
 from raftsched.worker.execution.capture import captured
 from raftsched.worker.handlers.registry import Handler
-from raftsched.worker.handlers.result import COMPLETED, FAILED, completed, ending_of, failed, raised, snoozed
+from raftsched.worker.handlers.result import COMPLETED, FAILED, completed, failed, outcome_of, raised, snoozed
 from raftsched.worker.runs.runs import SILENT, Run, StopReason
 
 _log = structlog.get_logger(__name__)
@@ -29,8 +29,8 @@ def note(run: Run, reason: StopReason) -> bool:
     return is_new
 
 
-async def awaited(handler: Handler, run: Run) -> Ending:
-    """Run an async handler; it ends in an `Ending` whatever it raises, or its task could end the whole worker.
+async def awaited(handler: Handler, run: Run) -> Outcome:
+    """Run an async handler; it ends in an `Outcome` whatever it raises, or its task could end the whole worker.
 
     That includes what would end a program: on a worker's event loop it ends this attempt.
     """
@@ -41,18 +41,18 @@ async def awaited(handler: Handler, run: Run) -> Ending:
             value = await handler.function(*_arguments(handler, run))
     except asyncio.CancelledError:
         return failed("CancelledError", "the handler, or something that it called, cancelled its task")
-    except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its ending
+    except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its outcome
         return raised(error, handler.rules)
     return completed(value)
 
 
-def called(handler: Handler, run: Run) -> Ending:
+def called(handler: Handler, run: Run) -> Outcome:
     """Run a plain handler in this thread."""
     with captured(run.context.log if handler.captures_stdout else None):
-        return ending_of(handler.function, _arguments(handler, run), handler.rules)
+        return outcome_of(handler.function, _arguments(handler, run), handler.rules)
 
 
-def unknown_job(run: Run) -> Ending:
+def unknown_job(run: Run) -> Outcome:
     """Return a failed attempt, since no handler has the job's name: while a release rolls out, a newer worker may have
     it.
 
@@ -67,11 +67,11 @@ def unknown_job(run: Run) -> Ending:
     return failed("UnknownJob", f"this worker has no handler for {grant.name!r}", delay=delay)
 
 
-def outcome(run: Run, ending: Ending) -> Ending | None:
-    """Return the outcome to report for a handler with this `ending`: a reason to stop the run overrides it."""
+def reported_outcome(run: Run, outcome: Outcome) -> Outcome | None:
+    """Return the outcome to report for a handler with this `outcome`: a reason to stop the run overrides it."""
     stop = run.stop
-    if stop is None or (stop is StopReason.DRAINED and _has_finished(run, ending)):
-        return _limited(run, ending)
+    if stop is None or (stop is StopReason.DRAINED and _has_finished(run, outcome)):
+        return _limited(run, outcome)
     if stop in SILENT:
         return None
     if stop is StopReason.CANCELLED:
@@ -81,18 +81,18 @@ def outcome(run: Run, ending: Ending) -> Ending | None:
     return snoozed(0)
 
 
-def _has_finished(run: Run, ending: Ending) -> bool:
+def _has_finished(run: Run, outcome: Outcome) -> bool:
     """Return whether the handler ended by itself: one that saw `ctx.cancelled` may have returned half way."""
-    return ending.status == COMPLETED and not run.context.cancelled.was_seen
+    return outcome.status == COMPLETED and not run.context.cancelled.was_seen
 
 
 def _arguments(handler: Handler, run: Run) -> tuple[Any, ...]:
     return (run.context, run.grant.payload) if handler.takes_context else (run.grant.payload,)
 
 
-def _limited(run: Run, ending: Ending) -> Ending:
+def _limited(run: Run, outcome: Outcome) -> Outcome:
     """Make a failure of the handler's last attempt final."""
     most = run.handler.max_attempts if run.handler is not None else None
-    if most is None or ending.status != FAILED or run.grant.attempt_number < most:
-        return ending
-    return msgspec.structs.replace(ending, retryable=False)
+    if most is None or outcome.status != FAILED or run.grant.attempt_number < most:
+        return outcome
+    return msgspec.structs.replace(outcome, retryable=False)

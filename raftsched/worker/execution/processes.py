@@ -2,7 +2,7 @@
 
 A child is started fresh (spawn), never forked: it shares no socket, lock or thread with the worker, and can neither
 heartbeat nor report. It gets a call as JSON over its own pipe, passes the handler's reports over it, and ends with an
-`Ending`. A child that dies takes only its own run with it.
+`Outcome`. A child that dies takes only its own run with it.
 
 A child leads a session of its own, so the signals of a terminal or of a container's group reach the worker alone, which
 then drains. Stopping a run ends the whole process group of its child: SIGTERM, a grace, SIGKILL
@@ -29,12 +29,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from raftsched.errors import NotFound, RaftschedError, Unavailable
-from raftsched.wire.workers import Ending
+from raftsched.wire.workers import Outcome
 from raftsched.worker.execution.capture import captured, routed
 from raftsched.worker.execution.process_group import ProcessGroup
 from raftsched.worker.handlers.context import Mute, Voice
 from raftsched.worker.handlers.registry import Handler
-from raftsched.worker.handlers.result import RetryRules, ending_of, failed, valid_text
+from raftsched.worker.handlers.result import RetryRules, failed, outcome_of, valid_text
 from raftsched.worker.runs.runs import Grant, Run, context_of
 
 _start = threading.Lock()
@@ -54,9 +54,9 @@ class _Call(msgspec.Struct):
 
 
 class _Said(msgspec.Struct, omit_defaults=True):
-    """A message of the child: a report of the handler, or at last its ending."""
+    """A message of the child: a report of the handler, or at last its outcome."""
 
-    ending: Ending | None = None
+    outcome: Outcome | None = None
     progress: msgspec.Raw | UnsetType = UNSET
     alive: bool = False
     text: str | None = None
@@ -97,8 +97,8 @@ class ProcessPool:
         if self._idle:
             self._at_work[run.grant.fencing_token] = self._idle.pop()
 
-    def call(self, handler: Handler, run: Run) -> Ending:
-        """Run the handler in the child of `run` and return its ending; blocks until then."""
+    def call(self, handler: Handler, run: Run) -> Outcome:
+        """Run the handler in the child of `run` and return its outcome; blocks until then."""
         child = self._at_work.get(run.grant.fencing_token)
         if child is None:
             child = self._at_work[run.grant.fencing_token] = _Child(self._grace_seconds)
@@ -152,13 +152,13 @@ class _Child:
     def is_alive(self) -> bool:
         return not self._pipe.closed and self._process.is_alive()
 
-    def call(self, call: _Call, voice: Voice) -> Ending:
-        """Pass on the child's reports and return its ending; one that died is a failure of this call alone.
+    def call(self, call: _Call, voice: Voice) -> Outcome:
+        """Pass on the child's reports and return its outcome; one that died is a failure of this call alone.
 
         If the child died, or was asked to end, its group is ended before this returns.
         """
         try:
-            ending = self._ending_of(call, voice)
+            outcome = self._outcome_of(call, voice)
         except (EOFError, OSError):
             self._end_group()
             return failed("ProcessDied", f"the handler's process ended with exit code {self._process.exitcode}")
@@ -169,14 +169,14 @@ class _Child:
             raise
         if self._group.is_asked:
             self._end_group()
-        return ending
+        return outcome
 
-    def _ending_of(self, call: _Call, voice: Voice) -> Ending:
+    def _outcome_of(self, call: _Call, voice: Voice) -> Outcome:
         self._pipe.send_bytes(_encode(call))
         while True:
             said = _decode_said(self._receive())
-            if said.ending is not None:
-                return said.ending
+            if said.outcome is not None:
+                return said.outcome
             if said.asked is not None:
                 self._pipe.send_bytes(_encode(_answer_to(said.asked, voice)))
             _pass_on(said, voice)
@@ -245,7 +245,7 @@ def _serve(pipe: Pipe) -> None:
         except EOFError:
             return
         voice = PipeVoice(pipe)
-        voice.end(_ending(_decode_call(data), voice))
+        voice.end(_outcome(_decode_call(data), voice))
 
 
 class PipeVoice:
@@ -257,18 +257,18 @@ class PipeVoice:
         self._asking = threading.Lock()
         self._is_over = False
 
-    def end(self, ending: Ending) -> None:
-        """Send the handler's ending; later reports and questions are dropped, as from a thread that it left behind.
+    def end(self, outcome: Outcome) -> None:
+        """Send the handler's outcome; later reports and questions are dropped, as from a thread that it left behind.
 
-        An open question is answered first: after the ending, the next message on the pipe is a call.
+        An open question is answered first: after the outcome, the next message on the pipe is a call.
         """
         with self._asking:
-            self.say(_Said(ending))
+            self.say(_Said(outcome))
 
     def say(self, said: _Said) -> None:
         with self._lock:
             if not self._is_over:
-                self._is_over = said.ending is not None
+                self._is_over = said.outcome is not None
                 self._pipe.send_bytes(_encode(said))
 
     def progress(self, document: bytes) -> None:
@@ -291,7 +291,7 @@ class PipeVoice:
         raise NotFound(answered.message) if answered.code == "not_found" else Unavailable(answered.message)
 
 
-def _ending(call: _Call, voice: Voice) -> Ending:
+def _outcome(call: _Call, voice: Voice) -> Outcome:
     try:
         function: Any = reduce(getattr, call.qualname.split("."), importlib.import_module(call.module))
     except (ImportError, AttributeError) as error:
@@ -299,7 +299,7 @@ def _ending(call: _Call, voice: Voice) -> Ending:
     context = context_of(call.grant, voice, call.deadline)
     arguments = (context, call.grant.payload) if call.takes_context else (call.grant.payload,)
     with routed(wanted=call.captures_stdout), captured(context.log if call.captures_stdout else None):
-        return ending_of(function, arguments, call.rules)
+        return outcome_of(function, arguments, call.rules)
 
 
 def _end_with_parent() -> None:

@@ -1,8 +1,8 @@
 """Turn the end of a handler's call into the form that the cluster takes.
 
-An `Ending` knows nothing of leases: it is made in the thread or process of the handler. It always fits what the API
+An `Outcome` knows nothing of leases: it is made in the thread or process of the handler. It always fits what the API
 takes: texts are bounded and valid. A result without a JSON form, or a delay beyond what the API takes, is a failure
-that no retry would fix. Everything that a handler returns or raises has an ending: the functions here don't raise.
+that no retry would fix. Everything that a handler returns or raises has an outcome: the functions here don't raise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from raftsched import limits
 from raftsched.client.http.documents import encode_document
 from raftsched.errors import Invalid, Malformed, TooLarge
 from raftsched.values import check_value
-from raftsched.wire.workers import Ending, ErrorReport
+from raftsched.wire.workers import ErrorReport, Outcome
 from raftsched.worker.handlers.verdicts import GiveUp, Retry, Snooze
 
 COMPLETED: Final = "completed"
@@ -45,7 +45,7 @@ class RetryRules(msgspec.Struct, frozen=True):
 
 
 ALWAYS = RetryRules()
-_NO_RESULT = Ending(COMPLETED)
+_NO_RESULT = Outcome(COMPLETED)
 _DELAY_SECONDS_MAX = limits.DELAY_MS_MAX / 1000
 
 
@@ -55,8 +55,8 @@ def full_name(kind: type[BaseException]) -> str:
     return f"{module}.{kind.__qualname__}"
 
 
-def completed(value: Any) -> Ending:
-    """Return the ending of a handler that returned `value`."""
+def completed(value: Any) -> Outcome:
+    """Return the outcome of a handler that returned `value`."""
     if value is None:
         return _NO_RESULT
     try:
@@ -72,10 +72,10 @@ def completed(value: Any) -> Ending:
         return failed("ResultNotJson", str(error), retryable=False)
     except BaseException as error:  # noqa: BLE001  # raised by an attribute or an iterator of the user's
         return failed("ResultNotJson", f"result: reading it raised {_named(error)}", retryable=False)
-    return Ending(COMPLETED, msgspec.Raw(text))
+    return Outcome(COMPLETED, msgspec.Raw(text))
 
 
-def _unawaited(coroutine: Coroutine[Any, Any, Any]) -> Ending:
+def _unawaited(coroutine: Coroutine[Any, Any, Any]) -> Outcome:
     """Return the failure of a plain function around an async one, as a decorator makes it: the async one did not run."""
     if inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
         coroutine.close()  # or there would be a warning about it, too
@@ -83,30 +83,30 @@ def _unawaited(coroutine: Coroutine[Any, Any, Any]) -> Ending:
     return failed("ResultNotAwaited", message, retryable=False)
 
 
-def failed(kind: str, message: str, *, trace: str = "", retryable: bool = True, delay: float | None = None) -> Ending:
+def failed(kind: str, message: str, *, trace: str = "", retryable: bool = True, delay: float | None = None) -> Outcome:
     """Return a failed attempt."""
     error = ErrorReport(
         valid_text(kind)[: limits.NAME_CHARS_MAX],
         valid_text(message)[: limits.ERROR_MESSAGE_CHARS_MAX],
         valid_text(trace)[-limits.ERROR_TRACE_CHARS_MAX :],  # the end of a trace has the place of the error
     )
-    return Ending(FAILED, error=error, retryable=retryable, retry_after_seconds=delay)
+    return Outcome(FAILED, error=error, retryable=retryable, retry_after_seconds=delay)
 
 
-def snoozed(seconds: float) -> Ending:
+def snoozed(seconds: float) -> Outcome:
     """Return a snoozed attempt: run it again later; no attempt is used."""
-    return Ending(SNOOZED, snooze_seconds=seconds)
+    return Outcome(SNOOZED, snooze_seconds=seconds)
 
 
-def raised(error: BaseException, rules: RetryRules = ALWAYS) -> Ending:
-    """Return the ending for `error`: a verdict, or a failure that is final if `rules` say so."""
+def raised(error: BaseException, rules: RetryRules = ALWAYS) -> Outcome:
+    """Return the outcome for `error`: a verdict, or a failure that is final if `rules` say so."""
     try:
         return _verdict(error) or _failure(error, rules)
     except BaseException as broken:  # noqa: BLE001  # as for a verdict whose class lost its fields
         return failed(type(error).__qualname__, f"its message can't be read: {type(broken).__qualname__}")
 
 
-def _verdict(error: BaseException) -> Ending | None:
+def _verdict(error: BaseException) -> Outcome | None:
     """Return the handler's decision, or None if `error` is no verdict."""
     if isinstance(error, Snooze):
         return _too_long("Snooze", error.seconds) or snoozed(error.seconds)
@@ -117,23 +117,23 @@ def _verdict(error: BaseException) -> Ending | None:
     return None
 
 
-def _too_long(verdict: str, seconds: float | None) -> Ending | None:
+def _too_long(verdict: str, seconds: float | None) -> Outcome | None:
     if seconds is None or seconds <= _DELAY_SECONDS_MAX:
         return None
     message = f"{verdict}: a delay of {seconds:.0f} s, more than {_DELAY_SECONDS_MAX:.0f}"
     return failed("DelayTooLong", message, retryable=False)
 
 
-def _failure(error: BaseException, rules: RetryRules) -> Ending:
+def _failure(error: BaseException, rules: RetryRules) -> Outcome:
     trace = "".join(traceback.format_exception(error))
     return failed(type(error).__qualname__, _message(error), trace=trace, retryable=rules.allow(error))
 
 
-def ending_of(function: Callable[..., Any], arguments: tuple[Any, ...], rules: RetryRules = ALWAYS) -> Ending:
+def outcome_of(function: Callable[..., Any], arguments: tuple[Any, ...], rules: RetryRules = ALWAYS) -> Outcome:
     """Call a plain handler and return how it ended."""
     try:
         value = function(*arguments)
-    except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its ending
+    except BaseException as error:  # noqa: BLE001  # whatever a handler raises is its outcome
         return raised(error, rules)
     return completed(value)
 

@@ -24,7 +24,7 @@ import msgspec
 import structlog
 
 from raftsched.client.http.connection import Connection
-from raftsched.client.http.hedge import Asking, Request
+from raftsched.client.http.hedge import HedgedRequest, Request
 from raftsched.client.http.retries import Failure
 from raftsched.errors import OutcomeUnknown, TooLarge
 from raftsched.ports import Clock
@@ -190,7 +190,7 @@ class Heartbeats:
             for run, sign in zip(runs, signs, strict=True)
         ]
         timeout_seconds = max(_TIMEOUT_SECONDS_MIN, self._lease_seconds / 6)
-        reply = await Asking(
+        reply = await HedgedRequest(
             connection,
             Request("POST", "/leases/heartbeat", _encode(HeartbeatRequest(self._worker, held))),
             timeout_seconds=timeout_seconds,

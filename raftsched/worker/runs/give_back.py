@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from raftsched.client.http.connection import Connection
-from raftsched.client.http.hedge import Asking, Request
+from raftsched.client.http.hedge import HedgedRequest, Request
 from raftsched.client.http.idempotency_keys import KeyFactory
 from raftsched.client.http.retries import Failure, Retries
 from raftsched.ports import Clock
@@ -48,7 +48,7 @@ class Returns:
         retries = Retries(self._connection.settings, self._connection.randomness)
         lease_end = max(run.lease_end for run in runs)
         while self._clock.monotonic() < lease_end:
-            reply = await Asking(self._connection, Request("POST", "/leases/outcomes", body)).answer()
+            reply = await HedgedRequest(self._connection, Request("POST", "/leases/outcomes", body)).answer()
             if not isinstance(reply, Failure):
                 _log.info("runs_given_back", count=len(runs), reason="event_loop_blocked")
                 return

@@ -21,11 +21,11 @@ from raftsched.client.http.batches import Answers, BatchSender, OutgoingItem
 from raftsched.client.http.connection import Connection
 from raftsched.client.http.gather import Gatherer, GatherLimits
 from raftsched.client.http.idempotency_keys import KeyFactory
-from raftsched.client.http.problems import RefusedOnTheWay, problem_error
+from raftsched.client.http.problems import RefusedByProxy, problem_error
 from raftsched.client.http.settings import ClientSettings
 from raftsched.errors import Invalid, RaftschedError, Unavailable
 from raftsched.wire.common import Problem
-from raftsched.wire.workers import Ending, OutcomeReply, OutcomeReport, OutcomesReply
+from raftsched.wire.workers import Outcome, OutcomeReply, OutcomeReport, OutcomesReply
 from raftsched.worker.handlers.progress import Telling
 from raftsched.worker.handlers.result import COMPLETED, failed
 from raftsched.worker.runs.log_shipper import LogShipper
@@ -42,14 +42,14 @@ _decode = msgspec.json.Decoder(OutcomesReply).decode
 
 
 class _Report(OutgoingItem):
-    __slots__ = ("_ended", "_is_refusal_told", "ending", "is_substitute", "run")
+    __slots__ = ("_ended", "_is_refusal_told", "is_substitute", "outcome", "run")
 
     def __init__(
-        self, body: bytes, run: Run, ending: Ending, ended: Callable[[_Report, object], None], *, is_substitute: bool
+        self, body: bytes, run: Run, outcome: Outcome, ended: Callable[[_Report, object], None], *, is_substitute: bool
     ) -> None:
         super().__init__(body)
         self.run = run
-        self.ending = ending
+        self.outcome = outcome
         self.is_substitute = is_substitute
         """It replaces a report that the cluster could not take."""
         self._ended = ended
@@ -57,7 +57,7 @@ class _Report(OutgoingItem):
 
     def failed(self, error: RaftschedError) -> None:
         super().failed(error)
-        if isinstance(error, RefusedOnTheWay) and not self._is_refusal_told:
+        if isinstance(error, RefusedByProxy) and not self._is_refusal_told:
             self._is_refusal_told = True
             grant = self.run.grant
             _log.warning("outcome_not_recorded_yet", run_id=grant.run_id, name=grant.name, reason=str(error))
@@ -78,14 +78,14 @@ class Reporter:
         sender = BatchSender(connection, "/leases/outcomes", head, _read)
         self._gatherer: Gatherer[_Report] = Gatherer(sender.send, _bounds(connection.settings))
 
-    def report(self, run: Run, ending: Ending) -> None:
+    def report(self, run: Run, outcome: Outcome) -> None:
         """Report how `run` ended, once its log is sent; call it once for a run."""
         telling = run.telling
         if telling is None or not self._shipper.holds(telling):
             self._close(run)
-            self._send(run, ending)
+            self._send(run, outcome)
             return
-        task = asyncio.get_running_loop().create_task(self._send_log_first(run, telling, ending))
+        task = asyncio.get_running_loop().create_task(self._send_log_first(run, telling, outcome))
         self._flushing.add(task)
         task.add_done_callback(self._flushing.discard)
 
@@ -100,29 +100,29 @@ class Reporter:
                 _log.info("log_dropped", run_id=run.grant.run_id, name=run.grant.name)
             run.telling.close()
 
-    async def _send_log_first(self, run: Run, telling: Telling, ending: Ending) -> None:
+    async def _send_log_first(self, run: Run, telling: Telling, outcome: Outcome) -> None:
         try:
             await self._shipper.flush(telling)
         finally:  # cancelled or not: the result of the outcome is handled there
-            self._send(run, ending)
+            self._send(run, outcome)
 
-    def _send(self, run: Run, ending: Ending, *, is_substitute: bool = False) -> None:
+    def _send(self, run: Run, outcome: Outcome, *, is_substitute: bool = False) -> None:
         """Send; a bug here must not leave a run whose lease is renewed and whose outcome never comes."""
         try:
-            body = self._encoded(run.grant, ending)
-            self._gatherer.add(_Report(body, run, ending, self._settled, is_substitute=is_substitute))
+            body = self._encoded(run.grant, outcome)
+            self._gatherer.add(_Report(body, run, outcome, self._settled, is_substitute=is_substitute))
         except BaseException:
             self._runs.pop(run.grant.fencing_token, None)
             raise
 
-    def _encoded(self, grant: Grant, ending: Ending) -> bytes:
-        outcome = OutcomeReport(
+    def _encoded(self, grant: Grant, outcome: Outcome) -> bytes:
+        report = OutcomeReport(
             run_id=grant.run_id,
             fencing_token=grant.fencing_token,
             completion_id=self._keys.next(),
-            **msgspec.structs.asdict(ending),
+            **msgspec.structs.asdict(outcome),
         )
-        return _encode(outcome)
+        return _encode(report)
 
     async def wait_idle(self) -> None:
         """Return once every outcome has its answer."""
@@ -145,7 +145,7 @@ class Reporter:
             _log.warning("outcome_refused", code=answer.code, run_id=grant.run_id, name=grant.name, reason=str(answer))
             if isinstance(answer, Invalid) and not report.is_substitute:
                 # A retry would end the same way.
-                kind = "ResultRefused" if report.ending.status == COMPLETED else "OutcomeRefused"
+                kind = "ResultRefused" if report.outcome.status == COMPLETED else "OutcomeRefused"
                 self._send(report.run, failed(kind, str(answer), retryable=False), is_substitute=True)
                 return
         self._runs.pop(grant.fencing_token, None)

@@ -15,8 +15,8 @@ import msgspec
 import structlog
 
 from raftsched.client.http.connection import Connection
-from raftsched.client.http.hedge import Asking, Request
-from raftsched.client.http.problems import TooLargeOnTheWay
+from raftsched.client.http.hedge import HedgedRequest, Request
+from raftsched.client.http.problems import TooLargeForProxy
 from raftsched.client.http.retries import Failure, Retries
 from raftsched.errors import Unavailable
 from raftsched.wire.workers import StartRequest
@@ -45,12 +45,12 @@ class Starter:
         retries = Retries(connection.settings, connection.randomness)
         while self._may_begin(run):
             try:
-                reply = await Asking(connection, Request("POST", path, body)).answer()
+                reply = await HedgedRequest(connection, Request("POST", path, body)).answer()
             except Unavailable:  # the worker has closed its connections
                 return False
             if not isinstance(reply, Failure):
                 return self._may_begin(run)
-            if not reply.error.retryable and not isinstance(reply.error, TooLargeOnTheWay):
+            if not reply.error.retryable and not isinstance(reply.error, TooLargeForProxy):
                 _log.warning("start_refused", code=reply.error.code, run_id=run.grant.run_id, reason=str(reply.error))
                 run.condemn(StopReason.CANCELLED if reply.error.code == "cancelled" else StopReason.LEASE_LOST)
                 return False

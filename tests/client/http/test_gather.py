@@ -123,7 +123,7 @@ async def test_request_without_an_answer_holds_up_no_later_item_within_bounds(po
 async def test_gatherer_is_full_until_a_request_takes_items(gatherer: Gatherer[Letter], post: Post) -> None:
     add(gatherer, 13)
     assert gatherer.is_full
-    waiting = asyncio.create_task(gatherer.wait_for_room())
+    waiting = asyncio.create_task(gatherer.wait_for_capacity())
     await post.next_size()
     await post.next_size()
     assert gatherer.is_full

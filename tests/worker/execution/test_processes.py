@@ -170,7 +170,7 @@ async def test_child_ends_its_call_once_what_was_asked_is_answered() -> None:
     ours.send_bytes(b'{"result":7}')
     for thread in (asking, ending):
         await asyncio.to_thread(thread.join, WAIT_SECONDS)
-    assert (answers, b"ending" in ours.recv_bytes()) == ([7], True)
+    assert (answers, b"outcome" in ours.recv_bytes()) == ([7], True)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from collections.abc import ValuesView
 import pytest
 
 from raftsched import limits
-from raftsched.wire.workers import Ending
+from raftsched.wire.workers import Outcome
 from raftsched.worker.handlers.result import completed, raised
 from raftsched.worker.handlers.verdicts import Retry, Snooze
 
@@ -30,9 +30,9 @@ class Sealed(dict[str, None]):
         raise KeyboardInterrupt
 
 
-def kind_of(ending: Ending) -> str:
-    assert ending.error is not None
-    return ending.error.type
+def kind_of(outcome: Outcome) -> str:
+    assert outcome.error is not None
+    return outcome.error.type
 
 
 @pytest.mark.parametrize("error", [NoDelay(), Unspeakable(), BaseException("x"), GeneratorExit(), SystemExit(1)])
@@ -41,28 +41,28 @@ def test_whatever_is_raised_has_an_ending_that_names_its_type(error: BaseExcepti
 
 
 def test_result_that_cannot_be_read_fails_for_good() -> None:
-    ending = completed(Sealed(a=None))
-    assert (kind_of(ending), ending.retryable) == ("ResultNotJson", False)
-    assert ending.error is not None
-    assert "KeyboardInterrupt" in ending.error.message
+    outcome = completed(Sealed(a=None))
+    assert (kind_of(outcome), outcome.retryable) == ("ResultNotJson", False)
+    assert outcome.error is not None
+    assert "KeyboardInterrupt" in outcome.error.message
 
 
 def test_coroutine_that_nobody_awaits_fails_for_good_and_says_what_to_do() -> None:
     async def charge() -> None: ...
 
     coroutine = charge()
-    ending = completed(coroutine)
-    assert (kind_of(ending), ending.retryable) == ("ResultNotAwaited", False)
+    outcome = completed(coroutine)
+    assert (kind_of(outcome), outcome.retryable) == ("ResultNotAwaited", False)
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
 
 @pytest.mark.parametrize("verdict", [Snooze(LONGEST_SECONDS + 1), Retry(after=LONGEST_SECONDS + 1)])
 def test_delay_that_the_api_does_not_take_fails_for_good_and_says_so(verdict: Snooze | Retry) -> None:
-    ending = raised(verdict)
-    assert (kind_of(ending), ending.retryable, ending.snooze_seconds) == ("DelayTooLong", False, None)
-    assert ending.error is not None
-    assert ending.error.message.startswith(type(verdict).__name__)
-    assert f"{LONGEST_SECONDS:.0f}" in ending.error.message
+    outcome = raised(verdict)
+    assert (kind_of(outcome), outcome.retryable, outcome.snooze_seconds) == ("DelayTooLong", False, None)
+    assert outcome.error is not None
+    assert outcome.error.message.startswith(type(verdict).__name__)
+    assert f"{LONGEST_SECONDS:.0f}" in outcome.error.message
 
 
 def test_longest_delay_that_the_api_takes_stands() -> None:

@@ -10,7 +10,7 @@ from raftsched.api import forwarder as forwarding
 from raftsched.client import submit as submits
 from raftsched.client.http import connection
 from raftsched.client.http.connection import Connection
-from raftsched.client.http.hedge import Asking
+from raftsched.client.http.hedge import HedgedRequest
 from raftsched.client.http.retries import Failure
 from raftsched.errors import OutcomeUnknown, RaftschedError, Unavailable
 from raftsched.exchange import Exchange, pool
@@ -47,7 +47,7 @@ def says_unavailable_where_nobody_knows(patch: Any) -> None:
 
 def forgets_what_it_gave_up(patch: Any) -> None:
     """A request that was asked of another node as well did not happen where that one says so."""
-    patch.setattr(Asking, "is_doubled", property(lambda _: False, lambda _self, _value: None))
+    patch.setattr(HedgedRequest, "maybe_applied", property(lambda _: False, lambda _self, _value: None))
 
 
 def believes_the_refusal_of_a_repetition(patch: Any) -> None:

@@ -14,7 +14,7 @@ from raftsched.cli.terminal.options import dry_run_option, given, payload_field,
 from raftsched.cli.terminal.output import json_option, print_json, print_table, progress_console, say
 from raftsched.cli.terminal.session import Session, with_session
 from raftsched.cli.terminal.times import MOMENT, when
-from raftsched.client.backfill import PATIENCE_SECONDS, PAUSE_SECONDS, BackfillWalk
+from raftsched.client.backfill import PATIENCE_SECONDS, PAUSE_SECONDS, BackfillProgress
 from raftsched.wire.verbs import SCHEDULE
 
 _TRIGGER: Final = SCHEDULE["trigger"]
@@ -119,15 +119,17 @@ def backfill(
 def _backfilled(session: Session, path: str, asked: Mapping[str, Any], tenant: str | None) -> dict[str, Any]:
     """Send the request, each time for the rest, until it makes no progress for a while; return the total."""
     key = session.new_key()
-    walk = BackfillWalk(asked)
+    progress = BackfillProgress(asked)
     give_up_at = time.monotonic() + _PATIENCE_SECONDS
     with progress_console.status("making runs") as shown:
         while True:
-            gone_on = walk.take(session.do(SCHEDULE["backfill"], path, walk.asked, query={"tenant": tenant}, key=key))
-            if walk.is_done or (not gone_on and time.monotonic() >= give_up_at):
-                return walk.total()
-            shown.update(f"{walk.run_count:,} runs made, {walk.remaining_count:,} left")
-            if gone_on:
+            has_advanced = progress.add(
+                session.do(SCHEDULE["backfill"], path, progress.request, query={"tenant": tenant}, key=key)
+            )
+            if progress.is_done or (not has_advanced and time.monotonic() >= give_up_at):
+                return progress.total()
+            shown.update(f"{progress.run_count:,} runs made, {progress.remaining_count:,} left")
+            if has_advanced:
                 give_up_at = time.monotonic() + _PATIENCE_SECONDS
             else:  # no more can be made until some of the runs have ended
                 time.sleep(_PAUSE_SECONDS)
