@@ -1,13 +1,13 @@
-"""The HTTP API of a node: JSON in, JSON or RFC 9457 problems out.
+"""Serve the HTTP API of a node: JSON in, JSON or RFC 9457 problems out.
 
-A request passes three gates before anything is changed: `http.bodies` bounds the bytes, `json.scan` checks the document
-(encoding, nesting, duplicate keys, numbers that JSON does not have), `json.decode` fits it to the typed struct of its
-route and names the field at fault. Only then is an operation proposed. One room per resource answers: `jobs`,
-`schedules`, `workflows`, `queues`, `workers` and `cluster`. `app` makes the router from their routes, and `http.openapi`
-the OpenAPI document.
+A request is checked in three steps before it changes anything. `http.bodies` limits its bytes. `json.scan` checks the
+document: encoding, nesting, duplicate keys, numbers outside JSON. `json.decode` decodes it to the typed struct of its
+route, and names the field at fault. Only then is an operation proposed. One folder per resource answers: `jobs`,
+`schedules`, `workflows`, `queues`, `workers` and `cluster`. `app` builds the router from their routes, and
+`http.openapi` the OpenAPI document.
 
-Any node answers: `forwarder` passes requests that need the leader on to it. What the API needs of its node is the
+Any node answers: `forwarder` forwards requests to the leader if they need it. The API uses its node through the
 protocol `backend.Backend`, so that tests run it over a state in memory.
 
-Left out: tokens. Until there are some, callers say themselves who they are and for which tenant they speak.
+Left out: tokens. Until they exist, callers name themselves and their tenant.
 """

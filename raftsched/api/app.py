@@ -1,8 +1,8 @@
-"""The API as an aiohttp application: routes, errors as problems, and the headers that every reply carries.
+"""Build the API as an aiohttp application: routes, errors as problems, and the headers of every reply.
 
-`create_app` wires the parts for one node; `create_runner` wraps it with the server's settings that its promises need:
-a handler is cancelled when its client goes away, so that nobody waits on behalf of the dead; bodies are not
-decompressed behind our back; nothing is logged for each request.
+`create_app` connects the parts for one node. `create_runner` adds the settings of the server. A handler is cancelled
+when its client disconnects, so that none waits for a client that is gone; the server does not decompress bodies; single
+requests are not logged.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from raftsched.api.http.server import SERVER, Runner
 from raftsched.api.http.submit_relay import RELAY_PATH, RelayedSubmits
 from raftsched.api.jobs.bulk import Bulk
 from raftsched.api.jobs.control import Controls
-from raftsched.api.jobs.dead_letters import DeadLetterBox
-from raftsched.api.jobs.legacy import Seed
+from raftsched.api.jobs.dead_letters import DeadLetters
+from raftsched.api.jobs.legacy import LegacyJobs
 from raftsched.api.jobs.records import JobRecords
 from raftsched.api.jobs.routes import Jobs
 from raftsched.api.queues.routes import Queues
 from raftsched.api.queues.settings import QueueSettings
-from raftsched.api.schedules.backfill import Backfilling
+from raftsched.api.schedules.backfill import Backfills
 from raftsched.api.schedules.files import ScheduleFiles
 from raftsched.api.schedules.routes import Schedules
 from raftsched.api.schedules.runs import ScheduleRuns
 from raftsched.api.schedules.save import ScheduleSaver
 from raftsched.api.workers.leases import Leases
 from raftsched.api.workers.outcomes import Outcomes
-from raftsched.api.workers.progress import Running
+from raftsched.api.workers.progress import Runs
 from raftsched.api.workers.routes import Workers
 from raftsched.api.workflows.routes import Workflows
 from raftsched.errors import InvariantBroken, RaftschedError, Unavailable
@@ -54,11 +54,12 @@ from raftsched.exchange import Http
 LEADER_HEADER: Final = "Raftsched-Leader"
 _KEEPALIVE_SECONDS: Final = 75.0
 _LINGER_SECONDS: Final = 1.0
-"""How long a client that still sends a refused body may take to read why, before the connection is closed."""
+"""Time for a client that still sends a rejected body to read the reply, before the connection is closed."""
 _log = structlog.get_logger()
 _http_log = logging.getLogger("raftsched.api.http")
 _http_log.setLevel(logging.CRITICAL)
-"""aiohttp's own: it would log a stack for each stranger that speaks no HTTP. Faults of ours are logged below."""
+"""aiohttp's logger is silent: it would log a stack for each client that does not speak HTTP. Our faults are logged
+below."""
 
 
 def create_app(
@@ -66,7 +67,7 @@ def create_app(
 ) -> web.Application:
     """Return the application that serves the API of `backend`'s node.
 
-    Requests wait for a leader for `election_seconds`, and are passed on to it by `http`.
+    Requests wait for a leader for `election_seconds`, and are forwarded to it by `http`.
     """
     bodies = Bodies()
     forwarder = Forwarder(backend, bodies, election_seconds=election_seconds, http=http)
@@ -84,7 +85,7 @@ def create_app(
 
 
 def create_runner(app: web.Application, *, stop_seconds: float = 2.0) -> web.AppRunner:
-    """Return the runner for `app`; when it is cleaned up, requests under way have `stop_seconds` to end."""
+    """Return the runner for `app`; when it is cleaned up, requests in progress have `stop_seconds` to end."""
     return Runner(
         app,
         access_log=None,
@@ -106,10 +107,10 @@ def all_routes(backend: Backend, bodies: Bodies, forwarder: Forwarder, events: E
         *Controls(backend, bodies).routes(),
         *JobRecords(backend).routes(),
         *bulk.routes(),
-        *DeadLetterBox(backend, bodies, bulk).routes(),
+        *DeadLetters(backend, bodies, bulk).routes(),
         *Workflows(backend, bodies).routes(),
-        *Running(backend, bodies).routes(),
-        *Seed(backend, bodies, jobs).routes(),
+        *Runs(backend, bodies).routes(),
+        *LegacyJobs(backend, bodies, jobs).routes(),
         *Leases(backend, bodies).routes(),
         *Outcomes(backend, bodies).routes(),
         *Queues(backend).routes(),
@@ -117,7 +118,7 @@ def all_routes(backend: Backend, bodies: Bodies, forwarder: Forwarder, events: E
         *ScheduleRuns(backend, bodies).routes(),
         *Schedules(backend, bodies, saver).routes(),
         *ScheduleFiles(backend, bodies, saver).routes(),
-        *Backfilling(backend, bodies).routes(),
+        *Backfills(backend, bodies).routes(),
         *events.routes(),
         *Audit(backend).routes(),
         *Workers(backend).routes(),
@@ -128,7 +129,7 @@ def all_routes(backend: Backend, bodies: Bodies, forwarder: Forwarder, events: E
 
 
 def _relay_route(backend: Backend, bodies: Bodies) -> Route:
-    """Return the route by which followers pass submits on; it is no part of the API for clients."""
+    """Return the route by which followers forward submits; it is not part of the API for clients."""
     relayed = RelayedSubmits(bodies, Jobs(backend, bodies).submit_text)
     return Route(method="POST", path=RELAY_PATH, handler=relayed.submit_all, answered=Answered.BY_LEADER, reply=None)
 
@@ -161,7 +162,7 @@ def _answer_every_request(backend: Backend, bodies: Bodies) -> Any:
             return _refused(request, error)
         except web.HTTPException as error:
             return _http_error(error)
-        except Exception:  # noqa: BLE001  # whatever it is, the client hears 500 and the log has the trace
+        except Exception:  # noqa: BLE001  # any fault is answered by 500, and the log has the trace
             return _fault(request)
         finally:
             bodies.release(request)
@@ -170,7 +171,7 @@ def _answer_every_request(backend: Backend, bodies: Bodies) -> Any:
 
 
 def _fault(request: web.Request) -> web.Response:
-    """Answer for the exception that is being handled."""
+    """Log the exception that is being handled, and return its reply."""
     _log.exception("request_failed", method=request.method, path=request.path)
     return problem_response(http_problem(500, "this is a fault of the server; it is logged there"))
 
@@ -178,7 +179,7 @@ def _fault(request: web.Request) -> web.Response:
 def _refused(request: web.Request, error: RaftschedError) -> web.Response:
     response = problem_response(problem_of(error))
     if not request.content.is_eof() or FRAMING_HEADER in request.headers:
-        # The rest of the body is never read, so nothing else can come over this connection.
+        # The rest of the body is never read, so this connection can carry no other request.
         response.force_close()
     return response
 

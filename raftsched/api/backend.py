@@ -1,6 +1,6 @@
-"""What the API needs of the node it runs in: ports, so that the API is tested without sockets between nodes or disks.
+"""Define the API's port to its node, so that the API is tested without disks, or sockets between nodes.
 
-A state is good until the next `await` only: installing a snapshot replaces it.
+A state is valid until the next `await` only: installing a snapshot replaces it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from raftsched.wire.cluster import ClusterStatus, NodeStatus
 
 
 class Backend(Protocol):
-    """The node. Every method returns at once but the coroutines and what is awaited of `leadership`."""
+    """The node. Every method returns at once, except for coroutines, and for those of `leadership`."""
 
     @property
     def node_id(self) -> str: ...
@@ -29,70 +29,73 @@ class Backend(Protocol):
 
     @property
     def events(self) -> EventLog:
-        """What this node has applied lately."""
+        """Return the latest events that this node has applied."""
 
     @property
     def is_leading(self) -> bool:
-        """Whether this node leads and has applied its term's first entry."""
+        """Return whether this node leads and has applied its term's first entry."""
 
     def leader_url(self) -> str | None:
-        """Base URL of the leader's API; None while it is unknown, and on the leader itself."""
+        """Return the base URL of the leader's API; None if it is unknown, and on the leader itself."""
 
     @property
     def leader_change_count(self) -> int:
-        """Rises when this node begins or ceases to lead, and when it hears of another leader, or of none.
+        """Return a count that rises with each change of the leader that this node knows: itself, another node, none.
 
-        Where it leads, its requests are served by then.
+        If this node is the new leader, it serves requests by then.
         """
 
     async def leader_change(self, since: int) -> None:
-        """Return once `leader_change_count` is no longer `since`: at once, where it has changed already."""
+        """Wait until `leader_change_count` differs from `since`."""
 
     def fresh_state(self) -> StateReader:
-        """The state, as new as any answer given so far; raises `NotLeader` or `Unavailable`."""
+        """Return the state, at least as new as any earlier answer; raises `NotLeader` or `Unavailable`."""
 
     async def confirm_lead(self) -> None:
-        """Return once a majority has confirmed, after this call, that this node leads; then `stale_state` is current.
+        """Wait until a majority confirms, after this call, that this node leads; then `stale_state` is current.
 
         Raises as `fresh_state` does.
         """
 
     def stale_state(self) -> tuple[StateReader, int]:
-        """The state of this node, and milliseconds since it last heard from a leader (-1 = unknown). Never raises."""
+        """Return the state of this node, and the milliseconds since a leader's last message (-1 = unknown).
+
+        Never raises.
+        """
 
     def leadership(self) -> Leadership:
-        """The leader's duties; raises as `fresh_state` does, so that no leader that was cut off renews a lease."""
+        """Return the leader's services; raises as `fresh_state` does, so that no isolated leader renews a lease."""
 
     def propose(self, operation: Operation) -> asyncio.Future[Result]:
-        """A future of the operation's result, once it is committed and applied on this node.
+        """Propose the operation, and return the future of its result, set once it is committed and applied here.
 
-        The future (never the call) raises `NotLeader` or `Unavailable` where the operation is certainly not in the
-        log, and `OutcomeUnknown` where nobody can tell. Cancelling it only means that nobody wants the answer.
+        The future (never the call) raises `NotLeader` or `Unavailable` if the operation is certainly not in the log,
+        and `OutcomeUnknown` if that is unknown. Cancelling the future does not cancel the operation.
         """
 
     def new_job_id(self) -> JobId: ...
     def now_ms(self) -> int:
-        """The cluster's time as far as this node can tell: never before the state's."""
+        """Return this node's estimate of the cluster time: never before the state's."""
 
     def jitter(self) -> int:
-        """A draw from -1000 to 1000."""
+        """Return a random number from -1000 to 1000."""
 
     def cluster_status(self) -> ClusterStatus: ...
     def readiness(self) -> tuple[bool, str]:
-        """Whether this node can serve, and why not; where it can, a warning, "" for none."""
+        """Return whether this node can serve, with the reason if it can't, else with a warning or ""."""
 
     def fail(self, error: InvariantBroken) -> None:
-        """Stop the node: what the API read in the state can't be right."""
+        """Stop the node: the state that the API read breaks an invariant."""
 
     async def add_member(self, node_id: str, *, raft: str, api: str) -> tuple[NodeStatus, ...]:
-        """Let a node join; return the nodes once that is committed. Raises `Rejected`, or what `propose` raises."""
+        """Add a node; return all nodes once that is committed. Raises `Rejected`, or the errors of `propose`."""
 
     async def remove_member(self, node_id: str) -> tuple[NodeStatus, ...]:
-        """Remove a node for good; as `add_member`. Raises `NotFound` for an id that is none of a member."""
+        """Remove a node permanently; as `add_member`. Raises `NotFound` for an id of no member."""
 
     async def hand_over(self) -> bool:
-        """Hand the lead to the follower that is furthest; False where none took it and this node still leads."""
+        """Transfer leadership to the follower with the most complete log; False if none took it and this node leads."""
 
 
 TENANT_DEFAULT: Final = "default"
-"""Until tokens bring tenants, every job belongs to this one."""
+"""The tenant of every job, until there are tokens with tenants."""

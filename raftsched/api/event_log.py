@@ -1,15 +1,15 @@
-"""The latest events of a node, from the entries of the log as they are applied: a ring that readers go on in.
+"""Keep the latest events of applied log entries in a ring that many readers share.
 
-Theory of operation. Every applied entry gives its changes to `feed`, which keeps of each a small tuple and nothing of
-the records, so that a large job is not held by its events; their JSON is made only when a reader wants them. A reader
-holds no queue: it has a place in the ring and waits for what comes behind it. One that is slower than the ring turns
-loses its place, and is told so.
+Theory of operation. Every applied entry passes its changes to `feed`, which keeps a small tuple of each and no records,
+so that events do not keep large jobs in memory. Their JSON is encoded only when a reader needs it. A reader has no
+queue: it has a place in the ring, and waits for later events. A reader that is overtaken by the ring loses its place,
+and learns that.
 
-An event's place is its entry's index and a number from 1 within the entry, the same on every node; a place with the
-number 0 is before all events of its entry. So a reader can go on at another node. A place that is before the ring's
-beginning, or that this state can't have had, is *lost*: what came behind it isn't known here.
+The place of an event is its entry's index and a number from 1 within the entry, equal on every node. A place with the
+number 0 is before all events of its entry. So a reader can continue at another node. A place before the start of the
+ring, or one that this state never had, is *lost*: the events after it are unknown here.
 
-The ring is of one state. Where the state is replaced as a whole (a snapshot was installed), it begins anew behind it.
+The ring belongs to one state. If the state is replaced (a snapshot was installed), the ring restarts empty after it.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from raftsched.core.state.writes import (
 )
 
 Change = tuple[Job | None, Job | None]
-"""A job before and after an operation; None where there was or is none."""
+"""A job before and after an operation; None if it did not exist then."""
 
 
 class Place(NamedTuple):
-    """Where a reader is: behind this event."""
+    """A reader's position: after this event."""
 
     revision: int
     number: int
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of an event; one is made for every change of a job, so it is made cheaply."""
+    """An event of the ring. One is created for every change of a job, so creation must be cheap."""
 
     revision: int
     number: int
@@ -59,15 +59,15 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     queue: str = ""
     status: Status | None = None
     previous: Status | None = None
-    """Of a job."""
+    """The previous status of a job."""
     worker: str = ""
     attempt_number: int = 0
     reason: str = ""
     fire_time_ms: int = 0
     job_id: bytes = b""
-    """Of the job that a schedule made."""
+    """Id of the job that a schedule submitted."""
     kind: str = ""
-    """Where a schedule's decision came from."""
+    """Cause of a schedule's decision."""
 
     @property
     def place(self) -> Place:
@@ -75,7 +75,7 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class AppliedState(Protocol):
-    """What the ring needs to know of the state."""
+    """The part of the state that the ring uses."""
 
     @property
     def applied_index(self) -> int: ...
@@ -84,7 +84,7 @@ class AppliedState(Protocol):
 
 
 class EventLog:
-    """The ring of one node; its events are numbered through from 0, and a reader keeps the number of its next one."""
+    """The ring of one node. Its events are numbered from 0, and a reader keeps the number of its next event."""
 
     def __init__(self, state: AppliedState, *, kept_max: int = limits.EVENTS_KEPT_MAX) -> None:
         self._state = state
@@ -94,20 +94,20 @@ class EventLog:
         """Number of the oldest event that is kept."""
         self._end = 0
         self._first = Place(state.applied_index + 1, 0)
-        """Where the ring began: everything behind it is kept, or was forgotten."""
+        """Start of the ring: all later events are kept, or were dropped."""
         self._forgotten: Event | None = None
-        """The last event that was forgotten."""
+        """The last event that was dropped."""
         self._last_revision = self._last_number = 0
         self._arrived = asyncio.Event()
         self._is_awaited = False
 
-    # -- what is applied ----------------------------------------------------------------------------------------------
+    # -- applied entries ----------------------------------------------------------------------------------------------
 
     def feed(self, state: AppliedState, *, changes: Sequence[Change] = (), records: Sequence[Write] = ()) -> None:
-        """Hear what the entry that was applied last changed."""
+        """Add the changes of the last applied entry."""
         revision, at_ms = state.applied_index, state.cluster_time_ms
         if state is not self._state:
-            self._begin_anew(state, Place(revision, 0))
+            self._restart(state, Place(revision, 0))
         number = self._last_number if self._last_revision == revision else 0
         if records:
             schedules = {write.new.id: write.new for write in records if isinstance(write, PutSchedule)}
@@ -133,13 +133,13 @@ class EventLog:
         return 1
 
     def follow(self, state: AppliedState) -> None:
-        """Look whether `state` is still the one that was fed; what led to another one is not known here."""
+        """Restart the ring if `state` is not the one that was fed: the events that led to it are unknown."""
         if state is not self._state:
-            self._begin_anew(state, Place(state.applied_index + 1, 0))
+            self._restart(state, Place(state.applied_index + 1, 0))
 
-    def _begin_anew(self, state: AppliedState, first: Place) -> None:
+    def _restart(self, state: AppliedState, first: Place) -> None:
         self._state = state
-        self._end += 1  # so that a reader at the end has lost its place, too
+        self._end += 1  # so that a reader at the end loses its place, too
         self._begin = self._end
         self._first = first
         self._forgotten = None
@@ -148,16 +148,16 @@ class EventLog:
 
     @property
     def end(self) -> int:
-        """The number that the next event will have."""
+        """Return the number of the next event."""
         return self._end
 
     @property
     def head(self) -> Place:
-        """The place behind everything that is applied."""
+        """Return the place after all applied entries."""
         return Place(self._state.applied_index + 1, 0)
 
     def next_behind(self, place: Place) -> int | None:
-        """Return the number of the next event of a reader at `place`, None where it is lost."""
+        """Return the number of the next event of a reader at `place`; None if the place is lost."""
         first = self._first if self._forgotten is None else self._forgotten.place
         if not first <= place <= self.head:
             return None
@@ -169,13 +169,13 @@ class EventLog:
         return low if known else None
 
     def read(self, number: int, limit: int) -> list[Event] | None:
-        """Return the next events from `number` on; None where the reader has lost its place."""
+        """Return the next events from `number` on; None if the reader has lost its place."""
         if number < self._begin:
             return None
         return [self._at(each) for each in range(number, min(self._end, number + limit))]
 
     async def arrival(self) -> None:
-        """Return once something was fed."""
+        """Wait until `feed` is called."""
         self._is_awaited = True
         await self._arrived.wait()
 
@@ -185,7 +185,7 @@ class EventLog:
         return event
 
 
-# -- from changes to events -------------------------------------------------------------------------------------------
+# -- conversion of changes --------------------------------------------------------------------------------------------
 
 _WORKFLOW_LABELS: Final = ("submitting", "running", "cancelling", "completed", "failed", "cancelled")
 EVENT_TYPES: Final = (
@@ -194,10 +194,10 @@ EVENT_TYPES: Final = (
     *("queue.changed", "queue.paused", "queue.resumed"),
     *("workflow.removed", *(f"workflow.{label}" for label in _WORKFLOW_LABELS)),
 )
-"""All that there are."""
+"""All types of events."""
 
 _STATUS_TYPES: Final = ("", *(f"job.{status.label}" for status in Status))
-"""By the status's number."""
+"""Types by the number of the status."""
 
 
 def job_event(old: Job | None, new: Job | None, revision: int, number: int, at_ms: int) -> Event | None:
@@ -234,9 +234,9 @@ def job_event(old: Job | None, new: Job | None, revision: int, number: int, at_m
 def record_event(
     write: Write, schedules: Mapping[ScheduleId, Schedule], revision: int, number: int, at_ms: int
 ) -> Event | None:
-    """Return the event of a write beside those of jobs; None for what only keeps the books.
+    """Return the event of a write to another record than a job; None for internal records.
 
-    `schedules` are those that were written with it: a decision comes with its schedule.
+    `schedules` are those written by the same entry: a decision is written with its schedule.
     """
     match write:
         case PutFiring(schedule_id, firing):

@@ -235,7 +235,7 @@ class Frozen:
 async def test_change_that_a_frozen_leader_was_sent_is_unknown_once_another_one_leads(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forwarding, "_LAST_WORD_SECONDS", 0.0)
+    monkeypatch.setattr(forwarding, "_REPLACED_LEADER_SECONDS", 0.0)
     frozen = Frozen()
     async with _follower_of(frozen.speak) as follower:
         waiting = asyncio.ensure_future(follower.post("jobs", {"name": "x"}))
@@ -250,7 +250,7 @@ async def test_leader_may_still_answer_what_it_was_sent_when_another_one_leads(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one that hands over does; some of what it was sent is done."""
-    monkeypatch.setattr(forwarding, "_LAST_WORD_SECONDS", 60.0)
+    monkeypatch.setattr(forwarding, "_REPLACED_LEADER_SECONDS", 60.0)
     slow = Frozen()
     async with _follower_of(slow.speak) as follower:
         waiting = asyncio.ensure_future(follower.post("jobs/batch", {"name": "x"}))

@@ -86,7 +86,7 @@ async def test_cluster_is_shown_and_changed(api: Api, cli: Cli) -> None:
     assert "n4 was removed" in (await cli.ok("cluster", "remove", "n4")).stdout
     assert [node["id"] for node in (await cli.json("cluster", "add", "n5", *where))["nodes"]] == ["n1", "n5"]
     assert [node["id"] for node in (await cli.json("cluster", "remove", "n5"))["nodes"]] == ["n1"]
-    assert "none can take the lead over" in await cli.refused("cluster", "transfer")
+    assert "none can become leader" in await cli.refused("cluster", "transfer")
     api.node.other_nodes = (NodeStatus("n2", "", "follower"),)
     assert (await cli.ok("cluster", "transfer")).stdout == "handed over\n"
     assert await cli.json("cluster", "transfer")

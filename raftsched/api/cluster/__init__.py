@@ -1,1 +1,1 @@
-"""The cluster: members, health, events, audit trail."""
+"""Serve the routes of the cluster: members, health, events, audit trail."""

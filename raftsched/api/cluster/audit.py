@@ -1,4 +1,4 @@
-"""The audit trail: who did what to what, as the log entries that did it wrote it down."""
+"""List the audit trail, which the log entries of the changes wrote."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Audit:
         return (route("GET", "/audit", self.list_audit, AuditPage, query=AuditQuery),)
 
     async def list_audit(self, request: web.Request) -> web.Response:
-        """List who did what, the latest first; a page may hold few lines although `next_cursor` leads to more."""
+        """List audit entries, the latest first; a page may hold few although `next_cursor` leads to more."""
         query, reading = read(self._backend, request, AuditQuery)
         return reading.response(_page(reading.state, query))
 

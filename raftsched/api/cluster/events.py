@@ -1,12 +1,12 @@
-"""GET /events: what is committed, as a stream of server-sent events; any node serves its own.
+"""Serve GET /events: committed changes as a stream of server-sent events, from any node.
 
-A message's id is its place in the log (`event_log`); a reader that comes back with `Last-Event-ID`, to whichever node,
-goes on behind it. Where what came behind it is no longer known, or was never so, the stream begins with the event
-`reset`: read the lists anew, the stream goes on from now. So it does in the midst of a stream for a reader that is slower
-than the ring turns. Places are told with the heartbeats, too, so that a reader of few events does not fall out of the ring;
-and how long ago this node heard from a leader (-1 = it does not know), since a node that is cut off has no news.
+A message's id is its place in the log (`event_log`). A reader that returns with `Last-Event-ID`, to any node, continues
+after it. If the later events are unknown, the stream starts with the event `reset`: the reader must reload its data,
+and the stream continues from now. A reader that the ring overtakes gets `reset` within its stream. Heartbeats carry the
+place too, so that a reader of few events is not overtaken. They also carry the time since a leader's last message (-1 =
+unknown), since an isolated node has no new events.
 
-A reader that takes nothing for `_STALLED_SECONDS` is cut off. No event is kept for any of them: they share the ring.
+A reader that accepts nothing for `_STALLED_SECONDS` is disconnected. Readers have no queues: they share the ring.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ LAST_ID: Final = "Last-Event-ID"
 HEARTBEAT_SECONDS: Final = 15.0
 _STALLED_SECONDS: Final = 30.0
 _CATCH_UP_SECONDS: Final = 5.0
-"""How long a node that is behind the one which served before may take to get there."""
-_LOOK_SECONDS: Final = 0.2
+"""Time for a node to reach the reader's place, if the previous node had applied more."""
+_POLL_SECONDS: Final = 0.2
 _PLACE: Final = re.compile(r"([0-9]{1,18})-([0-9]{1,10})", re.ASCII)
 
 _log = structlog.get_logger()
@@ -65,12 +65,12 @@ class Events:
         )
 
     async def close(self, app: web.Application) -> None:
-        """End all streams: the node stops, and readers go elsewhere."""
+        """End all streams when the node stops; readers continue at other nodes."""
         del app
         self._closing.set()
 
     async def stream_events(self, request: web.Request) -> web.StreamResponse:
-        """Stream what is committed, from now on or behind `Last-Event-ID` (server-sent events)."""
+        """Stream committed changes, from now on or after `Last-Event-ID` (server-sent events)."""
         wanted = _wanted(parse_query(request, EventsQuery))
         place = _last_place(request)
         if self._stream_count >= limits.EVENT_STREAMS_MAX:
@@ -86,7 +86,7 @@ class Events:
             except TimeoutError:
                 _log.info("events_reader_stalled", peer=request.remote)
                 if request.transport is not None:
-                    # The end of the reply would wait for it, too.
+                    # The end of the reply would wait for the reader, too.
                     request.transport.abort()
             return response
         finally:
@@ -117,16 +117,16 @@ class Events:
                 data = b"" if fed or number != log.end else self._beat(log.head)
 
     async def _found(self, log: EventLog, place: Place) -> int | None:
-        """Return the number of the next event behind `place`, once this node has applied it; None where it is lost."""
+        """Return the number of the next event after `place`, once this node has applied it; None if it is lost."""
         clock = asyncio.get_running_loop().time
         give_up_at = clock() + _CATCH_UP_SECONDS
         while place > log.head and clock() < give_up_at and not self._closing.is_set():
-            await self._waited(log, _LOOK_SECONDS)
+            await self._waited(log, _POLL_SECONDS)
             self._log()
         return log.next_behind(place)
 
     async def _waited(self, log: EventLog, seconds: float) -> bool:
-        """Whether something was fed, or the node stops, within `seconds`."""
+        """Wait for an event, or for the stop of the node; return False after `seconds`."""
         waits = [asyncio.ensure_future(log.arrival()), asyncio.ensure_future(self._closing.wait())]
         try:
             done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -136,12 +136,12 @@ class Events:
         return bool(done)
 
     def _beat(self, place: Place | None) -> bytes:
-        """Show a reader that the stream lives, how old its news may be, and the place up to which it has seen all."""
+        """Return a heartbeat: the age of this node's state, and the place up to which the reader has seen all events."""
         age = b": age_ms=%d\n" % self._backend.stale_state()[1]
         return age + (b"\n" if place is None else b"id: %d-%d\n\n" % place)
 
     def _log(self) -> EventLog:
-        """The ring, after a look whether the state is still the one that was fed to it."""
+        """Return the ring, restarted if the state has been replaced."""
         log = self._backend.events
         log.follow(self._backend.stale_state()[0])
         return log
@@ -153,12 +153,12 @@ def _last_place(request: web.Request) -> Place | None:
         return None
     found = _PLACE.fullmatch(text)
     if found is None:
-        raise Malformed(f"{LAST_ID}: not an id that a stream of events gave out", field=LAST_ID)
+        raise Malformed(f"{LAST_ID}: not an id that a stream of events issued", field=LAST_ID)
     return Place(int(found[1]), int(found[2]))
 
 
 def _known_types(named: list[str]) -> frozenset[str]:
-    """Return the types and nouns that were named; raises `Malformed` for one that no event has."""
+    """Return the named types and nouns; raises `Malformed` for an unknown one."""
     nouns = tuple(dict.fromkeys(each.partition(".")[0] for each in EVENT_TYPES))
     for name in named:
         if name in EVENT_TYPES or name in nouns:

@@ -1,4 +1,4 @@
-"""Health: whether the process answers, and whether it can serve."""
+"""Serve health checks: whether the process answers, and whether it can serve."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from raftsched.wire.cluster import HealthReply
 
 
 class Health:
-    """The routes that orchestrators and load balancers ask, at the root."""
+    """The routes for orchestrators and load balancers, at the root."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -26,12 +26,12 @@ class Health:
         )
 
     async def healthz(self, request: web.Request) -> web.Response:
-        """Answer as long as the process lives."""
+        """Answer while the process runs."""
         del request
         return json_response(HealthReply(status="ok", node=self._backend.node_id))
 
     async def health(self, request: web.Request) -> web.Response:
-        """The same as /healthz, under the name that older clients know."""
+        """Answer as /healthz, for older clients."""
         return await self.healthz(request)
 
     async def readyz(self, request: web.Request) -> web.Response:

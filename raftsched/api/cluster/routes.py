@@ -1,7 +1,7 @@
-"""The cluster: who leads, how far each node is, who belongs to it, and handing the lead over.
+"""Show the cluster's leader and nodes, change its members, and transfer leadership.
 
-The leader knows the most, so other nodes ask it; but this is what people look at when things go wrong, so a node that
-can't reach the leader within `_ASK_SECONDS` answers with what it knows itself.
+The leader knows most, so other nodes ask it. But operators need an answer in an outage, so a node that cannot reach the
+leader within `_ASK_SECONDS` answers from its own knowledge.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Cluster:
         )
 
     async def get_cluster(self, request: web.Request) -> web.Response:
-        """Read who leads and how far each node is, as the leader sees it where it can be asked."""
+        """Read the leader and the state of each node, as seen by the leader if it can be reached."""
         try:
             leader_url = self._forwarder.leader_elsewhere(request)
             if leader_url is not None:
@@ -53,26 +53,26 @@ class Cluster:
         return json_response(self._backend.cluster_status())
 
     async def add_member(self, request: web.Request) -> web.Response:
-        """Let a node join the cluster; it becomes a voter by itself once it has caught up."""
-        asked, _ = self._member.read(await self._bodies.read_json(request))
+        """Add a node to the cluster; it becomes a voter by itself once it has caught up."""
+        wanted, _ = self._member.read(await self._bodies.read_json(request))
         for name in ("raft", "api"):
-            Address.parse(getattr(asked, name), field=name)
+            Address.parse(getattr(wanted, name), field=name)
         return json_response(
-            MembersReply(nodes=await self._backend.add_member(asked.id, raft=asked.raft, api=asked.api))
+            MembersReply(nodes=await self._backend.add_member(wanted.id, raft=wanted.raft, api=wanted.api))
         )
 
     async def remove_member(self, request: web.Request) -> web.Response:
-        """Remove a node from the cluster for good; a leader hands over first."""
+        """Remove a node from the cluster permanently; a leader transfers leadership first."""
         return json_response(MembersReply(nodes=await self._backend.remove_member(request.match_info["id"])))
 
     async def transfer_leadership(self, request: web.Request) -> web.Response:
-        """Hand the lead to the follower that is furthest."""
+        """Transfer leadership to the follower with the most complete log."""
         del request
         if not self._backend.is_leading:
             self._backend.fresh_state()
         nodes = self._backend.cluster_status().nodes
         if sum(node.voter for node in nodes) < 2:
-            raise Rejected("no_other_node", "no other node of the cluster has a vote, so none can take the lead over")
+            raise Rejected("no_other_node", "no other node of the cluster has a vote, so none can become leader")
         if not await self._backend.hand_over():
-            raise Unavailable("no other node took the lead over; this one still leads")
+            raise Unavailable("no other node became leader; this one still leads")
         return json_response(TransferReply(transferred=True))

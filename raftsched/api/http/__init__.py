@@ -1,1 +1,1 @@
-"""HTTP as every route uses it: server, bodies, routes, problems, consistency of reads."""
+"""Provide the parts of HTTP that every route uses: server, bodies, routes, problems, consistency of reads."""

@@ -1,6 +1,6 @@
-"""Who asks: the name that goes into job histories and the audit trail.
+"""Read the actor of a request: the name shown in job histories and the audit trail.
 
-Until there are tokens, callers say it themselves in the header `X-Actor`, and may act for every tenant.
+Until there are tokens, callers name themselves in the header `X-Actor`, and may act for every tenant.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ ACTOR_HEADER: Final = "X-Actor"
 
 
 def actor_of(request: web.Request) -> str:
-    """Return who asks; raises `Malformed` for a header that is no name."""
+    """Return the actor of the request; raises `Malformed` for a header that is not a name."""
     return actor_named(request.headers.getall(ACTOR_HEADER, []))
 
 
 def actor_named(values: Sequence[str]) -> str:
-    """Return who asks, by the values of the header; raises as `actor_of`."""
+    """Return the actor named by the values of the header; raises as `actor_of`."""
     if not values:
         return ANONYMOUS
     actor = values[0].strip()
@@ -36,5 +36,5 @@ def actor_named(values: Sequence[str]) -> str:
 
 
 def signed(operation: SubmitJob, actor: str) -> SubmitJob:
-    """Return the submission with the name of who submits; unchanged if nobody gave one."""
+    """Return the submission with its actor; unchanged if the actor is anonymous."""
     return operation if actor == ANONYMOUS else replace(operation, actor=actor)

@@ -1,8 +1,8 @@
-"""Reads request bodies within bounds, in bytes and in number.
+"""Read request bodies within limits of size and total size.
 
-A body that is too large is refused at its Content-Length, or where it passes the bound, and never read to its end; one
-that doesn't arrive is waited for a while only. The bodies held at once are bounded too: a hundred clients that upload
-at the same time hear 503 rather than fill the memory. A body counts from its first byte until its request is answered.
+A body that is too large is rejected at its Content-Length, or as soon as it exceeds the limit, and is never read to its
+end. The wait for a body is limited. The total size of all bodies is limited too: a hundred clients that upload at the
+same time get 503, and do not fill the memory. A body counts from its first byte until its request is answered.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from raftsched.errors import Malformed, TooLarge, Unavailable, UnsupportedMediaT
 _HELD: Final = web.RequestKey("raftsched_body_bytes", int)
 _BODY: Final = web.RequestKey("raftsched_body", bytes)
 _READ_SECONDS: Final = 30.0
-"""Time for the whole body to arrive: 8 MiB on a slow line, and not for ever where a client falls silent."""
+"""Time for the whole body to arrive: enough for 8 MiB on a slow line, and a limit for a client that stops sending."""
 _UTF8: Final = frozenset({"utf-8", "utf8"})
 
 
@@ -26,9 +26,9 @@ FRAMING_HEADER: Final = "Transfer-Encoding"
 
 
 def check_framing(request: web.Request) -> None:
-    """Raise `Malformed` for a body whose end two servers could see in different places; the connection must be closed.
+    """Raise `Malformed` for a body whose end two servers could read differently; the connection must be closed.
 
-    Behind a proxy that reads it otherwise, what follows would be taken for a request of somebody else (RFC 9112, 6.1).
+    Behind a proxy that reads it differently, the rest would be taken for another client's request (RFC 9112, 6.1).
     """
     codings = request.headers.getall(FRAMING_HEADER, [])
     if not codings:
@@ -61,14 +61,14 @@ class Bodies:
         return await self.read(request)
 
     async def read_optional_json(self, request: web.Request) -> bytes:
-        """Return the body as `read_json` does, b"" where there is none."""
+        """Return the body as `read_json` does; b"" if there is none."""
         return await self.read_json(request) if request.body_exists else b""
 
     async def read(self, request: web.Request) -> bytes:
-        """Return the body; the second time what the first time brought.
+        """Return the body; it is read once, and kept for further calls.
 
-        Raises `TooLarge`, `Unavailable` where all bodies together are too large, `UnsupportedMediaType` for a
-        compressed one, and `Malformed` where it ends too early or doesn't arrive in time.
+        Raises `TooLarge`, `Unavailable` if all bodies together are too large, `UnsupportedMediaType` for a compressed
+        one, and `Malformed` if it ends too early or does not arrive in time.
         """
         body = request.get(_BODY)
         if body is None:
@@ -89,7 +89,7 @@ class Bodies:
             raise Malformed(f"the body did not arrive within {self._read_seconds:g} seconds") from None
 
     def release(self, request: web.Request) -> None:
-        """The request is answered: its body no longer counts."""
+        """Stop counting the body of an answered request."""
         self.held_bytes -= request.get(_HELD, 0)
 
     async def _chunks(self, request: web.Request) -> bytes:
@@ -117,4 +117,4 @@ class Bodies:
         try:
             return await request.content.readany()
         except web.RequestPayloadError as error:
-            raise Malformed("the body ended before it was complete, or is not rightly chunked") from error
+            raise Malformed("the body ended before it was complete, or its chunks are malformed") from error

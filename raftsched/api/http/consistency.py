@@ -1,9 +1,9 @@
-"""Which state a read is answered from: as new as any answer so far, or, with `?consistency=stale`, what is here.
+"""Choose the state for a read: at least as new as any earlier answer, or with `?consistency=stale` this node's state.
 
-A linearizable read is answered by the leader, after a quorum was heard within the election timeout. For one with
-`?consistency=quorum` the leader has asked a quorum before the handler runs (`api/forwarder.py`), so no clock matters. A
-stale one is answered by any node at once, and says in `Raftsched-Age-Ms` how long ago that node heard from a leader (-1
-= it does not know).
+The leader answers a linearizable read, if a quorum has responded to it within the election timeout. For
+`?consistency=quorum` the leader has asked a quorum before the handler runs (`api/forwarder.py`), so this depends on no
+clock. Any node answers a stale read at once; `Raftsched-Age-Ms` is the time since that node's last message from a
+leader (-1 = unknown).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ Q = TypeVar("Q", bound=ReadQuery)
 
 
 class Reading(NamedTuple):
-    """A state to answer from; good until the next `await`."""
+    """A state to answer from; valid until the next `await`."""
 
     state: StateReader
     now_ms: int
     age_ms: int | None
-    """None where the state is as new as any answer so far."""
+    """Age of a stale state; None if the state is at least as new as any earlier answer."""
     revision: int
-    """What the state reflected when it was opened: what is shown is at least as new."""
+    """Log index of the state when it was opened; the reply is at least as new."""
 
     def response(self, reply: msgspec.Struct) -> web.Response:
-        """Return the HTTP reply, which says how new it is."""
+        """Return the HTTP reply, with the revision and age of its state."""
         response = json_response(reply)
         response.headers[REVISION_HEADER] = str(self.revision)
         if self.age_ms is not None:
@@ -49,7 +49,7 @@ def etag(revision: int) -> str:
 
 
 def open_reading(backend: Backend, query: ReadQuery) -> Reading:
-    """Return the state to answer `query` from; raises `NotLeader` or `Unavailable` unless a stale one will do."""
+    """Return the state to answer `query` from; raises `NotLeader` or `Unavailable`, except for a stale read."""
     if query.consistency == "linearizable":
         state, age_ms = backend.fresh_state(), None
     else:

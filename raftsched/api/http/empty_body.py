@@ -1,6 +1,6 @@
-"""Requests that change something and take no body: none, or `{}`, is as well; what says more is refused, not ignored.
+"""Reject bodies of changes that take none; an empty body and `{}` are accepted.
 
-Who sends a field means something by it, and must not hear 200 while it was never read.
+A client that sends a field expects an effect; it must not get 200 for a field that was ignored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _nothing: Final = Fitter(_Nothing)
 
 
 def refusing_bodies(route: Route, bodies: Bodies) -> Route:
-    """Return the route, which answers `Malformed` to a body where it takes none; one that only reads ignores bodies."""
+    """Return the route; it raises `Malformed` for a body if it takes none. A route that only reads ignores bodies."""
     if route.body is not None or route.method == "GET":
         return route
     handler = route.handler

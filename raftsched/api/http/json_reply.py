@@ -1,4 +1,4 @@
-"""JSON replies: bodies, and the texts of times, spans and ids in them."""
+"""Encode JSON replies, and the times, durations and ids in them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def json_response(reply: msgspec.Struct | dict[str, Any], *, status: int = 200) 
 
 
 def json_text(stored: bytes) -> msgspec.Raw:
-    """Return stored JSON text for a reply, null where there is none."""
+    """Return stored JSON text for a reply; null if there is none."""
     return msgspec.Raw(stored) if stored else _NULL
 
 
 def time_text(ms: int) -> str:
-    """Return RFC 3339 in UTC with milliseconds."""
+    """Return the time in RFC 3339, in UTC with milliseconds."""
     return f"{_text_of_second(ms // 1000)}.{ms % 1000:03d}Z"
 
 
@@ -38,20 +38,20 @@ def _text_of_second(second: int) -> str:
 
 
 def time_or_none(ms: int) -> str | None:
-    """Return RFC 3339; None for 0, which stands for no time."""
+    """Return the time in RFC 3339; None for 0, which means no time."""
     return time_text(ms) if ms else None
 
 
 def requested_time_or_none(ms: int | None) -> str | None:
-    """Return RFC 3339 of a time that somebody may have asked for; None for None."""
+    """Return the time in RFC 3339; None for None."""
     return None if ms is None else time_text(ms)
 
 
 def seconds_or_none(ms: int) -> float | None:
-    """Return a duration in seconds; None for 0, which stands for none."""
+    """Return a duration in seconds; None for 0, which means none."""
     return ms / 1000 if ms else None
 
 
 def id_text(id_bytes: bytes) -> str | None:
-    """Return the text of an id of whatever kind; None for b"", which stands for none."""
+    """Return the text of an id of any kind; None for b"", which means none."""
     return job_id_text(JobId(id_bytes)) if id_bytes else None

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the table of routes and the structs that enforce what it says."""
+"""Build the OpenAPI 3.1 document from the table of routes and from the structs that enforce it."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ _PARTS: Final = (
 )
 """Structs that others hold as raw JSON and refer to by name."""
 _REPLY_NAMES: Final = {"BackfillItem": "BackfillItem", "Skipped": "SkippedInstant"}
-"""Names of replies that don't end so."""
+"""Names of replies without the ending `Reply`."""
 _NO_LINE_FEED: Final = r"$(?!\n)"
-"""How Python says the end of a text; in a document `$` alone means it, and look-aheads stop some generators."""
+"""The end of a text for Python; in a document `$` alone means it, and some generators reject look-aheads."""
 _TAGS: Final = {
     "jobs": "Submit, read, list and change jobs, one or many.",
-    "schedules": "What submits jobs again and again, when, and what it decided.",
-    "workflows": "Jobs that are submitted together and depend on each other.",
-    "queues": "Limits, shares and pauses.",
-    "dead-letters": "Jobs that were given up.",
-    "leases": "How workers get jobs, keep them and report.",
-    "runs": "What workers report of a run.",
-    "workers": "Who works.",
-    "events": "What happens, as it happens.",
-    "audit": "Who did what.",
-    "cluster": "Nodes and the lead.",
-    "node": "The node that is asked, and older clients.",
+    "schedules": "Submit jobs repeatedly; preview fire times, and read the ledger of decisions.",
+    "workflows": "Submit jobs together that depend on each other.",
+    "queues": "Read and set limits, shares and pauses.",
+    "dead-letters": "Read, requeue and purge jobs that were given up.",
+    "leases": "Lease jobs, renew leases and report outcomes, as workers do.",
+    "runs": "Report the start, progress and log of a run, as workers do.",
+    "workers": "Read the workers that made a request lately.",
+    "events": "Stream committed changes.",
+    "audit": "Read the audit trail.",
+    "cluster": "Read and change the nodes and the leader.",
+    "node": "Ask this node for its health; routes of older clients.",
 }
 
 
 def _given(*names: str) -> dict[str, Any]:
-    """A schema for an object that has these fields, and not as null."""
+    """Return a schema for an object that has these fields, and not as null."""
     return {"required": list(names), "properties": {name: {"not": {"type": "null"}} for name in names}}
 
 
@@ -74,7 +74,7 @@ _EXACTLY_ONE: Final[dict[str, list[dict[str, Any]]]] = {
     "BlackoutRequest": [_given("from", "to"), _given("start", "end")],
     "TaskDependencyRequest": [_given("task"), _given("job")],
 }
-"""Of which fields, or groups of fields, exactly one must be given."""
+"""Alternatives of fields, or of groups of fields, of which exactly one must be given."""
 _HEADERS: Final[dict[str, dict[str, Any]]] = {
     "Idempotency-Key": {"pattern": KEY_PATTERN.removesuffix(_NO_LINE_FEED) + "$"},
     ACTOR_HEADER: {"pattern": rf"^[!-~]([ -~]{{0,{limits.ACTOR_CHARS_MAX - 2}}}[!-~])?$"},
@@ -98,7 +98,7 @@ def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
             "version": version("raftsched"),
             "description": "A job scheduler that is one small Raft cluster. Every node answers every request.",
         },
-        "tags": [{"name": name, "description": told} for name, told in _TAGS.items()],
+        "tags": [{"name": name, "description": text} for name, text in _TAGS.items()],
         "paths": paths,
         "components": {"schemas": schemas},
     }
@@ -106,7 +106,7 @@ def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:
 
 @cache
 def _schemas(structs: frozenset[type]) -> dict[str, Any]:
-    """Return the schema of every struct, by its name: read only, and made once, since it takes a tenth of a second."""
+    """Return the schema of every struct by its name; built once, since that takes 0.1 s. Callers must not change it."""
     ordered = sorted({*structs, *_PARTS}, key=lambda kind: kind.__name__)
     _, found = msgspec.json.schema_components(ordered, ref_template=_REF)
     schemas: dict[str, Any] = _named(found)
@@ -121,9 +121,7 @@ def _schemas(structs: frozenset[type]) -> dict[str, Any]:
 
 
 def _named(schemas: dict[str, Any]) -> dict[str, Any]:
-    """Return `schemas` with names of replies in place of those of generic documents: `PauseDocument_str_` is
-    `PauseReply`.
-    """
+    """Return `schemas` with generic documents named as replies: `PauseDocument_str_` becomes `PauseReply`."""
     text = msgspec.json.encode(schemas).decode()
     names = {name: schema_name(name) for name in schemas if "Document" in name}
     for name, reply in names.items():
@@ -133,13 +131,13 @@ def _named(schemas: dict[str, Any]) -> dict[str, Any]:
 
 
 def schema_name(document: str) -> str:
-    """Return the name under which a generic document is published: that of the reply that the server makes of it."""
+    """Return the published name of a generic document: that of the server's reply."""
     name = document.partition("Document")[0]
     return _REPLY_NAMES.get(name, f"{name}Reply")
 
 
 def _replies(struct: type[msgspec.Struct] = Reply) -> Iterator[type[msgspec.Struct]]:
-    """Yield every struct of a reply; those that a client makes of them are not published."""
+    """Yield every struct of a reply, without the client's subclasses."""
     for each in struct.__subclasses__():
         if each.__module__.startswith("raftsched.wire."):
             yield each
@@ -147,9 +145,10 @@ def _replies(struct: type[msgspec.Struct] = Reply) -> Iterator[type[msgspec.Stru
 
 
 def _complete(schema: dict[str, Any], struct: type[msgspec.Struct]) -> None:
-    """Say of a reply what the server writes: every field but those that are `UNSET`, and no null where it leaves them out.
+    """Mark the fields that the server always writes as required: all but those that are `UNSET`.
 
-    The defaults of a reply are for clients that read the one of another version.
+    A reply that omits defaults has no required fields, and no null. Defaults are removed: they only serve clients that
+    read replies of another version.
     """
     properties = schema["properties"]
     fields = msgspec.structs.fields(struct)
@@ -169,8 +168,8 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(schema: Any) -> None:
-    """Write what schemas say as generators of clients understand it: ends of patterns, single truth values, and arrays
-    of anything.
+    """Rewrite schemas so that generators of clients understand them: ends of patterns, single booleans, untyped
+    arrays.
     """
     if isinstance(schema, dict):
         pattern = schema.get("pattern")
@@ -226,7 +225,7 @@ def _parameters(route: Route, schemas: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _style(schema: dict[str, Any]) -> dict[str, Any]:
-    """Several values of one parameter stand in one text, with commas between them."""
+    """Return the style of a parameter; several values form one text, separated by commas."""
     is_list = any(part.get("type") == "array" for part in (schema, *schema.get("anyOf", ())))
     return {"style": "form", "explode": False} if is_list else {}
 

@@ -1,7 +1,7 @@
-"""Errors as RFC 9457 problem documents, from the one table in `raftsched.errors`.
+"""Convert errors to RFC 9457 problem documents, by the one table in `raftsched.errors`.
 
-`code` is what programs compare; `title`, `detail` and `advice` are for people, and no detail holds more of a request
-than the name or the short text at fault. `field` is the path of the field at fault, as in `jobs[3].priority`.
+Programs compare `code`; `title`, `detail` and `advice` are for people. A detail shows at most the name or the short
+text at fault of a request. `field` is the path of the field at fault, such as `jobs[3].priority`.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ _REFUSAL_STATUS: Final = {
     RejectCode.UNKNOWN_DEPENDENCY: 422,
     RejectCode.STALE_REVISION: 412,
 }
-"""What isn't here is 409: the state is in the way, and may change."""
+"""HTTP status by code. All other codes have 409: the state does not allow the request now, and may change."""
 _HTTP_ADVICE: Final = {
     400: "Send an HTTP/1.1 request with a request line and headers of at most 8 KiB each.",
-    404: "See /api/v1/openapi.json for the paths that there are.",
+    404: "See /api/v1/openapi.json for the known paths.",
 }
-"""No field or id is at fault here, so the advice of the code would lead astray."""
+"""Advice for errors of HTTP itself: they have no field or id at fault, so the advice of the code would mislead."""
 _FIELD: Final = re.compile(r"(?P<field>[a-z_]+(?:\.[a-z_]+)*)(?: bytes)?: ")
-"""Where the state machine names a field, its sentence begins with it."""
+"""The field at the start of the state machine's message, if it names one."""
 
 
 def problem_of(error: RaftschedError, *, status: int | None = None, outcomes: list[Any] | None = None) -> Problem:
-    """Return the problem that tells of `error`; `status` replaces its own."""
+    """Return the problem of `error`; `status` replaces the error's own."""
     return _problem(
         status or error.http_status,
         error.code,
@@ -55,7 +55,7 @@ def problem_of(error: RaftschedError, *, status: int | None = None, outcomes: li
 
 
 def problem_response(problem: Problem) -> web.Response:
-    """Return the HTTP reply; those worth repeating say when."""
+    """Return the HTTP reply, with Retry-After if the request may be repeated."""
     response = web.Response(body=msgspec.json.encode(problem), status=problem.status, content_type=CONTENT_TYPE)
     if problem.status in _RETRY_LATER:
         response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
@@ -63,14 +63,14 @@ def problem_response(problem: Problem) -> web.Response:
 
 
 def http_problem(status: int, detail: str) -> Problem:
-    """Return the problem for an error of HTTP itself: no such route, a method that the route lacks."""
+    """Return the problem for an error of HTTP itself: an unknown path, or a method that the path lacks."""
     codes = {404: "not_found", 405: "method_not_allowed", 413: "too_large", 417: "expectation_failed"}
     problem = _problem(status, codes.get(status, "malformed" if status < 500 else "internal_error"), detail)
     return msgspec.structs.replace(problem, advice=_HTTP_ADVICE.get(status, problem.advice))
 
 
 def refusal(refused: Refused, *, at: str = "") -> RaftschedError:
-    """Return the error that tells a caller of an operation which the state machine refused; `at` is its path."""
+    """Return the error for an operation that the state machine refused; `at` is its path in the request."""
     if refused.code is RejectCode.NOT_FOUND:
         return NotFound(refused.message)
     named = _FIELD.match(refused.message)

@@ -1,4 +1,4 @@
-"""Waits for many proposals at once, without a task for each: those of one request commit together."""
+"""Propose operations and wait for their results, without a task for each: those of one request commit together."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _R = TypeVar("_R")
 
 
 async def propose(backend: Backend, operation: Operation, kind: type[_R]) -> _R:
-    """Return the operation's result, which is of `kind`; raises what a refusal means to a caller."""
+    """Propose the operation and return its result, which is of `kind`; raises the error of a refusal."""
     return granted(await backend.propose(operation), kind)
 
 
 def granted(result: Answer, kind: type[_R], *, at: str = "") -> _R:
-    """Return the result, which is of `kind`; raises what a refusal means to a caller, naming fields behind `at`."""
+    """Return the result, which is of `kind`; raises the error of a refusal, with fields below the path `at`."""
     if isinstance(result, kind):
         return result
     if isinstance(result, Refused):
@@ -35,13 +35,13 @@ def granted(result: Answer, kind: type[_R], *, at: str = "") -> _R:
 async def answers_of(futures: Sequence[asyncio.Future[Result]]) -> list[Answer]:
     """Return the result or the error of each proposal, in order.
 
-    Raises `Unavailable` where not one of several got into the log, so that the whole request is repeated elsewhere.
-    When this is cancelled nobody waits for the others either; what they proposed goes on.
+    Raises `Unavailable` if not one of several entered the log, so that the whole request is repeated at another node.
+    Cancelling this cancels the wait for all of them, not the proposals.
     """
     answers: list[Answer] = []
     try:
         for future in futures:
-            # Awaiting a future that is done costs next to nothing, and the first one of a batch waits for all.
+            # The first await waits for the whole batch; to await a future that is done is nearly free.
             try:
                 answers.append(await future)
             except RaftschedError as error:
@@ -57,5 +57,5 @@ async def answers_of(futures: Sequence[asyncio.Future[Result]]) -> list[Answer]:
 
 
 def is_refused_now(answer: object) -> TypeGuard[Unavailable]:
-    """Whether the operation is certainly not in the log, for a reason that passes."""
+    """Return whether the operation is certainly not in the log, for a temporary reason."""
     return isinstance(answer, Unavailable) and not isinstance(answer, OutcomeUnknown)

@@ -1,6 +1,6 @@
-"""The table of routes: what there is, who answers it, what goes in and what comes out.
+"""Define the entries of the route table: method, path, answering node, request and reply.
 
-The router, the forwarding and the OpenAPI document are all made from it, so they can't say different things.
+The router, the forwarding and the OpenAPI document are all built from the table, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ STREAM_TYPE: Final = "text/event-stream"
 
 
 class Answered(Enum):
-    """Which node answers; the others forward."""
+    """The node that answers; the others forward."""
 
     BY_LEADER = auto()
     BY_LEADER_UNLESS_STALE = auto()
-    """The leader, but any node with `?consistency=stale`."""
+    """The leader; with `?consistency=stale` any node."""
     HERE = auto()
 
 
@@ -43,27 +43,29 @@ class Route:
     """Struct of the successful reply's body; None for a document of another kind."""
     reply_type: str = "application/json"
     statuses: tuple[int, ...] = (200,)
-    """HTTP statuses of success; everything else is a problem."""
+    """HTTP statuses of success; any other is a problem."""
     body: type | None = None
     body_required: bool = True
     query: type | None = None
     waits: bool = False
-    """Whether it is a long poll, or long work, silent for up to `limits.LEASE_WAIT_SECONDS_MAX`."""
+    """Whether it is a long poll, or takes long; the reply may take `limits.LEASE_WAIT_SECONDS_MAX`."""
     is_relayed: bool = False
-    """Whether followers pass several of these requests on in one (`submit_relay`)."""
+    """Whether followers forward several of these requests in one (`submit_relay`)."""
     headers: tuple[str, ...] = ()
-    """Request headers with a meaning of their own."""
+    """Request headers that the route reads."""
     verb: Verb | None = None
-    """What it does to its object; None if that is not in the table of verbs."""
+    """Its verb; None if it is not in the table of verbs."""
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """What it answers to: a GET to HEAD as well, as load balancers ask, but for a stream, which has no end."""
+        """Return the methods. A GET route answers HEAD too, for load balancers; a stream does not, since it is
+        endless.
+        """
         return ("GET", "HEAD") if self.method == "GET" and self.reply_type != STREAM_TYPE else (self.method,)
 
     @property
     def name(self) -> str:
-        """Unique among the routes."""
+        """Return the name, which is unique among the routes."""
         return f"{self.verb.name}_{self.verb.noun}" if self.verb is not None else self.handler.__name__
 
     @property
@@ -86,7 +88,7 @@ def route(
 ) -> Route:
     """Return the route of `path` below the API's base path; `optional` is a body that may be left out.
 
-    By default the leader answers, and any node answers a GET that asks for `?consistency=stale`.
+    By default the leader answers, and any node answers a GET with `?consistency=stale`.
     """
     default = Answered.BY_LEADER_UNLESS_STALE if method == "GET" else Answered.BY_LEADER
     return Route(
@@ -104,7 +106,7 @@ def route(
 def change(
     method: str, path: str, handler: Handler, reply: type, *, headers: tuple[str, ...] = (), **fields: Any
 ) -> Route:
-    """Return the route of a change that says who makes it."""
+    """Return the route of a change, with the header of its actor."""
     return route(method, path, handler, reply, headers=(*headers, ACTOR_HEADER), **fields)
 
 

@@ -1,7 +1,7 @@
-"""The server below the application: connections that answer as a problem, too, what can't be read as HTTP.
+"""Serve the application's connections, and answer requests that are not valid HTTP with a problem.
 
-aiohttp answers that itself, before there is a request that the application could see: as plain text that shows what it
-read, which may be a token, and with its own version.
+aiohttp answers those before the application sees a request: as plain text with a part of the request, which may be a
+token, and with its own version.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Runner(web.AppRunner):
 
 
 class _Server(web.Server):
-    """Makes the connections; a handler is cancelled when its client goes away."""
+    """Creates the connections; a handler is cancelled when its client disconnects."""
 
     def __init__(self, handler: Any, *, request_factory: Any, settings: dict[str, Any]) -> None:
         super().__init__(handler, request_factory=request_factory, handler_cancellation=True)
@@ -49,11 +49,11 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer, and end the connection; raises `ConnectionError` where a reply has begun already."""
+        """Answer, and end the connection; raises `ConnectionError` if a reply has begun already."""
         super().handle_error(request, status, exc, message)
-        rule = (message or "").partition(":")[0]  # what follows are the bytes that broke it
-        told = f"the request can't be read: {rule}".rstrip(": ") if status < 500 else "this is a fault of the server"
-        response = problem_response(http_problem(status, told))
+        rule = (message or "").partition(":")[0]  # the rest is the faulty bytes
+        detail = f"the request can't be read: {rule}".rstrip(": ") if status < 500 else "this is a fault of the server"
+        response = problem_response(http_problem(status, detail))
         response.headers["Server"] = SERVER
         response.headers["Cache-Control"] = "no-store"
         response.force_close()

@@ -1,11 +1,11 @@
-"""Single submits that come to a follower, passed on to the leader several at a time.
+"""Forward the single submits of a follower to the leader, several in one request.
 
-A follower that passed on each by itself would need as many connections to the leader as it has submitters, and the
-leader would pay for as many requests. Here those that come while a request is under way leave together when it ends; one
-that comes while none is under way leaves at once. Each keeps what it would have got alone: status, headers, body.
+Without this, a follower would need as many connections to the leader as it has submitters, and the leader would handle
+as many requests. Submits that arrive while a request is in flight are sent together when it ends; a submit that arrives
+while none is in flight is sent at once. Each gets the same reply as alone: status, headers, body.
 
-`SubmitRelay` is the follower's side, `RelayedSubmits` the leader's. Between them goes msgpack, since bodies need not be
-JSON; the path belongs to the nodes and is no part of the API that is documented.
+`SubmitRelay` is the follower's side, `RelayedSubmits` the leader's. They exchange msgpack, since bodies need not be
+JSON. The path is for nodes only, and not in the documented API.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from raftsched.exchange import Reply
 
 RELAY_PATH: Final = "/internal/submits"
 _HEADERS: Final = ("Content-Type", "Location", "ETag", "Retry-After")
-"""Those of a reply to a single submit; the others are the same for all of a request."""
+"""The headers of each submit's reply; the others are equal for all submits of a request."""
 _OK: Final = 200
 _LATE_SECONDS: Final = 1.0
-"""A request to the leader that takes longer holds up nobody."""
+"""A request to the leader that takes longer delays no other."""
 
 
 class RelayedSubmit(msgspec.Struct, frozen=True, array_like=True):
@@ -40,11 +40,11 @@ class RelayedSubmit(msgspec.Struct, frozen=True, array_like=True):
     keys: tuple[str, ...]
     """Values of its header `Idempotency-Key`."""
     actors: tuple[str, ...]
-    """Those of `X-Actor`."""
+    """Values of its header `X-Actor`."""
 
 
 class RelayedReply(msgspec.Struct, frozen=True, array_like=True):
-    """The reply to one."""
+    """The reply to one submit."""
 
     status: int
     headers: dict[str, str]
@@ -59,7 +59,7 @@ Send = Callable[[bytes], Awaitable[Reply]]
 
 
 class RelayedSubmits:
-    """The leader's side: does several submits at once."""
+    """The leader's side: handles several submits at the same time."""
 
     def __init__(self, bodies: Bodies, submit: Submit) -> None:
         self._bodies = bodies
@@ -68,12 +68,12 @@ class RelayedSubmits:
     async def submit_all(self, request: web.Request) -> web.Response:
         """Answer each submit of the request, in order.
 
-        Raises `Unavailable` where certainly none of them happened, so that all of them wait for a leader.
+        Raises `Unavailable` if certainly none of them took effect, so that all of them wait for a leader.
         """
         try:
             submits = _decode_submits(await self._bodies.read(request))
         except msgspec.DecodeError as error:
-            raise Malformed(f"no submits that a node has passed on: {error}") from None
+            raise Malformed(f"not the submits that a node forwards: {error}") from None
         answers = await asyncio.gather(*map(self._answer, submits))
         refused = [answer for answer in answers if is_refused_now(answer)]
         if answers and len(refused) == len(answers):
@@ -88,7 +88,7 @@ class RelayedSubmits:
 
 
 class SubmitRelay:
-    """The follower's side, for one leader; `send` brings an encoded request to it."""
+    """The follower's side, for one leader; `send` sends an encoded request to it."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -107,7 +107,7 @@ class SubmitRelay:
 
     @staticmethod
     def fits(body: bytes) -> bool:
-        """Whether a submit of this size travels with others; a larger one goes by itself."""
+        """Return whether a submit of this size may share a request; a larger one is sent alone."""
         return len(body) <= limits.RELAY_BYTES_MAX // 2
 
     async def submit(self, submit: RelayedSubmit, *, seconds: float) -> web.Response:
@@ -119,7 +119,7 @@ class SubmitRelay:
         try:
             await asyncio.wait((waiting.answer,), timeout=seconds)
         except asyncio.CancelledError:
-            waiting.answer.cancel()  # it is not sent for somebody who has gone
+            waiting.answer.cancel()  # it is not sent, since its client is gone
             raise
         if not waiting.answer.done() and not waiting.is_sent:
             waiting.answer.cancel()
@@ -127,11 +127,11 @@ class SubmitRelay:
         return await waiting.answer
 
     async def close(self) -> None:
-        """End what waits, and what is under way."""
+        """End the submits that wait or are in flight."""
         await self._gatherer.close()
 
     async def _send_all(self, items: list[_Waiting]) -> None:
-        wanted = [item for item in items if not item.answer.done()]  # not those whose clients have gone
+        wanted = [item for item in items if not item.answer.done()]  # without those whose clients are gone
         if not wanted:
             return
         for item in wanted:
@@ -141,7 +141,7 @@ class SubmitRelay:
             answers = _answers_in(reply, len(wanted))
         except RaftschedError as error:
             for item in wanted:
-                item.settle(type(error)(str(error)))  # of its own: each is raised at another place
+                item.settle(type(error)(str(error)))  # a copy for each, since each is raised elsewhere
         except BaseException:
             for item in wanted:
                 item.settle(OutcomeUnknown("this node stopped before the leader's reply came"))
@@ -152,7 +152,7 @@ class SubmitRelay:
 
 
 class _Waiting:
-    """A submit on its way; an `Item` of the gatherer."""
+    """A submit that waits for its reply; an `Item` of the gatherer."""
 
     __slots__ = ("answer", "is_sent", "submit")
 
@@ -183,7 +183,7 @@ def _reply_of(answer: web.Response | RaftschedError) -> RelayedReply:
 
 
 def _answers_in(reply: Reply, count: int) -> Sequence[web.Response]:
-    """Return the reply to each of `count` submits; where the leader refused them all, that refusal for each."""
+    """Return the reply to each of `count` submits; if the leader refused the request, that refusal for each."""
     if reply.status != _OK:
         return [_response(reply.status, reply.headers, reply.body) for _ in range(count)]
     try:

@@ -1,1 +1,1 @@
-"""Jobs: submit, read, list, control, alone and in bulk."""
+"""Serve the routes of jobs: submit, read, list, control, one or many."""

@@ -1,4 +1,4 @@
-"""From an amendment as clients ask for it to the operation that makes it."""
+"""Convert the amendment of a job to its operation."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _max_attempts(wanted: AmendRequest) -> int | None:
 
 
 def _end_ms(wanted: AmendRequest, what: str, from_ms: int) -> int | None:
-    """Return the new time; `NEVER` takes it away, None = unchanged."""
+    """Return the new time; `NEVER` removes it, None = unchanged."""
     name, span_name = ("expires_at", "expires_in_seconds") if what == "expires" else ("deadline", "deadline_in_seconds")
     moment, seconds = getattr(wanted, name), getattr(wanted, span_name)
     if moment is UNSET and seconds is UNSET:

@@ -1,12 +1,12 @@
-"""Items of a request, each of which stands alone: a flaw in one refuses that one, with its index, and no other.
+"""Read the items of a request independently: a flaw in one rejects that item, with its index, and no other.
 
-Theory of operation. A sound body is read as a whole, at no more cost than any other. Only where the scan has refused it
-is it taken apart: the bytes of each item of the array, and the document around it with the array left empty. Strings,
-brackets and commas are enough to find them, and no part is parsed for that, so neither NaN, a doubled key, a lone
-surrogate nor deep nesting gets in the way. Each item is then scanned on its own.
+Theory of operation. A sound body is read as a whole, at no extra cost. If the scan has rejected it, it is split: into
+the bytes of each item of the array, and the document around the array. Strings, brackets and commas are enough to find
+the items, and nothing is parsed for that, so NaN, a duplicate key, a lone surrogate or deep nesting do not matter. Then
+each item is scanned on its own.
 
-What isn't JSON at all (`NotJson`), and what has too many values, is refused as a whole: nobody can say where its items
-begin, or it would cost too much to find out.
+A body that is not JSON at all (`NotJson`), or has too many values, is rejected as a whole: its items cannot be found,
+or finding them would cost too much.
 """
 
 from __future__ import annotations
@@ -32,39 +32,39 @@ class Item(NamedTuple):
 
     text: bytes | msgspec.Raw
     document: Any
-    """As plain objects; None where there is a flaw."""
+    """Plain objects; None if there is a flaw."""
     flaw: Invalid | None = None
-    """Why it can't be read."""
+    """The fault that prevents reading it."""
 
 
 class Items(NamedTuple, Generic[T]):
-    """What an array of items stands in, and the items."""
+    """The items of an array, and the document around the array."""
 
     around: T
     items: list[Item]
 
 
 class ItemsFitter(Generic[T]):
-    """Reads bodies whose items, in the array `name`, stand alone; the struct keeps them as `Raw`."""
+    """Reads bodies with independent items in the array `name`; the struct keeps them as `Raw`."""
 
     def __init__(self, struct: type[T], name: str) -> None:
         self._fitter = Fitter(struct)
         self._name = name
 
     def read(self, body: bytes) -> Items[T]:
-        """Return the items in order; raises `Malformed` or `TooLarge` for what is wrong around them."""
+        """Return the items in order; raises `Malformed` or `TooLarge` for a fault outside the items."""
         try:
             document = scan(body)
         except NotJson:
             raise
         except Malformed as error:
-            return self._taken_apart(body, error)
+            return self._split(body, error)
         around = self._fitter.fit(body)
         parts = zip(getattr(around, self._name), document[self._name], strict=True)
         return Items(around, [Item(raw, part) for raw, part in parts])
 
-    def _taken_apart(self, body: bytes, error: Malformed) -> Items[T]:
-        """Return the items of a body that the scan refused with `error`; raises it where the flaw is around them."""
+    def _split(self, body: bytes, error: Malformed) -> Items[T]:
+        """Return the items of a body that the scan rejected with `error`; raises it if the flaw is outside them."""
         array = None if has_too_many_values(body) else _array(body, self._name)
         if array is None:
             raise error
@@ -85,13 +85,13 @@ def _item(text: bytes, at: str) -> Item:
 
 def behind(error: Invalid, at: str) -> Invalid:
     """Return the error of an item with the item's path in its text and field."""
-    told = str(error).removeprefix("the body ").removeprefix(f"{error.field}: ")
+    detail = str(error).removeprefix("the body ").removeprefix(f"{error.field}: ")
     field = f"{at}.{error.field}" if error.field and not error.field.startswith("[") else f"{at}{error.field}"
-    return type(error)(f"{field}: {told}", field=field)
+    return type(error)(f"{field}: {detail}", field=field)
 
 
 class _Array(NamedTuple):
-    """Where an array lies in a body, brackets included, and the bytes of its items."""
+    """The range of an array in a body, brackets included, and the bytes of its items."""
 
     start: int
     stop: int
@@ -99,7 +99,7 @@ class _Array(NamedTuple):
 
 
 def _array(body: bytes, name: str) -> _Array | None:
-    """Return the array under the key `name` of the object that `body` is; None unless there is exactly one."""
+    """Return the array under the key `name` of the object `body`; None unless there is exactly one."""
     key = b'"%b"' % name.encode()
     depth = 0
     found: _Array | None = None
@@ -134,13 +134,13 @@ def _add(items: list[bytes], text: bytes, *, is_last: bool = False) -> None:
 
 
 def named_text(item: bytes | msgspec.Raw, name: str) -> str:
-    """Return the plain ASCII text that an item which can't be read has first under `name`, "" where there is none."""
+    """Return the first plain ASCII text under `name` in an unreadable item; "" if there is none."""
     found = re.search(rb'"%b"\s*:\s*"([ !#-\[\]-~]*)"' % name.encode(), bytes(item))
     return found[1].decode() if found else ""
 
 
 def without(item: Item, name: str) -> bytes | None:
-    """Return an item that can't be read without its value under `name`; None where that does not mend it."""
+    """Return an unreadable item without its value under `name`; None if it is still unreadable."""
     value = _value(bytes(item.text), name)
     if value is None:
         return None
@@ -155,14 +155,14 @@ def without(item: Item, name: str) -> bytes | None:
 
 
 class _Value(NamedTuple):
-    """Where the value of a key lies in an object."""
+    """The range of a key's value in an object."""
 
     start: int
     stop: int
 
 
 def _value(text: bytes, name: str) -> _Value | None:
-    """Return where the one value under the key `name` of the object that `text` is lies; None unless there is one."""
+    """Return the range of the value under the key `name` in the object `text`; None unless there is exactly one."""
     key = b'"%b"' % name.encode()
     depth = 0
     start = -1

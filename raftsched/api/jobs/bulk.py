@@ -1,16 +1,16 @@
-"""Many jobs at once: which they are, in bounded requests, with honest counts.
+"""Change many jobs by bounded requests, with exact counts.
 
-Theory of operation. The jobs that are meant are walked over as in a list (`selection`), and each is changed by an
-operation of its own, a few hundred at a time; so a bulk request is no transaction, and each job says for itself whether
-it was changed. A request ends when it has found as many jobs as it may, or after `_SECONDS_MAX`, and says where to go
-on. What is asked for twice is done once, but for a replay, which needs an idempotency key for that.
+Theory of operation. The selected jobs are walked over as in a list (`selection`), and each is changed by its own
+operation, a few hundred at a time. So a bulk request is not a transaction: each job is changed or not on its own. A
+request ends at its limit of jobs, or after `_SECONDS_MAX`, and returns a cursor to continue with. Repeating an action
+has no second effect; only a replay needs an idempotency key for that.
 
-A job can't run again while a parent has ended otherwise than it should, and that parent may be told to run by the same
-request. So parents are told first, whose ids are the lower ones, as far as a step goes; and who was refused for a
-parent is asked again at the end of the request.
+A job cannot run again while a parent's end does not meet its condition, and the same request may requeue that parent.
+So within a step parents, which have the lower ids, are changed first. Jobs that are rejected because of a parent are
+tried again at the end of the request.
 
-Where not one job of a step could be proposed, as when the lead is lost, the request ends there, and its cursor leads
-back to the beginning of that step.
+If not one job of a step could be proposed, for example after the loss of leadership, the request ends, and its cursor
+leads to the start of that step.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ from raftsched.wire.bulk import BulkFailure, BulkReply, BulkRequest, JobFilter
 from raftsched.wire.verbs import JOB
 
 
-class DeadLetters(NamedTuple):
-    """Which dead letters a request may touch."""
+class DeadLetterScope(NamedTuple):
+    """A restriction to jobs of the dead-letter queue."""
 
     reason: str
-    """Those that were given up for it; "" = all."""
+    """The reason for which they were given up; "" = any."""
 
 
 _STEP_JOBS: Final = 500
 _STEP_REPLAYS: Final = 50
 _SECONDS_MAX: Final = 5.0
-"""Then a request ends between two steps: followers wait twice as long for the leader's answer."""
+"""Time after which a request ends between two steps. Followers wait twice as long for the leader's answer."""
 _UNMET: Final = RejectCode.DEPENDENCY_UNMET.label
 _EXAMINED_MAX: Final = 100 * limits.SCAN_ROWS_MAX
-"""Rows that one request looks at, however few of them match."""
+"""Rows that one request examines, even if few of them match."""
 
 
 class Bulk:
-    """The route of bulk requests; `run` serves those of dead letters, too."""
+    """The route of bulk requests; `run` serves the dead-letter queue, too."""
 
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
@@ -81,11 +81,11 @@ class Bulk:
         return json_response(await self.run(wanted, actor=actor_of(request), key=key_of(request, None)))
 
     async def run(
-        self, wanted: BulkRequest, *, actor: str, key: str = "", dead_letters: DeadLetters | None = None
+        self, wanted: BulkRequest, *, actor: str, key: str = "", dead_letters: DeadLetterScope | None = None
     ) -> BulkReply:
-        """Do what `wanted` asks for, as far as one request goes; to dead letters only, where that is given.
+        """Apply the action of `wanted` to its jobs, within the limits of one request.
 
-        Raises `Invalid` where it doesn't say which jobs.
+        `dead_letters` restricts it to the dead-letter queue. Raises `Invalid` if no jobs are selected.
         """
         backend = self._backend
         state = backend.fresh_state()
@@ -103,15 +103,15 @@ class Bulk:
         else:
             cursor = walk_cursor(wanted.cursor, state, selection, selection.digest("bulk", wanted.action))
             following = await request.over_selection(selection, cursor)
-        await request.ask_again()
+        await request.retry_unmet()
         return request.reply(following)
 
 
 class IdsCursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Where a request goes on that names its jobs."""
+    """The position at which a request with ids continues."""
 
     digest: bytes
-    """Of the ids and of what is done to them."""
+    """Digest of the ids and the action."""
     position: int
 
 
@@ -125,7 +125,9 @@ def _ids_cursor(wanted: BulkRequest, digest: bytes) -> IdsCursor:
 
 
 def _selection(wanted: BulkRequest) -> Selection:
-    """The jobs that a filter names, or all; raises `Invalid` unless exactly one of ids, filter and all is there."""
+    """Return the selection of a filter, or of all jobs; raises `Invalid` unless exactly one of ids, filter and all is
+    given.
+    """
     given = [name for name in ("ids", "filter") if getattr(wanted, name) is not None]
     if wanted.all:
         given.append("all")
@@ -133,7 +135,7 @@ def _selection(wanted: BulkRequest) -> Selection:
         raise Invalid("ids: give exactly one of ids, filter and all", field=given[1] if len(given) > 1 else "ids")
     selection = selection_of(wanted.filter or JobFilter(), "filter.")
     if not wanted.all and wanted.filter is not None and selection == Selection():
-        raise Invalid('filter: is empty; say "all": true for every job that there is', field="filter")
+        raise Invalid('filter: is empty; give "all": true for all jobs', field="filter")
     verb = JOB[wanted.action]
     selection = replace(selection, by_age=verb.reorders)
     if wanted.filter is not None and wanted.filter.status is not None:
@@ -142,10 +144,10 @@ def _selection(wanted: BulkRequest) -> Selection:
 
 
 class _Request:
-    """What one request has found and done so far."""
+    """The jobs that one request has found and changed so far."""
 
     def __init__(
-        self, backend: Backend, wanted: BulkRequest, action: Action, asker: Asker, dead_letters: DeadLetters | None
+        self, backend: Backend, wanted: BulkRequest, action: Action, asker: Asker, dead_letters: DeadLetterScope | None
     ) -> None:
         self._backend = backend
         self._wanted = wanted
@@ -159,7 +161,7 @@ class _Request:
         self._failed: list[BulkFailure] = []
         self._sample: list[str] = []
         self._unmet: list[tuple[Job, RaftschedError]] = []
-        """Refused for a parent, which may have been told to run since."""
+        """Jobs rejected because of a parent, which may have been requeued since."""
         self._end = asyncio.get_running_loop().time() + _SECONDS_MAX
 
     def reply(self, next_cursor: WalkCursor | IdsCursor | None) -> BulkReply:
@@ -175,7 +177,7 @@ class _Request:
         )
 
     async def over_ids(self, ids: Sequence[JobId], cursor: IdsCursor) -> IdsCursor | None:
-        """Do it to these jobs, from the cursor on; return where the next request goes on."""
+        """Change the jobs `ids`, from the cursor on; return the cursor of the next request."""
         position = cursor.position
         while position < len(ids):
             count = self._step_count()
@@ -193,7 +195,7 @@ class _Request:
         return None
 
     async def over_selection(self, selection: Selection, cursor: WalkCursor) -> WalkCursor | None:
-        """Do it to what is selected, from the cursor on; return where the next request goes on."""
+        """Change the selected jobs, from the cursor on; return the cursor of the next request."""
         place: Place | None = cursor.place
         seen: set[JobId] = set()
         examined_count = rows = 0
@@ -214,15 +216,15 @@ class _Request:
             seen.update(job.id for _, job in taken)
             examined_count += rows
             place = step.following if len(step.jobs) <= count else taken[-1][0]
-            # Nothing is awaited where nothing was found; others want their turn, too.
+            # A step without matches awaits nothing else, so let other tasks run.
             await asyncio.sleep(0)
         return None
 
-    async def ask_again(self) -> None:
-        """Ask for those again that were refused for a parent, for as long as that lets any of them follow."""
-        told_count = 0
-        while self._unmet and told_count < self._done_count and not self._is_over():
-            told_count = self._done_count
+    async def retry_unmet(self) -> None:
+        """Try jobs again that were rejected because of a parent, while any attempt succeeds."""
+        count_before = 0
+        while self._unmet and count_before < self._done_count and not self._is_over():
+            count_before = self._done_count
             unmet, self._unmet = self._unmet, []
             for first in range(0, len(unmet), _STEP_JOBS):
                 part = unmet[first : first + _STEP_JOBS]
@@ -233,7 +235,7 @@ class _Request:
         self._fail_all({job.id: error for job, error in self._unmet})
 
     def _step_count(self) -> int:
-        """How many jobs the next step may take; replays carry payloads, so few are under way together."""
+        """Return the number of jobs for the next step; few for replays, since they carry payloads."""
         step_max = _STEP_REPLAYS if self._action.verb.name == "replay" else _STEP_JOBS
         return min(step_max, self._wanted.limit - self._matched_count)
 
@@ -241,20 +243,20 @@ class _Request:
         return asyncio.get_running_loop().time() >= self._end
 
     async def _do(self, found: Sequence[tuple[JobId, Job | None]]) -> None:
-        """Change these jobs and count them; raises `Unavailable`, with nothing counted, where nothing is known to be
-        done.
+        """Change these jobs and count them; raises `Unavailable`, with nothing counted, if none was changed for
+        certain.
         """
         errors = {job_id: self._refusal_of(job) for job_id, job in found}
         jobs = [job for job_id, job in found if job is not None and errors[job_id] is None]
         if jobs and not self._wanted.dry_run:
             errors |= await self._settle(jobs)
         self._matched_count += len(found)
-        room = limits.BULK_FAILURES_SHOWN_MAX
-        self._sample += [job_id_text(job_id) for job_id, _ in found[: room - len(self._sample)]]
+        sample_max = limits.BULK_FAILURES_SHOWN_MAX
+        self._sample += [job_id_text(job_id) for job_id, _ in found[: sample_max - len(self._sample)]]
         self._fail_all(errors)
 
     async def _settle(self, jobs: list[Job]) -> dict[JobId, RaftschedError | None]:
-        """Change these jobs and count what is done; return the errors but those that may pass with their parents."""
+        """Change these jobs and count successes; return the errors, except those that a parent's change may resolve."""
         make = self._action.operation
         if make is None:
             errors = await self._delete(jobs)
@@ -269,7 +271,7 @@ class _Request:
         }
 
     def _refusal_of(self, job: Job | None) -> RaftschedError | None:
-        """Why the request is not about this job."""
+        """Return the error if the request does not apply to this job."""
         if job is None:
             return NotFound("there is no such job")
         if self._dead_letters is None:
@@ -277,8 +279,8 @@ class _Request:
         reason = self._dead_letters.reason
         if job.status is Status.DEAD_LETTER and reason in ("", job.failure_reason.partition(":")[0]):
             return None
-        told = f"it is not in the dead letters for {reason}" if reason else "it is not in the dead letters"
-        return Rejected("stale_decision", told)
+        suffix = f" for {reason}" if reason else ""
+        return Rejected("stale_decision", f"it is not in the dead-letter queue{suffix}")
 
     async def _propose(self, jobs: list[Job], make: Change) -> dict[JobId, RaftschedError | None]:
         answers = await answers_of([self._backend.propose(make(job)) for job in jobs])
@@ -290,13 +292,13 @@ class _Request:
         for job in jobs:
             now = state.job(job.id)
             if now is not None and now.run_number > job.run_number:
-                errors[job.id] = None  # a parent's new run took it along before its own turn came
+                errors[job.id] = None  # a parent's new run has restarted it already
         return errors
 
     async def _delete(self, jobs: list[Job]) -> dict[JobId, RaftschedError | None]:
         left = [job for job in jobs if job.status in FINISHED]
         while left:
-            # What finished again since it was looked at is not what was meant.
+            # A job that has finished again since it was selected must not be deleted.
             before_ms = TimeMs(max(job.finished_at_ms for job in left) + 1)
             operation = PurgeJobs(tuple(job.id for job in left), before_ms, self._actor)
             purged = await propose(self._backend, operation, Purged)
@@ -310,8 +312,8 @@ class _Request:
             errors[job.id] = Rejected("needed", needed) if needed else Rejected("stale_decision", "it runs again")
         for job in jobs:
             if job.status not in FINISHED:
-                told = f"the job is {job.status.label}: cancel it before it is deleted"
-                errors[job.id] = Rejected("running", told)
+                detail = f"the job is {job.status.label}: cancel it before it is deleted"
+                errors[job.id] = Rejected("running", detail)
         return errors
 
     def _fail_all(self, errors: Mapping[JobId, RaftschedError | None]) -> None:

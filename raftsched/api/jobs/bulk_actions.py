@@ -17,11 +17,11 @@ from raftsched.wire.jobs import ReplayRequest
 from raftsched.wire.verbs import JOB, Verb
 
 _FIELDS: Final = tuple(dict.fromkeys(field for verb in JOB.values() if verb.meant_for for field in verb.options))
-"""What a bulk request can say about its action."""
+"""The fields of all actions in a bulk request."""
 
 
 class Action(NamedTuple):
-    """What is done to each job."""
+    """The action on each job."""
 
     verb: Verb
     operation: Change | None
@@ -29,12 +29,12 @@ class Action(NamedTuple):
 
 
 def action_of(wanted: BulkRequest, asker: Asker, *, key: str, backend: Backend) -> Action:
-    """Return what `wanted` asks for; raises `Invalid` naming a field that is missing, or is not of its action."""
+    """Return the action of `wanted`; raises `Invalid` naming a field that is missing, or is not of its action."""
     verb = JOB[wanted.action]
     fields = {field: value for field in _FIELDS if (value := getattr(wanted, field)) is not None}
     for field in fields:
         if field not in verb.options:
-            raise Invalid(f"{field}: can't stand with the action {verb.name}", field=field)
+            raise Invalid(f"{field}: is not allowed with the action {verb.name}", field=field)
     if key and not verb.is_keyed:
         raise Invalid(
             "Idempotency-Key: only a replay needs one; the other actions can be repeated", field="Idempotency-Key"

@@ -40,14 +40,14 @@ Change = Callable[[Job], Operation]
 
 
 class Asker(NamedTuple):
-    """Who asks, when, and on what condition."""
+    """The caller of a change, its time and its conditions."""
 
     actor: str
     now_ms: int
     if_revision: int = 0
     """Change only a job of this revision; 0 = any."""
     dead_letter_reason: str = ""
-    """Only dead letters that were given up for it; "" = any."""
+    """Only jobs of the dead-letter queue with this reason; "" = any."""
 
 
 # -- the operation of each verb ------------------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ OPERATIONS_OF_VERBS: Final = {name: made for name, verb in JOB.items() if (made 
 
 
 class Controls:
-    """The routes by which people change a job."""
+    """The routes that change one job."""
 
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
@@ -168,7 +168,7 @@ class Controls:
 
 
 def _revision_of(request: web.Request) -> int:
-    """The revision that `If-Match` asks for, 0 = any; raises `Malformed` for what is neither a revision nor `*`."""
+    """Return the revision in `If-Match`, 0 = any; raises `Malformed` for a value other than a revision or `*`."""
     values = request.headers.getall(MATCH_HEADER, [])
     if not values or values == ["*"]:
         return 0

@@ -1,7 +1,7 @@
-"""From a job as clients ask for it to the operation that stores it, and back to the document of a schedule's job.
+"""Convert a submitted job to the operation that stores it, and a schedule's job back to its document.
 
-It reads from top to bottom: the job as a whole, its plain fields, its options, its keys, and what it depends on. Whatever
-does not fit raises `Malformed`, `TooLarge` or `Invalid` and names the field.
+From top to bottom: the job as a whole, its plain fields, its options, its keys, and its dependencies. An invalid value
+raises `Malformed`, `TooLarge` or `Invalid` naming the field.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def submit_operation(
 ) -> SubmitJob:
     """Return the operation that stores `wanted` under `job_id`.
 
-    Raises `Malformed`, `TooLarge` or `Invalid` naming the field, behind the path `at`.
+    Raises `Malformed`, `TooLarge` or `Invalid` naming the field, below the path `at`.
     """
     prefix = f"{at}." if at else ""
     due_ms = due_at_ms(wanted.run_at, wanted.delay_seconds, now_ms, prefix)
@@ -74,7 +74,7 @@ def submit_operation(
 def body_operation(
     wanted: TimedJobBody, *, job_id: JobId, tenant: str, due_ms: TimeMs | None, options: Options | None, prefix: str
 ) -> SubmitJob:
-    """Return the operation that stores a job without a key, which depends on nothing; raises as `submit_operation`."""
+    """Return the operation that stores a job without key and dependencies; raises as `submit_operation`."""
     return SubmitJob(
         id=job_id,
         tenant=tenant,
@@ -86,7 +86,7 @@ def body_operation(
 
 
 def spec_of(wanted: JobBody, options: Options | None, prefix: str) -> JobSpec:
-    """Return what a job is told, whoever submits it and whenever it runs."""
+    """Return the spec of a job, which does not depend on its times and its submitter."""
     return JobSpec(
         name=wanted.name,
         queue=wanted.queue or wanted.name,
@@ -118,7 +118,7 @@ def priority_number(priority: int | str) -> int:
 
 
 def max_attempts_of(wanted: JobBody, prefix: str) -> int:
-    """Return how often a job may fail, from `max_attempts` or `max_retries`; raises `Invalid` where both are given."""
+    """Return the limit of failures, from `max_attempts` or `max_retries`; raises `Invalid` if both are given."""
     if wanted.max_retries is None:
         return MAX_ATTEMPTS_DEFAULT if wanted.max_attempts is UNSET else wanted.max_attempts
     if wanted.max_attempts is not UNSET:
@@ -128,11 +128,11 @@ def max_attempts_of(wanted: JobBody, prefix: str) -> int:
 
 
 def policy_of(wanted: RetryPolicyRequest, prefix: str) -> RetryPolicy:
-    """Return the policy in integers; raises `Invalid` where the delays and the backoff don't fit."""
+    """Return the policy in integers; raises `Invalid` if the delays do not fit the backoff."""
     field = f"{prefix}retry_policy.delays_seconds"
     delays = wanted.delays_seconds or []
     if bool(delays) != (wanted.backoff == "list"):
-        raise Invalid(f"{field}: belongs to the backoff `list`, which needs it, and to no other", field=field)
+        raise Invalid(f"{field}: is required with the backoff `list`, and not allowed with others", field=field)
     return RetryPolicy(
         backoff=Backoff[wanted.backoff.upper()],
         base_ms=milliseconds(wanted.base_seconds),
@@ -161,19 +161,19 @@ def _option_fields() -> tuple[msgspec.structs.FieldInfo, ...]:
     return tuple(field for field in msgspec.structs.fields(TimedJobBody) if field.name not in plain)
 
 
-_asked: Final = attrgetter(*[field.name for field in _option_fields()])
+_option_values: Final = attrgetter(*[field.name for field in _option_fields()])
 """The values of all fields that belong to the options."""
-_NOTHING_ASKED: Final = tuple(field.default for field in _option_fields())
+_DEFAULTS: Final = tuple(field.default for field in _option_fields())
 
 
 def options_of(
     wanted: TimedJobBody, *, due_at_ms: int | None, now_ms: int, prefix: str, **fields: Any
 ) -> Options | None:
-    """Return the options of a job with times of its own, with `fields` replaced; None where it asks for nothing.
+    """Return the options of a job and its times, with `fields` replaced; None if all have their defaults.
 
     Raises `Malformed` or `Invalid` naming the field.
     """
-    if not fields and _asked(wanted) == _NOTHING_ASKED:
+    if not fields and _option_values(wanted) == _DEFAULTS:
         return None
     expires_at_ms, deadline_ms = _ends(wanted, now_ms if due_at_ms is None else due_at_ms, prefix)
     options = options_of_body(wanted, prefix)
@@ -207,7 +207,7 @@ def _ends(wanted: TimedJobBody, from_ms: int, prefix: str) -> tuple[TimeMs | Non
 
 
 def options_of_body(wanted: JobBody, prefix: str) -> Options:
-    """Return what the job asks for whenever it runs; raises `Malformed` naming a text that is too long."""
+    """Return the options that do not depend on the job's time; raises `Malformed` naming a text that is too long."""
     return Options(
         heartbeat_timeout_ms=span_ms(wanted.heartbeat_timeout_seconds),
         at_most_once=wanted.start == _AT_MOST_ONCE,
@@ -234,26 +234,26 @@ def _text(text: str, field: str) -> str:
 
 
 def unique_keys_of(wanted: JobRequest, *, has_key: bool, now_ms: int, prefix: str) -> dict[str, Any]:
-    """Return the options by which a job claims its idempotency key for a time, and to be unique."""
-    claims: dict[str, Any] = {}
+    """Return the options for the job's unique key, and for the lifetime of its idempotency key."""
+    options: dict[str, Any] = {}
     if wanted.idempotency_ttl_seconds is not None:
         if not has_key:
             field = f"{prefix}idempotency_ttl_seconds"
-            raise Invalid(f"{field}: says nothing without an idempotency key", field=field)
-        claims["idempotency_until_ms"] = TimeMs(now_ms + span_ms(wanted.idempotency_ttl_seconds))
+            raise Invalid(f"{field}: is not allowed without an idempotency key", field=field)
+        options["idempotency_until_ms"] = TimeMs(now_ms + span_ms(wanted.idempotency_ttl_seconds))
     if wanted.unique is not None:
-        claims["unique_key"] = unique_key(wanted.unique, wanted.name, wanted.payload, prefix)
+        options["unique_key"] = unique_key(wanted.unique, wanted.name, wanted.payload, prefix)
         if wanted.unique.for_seconds is not None:
-            claims["unique_until_ms"] = TimeMs(now_ms + span_ms(wanted.unique.for_seconds))
-    return claims
+            options["unique_until_ms"] = TimeMs(now_ms + span_ms(wanted.unique.for_seconds))
+    return options
 
 
 def unique_key(unique: UniqueRequest, name: str, payload: msgspec.Raw | UnsetType, prefix: str) -> bytes:
-    """Return the digest of what must not be there twice; raises `Invalid` where `by` and `key` don't fit."""
+    """Return the digest of the properties that must be unique; raises `Invalid` if `by` and `key` do not fit."""
     by = unique.by or (["name", "payload"] if unique.key is None else ["name", "key"])
     if ("key" in by) != (unique.key is not None):
         field = f"{prefix}unique.key"
-        raise Invalid(f"{field}: must be given exactly where `by` names it", field=field)
+        raise Invalid(f"{field}: must be given if, and only if, `by` names it", field=field)
     values = {
         "name": name,
         "key": unique.key,

@@ -1,4 +1,4 @@
-"""Dead letters: the jobs that were given up, listed, requeued and purged by the reason."""
+"""List, requeue and purge the jobs of the dead-letter queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.routes import Route, change, route
-from raftsched.api.jobs.bulk import Bulk, DeadLetters
+from raftsched.api.jobs.bulk import Bulk, DeadLetterScope
 from raftsched.api.jobs.list import list_response
 from raftsched.api.json.decode import Fitter, parse_query
 from raftsched.errors import Invalid
@@ -29,8 +29,8 @@ from raftsched.wire.jobs import JobsPage, ListQuery
 _STATUS: Final = "dead_letter"
 
 
-class DeadLetterBox:
-    """The routes of dead letters."""
+class DeadLetters:
+    """The routes of the dead-letter queue."""
 
     def __init__(self, backend: Backend, bodies: Bodies, bulk: Bulk) -> None:
         self._backend = backend
@@ -46,48 +46,48 @@ class DeadLetterBox:
         )
 
     async def list_dead_letters(self, request: web.Request) -> web.Response:
-        """List the jobs that were given up, the latest first."""
+        """List the jobs of the dead-letter queue, the latest first."""
         query = parse_query(request, DeadLettersQuery)
         return await list_response(self._backend, ListQuery(status=[_STATUS], **structs.asdict(query)))
 
     async def requeue_dead_letters(self, request: web.Request) -> web.Response:
-        """Run dead letters again, up to 10,000 at a time."""
+        """Requeue jobs of the dead-letter queue, up to 10,000 at a time."""
         return await self._change(request, "retry")
 
     async def purge_dead_letters(self, request: web.Request) -> web.Response:
-        """Remove dead letters for good, up to 10,000 at a time."""
+        """Remove jobs of the dead-letter queue permanently, up to 10,000 at a time."""
         return await self._change(request, "delete")
 
     async def _change(self, request: web.Request, action: Literal["retry", "delete"]) -> web.Response:
-        asked, _ = self._request.read(await self._bodies.read_json(request))
-        letters = DeadLetters(_reason_of(asked))
-        if asked.ids is not None and (asked.all or asked.filter is not None):
+        body, _ = self._request.read(await self._bodies.read_json(request))
+        scope = DeadLetterScope(_reason_of(body))
+        if body.ids is not None and (body.all or body.filter is not None):
             raise Invalid("ids: give exactly one of ids, filter and all", field="ids")
         wanted = BulkRequest(
             action=action,
-            ids=asked.ids,
-            filter=_filter_of(asked, letters.reason) if asked.ids is None else None,
-            dry_run=asked.dry_run,
-            limit=asked.limit,
-            cursor=asked.cursor,
+            ids=body.ids,
+            filter=_filter_of(body, scope.reason) if body.ids is None else None,
+            dry_run=body.dry_run,
+            limit=body.limit,
+            cursor=body.cursor,
         )
-        reply = await self._bulk.run(wanted, actor=actor_of(request), dead_letters=letters)
+        reply = await self._bulk.run(wanted, actor=actor_of(request), dead_letters=scope)
         return json_response(reply)
 
 
-def _reason_of(asked: DeadLettersRequest) -> str:
-    inner = asked.filter.reason if asked.filter is not None else None
-    if asked.reason is not None and inner is not None:
-        raise Invalid("reason: give it once, beside the filter or in it", field="reason")
-    return asked.reason or inner or ""
+def _reason_of(body: DeadLettersRequest) -> str:
+    inner = body.filter.reason if body.filter is not None else None
+    if body.reason is not None and inner is not None:
+        raise Invalid("reason: give it once, outside the filter or in it", field="reason")
+    return body.reason or inner or ""
 
 
-def _filter_of(asked: DeadLettersRequest, reason: str) -> JobFilter:
-    """What the request names; raises `Invalid` where it names nothing, or more than one thing."""
-    if asked.all and asked.filter is not None:
+def _filter_of(body: DeadLettersRequest, reason: str) -> JobFilter:
+    """Return the filter of the request; raises `Invalid` unless exactly one selection is given."""
+    if body.all and body.filter is not None:
         raise Invalid("filter: give exactly one of ids, filter and all", field="filter")
-    filter_ = asked.filter or DeadLetterFilter()
-    if not asked.all and not reason and filter_ == DeadLetterFilter():
-        field = "ids" if asked.filter is None else "filter"
+    filter_ = body.filter or DeadLetterFilter()
+    if not body.all and not reason and filter_ == DeadLetterFilter():
+        field = "ids" if body.filter is None else "filter"
         raise Invalid(f'{field}: give ids, a filter or a reason; or say "all": true for every dead letter', field=field)
     return JobFilter(status=_STATUS, **structs.asdict(filter_) | {"reason": reason or None})

@@ -1,7 +1,7 @@
-"""Why a job isn't running: the reasons of `core.explain`, with what is known of the workers.
+"""Explain why a job is not running: the reasons of `core.explain`, with the known workers.
 
-The leader knows who waits for jobs at this moment. Another node, asked for a stale answer, knows the workers by their
-marks, which the log hears of every few seconds.
+The leader knows which workers wait for jobs now. Another node, for a stale answer, knows the workers by their marks,
+which are written to the log every few seconds.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from raftsched.core.records.queue_patterns import accepts
 from raftsched.storage.reader import StateReader
 from raftsched.wire.runs import ExplainReply, ReasonReply
 
-_HEARD_MS: Final = 60_000
-"""A worker that was not heard of for this long serves nobody."""
+_SEEN_MS: Final = 60_000
+"""A worker without a request for this long counts as gone."""
 _TIMES: Final = ("_at_ms", "since_ms", "until_ms")
 
 
 def explain_reply(
     state: StateReader, job: Job, now_ms: int, workers: Sequence[ServingWorker], liveness: LeaseLiveness | None = None
 ) -> ExplainReply:
-    """Return why `job` isn't running at `now_ms`; `workers` are those of its queue, `signs` those of its lease."""
+    """Return the reasons why `job` is not running at `now_ms`, from its queue's `workers` and its lease's `signs`."""
     reasons = explain(state, job, TimeMs(now_ms), workers=workers, liveness=liveness)
     return ExplainReply(
         id=job_id_text(job.id),
@@ -36,11 +36,11 @@ def explain_reply(
 
 
 def marked_workers(state: StateReader, queue: str, now_ms: int) -> list[ServingWorker]:
-    """Return the workers of `queue` as their marks tell of them."""
+    """Return the workers of `queue` according to their marks."""
     return [
         ServingWorker(worker.name, worker.queues, worker.region, worker.seen_at_ms)
         for worker in state.workers()
-        if worker.seen_at_ms > now_ms - _HEARD_MS and accepts(worker.queues, queue)
+        if worker.seen_at_ms > now_ms - _SEEN_MS and accepts(worker.queues, queue)
     ]
 
 
@@ -50,7 +50,7 @@ def _reason_reply(reason: Reason) -> ReasonReply:
 
 
 def _shown(name: str, value: Detail) -> tuple[str, Any]:
-    """Times as RFC 3339 and durations in seconds, as everywhere in the API."""
+    """Convert times to RFC 3339 and durations to seconds, as everywhere in the API."""
     if not name.endswith("_ms") or not isinstance(value, int):
         return name, value
     if name == "at_ms" or name.endswith(_TIMES):

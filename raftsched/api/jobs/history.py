@@ -1,7 +1,7 @@
-"""From a job's record to its runs and its history.
+"""Build the runs and the history of a job from its record.
 
-Both are made from what the record keeps: the latest attempts and notes (`limits.ATTEMPTS_KEPT_MAX`,
-`limits.NOTES_KEPT_MAX`), and the attempt that runs. `truncated` says that older ones are gone.
+The record keeps the latest attempts and notes (`limits.ATTEMPTS_KEPT_MAX`, `limits.NOTES_KEPT_MAX`), and the running
+attempt. `truncated` is true if older ones may have been dropped.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from raftsched.storage.reader import StateReader
 from raftsched.wire.runs import AttemptDocument, EventDocument, HistoryReply, RunDocument, RunsReply
 
 
-class _Try(NamedTuple):
+class _AttemptRecord(NamedTuple):
     """An attempt, ended or not."""
 
     run_number: int
@@ -32,7 +32,7 @@ def runs_reply(state: StateReader, job: Job, now_ms: int) -> RunsReply:
     """Return the job's attempts by run, oldest first."""
     sizes = {(run, attempt): size.byte_count for run, attempt, size in state.logs(job.id)}
     runs: dict[int, list[AttemptDocument[str]]] = {}
-    for each in _tries(job):
+    for each in _attempts(job):
         size = sizes.get((each.run_number, each.attempt_number), 0)
         runs.setdefault(each.run_number, []).append(_attempt_reply(each, size))
     runs.setdefault(job.run_number, [])
@@ -49,7 +49,7 @@ def runs_reply(state: StateReader, job: Job, now_ms: int) -> RunsReply:
 
 
 def history_reply(job: Job, now_ms: int) -> HistoryReply:
-    """Return what happened to the job, in order."""
+    """Return the history of the job, in order."""
     return HistoryReply(
         id=job_id_text(job.id),
         status=job.status_at(now_ms).label,
@@ -59,18 +59,20 @@ def history_reply(job: Job, now_ms: int) -> HistoryReply:
     )
 
 
-def _tries(job: Job) -> list[_Try]:
-    tries = [
-        _Try(each.run_number, each.attempt_number, each.token, each.worker, each.started_at_ms, each)
+def _attempts(job: Job) -> list[_AttemptRecord]:
+    records = [
+        _AttemptRecord(each.run_number, each.attempt_number, each.token, each.worker, each.started_at_ms, each)
         for each in job.attempts
     ]
     if job.lease is not None:
         lease = job.lease
-        tries.append(_Try(job.run_number, job.attempt_number, lease.token, lease.worker, lease.granted_at_ms, None))
-    return tries
+        records.append(
+            _AttemptRecord(job.run_number, job.attempt_number, lease.token, lease.worker, lease.granted_at_ms, None)
+        )
+    return records
 
 
-def _attempt_reply(each: _Try, log_bytes: int) -> AttemptDocument[str]:
+def _attempt_reply(each: _AttemptRecord, log_bytes: int) -> AttemptDocument[str]:
     ended = each.ended
     return AttemptDocument(
         attempt_number=each.attempt_number,
@@ -88,11 +90,11 @@ def _attempt_reply(each: _Try, log_bytes: int) -> AttemptDocument[str]:
 class _Event(NamedTuple):
     at_ms: int
     rank: int
-    """Orders what happened in the same millisecond."""
+    """Order of events in the same millisecond."""
     event: str
     actor: str = ""
     detail: str = ""
-    attempt: _Try | None = None
+    attempt: _AttemptRecord | None = None
 
 
 _CREATED: Final = 0
@@ -111,7 +113,7 @@ def _events(job: Job) -> list[_Event]:
     for note in job.notes:
         rank = _CREATED if note.action == CREATED else _NOTED
         events.append(_Event(note.at_ms, rank, note.action, note.actor, note.detail))
-    for each in _tries(job):
+    for each in _attempts(job):
         events.append(_Event(each.started_at_ms, _STARTED, "attempt_started", attempt=each))
         if each.ended is not None:
             events.append(

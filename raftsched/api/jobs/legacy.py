@@ -1,4 +1,4 @@
-"""The routes of the first version, at the root: `POST /submit {"task"}` and `GET /jobs/{id}`."""
+"""Serve the routes of the first version, at the root: `POST /submit {"task"}` and `GET /jobs/{id}`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from raftsched.wire.common import ReadQuery
 from raftsched.wire.jobs import JobReply, JobRequest, LegacyJobReply, LegacyJobRequest
 
 
-class Seed:
-    """Jobs as older clients know them."""
+class LegacyJobs:
+    """The routes of jobs for older clients."""
 
     def __init__(self, backend: Backend, bodies: Bodies, jobs: Jobs) -> None:
         self._backend = backend
@@ -53,18 +53,18 @@ class Seed:
         )
 
     async def submit_task(self, request: web.Request) -> web.Response:
-        """Submit a job by its name alone, as older clients do."""
-        asked, document = self._request.read(await self._bodies.read_json(request))
+        """Submit a job whose `task` is its name, for older clients."""
+        legacy, document = self._request.read(await self._bodies.read_json(request))
         wanted = JobRequest(
-            name=asked.task,
-            payload=asked.payload,
-            priority=asked.priority,
-            run_at=asked.run_at,
-            delay_seconds=asked.delay_seconds,
-            timeout_seconds=asked.timeout_seconds,
-            max_retries=asked.max_retries,
+            name=legacy.task,
+            payload=legacy.payload,
+            priority=legacy.priority,
+            run_at=legacy.run_at,
+            delay_seconds=legacy.delay_seconds,
+            timeout_seconds=legacy.timeout_seconds,
+            max_retries=legacy.max_retries,
         )
-        key = key_of(request, asked.idempotency_key)
+        key = key_of(request, legacy.idempotency_key)
         fingerprint = fingerprint_of(document) if key else b""
         submitted = await self._jobs.submit(wanted, key=key, fingerprint=fingerprint, actor=actor_of(request))
         job = submitted.job
@@ -80,7 +80,7 @@ class Seed:
         return response
 
     async def get_task(self, request: web.Request) -> web.Response:
-        """Read a job, as `GET /api/v1/jobs/{id}` does; `task` is its name, as older clients call it."""
+        """Read a job as `GET /api/v1/jobs/{id}` does, but with its name in `task`, for older clients."""
         _, reading = read(self._backend, request, ReadQuery)
         job = job_in_path(reading, request)
         reply = full_job_reply(reading.state, job, reading.now_ms)

@@ -1,14 +1,14 @@
-"""GET /jobs: pages over a stable order, whatever is added or removed meanwhile.
+"""Serve GET /jobs: pages in a stable order, independent of jobs that are added or removed meanwhile.
 
-A page ends when it is full, when its payloads and results have grown to `limits.PAGE_BYTES_MAX`, or, once there is a job
-on it, when `limits.PAGE_ROWS_MAX` rows were examined: where few of very many jobs match, a page can come back short, and
-still have a next cursor. A page without a job is the last one. Lists by queue, name, tag, workflow, schedule or status
-are read from indexes (`selection`), so their pages are full. What no index tells (a tenant, a reason, some pairs of
-filters) is searched for until there is a match, for `_SEARCH_SECONDS_MAX` at most; only then is a page with a next
-cursor empty, so that no client waits for ever.
+A page ends when it is full, when its payloads and results reach `limits.PAGE_BYTES_MAX`, or, once it has a job, when
+`limits.PAGE_ROWS_MAX` rows were examined. So if few of very many jobs match, a page can be short and still have a next
+cursor. A page without a job is the last one. Lists by queue, name, tag, workflow, schedule or status are read from
+indexes (`selection`), so their pages are full. Conditions without an index (a tenant, a reason, some pairs of filters)
+are searched for until there is a match, for at most `_SEARCH_SECONDS_MAX`. After that an empty page has a next cursor,
+so that the client does not wait longer.
 
-Rows are examined in steps of at most `limits.SCAN_ROWS_MAX`, between which the loop goes on, so no request holds it for
-long.
+Rows are examined in steps of at most `limits.SCAN_ROWS_MAX`. Other work runs between the steps, so no request blocks
+the event loop for long.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from raftsched.wire.jobs import JobReply, JobsPage, ListQuery
 
 
 async def list_response(backend: Backend, query: ListQuery) -> web.Response:
-    """Return the page that `query` asks for; raises `Malformed` for a cursor that is not of this list.
+    """Return the page that `query` asks for; raises `Malformed` for a cursor of another list.
 
-    Its revision is the one at which it was begun: what it shows is at least as new. Where the node leads no more, it
-    raises as `open_reading` does.
+    Its revision is that of its start: its jobs are at least as new. Raises as `open_reading` does, if the node stops
+    leading meanwhile.
     """
     reading = open_reading(backend, query)
     revision = reading.revision
@@ -41,19 +41,19 @@ async def list_response(backend: Backend, query: ListQuery) -> web.Response:
     cursor = walk_cursor(query.cursor, reading.state, selection, selection.digest(query.order))
     walk = _Walk(query, selection, cursor)
     walk.step(reading)
-    while walk.goes_on:
+    while walk.has_next_step:
         await asyncio.sleep(0)
-        reading = open_reading(backend, query)  # a state is good until the next `await`
+        reading = open_reading(backend, query)  # a state is valid until the next `await`
         walk.step(reading)
     return reading._replace(revision=revision).response(walk.page())
 
 
 _SEARCH_SECONDS_MAX: Final = 5.0
-"""Time to search for the first job of a page, some 300,000 records: followers wait twice as long for an answer."""
+"""Time to search for the first job of a page, some 300,000 records. Followers wait twice as long for an answer."""
 
 
 class _Walk:
-    """The walk over what may be on one page, step by step."""
+    """The walk over the jobs of one page, step by step."""
 
     def __init__(self, query: ListQuery, selection: Selection, cursor: WalkCursor) -> None:
         self._selection = selection
@@ -66,7 +66,7 @@ class _Walk:
         self._end = asyncio.get_running_loop().time() + _SEARCH_SECONDS_MAX
 
     @property
-    def goes_on(self) -> bool:
+    def has_next_step(self) -> bool:
         if self._place is None or not self._page.has_room:
             return False
         if not self._page.jobs:
@@ -74,7 +74,7 @@ class _Walk:
         return self._examined_count < limits.PAGE_ROWS_MAX
 
     def step(self, reading: Reading) -> None:
-        """Examine what comes next, at most `limits.SCAN_ROWS_MAX` rows."""
+        """Examine the next rows, at most `limits.SCAN_ROWS_MAX`."""
         place = self._place
         assert place is not None
         self._step_count = wanted_count = more_rows(self._page.jobs_left, self._step_count)
@@ -98,7 +98,7 @@ class _Walk:
         self._place = following
 
     def page(self) -> JobsPage:
-        """Return what was found, and where the next page begins."""
+        """Return the found jobs, and the cursor of the next page."""
         place = self._place
         return JobsPage(
             jobs=self._page.jobs, next_cursor=None if place is None else encode_cursor(self._cursor.at(place))
@@ -106,7 +106,7 @@ class _Walk:
 
 
 class _Page:
-    """Jobs with their texts, until there is no room for another."""
+    """Jobs with their payloads and results, up to a number and a size."""
 
     def __init__(self, jobs_max: int) -> None:
         self._bytes_left = limits.PAGE_BYTES_MAX

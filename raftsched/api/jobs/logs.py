@@ -1,7 +1,7 @@
-"""The logs of a job, attempt by attempt: a reader is never shown lines of two attempts mixed (case W16).
+"""Read the logs of a job, attempt by attempt: lines of two attempts are never mixed (case W16).
 
-Who names no attempt reads the latest, and the cursor leads on to the next one when it has ended, until the job has
-finished. Who names one reads that alone.
+A reader that names no attempt reads the latest; when it has ended, the cursor leads to the next one, until the job has
+finished. A reader that names an attempt reads that alone.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from raftsched.storage.reader import StateReader
 from raftsched.wire.runs import LogQuery, LogReply
 
 _NUMBER_MAX: Final = (1 << 31) - 1
-"""Of attempts; how many an earlier run had is not kept."""
+"""Largest number of an attempt in an earlier run, whose number of attempts is not kept."""
 
 
 class LogPlace(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Where a reader is; his cursor."""
+    """A reader's position, which is its cursor."""
 
     run_number: int
     attempt_number: int
     offset: int
     pinned: bool
-    """He wants this attempt and no other."""
+    """Whether to read this attempt only."""
 
 
 def log_place(job: Job, query: LogQuery) -> LogPlace:
-    """Return where `query` begins; raises `NotFound` for an attempt that was not begun, `Malformed` for a foreign cursor."""
+    """Return the start of `query`; raises `NotFound` for an attempt that has not started, `Malformed` for an invalid
+    cursor.
+    """
     if query.cursor is not None:
         place = decode_cursor(query.cursor, LogPlace)
         if not (0 < place.run_number <= job.run_number and 0 <= place.attempt_number <= _NUMBER_MAX):
@@ -53,7 +55,7 @@ def log_place(job: Job, query: LogQuery) -> LogPlace:
 
 
 def log_reply(state: StateReader, job: Job, place: LogPlace, max_bytes: int) -> LogReply:
-    """Return the log from `place` on, and where the next part begins."""
+    """Return the log from `place` on, and the cursor of the next part."""
     lines, next_offset = b"", place.offset
     if place.attempt_number:
         part = state.log(job.id, place.run_number, place.attempt_number, offset=place.offset, bytes_max=max_bytes)
@@ -74,7 +76,7 @@ def log_reply(state: StateReader, job: Job, place: LogPlace, max_bytes: int) -> 
 
 
 def behind(reply: LogReply) -> LogPlace | None:
-    """Where the next part of the log begins."""
+    """Return the start of the next part of the log."""
     return None if reply.next_cursor is None else decode_cursor(reply.next_cursor, LogPlace)
 
 
@@ -83,7 +85,7 @@ def _is_running(job: Job, place: LogPlace) -> bool:
 
 
 def _next_attempt(job: Job, place: LogPlace) -> LogPlace | None:
-    """Where a reader goes on who has read all of an attempt that has ended; None where there is nothing to come."""
+    """Return the place to continue at after the whole log of an ended attempt; None if nothing can follow."""
     if place.pinned:
         return None
     here = (place.run_number, place.attempt_number)

@@ -1,4 +1,4 @@
-"""What became of a job: its runs, its history, its logs, and why it waits."""
+"""Serve the records of a job: its runs, history and logs, and the reasons why it waits."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from raftsched.api.json.decode import parse_query
 from raftsched.wire.common import ReadQuery
 from raftsched.wire.runs import ExplainReply, HistoryReply, LogQuery, LogReply, RunsReply
 
-_LOOK_SECONDS: Final = 0.2
-"""How often somebody who follows a log looks for new lines: one look-up, for as long as nothing is there."""
+_POLL_SECONDS: Final = 0.2
+"""Interval at which a log is read for new lines while a reader waits: one look-up each."""
 
 
 class JobRecords:
-    """The routes by which people see what became of a job."""
+    """The routes of a job's runs, history, logs and reasons to wait."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -42,12 +42,12 @@ class JobRecords:
         return reading.response(runs_reply(reading.state, job_in_path(reading, request), reading.now_ms))
 
     async def get_history(self, request: web.Request) -> web.Response:
-        """Read what happened to a job, in order: who did what, each attempt, and the end."""
+        """Read a job's history, in order: actions with their actors, attempts, and its end."""
         _, reading = read(self._backend, request, ReadQuery)
         return reading.response(history_reply(job_in_path(reading, request), reading.now_ms))
 
     async def explain_job(self, request: web.Request) -> web.Response:
-        """Say why a job isn't running."""
+        """Explain why a job is not running."""
         _, reading = read(self._backend, request, ReadQuery)
         job = job_in_path(reading, request)
         liveness = None
@@ -59,7 +59,7 @@ class JobRecords:
         return reading.response(explain_reply(reading.state, job, reading.now_ms, workers, liveness))
 
     async def get_logs(self, request: web.Request) -> web.Response:
-        """Read an attempt's log from a cursor on, waiting up to `wait_seconds` for lines where more may come."""
+        """Read an attempt's log from a cursor on, and wait up to `wait_seconds` for lines if more may follow."""
         query = parse_query(request, LogQuery)
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + query.wait_seconds
@@ -67,11 +67,11 @@ class JobRecords:
         while True:
             reading = open_reading(self._backend, query)
             job = job_in_path(reading, request)
-            # Begun once: an attempt that begins and ends between two looks is read, too.
+            # Set once, so that an attempt which starts and ends between two polls is read, too.
             place = place or log_place(job, query)
             reply = log_reply(reading.state, job, place, query.max_bytes)
             left = give_up_at - loop.time()
             if reply.text or reply.next_cursor is None or left <= 0:
                 return reading.response(reply)
             place = behind(reply)
-            await asyncio.sleep(min(_LOOK_SECONDS, left))
+            await asyncio.sleep(min(_POLL_SECONDS, left))

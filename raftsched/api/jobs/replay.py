@@ -1,7 +1,7 @@
-"""Replays: a new job like one that is there, with a link to it.
+"""Build the operation that replays a job: a clone with a link to its original.
 
-The clone has what its original was asked to do and how, but not what belonged to its place in time or among others: no
-times, no dependencies, no workflow, no schedule, and no claim to be unique, which its original may still hold.
+The clone has the payload and options of its original, but not its times and relations: no expiry or deadline, no
+dependencies, no workflow, no schedule, and no unique key, which its original may still hold.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from raftsched.wire.jobs import ReplayRequest
 
 
 class Changes(NamedTuple):
-    """What the clone has otherwise than its original; None, and "" = as it has it."""
+    """Differences of the clone from its original; None and "" = the same."""
 
     due_ms: TimeMs = TimeMs(0)
     payload: bytes | None = None
@@ -30,7 +30,7 @@ class Changes(NamedTuple):
 
 
 def changes_of(wanted: ReplayRequest, now_ms: int) -> Changes:
-    """Return what a request asks for; raises `Malformed`, `TooLarge` or `Invalid` naming the field."""
+    """Return the changes that a request asks for; raises `Malformed`, `TooLarge` or `Invalid` naming the field."""
     return Changes(
         due_or_now_ms(due_at_ms(wanted.run_at, wanted.delay_seconds, now_ms, "")),
         None if wanted.payload is UNSET else json_bytes(wanted.payload, limits.PAYLOAD_BYTES_MAX, "payload"),

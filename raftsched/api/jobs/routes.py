@@ -1,8 +1,8 @@
-"""Jobs: submit one or many, read, list.
+"""Submit jobs, one or many; read and list them.
 
-A reply of 200 or 201 means that the job is in the log of a majority, synced, and applied. In a batch each job stands
-for itself: one that is refused, or whose outcome is unknown, says so in its own place, and the others are stored. A
-submission that finds a job which is there for the same purpose is answered with that job, and says `duplicate`.
+A reply of 200 or 201 means that the job is in the log of a majority, synced, and applied. The jobs of a batch are
+independent: a rejected job, or one with an unknown outcome, has its problem in its place, and the others are stored. A
+submission that finds an existing job for the same key returns that job with `duplicate`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from raftsched.wire.jobs import (
 
 _match_key: Final = re.compile(KEY_PATTERN).match
 _CONFLICTS_MAX: Final = 3
-"""How often a job that was in the way may be gone by the time it is looked for."""
+"""Attempts of a submission whose conflicting job is gone each time when it is read."""
 
 
 class Jobs:
@@ -77,11 +77,11 @@ class Jobs:
         )
 
     async def submit_job(self, request: web.Request) -> web.Response:
-        """Submit a job; 201 with the new job, 200 with the one that is there for the same purpose."""
+        """Submit a job; 201 with the new job, 200 with the existing one for the same key."""
         return await self.submit_text(submit_in(request, await self._bodies.read_json(request)))
 
     async def submit_text(self, sent: RelayedSubmit) -> web.Response:
-        """Submit a job as its client has sent it; see `submit_job`."""
+        """Submit a job from the request of its client; see `submit_job`."""
         wanted, document = self._job.read(sent.body)
         key = key_named(sent.keys, wanted.idempotency_key)
         fingerprint = fingerprint_of(document) if key else b""
@@ -91,7 +91,10 @@ class Jobs:
         return response
 
     async def submit(self, wanted: JobRequest, *, key: str, fingerprint: bytes, actor: str) -> Submitted:
-        """Store `wanted`; a job that it must not stand beside is its result, or raises `Rejected`, as it asks for."""
+        """Store `wanted`, and return the new job, or an existing one for the same key.
+
+        Raises `Rejected` if it conflicts with a unique job and asks for rejection.
+        """
         operation = self._operation(wanted, key=key, fingerprint=fingerprint, now_ms=self._backend.now_ms())
         for _ in range(_CONFLICTS_MAX):
             result = await self._backend.propose(signed(operation, actor))
@@ -103,7 +106,7 @@ class Jobs:
         return _granted(result, operation)
 
     async def submit_batch(self, request: web.Request) -> web.Response:
-        """Submit up to 1,000 jobs, each stored or refused on its own, with a result for each in order."""
+        """Submit up to 1,000 jobs, each stored or rejected on its own, with a result for each in order."""
         batch = self._batch.read(await self._bodies.read_json(request))
         now_ms = self._backend.now_ms()
         prepared = [self._prepared(item, f"jobs[{position}]", now_ms) for position, item in enumerate(batch.items)]
@@ -116,7 +119,7 @@ class Jobs:
         return json_response(BatchReply(results=items))
 
     async def list_jobs(self, request: web.Request) -> web.Response:
-        """List jobs in a stable order: a walk along the cursors sees each job that is there all the time once."""
+        """List jobs in a stable order: all pages together show each job that exists throughout exactly once."""
         return await list_response(self._backend, parse_query(request, ListQuery))
 
     async def get_job(self, request: web.Request) -> web.Response:
@@ -159,7 +162,9 @@ class Jobs:
             return _refused_item(error)
 
     def _holder(self, result: Answer) -> Job | None:
-        """The job that stood in the way of a unique one, as it is now; None where none did, or it is gone since."""
+        """Return the current state of the job that conflicts with a unique one; None if there is none, or it is
+        gone.
+        """
         if not is_conflict(result):
             return None
         state, _ = self._backend.stale_state()
@@ -175,14 +180,14 @@ class _Prepared(NamedTuple):
 
 
 def submitted_response(backend: Backend, submitted: Submitted) -> web.Response:
-    """Return the reply to a submission: 201 with the new job, 200 with the one that was there."""
+    """Return the reply to a submission: 201 with the new job, 200 with an existing one."""
     if submitted.duplicate:
         return job_response(backend, submitted.job, duplicate=True)
     return job_response(backend, submitted.job, status=201)
 
 
 def returns_holder(wanted: JobRequest) -> bool:
-    """Whether a submission that meets a job which claims to be unique is answered with that job."""
+    """Return whether a submission that conflicts with a unique job gets that job as its answer."""
     return wanted.unique is not None and wanted.unique.on_conflict == "return"
 
 
@@ -191,7 +196,7 @@ def is_conflict(result: Answer) -> TypeGuard[Refused]:
 
 
 def _granted(answer: Answer, operation: SubmitJob, *, at: str = "") -> Submitted:
-    """Return the result; raises what a refusal means to the caller, naming a parent that is not there by its path."""
+    """Return the result; raises the error of a refusal, with the path of an unknown parent."""
     if isinstance(answer, Refused) and answer.code is RejectCode.UNKNOWN_DEPENDENCY:
         parents = [dependency.parent for dependency in operation.depends_on]
         field = f"{at}.depends_on" if at else "depends_on"
@@ -200,25 +205,25 @@ def _granted(answer: Answer, operation: SubmitJob, *, at: str = "") -> Submitted
 
 
 def unknown_parent(job_id: JobId, field: str) -> Rejected:
-    """Return the error for a parent, named at the path `field`, that is not there."""
+    """Return the error for an unknown parent, named at the path `field`."""
     text = job_id_text(job_id)
-    told = f"{field}: there is no job {text}"
-    return Rejected("unknown_dependency", told, http_status=422, field=field, job_id=text)
+    detail = f"{field}: there is no job {text}"
+    return Rejected("unknown_dependency", detail, http_status=422, field=field, job_id=text)
 
 
 def submit_in(request: web.Request, body: bytes) -> RelayedSubmit:
-    """Return the submit that `request` makes with `body`."""
+    """Return the submit in `request`, with `body`."""
     headers = request.headers
     return RelayedSubmit(body, tuple(headers.getall(KEY_HEADER, ())), tuple(headers.getall(ACTOR_HEADER, ())))
 
 
 def key_of(request: web.Request, in_body: str | None) -> str:
-    """Return the idempotency key, from header or body; "" where there is none."""
+    """Return the idempotency key, from header or body; "" if there is none."""
     return key_named(request.headers.getall(KEY_HEADER, []), in_body)
 
 
 def key_named(values: Sequence[str], in_body: str | None) -> str:
-    """Return the idempotency key, by the values of the header or from the body; "" where there is none."""
+    """Return the idempotency key, from the values of the header or from the body; "" if there is none."""
     if not values:
         return in_body or ""
     if len(values) > 1 or not _match_key(values[0]):
@@ -236,6 +241,6 @@ def _stored_item(submitted: Submitted) -> BatchItem:
 
 
 def _refused_item(error: RaftschedError) -> BatchItem:
-    """A job that is malformed in any way is 422 in a batch: the document as a whole was not."""
+    """Return the result of a rejected job; a malformed one has 422, since the batch itself is well-formed."""
     status = 422 if isinstance(error, Invalid) else error.http_status
     return BatchItem(status=status, problem=problem_of(error, status=status))

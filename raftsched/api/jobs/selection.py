@@ -1,18 +1,18 @@
-"""Which jobs a list or a bulk request is about, and the walk over them in a stable order.
+"""Select the jobs of a list or a bulk request, and walk over them in a stable order.
 
-Theory of operation. A walk goes through one or more parts, each an index that is read on from a key:
+Theory of operation. A walk has one or more parts, each an index that is read from a key on:
 
     a queue, name, tag, workflow or schedule is named   the ids that all of them have in common (`storage.facets`)
     a queue, and only statuses that wait for time       that queue's lanes, a status after the other (`storage.pages`)
     only statuses                                       the index of each status, one after the other
     none of these                                       all jobs by id
 
-What else was asked for is looked at in the records: the tenant, the reason of a dead letter, the time of submission, and
-which of `queued`, `scheduled` and `retrying` an unfinished job of a name or tag is. So each step is bounded by the rows
-that it examines, and whoever walks decides how many steps a request may take.
+All other conditions are checked on the records: the tenant, the reason of a dead-lettered job, the time of submission,
+and the distinction of `queued`, `scheduled` and `retrying` for a name or tag. So each step is bounded by the rows that
+it examines, and the caller decides how many steps a request may take.
 
-Jobs submitted after the walk began are left out (`newest`), so a walk ends however fast new ones come (by status: unless
-they come faster than it reads). A job that changes its status while it is walked past may be seen in two parts, or in
+Jobs submitted after the walk began are left out (`newest`). So a walk ends at any rate of new jobs; by status, only if
+they arrive more slowly than it reads. A job that changes its status during the walk may be seen in two parts, or in
 none.
 """
 
@@ -36,12 +36,12 @@ from raftsched.wire.jobs import ListQuery
 _DIGEST_BYTES: Final = 8
 _TIME_BITS_BELOW: Final = 80
 _SLACK_MS: Final = 60_000
-"""A job's id is made before the job is: by less than a request may take."""
+"""Longest time between the creation of a job's id and that of the job; a request takes less."""
 _NO_OPTIONS: Final = Options()
 
 
 class Selection(msgspec.Struct, frozen=True, array_like=True):
-    """Jobs for which all of this holds; what is empty or None says nothing."""
+    """A filter of jobs; all conditions must hold, except those that are empty or None."""
 
     statuses: tuple[Status, ...] = ()
     queue: str = ""
@@ -54,17 +54,17 @@ class Selection(msgspec.Struct, frozen=True, array_like=True):
     created_from_ms: int | None = None
     created_until_ms: int | None = None
     by_age: bool = False
-    """Walk by id, also where statuses are named: for what changes the order in which a status is kept."""
+    """Walk by id even if statuses are named: for actions that change the order within a status."""
 
     @property
     def is_by_lane(self) -> bool:
-        """Whether it is about what waits for time in one queue, which is kept in the order of dispatch."""
+        """Return whether it selects only jobs of one queue that wait for time, which are kept in dispatch order."""
         others = self.name or self.tag or self.schedule_id or self.workflow_id or self.by_age
         return bool(self.queue and self.statuses and not others and WAITING.issuperset(self.statuses))
 
     @property
     def is_by_facets(self) -> bool:
-        """Whether it is walked by the ids of a queue, name, tag, workflow or schedule."""
+        """Return whether the walk reads the ids of a queue, name, tag, workflow or schedule."""
         named = self.queue or self.name or self.tag or self.schedule_id or self.workflow_id
         return bool(named) and not self.is_by_lane
 
@@ -83,26 +83,26 @@ class Selection(msgspec.Struct, frozen=True, array_like=True):
         )
 
     def digest(self, *more: object) -> bytes:
-        """Return what tells this selection, and what belongs to it, from others."""
+        """Return a digest that identifies this selection together with `more`."""
         return hashlib.blake2b(msgspec.msgpack.encode((self, more)), digest_size=_DIGEST_BYTES).digest()
 
 
 class Place(NamedTuple):
-    """Where a walk stands: in which part, and behind which key of it."""
+    """A position of a walk: the part, and the key after which to continue in it."""
 
     part: int = 0
     after: bytes = b""
 
 
 class Step(NamedTuple):
-    """Jobs in order, each with the place behind it, and where the walk goes on; None at its end."""
+    """Jobs in order, each with the place after it, and the place at which the walk continues; None at its end."""
 
     jobs: list[tuple[Place, Job]]
     following: Place | None
 
 
 def selection_of(wanted: ListQuery | JobFilter, prefix: str = "") -> Selection:
-    """Return what a list or a filter asks for; raises `Malformed` naming an id or a time that is none."""
+    """Return the selection of a list or a filter; raises `Malformed` naming an invalid id or time."""
     labels = [wanted.status] if isinstance(wanted.status, str) else wanted.status or []
     statuses = tuple(dict.fromkeys(Status[label.upper()] for label in labels))
     return Selection(
@@ -126,12 +126,12 @@ def newest_id(state: StateReader) -> bytes:
 
 
 def more_rows(wanted_count: int, before: int) -> int:
-    """Return how many rows the next step examines: as many as are wanted, and twice as many as the step before."""
+    """Return the number of rows for the next step: at least `wanted_count`, and twice those of the step before."""
     return min(max(wanted_count, 2 * before), limits.SCAN_ROWS_MAX)
 
 
 def part_count(selection: Selection) -> int:
-    """Return how many parts a walk over `selection` has."""
+    """Return the number of parts of a walk over `selection`."""
     return 1 if selection.is_by_facets or selection.by_age else max(1, len(selection.statuses))
 
 
@@ -145,7 +145,7 @@ def next_jobs(
     limit: int,
     descending: bool = False,
 ) -> Step:
-    """Return what matches among the next `limit` rows at `place`, and where the walk goes on."""
+    """Return the matching jobs among the next `limit` rows at `place`, and the place at which the walk continues."""
     if selection.is_by_facets:
         rows, more = _of_facets(state, selection, place.after, limit, newest, descending=descending)
         rows = _of_statuses(rows, selection, now_ms)
@@ -173,7 +173,7 @@ def next_jobs(
 def _by_age(
     state: StateReader, selection: Selection, after: bytes, limit: int, newest: bytes, *, descending: bool
 ) -> tuple[list[tuple[bytes, Job]], bytes]:
-    """The next jobs by id."""
+    """Return the next jobs by id."""
     low, high = _ids_between(selection, newest)
     if not after and not (descending and high == newest):
         after = high if descending else low
@@ -184,7 +184,7 @@ def _by_age(
 
 
 def _ids_between(selection: Selection, newest: bytes) -> tuple[bytes, bytes]:
-    """The ids, both included, that jobs of this time of submission may have; those of a time are no job's own."""
+    """Return the lowest and the highest possible id (inclusive) of jobs with this time of submission."""
     low = LOWEST_ID if selection.created_from_ms is None else _id_floor(selection.created_from_ms - _SLACK_MS)
     if selection.created_until_ms is None:
         return low, newest
@@ -192,14 +192,14 @@ def _ids_between(selection: Selection, newest: bytes) -> tuple[bytes, bytes]:
 
 
 def _id_floor(ms: int) -> bytes:
-    """The lowest id of that time."""
+    """Return the lowest id of that time."""
     return (max(ms, 0) << _TIME_BITS_BELOW).to_bytes(ID_BYTES, "big")
 
 
 def _of_facets(
     state: StateReader, selection: Selection, after: bytes, limit: int, newest: bytes, *, descending: bool
 ) -> tuple[list[tuple[bytes, Job]], bytes]:
-    """The next jobs of a queue, name, tag, workflow or schedule, by id."""
+    """Return the next jobs of a queue, name, tag, workflow or schedule, by id."""
     low, high = _ids_between(selection, newest)
     facets = Facets(
         queue=selection.queue,

@@ -1,4 +1,4 @@
-"""Where a walk over jobs continues."""
+"""Encode and check the cursor of a walk over jobs."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _VERSION: Final = 4
 
 
 class WalkCursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Where a walk over jobs goes on."""
+    """The position at which a walk over jobs continues."""
 
     version: int
     digest: bytes
-    """Of what is walked over: a cursor goes on with the list that it came from."""
+    """Digest of the selection: a cursor is valid only for the list that issued it."""
     newest: bytes
     """Id of the newest job when the walk began."""
     part: int
     after: bytes
-    """Key of the last row examined; b"" = from the beginning of the part."""
+    """Key of the last examined row; b"" = start of the part."""
 
     @property
     def place(self) -> Place:
@@ -36,7 +36,7 @@ class WalkCursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
 
 
 def walk_cursor(text: str | None, state: StateReader, selection: Selection, digest: bytes) -> WalkCursor:
-    """Return where the walk over `selection` stands; raises `Malformed` for a cursor that is of another one."""
+    """Return the cursor of the walk over `selection`; raises `Malformed` for a cursor of another walk."""
     if text is None:
         return WalkCursor(_VERSION, digest, newest_id(state), 0, b"")
     cursor = decode_cursor(text, WalkCursor)

@@ -1,1 +1,1 @@
-"""JSON as it is accepted: one strict scan, typed decoding, errors that name the field."""
+"""Decode requests: one strict scan, typed decoding, errors that name the field."""

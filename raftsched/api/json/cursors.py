@@ -1,7 +1,7 @@
-"""Opaque cursors: where a list, a walk over jobs or a log continues, as a text that says nothing to clients.
+"""Encode and decode cursors: the position at which a list, a walk over jobs or a log continues, as opaque text.
 
-A cursor says nothing about the node that gave it out; any other, and a new leader, continues from it. It may come from
-anyone, so it is only read, never trusted.
+A cursor does not depend on the node that issued it; any node, and a new leader, continues from it. Anyone may send one,
+so it is checked, never trusted.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class KeyCursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Where a list continues that is read by key."""
+    """The position of a list that is read by key."""
 
     version: int
     digest: bytes
-    """Of the filters: a cursor belongs to the list that it came from."""
+    """Digest of the filters: a cursor is valid only for the list that issued it."""
     after: bytes
 
 
@@ -37,7 +37,7 @@ def encode_cursor(cursor: msgspec.Struct) -> str:
 
 
 def decode_cursor(text: str, kind: type[_C]) -> _C:
-    """Return the cursor in `text`; raises `Malformed` for one that was not given out, as far as that can be told."""
+    """Return the cursor in `text`; raises `Malformed` for a text that is evidently not an issued cursor."""
     try:
         return msgspec.msgpack.decode(base64.b64decode(text, altchars=b"-_", validate=True), type=kind)
     except (binascii.Error, ValueError, msgspec.DecodeError):
@@ -45,12 +45,12 @@ def decode_cursor(text: str, kind: type[_C]) -> _C:
 
 
 def write_cursor(after: bytes, *filters: Any) -> str | None:
-    """Return the cursor that continues after the key `after` in the list of these filters; None for b""."""
+    """Return the cursor that continues after the key `after` in the list with these filters; None for b""."""
     return encode_cursor(KeyCursor(_VERSION, _digest(filters), after)) if after else None
 
 
 def read_cursor(text: str | None, *filters: Any) -> bytes:
-    """Return the key after which to continue, b"" = from the beginning; raises `Malformed` for a cursor of another list."""
+    """Return the key after which to continue, b"" = from the start; raises `Malformed` for a cursor of another list."""
     if text is None:
         return b""
     cursor = decode_cursor(text, KeyCursor)
@@ -62,8 +62,8 @@ def read_cursor(text: str | None, *filters: Any) -> bytes:
 
 
 def raise_foreign() -> NoReturn:
-    """Raise the error for a cursor that was not given out."""
-    raise Malformed("cursor: not one that this server gave out", field="cursor") from None
+    """Raise the error for a cursor that was not issued."""
+    raise Malformed("cursor: not one that this server issued", field="cursor") from None
 
 
 def raise_other_list() -> NoReturn:

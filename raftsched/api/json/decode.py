@@ -1,7 +1,7 @@
-"""From bytes to typed requests: a document that the scan found sound, fitted to the struct of its route.
+"""Decode scanned documents to the struct of their route.
 
-Everything that does not fit raises `Malformed` naming the field, and nothing was stored. Batches are taken apart here,
-one document for each part, so that a bad part does not take its neighbours down.
+A document that does not fit raises `Malformed` naming the field; nothing was stored. A batch is decoded item by item,
+so that a bad item does not affect the others.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _SHOWN_CHARS: Final = 60
 
 
 class Fitter(Generic[T]):
-    """Fits documents to one struct."""
+    """Decodes documents to one struct."""
 
     def __init__(self, struct: type[T]) -> None:
         self._struct = struct
         self._decode = msgspec.json.Decoder(struct).decode
 
     def fit(self, document: bytes | msgspec.Raw, *, at: str = "") -> T:
-        """Return the struct in `document`, which the scan has passed; raises `Malformed` naming a path behind `at`."""
+        """Return the struct in `document`, which the scan accepted; raises `Malformed` naming a path below `at`."""
         try:
             return self._decode(document)
         except msgspec.ValidationError as error:
@@ -39,7 +39,7 @@ class Fitter(Generic[T]):
             raise Malformed(f"the body is not JSON: {error}") from None
 
     def read_optional(self, body: bytes) -> T:
-        """Return the struct in `body`, or the one of an empty object where there is no body."""
+        """Return the struct in `body`; for no body that of an empty object."""
         return self.read(body or b"{}")[0]
 
     def read(self, body: bytes) -> tuple[T, Any]:
@@ -54,7 +54,7 @@ def parse_query(request: web.Request, struct: type[T]) -> T:
     fields: dict[str, Any] = dict(query)
     if len(fields) != len(query):
         name = next(name for name in fields if len(query.getall(name)) > 1)
-        raise Malformed(f"{name[:_SHOWN_CHARS]}: the parameter stands twice", field=name[:_SHOWN_CHARS])
+        raise Malformed(f"{name[:_SHOWN_CHARS]}: duplicate parameter", field=name[:_SHOWN_CHARS])
     for name in _lists_of(cast("type[msgspec.Struct]", struct)) & fields.keys():
         fields[name] = fields[name].split(",")
     try:
@@ -81,7 +81,7 @@ def _parts(kind: inspect.Type) -> tuple[inspect.Type, ...]:
 
 
 def job_id_in_path(request: web.Request, *, noun: str = "job") -> JobId:
-    """Return the id in the URL; raises `NotFound` for whatever is not the text of an id: it names nothing."""
+    """Return the id in the URL; raises `NotFound` for a text that is not an id."""
     try:
         return parse_job_id(request.match_info["id"])
     except Invalid:
@@ -89,7 +89,7 @@ def job_id_in_path(request: web.Request, *, noun: str = "job") -> JobId:
 
 
 def job_id_at(text: str, at: str) -> JobId:
-    """Return the id that `text` is; raises `Malformed` naming the path `at`."""
+    """Return the id in `text`; raises `Malformed` naming the path `at`."""
     try:
         return parse_job_id(text, field=at)
     except Invalid as error:

@@ -1,7 +1,7 @@
-"""Explains why a document does not fit its struct: which field, what is allowed there, and what may have been meant.
+"""Explain why a document does not fit its struct: the field, the allowed values, and the nearest known name.
 
-msgspec says what it met and where; this adds what it leaves out: the known fields and the nearest one to an unknown,
-the values of an enumeration, a pattern's meaning. It runs for refused requests only, so it may look things up slowly.
+msgspec reports the fault and its path. This adds the known fields, the nearest one to an unknown field, the values of
+an enumeration, and the meaning of a pattern. It runs for rejected requests only, so it may be slow.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ def explain(error: msgspec.ValidationError, struct: type, *, at: str = "") -> Ma
     if missing := _MISSING.fullmatch(text):
         return _malformed(at, _join(path, missing["name"]), "this field is required")
     if place and place["key"]:  # one of the names in an object that takes any
-        return _malformed(at, path, f"of each name in it: {_told(text, None)}")
-    return _malformed(at, path, _TIME_HINT if path.rpartition(".")[2] in _TIMES else _told(text, expected))
+        return _malformed(at, path, f"of each name in it: {_fault_text(text, None)}")
+    return _malformed(at, path, _TIME_HINT if path.rpartition(".")[2] in _TIMES else _fault_text(text, expected))
 
 
-def _malformed(at: str, path: str, told: str) -> Malformed:
+def _malformed(at: str, path: str, fault: str) -> Malformed:
     field = _join(at, path)
-    return Malformed(f"{field or 'the body'}: {told}", field=field)
+    return Malformed(f"{field or 'the body'}: {fault}", field=field)
 
 
 def _join(head: str, tail: str) -> str:
     return f"{head}.{tail}" if head and tail else head or tail
 
 
-def _told(text: str, expected: inspect.Type | None) -> str:
+def _fault_text(text: str, expected: inspect.Type | None) -> str:
     if text.startswith(_REGEX):
         for pattern, rule in PATTERN_RULES.items():
             if text == f"{_REGEX}{pattern!r}":

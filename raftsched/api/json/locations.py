@@ -1,7 +1,7 @@
-"""Where in a document a flaw is: a second, slower look at one that the scan has refused, to name the field.
+"""Find the path of a flaw in a document that the scan has rejected.
 
-The scan stops at a number or a text that JSON doesn't have without knowing where it stands. Here the document is read
-once more with a marker in the place of each flaw, and the path to the first one is told.
+The scan stops at a number or a text that JSON does not allow, without its path. Here the document is parsed once more
+with a marker in place of each flaw, and the path to the first marker is returned.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any, Final
 _KEY_CHARS_MAX: Final = 60
 _NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
 _FLAW: Final = object()
-"""Stands for a constant or a number that JSON doesn't have."""
+"""Marker of a constant or a number that JSON does not allow."""
 
 
 def path_of_flaw(text: str) -> str:
     """Return the path to the first NaN, infinity, NUL or lone surrogate in `text`, as `payload.a[3]`.
 
-    Returns "" where the document itself is the flaw, or isn't JSON up to there.
+    Returns "" if the document itself is the flaw, or is not JSON before it.
     """
     try:
         document = _decode(text)
@@ -30,7 +30,7 @@ def path_of_flaw(text: str) -> str:
 
 
 def _find(value: Any) -> str | None:
-    """The path from `value` to a flaw in it, None where there is none; documents are at most 64 levels deep."""
+    """Return the path from `value` to a flaw in it; None if there is none. Documents are at most 64 levels deep."""
     if value is _FLAW or (isinstance(value, str) and not _is_text(value)):
         return ""
     if isinstance(value, dict):

@@ -1,20 +1,20 @@
-"""The scan: whether bytes are a JSON document that every part of raftsched, and every reader, understands alike.
+"""Check that bytes are a JSON document that all parsers read alike.
 
-Parsers disagree about the dark corners of JSON. Some keep the first of two equal keys and some the last; some read NaN
-or a lone surrogate that others can't write again; many recurse until the stack ends. One bad job must never make a
-list of jobs unreadable, so such documents are refused before anything is stored, whatever field they hide in.
+Parsers disagree about the edge cases of JSON. Some keep the first of two equal keys and some the last. Some read NaN or
+a lone surrogate that others cannot write. Many recurse until the stack overflows. One bad job must never make a list of
+jobs unreadable, so such documents are rejected before anything is stored, whatever field has the flaw.
 
-Theory of operation. The steps stand in this order because each protects the next: nesting is counted on the raw bytes,
-so that no parser ever recurses deeply; strict UTF-8; then the standard library's parser with hooks that see every
-object, float and constant; then, now that the document is known to be well-formed and a backslash can only stand in a
-string, a search for escapes that are no text.
+Theory of operation. Each step protects the next. Nesting is counted on the raw bytes, so that no parser recurses
+deeply. Then UTF-8 is checked strictly. Then the standard library parses, with hooks for every object, float and
+constant. Now the document is well-formed and a backslash can only be within a string; so a search finds escapes that
+are not text.
 
-Nothing else runs on the node meanwhile, its heartbeats included, so the largest body must not take long, whatever is in
-it. Only single operations in C look at all of its bytes, and none of them makes an object of each string or escape
-before it is known that there are few. Measured for 8 MiB: 20 to 230 ms, and up to half a second only for as many keys
-as are allowed at all.
+No other code of the node runs meanwhile, heartbeats included, so the largest body must not take long, whatever its
+content. Only single operations in C read all of its bytes, and none of them creates an object for each string or escape
+before their number is known to be small. Measured for 8 MiB: 20 to 230 ms; up to 0.5 s only for the largest allowed
+number of keys.
 
-Left out: what the fields mean (`decode`), and how many bytes there may be (`bodies`).
+Left out: the meaning of fields (`decode`), and the limit of bytes (`bodies`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _SHOWN_CHARS: Final = 60
 _NOT_STRUCTURE: Final = bytes(byte for byte in range(256) if byte not in b'[]{},"')
 _OPENING: Final = frozenset(b"[{")
 _MARKS: Final = (b",", b"[", b"{")
-"""There are at most as many values as these, and one."""
+"""A document has at most one value more than these."""
 _QUOTES_PER_VALUE: Final = 4
-"""At most: around its key, and around itself."""
+"""The largest number: two around the key, two around the value."""
 
 _UNSOUND_ESCAPE: Final = re.compile(
     rb"""\\u (?: 0000
@@ -48,7 +48,7 @@ _UNSOUND_ESCAPE: Final = re.compile(
 
 
 class NotJson(Malformed):
-    """The body breaks the grammar of JSON, so that nobody can say where its parts begin."""
+    """The body breaks the grammar of JSON, so its items cannot be found."""
 
 
 def scan(body: bytes) -> Any:
@@ -58,7 +58,7 @@ def scan(body: bytes) -> Any:
     double, no NUL and no lone surrogate in its strings, and at most `limits.JSON_DEPTH_MAX` levels; `TooLarge` for
     more than `limits.JSON_VALUES_MAX` values. Linear in the length of the body.
     """
-    bare = body.replace(rb"\\", b"__")  # from left to right: each backslash that is left escapes what follows it
+    bare = body.replace(rb"\\", b"__")  # from left to right, so each remaining backslash escapes the next character
     _check_structure(bare)
     try:
         text = body.decode("utf-8")
@@ -79,14 +79,14 @@ def scan(body: bytes) -> Any:
 
 def _check_structure(bare: bytes) -> None:
     structure = _structure(bare)
-    # No legal document has more brackets and commas than this, so no other costs more to check.
+    # No legal document has more brackets and commas than this; the cut bounds the cost of all others.
     _check_depth(structure[: 2 * limits.JSON_VALUES_MAX])
     if _value_count(structure) > limits.JSON_VALUES_MAX:
         raise _too_many_values()
 
 
 def has_too_many_values(body: bytes) -> bool:
-    """Return whether a body has more than `limits.JSON_VALUES_MAX` values, whatever else is wrong with it."""
+    """Return whether a body, which may have other flaws, has more than `limits.JSON_VALUES_MAX` values."""
     try:
         return _value_count(_structure(body.replace(rb"\\", b"__"))) > limits.JSON_VALUES_MAX
     except TooLarge:
@@ -125,12 +125,12 @@ def _too_many_values() -> TooLarge:
 
 
 class _Flaw(Exception):
-    """A number that JSON doesn't have; where it stands is not known."""
+    """A number that JSON does not allow, at an unknown path."""
 
 
-def _located(what: str, text: str) -> Malformed:
+def _located(fault: str, text: str) -> Malformed:
     path = path_of_flaw(text)
-    return Malformed(f"{path}: {what}" if path else what, field=path)
+    return Malformed(f"{path}: {fault}" if path else fault, field=path)
 
 
 def _check_escapes(bare: bytes, text: str) -> None:
@@ -144,7 +144,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
         name = _repeated(pairs)
-        raise Malformed(f"{name}: the key stands twice in one object", field=name)
+        raise Malformed(f"{name}: duplicate key", field=name)
     return result
 
 

@@ -1,8 +1,7 @@
-"""Times as clients give them, in milliseconds of cluster time.
+"""Convert the times of requests to milliseconds of cluster time.
 
-The node's time enters here, where the request is read, and nowhere later: a delay counts from its arrival at the
-leader. Times are rounded up, so that nothing happens before its time. A past one is kept as it is: a request that is
-repeated later must still be the same request.
+The node's clock is read here only, when the request is read: a delay counts from its arrival at the leader. Times are
+rounded up, so that nothing happens too early. A past time is kept, so that a request repeated later is still the same.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def span_ms(seconds: float | None) -> int:
 
 
 def moment_ms(moment: datetime, field: str) -> TimeMs:
-    """Return a moment; raises `Malformed` naming `field` for one before 1970 or after the year 9999."""
+    """Return a time in milliseconds; raises `Malformed` naming `field` if it is before 1970 or after the year 9999."""
     at_ms = -((_EPOCH - moment) // _MILLISECOND)
     if at_ms < limits.MOMENT_MS_MIN:
         raise Malformed(f"{field}: must not be before 1970-01-01T00:00:00Z", field=field)
@@ -39,12 +38,12 @@ def moment_ms(moment: datetime, field: str) -> TimeMs:
 
 
 def moment_ms_or_none(moment: datetime | None, field: str) -> TimeMs | None:
-    """Return a moment, None for None; raises as `moment_ms` does."""
+    """Return a time in milliseconds, None for None; raises as `moment_ms` does."""
     return None if moment is None else moment_ms(moment, field)
 
 
 def due_at_ms(run_at: datetime | None, delay_seconds: float | None, now_ms: int, prefix: str) -> TimeMs | None:
-    """Return when something is due, None = as soon as it is applied; raises `Invalid` where both are given."""
+    """Return the due time, None = as soon as it is applied; raises `Invalid` if both are given."""
     if run_at is None:
         return TimeMs(now_ms + milliseconds(delay_seconds)) if delay_seconds else None
     field = f"{prefix}run_at"
@@ -56,9 +55,9 @@ def due_at_ms(run_at: datetime | None, delay_seconds: float | None, now_ms: int,
 def end_ms(
     moment: datetime | None, seconds: float | None, *, name: str, span_name: str, from_ms: int, prefix: str
 ) -> TimeMs | None:
-    """Return a time given as a moment, or as a span from `from_ms`; None where neither is given.
+    """Return a time given as such, or as a duration from `from_ms`; None if neither is given.
 
-    Raises `Invalid` where both are given, and where the span ends after the year 9999.
+    Raises `Invalid` if both are given, or if the duration ends after the year 9999.
     """
     field = f"{prefix}{name}"
     if moment is not None and seconds is not None:
@@ -73,18 +72,18 @@ def end_ms(
 
 
 def pause_end_ms(until: datetime | None, for_seconds: float | None, now_ms: int) -> TimeMs:
-    """Return when a pause of a job, a queue or a schedule ends by itself; 0 = only by hand, for no end is so early.
+    """Return the end of a pause of a job, a queue or a schedule; 0 = it lasts until it is resumed.
 
-    Raises `Invalid` where both are given, or where that time has passed: nothing would be paused.
+    Raises `Invalid` if both are given, or if the time has passed: nothing would be paused.
     """
     until_ms = end_ms(until, for_seconds, name="until", span_name="for_seconds", from_ms=now_ms, prefix="")
     if until_ms is None:
         return TimeMs(0)
     if until_ms <= now_ms:
-        raise Invalid("until: this time has passed; it must be yet to come", field="until")
+        raise Invalid("until: this time has passed; it must be in the future", field="until")
     return until_ms
 
 
 def due_or_now_ms(due_ms: TimeMs | None) -> TimeMs:
-    """Return when an operation makes something due: 0, which is past like any early time, = as soon as it is applied."""
+    """Return the due time for an operation; 0 for None: it has passed, so it means as soon as it is applied."""
     return TimeMs(0) if due_ms is None else due_ms

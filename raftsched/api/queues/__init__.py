@@ -1,1 +1,1 @@
-"""Queues: counts, settings, pauses."""
+"""Serve the routes of queues: counts, settings, pauses."""

@@ -1,4 +1,4 @@
-"""From queues to replies, and from a request's path to the queue that it names."""
+"""Build the replies of queues, and read a queue's name from the path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from raftsched.wire.queues import QueueSettingsReply, RateReply
 
 
 def named_queue(request: web.Request) -> str:
-    """Return the queue that the path names; raises `NotFound` for a text that is no queue's name."""
+    """Return the queue's name in the path; raises `NotFound` for a text that is not a valid name."""
     name = request.match_info["name"]
     if not is_name(name):
         raise NotFound("there is no such queue: this is not a queue's name")

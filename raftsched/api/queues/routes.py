@@ -1,7 +1,7 @@
-"""Queues: how many jobs of each status they hold, what operators said about them, and numbers for autoscalers.
+"""Read queues: their counts by status, their settings, and numbers for autoscalers.
 
-The counts come from counters that are part of the state. Every queue exists; one that nobody uses has zeros. A list comes
-in pages by name, and costs what is on the page.
+The counts are counters in the state. Every queue exists; an unused one has zeros. A list has pages by name, and costs
+only the queues on the page.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Queues:
         return reading.response(_queue_reply(reading, depth))
 
     async def get_queue_scale(self, request: web.Request) -> web.Response:
-        """Read how many workers a queue should have, and the numbers that say so."""
+        """Read the number of workers that a queue should have, and the numbers behind it."""
         scale = self._backend.leadership().queue_scale(named_queue(request))
         return json_response(
             ScaleReply(
@@ -79,7 +79,7 @@ class Queues:
 
 
 def _names(reading: Reading, after: str) -> Iterator[str]:
-    """The queues that hold jobs or have settings, by name, behind `after`."""
+    """Return the queues that hold jobs or have settings, by name, after the name `after`."""
     state = reading.state
     names = merge(state.used_queues(TENANT_DEFAULT, after=after), state.configured_queues(after=after))
     return (name for name, _ in groupby(names))
@@ -89,7 +89,7 @@ def _name_in(key: bytes) -> str:
     try:
         return key.decode()
     except UnicodeDecodeError:
-        raise Malformed("cursor: not one that this server gave out", field="cursor") from None
+        raise Malformed("cursor: not one that this server issued", field="cursor") from None
 
 
 def _queue_reply(reading: Reading, depth: QueueDepth) -> QueueReply:

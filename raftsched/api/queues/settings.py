@@ -1,4 +1,4 @@
-"""What operators say about queues: limits, shares, retention, and pauses. It holds from the next lease on."""
+"""Change the settings of queues: limits, shares, retention, and pauses. They apply from the next lease on."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _configuration(name: str, wanted: QueuePatch, actor: str) -> ConfigureQueue:
 
 
 def _number(value: int | UnsetType | None) -> int:
-    """-1 = it stays as it is, 0 = none."""
+    """Return the number for the operation; -1 = unchanged, 0 = none."""
     return -1 if value is UNSET else value or 0
 
 

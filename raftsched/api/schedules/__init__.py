@@ -1,1 +1,1 @@
-"""Schedules: save, preview, run, backfill, and apply from files."""
+"""Serve the routes of schedules: save, preview, run, backfill, and apply from files."""

@@ -1,8 +1,8 @@
-"""Amendments and comparisons of schedules, as documents.
+"""Amend and compare the documents of schedules.
 
-An amendment is a JSON Merge Patch (RFC 7396) of the schedule's document, but for two things: one of `cron`, `every` and
-`at` takes the place of another, and a payload is replaced as a whole, since it isn't ours to look into. Values are kept
-byte for byte.
+An amendment is a JSON Merge Patch (RFC 7396) of the schedule's document, with two exceptions: one of `cron`, `every`
+and `at` replaces another, and a payload is replaced as a whole, since its content is the user's. Values are kept byte
+for byte.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from raftsched.wire.schedules import ChangeDocument
 _WHEN: Final = frozenset({"cron", "every", "at"})
 _REPLACED_WHOLE: Final = frozenset({"payload"})
 _OTHER_SPELLING: Final = {"max_retries": "max_attempts"}
-"""A change in one spelling takes the place of what stands there in the other."""
+"""Two spellings of one setting: a change in one replaces a value in the other."""
 _NULL: Final = msgspec.Raw(b"null")
 _decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 def amended(document: dict[str, Any], patch: bytes) -> bytes:
-    """Return the document with the patch, which is a sound one of the schema `SchedulePatch`, as JSON."""
+    """Return the document with the patch, which must be a valid `SchedulePatch`, as JSON."""
     changes = _decode(patch)
     if any(changes.get(name, _NULL) != _NULL for name in _WHEN):
         document = {name: value for name, value in document.items() if name not in _WHEN}
@@ -54,7 +54,7 @@ def _is_object(text: msgspec.Raw) -> bool:
 def changes_between(
     before: dict[str, Any], after: dict[str, Any], path: str = ""
 ) -> Iterator[ChangeDocument[msgspec.Raw]]:
-    """Name the fields in which two documents differ, with their values; payloads are only named."""
+    """Yield the fields in which two documents differ, with their values; payloads are only named."""
     for name in sorted(before.keys() | after.keys()):
         old, new = before.get(name), after.get(name)
         if old == new:

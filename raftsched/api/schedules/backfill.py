@@ -1,11 +1,11 @@
-"""Backfill: runs for past instants of a schedule, as few operations as they fit into, and the same when sent again.
+"""Backfill a schedule: make runs for past fire times, in few operations; a repeated request has no second effect.
 
-Each instant has one line of the ledger for all backfills, so what an earlier request has decided is left alone. The
-line says which request it is of, by its idempotency key: one that is sent again after a lost reply counts what it made
-the first time as its own, and requests at the same time each count their own. A request that finds no room among the
-unfinished runs of the schedule's backfills, or no more time, says how much remains, and goes on when it is sent again.
-Runs are proposed in their order: a sequential one waits for the one before, and the others have rising ids, by which
-jobs that are due at the same time are given out.
+Each fire time has one ledger entry for all backfills, so decisions of earlier requests are kept. The entry names its
+request by the idempotency key. So a request repeated after a lost reply counts its first runs as its own, and
+concurrent requests each count their own. A request stops if too many runs of the schedule's backfills are unfinished,
+or if its time is over; it reports how much remains, and continues when it is sent again. Runs are proposed in their
+order: a sequential one waits for the one before, and the others have rising ids, by which jobs with equal due times are
+dispatched.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ from raftsched.wire.schedules import BackfillItemDocument, BackfillReply, Backfi
 from raftsched.wire.verbs import SCHEDULE
 
 _SLICE: Final = 200
-"""Instants looked at before other work gets its turn."""
+"""Fire times examined before other tasks run."""
 _SECONDS_MAX: Final = 4.0
-"""After this the reply says what remains: a node that passed the request on gives up after some ten."""
-_AT_NO_TIME: Final = TimeMs(0)
+"""Time for one request; a node that forwarded it gives up after some 10 s."""
+_NO_TIME: Final = TimeMs(0)
 _NO_JOB: Final = JobId(b"")
 _OVERLAPS: Final = {"sequential": Overlap.BUFFER_ALL, "allow": Overlap.ALLOW}
 
 
 @dataclass(slots=True)
 class _Item:
-    """One instant: what is to become of it, and what has."""
+    """A fire time, and the decision for it."""
 
     fire_time_ms: TimeMs
     action: Literal["run", "skip", "known"] = "run"
     reason: str = ""
-    due_at_ms: TimeMs = _AT_NO_TIME
+    due_at_ms: TimeMs = _NO_TIME
     job_id: JobId = _NO_JOB
     planned: Literal["fired", "skipped"] | None = None
     decided: bool = False
@@ -73,7 +73,7 @@ class _Item:
 
 
 class _Ledger:
-    """What was decided for a schedule's instants, as far as it is still kept."""
+    """The decisions for a schedule's fire times that are still kept."""
 
     def __init__(self, call: bytes) -> None:
         self._call: Final = call
@@ -81,7 +81,7 @@ class _Ledger:
         self._backfilled: Final[dict[TimeMs, Firing]] = {}
 
     def add(self, lines: Sequence[Firing]) -> None:
-        """Take in lines that come behind those before, by instant."""
+        """Add entries, in the order of their fire times."""
         for line in lines:
             if line.kind is FiringKind.PLANNED:
                 self._planned.append(line)
@@ -89,7 +89,7 @@ class _Ledger:
                 self._backfilled[line.fire_time_ms] = line
 
     def judge(self, item: _Item, fire_times: TimingFireTimes) -> None:
-        """Say what is to become of an instant, and what was decided for it at its time."""
+        """Set the action on a fire time, and the schedule's former decision for it."""
         behind = bisect_right(self._planned, item.fire_time_ms, key=lambda line: line.fire_time_ms)
         line = self._planned[behind - 1] if behind else None
         if line is not None and item.fire_time_ms <= max(line.fire_time_ms, line.last_fire_time_ms):
@@ -101,7 +101,7 @@ class _Ledger:
             item.action, item.reason = "skip", reason
 
 
-class Backfilling:
+class Backfills:
     """The route of backfills."""
 
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
@@ -113,7 +113,7 @@ class Backfilling:
         return (verb_route(SCHEDULE["backfill"], self.backfill_schedule),)
 
     async def backfill_schedule(self, request: web.Request) -> web.Response:
-        """Make runs for past instants, or only say what would happen; sent again, it goes on where it stands."""
+        """Make runs for past fire times, or only report them (dry run); a repeated request continues."""
         wanted, _ = self._request.read(await self._bodies.read_json(request))
         tenant = parse_query(request, TenantQuery).tenant
         schedule = found_schedule(self._backend.fresh_state(), request, tenant)
@@ -125,12 +125,12 @@ class Backfilling:
         return json_response(_reply(wanted, items, room=limits.SCHEDULE_ACTIVE_MAX - len(schedule.backfilling)))
 
     async def _planned(self, schedule: Schedule, wanted: BackfillRequest, call: bytes) -> list[_Item]:
-        """Every instant of the range, in the order of the runs, with what is to become of it."""
+        """Return every fire time of the range with its action, in the order of the runs."""
         now_ms = self._backend.now_ms()
         from_ms, to_ms = moment_ms(wanted.from_, "from"), moment_ms(wanted.to, "to")
         if not from_ms < to_ms <= now_ms:
-            told = "must be later than from" if to_ms <= now_ms else "must not be later than now"
-            raise Invalid(f"to: {told}", field="to")
+            fault = "must be later than from" if to_ms <= now_ms else "must not be later than now"
+            raise Invalid(f"to: {fault}", field="to")
         _check_range(schedule, from_ms, to_ms)
         fire_times = fire_times_of(schedule.timing, from_ms=schedule.created_at_ms)
         items = [_Item(at_ms) async for at_ms in _between(fire_times, from_ms, to_ms)]
@@ -149,7 +149,7 @@ class Backfilling:
         return items
 
     def _first_due_ms(self, schedule: Schedule, wanted: BackfillRequest, now_ms: int) -> int:
-        """When the first run is due: one that is spread comes behind those that an earlier part of it has spread."""
+        """Return the due time of the first run; spread runs follow those of an earlier part of the backfill."""
         if not (wanted.per_minute and schedule.backfilling):
             return now_ms
         state, _ = self._backend.stale_state()
@@ -157,7 +157,7 @@ class Backfilling:
         return now_ms if last is None else max(now_ms, last.run_at_ms + 60_000 // wanted.per_minute)
 
     async def _ledger(self, schedule: Schedule, to_ms: TimeMs, call: bytes) -> _Ledger:
-        """Read what was decided up to a time, a page at a time."""
+        """Read the decisions up to a time, page by page."""
         ledger = _Ledger(call)
         last: Firing | None = None
         while True:
@@ -172,7 +172,7 @@ class Backfilling:
     async def _carry_out(
         self, schedule: Schedule, wanted: BackfillRequest, items: list[_Item], call: bytes, actor: str
     ) -> None:
-        """Propose what is to be decided, part by part, while there is room and time."""
+        """Propose the open decisions, part by part, until a limit of runs or time is reached."""
         clock = asyncio.get_running_loop().time
         give_up_at = clock() + _SECONDS_MAX
         for part in _parts([item for item in items if not item.decided]):
@@ -199,27 +199,27 @@ class Backfilling:
 
 
 def _check_range(schedule: Schedule, from_ms: TimeMs, to_ms: TimeMs) -> None:
-    """Raise `Invalid` for a range in which the schedule can have no instant, since it lies outside its limits."""
+    """Raise `Invalid` for a range outside the limits of the schedule, which has no fire times there."""
     timing = schedule.timing
     begins_ms = timing.begins_ms(schedule.created_at_ms if grid_period_ms(timing) else 0)
     if to_ms <= begins_ms:
-        began = f"begins at {time_text(begins_ms)}"
-        told = f"{began}, its start_at" if timing.start_at_ms is not None else f"{began}, as it has no start_at"
-        raise Invalid(f"to: the range ends before the schedule {told}; it has no instants there", field="to")
+        origin = "its start_at" if timing.start_at_ms is not None else "as it has no start_at"
+        start = f"starts at {time_text(begins_ms)}, {origin}"
+        raise Invalid(f"to: the range ends before the schedule {start}; it has no fire times there", field="to")
     if timing.end_at_ms is not None and from_ms > timing.end_at_ms:
-        told = f"{time_text(timing.end_at_ms)}, its end_at"
+        end = f"{time_text(timing.end_at_ms)}, its end_at"
         raise Invalid(
-            f"from: the range begins after the schedule ends at {told}; it has no instants there", field="from"
+            f"from: the range starts after the schedule ends at {end}; it has no fire times there", field="from"
         )
 
 
 async def _between(fire_times: TimingFireTimes, from_ms: int, to_ms: int) -> AsyncIterator[TimeMs]:
-    """Yield the instants from `from_ms` up to, not including, `to_ms`; raises `Invalid` where they are too many."""
+    """Yield the fire times from `from_ms` to `to_ms` (exclusive); raises `Invalid` if they are too many."""
     count = 0
     at_ms = fire_times.next_after(from_ms - 1)
     while at_ms is not None and at_ms < to_ms:
         if count == limits.BACKFILL_RUNS_MAX:
-            raise Invalid(f"to: the range has more than {limits.BACKFILL_RUNS_MAX} instants; take parts", field="to")
+            raise Invalid(f"to: the range has more than {limits.BACKFILL_RUNS_MAX} fire times; split it", field="to")
         yield TimeMs(at_ms)
         count += 1
         if count % _SLICE == 0:
@@ -228,7 +228,7 @@ async def _between(fire_times: TimingFireTimes, from_ms: int, to_ms: int) -> Asy
 
 
 def _due_at_ms(wanted: BackfillRequest, first_ms: int, run_count: int) -> TimeMs:
-    """When the run is due that has `run_count` others before it."""
+    """Return the due time of the run with `run_count` others before it."""
     return TimeMs(first_ms + (run_count * 60_000 // wanted.per_minute if wanted.per_minute else 0))
 
 
@@ -238,15 +238,15 @@ def _parts(items: list[_Item]) -> Iterator[list[_Item]]:
 
 
 def _settle(item: _Item, firing: Firing, call: bytes) -> None:
-    """Take over what was decided, by `call` or another one; an instant without room stays to be decided."""
+    """Take over a decision of `call` or of another one; a fire time that hit the limit of runs stays undecided."""
     item.decided = firing.reason != OVERLAP_LIMIT
     if not item.decided:
         return
     item.job_id, item.reason = firing.job_id, firing.reason
     if firing.call != call:
-        item.action, item.due_at_ms = "known", _AT_NO_TIME
+        item.action, item.due_at_ms = "known", _NO_TIME
     elif not firing.job_id:
-        item.action, item.due_at_ms = "skip", _AT_NO_TIME
+        item.action, item.due_at_ms = "skip", _NO_TIME
 
 
 def _reply(wanted: BackfillRequest, items: list[_Item], *, room: int) -> BackfillReply:

@@ -1,4 +1,4 @@
-"""Calendars as users write them and as they are stored: blackouts in one list here, windows and periods there."""
+"""Convert calendars between their document, with one list of blackouts, and their stored windows and periods."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ZONE: Final = re.compile(r"^(blackouts\[\d+\]\.)?zone:")
 
 
 def calendar_of(wanted: CalendarRequest | None, *, at: str = "calendar") -> Calendar | None:
-    """Return the calendar that is stored, None for one that says nothing; raises `Invalid` naming the field."""
+    """Return the calendar to store, None for an empty one; raises `Invalid` naming the field."""
     if wanted is None:
         return None
     blackouts = list(enumerate(wanted.blackouts or ()))
@@ -41,15 +41,15 @@ def calendar_of(wanted: CalendarRequest | None, *, at: str = "calendar") -> Cale
     )
     if problem := calendar_problem(calendar):
         places = {"windows": [number for number, _ in windows], "periods": [number for number, _ in periods]}
-        field, _, told = _as_written(problem, places).partition(": ")
-        raise Invalid(f"{at}.{field}: {told}", field=f"{at}.{field}")
+        field, _, fault = _as_written(problem, places).partition(": ")
+        raise Invalid(f"{at}.{field}: {fault}", field=f"{at}.{field}")
     if len(msgspec.msgpack.encode(calendar)) > limits.CALENDAR_BYTES_MAX:
         raise Invalid(f"{at}: must have at most {limits.CALENDAR_BYTES_MAX} bytes", field=at)
     return None if calendar == Calendar() else calendar
 
 
 def calendar_document(calendar: Calendar | None) -> dict[str, Any] | None:
-    """Return the calendar as it is written; written so again, it is stored as the same one."""
+    """Return the calendar's document; saving it again stores the same calendar."""
     if calendar is None:
         return None
     document = {
@@ -63,7 +63,7 @@ def calendar_document(calendar: Calendar | None) -> dict[str, Any] | None:
 
 
 def _as_written(problem: str, places: dict[str, list[int]]) -> str:
-    """Return a problem of the stored form in the words of the written one."""
+    """Return a problem of the stored form with the fields of the document."""
     problem = _NUMBERED.sub(lambda found: f"blackouts[{places[found[1]][int(found[2])]}]", problem)
     return _ZONE.sub(r"\1timezone:", _ALL.sub("blackouts:", problem))
 
@@ -89,8 +89,8 @@ def _window(wanted: BlackoutRequest, at: str) -> Window:
 def _period(wanted: BlackoutRequest, at: str) -> Period:
     for name, moment in (("from", wanted.from_), ("to", wanted.to)):
         if moment is None:
-            told = "is required: a blackout has from and to, or start and end"
-            raise Invalid(f"{at}.{name}: {told}", field=f"{at}.{name}")
+            fault = "is required: a blackout has from and to, or start and end"
+            raise Invalid(f"{at}.{name}: {fault}", field=f"{at}.{name}")
     if wanted.weekdays or wanted.timezone:
         name = "weekdays" if wanted.weekdays else "timezone"
         raise Invalid(f"{at}.{name}: belongs to start and end", field=f"{at}.{name}")

@@ -1,8 +1,8 @@
-"""From a schedule as users write it to the operation that saves it, and back to the document it was written as.
+"""Convert a schedule's document to the operation that saves it, and a stored schedule back to its document.
 
-The document that is made of a stored schedule, sent again, changes nothing: an amendment is made to it, and what a file
-would change is found by comparing two of them. Whether a schedule is the same as before is told by a digest of what its
-document means, so neither the order of keys nor a default that is spelt out makes a difference.
+The document of a stored schedule, sent again, changes nothing. Amendments change this document, and the changes by a
+file are found by comparing two documents. A digest of the document's meaning shows whether a schedule has changed, so
+the order of keys and explicit defaults make no difference.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _FINGERPRINT_BYTES: Final = 16
 _DAY_MS: Final = 86_400_000
 
 
-class Asked(NamedTuple):
-    """Who saves, when, and on what condition."""
+class SaveContext(NamedTuple):
+    """The details of a save: actor, time and condition."""
 
     new_id: ScheduleId
     now_ms: int
@@ -52,25 +52,25 @@ class Asked(NamedTuple):
     if_revision: int = 0
     create_only: bool = False
     source: str = ""
-    """What the schedule is applied from; "" = as it was."""
+    """Source that the schedule is applied from; "" = unchanged."""
 
 
 # -- saving -----------------------------------------------------------------------------------------------------------
 
 
-def save_operation(state: StateReader, wanted: ScheduleRequest, asked: Asked, *, at: str = "") -> SaveSchedule:
-    """Return the operation that saves `wanted`; raises `Invalid` naming the field, behind the path `at`."""
+def save_operation(state: StateReader, wanted: ScheduleRequest, context: SaveContext, *, at: str = "") -> SaveSchedule:
+    """Return the operation that saves `wanted`; raises `Invalid` naming the field below the path `at`."""
     prefix = f"{at}." if at else ""
     tenant = wanted.tenant or TENANT_DEFAULT
     known = named_schedule(state, tenant, wanted.name)
-    _check(wanted, asked.now_ms, prefix)
+    _check(wanted, context.now_ms, prefix)
     timing = timing_of(wanted, prefix=prefix)
     template, payload = _template(wanted.job, f"{prefix}job.")
     operation = SaveSchedule(
-        id=asked.new_id,
+        id=context.new_id,
         tenant=tenant,
         name=wanted.name,
-        timing=anchored(timing, known, asked.now_ms),
+        timing=anchored(timing, known, context.now_ms),
         template=template,
         overlap=Overlap[wanted.overlap.upper()],
         misfire=Misfire[wanted.misfire.upper()],
@@ -78,25 +78,24 @@ def save_operation(state: StateReader, wanted: ScheduleRequest, asked: Asked, *,
         next_at_ms=TimeMs(0),
         fingerprint=b"",
         payload=payload,
-        passed_count=passed_count(known, asked.now_ms),
-        if_revision=asked.if_revision,
-        create_only=asked.create_only,
-        actor=asked.actor,
+        passed_count=passed_count(known, context.now_ms),
+        if_revision=context.if_revision,
+        create_only=context.create_only,
+        actor=context.actor,
         pause_until_ms=_pause_until(wanted, prefix),
-        source=asked.source,
+        source=context.source,
     )
     return replace(
         operation,
-        next_at_ms=first_fire_time(operation.timing, known, now_ms=asked.now_ms, prefix=prefix),
+        next_at_ms=first_fire_time(operation.timing, known, now_ms=context.now_ms, prefix=prefix),
         fingerprint=_fingerprint(operation, timing),
     )
 
 
 def _check(wanted: ScheduleRequest, now_ms: int, prefix: str) -> None:
-    """Raise `Invalid` or `Malformed` for what no schedule may be."""
+    """Raise `Invalid` or `Malformed` for a name, time or date that no schedule may have."""
     if _looks_like_id(wanted.name):
-        told = "must not look like an id, for a path takes either"
-        raise Invalid(f"{prefix}name: {told}", field=f"{prefix}name")
+        raise Invalid(f"{prefix}name: must not look like an id, since paths take either", field=f"{prefix}name")
     if wanted.at is not None:
         moment_ms(wanted.at, f"{prefix}at")
     only_dates = wanted.calendar and wanted.calendar.only_dates
@@ -114,7 +113,7 @@ def _looks_like_id(name: str) -> bool:
 
 
 def named_schedule(state: StateReader, tenant: str, name: str) -> Schedule | None:
-    """Return the schedule of this name; None where there is none."""
+    """Return the schedule of this name; None if there is none."""
     schedule_id = state.schedule_id_for_name(tenant, name)
     return None if schedule_id is None else state.schedule(schedule_id)
 
@@ -133,12 +132,12 @@ def _fingerprint(operation: SaveSchedule, timing: Timing) -> bytes:
 
 
 def _window_ms(seconds: float | None) -> int:
-    """The catch-up window; 0 = the default, so that of no seconds at all is a millisecond."""
+    """Return the catch-up window; 0 means the default, so a window of 0 seconds is stored as 1 ms."""
     return 0 if seconds is None else max(1, milliseconds(seconds))
 
 
 def _pause_until(wanted: ScheduleRequest, prefix: str) -> TimeMs:
-    """When the pause ends that the schedule is saved with; 0 = none, as any time that has passed."""
+    """Return the end of the pause that is saved with the schedule; 0 = none, as for any past time."""
     if wanted.pause_until is None:
         return TimeMs(0)
     return moment_ms(wanted.pause_until, f"{prefix}pause_until")
@@ -157,7 +156,7 @@ def _template(job: JobBody, prefix: str) -> tuple[Template, bytes]:
 
 
 def schedule_document(schedule: Schedule | SaveSchedule, payload: bytes, *, with_nulls: bool = False) -> dict[str, Any]:
-    """Return what a user would write to save this schedule; texts are as they were written, defaults are spelt out."""
+    """Return the document that saves this schedule; texts are as they were written, defaults are explicit."""
     timing = schedule.timing
     document: dict[str, Any] = {
         "name": schedule.name,

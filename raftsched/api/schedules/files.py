@@ -1,7 +1,7 @@
-"""Files of schedules: make the schedules of a tenant what the file says, and say what that changes.
+"""Apply files of schedules: create, change and prune the schedules of a tenant, and report the changes.
 
-The whole file is read before anything is proposed, so a mistake in one schedule leaves all as they are. Each schedule is
-then saved by an operation of its own: a file that is cut short by a fault is sent again, and goes on.
+The whole file is read before anything is proposed, so a mistake in one schedule leaves all unchanged. Each schedule is
+then saved by its own operation: if a fault interrupts that, the file is sent again, and the rest is saved.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from raftsched.wire.schedules import (
 )
 
 _SLICE: Final = 20
-"""Schedules read before other work gets its turn: some milliseconds."""
+"""Schedules examined before other tasks run: some milliseconds."""
 _NO_SOURCE: Final = (
-    f"source: prune deletes what the same source applied, and all files without one share {SOURCE_DEFAULT!r}; "
-    "name a source of your own, such as your repository, and apply once without prune to move your schedules to it"
+    f"source: prune deletes the schedules of the same source, and all files without one share {SOURCE_DEFAULT!r}; "
+    "name your own source, such as your repository, and apply once without prune to move your schedules to it"
 )
 
 
 class _Save(NamedTuple):
-    """A schedule of the file that is new or another one."""
+    """A schedule of the file that is new or changed."""
 
     wanted: ScheduleRequest
     at: str
@@ -60,7 +60,7 @@ class _Save(NamedTuple):
 
 @dataclass(slots=True)
 class _Plan:
-    """What a file changes."""
+    """The changes by a file."""
 
     source: str
     saves: list[_Save] = field(default_factory=list)
@@ -93,7 +93,7 @@ class ScheduleFiles:
         return (change("PUT", "/schedules", self.apply_schedules, ApplyReply, body=ApplyRequest),)
 
     async def apply_schedules(self, request: web.Request) -> web.Response:
-        """Make a tenant's schedules what the file says, or only say what that would change."""
+        """Create, change and prune a tenant's schedules by a file, or only report the changes (dry run)."""
         wanted, _ = self._file.read(await self._bodies.read_json(request))
         actor = actor_of(request)
         plan = await self._planned(wanted, actor)
@@ -124,14 +124,14 @@ class ScheduleFiles:
         if schedule.tenant not in (None, tenant):
             raise Invalid(f"{at}.tenant: is not the tenant of the file, {tenant}", field=f"{at}.tenant")
         if schedule.name in names:
-            raise Invalid(f"{at}.name: {schedule.name!a} stands in the file twice", field=f"{at}.name")
+            raise Invalid(f"{at}.name: {schedule.name!a} is in the file twice", field=f"{at}.name")
         return replace(schedule, tenant=tenant)
 
     def _compare(self, wanted: ScheduleRequest, actor: str, plan: _Plan, at: str) -> None:
         state = self._backend.fresh_state()
         known = named_schedule(state, wanted.tenant or TENANT_DEFAULT, wanted.name)
-        asked = self._saver.asked(actor, known)._replace(source=plan.source)
-        operation = save_operation(state, wanted, asked, at=at)
+        context = self._saver.context(actor, known)._replace(source=plan.source)
+        operation = save_operation(state, wanted, context, at=at)
         if known is None:
             plan.created.append(operation.name)
         else:
@@ -143,10 +143,7 @@ class ScheduleFiles:
         plan.saves.append(_Save(wanted, at, operation))
 
     async def _others(self, tenant: str, source: str, names: set[str]) -> list[Schedule]:
-        """Return the schedules that the same source applied and that are not among `names`.
-
-        Raises `Invalid` for far too many.
-        """
+        """Return the other schedules of the same source, without `names`; raises `Invalid` if they are far too many."""
         others: list[Schedule] = []
         after = b""
         while True:
@@ -159,15 +156,15 @@ class ScheduleFiles:
                 if schedule is not None and schedule.source == source and schedule.name not in names
             ]
             if len(others) > limits.APPLY_SCHEDULES_MAX:
-                told = f"would delete more than {limits.APPLY_SCHEDULES_MAX} schedules; is this the right tenant and source?"
-                raise Invalid(f"prune: {told}", field="prune")
+                fault = f"would delete more than {limits.APPLY_SCHEDULES_MAX} schedules"
+                raise Invalid(f"prune: {fault}; is this the right tenant and source?", field="prune")
             if not page.next_cursor:
                 return others
             after = page.next_cursor
             await asyncio.sleep(0)
 
     async def _carry_out(self, plan: _Plan, actor: str) -> None:
-        """Propose all changes at once; raises the first fault, behind which some may be done."""
+        """Propose all changes together; raises the first fault, after which some changes may be done."""
         propose = self._backend.propose
         saved = [propose(save.operation) for save in plan.saves]
         deleted = [
@@ -185,12 +182,12 @@ class ScheduleFiles:
                 granted(answer, ScheduleSaved)
         for save, answer in zip(plan.saves, answers, strict=False):
             if isinstance(answer, Refused) and answer.code in MOVED:
-                await self._save_anew(save, actor, plan.source)
+                await self._save_again(save, actor, plan.source)
             else:
                 granted(answer, ScheduleSaved)
 
-    async def _save_anew(self, save: _Save, actor: str, source: str) -> None:
-        """Save what ran or was changed since it was read."""
+    async def _save_again(self, save: _Save, actor: str, source: str) -> None:
+        """Save a schedule again that ran or was changed since it was read."""
         tenant, wanted = save.operation.tenant, save.wanted
         await self._saver.save(
             lambda state: (named_schedule(state, tenant, wanted.name), wanted),
@@ -203,7 +200,7 @@ class ScheduleFiles:
 
 
 def _changes(state: StateReader, known: Schedule, operation: SaveSchedule) -> Iterator[ChangeDocument[msgspec.Raw]]:
-    """What `operation` changes of `known`, a pause and a source that come with it included."""
+    """Yield the changes of `known` by `operation`, including its pause and its source."""
     if known.fingerprint != operation.fingerprint:
         before = schedule_document(known, state.payload(known.id))
         yield from changes_between(before, schedule_document(operation, operation.payload))

@@ -1,8 +1,8 @@
-"""When schedules fire next: of each the first undecided instant that its calendar lets fire.
+"""Compute the next fire time of schedules: the first undecided one that the calendar does not exclude.
 
-The state knows the first undecided instant. What the calendar says of it is decided, and recorded, when it has come, so
-until then readers are told what a leader with this node's zone and holiday data would decide. What was found holds while
-the schedule stands before it: one that is closed for the night is looked through once, however often it is read.
+The state knows the first undecided fire time. Whether the calendar excludes it is decided, and recorded, at its time.
+Until then readers see the decision that a leader with this node's zone and holiday data would make. A result is kept
+while it is valid: a schedule that is closed for the night is examined once, however often it is read.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from raftsched import limits
-from raftsched.api.schedules.timing import Outlook
+from raftsched.api.schedules.timing import Preview
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.schedule import Schedule, ScheduleId
 from raftsched.leader.schedules.fire_times import fire_times_of
 
 _NONE: Final = TimeMs(0)
 _KEPT_MAX: Final = 10_000
-"""Schedules of which is kept what was found, some 300 bytes each."""
+"""Schedules whose result is kept, some 300 bytes each."""
 
 
 class _Found(NamedTuple):
-    """What is true of a schedule whose first undecided instant lies from `from_ms` to `to_ms`."""
+    """The next fire time of a schedule whose first undecided one is from `from_ms` to `to_ms`."""
 
     from_ms: int
     to_ms: int
@@ -29,7 +29,7 @@ class _Found(NamedTuple):
 
 
 class Budget:
-    """How many instants may still be looked at for one reply."""
+    """The number of fire times that may still be examined for one reply."""
 
     __slots__ = ("left",)
 
@@ -37,16 +37,16 @@ class Budget:
         self.left = limits.FIRE_TIMES_EXAMINED_MAX
 
 
-class Preview:
-    """Says when schedules fire next, and keeps it."""
+class NextFireTimes:
+    """Computes the next fire time of schedules, and keeps the results."""
 
     def __init__(self) -> None:
         self._found: Final[dict[tuple[ScheduleId, int], _Found]] = {}
 
     async def next_firing_ms(self, schedule: Schedule, budget: Budget) -> TimeMs | None:
-        """Return the instant; 0 = none is to come, or none is among the next `limits.FIRE_TIMES_EXAMINED_MAX`.
+        """Return the next fire time; 0 = there is none, or none among the next `limits.FIRE_TIMES_EXAMINED_MAX`.
 
-        None: it was not found for want of room, which never happens to the first that takes from it.
+        None if the budget was too small; that never happens to the first schedule of a reply.
         """
         first_ms = schedule.next_at_ms
         if not first_ms or schedule.timing.calendar is None:
@@ -58,13 +58,13 @@ class Preview:
         if not budget.left:
             return None
         fire_times = fire_times_of(schedule.timing, from_ms=schedule.created_at_ms)
-        outlook = await Outlook.of(fire_times, first_ms=first_ms, count=1, most=budget.left)
-        is_short = not outlook.is_whole and budget.left < limits.FIRE_TIMES_EXAMINED_MAX
-        budget.left -= outlook.looked_at_count
+        preview = await Preview.of(fire_times, first_ms=first_ms, count=1, most=budget.left)
+        is_short = not preview.is_complete and budget.left < limits.FIRE_TIMES_EXAMINED_MAX
+        budget.left -= preview.examined_count
         if is_short:
             return None
-        fires_ms = TimeMs(outlook.fires_ms[0]) if outlook.fires_ms else _NONE
-        self._keep(key, _Found(first_ms, outlook.last_ms, fires_ms))
+        fires_ms = TimeMs(preview.fires_ms[0]) if preview.fires_ms else _NONE
+        self._keep(key, _Found(first_ms, preview.last_ms, fires_ms))
         return fires_ms
 
     def _keep(self, key: tuple[ScheduleId, int], found: _Found) -> None:

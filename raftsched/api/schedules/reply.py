@@ -1,4 +1,4 @@
-"""From schedules and their ledgers to replies, and from a request's path to the schedule that it names."""
+"""Build the replies of schedules and ledgers, and find the schedule that a path names."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def _by_id(state: StateReader, text: str) -> Schedule | None:
 
 
 def schedule_response(schedule: Schedule, payload: bytes, fires_ms: TimeMs, *, status: int = 200) -> web.Response:
-    """Return the schedule, with its ETag; `fires_ms` is when it fires next, 0 = never, as far as is known."""
+    """Return the schedule with its ETag; `fires_ms` is its next fire time, 0 = none is known."""
     return tagged(json_response(schedule_reply(schedule, payload, fires_ms), status=status), schedule)
 
 
 def tagged(response: web.Response, schedule: Schedule) -> web.Response:
-    """Return the response with the schedule's ETag, which stays as it is when the schedule runs."""
+    """Return the response with the schedule's ETag, which runs do not change."""
     response.headers["ETag"] = etag(schedule.changed_revision)
     return response
 

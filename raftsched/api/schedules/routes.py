@@ -1,8 +1,8 @@
-"""Schedules: save, list, read, amend, control, delete, and apply a file of them.
+"""Save, list, read, amend, control and delete schedules.
 
-A schedule is known by its name within its tenant. Saving it again changes nothing, so an application may do it at every
-start; `If-None-Match: *` asks to create only, `If-Match` to change only what nobody changed since it was read. Reading
-never moves anything.
+A schedule's name identifies it within its tenant. Saving it again changes nothing, so an application may do that at
+every start. `If-None-Match: *` only creates; `If-Match` only changes a schedule that no user changed since it was read.
+Reads change nothing.
 
 The path takes an id or a name.
 """
@@ -27,7 +27,7 @@ from raftsched.api.json.decode import Fitter, parse_query
 from raftsched.api.json.times import pause_end_ms
 from raftsched.api.schedules.amend import amended
 from raftsched.api.schedules.documents import named_schedule, schedule_document
-from raftsched.api.schedules.preview import Budget, Preview
+from raftsched.api.schedules.preview import Budget, NextFireTimes
 from raftsched.api.schedules.reply import (
     found_schedule,
     job_id_text_of,
@@ -61,13 +61,13 @@ _REVISION: Final = re.compile(r'(?:W/)?"?([1-9][0-9]{0,17})"?', re.ASCII)
 
 
 class Schedules:
-    """The routes of schedules themselves; `runs` has those of their instants, `files` of files."""
+    """The routes of schedules; `runs` has those of fire times, `files` those of files."""
 
     def __init__(self, backend: Backend, bodies: Bodies, saver: ScheduleSaver) -> None:
         self._backend = backend
         self._bodies = bodies
         self._saver = saver
-        self._preview = Preview()
+        self._next_fire_times = NextFireTimes()
         self._schedule = Fitter(ScheduleRequest)
         self._patch: Fitter[Any] = Fitter(SchedulePatch)
         self._pause = Fitter(PauseRequest)
@@ -94,7 +94,7 @@ class Schedules:
     # -- saving -------------------------------------------------------------------------------------------------------
 
     async def save_schedule(self, request: web.Request) -> web.Response:
-        """Create a schedule (201), or change the one of this name (200); sent again it changes nothing."""
+        """Create a schedule (201), or replace the one of this name (200); a repeated request changes nothing."""
         wanted, _ = self._schedule.read(await self._bodies.read_json(request))
         tenant = wanted.tenant or TENANT_DEFAULT
         saved = await self._saver.save(
@@ -137,7 +137,7 @@ class Schedules:
         found: list[ScheduleReply] = []
         next_key = rows.next_key
         for position, (_, schedule, payload) in enumerate(rows.rows):
-            fires_ms = await self._preview.next_firing_ms(schedule, budget)
+            fires_ms = await self._next_fire_times.next_firing_ms(schedule, budget)
             if fires_ms is None:
                 next_key = rows.rows[position - 1].key
                 break
@@ -149,7 +149,7 @@ class Schedules:
         query, reading = read(self._backend, request, ScheduleQuery)
         schedule = found_schedule(reading.state, request, query.tenant)
         payload = reading.state.payload(schedule.id)
-        fires_ms = await self._preview.next_firing_ms(schedule, Budget())
+        fires_ms = await self._next_fire_times.next_firing_ms(schedule, Budget())
         return tagged(reading.response(schedule_reply(schedule, payload, fires_ms or _NEVER)), schedule)
 
     # -- control ------------------------------------------------------------------------------------------------------
@@ -182,18 +182,18 @@ class Schedules:
         return (await propose(self._backend, operation, ScheduleSaved)).schedule
 
     async def _response(self, schedule: Schedule, *, status: int = 200) -> web.Response:
-        """The reply to what was just applied, so that the state of this node has the payload."""
+        """Return the reply to a change that was just applied, so the state of this node has the payload."""
         state, _ = self._backend.stale_state()
         payload = state.payload(schedule.id)
-        fires_ms = await self._preview.next_firing_ms(schedule, Budget())
+        fires_ms = await self._next_fire_times.next_firing_ms(schedule, Budget())
         return schedule_response(schedule, payload, fires_ms or _NEVER, status=status)
 
 
 def _condition(request: web.Request) -> Condition:
-    """Read `If-Match` and `If-None-Match`; raises `Malformed` for what is no such condition."""
+    """Read `If-Match` and `If-None-Match`; raises `Malformed` for an invalid condition."""
     if_match, if_none_match = request.headers.get(MATCH_HEADER), request.headers.get(IF_NONE_MATCH)
     if if_none_match not in (None, "*"):
-        raise Malformed(f"{IF_NONE_MATCH}: expected *, which asks to create only", field=IF_NONE_MATCH)
+        raise Malformed(f"{IF_NONE_MATCH}: expected *, for creation only", field=IF_NONE_MATCH)
     found = None if if_match is None else _REVISION.fullmatch(if_match)
     if if_match is not None and (found is None or if_none_match is not None):
         raise Malformed(f"{MATCH_HEADER}: expected the revision that was read, alone", field=MATCH_HEADER)
@@ -201,21 +201,21 @@ def _condition(request: web.Request) -> Condition:
 
 
 def _check_pause(patch: Any) -> None:
-    """Raise `Invalid` for a patch with `pause_until: null`, which could mean no pause as well as one without an end."""
+    """Raise `Invalid` for a patch with `pause_until: null`, which could mean no pause, or a pause without an end."""
     if patch.pause_until is None:
-        told = "null takes no pause away; POST .../resume ends it, and POST .../pause makes it one without an end"
-        raise Invalid(f"pause_until: {told}", field="pause_until")
+        fault = "null does not end a pause; POST .../resume ends it, and POST .../pause starts one without an end"
+        raise Invalid(f"pause_until: {fault}", field="pause_until")
 
 
 class _Row(NamedTuple):
     key: bytes
-    """Behind it the next page begins."""
+    """The next page starts after this key."""
     schedule: Schedule
     payload: bytes
 
 
 class _Rows(NamedTuple):
-    """What a page may hold, read at one moment."""
+    """The schedules of a page, read from one state."""
 
     rows: list[_Row]
     next_key: bytes

@@ -1,7 +1,7 @@
-"""Instants of schedules: what comes next, what was decided, runs by hand, and previews of timings that nobody saved.
+"""Serve the fire times of schedules: the next ones, the ledger, manual runs, and previews of unsaved timings.
 
-Reading computes and moves nothing. A preview needs no state, so any node answers it from its own zone data; what really
-fires is decided by the leader's, and shown by the ledger.
+Reads change nothing. A preview needs no state, so any node answers it from its own zone data. The leader's zone data
+decide the actual fire times, which the ledger shows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from raftsched.api.schedules.reply import (
     job_id_text_of,
     skipped_replies,
 )
-from raftsched.api.schedules.timing import Outlook, timing_of
+from raftsched.api.schedules.timing import Preview, timing_of
 from raftsched.core.operations.schedules import Decision, RunSchedule
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.schedule import Firing, FiringKind, Overlap, Schedule
@@ -50,7 +50,7 @@ from raftsched.wire.verbs import SCHEDULE
 
 
 class ScheduleRuns:
-    """The routes of schedules' instants and runs; `backfill` has that of many runs at once."""
+    """The routes of fire times and runs; `backfill` has the route for many runs."""
 
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
@@ -76,25 +76,25 @@ class ScheduleRuns:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     async def preview_timing(self, request: web.Request) -> web.Response:
-        """Show the next instants of a timing; nothing is stored."""
+        """Compute the next fire times of a timing; nothing is stored."""
         wanted, _ = self._preview.read(await self._bodies.read_json(request))
         after_ms = self._backend.now_ms() if wanted.after is None else moment_ms(wanted.after, "after")
         fire_times = fire_times_of(timing_of(wanted), from_ms=after_ms)
-        outlook = await Outlook.of(fire_times, first_ms=fire_times.next_after(after_ms), count=wanted.count)
+        preview = await Preview.of(fire_times, first_ms=fire_times.next_after(after_ms), count=wanted.count)
         return json_response(
             PreviewReply(
-                firings=list(map(time_text, outlook.fires_ms)),
-                skipped=skipped_replies(outlook.skipped),
-                complete=outlook.is_whole,
+                firings=list(map(time_text, preview.fires_ms)),
+                skipped=skipped_replies(preview.skipped),
+                complete=preview.is_complete,
             )
         )
 
     async def get_next_instants(self, request: web.Request) -> web.Response:
-        """Read the next instants of a schedule."""
+        """Read the next fire times of a schedule."""
         query, reading = read(self._backend, request, NextQuery)
         schedule = found_schedule(reading.state, request, query.tenant)
         fire_times = fire_times_of(schedule.timing, from_ms=schedule.created_at_ms)
-        outlook = await Outlook.of(
+        preview = await Preview.of(
             fire_times, first_ms=schedule.next_at_ms or None, count=_count(schedule, query.count)
         )
         return reading.response(
@@ -102,14 +102,14 @@ class ScheduleRuns:
                 id=job_id_text_of(schedule),
                 name=schedule.name,
                 paused=schedule.paused,
-                firings=list(map(time_text, outlook.fires_ms)),
-                skipped=skipped_replies(outlook.skipped),
-                complete=outlook.is_whole,
+                firings=list(map(time_text, preview.fires_ms)),
+                skipped=skipped_replies(preview.skipped),
+                complete=preview.is_complete,
             )
         )
 
     async def list_firings(self, request: web.Request) -> web.Response:
-        """List what was decided for each instant, the latest first."""
+        """List the ledger entries of a schedule, the latest first."""
         query, reading = read(self._backend, request, FiringsQuery)
         schedule = found_schedule(reading.state, request, query.tenant)
         return reading.response(_page(reading.state, schedule, query))
@@ -144,14 +144,14 @@ class ScheduleRuns:
 
 
 def _job_key(schedule: Schedule, key: str) -> str:
-    """The idempotency key of a trigger's job: apart from those of jobs, and of other schedules' triggers."""
+    """Return the idempotency key of a trigger's job, distinct from keys of jobs and of other schedules' triggers."""
     return f"trigger:{schedule.id.hex()}:{digest_of(key).hex()}" if key else ""
 
 
-def _count(schedule: Schedule, asked: int) -> int:
-    """How many instants to show: no more than it may still fire at."""
+def _count(schedule: Schedule, requested_count: int) -> int:
+    """Return the number of fire times to show: at most those that `max_firings` still allows."""
     most = schedule.timing.max_firings
-    return asked if not most else min(asked, max(0, most - schedule.fired_count))
+    return requested_count if not most else min(requested_count, max(0, most - schedule.fired_count))
 
 
 def _page(state: StateReader, schedule: Schedule, query: FiringsQuery) -> FiringsPage:

@@ -1,7 +1,7 @@
-"""From a timing as users write it to the one that is stored, and to its instants.
+"""Convert a timing's document to the stored timing, and compute its fire times.
 
-A grid without a start of its own begins when it is first saved: its anchor is the leader's time then, and stays where
-it is when the schedule is saved again.
+A fixed interval without `start_at` starts when it is first saved: its anchor is the leader's time then, and stays when
+the schedule is saved again.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from raftsched.leader.schedules.fire_times import TimingFireTimes, fire_times_of
 from raftsched.wire.schedules import ScheduleRequest, TimingBody
 
 _TURN_FIRE_TIMES: Final = 4
-"""Instants that are looked at in one turn of the event loop; each may need up to three years of holidays, some ms each."""
+"""Fire times examined in one turn of the event loop; each may need up to three years of holidays, some ms each."""
 
 
 def timing_of(wanted: TimingBody, *, prefix: str = "") -> Timing:
-    """Return the timing that is stored, without an anchor; raises `Invalid` naming the field behind `prefix`."""
+    """Return the timing to store, without an anchor; raises `Invalid` naming the field below `prefix`."""
     kinds = [name for name in ("cron", "every", "at") if getattr(wanted, name) is not None]
     if len(kinds) != 1:
         path = f"{prefix}{kinds[1] if kinds else 'cron'}"
@@ -53,7 +53,7 @@ def timing_of(wanted: TimingBody, *, prefix: str = "") -> Timing:
 
 
 def _check(wanted: TimingBody, timing: Timing, prefix: str) -> None:
-    """Raise `Invalid` unless text and zone can be read."""
+    """Raise `Invalid` for an invalid text or time zone."""
     try:
         zone(timing.timezone)
         if wanted.every is not None:
@@ -65,9 +65,9 @@ def _check(wanted: TimingBody, timing: Timing, prefix: str) -> None:
 
 
 def anchored(timing: Timing, known: Schedule | None, now_ms: int) -> Timing:
-    """Return the timing with the anchor of its grid: that of `known` where its grid has this period, else `now_ms`.
+    """Return the timing with the anchor of its fixed interval: that of `known` if the period is equal, else `now_ms`.
 
-    So an edit of anything else does not put off what is due next.
+    So another change of the schedule does not delay its next fire time.
     """
     period_ms = grid_period_ms(timing)
     if not period_ms or timing.start_at_ms is not None:
@@ -90,21 +90,21 @@ def first_fire_time(timing: Timing, known: Schedule | None, *, now_ms: int, pref
 
 
 def _at_fault(timing: Timing, now_ms: int) -> tuple[str, str]:
-    """Return which field leaves no instant after now, and how."""
+    """Return the field that allows no fire time after now, and its fault."""
     if timing.at_ms is not None and timing.at_ms > now_ms:
         late = timing.end_at_ms is not None and timing.end_at_ms < timing.at_ms
         return ("end_at", "is before `at`") if late else ("start_at", "is later than `at`")
     if timing.at_ms is not None:
         return "at", "has passed"
     if timing.end_at_ms is not None:
-        return "end_at", "is before the next instant"
+        return "end_at", "is before the next fire time"
     if timing.start_at_ms is not None:
-        return "start_at", "no instant follows it up to the year 9999"
-    return ("every" if timing.every else "cron"), "has no instant to come"
+        return "start_at", "no fire time follows it up to the year 9999"
+    return ("every" if timing.every else "cron"), "has no further fire time"
 
 
 def passed_count(known: Schedule | None, now_ms: int) -> int:
-    """Return how many instants are undecided up to now, at least 1; 0 = too many to be counted, or nobody can."""
+    """Return the number of undecided fire times up to now, at least 1; 0 = too many, or impossible to count."""
     if known is None or not 0 < known.next_at_ms <= now_ms:
         return 1
     try:
@@ -122,41 +122,39 @@ def passed_count(known: Schedule | None, now_ms: int) -> int:
 
 
 @dataclass(slots=True)
-class Outlook:
-    """Instants to come: which fire, and which the calendar skips and why; at most so many are looked at."""
+class Preview:
+    """The next fire times: those that run, and those that the calendar excludes, with reasons."""
 
     fires_ms: list[int] = field(default_factory=list)
     skipped: list[tuple[int, str]] = field(default_factory=list)
-    is_whole: bool = True
-    """False: so many were skipped that not all were looked at."""
-    looked_at_count: int = 0
+    is_complete: bool = True
+    """False: the calendar excludes too many to examine them all."""
+    examined_count: int = 0
     last_ms: int = 0
-    """The last that was looked at."""
+    """The last fire time that was examined."""
 
     @classmethod
     async def of(
         cls, fire_times: TimingFireTimes, *, first_ms: int | None, count: int, most: int | None = None
-    ) -> Outlook:
-        """Look at the instants from `first_ms` until `count` fire, and give way to others again and again.
+    ) -> Preview:
+        """Examine the fire times from `first_ms` until `count` run; other tasks run in between.
 
-        At most `most` are looked at, by default `limits.FIRE_TIMES_EXAMINED_MAX`.
-
-        For a thousand instants may lie in thousands of years, each with holidays of its own: seconds of work, which
-        would cost a leader its lead.
+        It examines at most `most`, by default `limits.FIRE_TIMES_EXAMINED_MAX`. A thousand fire times may spread over
+        thousands of years with their holidays: seconds of work, in which a leader that does not yield loses leadership.
         """
-        outlook = cls()
+        preview = cls()
         at_ms = first_ms
         for number in range(limits.FIRE_TIMES_EXAMINED_MAX if most is None else most):
-            if at_ms is None or len(outlook.fires_ms) == count:
-                return outlook
-            outlook.looked_at_count, outlook.last_ms = number + 1, at_ms
+            if at_ms is None or len(preview.fires_ms) == count:
+                return preview
+            preview.examined_count, preview.last_ms = number + 1, at_ms
             reason = fire_times.skipped_by_calendar(at_ms)
             if not reason:
-                outlook.fires_ms.append(at_ms)
-            elif len(outlook.skipped) < limits.PREVIEW_FIRE_TIMES_MAX:
-                outlook.skipped.append((at_ms, reason))
+                preview.fires_ms.append(at_ms)
+            elif len(preview.skipped) < limits.PREVIEW_FIRE_TIMES_MAX:
+                preview.skipped.append((at_ms, reason))
             at_ms = fire_times.next_after(at_ms)
             if number % _TURN_FIRE_TIMES == 0:
                 await asyncio.sleep(0)
-        outlook.is_whole = at_ms is None or len(outlook.fires_ms) == count
-        return outlook
+        preview.is_complete = at_ms is None or len(preview.fires_ms) == count
+        return preview

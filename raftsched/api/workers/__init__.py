@@ -1,1 +1,1 @@
-"""Workers: leases, heartbeats, progress and outcomes."""
+"""Serve the routes of workers: leases, heartbeats, progress and outcomes."""

@@ -1,8 +1,8 @@
-"""Leases: workers ask for jobs, wait for them, and keep what they hold.
+"""Lease jobs to workers, and renew their leases.
 
-The wait is the worker's: when it goes away, the request is cancelled, and with it its place among those who wait. A
-lease whose reply was lost is found again by the `request_id` under which the worker asks once more; else it ends after
-its time, like that of a worker which died.
+If a waiting worker disconnects, its request is cancelled, and it no longer waits for jobs. After a lost reply the
+worker repeats the request with the same `request_id`, and gets the same leases; else these expire, like those of a dead
+worker.
 """
 
 from __future__ import annotations
@@ -53,27 +53,27 @@ class Leases:
     async def lease_jobs(self, request: web.Request) -> web.Response:
         """Lease due jobs of the given queues, waiting up to `wait_seconds` for the first.
 
-        Jobs of a region go only to workers of that region, and of a worker that sends `names` only to that.
+        Jobs of a region go only to workers of that region. A worker that sends `names` gets only jobs with these names.
         """
-        asked, _ = self._lease.read(await self._bodies.read_json(request))
-        queues = tuple(dict.fromkeys(asked.queues))
+        wanted, _ = self._lease.read(await self._bodies.read_json(request))
+        queues = tuple(dict.fromkeys(wanted.queues))
         leadership = self._backend.leadership()
         grants = await leadership.lease(
-            asked.worker,
+            wanted.worker,
             queues,
-            asked.capacity,
-            asked.wait_seconds,
-            asked.request_id,
-            region=asked.region or "",
-            names=asked.names,
+            wanted.capacity,
+            wanted.wait_seconds,
+            wanted.request_id,
+            region=wanted.region or "",
+            names=wanted.names,
         )
         return json_response(LeasesReply(leases=[lease_reply(grant) for grant in grants]))
 
     async def heartbeat(self, request: web.Request) -> web.Response:
-        """Keep leases, and hear which of them are lost and which jobs should stop.
+        """Renew leases; the reply shows which of them are lost, and which jobs should stop.
 
-        A lease that can't be read is refused on its own, with a problem in its place; one of which only the progress
-        can't be read is kept without it.
+        An unreadable lease is rejected on its own, with a problem in its place; if only its progress is unreadable, the
+        lease is renewed without it.
         """
         beat = self._heartbeat.read(await self._bodies.read_json(request))
         held = [self._read(item, f"leases[{position}]") for position, item in enumerate(beat.items)]
@@ -85,7 +85,7 @@ class Leases:
         return json_response(HeartbeatReply(leases=[_state(each, answers) for each in held]))
 
     def _read(self, item: Item, at: str) -> _Held:
-        """Return what a part of a heartbeat says, as far as it can be read."""
+        """Return the readable content of a part of a heartbeat."""
         flaw = item.flaw
         text = item.text
         if flaw is not None:
@@ -110,14 +110,16 @@ class Leases:
         return _Held(run_id, run, is_alive, progress)
 
     def _keep(self, reports: Sequence[Progress]) -> None:
-        """Propose what handlers said; nobody waits for it, since a heartbeat must not be late. The next one says more."""
+        """Propose the progress of handlers, without waiting: a heartbeat must not be late, and the next one repeats
+        it.
+        """
         for first in range(0, len(reports), limits.PROGRESS_REPORTS_MAX):
             operation = ReportProgress(tuple(reports[first : first + limits.PROGRESS_REPORTS_MAX]))
             self._backend.propose(operation).add_done_callback(_forget)
 
 
 class _Held(NamedTuple):
-    """A part of a heartbeat, as far as it could be read."""
+    """The readable content of a part of a heartbeat."""
 
     run_id: str
     run: _Run | None = None

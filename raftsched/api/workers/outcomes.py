@@ -1,8 +1,8 @@
-"""Outcomes: workers report how their attempts ended.
+"""Record the outcomes of attempts that workers report.
 
 An outcome counts once, and only with the current fencing token of its run. All outcomes of a request are proposed
-together, each for itself. A single one that does not count is a 409, so that the simplest worker can't overlook it; in
-a batch each says for itself whether it was accepted.
+together, independently. A single rejected one is a 409, so that even the simplest worker notices it; in a batch each
+has its own result.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ENDS: Final = {
 
 
 class Outcomes:
-    """The route by which workers report."""
+    """The route of outcomes."""
 
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
@@ -50,7 +50,7 @@ class Outcomes:
         return (route("POST", "/leases/outcomes", self.record_outcomes, OutcomesReply, body=OutcomesRequest),)
 
     async def record_outcomes(self, request: web.Request) -> web.Response:
-        """Record how attempts ended; a single outcome that does not count is a 409."""
+        """Record the outcomes of attempts; a single outcome that does not count is a 409."""
         items = self._request.read(await self._bodies.read_json(request)).items
         prepared = [self._prepared(item, f"outcomes[{at}]") for at, item in enumerate(items)]
         propose = self._backend.propose
@@ -92,7 +92,7 @@ class Outcomes:
 
 
 def _check_fields(report: OutcomeReport, at: str) -> None:
-    """Raise `Invalid` for a field that says nothing with this status: the worker meant something else."""
+    """Raise `Invalid` for a field that does not belong to this status: it shows a mistake of the worker."""
     failed = report.status == "failed"
     misplaced = {
         "result": report.result is not UNSET and report.result != NULL and report.status != "completed",
@@ -103,7 +103,7 @@ def _check_fields(report: OutcomeReport, at: str) -> None:
     }
     for field, is_misplaced in misplaced.items():
         if is_misplaced:
-            verb = "is required" if field == "snooze_seconds" and report.status == "snoozed" else "can't stand"
+            verb = "is required" if field == "snooze_seconds" and report.status == "snoozed" else "is not allowed"
             raise Invalid(f"{at}.{field}: {verb} with the status {report.status}", field=f"{at}.{field}")
 
 
@@ -123,7 +123,7 @@ def _outcome_reply(run_id: str, answer: Answer) -> OutcomeReply:
 
 
 def _error(answer: Answer) -> RaftschedError:
-    """Why an outcome was not accepted."""
+    """Return the error of a rejected outcome."""
     match answer:
         case Refused():
             return refusal(answer)
@@ -134,6 +134,6 @@ def _error(answer: Answer) -> RaftschedError:
 
 
 def _run_id(item: Item) -> str:
-    """The run id as it was sent, so that the reply can be matched even where the report is not valid."""
+    """Return the run id as it was sent, so that the reply can be matched even if the report is invalid."""
     run_id = item.document.get("run_id") if isinstance(item.document, dict) else named_text(item.text, "run_id")
     return run_id[: limits.NAME_CHARS_MAX] if isinstance(run_id, str) else ""

@@ -1,7 +1,7 @@
-"""What workers say of a run while it lasts: that it starts, how far it is, and its log.
+"""Record the start, the progress and the log of a run while it lasts.
 
-All of it counts with the current fencing token only, and belongs to one attempt: what a worker still sends after its
-lease ended is refused (case W16).
+Each report counts with the current fencing token only, and belongs to one attempt: a report after the end of the lease
+is rejected (case W16).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from raftsched.values import check_value
 from raftsched.wire.workers import LoggedReply, LogRequest, ProgressReply, ProgressRequest, StartReply, StartRequest
 
 
-class Running:
+class Runs:
     """The routes of runs."""
 
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
@@ -43,34 +43,34 @@ class Running:
         )
 
     async def start_run(self, request: web.Request) -> web.Response:
-        """Write down that a run begins, before its first effect: one that begins at most once never begins again."""
-        asked, _ = self._start.read(await self._bodies.read_json(request))
+        """Record the start of a run before its first effect; a run that starts at most once never starts again."""
+        wanted, _ = self._start.read(await self._bodies.read_json(request))
         job_id, run_number = _run_in_path(request)
-        operation = StartRun(job_id, run_number, FencingToken(asked.fencing_token))
+        operation = StartRun(job_id, run_number, FencingToken(wanted.fencing_token))
         job = (await propose(self._backend, operation, Changed)).job
         return json_response(StartReply(run_id=request.match_info["id"], started=True, revision=job.revision))
 
     async def append_log(self, request: web.Request) -> web.Response:
-        """Add lines to the log of a running attempt; a piece whose `sequence` was stored before is stored once."""
-        asked, _ = self._log.read(await self._bodies.read_json(request))
+        """Add lines to the log of a running attempt; a repeated piece, by its `sequence`, is stored once."""
+        wanted, _ = self._log.read(await self._bodies.read_json(request))
         job_id, run_number = _run_in_path(request)
         operation = AppendLog(
-            job_id, run_number, FencingToken(asked.fencing_token), _piece(asked.lines), asked.sequence or 0
+            job_id, run_number, FencingToken(wanted.fencing_token), _piece(wanted.lines), wanted.sequence or 0
         )
         logged = await propose(self._backend, operation, Logged)
         run_id = request.match_info["id"]
         return json_response(LoggedReply(run_id=run_id, byte_count=logged.byte_count, repeated=logged.repeated))
 
     async def report_progress(self, request: web.Request) -> web.Response:
-        """Keep what a running attempt says of itself, in place of what it said before."""
-        asked, _ = self._progress.read(await self._bodies.read_json(request))
+        """Replace the progress of a running attempt."""
+        wanted, _ = self._progress.read(await self._bodies.read_json(request))
         job_id, run_number = _run_in_path(request)
         report = Progress(
-            job_id, run_number, FencingToken(asked.fencing_token), progress_text(asked.progress, "progress")
+            job_id, run_number, FencingToken(wanted.fencing_token), progress_text(wanted.progress, "progress")
         )
         counted = await propose(self._backend, ReportProgress((report,)), Counted)
         if not counted.count:
-            raise Rejected("lease_lost", f"fencing token {asked.fencing_token} is not the current one of this run")
+            raise Rejected("lease_lost", f"fencing token {wanted.fencing_token} is not the current one of this run")
         return json_response(ProgressReply(run_id=request.match_info["id"], accepted=True))
 
 
@@ -91,6 +91,6 @@ def _run_in_path(request: web.Request) -> tuple[JobId, int]:
 def _piece(lines: list[str]) -> bytes:
     piece = "\n".join((*lines, "")).encode()
     if len(piece) > limits.LOG_PIECE_BYTES_MAX:
-        told = f"lines: have {len(piece)} bytes with their line feeds, at most {limits.LOG_PIECE_BYTES_MAX} are allowed"
-        raise TooLarge(told, field="lines")
+        detail = f"{len(piece)} bytes with line feeds, at most {limits.LOG_PIECE_BYTES_MAX} are allowed"
+        raise TooLarge(f"lines: {detail}", field="lines")
     return piece

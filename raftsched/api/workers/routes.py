@@ -1,4 +1,4 @@
-"""Workers: who was heard of lately, by the coarse marks in the log."""
+"""List the workers that made a request lately, by their coarse marks in the log."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ class Workers:
         return (route("GET", "/workers", self.list_workers, WorkersReply, query=ReadQuery),)
 
     async def list_workers(self, request: web.Request) -> web.Response:
-        """List the workers that were heard of lately."""
+        """List the workers that made a request lately."""
         _, reading = read(self._backend, request, ReadQuery)
         return reading.response(WorkersReply(workers=[worker_reply(worker) for worker in reading.state.workers()]))

@@ -1,1 +1,1 @@
-"""Workflows: submit, read, list, cancel."""
+"""Serve the routes of workflows: submit, read, list, cancel."""

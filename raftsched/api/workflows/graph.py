@@ -1,4 +1,4 @@
-"""A workflow for its readers: its counts, and its graph, page by page."""
+"""Build the replies of workflows: counts, lists, and the graph page by page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from raftsched.wire.workflows import (
 
 
 class GraphCursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Where the graph of a workflow goes on."""
+    """The position at which the graph of a workflow continues."""
 
     workflow_id: bytes
     after: bytes
@@ -35,14 +35,14 @@ class GraphCursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
 
 class WorkflowsCursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Where a list of workflows goes on."""
+    """The position at which a list of workflows continues."""
 
     filters: tuple[str, ...]
     after: bytes
 
 
 def workflow_fields(workflow: Workflow) -> dict[str, Any]:
-    """Return the fields of a workflow's reply, for the structs that hold more."""
+    """Return the fields of a workflow's reply, for all structs that extend it."""
     ended_otherwise = workflow.failed_count + workflow.cancelled_count + workflow.skipped_count
     return {
         "id": job_id_text(JobId(workflow.id)),
@@ -65,9 +65,9 @@ def workflow_fields(workflow: Workflow) -> dict[str, Any]:
 
 
 def graph_page(state: StateReader, workflow: Workflow, query: GraphQuery, now_ms: int) -> GraphReply:
-    """Return the jobs of a page, parents first, and what they depend on.
+    """Return the jobs of a page, parents first, and their dependencies.
 
-    The page ends early where it has `limits.DEPENDENCIES_MAX` edges. Raises `Malformed` for a foreign cursor.
+    The page ends early at `limits.DEPENDENCIES_MAX` edges. Raises `Malformed` for an invalid cursor.
     """
     after = JobId(_graph_cursor(workflow, query.cursor).after) if query.cursor else None
     ids = state.workflow_jobs(WorkflowId(workflow.id), after=after, limit=query.limit)
@@ -92,7 +92,7 @@ def graph_page(state: StateReader, workflow: Workflow, query: GraphQuery, now_ms
 
 
 def workflows_page(state: StateReader, query: WorkflowsQuery) -> WorkflowsPage:
-    """Return the workflows of a page; raises `Malformed` for a cursor that is of another list."""
+    """Return the workflows of a page; raises `Malformed` for a cursor of another list."""
     filters = (query.name or "", query.tenant or "", query.status or "", query.order)
     after = b""
     if query.cursor is not None:

@@ -1,8 +1,8 @@
-"""From a workflow as clients ask for it to the operations that store it.
+"""Convert a submitted workflow to the operations that store it.
 
-The jobs are put in an order in which parents come before their children, then into parts that fit an entry of the log;
-so each part names only parents that are in it, in an earlier one, or elsewhere in the state. A circle has no such order,
-and is refused by its members.
+The jobs are sorted so that parents precede their children, and split into parts that fit into a log entry. So each part
+names only parents in itself, in an earlier part, or elsewhere in the state. A cycle has no such order; it is rejected
+with its members.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from raftsched.wire.common import NAME_RULE, is_name
 from raftsched.wire.workflows import TaskDependencyRequest, TaskRequest, WorkflowRequest
 
 PART_BYTES_MAX: Final = 900 * 1024
-"""With the largest payload it still is far below `limits.APPEND_BYTES_MAX`."""
+"""Size of a part; with the largest payload it is still far below `limits.APPEND_BYTES_MAX`."""
 _JOB_BYTES: Final = 512
 _TURN_JOBS: Final = 500
 _DEPENDENCY_BYTES: Final = 24
@@ -51,7 +51,7 @@ class Plan(NamedTuple):
     job_ids: Mapping[str, JobId]
     """By task name."""
     outside: Mapping[JobId, str]
-    """Parents that are no jobs of the workflow, each with the path of the field that names it first."""
+    """Parents outside the workflow, each with the path of the field that names it first."""
 
 
 async def plan_workflow(
@@ -59,8 +59,8 @@ async def plan_workflow(
 ) -> Plan:
     """Return the operations that store `wanted`.
 
-    Raises `Malformed`, `TooLarge` or `Invalid` naming the field, and `Rejected` for a task name that nobody has
-    (`unknown_dependency`) and for a circle (`cycle`).
+    Raises `Malformed`, `TooLarge` or `Invalid` naming the field, and `Rejected` for an unknown task name
+    (`unknown_dependency`) and for a cycle (`cycle`).
     """
     tasks = await _tasks(wanted)
     edges = {name: _edges(task, tasks, f"jobs.{name}.depends_on") for name, task in tasks.items()}
@@ -80,7 +80,7 @@ async def plan_workflow(
     jobs: list[SubmitJob] = []
     for name in order:
         jobs.append(_submit(name, tasks[name], whole, edges=edges[name], job_ids=job_ids, now_ms=now_ms))
-        await _give_way(len(jobs))
+        await _yield_turn(len(jobs))
     return Plan(tuple(_parts(whole, jobs)), job_ids, _outside(order, edges))
 
 
@@ -90,12 +90,12 @@ async def _tasks(wanted: WorkflowRequest) -> dict[str, TaskRequest]:
         if not is_name(name):
             raise Malformed(f"jobs: a task name must be {NAME_RULE}", field=f"jobs.{name[: limits.NAME_CHARS_MAX]}")
         tasks[name] = _fit(raw, at=f"jobs.{name}")
-        await _give_way(len(tasks))
+        await _yield_turn(len(tasks))
     return tasks
 
 
 def _outside(order: list[str], edges: Mapping[str, list[_Edge]]) -> dict[JobId, str]:
-    """Parents that are no jobs of the workflow, each with the path at which it is named first."""
+    """Return the parents outside the workflow, each with the path at which it is named first."""
     outside: dict[JobId, str] = {}
     for name in order:
         for position, edge in enumerate(edges[name]):
@@ -104,8 +104,8 @@ def _outside(order: list[str], edges: Mapping[str, list[_Edge]]) -> dict[JobId, 
     return outside
 
 
-async def _give_way(count: int) -> None:
-    """Let others have their turn after every so many jobs: the largest workflow takes some 0.4 s."""
+async def _yield_turn(count: int) -> None:
+    """Let other tasks run after every `_TURN_JOBS` jobs: the largest workflow takes some 0.4 s."""
     if count % _TURN_JOBS == 0:
         await asyncio.sleep(0)
 
@@ -116,10 +116,10 @@ def _edges(task: TaskRequest, tasks: Mapping[str, Any], at: str) -> list[_Edge]:
         field = f"{at}[{position}]"
         edge = _edge(each, field)
         if edge.task and edge.task not in tasks:
-            told = f"{field}: there is no task {edge.task} in this workflow"
-            raise Rejected("unknown_dependency", told, http_status=422, field=field)
+            detail = f"{field}: there is no task {edge.task} in this workflow"
+            raise Rejected("unknown_dependency", detail, http_status=422, field=field)
         if (edge.task or edge.job_id) in edges:
-            raise Invalid(f"{field}: names a parent twice", field=field)
+            raise Invalid(f"{field}: duplicate parent", field=field)
         edges[edge.task or edge.job_id] = edge
     return list(edges.values())
 
@@ -136,7 +136,7 @@ def _edge(wanted: str | TaskDependencyRequest, field: str) -> _Edge:
 
 
 def _order(parents: Mapping[str, list[str]]) -> list[str]:
-    """Return the names with parents before children, else as they came; raises `Rejected` naming a circle."""
+    """Return the names with parents before children, else in the given order; raises `Rejected` naming a cycle."""
     children: dict[str, list[str]] = {name: [] for name in parents}
     left = {name: len(named) for name, named in parents.items()}
     for name, named in parents.items():
@@ -155,8 +155,8 @@ def _order(parents: Mapping[str, list[str]]) -> list[str]:
         return order
     members = find_cycle(parents)
     shown = members[: limits.DEPENDENCIES_SHOWN_MAX]
-    told = f"jobs: a circle of dependencies: {' -> '.join(shown)}{' -> …' if len(shown) < len(members) else ''}"
-    raise Rejected("cycle", told, http_status=422, field=f"jobs.{members[0]}.depends_on", members=members)
+    detail = f"jobs: a cycle of dependencies: {' -> '.join(shown)}{' -> …' if len(shown) < len(members) else ''}"
+    raise Rejected("cycle", detail, http_status=422, field=f"jobs.{members[0]}.depends_on", members=members)
 
 
 def _submit(
@@ -181,7 +181,7 @@ def _submit(
 
 
 def _parts(whole: SubmitWorkflow, jobs: list[SubmitJob]) -> Iterator[SubmitWorkflow]:
-    """Return the jobs in order, as many in each part as an entry of the log may hold."""
+    """Yield the parts in order, each with as many jobs as a log entry may hold."""
     first = count = byte_count = dependency_count = 0
     for position, job in enumerate(jobs):
         size = _JOB_BYTES + len(job.payload) + _DEPENDENCY_BYTES * len(job.depends_on)

@@ -1,8 +1,8 @@
-"""Workflows: submit, read, list, cancel.
+"""Submit, read, list and cancel workflows.
 
-A workflow is stored whole or not at all. A large one goes into the log in parts, one after another; nothing of it runs
-before the last one is there, and what was stored of one that fails half-way is thrown away. With an idempotency key the
-same workflow a second time finds the first.
+All jobs of a workflow are stored, or none. A large workflow enters the log in parts, one after another. None of its
+jobs runs before the last part is stored; if a part fails, the stored ones are discarded. A second submission with the
+same idempotency key finds the first workflow.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from raftsched.wire.workflows import (
 )
 
 _YIELD_JOBS: Final = 1_000
-"""Jobs read between two looks at what else waits."""
+"""Jobs that are read before other tasks run."""
 
 
 class Workflows:
@@ -72,7 +72,7 @@ class Workflows:
         )
 
     async def submit_workflow(self, request: web.Request) -> web.Response:
-        """Submit jobs that depend on each other, whole or not at all; 200 where the idempotency key was used before."""
+        """Submit jobs that depend on each other: all are stored, or none; 200 if the idempotency key was used before."""
         wanted, document = self._request.read(await self._bodies.read_json(request))
         key = key_of(request, wanted.idempotency_key)
         backend = self._backend
@@ -93,7 +93,7 @@ class Workflows:
         return reading.response(workflows_page(reading.state, query))
 
     async def get_workflow(self, request: web.Request) -> web.Response:
-        """Read a workflow with its graph: its jobs, parents first, and what they depend on; large ones by pages."""
+        """Read a workflow with its graph: its jobs, parents first, and their dependencies; large ones in pages."""
         query, reading = read(self._backend, request, GraphQuery)
         workflow = _found(reading.state, request)
         response = reading.response(graph_page(reading.state, workflow, query, reading.now_ms))
@@ -105,7 +105,7 @@ class Workflows:
         workflow = _found(self._backend.fresh_state(), request)
         operation = CancelWorkflow(workflow.id, workflow.tenant, actor_of(request))
         saved = await propose(self._backend, operation, WorkflowSaved)
-        # A small one is cancelled by the very operation, whose result is the record before its jobs ended.
+        # The operation itself cancels a small workflow, but its result is the record before the jobs ended.
         state, _ = self._backend.stale_state()
         return json_response(WorkflowReply(**workflow_fields(state.workflow(workflow.id) or saved.workflow)))
 
@@ -115,7 +115,7 @@ class Workflows:
         for part in plan.parts:
             result = await self._backend.propose(part)
             if isinstance(result, Refused) and saved is not None:
-                # What is stored of it would be thrown away after a while; nobody needs it any more.
+                # The stored parts would be discarded after a while; discard them now.
                 with contextlib.suppress(Unavailable):
                     await self._backend.propose(CancelWorkflow(part.id, part.tenant, part.actor))
             try:
@@ -128,9 +128,9 @@ class Workflows:
         return saved
 
     def _check_outside(self, plan: Plan) -> None:
-        """Refuse, before anything is stored, parents elsewhere that are not there.
+        """Reject unknown parents outside the workflow before anything is stored.
 
-        Not where the workflow may be a repeat: what it once waited for may be gone by now.
+        It does not check a workflow that may be a repetition: its former parents may be gone.
         """
         state = self._backend.fresh_state()
         tenant, key = plan.parts[0].tenant, plan.parts[0].idempotency_key
@@ -153,7 +153,7 @@ class Workflows:
         return response
 
     async def _job_ids(self, workflow: Workflow) -> dict[str, str]:
-        """The ids of its jobs by task name, as far as they are still kept."""
+        """Return the ids of its jobs by task name, for the jobs that are still kept."""
         found: dict[str, str] = {}
         after: JobId | None = None
         while True:
@@ -177,7 +177,7 @@ def _found(state: StateReader, request: web.Request) -> Workflow:
 
 
 def _named(error: Rejected, plan: Plan) -> Rejected:
-    """The refusal with the path of the dependency at fault."""
+    """Return the error with the path of the dependency at fault."""
     if error.code != "unknown_dependency":
         return error
     for job_id, field in plan.outside.items():

@@ -64,7 +64,7 @@ def page_of_facets(
     step = -1 if descending else 1
     if after:
         if len(after) != ID_BYTES:
-            raise Invalid("cursor: not one that this server gave out", field="cursor")
+            raise Invalid("cursor: not one that this server issued", field="cursor")
         following = _beside(after, step)
         if following is None:
             return JobPage([], b"")

@@ -119,7 +119,7 @@ def page_of_range(
 def check_cursor(cursor: bytes) -> None:
     """Raise `Invalid` for a cursor that can't be a key; any other cursor is safe to use."""
     if len(cursor) > limits.KEY_BYTES_MAX:
-        raise Invalid("cursor: not one that this server gave out", field="cursor")
+        raise Invalid("cursor: not one that this server issued", field="cursor")
 
 
 def _index_rows(

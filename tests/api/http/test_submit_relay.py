@@ -88,7 +88,7 @@ async def test_a_crowd_of_readers_at_a_follower_is_answered_over_few_connections
 async def test_submits_that_wait_behind_a_frozen_leader_go_to_the_next_one(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forwarding, "_LAST_WORD_SECONDS", 0.0)
+    monkeypatch.setattr(forwarding, "_REPLACED_LEADER_SECONDS", 0.0)
     monkeypatch.setattr(limits, "RELAYS_IN_FLIGHT_MAX", 1)
     frozen = Frozen()
     server = await asyncio.start_server(frozen.speak, "127.0.0.1", 0)

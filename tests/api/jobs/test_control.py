@@ -277,7 +277,7 @@ async def test_retry_without_a_parent_is_409_and_names_it(api: Api) -> None:
     await api.ask("DELETE", f"jobs/{parent['id']}")
     answer = await api.ask("POST", f"jobs/{child['id']}/retry")
     assert (answer.status, answer.code, answer.json["job_id"]) == (409, "dependency_unmet", parent["id"])
-    assert "Retry the parent" in answer.json["advice"]
+    assert "Retry the named parent" in answer.json["advice"]
 
 
 @pytest.mark.parametrize(("end", "code"), [("completed", "completed"), ("running", "running")])

@@ -87,7 +87,7 @@ async def test_prune_without_a_source_is_refused_since_many_teams_may_share_the_
     for fields in ({}, {"source": None}, {"dry_run": True}, {"tenant": "acme"}):
         answer = await _apply(api, _schedule("theirs"), prune=True, **fields)
         assert (answer.status, answer.json["field"]) == (422, "source"), fields
-        assert "name a source of your own" in answer.json["detail"], fields
+        assert "name your own source" in answer.json["detail"], fields
     assert len(api.node.proposed) == proposed_count
     assert (await _apply(api, _schedule("mine"))).json["unchanged"] == ["mine"]
 
