@@ -7,13 +7,13 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.checks.invariants import check
-from raftsched.core.operations.codec import LeaseJobs, RejectCode, SubmitJob
-from raftsched.core.operations.control import BackgroundKind, DeadlineKind, HandleDeadlines, RequeueJob
+from raftsched.core.operations.codec import RejectCode, SubmitJob
+from raftsched.core.operations.control import BackgroundKind, DeadlineKind, HandleDeadlines
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import Condition, Status
 from raftsched.core.records.spec import OnDependencyFailure, Options
 from raftsched.core.records.workflow import STAGING_MS_MAX, Workflow
-from raftsched.core.state.results import Leased, Purged, Refused, WorkflowSaved
+from raftsched.core.state.results import Purged, Refused, WorkflowSaved
 from tests.core.relations_scene import (
     RelationsScene,
     needs,
@@ -42,42 +42,6 @@ def counts(workflow: Workflow) -> tuple[int, int, int, int]:
 
 
 # -- in one part
-
-
-def test_workflow_of_one_part_runs_at_once_from_its_roots(relations: RelationsScene) -> None:
-    workflow = saved(relations.apply(workflow_part(1, diamond())))
-    assert (workflow.label, workflow.stored_count, workflow.unfinished_count) == ("running", 4, 4)
-    d, b, c, a = (each.id for each in diamond())
-    assert relations.statuses(a, b, c, d) == [Status.QUEUED] + [Status.WAITING_DEPENDENCIES] * 3
-    for job in (a, b, c, d):
-        relations.end(job)
-    workflow = relations.workflow(1)
-    assert (workflow.label, counts(workflow), workflow.finished_at_ms) == ("completed", (0, 0, 0, 0), relations.now_ms)
-    assert relations.background_work() == []
-
-
-def test_workflow_counts_how_each_job_ended_and_goes_on_with_a_requeue(relations: RelationsScene) -> None:
-    relations.apply(workflow_part(1, diamond()))
-    d, b, c, a = (each.id for each in diamond())
-    relations.end(a)
-    relations.end(c)
-    relations.end(b, Status.DEAD_LETTER)
-    assert relations.status(d) is Status.SKIPPED
-    assert (relations.workflow(1).label, counts(relations.workflow(1))) == ("failed", (0, 1, 0, 1))
-    relations.requeue(b)
-    assert (relations.workflow(1).label, counts(relations.workflow(1))) == ("running", (2, 0, 0, 0))
-    assert relations.workflow(1).finished_at_ms == 0
-    relations.end(b)
-    relations.end(d)
-    assert (relations.workflow(1).label, counts(relations.workflow(1))) == ("completed", (0, 0, 0, 0))
-
-
-def test_job_of_a_workflow_may_depend_on_a_job_elsewhere_that_has_failed(relations: RelationsScene) -> None:
-    other = relations.end(relations.submit(), Status.DEAD_LETTER)
-    jobs = [workflow_job(100, 1, depends_on=needs(other)), workflow_job(101, 1, depends_on=needs(job_id(100)))]
-    workflow = saved(relations.apply(workflow_part(1, jobs)))
-    assert relations.statuses(job_id(100), job_id(101)) == [Status.SKIPPED] * 2
-    assert (workflow.label, counts(workflow)) == ("completed", (0, 0, 0, 2))
 
 
 def test_circle_is_refused_and_named(relations: RelationsScene) -> None:
@@ -152,29 +116,6 @@ def chain(count: int, workflow: int = 1, base: int = 1_000) -> list[SubmitJob]:
     return [first, *rest]
 
 
-def test_nothing_runs_before_the_last_part_is_there(relations: RelationsScene) -> None:
-    roots = [workflow_job(100 + number, 1) for number in range(6)]
-    first, second, third = parts(1, roots, 2)
-    relations.apply(first)
-    workflow = saved(relations.apply(second))
-    assert (workflow.label, workflow.stored_count) == ("submitting", 4)
-    assert relations.statuses(*(each.id for each in roots[:4])) == [Status.WAITING_DEPENDENCIES] * 4
-    leased = relations.apply(LeaseJobs("w", 1_000, (job_id(100),)))
-    assert isinstance(leased, Leased)
-    assert not leased.grants
-    assert saved(relations.apply(third)).label == "running"
-    assert relations.statuses(*(each.id for each in roots)) == [Status.QUEUED] * 6
-
-
-def test_parts_run_as_one_workflow_across_their_borders(relations: RelationsScene) -> None:
-    jobs = chain(7)
-    for part in parts(1, jobs, 3):
-        relations.apply(part)
-    for each in jobs:
-        relations.end(each.id)
-    assert relations.workflow(1).label == "completed"
-
-
 def test_part_applied_again_is_recognised_and_changes_nothing(relations: RelationsScene) -> None:
     first, second = parts(1, chain(4), 2)
     for part in (first, first, second, second, first):
@@ -201,21 +142,6 @@ def test_part_out_of_order_or_of_another_workflow_is_refused(relations: Relation
 def test_part_with_the_id_of_a_known_job_is_refused(relations: RelationsScene) -> None:
     relations.apply(workflow_part(1, [workflow_job(100, 1)]))
     assert code_of(relations.apply(workflow_part(2, [workflow_job(100, 2)]))) is RejectCode.INVALID
-
-
-def test_staged_job_can_be_cancelled_but_not_run_by_a_requeue(relations: RelationsScene) -> None:
-    first, second = parts(1, chain(4), 2)
-    relations.apply(first)
-    root, child = first.jobs[0].id, first.jobs[1].id
-    relations.end(root, Status.CANCELLED)
-    assert relations.status(child) is Status.SKIPPED
-    assert code_of(relations.apply(RequeueJob(root, "default"))) is RejectCode.NOT_STARTED
-    relations.apply(second)
-    assert relations.workflow(1).label == "cancelled"
-    relations.requeue(root)
-    assert [relations.status(each.id) for each in chain(4)] == [Status.QUEUED] + [Status.WAITING_DEPENDENCIES] * 3
-    for each in chain(4):
-        relations.end(each.id)
 
 
 # -- idempotency
@@ -285,46 +211,12 @@ def test_cancel_of_a_half_done_submission_that_has_ended_already_removes_it_at_o
 # -- cancel
 
 
-def test_cancel_ends_what_has_not_ended_and_asks_what_runs(relations: RelationsScene) -> None:
-    relations.apply(workflow_part(1, diamond()))
-    d, b, c, a = (each.id for each in diamond())
-    relations.end(a)
-    (running,) = relations.start(b)
-    workflow = saved(relations.cancel_workflow(1))
-    assert (workflow.label, workflow.unfinished_count) == ("cancelling", 1)
-    assert relations.statuses(a, b, c, d) == [
-        Status.COMPLETED,
-        Status.CANCELLING,
-        Status.CANCELLED,
-        Status.CANCELLED,
-    ]
-    assert relations.background_work() == []
-    relations.end(running, Status.CANCELLED)
-    assert (relations.workflow(1).label, counts(relations.workflow(1))) == ("cancelled", (0, 0, 3, 0))
-    assert saved(relations.cancel_workflow(1)) == relations.workflow(1)
-
-
 def test_cancel_refuses_what_is_not_there_or_has_ended(relations: RelationsScene) -> None:
     relations.apply(workflow_part(1, [workflow_job(100, 1)]))
     assert code_of(relations.cancel_workflow(404)) is RejectCode.NOT_FOUND
     assert code_of(relations.cancel_workflow(1, "other")) is RejectCode.NOT_FOUND
     relations.end(job_id(100))
     assert code_of(relations.cancel_workflow(1)) is RejectCode.ALREADY_FINISHED
-
-
-def test_no_job_of_a_cancelled_workflow_starts_before_the_background_step_has_come_to_it(
-    relations: RelationsScene,
-) -> None:
-    jobs = [workflow_job(100 + number, 1) for number in range(limits.INLINE_DEPENDANTS_MAX + 1)]
-    relations.apply(workflow_part(1, jobs))
-    relations.cancel_workflow(1)
-    last = jobs[-1].id
-    assert relations.status(last) is Status.QUEUED
-    leased = relations.apply(LeaseJobs("w", 1_000, (last,)))
-    assert isinstance(leased, Leased)
-    assert not leased.grants
-    relations.drain()
-    assert (relations.workflow(1).label, counts(relations.workflow(1))) == ("cancelled", (0, 0, len(jobs), 0))
 
 
 @pytest.mark.parametrize("policy", [*OnDependencyFailure])
@@ -347,28 +239,6 @@ def test_cancel_of_a_wide_workflow_ends_all_its_jobs_as_cancelled(
     assert relations.status(outside) is Status.SKIPPED
 
 
-def test_job_that_ends_for_want_after_its_cancelled_workflow_runs_again_is_skipped(relations: RelationsScene) -> None:
-    parent, child = workflow_job(100, 1), workflow_job(101, 1, depends_on=needs(job_id(100)))
-    relations.apply(workflow_part(1, [parent, child, workflow_job(102, 1)]))
-    relations.end(parent.id, Status.DEAD_LETTER)
-    relations.cancel_workflow(1)
-    relations.requeue(parent.id)
-    assert relations.status(child.id) is Status.WAITING_DEPENDENCIES
-    relations.end(parent.id, Status.DEAD_LETTER)
-    assert relations.status(child.id) is Status.SKIPPED
-    assert counts(relations.workflow(1)) == (0, 1, 1, 1)
-
-
-def test_requeue_after_a_cancel_lets_the_workflow_run_again(relations: RelationsScene) -> None:
-    relations.apply(workflow_part(1, diamond()))
-    relations.cancel_workflow(1)
-    a = diamond()[-1].id
-    relations.requeue(a)
-    assert (relations.workflow(1).label, relations.workflow(1).cancel_requested_at_ms) == ("running", 0)
-    relations.end(a)
-    assert relations.workflow(1).label == "cancelled"
-
-
 def test_cancel_again_ends_what_was_requeued_behind_the_first_one(relations: RelationsScene) -> None:
     jobs = [workflow_job(100 + number, 1) for number in range(limits.INLINE_DEPENDANTS_MAX + 1)]
     relations.apply(workflow_part(1, jobs))
@@ -383,18 +253,6 @@ def test_cancel_again_ends_what_was_requeued_behind_the_first_one(relations: Rel
 
 
 # -- purge
-
-
-def test_workflow_goes_with_its_last_job(relations: RelationsScene) -> None:
-    relations.apply(workflow_part(1, diamond(), idempotency_key="k"))
-    d, b, c, a = (each.id for each in diamond())
-    for job in (a, b, c, d):
-        relations.end(job)
-    relations.purge(a, b)
-    assert relations.workflow(1).job_count == 4
-    relations.purge(c, d)
-    assert relations.state.workflow(workflow_id(1)) is None
-    assert relations.state.workflow_id_for_key("default", "k") is None
 
 
 def test_jobs_of_a_workflow_of_which_parts_are_to_come_are_kept_until_it_is_dropped(relations: RelationsScene) -> None:
