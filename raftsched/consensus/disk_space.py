@@ -1,18 +1,18 @@
-"""Which nodes have room on their disks, and whether the cluster takes new work.
+"""Track the free disk space of nodes, and decide whether the cluster accepts new work.
 
-Each follower tells its leader how much is free: once a second, and at once when that becomes low or enough again. The
-leader counts the voters that have room, itself among them:
+Each follower reports its free space to its leader: once a second, and at once when it becomes low or sufficient again.
+The leader counts the voters with enough space, itself included:
 
-    the leader is low, another has room     the lead is handed over (`RaftEngine`); meanwhile work is accepted
-    a majority has room                     new work is accepted: entries commit without the nodes that are low
-    otherwise                               new work is refused, before those disks are full; outcomes, cancels and
-                                            heartbeats still pass, and use the reserves
+    the leader is low, another is not       leadership is transferred (`RaftEngine`); meanwhile work is accepted
+    a majority has space                    new work is accepted: entries commit without the nodes that are low
+    otherwise                               new work is rejected, before those disks are full; outcomes, cancels and
+                                            heartbeats are still accepted, and use the reserves
 
-A node that fell silent counts by its last word for `SILENCE_SECONDS`, and one that was never heard in this term as one
-with room for as long, so that neither an election nor a restart refuses anything. After that, a silent node has no room:
-entries can't be committed with its help.
+The last report of a silent node counts for `SILENCE_SECONDS`. A node without a report in this term counts as having
+space for the same time, so that neither an election nor a restart rejects work. After that, a silent node has no space:
+entries cannot be committed with its help.
 
-Left out: room for a snapshot. A follower without it fails to take the snapshot, and says so (`snapshot_refused`).
+Left out: space for a snapshot. A follower without it fails to receive the snapshot, and logs that (`snapshot_refused`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from raftsched.ports import Clock
 REPORT_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 10.0
 LOW_SECONDS: Final = 1.5 * REPORT_SECONDS
-"""A leader hands over once its disk was low for that long: by then it knows whether the others' are low as well."""
+"""Time of low space after which a leader transfers leadership: by then it has the reports of the others."""
 _JUDGE_SECONDS: Final = 0.1
 
 _log = structlog.get_logger()
@@ -40,7 +40,7 @@ class Space(NamedTuple):
 
     free_bytes: int
     reserve_bytes: int
-    """Below this new work should go elsewhere, or wait."""
+    """Below this, new work should go to other nodes, or wait."""
     is_low: bool
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ _AMPLE: Final = Space(2**62, 0, is_low=False)
 
 
 class ClusterSpace:
-    """What this node knows of its own disk, and while it leads, of the others'. Moments are its monotonic clock."""
+    """The free space of this node, and on a leader of the others. Times are of its monotonic clock."""
 
     def __init__(self, node_id: NodeId, clock: Clock, look: Callable[[], Space] = lambda: _AMPLE) -> None:
         self._node_id = node_id
@@ -62,40 +62,40 @@ class ClusterSpace:
         self._heard: dict[NodeId, tuple[Space, float]] = {}
         self._leads_since = inf
         self._judge_at = inf
-        self._told: tuple[NodeId, bool] = ("", False)
-        self._tell_at = 0.0
+        self._reported: tuple[NodeId, bool] = ("", False)
+        self._report_at = 0.0
         self._low_since = inf
         self.refusal = ""
-        """Why this leader takes no new work; "" where it does."""
+        """Reason why this leader rejects new work; "" if it accepts work."""
 
     def set_voters(self, others: Iterable[NodeId], *, counts_self: bool) -> None:
-        """Whose disks count: these, and this node's own if it votes."""
+        """Set the voters whose disks count: the others, and this node if it votes."""
         self._others = tuple(others)
         self._counts_self = counts_self
 
     def own(self) -> Space:
-        """The free space of this node."""
+        """Return the free space of this node."""
         return self._look()
 
     def of(self, peer: NodeId) -> Space | None:
-        """The last word of a peer; None where there is none."""
+        """Return the last report of a peer; None if there is none."""
         return self._heard[peer][0] if peer in self._heard else None
 
     # -- following ----------------------------------------------------------------------------------------------------
 
     def report_due(self, leader: NodeId, now: float) -> Space | None:
-        """Return what to tell the leader now; None where it was told lately."""
+        """Return the report to send to the leader now; None if one was sent lately."""
         space = self._look()
-        if self._told == (leader, space.is_low) and now < self._tell_at:
+        if self._reported == (leader, space.is_low) and now < self._report_at:
             return None
-        self._told = (leader, space.is_low)
-        self._tell_at = now + REPORT_SECONDS
+        self._reported = (leader, space.is_low)
+        self._report_at = now + REPORT_SECONDS
         return space
 
     # -- leading ------------------------------------------------------------------------------------------------------
 
     def start_leading(self) -> None:
-        """Begin a term: nobody was heard yet."""
+        """Begin a term, without any report."""
         self._heard.clear()
         self._leads_since = self._clock.monotonic()
         self._judge_at = self._leads_since
@@ -106,22 +106,22 @@ class ClusterSpace:
         self._low_since, self.refusal = inf, ""
 
     def heard(self, peer: NodeId, space: Space) -> None:
-        """A peer told its free space."""
+        """Record a peer's report of its free space."""
         now = self._clock.monotonic()
         self._heard[peer] = (space, now)
         self._judge_at = min(self._judge_at, now)
 
     def has_room(self, peer: NodeId) -> bool:
-        """Whether a peer was heard lately, and has room."""
+        """Return whether a peer has reported lately, and has space."""
         space, heard_at = self._heard.get(peer, (None, -inf))
         return space is not None and not space.is_low and not self._is_silent(heard_at)
 
     def should_leave(self, now: float) -> bool:
-        """Whether this leader should hand over to a node that has room."""
+        """Return whether this leader should transfer leadership to a node with space."""
         return now - self._low_since >= LOW_SECONDS
 
     def judge(self, now: float) -> None:
-        """As leader, see who has room; often called, and cheap."""
+        """Decide, as leader, whether to accept new work; often called, and cheap."""
         if now < self._judge_at:
             return
         self._judge_at = now + _JUDGE_SECONDS
@@ -134,7 +134,7 @@ class ClusterSpace:
         self.refusal = refusal
 
     def _shortage(self, own: Space) -> str:
-        """Why new work is to be refused; "" where it is not."""
+        """Return the reason to reject new work; "" if there is none."""
         spaces = {self._node_id: own} if self._counts_self else {}
         spaces |= {peer: self._heard[peer][0] for peer in self._others if peer in self._heard}
         low = sorted(node_id for node_id, space in spaces.items() if space.is_low)
@@ -145,9 +145,9 @@ class ClusterSpace:
         named = ", ".join(f"{node_id} ({spaces[node_id]})" for node_id in low)
         down = sorted(set(silent) - set(low))
         return (
-            f"too few nodes have room on their disks: low on {named}"
-            + (f"; not heard from: {', '.join(down)}" if down else "")
-            + ": new work is refused until a majority has room; running jobs may finish"
+            f"too few nodes have free disk space: low on {named}"
+            + (f"; no report from: {', '.join(down)}" if down else "")
+            + ": new work is rejected until a majority has space; running jobs may finish"
         )
 
     def _is_silent(self, heard_at: float) -> bool:

@@ -1,7 +1,7 @@
-"""The replicated state machine: log entries in, state and results out.
+"""Apply log entries to the replicated state, and return their results.
 
-Every node applies the same entries in the same order to the same state, so the only inputs are the entry and the
-state. Cluster time is the largest stamp applied so far: whoever leads, it never runs backward.
+Every node applies the same entries in the same order to the same state, so the entry and the state are the only inputs.
+Cluster time is the largest stamp applied so far; it never runs backward, even if the leader changes.
 
 A fault while applying is never skipped: the exception leaves `apply`, and the node stops.
 """
@@ -22,13 +22,13 @@ from raftsched.core.state.writes import PutFence, PutJob, RemoveJob, Write
 from raftsched.storage import directory as storage
 
 Change = tuple[Job | None, Job | None]
-"""A job before and after an operation; None where there was or is none."""
+"""A job before and after an operation; None if it did not exist then."""
 OnChanges = Callable[[Sequence[Change]], None]
 OnRecords = Callable[[Sequence[Write]], None]
 
 
 class StateMachine(Protocol):
-    """What the engine needs of the state it replicates."""
+    """The engine's port to the state that it replicates."""
 
     @property
     def applied_index(self) -> int: ...
@@ -36,38 +36,40 @@ class StateMachine(Protocol):
     def applied_term(self) -> int: ...
     @property
     def durable_index(self) -> int:
-        """Last index that survives a power loss without the journal."""
+        """Return the last index that survives a power loss without the journal."""
 
     @property
     def digest(self) -> int:
-        """A number below 2^63 that two machines share if they have applied the same entries to the same state."""
+        """Return a number below 2^63, equal on machines that applied the same entries to the same state."""
 
     @property
     def operations_read(self) -> int:
-        """The latest version of entries that it can apply (`core.operations`)."""
+        """Return the latest version of entries that it can apply (`core.operations`)."""
 
     @property
     def operation_version(self) -> int:
-        """The version in force: the latest of any entry applied, as part of the state."""
+        """Return the version in use, which is part of the state: the latest of all applied entries."""
 
     def apply(self, index: int, term: int, command: bytes | None) -> object:
-        """Apply the entry at `index`; `None` is a no-op. Whatever it raises must stop the process."""
+        """Apply the entry at `index`; `None` is a no-op. Any exception must stop the process."""
 
     @property
     def configuration(self) -> tuple[int, bytes] | None:
-        """(index, content) of the last configuration applied, as part of the state; None while there was none."""
+        """Return (index, content) of the last applied configuration, which is part of the state; None if there is
+        none.
+        """
 
     def configure(self, index: int, term: int, content: bytes) -> None:
-        """Apply the entry at `index`, which carries the cluster's configuration; kept in copies too."""
+        """Apply the entry at `index`, which carries the cluster's configuration; copies contain it, too."""
 
     def checkpoint(self) -> int:
-        """Make all that is applied durable; return the durable index."""
+        """Make all applied entries durable; return the durable index."""
 
     def copy_to(self, path: Path) -> None:
         """Write a copy of the last checkpoint; may be called in another thread."""
 
     def inspect_copy(self, path: Path) -> tuple[int, int]:
-        """(index, term) of a copy; raises where the file is not a whole copy."""
+        """Return (index, term) of a copy; raises if the file is not a complete copy."""
 
     def install(self, path: Path) -> None:
         """Replace the state by the copy at `path`, durably; the file is consumed."""
@@ -76,9 +78,9 @@ class StateMachine(Protocol):
 class ReplicatedState:
     """The scheduler's state in `directory`, driven by log entries.
 
-    `on_changes` hears of every job written, once for each entry, right after it is applied; `on_records`, just before,
-    of what else was written. Neither is called for an entry that wrote nothing of the kind. Raises `UnknownVersion`
-    where the state was made by entries of a version that this node does not read (it reads up to `operations_read`).
+    After each applied entry `on_records` is called with the written records other than jobs, then `on_changes` with the
+    changes of jobs; each only if there are any. Raises `UnknownVersion` if the state has entries of a version that this
+    node cannot read (it reads up to `operations_read`).
     """
 
     def __init__(self, directory: Path, *, map_bytes: int, operations_read: int = CODEC_VERSION) -> None:
@@ -91,7 +93,7 @@ class ReplicatedState:
         self._require_readable()
 
     def _require_readable(self) -> None:
-        """Refuse to go on from a state that a later release has made: what follows in the log could not be read."""
+        """Reject a state that a later release has written: the following log entries could not be read."""
         version = self.state.operation_version
         try:
             require_readable(version or OLDEST_READ, reads=self.operations_read)
@@ -148,7 +150,7 @@ class ReplicatedState:
         return results
 
     def _decide(self, operation: Operation, context: Context) -> Applied:
-        """What one operation comes to; nothing of it is written yet."""
+        """Return the result of one operation, and its writes, which are not executed yet."""
         return apply(self.state, operation, context)
 
     @property
@@ -170,7 +172,7 @@ class ReplicatedState:
         return storage.inspect_copy(path)
 
     def install(self, path: Path) -> None:
-        """Replace the state; every reference to the old `state` is dead afterwards."""
+        """Replace the state; references to the old `state` are invalid afterwards."""
         self.state.close()
         storage.replace_state_file(self._directory, path)
         self.state = storage.open_state(self._directory, map_bytes=self._map_bytes, is_verified=True)

@@ -1,4 +1,4 @@
-"""What the engine needs of its neighbours: the log, its timing, and the machine (`raftsched.consensus.machine`)."""
+"""Define the ports of the engine: the log, its timing and sizes. The machine is in `raftsched.consensus.machine`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Entry = tuple[bytes, int, int]
 
 COMMAND: Final = b"\x00"
 NO_OP: Final = b"\x01"
-"""What pysyncobj writes as the first entry of a term."""
+"""The first entry of a term, as pysyncobj writes it."""
 CONFIGURATION: Final = b"\x02"
 """Carries an encoded `Membership`."""
 KINDS: Final = (COMMAND, NO_OP, CONFIGURATION)
@@ -22,25 +22,25 @@ KINDS: Final = (COMMAND, NO_OP, CONFIGURATION)
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """How long nodes wait for one another. Heartbeat times three must stay under the least election timeout.
+    """The timeouts of the cluster. Three heartbeats must be shorter than `election_min_seconds`.
 
-    A follower that hears nothing for a random time between `election_min_seconds` and `election_max_seconds` stands
-    for election; within the least of it it votes for nobody else. Shorter means a faster failover and more needless
-    elections on machines that stall.
+    A follower without a message from a leader for a random time between `election_min_seconds` and
+    `election_max_seconds` starts an election; within `election_min_seconds` it votes for no other node. Shorter times
+    mean a faster failover, and more needless elections on machines that stall.
     """
 
     heartbeat_seconds: float = 0.1
     election_min_seconds: float = 0.6
     election_max_seconds: float = 1.1
     proposal_seconds: float = 10.0
-    """A proposal that is not applied by then is answered with "outcome unknown"."""
+    """Time after which a proposal that is not applied is answered with "outcome unknown"."""
     lost_proposal_seconds: float = 1.0
-    """The same, counted from when this node stopped leading: the next leader usually decides it sooner."""
+    """The same, from the time when this node stopped leading: the next leader usually decides sooner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is kept, and sent at once; the reasons stand in `limits.py`."""
+    """Sizes of the kept log and of single messages; `limits.py` has the reasons."""
 
     tail_bytes: int = limits.JOURNAL_TAIL_BYTES
     hold_bytes: int = limits.SNAPSHOT_HOLD_BYTES
@@ -59,23 +59,23 @@ class Log(Protocol):
     def last_index(self) -> int: ...
     @property
     def dirty(self) -> bool:
-        """Whether something of it, term and vote included, is not durable."""
+        """Return whether any part of it, term and vote included, is not durable."""
 
     def __len__(self) -> int: ...
     def __getitem__(self, position: Any) -> Any: ...
     def term_at(self, index: int) -> int: ...
     def entries(self, start_index: int, max_bytes: int) -> Sequence[Entry]:
-        """The entries from `start_index` on, at least one if there is one, and then no more than `max_bytes`."""
+        """Return the entries from `start_index` on: at most `max_bytes`, but at least one if there is one."""
 
     def add(self, command: bytes, index: int, term: int) -> None: ...
     def deleteEntriesFrom(self, position: int) -> None:  # noqa: N802  # pysyncobj's name
         """Drop the entries from a position, counted from the first entry, on."""
 
     def reset(self, index: int, term: int) -> None:
-        """Make the log one base entry (index, term); the current term and vote stay."""
+        """Replace the log by one base entry (index, term); the current term and vote stay."""
 
     def compact_to(self, index: int) -> None:
         """Drop the entries below `index`."""
 
     def index_before_bytes(self, byte_count: int) -> int:
-        """The lowest index such that the log from it on is at most `byte_count` bytes."""
+        """Return the lowest index such that the log from it on has at most `byte_count` bytes."""

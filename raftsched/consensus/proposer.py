@@ -1,7 +1,7 @@
-"""Gathers operations that arrive together into one log entry, and gives each caller its own result.
+"""Join operations that arrive together into one log entry, and return each caller its own result.
 
-An idle proposer sends at once: no linger. While entries are on their way, later operations wait for the next one, so
-the batch grows by itself with the load. At most `limits.ENTRIES_IN_FLIGHT_MAX` entries are in flight, each under
+An idle proposer sends at once, without a delay. While entries are in flight, later operations wait for the next one, so
+the batch grows with the load. At most `limits.ENTRIES_IN_FLIGHT_MAX` entries are in flight, each with at most
 `limits.ENTRY_OPERATIONS_MAX` operations and about `limits.ENTRY_BYTES_MAX` bytes.
 """
 
@@ -20,18 +20,18 @@ from raftsched.core.state.results import Result
 from raftsched.errors import Unavailable, UpgradeInProgress
 
 _OPERATION_BYTES = 256
-"""About what an operation takes beside its payload or result."""
+"""Approximate size of an operation without its payload or result."""
 _Waiting = tuple[Operation, "asyncio.Future[Result]"]
 NoteSilence = Callable[[TimeMs, TimeMs], Operation | None]
-"""Given the stamps of two entries in a row: the operation that must be in front of the second one, or None."""
+"""Return the operation that must precede the second of two consecutive entries, given their stamps; or None."""
 
 
 class Proposer:
     """Proposes operations on the leader.
 
-    `propose_entry` puts an encoded entry into the log and returns a future of the results of its operations, in order;
-    `now_ms` is the leader's stamp; where it raises `Unavailable`, nothing is proposed. `version` is the one in which
-    the leader may write entries (`entry_versions.py`): an operation that appeared in a later one is refused.
+    `propose_entry` adds an encoded entry to the log and returns a future of the results of its operations, in order.
+    `now_ms` returns the leader's stamp; if it raises `Unavailable`, nothing is proposed. `version` is the version of
+    entries that the leader may write (`entry_versions.py`): operations of a later version are rejected.
     """
 
     def __init__(
@@ -50,24 +50,24 @@ class Proposer:
         self._preface: Operation | None = None
         self._note_silence: NoteSilence | None = None
         self._stamped_ms: TimeMs | None = None
-        """Of the latest entry since `begin_with`."""
+        """Stamp of the latest entry since `begin_with`."""
         self._loop = asyncio.get_running_loop()
 
     def begin_with(self, preface: Operation | None, note_silence: NoteSilence | None = None) -> None:
-        """Put `preface` in front of each entry until one is committed, so that nothing else comes before it; None: nothing.
+        """Put `preface` in front of each entry until one is committed, so that no operation precedes it.
 
-        From then on `note_silence` is asked for the preface of each entry, with the stamp of the one before. Results of
-        prefaces are dropped, so they must be harmless if they are applied more than once.
+        After that `note_silence` returns the preface of each entry, given the stamp of the previous one. Results of
+        prefaces are dropped, and a preface may be applied more than once.
         """
         self._preface = preface
         self._note_silence = note_silence
         self._stamped_ms = None
 
     def propose(self, operation: Operation) -> asyncio.Future[Result]:
-        """Return a future of the operation's result once it is committed and applied.
+        """Propose the operation, and return the future of its result, set once it is committed and applied.
 
-        The future raises `NotLeader`, `UpgradeInProgress` or `Unavailable` where the operation is certainly not in the
-        log, and `OutcomeUnknown` where nobody can tell yet. Cancelling the future does not take the operation back.
+        The future raises `NotLeader`, `UpgradeInProgress` or `Unavailable` if the operation is certainly not in the
+        log, and `OutcomeUnknown` if that is unknown. Cancelling the future does not cancel the operation.
         """
         future: asyncio.Future[Result] = self._loop.create_future()
         if len(self._waiting) >= limits.PROPOSALS_WAITING_MAX:
@@ -135,7 +135,7 @@ class Proposer:
 
 
 def _without_later_ones(taken: list[_Waiting], version: int) -> list[_Waiting]:
-    """Refuse the operations that no entry of `version` can carry, and return the others."""
+    """Reject the operations that an entry of `version` cannot carry, and return the others."""
     if any(operation.since > version for operation, _ in taken):
         error = UpgradeInProgress("not all nodes of the cluster are upgraded yet; retry once they are")
         _fail([item for item in taken if item[0].since > version], error)

@@ -1,4 +1,4 @@
-"""What a replica tells of itself and its peers, for people and for the API."""
+"""Define the status of a replica and its peers, for people and for the API."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from raftsched.consensus.ports import NodeId
 
 @dataclass(frozen=True, slots=True)
 class PeerStatus:
-    """A peer as this node sees it; all but `node_id` and `is_connected` are known to a leader only."""
+    """A peer as seen by this node; only a leader knows more than `node_id` and `is_connected`."""
 
     node_id: NodeId
     is_connected: bool
     match_index: int
     clock_offset_ms: int | None
-    """How far its wall clock is ahead of ours."""
+    """Its wall clock minus this node's."""
     round_trip_ms: int | None
-    """What nine of ten of its answers stay below, of the last ones; None where too few were measured."""
+    """90th percentile of its latest round trips; None if too few were measured."""
     snapshot_bytes: tuple[int, int] | None
-    """(acknowledged, total) of a snapshot on its way."""
+    """(acknowledged, total) of a snapshot that is being sent."""
     operations_read: int | None
-    """The latest version of log entries that it was last heard to read; None where it never was."""
+    """The latest version of log entries that it can read, by its last message; None if there was none."""
     space: Space | None
-    """The free space of its disk, as it last told this leader."""
+    """The free space of its disk, by its last report to this leader."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """One look at a replica; indexes are positions in the log."""
+    """The status of a replica at one moment; indexes are positions in the log."""
 
     node_id: NodeId
     state: str
@@ -41,9 +41,9 @@ class ReplicaStatus:
     first_index: int
     last_index: int
     peers: tuple[PeerStatus, ...]
-    """The other members, those that join included."""
+    """The other members, including joining ones."""
     incoming_snapshot_bytes: tuple[int, int] | None
     operations_read: int
     """The latest version of log entries that this replica reads."""
     operation_version: int
-    """The one in force, as far as it knows."""
+    """The version in use, as far as this replica knows."""

@@ -23,7 +23,7 @@ from zlib import crc32
 import msgspec
 from msgspec.structs import replace
 
-from raftsched.consensus.journal.register import WAY_OUT, SegmentId
+from raftsched.consensus.journal.register import REPAIR_ADVICE, SegmentId
 from raftsched.disk import make_directory, sync_directory
 from raftsched.errors import RaftschedError
 
@@ -178,9 +178,9 @@ def _read(directory: Path) -> Identity | None:
     except OSError as error:
         raise WrongDirectory(f"{path} can't be read: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise WrongDirectory(f"{path} is damaged ({error}). {WAY_OUT}.") from error
+        raise WrongDirectory(f"{path} is damaged ({error}). {REPAIR_ADVICE}.") from error
     if found.sealed() != found:
-        raise WrongDirectory(f"{path} is damaged (its checksum is wrong). {WAY_OUT}.")
+        raise WrongDirectory(f"{path} is damaged (its checksum is wrong). {REPAIR_ADVICE}.")
     return found
 
 

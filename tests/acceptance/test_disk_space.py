@@ -67,9 +67,9 @@ def test_new_work_is_refused_only_while_a_majority_of_disks_is_low(start_cluster
     assert call(base, "DELETE", f"/api/v1/jobs/{to_cancel['id']}")[0] == 200
     shown = run_cli("cluster", "status", RAFTSCHED_URL=base)
     assert shown.returncode == 0
-    assert "new work is refused until a majority has room" in " ".join(shown.stdout.split())
+    assert "new work is rejected until a majority has space" in " ".join(shown.stdout.split())
     assert shown.stdout.count(" low") >= 2
-    assert "too few nodes have room" in third.get("/readyz")["warning"]
+    assert "too few nodes have free disk space" in third.get("/readyz")["warning"]
     assert "new_work_refused" in third.log_file.read_text()
 
     # There is room again: new work is accepted, and the lead goes to a node with room.

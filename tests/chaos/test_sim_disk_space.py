@@ -102,10 +102,10 @@ def test_jobs_are_refused_before_a_majority_of_disks_is_full_and_cancels_pass(wo
     world.run(SOON_SECONDS)
     assert submit(world, 3) == "storage_full"
     assert ask(world, cancel(1)) == "done"
-    assert "too few nodes have room" in warning_of(leader)
+    assert "too few nodes have free disk space" in warning_of(leader)
     assert leader.node is not None
     status = leader.node.cluster_status()
-    assert "too few nodes have room" in status.warning
+    assert "too few nodes have free disk space" in status.warning
     assert {node.id for node in status.nodes if node.disk_low} == {host.id for host in (*low, others[-1])}
     for host in low:
         host.is_nearly_full = False

@@ -1,1 +1,1 @@
-"""The journal: the Raft log on disk."""
+"""Store the Raft log on disk."""

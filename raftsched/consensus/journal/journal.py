@@ -1,24 +1,24 @@
-"""The durable Raft log: what this node has promised to remember, in place of pysyncobj's FileJournal.
+"""Keep the durable Raft log, with term and vote, in place of pysyncobj's FileJournal.
 
-The engine adds entries, truncates, and sets its term and vote as it handles messages; all of that only grows a list of
-records in memory. Then one group commit makes it durable, before any message that depends on it leaves:
+The engine adds entries, truncates, and sets its term and vote as it handles messages; that only grows a list of records
+in memory. Then one group commit makes it durable, before any message that depends on it is sent:
 
-    journal.write()        event loop: the whole group in one write, behind a MARK of what was synced before
-    journal.datasync()     any one thread: one fdatasync; touches nothing but the file
+    journal.write()        event loop: the whole group in one write, after a MARK of what was synced before
+    journal.datasync()     any one thread: one fdatasync; uses only the file
     journal.synced()       event loop: the group is durable; compaction's files are removed
 
-The three alternate strictly; between `write` and `synced` more may be added, it waits for the next group. Term and vote
-lie in the same files as the entries, so one sync covers all. A full segment is followed by a new one, whose header and
-STATE are the first bytes of the next group, and a start always begins a new segment
-(`raftsched.consensus.journal.segments` for the bytes, `raftsched.consensus.journal.replay` for what a start believes).
+The three alternate strictly. Records added between `write` and `synced` wait for the next group. Term and vote are in
+the same files as the entries, so one sync covers all. A full segment is followed by a new one, whose header and STATE
+are the first bytes of the next group; a start always begins a new segment. `raftsched.consensus.journal.segments`
+defines the bytes, `raftsched.consensus.journal.replay` the rules of a start.
 
-The first failed write or sync is final. What reached the disk is unknown then and a retry would lie, so the journal
-refuses everything after, and the process ends.
+The first failed write or sync is final. It is unknown then what reached the disk, and a retry could report a false
+success. So the journal rejects every later call, and the process ends.
 
-Memory: the recent entries, up to `cache_bytes`, and 32 bytes for each other one, which is read back, checked, from its
-place. pysyncobj asks for entries by position, so position 0 is index `first_index`.
+Memory: the recent entries, up to `cache_bytes`, and 32 bytes for each older one, which is read back and checked.
+pysyncobj asks for entries by position, so position 0 is index `first_index`.
 
-Left out: the commit index (the state machine holds the applied index, which is as good), preallocated files, and
+Left out: the commit index (the state machine has the applied index, which is sufficient), preallocated files, and
 compression.
 """
 
@@ -44,15 +44,15 @@ from raftsched.ports import Disk
 log = structlog.get_logger()
 
 BASE_COMMAND = b"\x01"
-"""pysyncobj's no-op, the command of the one entry that `reset` leaves."""
+"""pysyncobj's no-op, the command of the base entry of `reset`."""
 
 
 class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
     """The log, term and vote of one node, on `disk`, which must belong to this process alone.
 
-    Raises JournalCorrupt, JournalLost or JournalTooNew at start, having changed nothing, and DiskFailed from every
-    method once the disk has failed. An entry is (command, index, term); indexes are consecutive.
-    `register` outlives the disk's files: it tells a lost journal from a new one.
+    Raises JournalCorrupt, JournalLost or JournalTooNew at start, with nothing changed, and DiskFailed from every method
+    once the disk has failed. An entry is (command, index, term); indexes are consecutive. `register` is stored apart
+    from the disk's files: it distinguishes a lost journal from a new one.
     """
 
     def __init__(
@@ -100,16 +100,16 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
 
     @property
     def first_index(self) -> int:
-        """Index of the first entry; 0 while the log is empty: before the first `add`, and after a `clear`."""
+        """Return the index of the first entry; 0 while the log is empty: before the first `add`, and after a `clear`."""
         return self._table.first
 
     @property
     def last_index(self) -> int:
-        """Index of the last entry; 0 while the log is empty."""
+        """Return the index of the last entry; 0 while the log is empty."""
         return self._table.last
 
     def term_at(self, index: int) -> int:
-        """The term of the entry at `index`, without reading it. Raises IndexError outside the log."""
+        """Return the term of the entry at `index`, without reading the entry. Raises IndexError outside the log."""
         return self._table.term(self._position(index))
 
     @overload
@@ -117,7 +117,7 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
     @overload
     def __getitem__(self, item: slice) -> list[Entry]: ...
     def __getitem__(self, item: int | slice) -> Entry | list[Entry]:
-        """Entries by position, as of a list. Recent ones come from memory, others are read: see `entries`."""
+        """Return entries by position, as a list does. Recent ones are in memory, others are read: see `entries`."""
         if isinstance(item, slice):
             start, stop, step = item.indices(len(self._table))
             if step == 1:
@@ -131,9 +131,9 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         return self._range(position, position + 1)[0] if position else self._first_entry()
 
     def entries(self, start_index: int, max_bytes: int) -> list[Entry]:
-        """Entries from `start_index` on: as many as take up to `max_bytes` in the journal, and at least one.
+        """Return entries from `start_index` on: at most `max_bytes` of the journal, but at least one.
 
-        Empty behind the end; raises IndexError before the beginning. Never reads or holds more than it returns.
+        Empty after the end; raises IndexError before the start. It never reads or holds more than it returns.
         """
         if start_index > self._table.last:
             return []
@@ -141,7 +141,7 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         return self._range(start, self._table.stop_within(start, max_bytes))
 
     def index_before_bytes(self, byte_count: int) -> int:
-        """The lowest index from which on the log takes at most `byte_count` bytes; the last one if that is larger."""
+        """Return the lowest index from which the log has at most `byte_count` bytes; at most the last index."""
         return min(self._table.first + self._table.position_before_bytes(byte_count), self._table.last)
 
     # -- changes, durable with the next group --------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         self._pending.append((ENTRY, index, term, command))
 
     def clear(self) -> None:
-        """Drop all entries; the next `add` may have any index. Prefer `reset`, which leaves no empty log behind."""
+        """Drop all entries; the next `add` may have any index. Prefer `reset`, after which the log is not empty."""
         self._require_usable()
         self._pending.append((TRUNCATE, 0, 0, b""))
         self._table.clear()
@@ -174,10 +174,10 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         self.compact_to(self._table.first + position)
 
     def compact_to(self, index: int) -> None:
-        """Drop the entries below `index`, of which the state machine must hold the effects durably; the last one stays.
+        """Drop the entries below `index`, but not the last one. The state machine must hold their effects durably.
 
         The log begins at `index` at once, and after a restart too, once the next group is synced. Then whole segments
-        that hold no entry of the log any more are removed.
+        without any entry of the log are removed.
         """
         self._require_usable()
         index = min(index, self._table.last)
@@ -188,7 +188,9 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
             self._sweep_due = True
 
     def reset(self, index: int, term: int) -> None:
-        """Make the log one no-op entry, the base behind an installed snapshot: after a crash it is that, or the old."""
+        """Replace the log by one no-op entry, the base after an installed snapshot; a crash leaves this or the old
+        log.
+        """
         self._require_usable()
         self._pending.append((RESET, index, term, BASE_COMMAND))
         self._table.clear()
@@ -197,7 +199,7 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         self._sweep_due = True
 
     def setCurrentTerm(self, term: int, voted: str | None) -> None:  # noqa: N802  # pysyncobj's name
-        """Remember the term, and the node that this one voted for in it."""
+        """Store the term, and this node's vote in it."""
         self._require_usable()
         if (term, voted) != (self._term, self._voted):
             self._term, self._voted = term, voted
@@ -210,25 +212,25 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         return self._voted
 
     def setRaftCommitIndex(self, index: int) -> None:  # noqa: N802  # pysyncobj's name
-        """Nothing: a commit index that is found too large after a crash would commit what never was (PYSYNCOBJ 3)."""
+        """Do nothing: a stored commit index that is too large after a crash would commit false entries (PYSYNCOBJ 3)."""
 
     def getRaftCommitIndex(self) -> int:  # noqa: N802  # pysyncobj's name
-        """Always 1: the engine starts from what the state machine has applied."""
+        """Return 1 always: the engine starts from the applied index of the state machine."""
         return 1
 
     def onOneSecondTimer(self) -> None:  # noqa: N802  # pysyncobj's name
-        """After a second without a write, say on disk what was synced, so that rot in it is told from a torn tail."""
+        """Mark the synced end on disk after a second without a write, to distinguish corruption from a torn tail."""
         self._mark_due = self._is_unmarked
 
     # -- durability ----------------------------------------------------------------------------------------------------
 
     @property
     def dirty(self) -> bool:
-        """Something was added, or written, that is not durable yet."""
+        """Return whether records were added, or written, that are not durable yet."""
         return bool(self._pending) or self._in_flight or self._mark_due
 
     def write(self) -> None:
-        """Hand all that was added to the operating system, as one group. Only when the last one is `synced`."""
+        """Write all added records, as one group; the previous group must be `synced`."""
         self._require_usable()
         if self._in_flight:
             raise InvariantBroken("a group of the journal was written while the one before was not synced")
@@ -255,14 +257,14 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
             self._writer.datasync()
 
     def synced(self) -> None:
-        """The `datasync` after the last `write` has returned: that group is durable."""
+        """Note that the `datasync` after the last `write` has returned: that group is durable."""
         self._require_usable()
         self._in_flight = False
         if self._sweep_due and not self._pending:
             self._sweep()
 
     def sync(self) -> None:
-        """Make all that was added durable, here and now; nothing to do costs nothing."""
+        """Make all added records durable, and block until then."""
         while self.dirty:
             if not self._in_flight:
                 self.write()
@@ -270,7 +272,7 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
             self.synced()
 
     def _destroy(self) -> None:
-        """Sync, say so on disk, and close; after a failure only close. No `datasync` may be running elsewhere."""
+        """Sync, mark the end on disk, and close; after a failure only close. No `datasync` may be running."""
         try:
             if self._failure is None:
                 self.sync()
@@ -282,15 +284,16 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
     # -- within --------------------------------------------------------------------------------------------------------
 
     def _place(self, records: list[Record], offsets: list[int]) -> None:
-        """Tell the table where the records lie. One that a later record undoes is overwritten or ignored there."""
+        """Store the places of the records in the table; it overwrites or ignores those that a later record undoes."""
         for (kind, index, _, _), offset in zip(records, offsets, strict=True):
             if kind in (ENTRY, RESET):
                 self._table.place(index, self._writer.number, offset)
 
     def _sweep(self) -> None:
-        """Remove the oldest segments that hold no entry of the log; all that says so is durable.
+        """Remove the oldest segments without any entry of the log, once the records of that are durable.
 
-        Unsynced: a file that comes back after a crash is replayed without effect, or left out and removed at the start.
+        Removals are not synced: a file that reappears after a crash is replayed without effect, or removed at the
+        start.
         """
         needed = self._table.segment(0) if len(self._table) else self._writer.number
         with self._failing_for_good("remove old segments"):
@@ -300,7 +303,7 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         self._sweep_due = False
 
     def _range(self, start: int, stop: int) -> list[Entry]:
-        """The entries of these positions: what is recent from memory, the rest from its segments."""
+        """Return the entries of these positions: recent ones from memory, the others from their segments."""
         recent_position = self._table.recent_position
         if start >= recent_position:
             return self._table.recent[start - recent_position : max(0, stop - recent_position)]
@@ -309,7 +312,7 @@ class Journal(PysyncobjJournal):  # type: ignore[misc]  # pysyncobj has no types
         return older + self._table.recent[: max(0, stop - recent_position)]
 
     def _first_entry(self) -> Entry:
-        """The first entry, kept at hand: pysyncobj asks for it all the time, to learn the first index."""
+        """Return the first entry, which is cached: pysyncobj reads it often, to learn the first index."""
         if self._oldest_entry is None:
             self._oldest_entry = self._range(0, 1)[0]
         return self._oldest_entry

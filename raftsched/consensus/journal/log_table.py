@@ -1,8 +1,8 @@
-"""The log in memory: term, size and place of every entry, and the entries themselves for the most recent ones.
+"""Keep the log's table in memory: term, size and place of every entry, and the most recent entries themselves.
 
-Indexes are consecutive, so the tables are plain arrays of integers, 32 bytes an entry. The recent entries are a list
-that always covers the end of the log; `evict` cuts its front back to the bound. No I/O happens here: an older entry is
-read back by the journal, from the place that this table knows.
+Indexes are consecutive, so the tables are plain arrays of integers, 32 bytes per entry. The recent entries are a list
+that always covers the end of the log; `evict` cuts its front to the limit. This module does no I/O: the journal reads
+older entries back, from their places in this table.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Entry = tuple[bytes, int, int]
 class LogTable:
     """Entries `first` to `last`; positions count from 0 at `first`.
 
-    `cache_bytes` bounds the records of the recent entries, by their bytes on disk (RECORD_BYTES + the command); Python
+    `cache_bytes` limits the recent entries by the bytes of their records on disk (RECORD_BYTES + the command); Python
     adds some 150 bytes to each. The last entry is always kept.
     """
 
@@ -42,16 +42,16 @@ class LogTable:
 
     @property
     def last(self) -> int:
-        """Index of the last entry, 0 while the log is empty."""
+        """Return the index of the last entry, 0 while the log is empty."""
         return self.first + len(self._terms) - 1 if self._terms else 0
 
     @property
     def recent_position(self) -> int:
-        """Position of the oldest entry that is kept in memory."""
+        """Return the position of the oldest entry in memory."""
         return len(self._terms) - len(self.recent)
 
     def append(self, entry: Entry) -> None:
-        """Add the entry behind the last, or any entry to an empty log; its place is not known yet.
+        """Add the entry after the last, or any entry to an empty log; its place is not known yet.
 
         Raises InvariantBroken, and changes nothing, for another index.
         """
@@ -69,7 +69,7 @@ class LogTable:
         self.recent.append(entry)
 
     def place(self, index: int, segment: int, offset: int) -> None:
-        """The record of `index` lies here; nothing happens if there is no such entry any more."""
+        """Set the place of the record of `index`; ignored if there is no such entry any more."""
         position = index - self.first
         if 0 <= position < len(self._terms):
             self._segments[position] = segment
@@ -101,9 +101,9 @@ class LogTable:
         self.first = index
 
     def evict(self) -> None:
-        """Forget the oldest recent entries if they pass the bound. Every entry's place must be known.
+        """Drop the oldest recent entries from memory if they exceed the limit. Every entry's place must be known.
 
-        Cuts a little deeper than needed, so that the cost is shared by many entries.
+        It cuts a little more than needed, so that many entries share the cost.
         """
         if self._ends and self._ends[-1] - self._start(self.recent_position) > self._cache_bytes:
             keep_from = self.position_before_bytes(self._cache_bytes - self._cache_bytes // 8)
@@ -114,24 +114,24 @@ class LogTable:
         return self._terms[position]
 
     def segment(self, position: int) -> int:
-        """The segment that holds the entry, 0 while it is not written."""
+        """Return the segment that holds the entry, 0 while it is not written."""
         return self._segments[position]
 
     def extent(self, position: int) -> tuple[int, int]:
-        """Where the entry's record begins and ends in its segment."""
+        """Return the start and the end of the entry's record in its segment."""
         offset = self._offsets[position]
         return offset, offset + self._ends[position] - self._start(position)
 
     def same_segment_stop(self, position: int, stop: int) -> int:
-        """The first position after `position`, at most `stop`, whose entry lies in a later segment."""
+        """Return the first position after `position`, at most `stop`, whose entry is in a later segment."""
         return bisect_right(self._segments, self._segments[position], position, stop)
 
     def stop_within(self, position: int, byte_count: int) -> int:
-        """The position before which the records from `position` on fit in `byte_count` bytes; at least one fits."""
+        """Return the position up to which the records from `position` on fit in `byte_count` bytes; at least one fits."""
         return max(position + 1, bisect_right(self._ends, self._start(position) + byte_count))
 
     def position_before_bytes(self, byte_count: int) -> int:
-        """The lowest position from which the records up to the end take at most `byte_count` bytes."""
+        """Return the lowest position from which the records up to the end have at most `byte_count` bytes."""
         if not self._ends or self._ends[-1] - self._before <= byte_count:
             return 0
         return bisect_left(self._ends, self._ends[-1] - byte_count) + 1

@@ -1,11 +1,12 @@
-"""What journal and machine must agree on when a node starts, and the marker that explains the one allowed difference.
+"""Check that journal and machine agree when a node starts; a marker explains the one allowed difference.
 
-Nothing is applied before it is durable in the journal (`CommitIndex.raise_to`), so the machine is at most as far as the
-journal, and what it lacks is replayed. One thing breaks that order: an installed snapshot replaces the machine first and
-the journal second. A marker on disk, written before the one and removed after the other, tells that case from a journal
-that lost entries. Such a node may have forgotten what it acknowledged, and does not start.
+Nothing is applied before it is durable in the journal (`CommitIndex.raise_to`). So the machine is never ahead of the
+journal, and the missing entries are replayed. One case breaks that order: an installed snapshot replaces the machine
+first and the journal second. A marker on disk, written before the first and removed after the second, distinguishes
+that case from a journal that lost entries. A node with a lost journal may have forgotten its acknowledgements, and does
+not start.
 
-A state that is gone is made again from the journal if that begins at the first entry; otherwise the node does not start.
+A lost state is rebuilt from the journal if that begins at the first entry; otherwise the node does not start.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Protocol
 import structlog
 
 from raftsched.consensus.journal.log_table import LogTable
-from raftsched.consensus.journal.register import WAY_OUT, SegmentId, require_newest
+from raftsched.consensus.journal.register import REPAIR_ADVICE, SegmentId, require_newest
 from raftsched.consensus.journal.replay import JournalSummary, recover, summary_of
 from raftsched.consensus.machine import StateMachine
 from raftsched.disk import sync_directory
@@ -29,8 +30,8 @@ from raftsched.ports import Disk
 _log = structlog.get_logger()
 
 
-class HeldLog(Protocol):
-    """What the journal holds."""
+class ReadableLog(Protocol):
+    """The log that the journal holds."""
 
     @property
     def first_index(self) -> int: ...
@@ -40,20 +41,20 @@ class HeldLog(Protocol):
     def term_at(self, index: int) -> int: ...
 
 
-class RecoverableLog(HeldLog, Protocol):
-    """The journal, before the engine has it."""
+class RecoverableLog(ReadableLog, Protocol):
+    """The journal, before the engine uses it."""
 
     def reset(self, index: int, term: int) -> None: ...
 
 
 class InstallMarker:
-    """Says durably that the snapshot (index, term) is being installed."""
+    """A durable marker while the snapshot (index, term) is being installed."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "installing.json"
 
     def write(self, index: int, term: int) -> None:
-        """Durable when this returns."""
+        """Write the marker; it is durable when this returns."""
         with self._path.open("w", encoding="ascii") as file:
             json.dump({"index": index, "term": term}, file)
             file.flush()
@@ -61,7 +62,7 @@ class InstallMarker:
         sync_directory(self._path.parent)
 
     def read(self) -> tuple[int, int] | None:
-        """(index, term); None where nothing was being installed, or the marker itself was never finished."""
+        """Return (index, term); None if nothing was being installed, or if the marker was not completely written."""
         try:
             content = json.loads(self._path.read_text(encoding="ascii"))
         except FileNotFoundError:
@@ -71,12 +72,12 @@ class InstallMarker:
         return content["index"], content["term"]
 
     def clear(self) -> None:
-        """Remove it; may come back after a power loss, which does no harm."""
+        """Remove the marker; it may reappear after a power loss, which is harmless."""
         self._path.unlink(missing_ok=True)
 
 
 class FormedMark:
-    """Says durably that this node helped to form a new cluster: it takes part though it is blank (`peer_identity.py`)."""
+    """A durable mark that this node helped to form a new cluster, so it takes part though blank (`peer_identity.py`)."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "formed"
@@ -86,20 +87,20 @@ class FormedMark:
         return self._path.exists()
 
     def set(self) -> None:
-        """Durable when this returns; blocks for the disk, once in a node's life."""
+        """Set the mark; it is durable when this returns. Blocks for the disk, once in a node's life."""
         with self._path.open("wb") as file:
             os.fsync(file.fileno())
         sync_directory(self._path.parent)
 
 
 class DifferenceMark:
-    """Says durably that this node's state is not the one that the others have, and why (`state_comparison.py`)."""
+    """A durable mark that this node's state differs from the others', with the reason (`state_comparison.py`)."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / "differs"
 
     def write(self, reason: str) -> None:
-        """Durable when this returns; blocks for the disk."""
+        """Write the mark; it is durable when this returns. Blocks for the disk."""
         with self._path.open("w", encoding="utf-8") as file:
             file.write(reason)
             file.flush()
@@ -107,32 +108,32 @@ class DifferenceMark:
         sync_directory(self._path.parent)
 
     def read(self) -> str:
-        """The reason; "" where there is no mark."""
+        """Return the reason; "" if there is no mark."""
         try:
-            return self._path.read_text(encoding="utf-8") or "this node's state is not the one that the others have"
+            return self._path.read_text(encoding="utf-8") or "this node's state differs from the others'"
         except FileNotFoundError:
             return ""
 
     def clear(self) -> None:
-        """Remove it, durably: the state is another one now."""
+        """Remove the mark, durably: the state has been replaced."""
         if self._path.exists():
             self._path.unlink()
             sync_directory(self._path.parent)
 
 
 class StateLost(InvariantBroken):
-    """The state is not what the journal goes on from: one of the two is damaged, gone, or of another time or node."""
+    """The state does not fit the journal: one of the two is damaged, lost, or of another time or node."""
 
     code = "state_lost"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"{reason}. {WAY_OUT}.")
+        super().__init__(f"{reason}. {REPAIR_ADVICE}.")
 
 
 def align(log: RecoverableLog, machine: StateMachine, marker: InstallMarker) -> None:
-    """Finish an interrupted installation, then check that the log leads on from the machine.
+    """Finish an interrupted installation, then check that the log continues from the machine.
 
-    Raises `StateLost`, with nothing changed, where it doesn't: this node must not vote or acknowledge.
+    Raises `StateLost`, with nothing changed, if it does not: then this node must not vote or acknowledge.
     """
     position = (machine.applied_index, machine.applied_term)
     if marker.read() == position and not _holds(log, *position):
@@ -144,10 +145,10 @@ def align(log: RecoverableLog, machine: StateMachine, marker: InstallMarker) -> 
 def check_start(
     disk: Disk, *, newest: SegmentId | None, applied: tuple[int, int], installing: tuple[int, int] | None
 ) -> JournalSummary:
-    """Check all that a start checks of the journal on `disk`, read only, and return what the journal holds.
+    """Check the journal on `disk` as a start does, read only, and return a summary of it.
 
-    `newest` is what node.json says, `applied` the (index, term) of the state, and `installing` what `InstallMarker.read`
-    returns. Raises what the start would raise: `JournalLost`, `JournalCorrupt`, `JournalTooNew`, `StateLost`, OSError.
+    `newest` is the segment named by node.json, `applied` the (index, term) of the state, and `installing` the result of
+    `InstallMarker.read`. Raises as the start: `JournalLost`, `JournalCorrupt`, `JournalTooNew`, `StateLost`, OSError.
     """
     require_newest(disk, newest)
     recovered = recover(disk, cache_bytes=0)
@@ -157,20 +158,18 @@ def check_start(
     return summary_of(disk, recovered)
 
 
-def require_state(log: HeldLog, *, is_there: bool) -> None:
-    """Check, before a state is made, that the log can make it again if it is gone; raises `StateLost` if it can't."""
+def require_state(log: ReadableLog, *, is_there: bool) -> None:
+    """Check, before a state is created, that the log can rebuild it if it is lost; raises `StateLost` if it can't."""
     if is_there or log.last_index <= 1:
         return
     if log.first_index > 1:
-        raise StateLost(
-            f"the state is gone, and the journal begins at index {log.first_index}, so it can't be made again"
-        )
-    _log.warning("state_made_again", reason="the state was gone; the journal holds all entries", entries=log.last_index)
+        raise StateLost(f"the state is lost, and the journal begins at index {log.first_index}, so it can't be rebuilt")
+    _log.warning("state_made_again", reason="the state was lost; the journal holds all entries", entries=log.last_index)
 
 
 @dataclass(frozen=True, slots=True)
 class _Replayed:
-    """The log as it was read from the journal, for `_check`."""
+    """The log as read from the journal, for `_check`."""
 
     table: LogTable
 
@@ -189,11 +188,11 @@ class _Replayed:
         return self.table.term(index - self.table.first)
 
 
-def _holds(log: HeldLog, index: int, term: int) -> bool:
+def _holds(log: ReadableLog, index: int, term: int) -> bool:
     return len(log) > 0 and log.first_index <= index <= log.last_index and log.term_at(index) == term
 
 
-def _check(log: HeldLog, applied: int, term: int) -> None:
+def _check(log: ReadableLog, applied: int, term: int) -> None:
     if not len(log):
         if applied:
             raise StateLost(f"the state is at index {applied}, but the journal is empty")

@@ -1,10 +1,11 @@
-"""Record the journal's newest segment outside of the journal, so that a lost journal is not taken for a new one.
+"""Record the journal's newest segment outside of the journal, so that a lost journal is not mistaken for a new one.
 
-The journal can't tell that its own newest files are gone. A node without them has forgotten votes and acknowledgements
-that others have counted. So a register, in production the data directory's `node.json`, names the newest segment:
+The journal cannot detect that its own newest files are lost. A node without them has forgotten votes and
+acknowledgements that others have counted. So a register, in production the data directory's `node.json`, names the
+newest segment:
 
-  * It is written once the segment is durable, and before any message that depends on the segment leaves the node.
-  * A start finds that very segment, or refuses. A later segment may be there as well, if the node stopped in between.
+  * It is written once the segment is durable, and before the node sends any message that depends on the segment.
+  * A start without exactly that segment fails. A later segment may exist as well, if the node stopped in between.
 
 Left out: entries that are cut from the end of the newest segment itself (see `replay`).
 """
@@ -25,7 +26,7 @@ from raftsched.consensus.journal.segments import (
 from raftsched.errors import InvariantBroken
 from raftsched.ports import Disk
 
-WAY_OUT = (
+REPAIR_ADVICE = (
     "This node may have voted and acknowledged what it no longer knows, so it must not come back under its old id. While "
     "the others have a majority nothing is lost: `raftsched cluster remove` this node, and `raftsched cluster add` it "
     "under a NEW id with an empty data directory"
@@ -33,26 +34,26 @@ WAY_OUT = (
 
 
 class SegmentId(msgspec.Struct, frozen=True):
-    """Names one segment: its header says where the segment before it ends, and in which record."""
+    """The identity of a segment; its header names the end of the previous segment, and its last record."""
 
     number: int
     checksum: int
-    """Of the segment's header."""
+    """Checksum of the segment's header."""
 
 
 class SegmentRegister(Protocol):
-    """Remembers the newest segment of the journal."""
+    """The register of the journal's newest segment."""
 
     @property
     def newest(self) -> SegmentId | None:
-        """The segment recorded last; None if no journal was ever begun."""
+        """Return the segment recorded last; None if no journal was ever begun."""
 
     def record(self, segment: SegmentId) -> None:
-        """Remember a newer segment; durable when this returns. Raises OSError; called in any one thread at a time."""
+        """Store a newer segment, durably. Raises OSError; called in one thread at a time."""
 
 
 class VolatileRegister:
-    """Remembers the newest segment for as long as the process lives: for journals that nobody else depends on."""
+    """A register in memory, for journals on which no other node depends."""
 
     def __init__(self) -> None:
         self.newest: SegmentId | None = None
@@ -62,18 +63,18 @@ class VolatileRegister:
 
 
 class JournalLost(InvariantBroken):
-    """The data directory says that the journal has begun, and it is not there any more. Nothing was changed."""
+    """The data directory names a journal that does not exist any more. Nothing was changed."""
 
     code = "journal_lost"
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"{reason}. {WAY_OUT}.")
+        super().__init__(f"{reason}. {REPAIR_ADVICE}.")
 
 
 def require_newest(disk: Disk, newest: SegmentId | None) -> None:
     """Check that the journal on `disk` still has the segment that the register names; changes nothing.
 
-    Raises `JournalLost` if it is not there or belongs to another journal, and `JournalCorrupt` if its header is damaged.
+    Raises `JournalLost` if it is missing or belongs to another journal, and `JournalCorrupt` if its header is damaged.
     """
     if newest is None:
         return

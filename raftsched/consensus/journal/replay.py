@@ -1,25 +1,25 @@
-"""What a journal's files say after a stop, and whether to believe them.
+"""Replay a journal's files after a stop, and decide which of their records are valid.
 
 All segments are replayed in order, one in memory at a time. A bad record is one of two things:
 
-*Rot*, if it lies in what is proven to have been synced. Proven is
+*Corruption*, if it is within the bytes that are proven to have been synced. Proven is
   - a segment up to the end that the header of the next one names;
-  - the last segment up to its last valid MARK, wherever that lies;
+  - the last segment up to its last valid MARK, at any place;
   - the whole segment before a last one whose header is not valid: a segment is only begun when the one before is synced.
-  Rot raises JournalCorrupt: the node once acknowledged these bytes, so it may not go on without them.
+  Corruption raises JournalCorrupt: the node once acknowledged these bytes, so it must not continue without them.
 
-*A torn tail* otherwise: the one group that was being written, or synced, when the machine stopped. Nothing that it says
-  was ever acknowledged, unless the group was synced and no later MARK was written yet. So it is cut: the next segment's
-  header names the last good record before the cut as the end of this one.
+*A torn tail* otherwise: the one group that was being written, or synced, when the machine stopped. None of it was
+  acknowledged, unless the group was synced and no later MARK was written yet. So it is cut: the next segment's header
+  names the last good record before the cut as the end of this one.
 
-What can't be distinguished: rot in the very last group, after its sync and before the next MARK, looks like a torn
-tail. The journal writes a MARK with every group, with the first idle second, and when it closes, so that window is at
-most about a second before a crash. Nor can files see that the *newest* of them were removed or exchanged for older
-copies by someone: that is what `register` is for.
+Limits: corruption in the very last group, after its sync and before the next MARK, looks like a torn tail. The journal
+writes a MARK with every group, with the first idle second, and when it closes, so this window is at most about a second
+before a crash. The files cannot show either that the *newest* of them were removed or replaced by older copies;
+`register` detects that.
 
-What was read but isn't proven synced (`Recovered.unproven`) is written again by the journal's start. It may exist only
-in the page cache, and if a sync failed before the last process ended, the kernel may have dropped it from there without
-ever writing it, and call the next sync a success.
+Records that were read but are not proven synced (`Recovered.unproven`) are written again by the journal's start. They
+may exist only in the page cache. If a sync failed before the last process ended, the kernel may have dropped them
+without writing them, and report the next sync as successful.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from raftsched.ports import Disk
 
 @dataclass(frozen=True, slots=True)
 class JournalSummary:
-    """What a sound journal holds. `torn_bytes` is what the next start will cut: written, but never acknowledged."""
+    """The content of a sound journal. The next start cuts `torn_bytes`, which were written but never acknowledged."""
 
     entries: int
     first_index: int
@@ -63,9 +63,9 @@ class JournalSummary:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The replayed log, and how to go on: segment `number` begins behind `previous`, in place of all later files.
+    """The replayed log, and the next segment: `number` begins after `previous`, in place of all later files.
 
-    `unproven` are the records to write into it first. Segments `oldest` to `number` make up the journal; the files in
+    `unproven` are the records to write into it first. Segments `oldest` to `number` form the journal; the files in
     `leftovers` are not part of it.
     """
 
@@ -83,13 +83,13 @@ class Recovered:
 def verify(disk: Disk) -> JournalSummary:
     """Check every record of a stopped node's journal and change nothing.
 
-    Raises JournalCorrupt where the journal would refuse to start. One segment is in memory at a time.
+    Raises JournalCorrupt if the journal would not start. One segment is in memory at a time.
     """
     return summary_of(disk, recover(disk, cache_bytes=0))
 
 
 def summary_of(disk: Disk, recovered: Recovered) -> JournalSummary:
-    """Return what the journal on `disk`, which was replayed just now, holds."""
+    """Return a summary of the journal on `disk`, which was just replayed."""
     table = recovered.table
     return JournalSummary(
         entries=len(table),
@@ -118,15 +118,15 @@ def recover(disk: Disk, *, cache_bytes: int) -> Recovered:
 
 
 def state_record(term: int, first_index: int, voted: str | None) -> Record:
-    """The STATE record: term, vote and the index where the log begins (0: it is empty)."""
+    """Return the STATE record: term, vote and the index at which the log begins (0: it is empty)."""
     return (STATE, term, first_index, (voted or "").encode())
 
 
 def _segments(names: list[str]) -> tuple[list[int], list[str]]:
-    """The consecutive segment numbers up to the highest, and the segment files in front of a gap.
+    """Return the consecutive segment numbers up to the highest, and the segment files before a gap.
 
-    Compaction removes the oldest segments and doesn't sync each removal, so a crash may bring some back, with gaps.
-    That none is missing which still matters is checked at the end, by the index at which the log begins.
+    Compaction removes the oldest segments without a sync for each, so some may reappear after a crash, with gaps. A
+    check at the end, of the index at which the log begins, detects a missing segment that is still needed.
     """
     numbers = [number for name in names if (number := segment_number(name)) is not None]
     start = max(0, len(numbers) - 1)
@@ -136,7 +136,7 @@ def _segments(names: list[str]) -> tuple[list[int], list[str]]:
 
 
 def _headers(disk: Disk, numbers: list[int]) -> list[Header]:
-    """Every segment's header; without the last one's if that segment was begun and never synced."""
+    """Return the headers of all segments; without the last one's if that segment was begun and never synced."""
     headers: list[Header] = []
     for number in numbers:
         name = segment_name(number)
@@ -149,29 +149,29 @@ def _headers(disk: Disk, numbers: list[int]) -> list[Header]:
 
 
 class _Replay:
-    """The log as the records say, and the newest place in it up to which everything is proven to be on disk."""
+    """The log of the replayed records, and the newest place in it up to which all are proven to be on disk."""
 
     def __init__(self, disk: Disk, cache_bytes: int) -> None:
         self._disk = disk
         self._table = LogTable(cache_bytes)
         self._term = 0
         self._voted: str | None = None
-        self._begin = 0  # the index at which the log begins, even where that entry's segment was removed
+        self._begin = 0  # the index at which the log begins, even if that entry's segment was removed
         self._has_state = False
-        self._proven: Link | None = None  # in the segment at hand
+        self._proven: Link | None = None  # in the current segment
         self._state_then = state_record(0, 0, None)
         self._records_since: list[Record] = []
         self._torn_bytes = 0
 
     def sealed_segment(self, header: Header, end: Link) -> None:
-        """A segment that was synced up to `end`, where the next one says that it follows."""
+        """Replay a segment that was synced up to `end`, as the next one's header says."""
         name = segment_name(header.number)
         reached = self._records(header, self._disk.read(name, 0, end.end))
         if reached != end:
             raise JournalCorrupt(name, reached.end, f"a record up to byte {end.end} is not what was written and synced")
 
     def last_segment(self, header: Header, *, begun: list[int]) -> None:
-        """The last segment with a header; if one was `begun` behind it, then all of it was synced."""
+        """Replay the last segment with a header; if one was `begun` after it, all of it was synced."""
         name = segment_name(header.number)
         data = self._disk.read(name)
         reached = self._records(header, data)
@@ -183,9 +183,9 @@ class _Replay:
         self._torn_bytes = len(data) - reached.end + sum(len(self._disk.read(segment_name(number))) for number in begun)
 
     def check(self, oldest: str) -> None:
-        """Raise JournalCorrupt if the beginning is missing: compaction removes files, and so do people.
+        """Raise JournalCorrupt if the start is missing: compaction removes files, and people may, too.
 
-        Files are removed only when a later one, which begins with a STATE, has been synced.
+        The journal removes files only once a later one, which begins with a STATE, has been synced.
         """
         if not self._has_state:
             raise JournalCorrupt(oldest, HEADER_BYTES, "the segment's first record is not what was written and synced")
@@ -193,7 +193,7 @@ class _Replay:
             raise JournalCorrupt(oldest, 0, f"the entries from {self._begin} on are missing: an older file was removed")
 
     def result(self, *, number: int, previous: Link, oldest: int, leftovers: list[str]) -> Recovered:
-        """How to go on after the last segment: behind what is proven in it, or, if nothing is, in its place."""
+        """Return the next segment: after the proven part of the last one, or in its place if nothing is proven."""
         return Recovered(
             table=self._table,
             term=self._term,
@@ -207,7 +207,7 @@ class _Replay:
         )
 
     def _records(self, header: Header, data: bytes) -> Link:
-        """Apply the valid records at the front of a segment's bytes; the place that they reach."""
+        """Apply the valid records at the start of a segment's bytes; return the place that they reach."""
         number = header.number
         self._prove(None)
         reached = Link(HEADER_BYTES, encode_header(header).checksum)
@@ -244,7 +244,7 @@ class _Replay:
             self._table.place(first, segment, offset)
 
     def _apply_state(self, record: Record, segment: int, offset: int) -> None:
-        """The table may be empty still, where the log's entries lay in segments that compaction removed."""
+        """Apply a STATE. The table may still be empty, if the log's entries were in segments that compaction removed."""
         _, term, begin, voted = record
         self._term, self._voted, self._begin = term, voted.decode() or None, begin
         self._has_state = True

@@ -1,6 +1,6 @@
-"""Segments on a disk: the one that is written, and entries read back from any of them.
+"""Write the newest segment on a disk, and read entries back from any segment.
 
-Errors of the disk are OSError here; that they are final is the journal's rule.
+Errors of the disk are OSError here; the journal treats them as final.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from raftsched.consensus.journal.segments import (
 from raftsched.ports import AppendFile, Disk
 
 START_NAME = "start.tmp"
-"""The segment that a start is writing, before it gets its number; worthless after a crash."""
+"""The segment that a start is writing, before it gets its number; useless after a crash."""
 
 
 class SegmentWriter:
-    """The newest segment. Records are appended by `append` or `append_to_new`, which return each one's offset."""
+    """The newest segment. `append` and `append_to_new` append records, and return the offset of each."""
 
     def __init__(self, disk: Disk, recovered: Recovered, register: SegmentRegister) -> None:
-        """Begin the segment that `recovered` asks for, with the records that it wants written again.
+        """Begin the segment that `recovered` names, with its unproven records.
 
-        It is complete and synced before it gets its name, so a crash leaves the old journal or the new one. First of
-        all the names that were found become durable: if the process before was killed, the last of them may not be.
-        Each new segment is recorded in `register` once it is durable.
+        It is complete and synced before it gets its name, so a crash leaves the old journal or the new one. The found
+        names are made durable first: after a kill of the previous process, the last of them may not be. Each new
+        segment is recorded in `register` once it is durable.
         """
         disk.sync_directory()
         self.number = recovered.number
@@ -60,13 +60,13 @@ class SegmentWriter:
         return self._file.size
 
     def append(self, records: list[Record]) -> list[int]:
-        """Write a group behind all that is synced; a MARK in front says so."""
+        """Write a group after the synced records; a MARK before it states that these are synced."""
         group = encode([MARK_RECORD, *records], segment=self.number, offset=self._file.size)
         self._write(group)
         return group.offsets[1:]
 
     def append_to_new(self, state: Record, records: list[Record]) -> list[int]:
-        """Write a group to a new segment, which begins with the STATE; all of the one before must be synced.
+        """Write a group to a new segment, which begins with the STATE; the previous segment must be synced.
 
         The header, the group and the file's name become durable together, with the next `datasync`.
         """
@@ -82,7 +82,7 @@ class SegmentWriter:
         return group.offsets[1:]
 
     def datasync(self) -> None:
-        """Blocks until all that was appended is durable; may run in another thread while nothing is appended."""
+        """Block until all appended records are durable; may run in another thread while nothing is appended."""
         self._file.datasync()
         if self._name_is_new:
             self._disk.sync_directory()
@@ -98,9 +98,9 @@ class SegmentWriter:
 
 
 def read_entries(disk: Disk, table: LogTable, start: int, stop: int) -> list[Entry]:
-    """The entries of these positions, all written: one read for each segment, and every record is checked.
+    """Read the entries of these positions, all written: one read for each segment, and every record is checked.
 
-    Raises JournalCorrupt where an entry is not what was written.
+    Raises JournalCorrupt if an entry differs from what was written.
     """
     entries: list[Entry] = []
     while start < stop:

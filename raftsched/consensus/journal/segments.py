@@ -1,8 +1,8 @@
-"""The journal's files: what bytes lie in a segment, and how a byte that is wrong is found out.
+"""Encode and decode the journal's segments, and detect wrong bytes in them.
 
-A segment is a file `<number>.segment`, numbered without gaps, to which records are only ever appended:
+A segment is a file `<number>.segment`, numbered without gaps, to which records are only appended:
 
-    header   magic, format version, number, where the previous segment ends and its last checksum, checksum
+    header   magic, format version, number, end of the previous segment and its last checksum, checksum
     record   checksum, body length, kind, two numbers, body
 
     kind      numbers          body       meaning
@@ -13,13 +13,13 @@ A segment is a file `<number>.segment`, numbered without gaps, to which records 
     MARK      -, magic         -          every byte before this record is synced
 
 Records of one group commit are written by one `write` and follow one MARK, except that a segment may begin without one.
-The segment of a start ends with a MARK: it is synced whole before it gets its name. A checksum covers all of its record
-and the place where it lies (segment number and offset), so a record that is stale, copied or misplaced by the disk is
-as wrong as one with a flipped bit. A header names the end and the last checksum of the segment before it, so a segment
-that is lost, cut or exchanged for an older copy is found out as well, and what was left behind that end is never read
+The segment of a start ends with a MARK: it is synced as a whole before it gets its name. A checksum covers all of its
+record and the record's place (segment number and offset). So a record that the disk returned stale, copied or misplaced
+is detected like one with a flipped bit. A header names the end and the last checksum of the previous segment. So a
+segment that is lost, cut or replaced by an older copy is detected as well, and bytes after that end are never read
 again.
 
-What can follow from a bad record, and what can't, stands in `raftsched.consensus.journal.replay`.
+`raftsched.consensus.journal.replay` defines the consequences of a bad record.
 
 To change the format: raise FORMAT_VERSION, keep a decoder for the version before, and let the journal's start, which
 always begins a new segment, write the new one; compaction removes the old ones in time.
@@ -49,7 +49,7 @@ _MARK_MAGIC: Final = 0x8F1DA52EC6B3790D
 _MARK_BYTES: Final = _MARK_MAGIC.to_bytes(8, "little")
 
 Record = tuple[int, int, int, bytes]
-"""(kind, number, number, body), see the table above. A plain tuple: one is made for every entry."""
+"""(kind, number, number, body), see the table above. A plain tuple, since one is created for every entry."""
 MARK_RECORD: Final[Record] = (MARK, 0, _MARK_MAGIC, b"")
 
 _HEADER: Final = struct.Struct("<8sIQQI")
@@ -58,7 +58,7 @@ _FIELDS: Final = struct.Struct("<IBQQ")
 _WHOLE: Final = struct.Struct("<IIBQQ")
 HEADER_BYTES: Final = _HEADER.size + _CHECKSUM.size
 RECORD_BYTES: Final = _WHOLE.size
-"""Bytes of a record beside its body."""
+"""Bytes of a record without its body."""
 _MARK_MAGIC_AT: Final = RECORD_BYTES - 8
 _OFFSET_MASK: Final = 0xFFFF_FFFF
 
@@ -66,9 +66,9 @@ _NAME: Final = re.compile(r"(\d{16})\.segment")
 
 
 class JournalCorrupt(InvariantBroken):
-    """The journal has lost or changed what was synced: this node can't keep its promises, so it must not start.
+    """The journal has lost or changed synced bytes: this node cannot keep its promises, so it must not start.
 
-    Its votes and acknowledgements were counted by others; a node that forgets them can elect a second leader or lose a
+    Others have counted its votes and acknowledgements; a node that forgets them can elect a second leader or lose a
     committed entry. Nothing was changed on the disk, so that it can be examined.
     """
 
@@ -99,14 +99,14 @@ class Link(NamedTuple):
 
 
 class Header(NamedTuple):
-    """`previous` is where the segment before this one ends."""
+    """A segment's header; `previous` is the end of the previous segment."""
 
     number: int
     previous: Link
 
 
 class Encoded(NamedTuple):
-    """Records as bytes; `offsets` tells where each one begins in the segment, `checksum` is the last one's."""
+    """Records as bytes; `offsets` has the start of each in the segment, `checksum` is the last one's."""
 
     data: bytes
     offsets: list[int]
@@ -114,7 +114,7 @@ class Encoded(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A valid record and the offset behind it."""
+    """A valid record and the offset after it."""
 
     record: Record
     checksum: int
@@ -126,7 +126,7 @@ def segment_name(number: int) -> str:
 
 
 def segment_number(name: str) -> int | None:
-    """The number in a segment's file name, None for any other file."""
+    """Return the number in a segment's file name, None for any other file."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match else None
 
@@ -138,7 +138,7 @@ def encode_header(header: Header) -> Encoded:
 
 
 def decode_header(data: bytes, number: int) -> Header | None:
-    """The header of segment `number`; None where these bytes are not one.
+    """Return the header of segment `number`; None if these bytes are not a valid one.
 
     Raises JournalTooNew for a valid header of a later format.
     """
@@ -154,7 +154,7 @@ def decode_header(data: bytes, number: int) -> Header | None:
 
 
 def encode(records: Iterable[Record], *, segment: int, offset: int) -> Encoded:
-    """Lay `records` out as they will lie in `segment` from `offset` on. Raises struct.error for a body over 4 GiB."""
+    """Encode `records` for their place in `segment` from `offset` on. Raises struct.error for a body over 4 GiB."""
     place = _place(segment)
     parts: list[bytes] = []
     offsets: list[int] = []
@@ -169,7 +169,7 @@ def encode(records: Iterable[Record], *, segment: int, offset: int) -> Encoded:
 
 
 def decode(data: bytes, *, segment: int, offset: int, base: int = 0) -> Found | None:
-    """The record that begins at `offset` of `segment`; None where the bytes there are not exactly one.
+    """Return the record that begins at `offset` of `segment`; None if the bytes there are not exactly one.
 
     `data` holds the segment's bytes from offset `base` on.
     """
@@ -188,9 +188,9 @@ def decode(data: bytes, *, segment: int, offset: int, base: int = 0) -> Found | 
 
 
 def last_mark(data: bytes, *, segment: int) -> int:
-    """Offset of the last valid MARK in a segment's bytes, wherever it lies; 0 if there is none.
+    """Return the offset of the last valid MARK in a segment's bytes; 0 if there is none.
 
-    Found by its magic, not by walking the records, so that it is found behind damage too.
+    It is found by its magic, not through the records before it, so that it is found after damage, too.
     """
     at = data.rfind(_MARK_BYTES)
     while at >= 0:
@@ -203,7 +203,7 @@ def last_mark(data: bytes, *, segment: int) -> int:
 
 
 def _place(segment: int) -> int:
-    """What the checksums of a segment start from, before the offset is mixed in.
+    """Return the starting value of a segment's checksums, before the offset is mixed in.
 
     CRC-32 maps different starting values to different results, so the same bytes at another offset never match.
     """

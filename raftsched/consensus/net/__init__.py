@@ -1,1 +1,1 @@
-"""Connections between nodes."""
+"""Connect nodes with each other."""

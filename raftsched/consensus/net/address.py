@@ -1,7 +1,7 @@
-"""Where a node listens: a host name or IP address and a port, and how names turn into addresses.
+"""Parse and resolve addresses of nodes: a host name or IP address, and a port.
 
-Names are resolved at every dial, never kept: a node starts while names don't resolve yet, and finds a peer again whose
-address has changed.
+Names are resolved at every dial, and never cached: a node can start while names do not resolve yet, and finds a peer
+again whose address has changed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it; a name other than `localhost` counts as reachable."""
+        """Return whether only this machine can reach it; a name other than `localhost` counts as reachable by others."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -46,7 +46,7 @@ class Address(NamedTuple):
 
 
 Resolve = Callable[[Address], Awaitable[list[Address]]]
-"""Returns at least one numeric address; raises OSError where the name is not known."""
+"""Return at least one numeric address; raises OSError for an unknown name."""
 
 
 async def resolve(address: Address) -> list[Address]:

@@ -1,13 +1,14 @@
-"""One TCP connection between two nodes: frames in, frames out, and what is known of its health.
+"""Handle one TCP connection between two nodes: incoming frames, outgoing frames, and its health.
 
-The connection decides nothing about the cluster. It turns bytes into messages for its owner, collects outgoing frames
-until they are flushed in one write, and counts: bytes that the peer has not taken yet, and ticks without a byte from it.
+The connection decides nothing about the cluster. It decodes bytes to messages for its owner, and collects outgoing
+frames until they are flushed in one write. It counts the bytes that the peer has not accepted yet, and the ticks
+without a byte from it.
 
-An aborted connection is over at once, whatever the event loop does with it: uvloop never calls `connection_lost` where the
-opening of a connection is cancelled after `connection_made`, and raises at every later use of such a transport.
+An aborted connection is over at once. The event loop cannot be relied on for that: uvloop never calls `connection_lost`
+if the opening of a connection is cancelled after `connection_made`, and raises at every later use of such a transport.
 
-Health is counted in ticks, not in seconds: when this process itself stood still (a slow disk, a stopped process), one
-tick passes, the waiting bytes are read, and no peer is taken for dead.
+Health is counted in ticks, not in seconds. If this process was paused (a slow disk, a stopped process), one tick
+passes, the waiting bytes are read, and no peer is considered dead.
 """
 
 from __future__ import annotations
@@ -24,26 +25,26 @@ _PING: Final = encode_frame({"type": "ping"})
 
 
 class ConnectionOwner(Protocol):
-    """Who decides what a connection is for; called from the event loop."""
+    """The owner of a connection; it is called from the event loop."""
 
     def on_open(self, connection: Connection) -> None:
-        """The connection, with TLS where it is used, is there; nobody has said hello."""
+        """Handle an opened connection (with TLS if it is used), before either hello."""
 
     def on_hello(self, connection: Connection, hello: Message) -> bool:
-        """The peer said hello; False ends the connection."""
+        """Handle the peer's hello; return False to end the connection."""
 
     def on_messages(self, connection: Connection, messages: list[Message], byte_count: int) -> None:
-        """Messages of an introduced peer, in order."""
+        """Handle messages of an accepted peer, in order."""
 
     def on_bad_bytes(self, connection: Connection, error: FrameError) -> None:
-        """The peer sent what is no frame; the connection is of no more use."""
+        """Handle invalid bytes from the peer; the connection is unusable."""
 
     def on_lost(self, connection: Connection) -> None:
-        """The connection is closed; called once."""
+        """Handle the end of the connection; called once."""
 
 
 class Connection(asyncio.Protocol):
-    """A connection to `peer_id`, or, where it is "", from a stranger until the owner puts a name to it."""
+    """A connection to `peer_id`; for "", an accepted one whose peer the owner does not know yet."""
 
     def __init__(self, owner: ConnectionOwner, *, peer_id: str = "") -> None:
         loop = asyncio.get_running_loop()
@@ -52,7 +53,7 @@ class Connection(asyncio.Protocol):
         self.is_identified = False
         """Whether the owner has accepted the peer's hello."""
         self.identified: asyncio.Future[None] = loop.create_future()
-        """Done once the peer is introduced or the introduction has failed; still pending where the other side closes."""
+        """Done once the handshake has succeeded or failed; still pending in `on_lost` if the other side has closed."""
         self.lost: asyncio.Future[None] = loop.create_future()
         self._owner = owner
         self._decoder = FrameDecoder()
@@ -68,7 +69,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         if self.is_over:
-            transport.abort()  # type: ignore[attr-defined]  # it was given up while it was opened; this is a Transport
+            transport.abort()  # type: ignore[attr-defined]  # it was aborted while it was opened; this is a Transport
             return
         self._transport = cast("asyncio.Transport", transport)
         if name := transport.get_extra_info("peername"):
@@ -101,7 +102,7 @@ class Connection(asyncio.Protocol):
         self._end()
 
     def _end(self) -> None:
-        """The connection is over: tell the owner, once."""
+        """End the connection, and notify the owner, once."""
         if self.is_over:
             return
         _settle(self.lost)
@@ -114,22 +115,22 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether it was aborted or lost: nothing is read from it or written to it any more."""
+        """Return whether it was aborted or lost: nothing is read from it or written to it any more."""
         return self.lost.done()
 
     @property
     def remote(self) -> str:
-        """The other end's address, for logs."""
+        """Return the other end's address, for logs."""
         return self._remote
 
     @property
     def certificate(self) -> dict[str, object] | None:
-        """The peer's certificate as `ssl.SSLObject.getpeercert` shows it; None without TLS."""
+        """Return the peer's certificate in the form of `ssl.SSLObject.getpeercert`; None without TLS."""
         return self._transport.get_extra_info("peercert") if self._transport is not None else None
 
     @property
     def unsent_bytes(self) -> int:
-        """Bytes queued here or in the event loop that the system has not taken yet."""
+        """Return the bytes queued here or in the event loop that the system has not accepted yet."""
         waiting = self._transport.get_write_buffer_size() if self._transport is not None and not self.is_over else 0
         return self._frames_bytes + waiting
 
@@ -152,7 +153,7 @@ class Connection(asyncio.Protocol):
         self._write(leaving)
 
     def send_now(self, message: Message) -> None:
-        """Write one message, past the queue: for what the link itself has to say."""
+        """Write one message without queuing: for messages of the link itself."""
         self._write([encode_frame(message)])
 
     def _write(self, frames: list[bytes]) -> None:
@@ -161,12 +162,12 @@ class Connection(asyncio.Protocol):
             return
         try:
             transport.writelines(frames)
-        except RuntimeError:  # uvloop's word for a handle that is closed, of which nobody was told
+        except RuntimeError:  # uvloop raises it for a handle that was closed without a callback
             self.abort()
         self._wrote = True
 
     def tick(self) -> int:
-        """Ping the peer where nothing was written since the last tick; return the ticks without a byte from it."""
+        """Ping the peer if nothing was written since the last tick; return the ticks without a byte from it."""
         if not self._wrote:
             self._write([_PING])
         self._wrote = False
@@ -187,7 +188,7 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def abort(self) -> None:
-        """Close at once; what is unsent is lost, and the owner has heard `on_lost` when this returns."""
+        """Close at once; unsent frames are lost, and `on_lost` has been called when this returns."""
         _settle(self.identified)
         if self._transport is not None:
             with suppress(RuntimeError):
@@ -196,6 +197,6 @@ class Connection(asyncio.Protocol):
 
 
 def _settle(future: asyncio.Future[None]) -> None:
-    """Mark the future done; whoever waited for it may have given up."""
+    """Mark the future done, unless it is done or cancelled already."""
     if not future.done():
         future.set_result(None)

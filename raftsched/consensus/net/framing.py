@@ -1,18 +1,17 @@
-"""Frames between nodes: a length, then one msgpack map. Bytes in, messages out; no sockets, no clock.
+"""Encode and decode the frames between nodes: a length, then one msgpack map. It uses no sockets and no clock.
 
     frame   = length (4 bytes, big-endian, unsigned) + body (msgpack map, `length` bytes)
     stream  = hello, then any other messages
 
-A message is a plain map whose `type` is one of `MESSAGE_SHAPES`. That table is closed: an unknown type, a missing or
-unknown field and a value of the wrong type or range are refused here, on both sides, so that garbage never reaches the
-engine and a message that its receiver would refuse never leaves. The values are integers, booleans, text and bytes;
-msgpack's extension types are refused, so nothing that comes from the network can name a class or run code.
+A message is a plain map whose `type` is one of `MESSAGE_SHAPES`. That table is closed: both sides reject an unknown
+type, a missing or unknown field, and a value of the wrong type or range. So invalid data never reaches the engine, and
+no message is sent that its receiver would reject. The values are integers, booleans, text and bytes; msgpack's
+extension types are rejected, so data from the network cannot name a class or run code.
 
-The first frame of a stream is small, because its sender is still a stranger. The shape of `hello` never changes, so that
-any two versions of raftsched can tell that they differ.
+The first frame of a stream must be small, because its sender is not identified yet. The shape of `hello` never changes,
+so that any two versions of raftsched can detect that they differ.
 
-Left out: compression (payloads are small, the links are local) and checksums (TCP and TLS have theirs, the journal has
-its own).
+Left out: compression (payloads are small, the links are local) and checksums (TCP, TLS and the journal have their own).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from raftsched.errors import RaftschedError
 from raftsched.limits import FRAME_BYTES_MAX, FRAME_ITEMS_MAX, HELLO_BYTES_MAX
 
 PROTOCOL_VERSION: Final = 1
-"""Rises with every change of `MESSAGE_SHAPES` that an older node would refuse."""
+"""Rises with every change of `MESSAGE_SHAPES` that an older node would reject."""
 
 _HEADER = struct.Struct(">I")
 _INTEGER_MAX = 2**63 - 1
@@ -45,11 +44,11 @@ class FrameError(RaftschedError):
 # -- fields -----------------------------------------------------------------------------------------------------------
 
 Field = Callable[[object], bool]
-"""Says whether a value may stand in a field."""
+"""Return whether a value is allowed in a field."""
 
 
 def natural(value: object) -> bool:
-    """An integer from 0 to 2^63 - 1; a bool is none."""
+    """Return whether it is an integer from 0 to 2^63 - 1, and not a bool."""
     return type(value) is int and 0 <= value <= _INTEGER_MAX
 
 
@@ -58,7 +57,7 @@ def flag(value: object) -> bool:
 
 
 def name(value: object) -> bool:
-    """Text of 1 to 255 characters."""
+    """Return whether it is a text of 1 to 255 characters."""
     return type(value) is str and 0 < len(value) <= _NAME_CHARS_MAX
 
 
@@ -67,7 +66,7 @@ def blob(value: object) -> bool:
 
 
 def entries(value: object) -> bool:
-    """Log entries: (command, index, term) each."""
+    """Return whether it is a list of log entries: (command, index, term) each."""
     return isinstance(value, (list, tuple)) and len(value) <= FRAME_ITEMS_MAX and all(map(_is_entry, value))
 
 
@@ -89,11 +88,11 @@ def _any_message(_message: Message) -> bool:
 
 
 class Shape:
-    """All that is known of one message type.
+    """The definition of one message type.
 
-    `required` and `optional` map field names to their checks; `rule` sees the whole message when every field is right.
-    `early` messages may leave before the sender's own log is synced; `droppable` ones are not sent to a peer that
-    doesn't keep up, because Raft sends them again.
+    `required` and `optional` map field names to their checks; `rule` checks the whole message after its fields. `early`
+    messages may be sent before the sender's own log is synced. `droppable` ones are not sent to a slow peer, because
+    Raft repeats them.
     """
 
     __slots__ = ("droppable", "early", "fields", "required", "rule")
@@ -115,7 +114,7 @@ class Shape:
 
 
 def _entries_follow(message: Message) -> bool:
-    """The entries run on from `prevLogIdx` without a gap, and no term is above the sender's or falls."""
+    """Return whether the entries follow `prevLogIdx` without a gap, and terms never fall or exceed the sender's."""
     index, term = message["prevLogIdx"], message["prevLogTerm"]
     for _, entry_index, entry_term in message["entries"]:
         if entry_index != index + 1 or entry_term < term:
@@ -172,11 +171,11 @@ MESSAGE_SHAPES: Final[Mapping[str, Shape]] = {
         }
     ),
 }
-"""Every message that may travel between nodes; both sides refuse all others."""
+"""All messages between nodes; both sides reject any other."""
 
 
 def check_message(message: object) -> Shape:
-    """Return the shape of `message`; raises `FrameError` saying what is wrong if it has none of `MESSAGE_SHAPES`."""
+    """Return the shape of `message`; raises `FrameError` with the fault if it matches none of `MESSAGE_SHAPES`."""
     if type(message) is not dict:
         raise FrameError(f"a message is a map, not {type(message).__name__}")
     kind = message.get("type")
@@ -201,7 +200,7 @@ def check_message(message: object) -> Shape:
 
 
 def encode_frame(message: Message) -> bytes:
-    """Return the frame of a message that `check_message` accepts; raises `FrameError` where it is too large."""
+    """Return the frame of a message that `check_message` accepts; raises `FrameError` if it is too large."""
     body: bytes = msgpack.packb(message, use_bin_type=True)
     if len(body) > FRAME_BYTES_MAX:
         raise FrameError(f"{message['type']}: {len(body)} bytes are more than a frame holds")
@@ -228,9 +227,9 @@ def _decode_body(body: memoryview) -> Message:
 
 
 class FrameDecoder:
-    """One peer's bytes, in pieces of any size, into its messages: first `hello`, then the others.
+    """Decodes the bytes of one peer, in pieces of any size, to messages: first `hello`, then the others.
 
-    After a `FrameError` the stream has no meaning any more: close it and drop the decoder.
+    After a `FrameError` the stream is unusable: close it and drop the decoder.
     """
 
     __slots__ = ("_buffer", "_has_hello")
@@ -241,7 +240,7 @@ class FrameDecoder:
 
     @property
     def buffered_bytes(self) -> int:
-        """Bytes of a frame whose end has not come yet; at most one frame's."""
+        """Return the bytes of an incomplete frame; at most one frame."""
         return len(self._buffer)
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Message]:
@@ -258,7 +257,7 @@ class FrameDecoder:
         return messages
 
     def _end_of_frame(self, start: int) -> int:
-        """Return where the frame that begins at `start` ends, as far as its header is known."""
+        """Return the end of the frame that starts at `start`; the end of its header if that is incomplete."""
         if len(self._buffer) - start < _HEADER.size:
             return start + _HEADER.size
         length: int = _HEADER.unpack_from(self._buffer, start)[0]

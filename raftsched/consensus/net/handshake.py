@@ -1,12 +1,12 @@
-"""How connections come about: dialing peers, welcoming strangers, and the time both have until each said hello.
+"""Establish connections: dial peers, accept connections, and complete both handshakes within a time limit.
 
-A dialer never gives up. Each attempt resolves the peer's name anew and tries the next of its addresses, with a short,
+A dialer never gives up. Each attempt resolves the peer's name again and tries the next of its addresses, with a short,
 capped, jittered pause between attempts. Connecting, the TLS handshake and both hellos must fit into one
-`handshake_seconds`, on either side; what takes longer is closed.
+`handshake_seconds`, on either side; otherwise the connection is closed.
 
-Who may be introduced is the connection's owner to say (`ConnectionOwner.on_hello`), by the rule of `objection`;
-`Guests` says what becomes of a caller that only is unknown. Such a caller may be one whose part it is to be dialed:
-where nobody does, it *knocks*, now and then.
+The connection's owner accepts or rejects the peer (`ConnectionOwner.on_hello`), by the rule of `objection`. `Guests`
+handles a caller whose only fault is that it is unknown. A node that should be dialed by a peer, and is not, dials that
+peer now and then: the peer may not know it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from raftsched.tls import TlsContexts, reason_of, tls_kind
 UNKNOWN_NODE: Final = "unknown_node"
 ENDED_IN_HANDSHAKE: Final = "the other side ended the TLS handshake; if it is a node, it does not accept this node's certificate, and its log says why"
 GUEST_SECONDS: Final = 2.0
-"""How long a guest may stay that says nothing, and how long it is not let in again."""
+"""Longest wait for a guest's message, and the time until the same guest is admitted again."""
 _GUESTS_MAX: Final = 8
-"""Guests in any `GUEST_SECONDS`."""
+"""Maximum number of guests in any `GUEST_SECONDS`."""
 
 MayVisit = Callable[[str], bool]
 HearGuest = Callable[[str, Message], bool]
@@ -42,18 +42,18 @@ HearGuest = Callable[[str, Message], bool]
 
 @dataclass(frozen=True, slots=True)
 class TransportSettings:
-    """Times and bounds of the links; the defaults suit nodes in one region."""
+    """Times and limits of the links; the defaults suit nodes in one region."""
 
     handshake_seconds: float = 2.0
-    """For connecting, the TLS handshake and hello together."""
+    """Time for connecting, the TLS handshake and both hellos together."""
     silence_seconds: float = 2.0
-    """A peer without a byte for this long is cut off; idle links are pinged four times as often."""
+    """A peer without a byte for this long is disconnected; idle links are pinged four times as often."""
     redial_seconds_min: float = 0.05
     redial_seconds_max: float = 0.5
     dial_back_seconds: float = 1.0
-    """A peer that should dial this node, and wasn't linked at two looks at this distance, is dialed."""
+    """Interval of checks for a peer that should dial this node; after two checks without a link it is dialed."""
     bind_seconds: float = 1.0
-    """How long `start` waits for the node's own address; binding goes on afterwards."""
+    """Time for which `start` waits for the node's own address; binding continues afterwards."""
     peer_buffer_bytes_max: int = limits.PEER_BUFFER_BYTES_MAX
     peer_buffer_bytes_hard_max: int = limits.PEER_BUFFER_BYTES_HARD_MAX
     inbound_bytes_max: int = limits.INBOUND_BYTES_MAX
@@ -61,14 +61,14 @@ class TransportSettings:
 
 
 def hello_of(node_id: str, cluster: str) -> Message:
-    """The first message of a connection, in either direction."""
+    """Return the first message of a connection, in either direction."""
     return {"type": "hello", "node": node_id, "cluster": cluster, "version": PROTOCOL_VERSION}
 
 
 def objection(hello: Message, own: Message, *, peers: Container[str], dialed: str | None) -> str | None:
-    """Why the other side can't be the peer that it says it is, or None. `own` is this side's hello.
+    """Return the reason why the other side is not the peer that it claims to be, or None. `own` is this side's hello.
 
-    `dialed` is the peer that this side has called; None where it was called.
+    `dialed` is the peer that this side has dialed; None on the accepting side.
     """
     claimed = hello["node"]
     if hello["version"] != own["version"]:
@@ -85,25 +85,25 @@ def objection(hello: Message, own: Message, *, peers: Container[str], dialed: st
 
 
 class Guests:
-    """Callers whose id this node doesn't know, and the only thing that it hears of them: one greeting.
+    """Callers with an unknown id; of each this node reads only one message, its greeting.
 
-    A node that was away while members changed may know none of those that are left, and none of them could win its vote.
-    Their greeting says who the members are (`peer_identity.py`): if that is news, they are linked to as any peer. A guest
-    learns nothing but this node's hello, and its connection ends once it has greeted.
+    A node that was down while members changed may know none of the present members, and could vote for none of them.
+    Their greeting has the list of members (`peer_identity.py`); if that is newer, this node links to them as to any
+    peer. A guest receives only this node's hello, and its connection ends after its greeting.
     """
 
     def __init__(self) -> None:
         self._may_visit: MayVisit = lambda _node_id: False
         self._hear: HearGuest = lambda _node_id, _greeting: False
         self._shut_until: dict[str, float] = {}
-        """When those that were let in a moment ago may be again."""
+        """The time at which each recent guest may be admitted again."""
 
     def open(self, may_visit: MayVisit, hear: HearGuest) -> None:
-        """Let guests in from now on."""
+        """Admit guests from now on."""
         self._may_visit, self._hear = may_visit, hear
 
     def admit(self, node_id: str, now: float) -> bool:
-        """Whether a caller that `objection` finds unknown, and no more than that, is let in as a guest now."""
+        """Return whether to admit a caller as a guest, to which the only `objection` is that it is unknown."""
         self._shut_until = {guest: until for guest, until in self._shut_until.items() if until > now}
         if node_id in self._shut_until or len(self._shut_until) >= _GUESTS_MAX or not self._may_visit(node_id):
             return False
@@ -111,12 +111,12 @@ class Guests:
         return True
 
     def hear(self, node_id: str, message: Message) -> bool:
-        """A guest has said something; return whether this node links to it from now on."""
+        """Process a guest's message; return whether this node links to it from now on."""
         return message["type"] == PEER_IDENTITY and self._hear(node_id, message)
 
 
 class Handshakes:
-    """Makes the connections of `owner`; `addresses` is its address book, read at every attempt."""
+    """Establishes the connections of `owner`; `addresses` is its address book, read at every attempt."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Handshakes:
         self._throttled_log = throttled_log
 
     async def keep_dialing(self, peer_id: str) -> None:
-        """Keep one connection to the peer until cancelled; a connection that stands then is left alone."""
+        """Keep one connection to the peer until cancelled; an open connection is not closed then."""
         settings = self._settings
         delay = settings.redial_seconds_min
         for attempt in itertools.count():
@@ -150,7 +150,7 @@ class Handshakes:
             delay = min(2 * delay, settings.redial_seconds_max)
 
     async def keep_dialing_back(self, peer_id: str, is_linked: Callable[[], bool]) -> None:
-        """Dial a peer whose part that is, whenever it hasn't for a while: it may not know this node."""
+        """Dial a peer that should dial this node but has not for a while: it may not know this node."""
         is_away = False
         for attempt in itertools.count():
             await asyncio.sleep(self._settings.dial_back_seconds * (0.5 + self._randomness.random() / 2))
@@ -176,9 +176,9 @@ class Handshakes:
         return connection if await self._shake_hands(connection, opening, peer=peer_id, remote=str(target)) else None
 
     async def _target(self, peer_id: str, attempt: int) -> Address | None:
-        """Return the numeric address to try, or None where there is none now.
+        """Return the numeric address to try; None if there is none now.
 
-        The resolver is waited for without a timeout, because giving up would not free the thread that it holds.
+        The resolver has no timeout, because giving up would not free its thread.
         """
         address = self._addresses.get(peer_id)
         if address is None:
@@ -192,22 +192,22 @@ class Handshakes:
         return targets[attempt % len(targets)]
 
     async def on_accepted(self, incoming: socket.socket) -> None:
-        """Hear who has connected; the connection lives on where it is a peer."""
+        """Complete the handshake of an accepted socket; the connection stays open if it is a peer."""
         connection = Connection(self._owner)
         try:
             remote = str(Address(*incoming.getpeername()[:2]))
         except OSError:
-            remote = "unknown"  # it has gone already
+            remote = "unknown"  # it is closed already
         opening = asyncio.get_running_loop().connect_accepted_socket(
             lambda: connection, incoming, ssl=self._tls.server if self._tls is not None else None
         )
         await self._shake_hands(connection, opening, remote=remote)
 
     async def _shake_hands(self, connection: Connection, opening: Coroutine[Any, Any, object], **whom: str) -> bool:
-        """Wait for the connection and for the peer's hello; close what is not introduced in time.
+        """Wait for the connection and for the peer's hello; close the connection if they take too long.
 
-        An opening that was cancelled counts for nothing, even where the peer has said hello meanwhile: the event loop has
-        closed its socket. `whom` is for the log.
+        A cancelled opening has failed, even if the peer has sent hello meanwhile: the event loop has closed its socket.
+        `whom` is for the log.
         """
         is_open = False
         try:
@@ -222,7 +222,7 @@ class Handshakes:
             error_text = f"{waited} within {self._settings.handshake_seconds:g} s"
             self._throttled_log.warn("handshake_failed", reason="timeout", error=error_text, **whom)
         except ConnectionError as error:
-            # The event loops send no TLS alert: who is refused sees no more than that the handshake ends.
+            # The event loops send no TLS alert: the rejected side only sees that the handshake ends.
             in_handshake = self._tls is not None and not isinstance(error, ConnectionRefusedError)
             text = f"{str(error) or 'closed'}: {ENDED_IN_HANDSHAKE}" if in_handshake else str(error)
             self._throttled_log.warn("handshake_failed", reason=type(error).__name__, error=text, **whom)

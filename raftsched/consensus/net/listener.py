@@ -1,11 +1,11 @@
-"""The port on which peers arrive, and the crowd in front of it.
+"""Accept connections of peers, with a limit of handshakes in progress.
 
-Sockets are accepted one by one, each handled by a task from its first byte: the TLS handshake and the hello count as one
-introduction. At most `limits.PENDING_HANDSHAKES_MAX` are under way; the next one closes the oldest, since a peer needs
-milliseconds and one that has waited longest most likely never says hello. So a thousand idle connections cost little
-memory and keep no peer out.
+Sockets are accepted one by one, and a task handles each from its first byte: the TLS handshake and the hello are one
+handshake. At most `limits.PENDING_HANDSHAKES_MAX` are in progress; the next one closes the oldest, since a peer needs
+milliseconds, and the oldest most likely never sends a hello. So a thousand idle connections cost little memory and
+exclude no peer.
 
-asyncio's own server is not used because it can't bound connections that are still in their TLS handshake.
+asyncio's own server is not used because it cannot limit connections that are in their TLS handshake.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _NOT_HERE: Final = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _log = structlog.get_logger()
 
 OnAccepted = Callable[[socket.socket], Awaitable[None]]
-"""Introduces one stranger and owns its socket; returns when it is a peer, or gone."""
+"""Complete the handshake of an accepted socket, and own it; returns when it is a peer, or closed."""
 
 
 class Listener:
-    """Listens on `address` and hands every accepted socket to `welcome`.
+    """Listens on `address` and passes every accepted socket to `welcome`.
 
     `sockets` are bound to it already; without any, it binds them itself.
     """
@@ -56,13 +56,13 @@ class Listener:
         self._pending_handshakes: dict[asyncio.Task[None], None] = {}
         self.bound: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.port = 0
-        """The bound port; 0 while it is not."""
+        """The bound port; 0 while none is bound."""
 
     async def run(self) -> None:
         """Bind and accept until cancelled.
 
-        Waits for a name that doesn't resolve yet and for an address this machine doesn't have yet; raises OSError for
-        everything else, such as a port in use.
+        Waits while the name does not resolve, or while this machine does not have the address; raises OSError for any
+        other fault, such as a port in use.
         """
         listeners = await self._bind()
         try:
@@ -105,7 +105,7 @@ class Listener:
                 await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             self._admit(incoming, group)
-            await asyncio.sleep(0)  # a flood of connections must not keep the loop from its other work
+            await asyncio.sleep(0)  # a flood of connections must not block the loop
 
     def _admit(self, incoming: socket.socket, group: asyncio.TaskGroup) -> None:
         if len(self._pending_handshakes) >= self._pending_handshakes_max:
@@ -120,12 +120,12 @@ class Listener:
     async def _shake_hands(self, incoming: socket.socket) -> None:
         try:
             await self._on_accepted(incoming)
-        except Exception:  # noqa: BLE001  # our fault, but no stranger may stop the node by finding it
+        except Exception:  # noqa: BLE001  # a bug of ours, but no other machine may stop the node by it
             _log.exception("handshake_failed")
 
 
 def _listen(addresses: list[Address]) -> list[socket.socket]:
-    """Listen on each address that this machine has; raises the last OSError where that is none."""
+    """Listen on each address that this machine has; raises the last OSError if it has none."""
     listeners: list[socket.socket] = []
     failure: OSError | None = None
     for address in addresses:

@@ -1,4 +1,4 @@
-"""Warnings about others, which they can repeat as often as they like: each kind is logged once in a while."""
+"""Log warnings about other machines at a limited rate, since those can cause them at any rate."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _log = structlog.get_logger()
 
 
 class ThrottledLog:
-    """Logs at most one line every five seconds for each event and reason; the next line counts those held back.
+    """Logs at most one line every five seconds for each event and reason; the next line counts the suppressed ones.
 
-    `event` and `reason` come from our own code, so the kinds are few; what strangers say goes into the other fields.
+    `event` and `reason` come from our own code, so there are few kinds; texts of other machines go into other fields.
     """
 
     def __init__(self, **context: str) -> None:
@@ -23,7 +23,7 @@ class ThrottledLog:
         self._held_back: dict[tuple[str, str], int] = {}
 
     def warn(self, event: str, *, reason: str, **fields: object) -> None:
-        """Log the event, or count it where the same was logged a moment ago."""
+        """Log the event, or count it if the same was logged within the last five seconds."""
         kind = (event, reason)
         now = asyncio.get_running_loop().time()
         if now < self._quiet_until.get(kind, now):

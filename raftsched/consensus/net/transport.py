@@ -1,22 +1,23 @@
-"""The links between nodes: pysyncobj's transport over asyncio, in place of its own, which unpickles what strangers send.
+"""Link nodes: a transport for pysyncobj over asyncio, in place of its own, which unpickles data of any sender.
 
     send ──► encode ──► the peer's queue ──flush──► one write to its socket
     socket ──► frames, checked ──► inbox ──dispatch──► the engine's callbacks
 
-- One TCP connection a pair; the node with the greater id dials. The dialer says hello first, the other side answers only
-  a hello that it accepts: known id, same cluster, same protocol version, and with TLS a certificate of that very id. A
-  stranger learns nothing, keeps little memory busy and is gone after `handshake_seconds`.
-- A caller that only is unknown may be heard once, as a guest (`handshake.Guests`); the engine sees no link.
-- A dialer never gives up; it resolves the peer's name anew at each attempt (`handshake.py`).
-- A new connection of a peer replaces the old one. What the old one still brings is dropped, and the engine hears `down`
-  and `up` in their place among the messages.
-- The engine is stepped: nothing calls it but `dispatch`, and what it sends leaves at `flush`. Both directions are bounded
-  in bytes: a peer that doesn't read loses messages that Raft repeats, and then its connection; a peer that sends faster
-  than the engine takes is not read for a while.
-- A link on which nothing was said carries pings, and one that stays silent is cut: after a partition, a new connection
-  is there long before TCP would send again on the old one.
+- Each pair has one TCP connection; the node with the greater id dials. The dialer sends its hello first. The other side
+  answers only a hello that it accepts: known id, same cluster, same protocol version, and with TLS a certificate of
+  exactly that id. Another caller learns nothing, uses little memory, and is closed after `handshake_seconds`.
+- A caller whose only fault is that it is unknown may send one message, as a guest (`handshake.Guests`); the engine sees
+  no link.
+- A dialer never gives up; it resolves the peer's name again at each attempt (`handshake.py`).
+- A new connection of a peer replaces the old one. Later messages of the old one are dropped, and the engine gets `down`
+  and `up` in their order among the messages.
+- The engine is stepped: only `dispatch` calls it, and its messages are sent at `flush`. Both directions have limits in
+  bytes: a peer that does not read loses messages that Raft repeats, and then its connection; a peer that sends faster
+  than the engine reads is not read for a while.
+- An idle link carries pings, and a silent one is closed: after a partition, a new connection is open long before TCP
+  would send again on the old one.
 
-Time comes from the event loop alone. Left out: read-only nodes and utility commands of pysyncobj (membership is an
+Time comes from the event loop only. Left out: read-only nodes and utility commands of pysyncobj (membership is an
 operation of the API), forwarding of commands (the HTTP API forwards), and any delivery guarantee: Raft needs none.
 """
 
@@ -62,18 +63,18 @@ _WRONG_CERTIFICATE: Final = "wrong_certificate"
 _log = structlog.get_logger()
 
 VerifyPeer = Callable[[Mapping[str, object] | None, str], bool]
-"""(the peer's verified certificate, the id it claims) → whether the one was issued to the other."""
+"""(the peer's verified certificate, the id that it claims) → whether the certificate was issued to that id."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerStatus:
-    """A link as it is now."""
+    """The current state of a link."""
 
     node_id: str
     is_connected: bool
     unsent_bytes: int
     dropped_count: int
-    """Messages not sent since the start because the peer didn't keep up."""
+    """Messages dropped since the start because the peer was too slow."""
 
 
 class _Event(Enum):
@@ -94,11 +95,10 @@ class _Peer:
 
 
 class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no types
-    """Links of node `node_id`, which listens on `address`, to `peers`, all of the cluster named `cluster`.
+    """The links of node `node_id`, which listens on `address`, to `peers`, all of the cluster named `cluster`.
 
-    `sockets` are bound to `address` already, if there are any. `wake` is called whenever `dispatch` has something to
-    deliver. TLS is used where both contexts are given, and then
-    `verify_peer` decides whether a certificate belongs to an id.
+    `sockets`, if given, are bound to `address` already. `wake` is called when `dispatch` has something to deliver. TLS
+    is used if both contexts are given; then `verify_peer` checks that a certificate belongs to an id.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         self.guests = Guests()
         """The engine opens it."""
         self._guests: dict[Connection, float] = {}
-        """Those that have not greeted yet, and when they must have."""
+        """Guests without a message yet, and the time by which they must send one."""
         self._visits: deque[tuple[Connection, Message]] = deque()
         self._inbox: deque[tuple[_Peer, Message | _Event]] = deque()
         self._inbox_bytes = 0
@@ -164,9 +164,9 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
     # -- life ----------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Listen and dial; return once the port is bound, or after `bind_seconds` while its name doesn't resolve.
+        """Listen and dial; return once the port is bound, or after `bind_seconds` if its name does not resolve.
 
-        Raises OSError where the address can't be bound, such as a port in use; `close` is still due then.
+        Raises OSError if the address cannot be bound, for example for a port in use; `close` must still be called.
         """
         if self._tls is None and not self._address.is_loopback:
             _log.warning("peer_port_without_tls", node=self.node_id, address=str(self._address))
@@ -191,7 +191,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             listening.result()
 
     async def close(self) -> None:
-        """Close every socket and end every task; nothing is delivered any more. Unsent messages are lost."""
+        """Close all sockets and end all tasks; nothing is delivered any more. Unsent messages are lost."""
         self.destroy()
         if self._tasks:
             _, stuck = await asyncio.wait(self._tasks, timeout=LINKS_CLOSE_SECONDS_MAX)
@@ -199,7 +199,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
                 _log.error("transport_tasks_left", node=self.node_id, tasks=[repr(task.get_coro()) for task in stuck])
 
     def destroy(self) -> None:
-        """Begin to close; pysyncobj calls it. `close` is still due."""
+        """Begin to close; pysyncobj calls it. `close` must still be called."""
         self._is_closed = True
         if self._ticker is not None:
             self._ticker.cancel()
@@ -212,12 +212,12 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
 
     @property
     def port(self) -> int:
-        """The port that this node listens on; 0 while it is not bound."""
+        """Return the port that this node listens on; 0 while it is not bound."""
         return self._listener.port if self._listener is not None else 0
 
     @property
     def connected(self) -> frozenset[str]:
-        """Ids of the peers that are linked now; the engine may hear of a change a moment later."""
+        """Return the ids of the linked peers; the engine may be notified of a change a moment later."""
         return frozenset(peer_id for peer_id, peer in self._peers.items() if peer.connection is not None)
 
     def peer_status(self) -> list[PeerStatus]:
@@ -234,7 +234,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
     # -- members -------------------------------------------------------------------------------------------------------
 
     def set_address(self, node_id: str, address: Address) -> None:
-        """Note where a node listens, before or after `addNode`; a link that stands is left alone."""
+        """Set the address of a node, before or after `addNode`; an open link is not changed."""
         self._addresses[node_id] = address
 
     def addNode(self, node: Node) -> None:  # noqa: N802  # pysyncobj's name
@@ -246,7 +246,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             self._start_dialer(peer)
 
     def dropNode(self, node: Node) -> None:  # noqa: N802  # pysyncobj's name
-        """Cut the link to `node`: no message of it is delivered any more, `down` is, where the engine knows it as up."""
+        """Close the link to `node`: no message of it is delivered any more, only `down` if the engine knows it as up."""
         peer = self._peers.get(node.id)
         if peer is None:
             return
@@ -260,7 +260,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
     # -- the engine's side ---------------------------------------------------------------------------------------------
 
     def send(self, node: Node, message: Message) -> bool:
-        """Queue `message` until the next flush; return False where it can't go: no link, or the peer doesn't keep up.
+        """Queue `message` until the next flush; return False if it can't be sent: no link, or the peer is too slow.
 
         The message must not change afterwards: the same object sent to several peers is encoded once. Raises
         `FrameError`, with nothing queued, for a message that no peer would accept.
@@ -280,7 +280,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         return True
 
     def _has_room(self, peer: _Peer, shape: Shape, unsent_bytes: int) -> bool:
-        """Whether a message may still join what a slow peer has not taken; beyond the hard bound its link is cut."""
+        """Return whether a message may still be queued for a slow peer; beyond the hard limit its link is closed."""
         if shape.droppable:
             peer.dropped_count += 1
             self._throttled_log.warn(
@@ -293,7 +293,9 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         return True
 
     def flush(self, *, early: bool) -> None:
-        """Write what is queued, one write a peer; with `early`, only what may leave before the own log is synced."""
+        """Write the queued messages, one write per peer; with `early`, only those allowed before the own log is
+        synced.
+        """
         if not self._has_queued:
             return
         for peer in self._peers.values():
@@ -304,9 +306,9 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             self._has_queued = False
 
     def dispatch(self) -> int:
-        """Give the engine all that came in, in order, and return how many messages and events that were.
+        """Deliver all received messages and events to the engine, in order, and return their number.
 
-        Raises what ended one of the transport's own tasks: the node can't go on then.
+        Raises the error that ended one of the transport's tasks: then the node must stop.
         """
         if self._failure is not None:
             raise self._failure
@@ -337,7 +339,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             self._onMessageReceived(peer.node, item)
 
     def _hear_guest(self, connection: Connection, message: Message) -> None:
-        """Give the engine what a guest has said, and end its visit: if it is a peer now, it is linked like any."""
+        """Deliver a guest's message to the engine, and close its connection: if it is a peer now, it is linked anyway."""
         if connection.peer_id not in self._peers and not self.guests.hear(connection.peer_id, message):
             self._warn_of(connection, connection.peer_id, UNKNOWN_NODE)
         connection.abort()
@@ -377,7 +379,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         return True
 
     def _objection(self, connection: Connection, hello: Message) -> str | None:
-        """Why the other side of `connection` can't be the peer it says it is, or None."""
+        """Return the reason why the other side of `connection` is not the peer that it claims to be, or None."""
         dialed = connection.peer_id if connection.dialed else None
         reason = objection(hello, self._hello, peers=self._peers, dialed=dialed)
         if reason is None and self._tls is not None:
@@ -390,7 +392,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         return self.guests.admit(claimed, asyncio.get_running_loop().time())
 
     def _warn_of_silence(self, connection: Connection) -> None:
-        """The peer has closed before it said hello: that is how it refuses a node, and with TLS 1.3 a certificate."""
+        """Warn that the peer closed before its hello: so it rejects a node, or with TLS 1.3 a certificate."""
         refused = "it refused this node: its log says why"
         self._throttled_log.warn(
             "peer_unreachable",
@@ -445,7 +447,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         connection.abort()
 
     def _detach(self, connection: Connection, reason: str) -> None:
-        """From now on nothing of `connection` counts."""
+        """Ignore `connection` from now on, and note that its peer is down."""
         peer = self._peers.get(connection.peer_id)
         if peer is not None and peer.connection is connection:
             peer.connection = None
@@ -458,7 +460,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             self._wake()
 
     def _tick(self) -> None:
-        """Ping idle links and cut silent ones, and end the visits of silent guests; whatever befalls, it comes again."""
+        """Ping idle links, and close silent links and guests; the next tick is scheduled first."""
         loop = asyncio.get_running_loop()
         self._ticker = loop.call_later(self._settings.silence_seconds / _SILENT_TICKS_MAX, self._tick)
         for peer in self._peers.values():
