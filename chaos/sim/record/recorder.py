@@ -74,6 +74,7 @@ def digest(data: bytes) -> str:
 def state_digest(state: State) -> str:
     """Return a digest of all that the log has done to a state; what checkpoints alone write is left out."""
     whole = blake2b(digest_size=8)
+    state.digest()  # the store gets what is written behind
     whole.update(repr((state.applied_index, state.applied_term, state.cluster_time_ms, state.fence)).encode())
     whole.update(repr((state.configuration, state.operation_version)).encode())
     for table in _HASHED:

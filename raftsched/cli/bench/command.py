@@ -70,7 +70,9 @@ _ROWS: tuple[tuple[str, Callable[[Measurement], float]], ...] = (
 )
 @click.option("--failover", "kills", type=click.IntRange(min=1), help="Kill the leader this number of times instead.")
 @click.option(
-    "--data-dir", type=click.Path(file_okay=False, path_type=Path), help="Data directory, on the disk to measure."
+    "--data-dir",
+    type=click.Path(exists=True, file_okay=False, writable=True, path_type=Path),
+    help="Existing directory, on the disk to measure.",
 )
 @json_option
 @reports_errors
