@@ -1,8 +1,8 @@
-"""The pure heart of the scheduler: what a job is and how an operation changes it.
+"""Define the records of the scheduler, and how operations change them, as pure functions.
 
-No I/O, no clock, no randomness, no event loop, no logging. Time, ids and jitter enter only through operations,
-which the leader fills in; so every node that applies the same log reaches the same state.
+No I/O, no clock, no randomness, no event loop, no logging. Time, ids and jitter enter only through operations, which the
+leader fills in. So every node that applies the same log gets the same state.
 
-Read in this order: `records`, `operations`, `state`, `apply` and the rooms whose handlers it lists (`jobs`, `schedules`,
+Read in this order: `records`, `operations`, `state`, `apply` and the packages of its handlers (`jobs`, `schedules`,
 `workflows`, `maintenance`), `checks`. `cron` computes fire times; `apply` never uses it.
 """

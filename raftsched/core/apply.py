@@ -1,18 +1,18 @@
-"""The state machine's step: one operation in; its result and its writes out.
+"""Apply one operation to the state: return its result and its writes.
 
-`apply` reads the view and decides; it never writes. Whoever calls it executes the writes before the next operation is
-applied, so that operations of the same log entry see each other's effect in order, and records result and writes under
-one log index. A handler whose own changes must see each other executes them on a fork of the view.
+`apply` reads the view and decides; it never writes. The caller executes the writes before it applies the next operation,
+so that operations of the same log entry see each other's effects in order. A handler whose own changes must see each
+other executes them on a fork of the view.
 
-It is total: an operation that isn't legal now, or whose numbers or texts the state can't hold, gives a `Refused` and no
-writes. The one refusal with writes is `RejectCode.CANCELLED` of RecordOutcome (see `attempts`). An exception means that
-the state itself contradicts an invariant (`errors.InvariantBroken`): the process must stop, and nothing was written.
+It is total: an operation that is not legal now, or whose numbers or texts the state can't store, gives a `Refused` and no
+writes. The only rejection with writes is `RejectCode.CANCELLED` of RecordOutcome (see `attempts`). An exception means
+that the state contradicts an invariant (`errors.InvariantBroken`): the process must stop, and nothing was written.
 
-Determinism: the result depends on the view, the operation and the context alone. No handler reads a clock, draws a
-number, or iterates over an unordered collection.
+The result depends only on the view, the operation and the context. No handler reads a clock, draws a random number, or
+iterates over an unordered collection.
 
-The handlers stand in a module for each noun, and each does its own thing only; `changes` holds what they share. What
-follows for other records when a job changes is the same whoever changed it, and stands in `workflows.cascade`.
+There is a module of handlers for each noun; `changes` has their common functions. The effects of a job's change on other
+records are the same for all handlers, and are in `workflows.cascade`.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ HANDLER_MODULES: Final = (
 """The modules of handlers: each handler registers itself in `HANDLERS` when its module is imported."""
 
 _COMPLETE: Final = frozenset({DoBackgroundStep, SubmitWorkflow, CancelWorkflow})
-"""What follows from these is seen to by their handlers, within the budget that they keep."""
+"""Operations whose handlers run the cascade themselves, within their own budgets."""
 
 
 def apply(view: ForkableView, operation: Operation, context: Context) -> Applied:
-    """Return the result of `operation` and what must be written for it.
+    """Return the result of `operation` and its writes.
 
-    Raises `InvariantBroken`, with nothing written, where the state can't be right.
+    Raises `InvariantBroken`, with nothing written, if the state contradicts itself.
     """
     kind = type(operation)
     applied = HANDLERS[kind](view, operation, context)

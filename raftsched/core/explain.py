@@ -1,10 +1,9 @@
-"""Why a job isn't running: all that stands in its way now, as users can act on it.
+"""Explain why a job is not running: all present reasons, so that users can act on them.
 
-A pure look at the state. What only the leader knows, when workers were heard last, is handed in. Every reason has a
-stable code, a sentence, and the numbers behind it (times in milliseconds of cluster time). A job that nothing stands in
-the way of is `ready`, and waits for its turn. Nothing is claimed that isn't known: a worker that has died is known only
-by its silence, so the sentences say since when it is silent, and what its silence leads to. Bounded: whatever may be
-long is cut, and says how long it is.
+It only reads the state. The caller passes what only the leader knows: when workers were seen last. Every reason has a
+stable code, a sentence, and the numbers behind it (times in milliseconds of cluster time). A job without any reason is
+`ready`, and waits for its turn. The sentences claim only what is known: a dead worker is known only by its silence, so
+they say how long it has been silent, and what follows. Long lists are cut, and the text gives their length.
 """
 
 from __future__ import annotations
@@ -32,36 +31,36 @@ from raftsched.core.state.view import View
 
 PARENTS_NAMED_MAX: Final = 20
 PARENTS_READ_MAX: Final = 1_000
-"""Parents looked at to find those to name: those that come first mostly end first, but need not."""
+"""Parents examined to find unfinished ones to name: usually the first parents end first, but not always."""
 _NAMES_IN_TEXT_MAX: Final = 5
 _ERROR_CHARS_MAX: Final = 200
-"""Of an error's message in a sentence; the job shows all of it."""
+"""Length of an error's message in a sentence; the job shows all of it."""
 
 Detail = str | int | bool | list[str] | list[dict[str, str]]
 
 
 class ServingWorker(NamedTuple):
-    """A worker that was heard of lately: where it would take jobs from."""
+    """Describe a worker that was seen lately, and the jobs that it requests."""
 
     name: str
     queues: tuple[str, ...]
     region: str = ""
-    """"" = none: it takes no job that has one."""
+    """"" = none: it gets no job that has a region."""
     heartbeat_at_ms: int = 0
-    """When it was heard last, in cluster time; 0 = not known."""
+    """The cluster time at which it was seen last; 0 = not known."""
     names: Collection[str] | None = None
-    """Of the jobs that it has handlers for; None = not known, or it takes any."""
+    """The job names for which it has handlers; None = not known, or any."""
 
 
 class LeaseLiveness(NamedTuple):
-    """What the leader knows of a running lease, in cluster time."""
+    """Carry what the leader knows about a running lease, in cluster time."""
 
     heartbeat_at_ms: int
     """Its worker's latest heartbeat for it; 0 = none since this leader took over."""
     ends_at_ms: int
-    """When it ends by its worker's silence, unless that is heard again."""
+    """The time at which it ends unless its worker sends another heartbeat."""
     over_at_ms: int = 0
-    """When it ends in any case: its timeout, or once cancelled the end of the grace; 0 = never."""
+    """The time at which it ends in any case: its timeout, or after a cancel the end of the grace; 0 = never."""
 
 
 class Reason(NamedTuple):
@@ -74,9 +73,9 @@ class Reason(NamedTuple):
 def explain(
     view: View, job: Job, now_ms: TimeMs, *, workers: Sequence[ServingWorker], liveness: LeaseLiveness | None = None
 ) -> list[Reason]:
-    """Return why `job` isn't running, what must happen first in front; for one that runs or has finished, that it does.
+    """Return the reasons why `job` is not running, most immediate first; for a running or finished job, its state.
 
-    `workers` are those heard of lately, `signs` those of the job's lease, where the leader is asked. Reads the queue, a
+    `workers` are those seen lately; `liveness` is that of the job's lease, if the leader answers. Reads the queue, a
     count for each of its limits, the worker that runs it, and at most `PARENTS_READ_MAX` parents.
     """
     if job.status in FINISHED:
@@ -88,7 +87,7 @@ def explain(
     return reasons or [_ready(job, workers, now_ms)]
 
 
-# -- what is over, and what runs --------------------------------------------------------------------------------------
+# -- finished and running jobs ----------------------------------------------------------------------------------------
 
 
 _REASON_TEXTS: Final = {
@@ -154,9 +153,9 @@ def _leased(view: View, job: Job, now_ms: TimeMs, liveness: LeaseLiveness | None
     if job.status is not Status.CANCELLING:
         return Reason("running", f"it is running; {worker}", details)
     details["cancel_requested_at_ms"] = job.cancel_requested_at_ms
-    is_told = liveness is not None and liveness.heartbeat_at_ms > job.cancel_requested_at_ms
-    told = "it was told to stop" if is_told else "its worker is told to stop at its next heartbeat"
-    return Reason("cancelling", f"it was cancelled, and {told}; {worker}", details)
+    is_asked = liveness is not None and liveness.heartbeat_at_ms > job.cancel_requested_at_ms
+    notice = "its worker was asked to stop" if is_asked else "its worker is asked to stop at its next heartbeat"
+    return Reason("cancelling", f"it was cancelled, and {notice}; {worker}", details)
 
 
 def _lease_end(liveness: LeaseLiveness | None, now_ms: TimeMs) -> str:
@@ -169,7 +168,7 @@ def _lease_end(liveness: LeaseLiveness | None, now_ms: TimeMs) -> str:
     return f"{text}, and in {span_text(over_in_ms)} in any case" if liveness.over_at_ms else text
 
 
-# -- what a user or a parent must do ----------------------------------------------------------------------------------
+# -- paused jobs, and jobs that wait for parents ----------------------------------------------------------------------
 
 
 def _parked(view: View, job: Job, now_ms: TimeMs) -> list[Reason]:
@@ -196,7 +195,7 @@ def _paused(job: Job, now_ms: TimeMs) -> Reason:
         who = f"{note.actor} paused it"
     if not pause.until_ms:
         return Reason("paused", f"{who}, until somebody resumes it", details)
-    return Reason("paused", f"{who}; it goes on in {span_text(max(0, pause.until_ms - now_ms))}", details)
+    return Reason("paused", f"{who}; it resumes in {span_text(max(0, pause.until_ms - now_ms))}", details)
 
 
 def _waits_for_parents(view: View, job: Job, now_ms: TimeMs) -> Reason:
@@ -227,14 +226,14 @@ def _waits_for_parents(view: View, job: Job, now_ms: TimeMs) -> Reason:
 
 
 def _named(parent: Job, condition: Condition, now_ms: TimeMs) -> dict[str, str]:
-    """A parent, by its name within its workflow, too, where it is of one."""
+    """Return a parent's id, name and status, with its task name if it belongs to a workflow."""
     options, name = parent.spec.options, parent.spec.name
     task = {"task": options.task} if options is not None and options.task else {}
     status = parent.status_at(now_ms).label
     return {"id": job_id_text(parent.id), "name": name, **task, "status": status, "condition": condition.label}
 
 
-# -- what time must bring ---------------------------------------------------------------------------------------------
+# -- jobs that wait for time ------------------------------------------------------------------------------------------
 
 
 def _untimely(job: Job, now_ms: TimeMs) -> list[Reason]:
@@ -263,7 +262,7 @@ def _not_due(job: Job, now_ms: TimeMs) -> Reason:
     return Reason("will_retry", text, details)
 
 
-# -- what its queue lets through --------------------------------------------------------------------------------------
+# -- limits of the queue ----------------------------------------------------------------------------------------------
 
 
 def _over_limits(view: View, job: Job, now_ms: TimeMs) -> list[Reason]:
@@ -311,7 +310,7 @@ def _queue_limits(view: View, queue: Queue, now_ms: TimeMs) -> Iterable[Reason]:
 
 
 def _rate_text(queue: Queue, wait_ms: int) -> str:
-    """The limit as it is: a bucket that may be emptied at once, and fills up evenly meanwhile."""
+    """Return the rate limit as a sentence: a bucket that can be emptied at once and fills evenly."""
     count, period, at_once = queue.rate_count, span_text(queue.rate_period_ms), bucket.burst(queue)
     limit = f"its queue's rate is {count} per {period}, evenly spread, and up to {at_once} at once after a rest"
     return f"{limit}; the next may start in {span_text(wait_ms)}"
@@ -326,14 +325,14 @@ def _queue_paused(queue: Queue) -> Reason:
     return Reason("queue_paused", f"its queue, {queue.name}, is paused", details)
 
 
-# -- who would take it ------------------------------------------------------------------------------------------------
+# -- workers for the job ----------------------------------------------------------------------------------------------
 
 
 def _ready(job: Job, workers: Sequence[ServingWorker], now_ms: TimeMs) -> Reason:
-    """It waits for one of those that would take it, who may have died since they were heard."""
+    """Return the reason of a ready job: it waits for a worker, which may have died since it was seen."""
     takers = _takers(job, workers)
     latest = max(takers, key=lambda worker: worker.heartbeat_at_ms)
-    text = "nothing stands in its way; it waits for its turn and a free worker"
+    text = "nothing blocks it; it waits for its turn and a free worker"
     details: dict[str, Detail] = {"worker_count": len(takers)}
     if not latest.heartbeat_at_ms:
         return Reason("ready", text, details)
@@ -374,7 +373,7 @@ def _has_handler(job: Job, worker: ServingWorker) -> bool:
     return worker.names is None or job.spec.name in worker.names
 
 
-# -- how it is said ---------------------------------------------------------------------------------------------------
+# -- texts ------------------------------------------------------------------------------------------------------------
 
 
 def _ago(now_ms: int, then_ms: int) -> str:
@@ -382,7 +381,7 @@ def _ago(now_ms: int, then_ms: int) -> str:
 
 
 def _latest_error(job: Job) -> JobError | None:
-    """The error of the latest attempt of this run, where it had one."""
+    """Return the error of the latest attempt of this run, or None."""
     attempt = job.attempts[-1] if job.attempts else None
     return attempt.error if attempt is not None and attempt.run_number == job.run_number else None
 

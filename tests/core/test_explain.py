@@ -49,7 +49,7 @@ def test_paused_job_says_who_paused_it_until_when_and_why(scene: ControlScene) -
     assert (reason.code, reason.details) == (
         "paused", {"since_ms": START_MS, "until_ms": START_MS + 5, "reason": "audit", "by": "ann"},
     )  # fmt: skip
-    assert reason.text == "ann paused it; it goes on in 0.005 s"
+    assert reason.text == "ann paused it; it resumes in 0.005 s"
 
 
 def test_job_that_was_submitted_paused_says_so(scene: ControlScene) -> None:
@@ -224,8 +224,8 @@ def test_cancelling_job_is_told_to_stop_only_by_a_heartbeat_after_the_cancel(sce
     for heartbeat_at_ms, is_told in ((0, False), (asked_ms, False), (asked_ms + 1, True)):
         reason = leased_reason(scene, job, LeaseLiveness(heartbeat_at_ms, ends_at_ms))
         assert (reason.code, reason.details["worker"]) == ("cancelling", "w1")
-        assert ("it was told to stop" in reason.text) == is_told
-        assert ("is told to stop at its next heartbeat" in reason.text) != is_told
+        assert ("its worker was asked to stop" in reason.text) == is_told
+        assert ("is asked to stop at its next heartbeat" in reason.text) != is_told
 
 
 def test_ready_job_says_when_those_that_would_take_it_were_heard(scene: ControlScene) -> None:

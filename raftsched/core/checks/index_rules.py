@@ -1,8 +1,8 @@
-"""What must hold between the records and the indexes by which they are found, in both directions.
+"""Check indexes against the records, in both directions.
 
-An index is held against the records without being loaded: each of its entries must be what its record calls for, and as
-many must be there as there are records that call for one. Only where the numbers differ does a second pass name what is
-missing. Written apart from the storage code that derives indexes, so that a fault there can't hide itself.
+An index is compared with the records without being loaded: each of its entries must be the one that its record requires,
+and the counts must agree. Only if they differ, a second pass names the missing entries. The rules are independent of the
+storage code that derives indexes, so a fault there can't hide itself.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Record = Job | Schedule | Queue | Workflow
 
 
 class Index(NamedTuple):
-    """An index to hold against its records.
+    """Describe an index to compare with its records.
 
-    `entry_of` gives the entry that a record calls for, or None, or a list of them; `find` the record that an entry
-    names. `group_and_key` says the order that readers rely on: within a group keys rise strictly, and a group is in one
-    piece; None = no order is promised.
+    `entry_of` returns the entry that a record requires, or None, or a list of them; `find` returns the record of an entry.
+    `group_and_key` gives the order that readers need: within a group keys rise strictly, and a group is contiguous;
+    None = no order.
     """
 
     name: str
@@ -47,14 +47,14 @@ class Index(NamedTuple):
         return view.job(JobId(self.record_id(entry))) if self.find is None else self.find(view, entry)
 
     def expected_entries(self, record: Any) -> list[Any]:
-        """Return the entries that `record` calls for."""
+        """Return the entries that `record` requires."""
         entry = self.entry_of(record)
         if isinstance(entry, list):
             return entry
         return [] if entry is None else [entry]
 
 
-# -- what records call for --------------------------------------------------------------------------------------------
+# -- the entries that records require ---------------------------------------------------------------------------------
 
 
 def _waiting_entry(job: Job) -> WaitingEntry | None:
@@ -218,7 +218,7 @@ JOB_INDEXES: Final = (
         lambda entry: ("", entry),
     ),
 )
-"""Counted in the one pass over all jobs."""
+"""Indexes of jobs; the expected entries are counted in the one pass over all jobs."""
 
 OTHER_INDEXES: Final = (
     Index(
@@ -256,7 +256,7 @@ OTHER_INDEXES: Final = (
 
 
 def check_job_indexes(view: AuditableView, expected: Counter[str]) -> Iterator[Violation]:
-    """`expected`: how many jobs call for an entry, by the name of the index."""
+    """Yield the faults of the indexes of jobs; `expected` has the count of entries by the name of the index."""
     for index in JOB_INDEXES:
         yield from _check_index(view, index, expected[index.name])
 

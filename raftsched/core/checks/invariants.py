@@ -1,14 +1,14 @@
-"""What must hold in every state, checked in two ways.
+"""Check the invariants of the state, in two ways.
 
-`check` walks everything: each job by `record_rules`, each index and key against the records (`index_rules`), what is tied
-together (`relation_rules`), and counters, payloads and results. Tests call it after each step, drills and `raftsched check`
-on what a node left behind. Memory: some bits per fencing token, and nothing per job.
+`check` reads everything: each job by `record_rules`, each index and key against the records (`index_rules`), relations
+(`relation_rules`), and counters, payloads and results. Tests call it after each step, drills and `raftsched check` on the
+data of a stopped node. Memory: some bits per fencing token, and nothing per job.
 
-`assert_change` is the cheap part that `apply` runs in production, on each change of a job before it is returned; a
-broken invariant stops the process, and nothing is written.
+`assert_change` is the cheap part, which `apply` runs in production on each change of a job before it returns it. A broken
+invariant stops the process, and nothing is written.
 
-Left out: what one state can't show. That tokens never fall and that what is finished stays so, but for a new run, are
-properties of a history; `assert_change` and the tests' model watch them.
+Left out: properties that one state does not show. That tokens never fall, and that finished jobs change only by a new
+run, are properties of a history; `assert_change` and the tests' model check them.
 """
 
 from __future__ import annotations
@@ -32,29 +32,29 @@ from raftsched.errors import InvariantBroken
 __all__ = ["VIOLATIONS_MAX", "Violation", "assert_change", "check"]
 
 VIOLATIONS_MAX: Final = 1_000
-"""A report that is longer is read by nobody."""
+"""Length of a report; nobody reads a longer one."""
 _PAUSED: Final = Status.PAUSED  # a member of an enumeration costs a look-up, and this is asked of every change
 _RUN_AGAIN: Final = frozenset({Status.DEAD_LETTER, Status.CANCELLED, Status.SKIPPED})
-"""Users may run these again."""
+"""Statuses from which users can run a job again."""
 
 
 def check(view: AuditableView, *, limit: int = VIOLATIONS_MAX) -> list[Violation]:
-    """Return what is wrong with the state, at most `limit` violations; [] = nothing.
+    """Return the violations in the state, at most `limit`; [] = none.
 
-    Reads every record once and, for each index entry and tie, its record again.
+    Reads every record once, and again for each of its index entries and relations.
     """
     return list(islice(_violations(view), limit))
 
 
 def assert_change(old: Job | None, new: Job) -> None:
-    """Raise `InvariantBroken` where `new` can't be what became of `old` (None = a new job). Cost: about a microsecond."""
+    """Raise `InvariantBroken` if `old` (None = a new job) can't have changed to `new`. Cost: about a microsecond."""
     status = new.status
     if (new.lease is not None) is not (status in LEASED):
         raise _broken(new, "a lease is held exactly while leased")
     if (new.finished_at_ms > 0) is not (status in FINISHED):
         raise _broken(new, "finished_at is set exactly when finished")
     if (new.timed or new.blocked) and (status not in WAITING or (new.blocked and new.due_at_ms > new.updated_at_ms)):
-        raise _broken(new, "only a waiting job has a timer, and only one that is due is held")
+        raise _broken(new, "only a waiting job has a timer, and only one that is due is blocked")
     if (new.pause is not None) is not (status is _PAUSED):
         raise _broken(new, "a pause is set exactly while paused")
     if new.failure_count > new.spec.max_attempts or (new.lost_count and new.lost_count > most_lost_workers(new)):
@@ -74,7 +74,7 @@ def _broken(job: Job, rule: str) -> InvariantBroken:
 
 
 def _impossible_run(old: Job, new: Job) -> str:
-    """What is finished stays so; only what did not complete may run again, as a new run. "" where that holds."""
+    """Return why the change of runs is impossible, or ""; only a new run changes a finished job that did not complete."""
     if old.status not in FINISHED:
         return "a run lasts until it ends"
     if new.status in FINISHED:
@@ -86,7 +86,7 @@ def _impossible_run(old: Job, new: Job) -> str:
     return f"a job that is {old.status.label} stays so, but for a new run of what did not complete"
 
 
-# -- the walk ---------------------------------------------------------------------------------------------------------
+# -- all records ------------------------------------------------------------------------------------------------------
 
 
 def _violations(view: AuditableView) -> Iterator[Violation]:
@@ -102,7 +102,7 @@ def _violations(view: AuditableView) -> Iterator[Violation]:
 
 
 class _BitSet:
-    """A set of non-negative integers, a bit each, in pages, since tokens are many and lie close together."""
+    """Store a set of non-negative integers in pages of bits, since tokens are many and close together."""
 
     _PAGE_BITS = 1 << 16
 
@@ -110,7 +110,7 @@ class _BitSet:
         self._pages: dict[int, bytearray] = {}
 
     def add(self, number: int) -> bool:
-        """Add `number`; False where it was in the set already."""
+        """Add `number`; return False if it was in the set already."""
         page_number, bit = divmod(number, self._PAGE_BITS)
         page = self._pages.get(page_number)
         if page is None:
@@ -124,7 +124,7 @@ class _BitSet:
 
 @dataclass(slots=True)
 class _Census:
-    """What the records call for: entries in each index, the counters; and the tokens seen in them."""
+    """Count the index entries and counters that the records require, and collect their tokens."""
 
     expected: Counter[str] = field(default_factory=Counter)
     counters: Counter[CounterKey] = field(default_factory=Counter)

@@ -1,7 +1,7 @@
-"""What must hold within one job's record, one property a rule; `invariants` walks all records through them.
+"""Define the invariants of one job's record, one property a rule; `invariants` checks all records.
 
-Written against the promises, not against `apply`: a rule says what may never be seen, however it came about. Each is
-a sentence and a predicate that is true for a sound record.
+They follow from the guarantees, not from `apply`. Each rule is a sentence and a predicate that is true for a valid
+record.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _REASONS: Final = frozenset(
 
 
 class Facts(NamedTuple):
-    """What a record is held against: the cluster's time and the last fencing token given out."""
+    """Carry what records are compared with: the cluster's time and the last fencing token."""
 
     now_ms: TimeMs
     fence: FencingToken
@@ -79,7 +79,7 @@ def _has_times_in_order(job: Job, facts: Facts) -> bool:
 
 
 def _has_timer_where_needed(job: Job, _: Facts) -> bool:
-    """Only waiting jobs are timed, and a waiting one without a timer was due already when it was last changed."""
+    """Return whether only a waiting job is timed, and one without a timer was due at its last change."""
     if job.timed:
         return job.status in WAITING and job.status is not Status.QUEUED
     return job.status not in WAITING or job.due_at_ms <= job.updated_at_ms
@@ -96,7 +96,7 @@ def _has_sound_lease(job: Job, facts: Facts) -> bool:
 
 
 def _has_rising_attempts(job: Job, facts: Facts) -> bool:
-    """Leases of a job never overlap: each begins after the one before it ended, with a greater token."""
+    """Return whether each lease began after the end of the one before, with a greater token."""
     spans = [(kept.token, kept.started_at_ms, kept.ended_at_ms) for kept in job.attempts]
     if job.lease is not None:
         spans.append((job.lease.token, job.lease.granted_at_ms, job.updated_at_ms))
@@ -108,7 +108,7 @@ def _has_rising_attempts(job: Job, facts: Facts) -> bool:
 
 
 def _ended_count(job: Job) -> int:
-    """Attempts of the present run that have ended, kept or not."""
+    """Return the count of ended attempts of the present run, kept or not."""
     return job.attempt_number - (job.lease is not None)
 
 
@@ -124,7 +124,7 @@ def _has_all_attempts(job: Job, _: Facts) -> bool:
 
 
 def _has_honest_counts(job: Job, _: Facts) -> bool:
-    """The counts agree with the attempts, or exceed those that are still kept."""
+    """Return whether the counts agree with the attempts, or exceed those that are still kept."""
     failure_count = sum(kept.end in _FAILURES for kept in job.attempts if kept.run_number == job.run_number)
     lost_count = sum(kept.end is AttemptEnd.WORKER_LOST for kept in job.attempts if kept.run_number == job.run_number)
     if _keeps_all_attempts(job):
@@ -133,7 +133,7 @@ def _has_honest_counts(job: Job, _: Facts) -> bool:
 
 
 def most_lost_workers(job: Job) -> int:
-    """The lost workers that the record may count; without a limit of its own its queue's changing word ends it."""
+    """Return the largest possible count of lost workers; without its own limit the queue's setting counts, which changes."""
     return (job.spec.options.lost_workers_max if job.spec.options is not None else 0) or limits.LOST_WORKERS_MAX
 
 
@@ -143,7 +143,7 @@ def _has_attempts_left_unless_dead(job: Job, _: Facts) -> bool:
 
 
 def _has_one_end(job: Job, _: Facts) -> bool:
-    """A run ends as completed or cancelled at most once, by its last attempt, and the status agrees."""
+    """Return whether a run ends as completed or cancelled at most once, by its last attempt, and the status agrees."""
     ends = [kept.end for kept in job.attempts if kept.run_number == job.run_number]
     if any(end in (AttemptEnd.COMPLETED, AttemptEnd.CANCELLED) for end in ends[:-1]):
         return False
@@ -166,7 +166,7 @@ def _waits_for_parents_where_it_should(job: Job, _: Facts) -> bool:
 
 
 def _has_sound_parent_counts(job: Job, _: Facts) -> bool:
-    """One more than its parents may be pending: its workflow. An unmet parent ends the job."""
+    """Return whether the counts are possible: one more than its parents can be pending, and an unmet one ends the job."""
     gate = bool(job.spec.workflow_id)
     return (
         0 <= job.dependency_count <= limits.DEPENDENCIES_MAX
@@ -207,7 +207,7 @@ RULES: Final = (
     Rule(
         "a pause is set exactly while paused", lambda job, _: (job.pause is not None) == (job.status is Status.PAUSED)
     ),
-    Rule("only a waiting job that is due, and has a concurrency key, is held", _has_reason_to_be_blocked),
+    Rule("only a waiting job that is due, and has a concurrency key, is blocked", _has_reason_to_be_blocked),
     Rule("who waits for parents has some left, who may run has none", _waits_for_parents_where_it_should),
     Rule("counts of parents are in range", _has_sound_parent_counts),
     Rule("at most the latest notes are kept", lambda job, _: len(job.notes) <= limits.NOTES_KEPT_MAX),

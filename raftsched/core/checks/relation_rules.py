@@ -1,7 +1,8 @@
-"""What must hold between records that are tied to each other: parents and children, workflows, schedules, chores, logs.
+"""Check the invariants between related records: parents and children, workflows, schedules, background work, logs.
 
-Long work is done in steps, so two records may differ for as long as a chore stands between them; each rule says which.
-Written against the promises, not against the code that keeps them. Costs a few look-ups a tied job, and no memory a job.
+Long work is done in steps, so two records can disagree while background work on them is left; each rule says for which.
+The rules follow from the guarantees, not from the code. They cost a few look-ups per job with relations, and no memory
+per job.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _PAGE_JOBS: Final = 1_000
 
 
 def check_relations(view: AuditableView) -> Iterator[Violation]:
-    """Walk everything but the jobs themselves; those go through `check_relations_of`."""
+    """Check all relations except those of single jobs, which `check_relations_of` checks."""
     yield from _check_edges(view)
     yield from _check_workflows(view)
     for schedule in view.all_schedules():
@@ -45,7 +46,7 @@ def check_relations(view: AuditableView) -> Iterator[Violation]:
 
 
 def check_relations_of(view: AuditableView, job: Job) -> Iterator[Violation]:
-    """Hold one job against those that it is tied to; costs nothing for a job without ties."""
+    """Check one job's relations; it costs nothing for a job without any."""
     if job.dependency_count or job.pending_count or job.unmet_count:
         yield from _check_dependencies(view, job)
     if job.spec.options is not None and job.spec.options.schedule_id and job.status not in FINISHED:
@@ -74,7 +75,7 @@ def _check_dependencies(view: AuditableView, job: Job) -> Iterator[Violation]:
         yield from _check_verdict(view, dependency, edge)
     counts = (job.pending_count, job.unmet_count)
     expected = (verdicts[Verdict.PENDING] + _is_staged(view, job), verdicts[Verdict.UNMET])
-    # A job that ended in its own way is told nothing more; a new run of it counts anew.
+    # A job that ended for another reason is not updated any more; a new run counts again.
     if counts != expected and (job.status not in FINISHED or _ended_by_dependency(job)):
         yield Violation("a job counts what it waits for", subject, f"(pending, unmet) {counts}, not {expected}")
 
@@ -84,15 +85,15 @@ def _check_verdict(view: AuditableView, dependency: Dependency, edge: Dependant)
     subject = named("job", edge.child)
     if parent is None:
         if edge.verdict is Verdict.PENDING:
-            yield Violation("no parent is removed before its dependants are told", subject, repr(dependency))
+            yield Violation("no parent is removed before its dependants are resolved", subject, repr(dependency))
         return
-    # A completed parent never runs again: it has nothing more to tell whom it was judged by.
+    # A completed parent never runs again, so it needs no mark for dependants with a verdict.
     is_told = edge.verdict is Verdict.MET or (edge.verdict is Verdict.UNMET and parent.status is Status.COMPLETED)
     if not is_told and not (parent.has_dependants or parent.spec.workflow_id):
         yield Violation("a parent is marked as one", named("job", parent.id), repr(edge))
     stands = edge.verdict in (Verdict.MET, _verdict(parent, edge.condition))
     if not stands and not _is_unresolved(view, parent.id, edge.child):
-        yield Violation("a dependant is told how its parent stands", subject, f"{edge!r} of {parent!r}")
+        yield Violation("a dependency has the verdict of its parent's status", subject, f"{edge!r} of {parent!r}")
 
 
 def _verdict(parent: Job, condition: Condition) -> Verdict:
@@ -107,13 +108,13 @@ def _verdict(parent: Job, condition: Condition) -> Verdict:
 
 
 def _is_unresolved(view: AuditableView, parent: JobId, child: JobId) -> bool:
-    """Whether a chore has yet to tell the child how its parent stands."""
+    """Return whether a background step is still to resolve the dependency."""
     cursors = (view.background_cursor(kind, parent) for kind in _RESOLVING)
     return any(cursor is not None and child > cursor for cursor in cursors)
 
 
 def _is_staged(view: AuditableView, job: Job) -> bool:
-    """Whether the job waits for its workflow to be whole, or to be opened."""
+    """Return whether the job waits for missing parts of its workflow, or for the workflow to be opened."""
     if not job.spec.workflow_id:
         return False
     workflow = view.workflow(WorkflowId(job.spec.workflow_id))
@@ -130,7 +131,7 @@ def _ended_by_dependency(job: Job) -> bool:
 
 
 def _edge(view: AuditableView, dependency: Dependency, child: JobId) -> Dependant | None:
-    """The way from a parent to its child, as it is stored."""
+    """Return the stored edge from a parent to its child."""
     number = int.from_bytes(child, "big")
     before = JobId((number - 1).to_bytes(len(child), "big")) if number else None
     found = view.dependants(dependency.parent, after=before, limit=1)
@@ -232,20 +233,20 @@ def _check_ledgers(view: AuditableView) -> Iterator[Violation]:
 
 
 def _has_ledger(view: AuditableView, schedule_id: ScheduleId) -> bool:
-    """Whether the schedule is there, or its ledger is being dropped."""
+    """Return whether the schedule exists, or its ledger is being dropped."""
     return (
         view.schedule(schedule_id) is not None
         or view.background_cursor(BackgroundKind.DROP_LEDGER, schedule_id) is not None
     )
 
 
-# -- chores, logs -----------------------------------------------------------------------------------------------------
+# -- background work, logs --------------------------------------------------------------------------------------------
 
 
 def _check_background_work(view: AuditableView) -> Iterator[Violation]:
     for kind, subject, cursor in view.all_background_work():
         if not _has_subject(view, kind, subject):
-            yield Violation("a chore has its subject", subject.hex(), f"{kind.name.lower()} at {cursor.hex()}")
+            yield Violation("background work has its subject", subject.hex(), f"{kind.name.lower()} at {cursor.hex()}")
 
 
 def _has_subject(view: AuditableView, kind: BackgroundKind, subject: bytes) -> bool:

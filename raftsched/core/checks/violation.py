@@ -1,4 +1,4 @@
-"""What a check of the state reports."""
+"""Define the violations that checks of the state report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Violation(NamedTuple):
-    """One property that doesn't hold: which, of what, and what was found."""
+    """Describe a broken invariant: the rule, its subject, and what was found."""
 
     rule: str
     subject: str
@@ -14,5 +14,5 @@ class Violation(NamedTuple):
 
 
 def named(noun: str, record_id: bytes) -> str:
-    """The subject of a violation: a noun and an id."""
+    """Return the subject of a violation: a noun and an id."""
     return f"{noun} {record_id.hex()}"

@@ -1,4 +1,4 @@
-"""What makes a calendar sound: checked once where it comes in, so that no later look at it can fail."""
+"""Validate a calendar once, when it is received, so that later uses of it can't fail."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SUBDIVISION: Final = re.compile(r"[\w -]{1,64}")
 _SHOWN_CHARS: Final = 60
 _WEEK_SECONDS: Final = 7 * DAY_SECONDS
 _SOME_YEAR: Final = 2027
-"""Countries and their parts are known or not whatever the year."""
+"""Any year: which countries and subdivisions are known does not depend on it."""
 
 
 def calendar_problem(calendar: Calendar) -> str:
-    """Return what is wrong with a calendar, beginning with the field's name, or "" where all is well."""
+    """Return the fault of a calendar, beginning with the field's name, or ""."""
     return (
         _zone_problem("zone", calendar.zone)
         or _dates_problem("skip_dates", calendar.skip_dates)
@@ -55,7 +55,7 @@ def _dates_problem(field: str, dates: tuple[str, ...]) -> str:
 
 
 def _is_date(text: str) -> bool:
-    """Whether this is how a date is written here: one way only, since stored dates are compared as texts."""
+    """Return whether the text is a date in the only accepted format; stored dates are compared as texts."""
     try:
         return date.fromisoformat(text).isoformat() == text
     except ValueError:
@@ -110,7 +110,7 @@ def _business_days_problem(rule: BusinessDays) -> str:
 
 
 def _emptiness_problem(calendar: Calendar) -> str:
-    """What leaves no instant at all, whatever the schedule: nothing would ever run, and nobody would be told."""
+    """Return the rule that excludes all times, or ""; with it no schedule would ever run, without any notice."""
     if calendar.only_dates and set(calendar.only_dates) <= set(calendar.skip_dates):
         return "only_dates: leave no day, for each of them is a skip date"
     for zone in {window.zone for window in calendar.windows}:
@@ -129,7 +129,7 @@ def _cover_the_week(windows: Sequence[Window]) -> bool:
 
 
 def _spans(window: Window) -> Iterator[tuple[int, int]]:
-    """When in the week the window is open; what runs past the end of the week also stands at its beginning."""
+    """Yield the spans of the week in which the window is open; one over the end of the week is also at its beginning."""
     length = (window.end_second - window.start_second) % DAY_SECONDS or DAY_SECONDS
     for weekday in window.weekdays or range(7):
         begin = weekday * DAY_SECONDS + window.start_second

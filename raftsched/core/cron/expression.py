@@ -1,9 +1,8 @@
-"""What an expression means: the wall times that it names, without any zone.
+"""Find the wall times that match an expression, without any zone.
 
-A wall time is counted in seconds since 1970-01-01T00:00 on the wall clock. The days of a month that match depend on
-two things only, the weekday of its first day and its length, so an expression holds one mask of days for each of the
-28 kinds of month. A search steps over whole months that way; the rarest date there is, a 29 February that must fall
-on one weekday, is 40 years away at most.
+A wall time is counted in seconds since 1970-01-01T00:00 on the wall clock. The matching days of a month depend only on
+the weekday of its first day and on its length. So an expression has one mask of days for each of the 28 kinds of month,
+and a search skips whole months. The rarest date, 29 February on one weekday, is at most 40 years away.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ _SATURDAY: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DayRule:
-    """Which days of a month match. Weekdays count from Sunday = 0."""
+    """Match days of a month. Weekdays count from Sunday = 0."""
 
     days: frozenset[int]
     weekdays: frozenset[int]
     last_day: bool = False
     """`L`: the last day of the month."""
     nearest: frozenset[int] = frozenset()
-    """`15W`: the weekday nearest to the day, within its month; 0 stands for `LW`, the last weekday."""
+    """`15W`: the weekday nearest to the day, within its month; 0 means `LW`, the last weekday."""
     nth: frozenset[tuple[int, int]] = frozenset()
     """`5#2`: weekday and its number within the month."""
     last: frozenset[int] = frozenset()

@@ -22,7 +22,7 @@ class Field(NamedTuple):
 
     @property
     def example(self) -> str:
-        """How a value is written, for error texts."""
+        """Return examples of values, for error texts."""
         written = f"{self.low} to {self.high}"
         return f"{written} or {next(iter(self.names))}…" if self.names else written
 

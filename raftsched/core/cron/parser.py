@@ -60,7 +60,7 @@ class _Reading:
     star: bool
     """It begins with `*` (or is `?`), which in a day field restricts nothing and in the hour field means real time."""
     items: list[str] = field(default_factory=list)
-    """What croniter is to read."""
+    """The items for croniter."""
     last_day: bool = False
     nearest: set[int] = field(default_factory=set)
     nth: set[tuple[int, int]] = field(default_factory=set)
@@ -238,7 +238,7 @@ def _refuse_item(field: Field, item: str) -> NoReturn:
 
 
 def _expanded(readings: list[_Reading]) -> list[tuple[int, ...]]:
-    """Return the values of each field in rising order, as croniter reads them; none where there are only marks."""
+    """Return the values of each field in rising order, as croniter reads them; none if there are only marks."""
     texts = [",".join(reading.items) or "*" for reading in readings]
     try:
         expanded, _ = croniter.expand(" ".join(texts), second_at_beginning=True)

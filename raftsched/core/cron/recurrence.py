@@ -1,4 +1,4 @@
-"""What all schedules have in common: a rising sequence of instants that is asked for its next one."""
+"""Define the base class of recurrences: a rising sequence of times, with a method for the next one."""
 
 from __future__ import annotations
 

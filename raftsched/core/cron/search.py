@@ -1,8 +1,8 @@
 """The next instant of an expression in a zone: the wall times of `expression` over the stretches of `zones`.
 
-Within a stretch instants and wall times differ by a constant, so a search there is one search among wall times. Where
-the clock changes, `Stretch.high` tells what is new: wall times from `high` on are reached for the first time, those
-below it are shown again, and those between `high` and the wall time at which the stretch opens exist nowhere.
+Within a stretch, UTC and wall times differ by a constant, so a search there is one search among wall times. At a clock
+change `Stretch.high` separates them: wall times from `high` on are reached for the first time, those below it are shown
+again, and those between `high` and the wall time at which the stretch begins do not exist.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from raftsched.core.cron.recurrence import Recurrence
 from raftsched.core.cron.zones import OFFSET_SECONDS_MAX, Stretch, Zone
 
 Gap = Literal["shift", "skip"]
-"""What becomes of a wall time that a clock change leaps over: it fires right after the gap, or not at all."""
+"""The action for a wall time that a clock change skips: fire right after the gap, or not at all."""
 Overlap = Literal["first", "both"]
 """At which of its occurrences a wall time that is shown twice fires."""
 

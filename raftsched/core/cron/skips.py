@@ -1,4 +1,4 @@
-"""What a calendar says about an instant: the reason why it must not fire, or nothing.
+"""Find the reason for which a calendar skips a fire time.
 
 The leader asks before each firing and records the answer, so a node with other zone or holiday data decides nothing.
 The `holidays` package knows each country's public holidays for the years that its authors could look up or compute;

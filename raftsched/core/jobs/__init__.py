@@ -1,1 +1,1 @@
-"""Operations on jobs, one module for each step of a job's life."""
+"""Handle operations on jobs, in one module for each step of a job's life."""

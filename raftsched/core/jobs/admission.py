@@ -1,7 +1,7 @@
-"""What a queue lets through: its pause, its rate, and how many jobs, or jobs of one key, may be leased at the same time.
+"""Enforce the limits of a queue: its pause, its rate, and its concurrency, in all and per concurrency key.
 
-The counts of what is leased come from the state, derived from the records: a job that ends in whatever way, a cancel
-included, frees its place by the very write that ends it (cases D37, D40), and no place can leak.
+The counts of leased jobs are derived from the records. So every end of a job, also by a cancel, frees its place in the
+same write (cases D37, D40), and no place is lost.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from raftsched.core.state.writes import PutQueue
 
 
 def key_concurrency_max(queue: Queue | None) -> int:
-    """How many jobs of one concurrency key may be leased at the same time."""
+    """Return how many jobs of one concurrency key can be leased at the same time."""
     return (queue.key_concurrency_max if queue is not None else 0) or 1
 
 
 def lost_workers_max(job: Job, queue: Queue | None) -> int:
-    """How many lost workers end the job: its own word, its queue's, or the default."""
+    """Return the count of lost workers that ends the job: by its option, its queue's setting, or the default."""
     own = job.spec.options.lost_workers_max if job.spec.options is not None else 0
     return own or (queue.lost_workers_max if queue is not None else 0) or limits.LOST_WORKERS_DEFAULT
 
 
 def is_being_cancelled(view: View, options: Options) -> bool:
-    """Whether its workflow is cancelled, and the chore has not come to the job yet: it must not begin any more."""
+    """Return whether the job's workflow is being cancelled by background steps: it must not start any more."""
     workflow_id = options.workflow_id
     return bool(workflow_id) and view.background_cursor(BackgroundKind.CANCEL_WORKFLOW, workflow_id) is not None
 
 
 def gate_of(view: View, name: str, now_ms: int) -> Gate | None:
-    """The gate of a queue; None where nobody set a limit, and only a concurrency key can keep a job back."""
+    """Return the gate of a queue; None if it has no limits, and only concurrency keys can block jobs."""
     queue = view.queue(name)
     return None if queue is None else Gate(view, name, queue, now_ms)
 
 
 class Gate:
-    """One queue's limits within one operation; `admit` counts on what it lets through, since the view does not show it.
+    """Check one queue's limits within one operation; it counts admitted jobs, which the view does not show.
 
     Cost: a count for each limit that is set, and one for each concurrency key.
     """
@@ -60,7 +60,7 @@ class Gate:
             self._room = queue.concurrency_max - view.running_count(name)
 
     def admit(self, job: Job) -> bool:
-        """Whether `job` may be leased now; where it may, its place is taken."""
+        """Return whether `job` can be leased now; if so, it takes a place."""
         if not self._has_place():
             return False
         key = job.spec.concurrency_key
@@ -75,7 +75,7 @@ class Gate:
         return True
 
     def write(self) -> PutQueue | None:
-        """What is to be written of the queue: the bucket, where something was taken from it."""
+        """Return the write of the queue's bucket, or None if nothing was taken from it."""
         if self._old is None or self._queue is None or not self._taken_count or not bucket.is_limited(self._old):
             return None
         return PutQueue(self._old, bucket.drawn(self._queue, self._taken_count))

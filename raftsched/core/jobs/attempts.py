@@ -1,20 +1,19 @@
-"""How an attempt ends: by its worker's report (RecordOutcome), because its lease ran out (ExpireLeases), or because a
-user or its deadline ends it at once (`aborted`, `overrun`).
+"""End attempts: by a worker's report (RecordOutcome), by expiry (ExpireLeases), or at once (`aborted`, `overrun`).
 
-A report counts only with the current fencing token of a running job, so each token has at most one accepted outcome,
-and a run at most one completion. A repeat of an accepted report gets the recorded answer; any other late report is
-refused and changes nothing. An expiry is the leader's suspicion; token and times are checked again here, so a job that
-ended, or runs elsewhere, in the meantime is left alone.
+A report counts only with the current fencing token of a running job. So each token has at most one accepted outcome, and
+a run at most one completion. A repeat of an accepted report gets the recorded answer; any other late report is rejected
+and changes nothing. The leader only suspects an expiry; token and times are checked again here, so a job that ended, or
+runs elsewhere, in the meantime is not changed.
 
-The lease of a cancelled job ends with whatever comes first, report or expiry. The report is then refused, yet its
-refusal is the only one with a write: it closes the lease, and its result is thrown away.
+The lease of a cancelled job ends by the first report or expiry. That report is rejected, but it is the only rejection
+with a write: it closes the lease. Its result is dropped.
 
-Failures and timeouts use up `max_attempts`. Lost workers count apart, with their own limit (`max_lost_workers`): most
-are the machine's fault, but a job that takes several workers down is more likely the cause. Snoozes count nowhere.
+Failures and timeouts count for `max_attempts`. Lost workers count separately (`max_lost_workers`): most losses are the
+machine's fault, but a job that loses several workers is more likely the cause. Snoozes do not count.
 
-A job that begins at most once is leased again only while its worker has not committed `StartRun`: a report other than
-giving it back is refused until then, and whatever happens after it, success apart, ends in the dead letters (G5). Their
-reason says so, since attempts may be left.
+A job that starts at most once is leased again only while its worker has not committed `StartRun`. Until then all reports
+except giving it back are rejected. After that, every end except success dead-letters the job (G5). The reason says so,
+since attempts may be left.
 """
 
 from __future__ import annotations
@@ -40,29 +39,29 @@ from raftsched.core.state.writes import PutJob
 from raftsched.errors import InvariantBroken
 
 REPORTED: Final = frozenset({AttemptEnd.COMPLETED, AttemptEnd.FAILED, AttemptEnd.SNOOZED})
-"""Ends that a worker reports."""
+"""Ends reported by workers."""
 EXPIRED: Final = frozenset({AttemptEnd.TIMEOUT, AttemptEnd.WORKER_LOST, AttemptEnd.OUTAGE, AttemptEnd.CANCELLED})
-"""Ends that the leader decides."""
+"""Ends proposed by the leader."""
 RETRY_ASKED: Final = "Retry"
-"""The error type by which workers report that the handler itself asked for another attempt: lists of types don't count."""
-# Members of an enumeration cost a look-up each; these are needed with every report.
+"""Error type of a handler that requests another attempt itself; the job's lists of error types do not apply."""
+# Members of an enumeration cost a look-up each, and these are used for every report.
 _CANCELLING: Final = Status.CANCELLING
 _COMPLETED: Final = AttemptEnd.COMPLETED
 _SNOOZED: Final = AttemptEnd.SNOOZED
 CANCELLED_TEXT: Final = "the job is cancelled; what its worker reports no longer counts"
 ONCE_TEXT: Final = "it starts at most once, and had started"
-"""Stands behind the reason of a job that was given up for this, whatever attempts were left."""
+"""Appended to the reason of a job that was given up for this, although attempts may be left."""
 GIVEN_BACK_ERROR: Final = "GivenBack"
-"""Error type of an attempt that its worker gave back though it had started for good."""
+"""Error type of an attempt that its worker gave back after its start was committed."""
 _GIVEN_BACK: Final = "the worker gave the run back after its start was committed: what it had done by then is not known"
 LOST_ERROR: Final = "WorkerLost"
 """Error type of the attempt whose lost worker ended the job."""
 _LOST: Final = (
-    "{} workers were lost while they ran it, the most that it may lose; where they and not the job were the cause, "
+    "{} workers were lost while they ran it, the most that it may lose; if they and not the job were the cause, "
     "set max_lost_workers of its queue, or of jobs like it, higher, and retry it"
 )
 HEARTBEAT_ERROR: Final = "HeartbeatTimeout"
-"""Error type of an attempt that was ended for the silence of its handler."""
+"""Error type of an attempt that ended because its handler was silent."""
 
 
 # -- reports ----------------------------------------------------------------------------------------------------------
@@ -121,18 +120,18 @@ def _failed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Conte
 
 
 def _must_start_first(options: Options, lease: Lease, end: AttemptEnd) -> bool:
-    """Whether the report says that something ran that was never started; a snooze gives back what has not begun."""
+    """Return whether the start must be committed before this report; a snooze gives back a run that has not started."""
     return options.at_most_once and not lease.started and end is not AttemptEnd.SNOOZED
 
 
 def _has_begun_for_good(job: Job) -> bool:
-    """Whether the run begins at most once, and has begun."""
+    """Return whether the run starts at most once, and has started."""
     options = job.spec.options
     return options is not None and options.at_most_once and job.lease is not None and job.lease.started
 
 
 def _is_hopeless(options: Options | None, error: JobError | None) -> bool:
-    """Whether the job's submitter said that errors of this type are not tried again."""
+    """Return whether the job's options exclude errors of this type from retries."""
     if options is None or not (options.retry_on or options.no_retry):
         return False
     kind = error.type if error is not None else ""
@@ -140,7 +139,7 @@ def _is_hopeless(options: Options | None, error: JobError | None) -> bool:
 
 
 def _late(job: Job, operation: RecordOutcome) -> Applied:
-    """Answer a report whose token is not the current one, from what was recorded when that token ended."""
+    """Answer a report with an old token by the record of the attempt with that token."""
     attempt = next((kept for kept in reversed(job.attempts) if kept.token == operation.token), None)
     if attempt is None:
         return refused(RejectCode.LEASE_LOST, f"fencing token {operation.token} is not the current one of this run")
@@ -201,10 +200,10 @@ def _is_over(job: Job, lease: Lease, suspect: ExpiredLease, now_ms: TimeMs) -> b
 
 
 def _is_silent(job: Job, now_ms: TimeMs) -> bool:
-    """Whether the handler may have been silent for too long.
+    """Return whether the handler may have been silent for too long.
 
-    Beats are in the leader's memory alone. What the record knows is its latest change, a report of progress for
-    instance, and that was no silence.
+    Heartbeats are only in the leader's memory. The record has only its latest change, for example a progress report,
+    which counts as a sign of life.
     """
     options = job.spec.options
     return options is not None and 0 < options.heartbeat_timeout_ms <= now_ms - job.updated_at_ms
@@ -213,7 +212,7 @@ def _is_silent(job: Job, now_ms: TimeMs) -> bool:
 def _expired(view: View, job: Job, lease: Lease, suspect: ExpiredLease, context: Context) -> Job:
     cause = suspect.cause
     if cause is AttemptEnd.OUTAGE and job.status is not Status.CANCELLING and _has_begun_for_good(job):
-        cause = AttemptEnd.WORKER_LOST  # it can't be offered again, so it counts
+        cause = AttemptEnd.WORKER_LOST  # it is never leased again, so it counts
     attempt = _attempt(job, lease, cause, context, error=_silence(job, lease, suspect, context.now_ms))
     if job.status is Status.CANCELLING:
         return _stopped(job, attempt, context)
@@ -225,12 +224,12 @@ def _expired(view: View, job: Job, lease: Lease, suspect: ExpiredLease, context:
 
 
 def _silence(job: Job, lease: Lease, suspect: ExpiredLease, now_ms: TimeMs) -> JobError | None:
-    """What is kept of an attempt that ended for silence and not for its run time."""
+    """Return the error of an attempt that ended because of silence; None if it ended by its run time."""
     if suspect.cause is not AttemptEnd.TIMEOUT or job.spec.options is None:
         return None
     if 0 < job.spec.timeout_ms <= now_ms - lease.granted_at_ms:
         return None
-    return JobError(HEARTBEAT_ERROR, f"nothing heard of the handler for {job.spec.options.heartbeat_timeout_ms} ms")
+    return JobError(HEARTBEAT_ERROR, f"no sign of life of the handler for {job.spec.options.heartbeat_timeout_ms} ms")
 
 
 def _timed_out(job: Job, attempt: Attempt, jitter: int, context: Context) -> Job:
@@ -267,13 +266,13 @@ def _expiry_problem(operation: ExpireLeases) -> str:
 
 
 def aborted(job: Job, context: Context, **fields: Any) -> Job:
-    """Return a leased job whose attempt a user ended without waiting for its worker, whose report is refused."""
+    """Return a leased job after a user ended its attempt without waiting for its worker; its report is rejected."""
     attempt = _attempt(job, _lease_of(job), AttemptEnd.CANCELLED, context)
     return _ended(job, Event.ABORT, attempt, context, finished_at_ms=context.now_ms, **fields)
 
 
 def overrun(job: Job, context: Context, **fields: Any) -> Job:
-    """Return a leased job whose deadline has passed: expired, or cancelled where that was under way."""
+    """Return a leased job after its deadline: expired, or cancelled if a cancel was under way."""
     attempt = _attempt(job, _lease_of(job), AttemptEnd.TIMEOUT, context)
     if job.status is not Status.CANCELLING:
         fields |= {"failure_reason": DeadLetterReason.EXPIRED, "failure_count": job.failure_count + 1}
@@ -286,7 +285,7 @@ def _lease_of(job: Job) -> Lease:
     return job.lease
 
 
-# -- what all lead to --------------------------------------------------------------------------------------------------
+# -- common parts -----------------------------------------------------------------------------------------------------
 
 
 def _attempt(
@@ -298,7 +297,7 @@ def _attempt(
     completion_id: str = "",
     error: JobError | None = None,
 ) -> Attempt:
-    """The summary of the attempt that ends now; in a cancelled job every attempt ends as cancelled."""
+    """Return the record of the attempt that ends now; in a cancelled job every attempt ends as cancelled."""
     return Attempt(
         run_number=job.run_number,
         attempt_number=job.attempt_number,
@@ -317,7 +316,7 @@ def _ended(job: Job, event: Event, attempt: Attempt, context: Context, **fields:
 
 
 def _again(job: Job, event: Event, attempt: Attempt, context: Context, delay_ms: int, **fields: Any) -> Job:
-    """Wait for another attempt in `delay_ms`; a delay of zero needs no timer."""
+    """Return the job waiting for another attempt in `delay_ms`; a delay of zero needs no timer."""
     due_at_ms = TimeMs(context.now_ms + delay_ms)
     fields |= {"due_at_ms": due_at_ms, "requested_at_ms": job.run_at_ms, "timed": delay_ms > 0}
     return _ended(job, event, attempt, context, **fields)
@@ -334,7 +333,7 @@ def _stopped(job: Job, attempt: Attempt, context: Context) -> Job:
 
 
 def _error_problem(error: JobError | None) -> str:
-    """Return what is wrong with the size of a reported error, or ""."""
+    """Return the fault in the size of a reported error, or ""."""
     if error is None:
         return ""
     return (

@@ -1,8 +1,8 @@
-"""CancelJob: what waits is cancelled at once; what runs is told to stop, and its outcome no longer counts.
+"""Handle CancelJob: a waiting job is cancelled at once; a running one is asked to stop, and its outcome is rejected.
 
-Whichever of a cancel and a completion is applied first wins, and both callers hear the truth: after a cancel no result
-is accepted, after a completion the cancel is refused. By force the attempt ends with the very operation: its token is
-worth nothing any more, whatever its worker still does. A job of another tenant is not there.
+Of a cancel and a completion the first one applied wins: after a cancel no result is accepted, after a completion the
+cancel is rejected. By force, the operation itself ends the attempt, and its token is no longer valid, whatever its worker
+does. A job of another tenant is not found.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def cancel_job(view: View, operation: CancelJob, context: Context) -> Applied:
 
 
 def cancelled(job: Job, context: Context, *, force: bool = False, actor: str = "", detail: str = "") -> Job:
-    """Return `job` after a cancel, which must be legal; itself where it has been cancelled before.
+    """Return `job` after a cancel, which must be legal; a job cancelled before is returned unchanged.
 
-    By force a leased job is `cancelled` at once, else `cancelling` until its attempt has ended.
+    By force a leased job is `cancelled` at once, else it is `cancelling` until its attempt has ended.
     """
     now_ms = context.now_ms
     if job.status in LEASED and force:
@@ -66,5 +66,5 @@ def cancelled(job: Job, context: Context, *, force: bool = False, actor: str = "
 
 
 def cancelled_with_workflow(job: Job, context: Context, *, force: bool = False) -> Job:
-    """Return `job`, which has not ended, after a cancel of the workflow that it belongs to; see `cancelled`."""
+    """Return the unfinished `job` after a cancel of its workflow; see `cancelled`."""
     return cancelled(job, context, force=force, detail="with its workflow")

@@ -1,8 +1,8 @@
-"""How the handlers of `apply` read a job, change it and refuse.
+"""Read, change and reject jobs, for the handlers of `apply`.
 
-All transitions of a job go through `change`: it asks the table, stamps the revision and the time, and asserts in
-production that the new record can be right. `touch` does the same for what is no transition. None of this writes;
-handlers return what is to be written.
+All transitions of a job go through `change`: it checks the table of transitions, sets revision and time, and asserts in
+production that the new record is possible. `touch` does the same for changes without a transition. They do not write;
+handlers return the writes.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from raftsched.errors import InvariantBroken
 
 
 def find_job(view: View, job_id: JobId) -> Job | None:
-    """Return the job, or None where there is none; an id of a wrong length, which no key can hold, names none."""
+    """Return the job, or None if there is none, also for an id of a wrong length."""
     return view.job(job_id) if len(job_id) == JOB_ID_BYTES else None
 
 
 def change(job: Job, event: Event, context: Context, **fields: Any) -> Job:
     """Return `job` after `event`, with `fields` replaced.
 
-    Raises `InvariantBroken` where the event is not legal: callers ask the table first wherever a user decides.
+    Raises `InvariantBroken` if the event is not legal; handlers of user requests check the table first.
     """
     status = next_status(job.status, event)
     if status is None:
@@ -43,25 +43,25 @@ def change(job: Job, event: Event, context: Context, **fields: Any) -> Job:
 
 
 def touch(job: Job, context: Context, **fields: Any) -> Job:
-    """Return `job` with `fields` replaced and its status as it was: what is no transition, such as a report of progress."""
+    """Return `job` with `fields` replaced and the same status, for changes without a transition, like progress."""
     new = replace(job, updated_at_ms=context.now_ms, revision=context.index, **fields)
     assert_change(job, new)
     return new
 
 
 def own_job(view: View, job_id: JobId, tenant: str) -> Job | None:
-    """Return the job where it is the tenant's; another tenant's is not there."""
+    """Return the job if it belongs to the tenant, else None."""
     job = find_job(view, job_id)
     return job if job is not None and job.tenant == tenant else None
 
 
 def noted(job: Job, context: Context, action: str, *, actor: str = "", detail: str = "") -> tuple[Note, ...]:
-    """The notes of `job` after one more, of now."""
+    """Return the notes of `job` with one more, of now."""
     return job.with_note(Note(context.now_ms, action, actor, detail, context.index))
 
 
 def job_audited(job: Job, context: Context, verb: str, *, actor: str = "", detail: str = "") -> PutAudit:
-    """Return the line of the audit trail for what someone did to `job`."""
+    """Return the line of the audit trail for a user's change of `job`."""
     return audited(context, f"job.{verb}", f"job:{job_id_text(job.id)}", tenant=job.tenant, actor=actor, detail=detail)
 
 
@@ -71,5 +71,5 @@ def refused(code: RejectCode, message: str) -> Applied:
 
 
 def invalid(problem: str) -> Applied:
-    """Return the refusal of an operation whose numbers or texts the state can't hold."""
+    """Return the refusal of an operation whose numbers or texts the state can't store."""
     return Applied(Refused(RejectCode.INVALID, problem))

@@ -1,11 +1,11 @@
-"""PauseJob, ResumeJob, AmendJob, RequeueJob: what people make of a job that is not leased.
+"""Handle PauseJob, ResumeJob, AmendJob and RequeueJob: changes by users of jobs that are not leased.
 
-Each leaves a note on the job and a line in the audit trail; asked for what is already so, it succeeds and writes
-nothing. A leased job is its worker's: it can be cancelled, but neither paused nor changed, and the refusal says so.
+Each adds a note to the job and a line to the audit trail. A request that changes nothing succeeds and writes nothing. A
+leased job can be cancelled, but not paused or changed, and the refusal says so.
 
-A requeue begins a new run: numbers, counts and leases of the earlier one stay with its attempts. Its parents are judged
-anew, as they stand then: the job waits for those that have not ended, and is refused while one has ended otherwise than
-it should, since it would run without what it needs.
+A requeue begins a new run: numbers, counts and leases of the earlier run stay with its attempts. The verdicts on all
+parents are computed again: the job waits for unfinished parents, and the requeue is rejected while a parent has not met
+its condition, since the job would run without what it needs.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def resume_job(view: View, operation: ResumeJob, context: Context) -> Applied:
 
 
 def resumed(job: Job, context: Context, *, actor: str = "", detail: str = "") -> Job:
-    """Return a paused job that goes on where it stands: it waits for its parents, for its time, or for a lease."""
+    """Return a paused job after its pause: it waits for its parents, for its time, or for a lease."""
     event = Event.RESUME_LATER if job.due_at_ms > context.now_ms else Event.RESUME
     if job.pending_count:
         event = Event.RESUME_WAITING
@@ -128,7 +128,7 @@ def amend_job(view: View, operation: AmendJob, context: Context) -> Applied:
 
 
 def _requested_due_at_ms(job: Job, due_at_ms: int | None, context: Context) -> int:
-    """A job that is due already keeps its place in the line when it is wanted now."""
+    """Return the new due time; "now" leaves a due job's time unchanged, so that it keeps its place in the queue."""
     if due_at_ms is None or (due_at_ms == 0 and job.due_at_ms <= context.now_ms):
         return job.due_at_ms
     return due_at_ms or context.now_ms
@@ -142,7 +142,7 @@ def _amended(job: Job, context: Context, fields: dict[str, Any]) -> Job:
         return change(
             job, Event.RESCHEDULE if later else Event.BRING_FORWARD, context, timed=later, blocked=False, **fields
         )
-    # In another queue its key is counted apart; whether it is kept back there is found out when a lease is tried.
+    # In another queue its key is counted separately; whether it is blocked there is decided when a lease is tried.
     blocked = job.blocked and fields["spec"].queue == job.spec.queue if "spec" in fields else job.blocked
     return change(job, Event.AMEND, context, blocked=blocked, **fields)
 
@@ -164,7 +164,7 @@ def _amendment_problem(operation: AmendJob) -> str:
 
 
 def _changes_problem(job: Job, changes: SpecChanges, spec: JobSpec) -> str:
-    """Return why the job can't have `spec`, which has the changes, or ""."""
+    """Return why the job can't have `spec`, which includes the changes, or ""."""
     if changes.max_attempts is not None and changes.max_attempts <= job.failure_count:
         return f"max_attempts: must be more than the {job.failure_count} failures that the job has had"
     if changes.lost_workers_max and changes.lost_workers_max <= job.lost_count:
@@ -206,12 +206,12 @@ def requeue_job(view: View, operation: RequeueJob, context: Context) -> Applied:
 
 
 def _reason_of(job: Job) -> str:
-    """The reason by which dead letters are listed: without what is told behind it."""
+    """Return the reason by which dead letters are listed, without the details behind it."""
     return job.failure_reason.partition(":")[0]
 
 
 def _requeued(view: View, job: Job, operation: RequeueJob, context: Context) -> Applied:
-    """A new run of a job that ended; it claims its unique key again, which another job may hold by now."""
+    """Return a new run of a finished job; rejected if another job has taken its unique key."""
     edges = list(current_edges(view, job)) if job.dependency_count else []
     unmet = next((edge for edge in edges if edge.verdict is Verdict.UNMET), None)
     if unmet is not None:
@@ -256,15 +256,15 @@ def _requeued(view: View, job: Job, operation: RequeueJob, context: Context) -> 
 
 
 def _unmet(view: View, edge: DependencyEdge) -> Applied:
-    """The refusal that names the parent without which the job can't run."""
+    """Return the refusal that names the unmet parent."""
     parent = view.job(edge.parent)
-    stands = "is no longer kept" if parent is None else f"is {parent.status.label}"
-    message = f"the job needs the {edge.dependant.condition.label} of {job_id_text(edge.parent)}, which {stands}"
+    status = "is no longer kept" if parent is None else f"is {parent.status.label}"
+    message = f"the job needs the {edge.dependant.condition.label} of {job_id_text(edge.parent)}, which {status}"
     return Applied(Refused(RejectCode.DEPENDENCY_UNMET, message, edge.parent))
 
 
 def _is_staged(view: View, job: Job) -> bool:
-    """Whether the job's workflow is not whole, or has yet to be opened for it."""
+    """Return whether parts of the job's workflow are missing, or it is not opened for this job yet."""
     if not job.spec.workflow_id:
         return False
     workflow = view.workflow(WorkflowId(job.spec.workflow_id))
@@ -273,7 +273,7 @@ def _is_staged(view: View, job: Job) -> bool:
 
 
 def _brought_forward(job: Job, operation: RequeueJob, context: Context) -> Applied:
-    """A job that is to run anyway: only its time changes."""
+    """Return a waiting job with an earlier time."""
     due_at_ms = _requested_due_at_ms(job, operation.due_at_ms, context)
     if due_at_ms == job.due_at_ms:
         return Applied(Changed(job))
@@ -285,11 +285,11 @@ def _brought_forward(job: Job, operation: RequeueJob, context: Context) -> Appli
 
 
 def _still_asked(job: Job, operation: RequeueJob) -> TimeMs:
-    """The time that was asked for before; 0 where the requeue asks for another."""
+    """Return the time requested before; 0 if the requeue requests another."""
     return TimeMs(0) if operation.due_at_ms else job.run_at_ms
 
 
-# -- what they share --------------------------------------------------------------------------------------------------
+# -- common parts -----------------------------------------------------------------------------------------------------
 
 
 def _changed(job: Job, new: Job, context: Context, verb: str, *, actor: str, detail: str = "") -> Applied:

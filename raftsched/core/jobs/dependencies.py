@@ -1,10 +1,10 @@
-"""What a new job depends on: which parents are there, how those that have ended are judged, and what is stored of it.
+"""Store a new job's dependencies, with the verdicts on parents that have ended.
 
-A parent must be there, as a job of the same tenant: so dependencies only lead to what came before, and no order of
-submissions can close a circle. Only within one part of a workflow can jobs name each other; see `workflows`.
+A parent must be a stored job of the same tenant. So dependencies lead only to earlier jobs, and no order of submissions
+can make a cycle. Only within one part of a workflow can jobs name each other; see `workflows`.
 
-A parent that has ended is judged at once, by its end as it stands. If it ended otherwise than it should, the new job is
-stored and ended by the same operation, so that its submitter can read why.
+The verdict on a finished parent is computed at once. If the parent did not meet the condition, the same operation stores
+and ends the new job, so that its submitter can read the reason.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _WAITING: Final = next_status(None, Event.SUBMIT_WAITING) or Status.WAITING_DEPE
 
 
 class Judged(NamedTuple):
-    """How the parents of a new job stand."""
+    """Carry the verdicts on the parents of a new job."""
 
     verdicts: tuple[Verdict, ...]
     """One for each dependency, in order."""
     unmet: JobId | None
-    """The first parent that ended otherwise than it should."""
+    """The first parent that did not meet its condition."""
     unmarked: tuple[JobId, ...]
-    """Parents whose end nobody would be told of yet; a completed one ends no more."""
+    """Parents not marked as such yet; completed parents need no mark, since they never run again."""
 
 
 def with_dependencies(view: ForkableView, applied: Applied, operation: SubmitJob, context: Context) -> Applied:
-    """Return what storing the new job of `applied` comes to, given what it depends on; or why it can't be.
+    """Return `applied` with the dependencies of its new job, or the refusal.
 
-    A job that depends on nothing costs nothing.
+    It costs nothing for a job without dependencies.
     """
     result = applied.result
     if not operation.depends_on or not isinstance(result, Submitted) or result.duplicate:
@@ -69,7 +69,7 @@ def _is_new(write: Write) -> bool:
 
 
 def dependencies_problem(operation: SubmitJob) -> str:
-    """Return why the state can't hold what the job depends on, or ""."""
+    """Return why the state can't store the job's dependencies, or ""."""
     problem = range_problem("depends_on", len(operation.depends_on), 0, limits.DEPENDENCIES_MAX)
     if problem:
         return problem
@@ -84,7 +84,7 @@ def dependencies_problem(operation: SubmitJob) -> str:
 
 
 def judge(operation: SubmitJob, find: Callable[[JobId], Job | None]) -> Judged | Refused:
-    """Return how the parents stand, as `find` finds them, or the refusal that names the one that isn't there."""
+    """Return the verdicts on the parents that `find` returns, or the refusal that names a missing one."""
     verdicts: list[Verdict] = []
     unmet: JobId | None = None
     unmarked: list[JobId] = []
@@ -105,9 +105,9 @@ def judge(operation: SubmitJob, find: Callable[[JobId], Job | None]) -> Judged |
 def dependency_writes(
     job: Job, operation: SubmitJob, judged: Judged, context: Context, *, is_staged: bool = False
 ) -> Iterator[Write]:
-    """Return the writes that store a new job with what it depends on. `is_staged`: its workflow is not whole.
+    """Return the writes that store a new job with its dependencies. `is_staged`: parts of its workflow are missing.
 
-    `job` is the record that it would have if it depended on nothing.
+    `job` is its record without dependencies.
     """
     pending_count = judged.verdicts.count(Verdict.PENDING) + is_staged
     parked = job.status in WAITING and (pending_count > 0 or judged.unmet is not None)
@@ -131,7 +131,7 @@ def dependency_writes(
 
 
 def mark_parents(view: View, parents: tuple[JobId, ...], context: Context) -> Iterator[Write]:
-    """Return the writes that mark jobs whose end must be told to somebody."""
+    """Return the writes that mark jobs as parents."""
     for job_id in parents:
         parent = view.job(job_id)
         if parent is not None and not parent.has_dependants:

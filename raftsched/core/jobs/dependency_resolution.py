@@ -1,14 +1,14 @@
-"""What an end of its parent, or a new run of it, means to a job that depends on it. Pure: a record in, a record out.
+"""Resolve dependencies: change a job when a parent ends or runs again. Pure: a record in, a record out.
 
-Each way from a parent to a child carries a verdict, and only a change of the verdict changes the child, so a child can
-be told twice, or late, or of several ends in a row, without being counted wrong. The rules:
+Each edge from a parent to a child has a verdict, and only a change of the verdict changes the child. So repeated or late
+steps, and several ends in a row, do not corrupt its counts. The rules:
 
-- A parent that ended as it should is met for good. The child goes on once none of its parents is pending.
-- A parent that ended otherwise ends the child at once, whatever its other parents do: `skipped`, or in the dead letters.
-  A child whose workflow is being cancelled is `cancelled`, as it would be when the chore comes to it.
-- A requeued parent is pending again for children that it was not met for. A child that ended for want of its parents
-  waits again once none of them is unmet. Children that ended in another way are left alone.
-- A child that a user requeues has its parents judged anew, those included that were met: it waits for whoever runs.
+- A met dependency stays met. The child is released when none of its dependencies is pending.
+- An unmet dependency ends the child at once, whatever its other parents do: it is skipped or dead-lettered. A child
+  whose workflow is being cancelled is `cancelled`, as the background steps would do.
+- When a parent is requeued, its unmet dependencies are pending again. A child that ended because of unmet dependencies
+  waits again when none is unmet. Children that ended in another way do not change.
+- When a user requeues a child, the verdicts on all its parents are computed again: it waits for every running parent.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from raftsched.errors import InvariantBroken
 
 
 def may_have_dependants(job: Job) -> bool:
-    """Whether others may depend on `job`: jobs of a workflow are not marked as parents one by one."""
+    """Return whether other jobs may depend on `job`; jobs of a workflow are not marked as parents."""
     return job.has_dependants or bool(job.spec.workflow_id)
 
 
 def verdict_of(parent: Job, condition: Condition) -> Verdict:
-    """What a dependency on `parent` comes to, as the parent stands."""
+    """Return the verdict on a dependency by the present status of `parent`."""
     if parent.status not in FINISHED:
         return Verdict.PENDING
     if condition is Condition.COMPLETION:
@@ -45,7 +45,7 @@ def verdict_of(parent: Job, condition: Condition) -> Verdict:
 
 
 class DependencyEdge(NamedTuple):
-    """The way from a parent to a job, with the verdict that it has now."""
+    """Carry the edge from a parent to a job, with its present verdict."""
 
     parent: JobId
     dependant: Dependant
@@ -57,9 +57,9 @@ class DependencyEdge(NamedTuple):
 
 
 def current_edges(view: View, child: Job) -> Iterator[DependencyEdge]:
-    """Yield what each of the job's dependencies comes to as its parent stands, whatever was said before.
+    """Yield the job's dependencies with verdicts by the present statuses of their parents.
 
-    Of a parent that is no longer kept, its end stands as the job was told it. Costs two look-ups a parent.
+    If a parent is no longer kept, the stored verdict is used. Costs two look-ups a parent.
     """
     for dependency in view.dependencies(child.id):
         edge = _edge(view, dependency.parent, child.id)
@@ -78,7 +78,7 @@ def _edge(view: View, parent: JobId, child: JobId) -> Dependant:
 
 
 def with_verdict(view: View, child: Job, parent: JobId, context: Context, *, was: Verdict, now: Verdict) -> Job:
-    """Return `child` after the verdict on its dependency on `parent` changed; itself where that means nothing to it."""
+    """Return `child` after a change of the verdict on its dependency on `parent`; unchanged if it has no effect."""
     pending_count = child.pending_count + (now is Verdict.PENDING) - (was is Verdict.PENDING)
     unmet_count = child.unmet_count + (now is Verdict.UNMET) - (was is Verdict.UNMET)
     counts = {"pending_count": pending_count, "unmet_count": unmet_count}
@@ -94,7 +94,7 @@ def with_verdict(view: View, child: Job, parent: JobId, context: Context, *, was
 
 
 def opened(child: Job, context: Context) -> Job:
-    """Return `child` after its workflow became whole."""
+    """Return `child` after the last part of its workflow was applied."""
     if not child.pending_count:
         return child
     counts = {"pending_count": child.pending_count - 1}
@@ -104,7 +104,7 @@ def opened(child: Job, context: Context) -> Job:
 
 
 def ended(child: Job, parent: JobId, context: Context, **counts: int) -> Job:
-    """Return `child` after `parent` ended otherwise than it should; a leased one, which waits for nobody, runs on."""
+    """Return `child` after `parent` did not meet the condition; a leased child continues to run."""
     policy = child.spec.options.on_dependency_failure if child.spec.options is not None else OnDependencyFailure.SKIP
     event = Event.SKIP if policy is OnDependencyFailure.SKIP else Event.FAIL_DEPENDENCY
     status = next_status(child.status, event)
@@ -123,7 +123,7 @@ def ended(child: Job, parent: JobId, context: Context, **counts: int) -> Job:
 
 
 def ended_by_dependency(job: Job) -> bool:
-    """Whether the job ended because a parent did not end as it should."""
+    """Return whether the job ended because of an unmet dependency."""
     if job.status is Status.DEAD_LETTER:
         return job.failure_reason.startswith(DeadLetterReason.DEPENDENCY_FAILED)
     return job.status is Status.SKIPPED
@@ -136,7 +136,7 @@ def _is_workflow_cancelled(view: View, child: Job) -> bool:
 
 
 def _nearer(child: Job, context: Context, counts: dict[str, int]) -> Job:
-    """One thing less to wait for; with the last of them the job goes on."""
+    """Return `child` with new counts; it is released if nothing is pending."""
     if counts["pending_count"] or child.status is not Status.WAITING_DEPENDENCIES:
         return touch(child, context, **counts)
     later = child.due_at_ms > context.now_ms
@@ -144,7 +144,7 @@ def _nearer(child: Job, context: Context, counts: dict[str, int]) -> Job:
 
 
 def _revived(view: View, child: Job, parent: JobId, context: Context, counts: dict[str, int]) -> Job:
-    """A new run of the job, unless another one has come to hold its unique key."""
+    """Return a new run of the job, unless another job has taken its unique key."""
     spec = of_new_run(child.spec, context.now_ms)
     if spec.options is not None and spec.options.unique_key:
         holder = view.job_id_for_unique(child.tenant, spec.options.unique_key)

@@ -1,13 +1,13 @@
-"""LeaseJobs: give waiting, due jobs to a worker. BlockJobs: take those out of its sight that their key keeps back.
+"""Handle LeaseJobs and BlockJobs: lease due jobs to a worker, and block jobs whose concurrency key is at its limit.
 
-The leader picks the jobs from its memory, which may be behind; so each is looked at again here, and whatever is no
-longer waiting, not due, expired, over a limit of its queue, of another region than the worker, or not there is left as
-it is. Fencing tokens rise by one
-with every grant in the whole cluster, so a later lease always has the greater token, whichever job, node or term it
-came from.
+The leader picks the jobs from its memory, which may be outdated. So each is checked again here. Jobs that are missing, no
+longer waiting, not due, expired, over a limit of their queue, or of another region than the worker are not changed.
+Fencing tokens rise by one with every grant in the whole cluster. So a later lease always has the greater token, whatever
+its job, node or term.
 
-A job that is only kept back by its concurrency key would be offered again and again while others of its key run. It is
-held: out of the ready index until one of them ends (`workflows.cascade`) or the limit changes (a chore).
+A job whose concurrency key is at its limit would be offered again and again while other jobs of the key run. It is
+blocked: removed from the ready index until one of them ends (`workflows.cascade`) or the limit changes (a background
+step).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def lease_jobs(view: View, operation: LeaseJobs, context: Context) -> Applied:
 
 
 def _may_have(view: View, job: Job, region: str, gates: dict[str, Gate | None], now_ms: TimeMs) -> bool:
-    """Whether a worker of `region` can lease `job`; where it can, its place within the queue's limits is taken."""
+    """Return whether a worker of `region` can lease `job`; if so, it takes a place within the queue's limits."""
     if job.due_at_ms > now_ms or next_status(job.status, _LEASE) is None:
         return False
     if job.spec.region and job.spec.region != region:
@@ -89,7 +89,7 @@ def _may_have(view: View, job: Job, region: str, gates: dict[str, Gate | None], 
 
 
 def is_expired(job: Job, now_ms: int) -> bool:
-    """Whether it is too late to start: a first attempt begins before `expires_at_ms`, and any before the deadline."""
+    """Return whether it is too late to start: after `expires_at_ms` for a first attempt, after the deadline for any."""
     return job.spec.options is not None and (job.is_overdue(now_ms) or job.is_too_late_to_start(now_ms))
 
 
@@ -116,7 +116,7 @@ def _problem(operation: LeaseJobs) -> str:
     )
 
 
-# -- held jobs --------------------------------------------------------------------------------------------------------
+# -- blocked jobs -----------------------------------------------------------------------------------------------------
 
 
 @handles(BlockJobs)
@@ -134,7 +134,7 @@ def block_jobs(view: View, operation: BlockJobs, context: Context) -> Applied:
 
 
 def should_block(view: View, job: Job, now_ms: int) -> bool:
-    """Whether `job` is due and in the ready index, and its concurrency key is at its limit."""
+    """Return whether `job` is due and in the ready index, and its concurrency key is at its limit."""
     key = job.spec.concurrency_key
     if not key or job.blocked or job.status not in WAITING or job.due_at_ms > now_ms:
         return False

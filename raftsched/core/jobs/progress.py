@@ -1,7 +1,7 @@
-"""StartRun, ReportProgress, AppendLog: what a worker says of an attempt while it runs.
+"""Handle StartRun, ReportProgress and AppendLog: reports of a worker about a running attempt.
 
-All of it counts with the current token only. Progress and logs belong to one attempt: the next begins with none, and
-what a worker still sends after its lease ended is refused, so that no reader finds two attempts mixed (case W16).
+All of them need the current token. Progress and logs belong to one attempt, and the next begins with none. Reports after
+the end of a lease are rejected, so two attempts are never mixed (case W16).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from raftsched.core.state.view import View
 from raftsched.core.state.writes import PutJob, PutLog
 
 _SEQUENCE_MAX = (1 << 53) - 1
-"""The largest whole number that every reader of JSON keeps exact."""
+"""The largest integer that every JSON parser keeps exact."""
 
 
 @handles(StartRun)
@@ -86,7 +86,7 @@ def append_log(view: View, operation: AppendLog, _context: Context) -> Applied:
 
 
 def _current_lease(job: Job, run_number: int, token: FencingToken) -> Lease | None:
-    """The job's lease where the worker's words are about it."""
+    """Return the job's lease if run and token are the current ones, else None."""
     lease = job.lease
     return lease if lease is not None and lease.token == token and job.run_number == run_number else None
 
@@ -100,7 +100,7 @@ def _late(job: Job, token: FencingToken) -> Applied:
 
 def _lines_problem(operation: AppendLog) -> str:
     if not operation.lines.endswith(b"\n"):
-        return "lines: each must be closed by a line feed"
+        return "lines: each must end with a line feed"
     try:
         operation.lines.decode()
     except UnicodeDecodeError:

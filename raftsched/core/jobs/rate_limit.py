@@ -1,11 +1,11 @@
-"""A queue's rate limit: a bucket of `burst` leases into which `rate_count` flow evenly in each `rate_period_ms`.
+"""Limit a queue's rate by a token bucket: `burst` leases, filled evenly with `rate_count` per `rate_period_ms`.
 
-Integer arithmetic in thousandths of a lease, so every node counts alike. What rounding loses is lost to the queue, never
-given to it: less than a thousandth of a lease each time one is taken. In any span of time at most a full bucket and what
-flows in meanwhile are given. So a span of one period, its end not included, gives at most `rate_count + burst - 1`
-leases: with a burst of 1, never more than `rate_count`.
+Integer arithmetic in thousandths of a lease, so every node counts the same. Rounding loses less than a thousandth of a
+lease each time one is taken, and never adds any. In any span of time at most a full bucket and the inflow are granted. So
+a span of one period, its end not included, grants at most `rate_count + burst - 1` leases: with a burst of 1, never more
+than `rate_count`.
 
-A bucket is only written when something is taken from it; whoever looks works out what has come in since.
+A bucket is written only when a lease is taken from it; readers compute the inflow since.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.queue import Queue
 
 LEASE_MILLI: Final = 1_000
-"""What one lease takes."""
+"""The cost of one lease."""
 _BURST_MS: Final = 100
-"""By default a bucket holds what flows in during this time: enough for leases that are given in batches."""
+"""By default a bucket's capacity is the inflow of this time: enough for leases that are granted in batches."""
 
 
 def is_limited(queue: Queue) -> bool:
@@ -28,7 +28,7 @@ def is_limited(queue: Queue) -> bool:
 
 
 def burst(queue: Queue) -> int:
-    """Return how many leases a full bucket holds; at least 1."""
+    """Return the capacity of the bucket in leases; at least 1."""
     return queue.rate_burst or max(1, queue.rate_count * _BURST_MS // queue.rate_period_ms)
 
 
@@ -37,7 +37,7 @@ def capacity_milli(queue: Queue) -> int:
 
 
 def filled(queue: Queue, now_ms: int) -> Queue:
-    """Return `queue` with what has come into its bucket by `now_ms`; as it was where there is no limit."""
+    """Return `queue` with its bucket filled up to `now_ms`; unchanged if it has no limit."""
     elapsed_ms = now_ms - queue.bucket_at_ms
     if not is_limited(queue) or elapsed_ms <= 0:
         return queue
@@ -45,7 +45,7 @@ def filled(queue: Queue, now_ms: int) -> Queue:
     gained = elapsed_ms * queue.rate_count * LEASE_MILLI // queue.rate_period_ms
     if queue.bucket_milli + gained >= capacity:
         return replace(queue, bucket_milli=capacity, bucket_at_ms=TimeMs(now_ms))
-    # The clock moves on by what came in, which is less than has passed where a millisecond brings less than a thousandth.
+    # Advance the clock only by the time of the inflow: a millisecond may bring less than a thousandth of a lease.
     at_ms = queue.bucket_at_ms + _ms_for(queue, gained)
     return replace(queue, bucket_milli=queue.bucket_milli + gained, bucket_at_ms=TimeMs(at_ms))
 
@@ -56,14 +56,14 @@ def drawn(queue: Queue, lease_count: int) -> Queue:
 
 
 def leases_left(queue: Queue) -> int:
-    """How many leases a `filled` bucket has."""
+    """Return the number of leases in a `filled` bucket."""
     return queue.bucket_milli // LEASE_MILLI
 
 
 def next_lease_at_ms(queue: Queue, now_ms: int, *, lease_count: int = 1) -> TimeMs:
-    """When the bucket has its next lease if none is taken until then; `now_ms` where it has one, or there is no limit.
+    """Return the time at which the bucket has `lease_count` leases (at most `burst`) if none is taken until then.
 
-    With `lease_count`, at most `burst`: when it has that many.
+    It is `now_ms` if it has them already, or there is no limit.
     """
     full = filled(queue, now_ms)
     lacking_milli = lease_count * LEASE_MILLI - full.bucket_milli
@@ -73,7 +73,7 @@ def next_lease_at_ms(queue: Queue, now_ms: int, *, lease_count: int = 1) -> Time
 
 
 def relimited(old: Queue, new: Queue, now_ms: TimeMs) -> Queue:
-    """Return `new` with the bucket that `old` had, as far as it fits; a limit that is new begins with a full one.
+    """Return `new` with the bucket of `old`, cut to the new capacity; a new limit begins with a full bucket.
 
     `new` needs a `rate_period_ms` if it has a `rate_count`.
     """
@@ -86,5 +86,5 @@ def relimited(old: Queue, new: Queue, now_ms: TimeMs) -> Queue:
 
 
 def _ms_for(queue: Queue, milli: int) -> int:
-    """The milliseconds in which `milli` come in, rounded up."""
+    """Return the milliseconds in which `milli` flow in, rounded up."""
     return -(-milli * queue.rate_period_ms // (queue.rate_count * LEASE_MILLI))

@@ -1,11 +1,11 @@
-"""SubmitJob: store a new job, once for each idempotency key.
+"""Handle SubmitJob: store a new job, once for each idempotency key.
 
-A job whose time has come is stored `queued`, a later one `scheduled` with an entry in the timers. A time in the past
-is kept as it was given: among equals, what was due first runs first.
+A due job is stored `queued`, a later one `scheduled` with an entry in the timers. A time in the past is kept as given:
+of equal jobs, the one that was due first runs first.
 
-An idempotency key is taken for as long as its job exists, or until the time that its job asked for, so a repeat finds
-the job however it ended. An operation that stands in the log twice, since its proposer could not know that it was
-there, is a repeat too: it finds its id. A repeat is never a conflict of unique keys, least of all with itself.
+An idempotency key is held while its job is stored, or until a time that the job requested. So a repeat finds the job,
+whatever its outcome. An operation can be in the log twice if its proposer did not learn that it was committed. The second
+is a repeat, too: it finds the id. A repeat is never a conflict of unique keys.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def submit_job(view: ForkableView, operation: SubmitJob, context: Context) -> Ap
 
 
 def _repeat(known: Job, operation: SubmitJob, mismatch: RejectCode) -> Applied:
-    """Answer with the job that is there, unless what was submitted under its key or id is something else."""
+    """Answer with the existing job; reject if the key or id was used for another request."""
     same = (
         known.tenant == operation.tenant
         and known.idempotency_key == operation.idempotency_key
@@ -88,9 +88,9 @@ def _repeat(known: Job, operation: SubmitJob, mismatch: RejectCode) -> Applied:
 
 
 def new_job(operation: SubmitJob, context: Context, *, actor: str) -> Job:
-    """Return the record that a new job has if it depends on nothing; one that its user is to resume is paused.
+    """Return the record of a new job without dependencies; it is paused if the operation says so.
 
-    It has a note of `actor`, who submitted it, if that is known.
+    It has a note of the submitter `actor`, if known.
     """
     now_ms = context.now_ms
     due_at_ms = operation.due_at_ms or now_ms
@@ -125,7 +125,7 @@ def _stored(spec: JobSpec) -> JobSpec:
 
 
 def submit_problem(operation: SubmitJob) -> str:
-    """Return why the state can't hold this job, or ""."""
+    """Return why the state can't store this job, or ""."""
     return (
         range_problem("id bytes", len(operation.id), JOB_ID_BYTES, JOB_ID_BYTES)
         or name_problem("tenant", operation.tenant)

@@ -1,9 +1,8 @@
-"""Claims: what at most one job of a tenant holds at a time, its idempotency key and its unique key.
+"""Decide who holds an idempotency key or a unique key: at most one job of a tenant at a time.
 
-An idempotency key is held as long as its job is there, or until its time; a unique key until the job is finished, or
-until its time. Time alone writes nothing: a claim whose time has passed stays in its index until another job wants it,
-which then takes it over in the same log entry. So no claim outlives its job's right to it (case D21), and whoever is
-refused hears which job stands in the way, and finds it.
+An idempotency key is held while its job is stored, or until its time; a unique key until the job is finished, or until
+its time. Time alone writes nothing: an expired key stays in its index until another job needs it, which then takes it
+over in the same log entry. So no key is held longer than it should be (case D21), and a refusal names the holder.
 """
 
 from __future__ import annotations
@@ -32,24 +31,24 @@ def holds_unique_key(job: Job, now_ms: int) -> bool:
 
 
 def holder_of_idempotency_key(view: View, tenant: str, idempotency_key: str) -> Job | None:
-    """The job that the index names, whether its claim still counts or not."""
+    """Return the job in the index, whether it still holds the key or not."""
     return _found(view, view.job_id_for_key(tenant, idempotency_key), tenant) if idempotency_key else None
 
 
 def holder_of_unique_key(view: View, tenant: str, unique_key: bytes) -> Job | None:
-    """The job that the index names, whether its claim still counts or not."""
+    """Return the job in the index, whether it still holds the key or not."""
     return _found(view, view.job_id_for_unique(tenant, unique_key), tenant) if unique_key else None
 
 
 def unique_conflict(holder: Job) -> Applied:
-    """The refusal that names who holds the key."""
+    """Return the refusal that names the holder of the key."""
     return Applied(
         Refused(RejectCode.UNIQUE_CONFLICT, "unique: another job is there for the same purpose", job_id=holder.id)
     )
 
 
 def take_overs(context: Context, *, idempotency: Job | None, unique: Job | None) -> tuple[PutJob, ...]:
-    """The writes by which jobs lose claims whose time has passed; they come before the write of who gets them."""
+    """Return the writes by which jobs lose expired keys; they must precede the write of the new holder."""
     before: dict[JobId, Job] = {}
     after: dict[JobId, Job] = {}
     if idempotency is not None:

@@ -1,1 +1,1 @@
-"""Operations that the cluster needs for itself: deadlines, retention, queue settings."""
+"""Handle operations for deadlines, retention and queue settings."""

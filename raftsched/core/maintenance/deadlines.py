@@ -1,9 +1,9 @@
-"""HandleDeadlines: what time does to jobs, queues and workflows, other than making jobs due.
+"""Handle HandleDeadlines: change jobs, queues and workflows by time, other than making jobs due.
 
-The leader names what its alarms say; each is looked at again here by the cluster's time, so an alarm that was moved or
-is rung twice does nothing. Ringing one moves or ends it: none is due again by the same time. A job whose deadline has
-passed is expired, also while it is paused or runs, and so is one that had not started by its expiry; where several
-things are due at once, its end comes first, and the rest is void.
+The leader names passed deadlines. Each is checked again here by the cluster's time, so one that was moved, or is handled
+twice, has no effect. Handling a deadline moves or ends it: it is not due again at the same time. A job is expired if its
+deadline has passed, even if it is paused or running, or if it had not started by its expiry. If several deadlines of a job
+are due at once, its end comes first and the others are void.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def handle_deadlines(view: View, operation: HandleDeadlines, context: Context) -
         return invalid(problem)
     writes: list[Write] = []
     count = 0
-    # The view doesn't show what this operation writes, so an alarm named twice must not ring twice.
+    # The view does not show what this operation writes, so a deadline named twice must be handled once.
     for kind, subject in dict.fromkeys(operation.deadlines):
         handled = _deadline_passed(view, kind, subject, context)
         writes.extend(handled)
@@ -44,7 +44,7 @@ def handle_deadlines(view: View, operation: HandleDeadlines, context: Context) -
 
 
 def _deadline_passed(view: View, kind: DeadlineKind, subject: bytes, context: Context) -> tuple[Write, ...]:
-    """What the alarm does now; () where it is not due, or not rung at all: schedules are fired."""
+    """Return the writes for a passed deadline; () if it is not due, and for schedules, which are fired."""
     match kind:
         case DeadlineKind.JOB:
             return _job_deadline_passed(view, subject, context)
@@ -70,7 +70,7 @@ def _job_deadline_passed(view: View, subject: bytes, context: Context) -> tuple[
 
 
 def _cause_of_end(job: Job, now_ms: int) -> str:
-    """Which of its times has passed, or "" where none has: of a leased job, whose alarm is due, its deadline."""
+    """Return the name of the job's time that has passed, or ""; for a leased job it can only be the deadline."""
     if job.is_overdue(now_ms):
         return "deadline"
     return "expires_at" if job.is_too_late_to_start(now_ms) else ""
@@ -106,7 +106,7 @@ def _queue_deadline_passed(view: View, subject: bytes, context: Context) -> tupl
 
 
 def _workflow_deadline_passed(view: View, subject: bytes, context: Context) -> tuple[Write, ...]:
-    """Throw away what a client left half-submitted; the alarm moves on, for as long as the chore may take."""
+    """Drop an unfinished submission by background steps; the next deadline is set for the time they may take."""
     workflow = view.workflow(WorkflowId(subject)) if len(subject) == JOB_ID_BYTES else None
     if workflow is None or not _is_due(workflow.next_deadline_ms, context):
         return ()

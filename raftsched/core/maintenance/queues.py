@@ -1,8 +1,8 @@
-"""ConfigureQueue and PauseQueue: what operators say about a queue.
+"""Handle ConfigureQueue and PauseQueue.
 
-A queue has a record once somebody said something about it; the others have no limits. Changed limits hold from the
-next lease on, and take nothing from whoever runs. Jobs that were held for their concurrency key are offered again where
-its limit rose, by a chore, since they may be many.
+A queue has a record after its first change; other queues have no limits. Changed limits hold from the next lease on, and
+do not affect running jobs. If the limit of concurrency keys rises, background steps release the blocked jobs, since there
+may be many.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _changed_fields(before: Queue, operation: ConfigureQueue) -> dict[str, Any]:
 
 
 def _offers(view: View, before: Queue, new: Queue) -> tuple[Write, ...]:
-    """The chore that offers held jobs again, from the first one on, where there are any that may run now."""
+    """Return the write that begins the release of blocked jobs, if there are any and the limit rose."""
     if key_concurrency_max(new) <= key_concurrency_max(before) or not view.blocked_jobs(new.name, limit=1):
         return ()
     return (PutBackgroundWork(BackgroundKind.RELEASE_BLOCKED, new.name.encode()),)
@@ -136,7 +136,7 @@ def pause_queue(view: View, operation: PauseQueue, context: Context) -> Applied:
 
 
 def _paused(queue: Queue, operation: PauseQueue, context: Context) -> Queue:
-    """The queue as it is paused; itself where it is paused just so."""
+    """Return the paused queue; unchanged if it has the same pause already."""
     same = (queue.paused, queue.pause_until_ms, queue.pause_reason) == (True, operation.until_ms, operation.reason)
     if same:
         return queue
@@ -152,7 +152,7 @@ def _paused(queue: Queue, operation: PauseQueue, context: Context) -> Queue:
 
 
 def unpaused(queue: Queue, context: Context) -> Queue:
-    """The queue as it goes on; itself where it isn't paused."""
+    """Return the queue without its pause; unchanged if it is not paused."""
     if not queue.paused:
         return queue
     return replace(
@@ -166,7 +166,7 @@ def unpaused(queue: Queue, context: Context) -> Queue:
     )
 
 
-# -- what they share --------------------------------------------------------------------------------------------------
+# -- common parts -----------------------------------------------------------------------------------------------------
 
 
 def _is_full(view: View) -> bool:

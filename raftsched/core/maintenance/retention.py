@@ -1,11 +1,10 @@
-"""What the leader does for the cluster's own sake: retention (PurgeJobs, TrimAudit), marks of workers (MarkWorkers), and
-when there was no leader (RecordOutage).
+"""Handle retention (PurgeJobs, TrimAudit), marks of workers (MarkWorkers) and outages (RecordOutage).
 
-All check again what the leader saw. A purge removes finished jobs only, whatever it was asked for, and none that is
-still needed: for a key of it that counts until its time, by its workflow, or by a job that depends on it and may read
-its result. Where retention asked for it, such a job gets an alarm, upon which it is purged or put off again; so nobody
-has to remember it, and no walk over the finished jobs meets it twice. A mark never takes a worker back in time, and a
-worker that is marked and forgotten by the same operation stays.
+All handlers check again what the leader saw. A purge removes only finished jobs that are not needed any more. A job is
+needed while it holds a key, while its workflow is unfinished, or while a job that depends on it may read its result. If
+retention proposed the purge, such a job gets a deadline, at which it is purged or kept again. So no scan of the finished
+jobs sees it twice. A mark never sets a worker's time back, and a worker that is both marked and removed by one operation
+stays.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _WORKFLOW_WORK: Final = (BackgroundKind.OPEN_WORKFLOW, BackgroundKind.CANCEL_WOR
 _INDEX_MAX: Final = (1 << 63) - 1
 _DEPENDANTS_READ: Final = 100
 KEPT_AGAIN_MS: Final = 600_000
-"""Until a job that others need is looked at again: each look is a write, and thousands may be needed for days."""
+"""Time until a needed job is examined again: each examination is a write, and thousands may be needed for days."""
 
 
 @handles(PurgeJobs)
@@ -78,24 +77,22 @@ def _is_over(job: Job, finished_before_ms: TimeMs) -> bool:
 
 
 def why_kept(view: View, job: Job, now_ms: int) -> str:
-    """Return why a finished job can't go yet, for people, or "" where nothing needs it any more.
+    """Return why a finished job must be kept, as a sentence, or "" if nothing needs it any more.
 
-    Costs nothing for most jobs, and a look at each job that depends on it, up to the first that has not ended.
+    Costs nothing for most jobs, else one look-up for each dependant, up to the first unfinished one.
     """
     return _need_of(view, job, now_ms).why
 
 
 class _Need(NamedTuple):
     why: str
-    """Why the job can't go yet, for people; "" = it can."""
+    """The reason to keep the job, as a sentence; "" = none."""
     looked_count: int = 0
-    """How many jobs had to be looked at for that."""
+    """The number of dependants examined for that."""
 
 
 def _parted(view: View, jobs: list[Job], context: Context) -> tuple[list[Job], list[Job]]:
-    """Part `jobs` into those that can go and those that are needed; where that takes too many looks, the rest comes
-    later.
-    """
+    """Divide `jobs` into removable and needed ones; if that needs too many look-ups, the rest is left for later."""
     removed: list[Job] = []
     needed: list[Job] = []
     looked_count = 0
@@ -138,7 +135,7 @@ def _need_of_dependants(view: View, job: Job) -> _Need:
 
 
 def _put_off(job: Job, context: Context) -> PutJob:
-    """Look at the job again when none of its keys counts any more, or after a while."""
+    """Return the write that examines the job again when its keys have expired, or after a while."""
     again_at_ms = _keys_until_ms(job)
     if again_at_ms <= context.now_ms:
         again_at_ms = TimeMs(context.now_ms + KEPT_AGAIN_MS)
@@ -146,7 +143,7 @@ def _put_off(job: Job, context: Context) -> PutJob:
 
 
 def _keys_until_ms(job: Job) -> TimeMs:
-    """Until when keys of the job count that have a time; 0 where it has none."""
+    """Return the time until which the job holds keys with a time; 0 if it has none."""
     options = job.spec.options
     if options is None:
         return TimeMs(0)
@@ -156,7 +153,7 @@ def _keys_until_ms(job: Job) -> TimeMs:
 
 
 def _within_bounds(jobs: list[Job]) -> list[Job]:
-    """The first of `jobs`, at least one, so that what goes with them stays bounded; the others are purged later."""
+    """Return the first of `jobs`, at least one, so that the rows removed with them are bounded; the rest comes later."""
     dependency_count = 0
     for count, job in enumerate(jobs):
         dependency_count += job.dependency_count
@@ -166,7 +163,7 @@ def _within_bounds(jobs: list[Job]) -> list[Job]:
 
 
 def _empty_workflows(view: ForkableView, removed: list[Job], writes: tuple[RemoveJob, ...]) -> Iterator[Write]:
-    """A workflow goes with its last job, unless more of them are to come; so does what was still to be done with it."""
+    """Yield the removal of workflows without jobs, and of their background work, unless more parts are to come."""
     ids = [
         job.spec.options.workflow_id for job in removed if job.spec.options is not None and job.spec.options.workflow_id
     ]

@@ -1,7 +1,7 @@
-"""The base of all operations.
+"""Define the base class of all operations.
 
-To add one, write its struct as a subclass in a room of this package, with the next tag, and its handler, under
-`@handles`. The codec and the check of versions find it by its base.
+To add one, write its struct as a subclass in a module of this package, with the next tag, and its handler, under
+`@handles`. The codec and the check of versions find it by its base class.
 """
 
 from __future__ import annotations

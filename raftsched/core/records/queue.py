@@ -32,9 +32,9 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
     key_concurrency_max: int = 0
     """Jobs of one concurrency key leased at the same time; 0 = 1 for jobs that have a key."""
     ageing_ms: int = 0
-    """A waiting job gains one priority for each of these; 0 = as the cluster says."""
+    """A waiting job gains one priority for each of these; 0 = the cluster's."""
     retention_ms: int = 0
-    """How long its finished jobs are kept; 0 = as the cluster says."""
+    """Retention of its finished jobs; 0 = the cluster's."""
     lost_workers_max: int = 0
     """Lost workers after which a job is dead-lettered; 0 = `limits.LOST_WORKERS_DEFAULT`."""
     weights: tuple[TenantWeight, ...] = ()

@@ -160,7 +160,7 @@ class Firing(msgspec.Struct, frozen=True, array_like=True):
     job_id: JobId = JobId(b"")
     """b"" = skipped."""
     reason: str = ""
-    """Why it was skipped: `overlap`, `misfire`, `paused`, `catchup_expired`, `max_firings`, `overlap_limit`, `changed`,
+    """The reason of a skip: `overlap`, `misfire`, `paused`, `catchup_expired`, `max_firings`, `overlap_limit`, `changed`,
     the calendar's reason, or the reason why the job was rejected."""
     count: int = 1
     """Fire times in this line; not 1 only for skipped ones, 0 = too many to count."""

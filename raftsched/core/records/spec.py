@@ -93,13 +93,13 @@ class Options(msgspec.Struct, frozen=True, array_like=True):
     replay_of: bytes = b""
     """Id of the job from which this one was cloned."""
     retention_ms: int = 0
-    """How long it is kept once finished, or longer if it is still needed; 0 = by its queue or cluster."""
+    """Retention after its end, or longer if it is still needed; 0 = its queue's or the cluster's."""
     lost_workers_max: int = 0
     """Lost workers after which it is dead-lettered; 0 = by its queue (`admission.lost_workers_max`)."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, array_like=True):
-    """Define what to run, where, how often and for how long."""
+    """Define the job's name and queue, its attempts, time limits and options."""
 
     name: str
     queue: str

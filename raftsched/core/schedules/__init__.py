@@ -1,1 +1,1 @@
-"""Operations on schedules: save, fire, adopt new time zone rules."""
+"""Handle operations on schedules: save, fire, adopt new time zone rules."""

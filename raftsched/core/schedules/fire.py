@@ -1,17 +1,17 @@
-"""FireSchedule and RunSchedule: one decision for each instant of a schedule, and the jobs that follow from it.
+"""Handle FireSchedule and RunSchedule: make one decision for each fire time of a schedule, and submit the jobs.
 
-The leader proposes what it wants for the instants that are due; whether an earlier run stands in the way is judged
-here, in the order of the log. A decision begins at the schedule's first undecided instant and belongs to one
-generation, so of two leaders that propose the same instants one is refused and no instant is decided twice.
+The leader proposes decisions for due fire times. Overlap with earlier runs is decided here, in the order of the log. A
+decision begins at the schedule's first undecided fire time and belongs to one generation. So if two leaders propose the
+same fire times, one is rejected, and no fire time is decided twice.
 
-Buffering needs no memory of its own: the new job depends on the end of the earlier one, in whatever way it ends.
+Buffering needs no state of its own: the new job depends on the end of the earlier one.
 
-A call by hand may come again: its reply was lost, or its user wants to be sure. What it has decided for instants that it
-names is found in the ledger, whose lines say which call they are of; a trigger for no instant in particular, by the
-idempotency key of its job. Lines by which a call finds its instants outlive others (`Firing.prevents_repeat`).
+A call by hand can be repeated, if its reply was lost. Its decisions for given fire times are found in the ledger, whose
+lines have the digest of the call. A trigger without a given fire time is found by the idempotency key of its job. Lines
+that a repeated call needs are kept longer (`Firing.prevents_repeat`).
 
-Runs of backfills and all others do not see each other: a chain of backfilled runs, which may take days, keeps no instant
-from firing, and no instant cancels it.
+Runs of backfills and all other runs are independent: a chain of backfilled runs, which may take days, skips no planned
+fire time, and no fire time cancels it.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ from raftsched.core.state.view import ForkableView, View
 from raftsched.core.state.writes import PutFiring, PutSchedule, RemoveFirings
 
 OVERLAP_LIMIT: Final = "overlap_limit"
-"""Why an instant is skipped for which there was no room among the unfinished runs."""
+"""The reason of a skip because the schedule has too many unfinished runs."""
 _REASON_BYTES_MAX: Final = 4 * limits.SKIP_REASON_CHARS_MAX
 _CALL_BYTES_MAX: Final = 64
 
 
-# -- planned instants -------------------------------------------------------------------------------------------------
+# -- planned fire times -----------------------------------------------------------------------------------------------
 
 
 @handles(FireSchedule)
@@ -129,7 +129,7 @@ def run_schedule(view: ForkableView, operation: RunSchedule, context: Context) -
 def _decide_by_hand(
     round_: _Round, operation: RunSchedule, asked: list[tuple[Decision, Firing | None]], context: Context
 ) -> Applied:
-    """Decide what no call before has, each decision standing beside the line that is known of its instant."""
+    """Decide what no earlier call has; each decision is paired with the known line of its fire time."""
     is_trigger = operation.kind is FiringKind.MANUAL
     made: list[Firing] = []
     for decision, known in asked:
@@ -149,7 +149,7 @@ def _decide_by_hand(
 
 
 def _triggered_before(view: View, schedule: Schedule, operation: RunSchedule, job: Job) -> Applied:
-    """Answer with the run that the key has made, unless it was used for something else."""
+    """Answer with the run that the key made; reject if the key was used for another request."""
     fire_time_ms = job.spec.options.fire_time_ms if job.spec.options is not None else None
     other_instant = not operation.any_fire_time and operation.decisions[0].fire_time_ms != fire_time_ms
     if job.fingerprint != operation.call or other_instant or fire_time_ms is None:
@@ -162,7 +162,7 @@ def _triggered_before(view: View, schedule: Schedule, operation: RunSchedule, jo
 
 
 def _free_fire_time(view: View, schedule: Schedule, from_ms: TimeMs) -> TimeMs | None:
-    """The first instant from `from_ms` on that no trigger has; None where a great many have one."""
+    """Return the first fire time from `from_ms` on without a trigger; None if very many are taken."""
     for offset_ms in range(limits.TRIGGERS_PER_MOMENT_MAX):
         if view.firing(schedule.id, TimeMs(from_ms + offset_ms), FiringKind.MANUAL) is None:
             return TimeMs(from_ms + offset_ms)
@@ -173,7 +173,7 @@ def _free_fire_time(view: View, schedule: Schedule, from_ms: TimeMs) -> TimeMs |
 
 
 class _Round:
-    """The decisions of one operation; each sees what those before it have done."""
+    """Make the decisions of one operation; each sees the effects of those before it."""
 
     def __init__(
         self,
@@ -196,16 +196,16 @@ class _Round:
         self._by_hand = by_hand
         self._context = context
         self._is_backfill = kind is FiringKind.BACKFILL
-        # None of these is finished: a run leaves them in the operation that ends it, so nobody need look.
+        # None of these is finished: the operation that ends a run removes it.
         self._active = schedule.backfilling if self._is_backfill else schedule.active
 
     def known(self, fire_time_ms: TimeMs) -> Firing | None:
-        """The line of an instant that needs no decision; one that found no room does."""
+        """Return the line of a decided fire time, or None; one skipped because of `overlap_limit` can be decided again."""
         line = self.fork.firing(self.schedule.id, fire_time_ms, self._kind)
         return None if line is None or line.reason == OVERLAP_LIMIT else line
 
     def decide(self, decision: Decision) -> Firing:
-        """Fire or skip; write the line of the ledger, and return it."""
+        """Fire or skip, write the line of the ledger, and return it."""
         reason = decision.reason if not decision.job_id else self._fire(decision)
         fired = not reason
         line = Firing(
@@ -235,7 +235,7 @@ class _Round:
         )
 
     def _fire(self, decision: Decision) -> str:
-        """Submit the job of this instant; return why not, or ""."""
+        """Submit the job of this fire time; return why not, or ""."""
         if self._kind is FiringKind.PLANNED and self.schedule.has_reached_max_firings:
             return "max_firings"
         active = self._active
@@ -266,7 +266,7 @@ class _Round:
         return ""
 
     def _unfinished(self, job_ids: tuple[JobId, ...]) -> tuple[JobId, ...]:
-        """Those of the jobs that are not finished, as of the writes so far."""
+        """Return the unfinished ones of the jobs, as of the writes so far."""
         jobs = ((job_id, self.fork.job(job_id)) for job_id in job_ids)
         return tuple(job_id for job_id, job in jobs if job is not None and job.status not in FINISHED)
 
@@ -280,7 +280,7 @@ class _Round:
                 return True
 
     def _make_room(self, active: tuple[JobId, ...]) -> tuple[JobId, ...]:
-        """Do to earlier runs what the policy says; return those whose end the new run must wait for."""
+        """Apply the overlap policy to earlier runs; return those whose end the new run must wait for."""
         match self._overlap:
             case Overlap.BUFFER_ONE | Overlap.BUFFER_ALL:
                 return active[-1:]
@@ -301,7 +301,7 @@ class _Round:
         self._active = self._unfinished(active)
 
     def close(self, *, last_at_ms: TimeMs | None = None, next_at_ms: TimeMs | None = None) -> Applied:
-        """Return what was decided, with the schedule as it stands then."""
+        """Return the decisions and the changed schedule."""
         runs = {"backfilling" if self._is_backfill else "active": self._active}
         new = replace(
             self.schedule,
@@ -332,7 +332,7 @@ def trim_ledger(view: View, operation: TrimLedger, context: Context) -> Applied:
     return Applied(Counted(len(lines)), (RemoveFirings(operation.id, lines),) if lines else ())
 
 
-# -- what the state can hold ------------------------------------------------------------------------------------------
+# -- validation -------------------------------------------------------------------------------------------------------
 
 
 def _by_hand_problem(operation: RunSchedule) -> str:
@@ -355,7 +355,7 @@ def _by_hand_problem(operation: RunSchedule) -> str:
 
 
 def _problem(decisions: tuple[Decision, ...], *, rising: bool = True) -> str:
-    """What is wrong with the decisions, or ""; runs by hand may come in any order, each instant once."""
+    """Return the fault of the decisions, or ""; runs by hand can be in any order, each fire time once."""
     problem = range_problem("decisions", len(decisions), 1, limits.DECISIONS_MAX)
     end_ms = -1
     for decision in decisions:
@@ -364,7 +364,7 @@ def _problem(decisions: tuple[Decision, ...], *, rising: bool = True) -> str:
             problem = "decisions: instants must rise"
         end_ms = max(decision.fire_time_ms, decision.last_fire_time_ms)
     if not problem and len({decision.fire_time_ms for decision in decisions}) < len(decisions):
-        return "decisions: an instant stands there twice"
+        return "decisions: duplicate fire time"
     return problem
 
 
@@ -379,7 +379,7 @@ def _decision_problem(decision: Decision) -> str:
         return problem
     if decision.job_id:
         if decision.count != 1 or decision.last_fire_time_ms or decision.reason:
-            return "decisions: one that fires stands for one instant, without a reason"
+            return "decisions: one that fires is for one fire time, without a reason"
         return range_problem("job_id bytes", len(decision.job_id), JOB_ID_BYTES, JOB_ID_BYTES)
     if not decision.reason:
         return "reason: a decision to skip needs one"

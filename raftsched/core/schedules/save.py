@@ -1,12 +1,11 @@
-"""SaveSchedule and ControlSchedule: a schedule comes, changes, rests and goes.
+"""Handle SaveSchedule and ControlSchedule: create, change, pause, resume and delete schedules.
 
-A schedule is known by its name within its tenant, so an application may register it at every start: what was sent
-before changes nothing. A change of anything but the timing leaves the instants as they are. A change of the timing
-begins a new generation, which counts from now: what the new timing would have had in the past is not made up, and what
-the old one had still undecided goes into the ledger as skipped. A save that comes so late that the old timing's instants
-have passed the new one's first is refused: no instant is decided twice.
+A schedule is identified by its name within its tenant, so an application can save it at every start: a repeat changes
+nothing. Only a change of the timing changes fire times. It begins a new generation, which counts from now: past fire
+times of the new timing are not made up, and undecided ones of the old timing are skipped in the ledger. A late save is
+rejected if fire times of the old timing have passed the first of the new one: no fire time is decided twice.
 
-A pause leaves the instants undecided. They are decided when it ends, by the misfire policy.
+A pause leaves fire times undecided. They are decided when it ends, by the misfire policy.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from raftsched.core.state.writes import PutBackgroundWork, PutFiring, PutSchedul
 from raftsched.errors import InvariantBroken
 
 _TEXT_BYTES_MAX: Final = 1_000
-"""A cron expression, an interval, a zone; the API refuses far shorter ones with a better word."""
+"""Length of a cron expression, an interval or a zone; the API has lower limits, with better texts."""
 
 
 # -- saving -----------------------------------------------------------------------------------------------------------
@@ -103,7 +102,7 @@ def _create(view: View, operation: SaveSchedule, context: Context) -> Applied:
 
 
 def _unchanged(known: Schedule, operation: SaveSchedule, context: Context) -> Applied:
-    """The document is the one that is stored; a pause or a source that came with it may be new."""
+    """Handle a save of the stored document; its pause or source may be new."""
     new = _paused_until(known, operation, context)
     action, detail = "pause", ""
     if operation.source not in ("", known.source):
@@ -116,7 +115,7 @@ def _unchanged(known: Schedule, operation: SaveSchedule, context: Context) -> Ap
 
 
 def _paused_until(schedule: Schedule, operation: SaveSchedule, context: Context) -> Schedule:
-    """The schedule with the pause that came with it; itself where there is none, or it is paused just so."""
+    """Return the schedule with the operation's pause; unchanged if there is none, or it has the same pause already."""
     until_ms = operation.pause_until_ms
     if until_ms <= context.now_ms or (schedule.paused and schedule.pause_until_ms == until_ms):
         return schedule
@@ -159,18 +158,18 @@ def _change(view: View, known: Schedule, operation: SaveSchedule, context: Conte
 
 
 def _changed(schedule: Schedule, context: Context, **fields: Any) -> Schedule:
-    """The schedule as somebody changes it."""
+    """Return the schedule after a user's change."""
     marks = {"updated_at_ms": context.now_ms, "revision": context.index, "changed_revision": context.index}
     return replace(schedule, **fields, **marks)
 
 
 def _same_timing(timing: Timing, known: Timing) -> bool:
-    """Whether both mean the same; a grid that is saved again stays where it began."""
+    """Return whether both are equal; a fixed interval that is saved again keeps its anchor."""
     return replace(timing, anchor_ms=known.anchor_ms) == known
 
 
 def _passed(known: Schedule, operation: SaveSchedule, context: Context) -> Firing:
-    """The line for the instants of the old timing that are past and will never be decided."""
+    """Return the line for past fire times of the old timing, which are never decided."""
     return Firing(
         fire_time_ms=known.next_at_ms,
         reason="changed",
@@ -240,16 +239,16 @@ def _resume(known: Schedule, operation: ControlSchedule, context: Context) -> Ap
         resumed_at_ms=context.now_ms,
     )
     if operation.action is ScheduleAction.END_PAUSE:
-        new = replace(new, changed_revision=known.changed_revision)  # time ended it, as whoever paused it has said
+        new = replace(new, changed_revision=known.changed_revision)  # time ended it, as its pause said
     audit = audited_schedule(new, "resume", operation.actor, context)
     return Applied(ScheduleSaved(new), (PutSchedule(known, new), audit))
 
 
-# -- what others need, too --------------------------------------------------------------------------------------------
+# -- for other modules, too -------------------------------------------------------------------------------------------
 
 
 def find_schedule(view: View, schedule_id: ScheduleId, tenant: str) -> Schedule | None:
-    """Return the schedule; None where there is none, or it is another tenant's."""
+    """Return the schedule; None if there is none, or it is another tenant's."""
     if len(schedule_id) != JOB_ID_BYTES:
         return None
     schedule = view.schedule(schedule_id)
@@ -270,7 +269,7 @@ def job_of(
     due_at_ms: TimeMs,
     is_backfill: bool = False,
 ) -> SubmitJob:
-    """The submission that a firing at `fire_time_ms` makes."""
+    """Return the submission for a firing at `fire_time_ms`."""
     template = schedule.template
     spec = with_options(
         template.spec,
@@ -287,7 +286,7 @@ def _after(time_ms: TimeMs, ms: int) -> TimeMs | None:
     return TimeMs(min(time_ms + ms, limits.MOMENT_MS_MAX)) if ms else None
 
 
-# -- what the state can hold ------------------------------------------------------------------------------------------
+# -- validation -------------------------------------------------------------------------------------------------------
 
 
 def _problem(operation: SaveSchedule) -> str:
@@ -328,7 +327,7 @@ def _calendar_bytes(timing: Timing) -> int:
 
 
 def _template_problem(operation: SaveSchedule) -> str:
-    """What would keep the first job from being stored, found before there is a schedule that can't fire."""
+    """Return why the first job could not be stored, or "", so that no schedule is stored that can't fire."""
     template: Template = operation.template
     own = template.spec.options
     if own is not None and (

@@ -1,9 +1,9 @@
-"""AdoptZoneRules: stored next instants follow the time zone rules of the nodes that decide.
+"""Handle AdoptZoneRules: change stored next fire times to those by other time zone rules.
 
-Theory of operation. The next instant of a schedule is stored, as the leader's zone data had it. A release may bring other
-rules, and a node of that release leads: it proposes for each schedule what its rules say, some schedules at a time, and
-at last the version of its rules. Nothing is computed here, since nodes differ in their data. A change is made only where
-the schedule still stands where the leader saw it.
+Theory of operation. The next fire time of a schedule is stored as the leader's zone data gave it. A new release may have
+other rules. A leader of that release proposes the next fire time for each schedule by its rules, some schedules at a
+time, and at last the version of its rules. Nothing is computed here, since nodes have different data. A change is made
+only if the schedule still has the next fire time that the leader saw.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def adopt_zone_rules(view: View, operation: AdoptZoneRules, context: Context) ->
         return invalid(problem)
     writes: list[Write] = []
     count = 0
-    # The view doesn't show what this operation writes, so a schedule named twice must not move twice.
+    # The view does not show what this operation writes, so a schedule named twice must not change twice.
     for change in {each.schedule_id: each for each in operation.changes}.values():
         moved = _moved(view, change, operation.version, context)
         writes.extend(moved)

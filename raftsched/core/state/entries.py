@@ -111,5 +111,5 @@ class AuditEntry(msgspec.Struct, frozen=True, array_like=True):
     """`job:<id>`, `schedule:<id>`, `queue:<name>`, `workflow:<id>`."""
     tenant: str = ""
     detail: str = ""
-    """What changed, for people: before and after."""
+    """The change, for people: before and after."""
     revision: int = 0

@@ -1,1 +1,1 @@
-"""Operations on workflows, and the effects of one job on others."""
+"""Handle operations on workflows, and the effects of one job on others."""

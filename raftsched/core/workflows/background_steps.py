@@ -1,12 +1,12 @@
-"""DoBackgroundStep: do long work in bounded, replicated steps; the operation that begins the work does the first.
+"""Handle DoBackgroundStep: do long work in bounded, replicated steps; the operation that begins the work does the first.
 
-Theory of operation. A chore is a row: what is to be done, with whom, and how far it has come. The leader proposes one
-step after another until the row is gone, and whoever leads next goes on where the row stands. A step touches at most
-`limits.BACKGROUND_STEP_ITEMS_MAX` jobs or lines, what follows from them included (`cascade`); what remains is the row, or
-more chores. Each step looks at the state anew, so anything may have happened between two of them.
+Theory of operation. Background work is a row: its kind, its subject, and a cursor. The leader proposes one step after
+another until the row is removed; the next leader continues at the cursor. A step changes at most
+`limits.BACKGROUND_STEP_ITEMS_MAX` jobs or lines, their cascade included. For the rest it leaves the row, or adds rows.
+Each step reads the state again, so anything may have happened between two steps.
 
-What is cancelled, opened or dropped is walked by job id. Dropping walks a workflow's jobs again and again: first they
-end, so that whoever depends on them is told, and are removed once everybody has been.
+Jobs of a workflow are cancelled, opened or dropped in the order of their ids. Dropping needs several passes: first the
+jobs end, so that their dependants are resolved, and later they are removed.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def do_background_step(view: ForkableView, operation: DoBackgroundStep, context:
 
 
 def begin(cascade: Cascade, kind: BackgroundKind, subject: bytes, context: Context) -> None:
-    """Do as much of a chore as the budget allows; a row is left where that is not all."""
+    """Do as much of the work as the budget allows, and leave a row for the rest."""
     _STEPS[kind](cascade, subject, b"", context)
 
 
 def is_resolving(view: View, job: Job) -> bool:
-    """Whether some of the job's dependants have yet to be told how it stands."""
+    """Return whether dependants of the job are still to be resolved."""
     return any(view.background_cursor(kind, job.id) is not None for kind in _RESOLVING)
 
 
@@ -88,7 +88,7 @@ def _open(cascade: Cascade, subject: bytes, cursor: bytes, context: Context) -> 
 
 
 def _cancel(cascade: Cascade, subject: bytes, cursor: bytes, context: Context) -> None:
-    """Half of the budget is left for those whom the cancelled jobs' dependants are."""
+    """Cancel jobs; half of the budget is left for their dependants."""
     jobs = _next_jobs(cascade, BackgroundKind.CANCEL_WORKFLOW, subject, cursor, max(cascade.budget // 2, 1))
     for job in jobs:
         _cancel_job(cascade, job, context, force=False)
@@ -96,7 +96,7 @@ def _cancel(cascade: Cascade, subject: bytes, cursor: bytes, context: Context) -
 
 
 def _drop(cascade: Cascade, subject: bytes, cursor: bytes, context: Context) -> None:
-    """End jobs that have not ended, remove those that have; at the end of the walk begin anew while any is left."""
+    """End unfinished jobs and remove finished ones; after the last job begin again if any is left."""
     kind = BackgroundKind.DROP_WORKFLOW
     jobs = _next_jobs(cascade, kind, subject, cursor, max(cascade.budget // 2, 1))
     for job in jobs:
@@ -124,9 +124,9 @@ def _drop_ledger(cascade: Cascade, subject: bytes, _cursor: bytes, _context: Con
 
 
 def _release_blocked(cascade: Cascade, subject: bytes, cursor: bytes, context: Context) -> None:
-    """Offer held jobs again for which their key has a place, whichever region takes it first.
+    """Release blocked jobs whose key has a free place, in all regions.
 
-    Each is looked at once, so it may be held again.
+    The first lease takes the place, so others may be blocked again. Each job is examined once.
     """
     fork = cascade.fork
     name, limit = subject.decode(), max(cascade.budget, 1)
@@ -161,11 +161,11 @@ _STEPS: Final[Mapping[BackgroundKind, _Step]] = {
 }
 
 
-# -- what they share --------------------------------------------------------------------------------------------------
+# -- common parts -----------------------------------------------------------------------------------------------------
 
 
 def _next_jobs(cascade: Cascade, kind: BackgroundKind, subject: bytes, cursor: bytes, limit: int) -> list[Job]:
-    """The next jobs of a workflow, at most `limit`; the chore moves behind them, or goes where they are the last."""
+    """Return up to `limit` next jobs of a workflow; the cursor moves behind them, or the work ends with the last job."""
     fork = cascade.fork
     after = JobId(cursor) if cursor else None
     job_ids = fork.workflow_jobs(WorkflowId(subject), after=after, limit=limit + 1)
@@ -177,7 +177,7 @@ def _next_jobs(cascade: Cascade, kind: BackgroundKind, subject: bytes, cursor: b
 
 
 def _move_on(cascade: Cascade, kind: BackgroundKind, subject: bytes, cursor: bytes | None) -> None:
-    """Let the chore stand at `cursor`; None = it is done."""
+    """Move the work's cursor; None = the work is done."""
     known = cascade.fork.background_cursor(kind, subject)
     if cursor is not None and cursor != known:
         cascade.put(PutBackgroundWork(kind, subject, cursor))

@@ -1,25 +1,24 @@
-"""What follows from changes of jobs for other records, the same whoever made them.
+"""Change other records after changes of jobs; it is the same for all operations.
 
-Theory of operation. A handler changes the jobs that its operation is about. `Cascade` executes its writes on a fork
-of the state and looks at each job's change, old and new:
+Theory of operation. A handler changes the jobs of its operation. `Cascade` executes its writes on a fork of the state and
+examines each change of a job, old and new:
 
-- It is finished, or no longer so: its workflow's counts move, its schedule's list of unfinished runs does, and its
-  dependants are told (`dependency_resolution`). A dependant that ends by that is a finished job
-  itself: the same follows from it.
-- It left the lease, or the ready index, of its concurrency key: if the key is below its limit, the first held job of
-  the key is offered again, one of each region: nobody knows which region has a worker to spare. So there is always a
-  job of a key to be leased while some are held and a place is free, and no region waits for another's worker.
+- The job finished, or runs again: its workflow's counts and its schedule's list of unfinished runs change, and its
+  dependants are resolved (`dependency_resolution`). A dependant that ends by that has a cascade of its own.
+- The job was leased or ready and is no longer, and it has a concurrency key below its limit: the first blocked job of
+  the key is released in each region, since nobody knows which region has an idle worker. So while a place is free and
+  jobs of the key are blocked, one of them can be leased, and no region waits for another's worker.
 
-Bounds. At most `budget` dependants are told by one operation, across all generations (and fewer where the operations
-before it in the entry have come to many writes, `Context.inline_max`); for each job whose dependants are
-not all told a chore remembers where to go on, and the leader has it done in steps of the same kind (`chores`). Nothing
-recurses: jobs whose dependants are to be told stand in a list, so a chain of any length takes no stack.
+Bounds. One operation resolves at most `budget` dependants, over all generations; fewer if earlier operations of the entry
+made many writes (`Context.inline_max`). For each job with unresolved dependants, background work keeps a cursor, and the
+leader proposes steps of the same kind (`background_steps`). Nothing recurses: jobs to resolve are in a list, so a chain of
+any length needs no stack.
 
-What is done twice is harmless. A chore compares each dependant's verdict with how the parent stands now, so it may begin
-anew, or meet dependants that were judged when they were submitted, or a parent that was requeued and ended again.
+Repeats are harmless. A step compares each dependant's verdict with the parent's present status. So it may begin again, or
+meet dependants whose verdict was computed at their submission, or a parent that was requeued and ended again.
 
-A job is *tied* when it has options or dependants. Most are not, and cost one look at each; of the others, changes from
-which nothing can follow are left as they are, too.
+A job has *relations* if it has options or dependants. Most jobs have none, and cost one check. For the others, changes
+without any effect are skipped, too.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ _RESOLVING: Final = (BackgroundKind.RESOLVE_DEPENDANTS, BackgroundKind.REVIVE_DE
 
 
 def with_cascade(view: ForkableView, applied: Applied, context: Context) -> Applied:
-    """Return `applied` with all that follows from the changes of jobs in it."""
+    """Return `applied` with the cascade of its changes of jobs."""
     for write in applied.writes:
         if type(write) is PutJob and _matters(view, write):
             return _followed(view, applied, context)
@@ -64,7 +63,7 @@ def with_cascade(view: ForkableView, applied: Applied, context: Context) -> Appl
 
 
 def _matters(view: View, change: PutJob) -> bool:
-    """Whether anything may follow from a job's change: it is tied, and ended or runs again or may have freed a place."""
+    """Return whether a job's change may affect others: it has relations, and ended, runs again, or may free a place."""
     old, new = change.old, change.new
     if old is None or (new.spec.options is None and not new.has_dependants):
         return False
@@ -83,20 +82,20 @@ def _followed(view: ForkableView, applied: Applied, context: Context) -> Applied
 
 
 class _Resolution(NamedTuple):
-    """A job whose dependants behind `after` are to be told how it stands."""
+    """Name a job whose dependants behind `after` are to be resolved."""
 
     job_id: JobId
     after: JobId | None
 
 
 class Cascade:
-    """The writes of one operation, and what follows from them within `budget`. Used up by `applied`."""
+    """Collect the writes of one operation and their effects within `budget`. Call `applied` last."""
 
     def __init__(self, view: ForkableView, context: Context, *, budget: int) -> None:
         self.fork = view.fork()
-        """The state with what was put and what has followed so far."""
+        """The state with all writes so far."""
         self.budget = budget
-        """How many more jobs may be told or changed."""
+        """The number of jobs that can still be resolved or changed."""
         self._context = context
         self._changes: deque[PutJob] = deque()
         self._resolutions: list[_Resolution] = []
@@ -104,16 +103,16 @@ class Cascade:
         self._runs: dict[ScheduleId, list[Job]] = {}
 
     def put(self, *writes: Write) -> None:
-        """Take over `writes`; what follows from changes of jobs in them follows in `applied`."""
+        """Execute `writes`; the effects of changes of jobs follow in `run`."""
         self.fork.execute(writes)
         self._changes.extend(write for write in writes if isinstance(write, PutJob))
 
     def resolve_dependants(self, job_id: JobId, after: JobId | None) -> None:
-        """Go on telling the dependants of a job behind `after`."""
+        """Resolve the dependants of a job behind `after`."""
         self._resolutions.append(_Resolution(job_id, after))
 
     def run(self) -> None:
-        """Let all follow that the budget allows, and leave chores for the rest."""
+        """Make all changes that the budget allows, and leave background work for the rest."""
         while self._changes or self._resolutions:
             while self._changes:
                 self._follow(self._changes.popleft())
@@ -146,7 +145,7 @@ class Cascade:
             self._free_place(old, new)
 
     def _note_end(self, old: Job, new: Job) -> None:
-        """Remember that a workflow's or schedule's job ended, or is to run again."""
+        """Record that a job of a workflow or schedule ended, or runs again."""
         options = new.spec.options
         assert options is not None
         if options.workflow_id:
@@ -161,7 +160,7 @@ class Cascade:
             self.fork.execute((PutWorkflow(old, tally.applied_to(old, self._context, is_cancelling=is_cancelling)),))
 
     def _move_schedule(self, schedule_id: ScheduleId, jobs: list[Job]) -> None:
-        """Keep its runs to those that are not finished. The revision stays: nothing is changed or decided."""
+        """Update the schedule's list of unfinished runs. Its revision stays: nothing was changed or decided."""
         old = self.fork.schedule(schedule_id)
         if old is None:
             return
@@ -179,7 +178,7 @@ class Cascade:
     # -- concurrency keys
 
     def _free_place(self, old: Job, new: Job) -> None:
-        """Offer the first held jobs again where `old` counted among those of its key that may run, and `new` does not."""
+        """Release the first blocked jobs if `old` took a place of its concurrency key and `new` does not."""
         place = self._place(old)
         if place is None or place == self._place(new):
             return
@@ -194,7 +193,7 @@ class Cascade:
                 fork.execute((PutJob(blocked, touch(blocked, self._context, blocked=False)),))
 
     def _place(self, job: Job) -> tuple[str, str, bool] | None:
-        """Where the job keeps others of its key back or would be offered before them; None = nowhere."""
+        """Return the place of its key that the job takes, leased or ready to be leased; None if it takes none."""
         leased = job.status in LEASED
         offered = job.status in WAITING and not job.blocked and job.due_at_ms <= self._context.now_ms
         return (job.spec.queue, job.spec.concurrency_key, leased) if leased or offered else None
@@ -202,7 +201,7 @@ class Cascade:
     # -- dependants
 
     def _resolve(self, resolution: _Resolution) -> None:
-        """Tell the job's dependants how it stands, as far as the budget goes."""
+        """Resolve the job's dependants by its present status, as far as the budget allows."""
         parent = self.fork.job(resolution.job_id)
         if parent is None:
             self._save_background_work(resolution.job_id, None)
@@ -231,7 +230,7 @@ class Cascade:
             self.put(PutJob(child, new))
 
     def _save_background_work(self, job_id: JobId, kept: BackgroundKind | None, cursor: bytes = b"") -> None:
-        """Leave the chore `kept` with the job, at `cursor`, and no other of those that tell its dependants."""
+        """Store the background work `kept` at `cursor`, and remove other work that resolves the job's dependants."""
         for kind in _RESOLVING:
             if kind is not kept and self.fork.background_cursor(kind, job_id) is not None:
                 self.fork.execute((RemoveBackgroundWork(kind, job_id),))

@@ -1,4 +1,4 @@
-"""How a workflow's counts move when jobs of it end, or run again."""
+"""Update a workflow's counts when its jobs end, or run again."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _COUNTS: Final = {
     Status.CANCELLED: "cancelled_count",
     Status.SKIPPED: "skipped_count",
 }
-"""Where a job is counted that ended like this; those that are completed are the rest."""
+"""The count for each final status; completed jobs are the rest."""
 
 
 class Tally:
-    """The sum of what several jobs' changes mean to their workflow."""
+    """Sum the changes of several jobs for their workflow."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
         self._runs_again = False
 
     def move(self, old: Job, new: Job) -> None:
-        """Count one job's change; both statuses finished or neither changes nothing."""
+        """Count one job's change; it has no effect if both statuses are finished, or neither is."""
         for job, sign in ((old, -1), (new, 1)):
             name = _COUNTS.get(job.status) if job.status in FINISHED else "unfinished_count"
             if name is not None:
@@ -36,9 +36,9 @@ class Tally:
         self._runs_again = self._runs_again or new.status not in FINISHED
 
     def applied_to(self, workflow: Workflow, context: Context, *, is_cancelling: bool) -> Workflow:
-        """Return the workflow with its counts moved; it is finished with its last job, and no longer with any other.
+        """Return the workflow with updated counts; it is finished exactly if all its jobs are.
 
-        One that is not whole keeps its time: that is when its latest part came.
+        While parts are missing its `updated_at_ms` stays the time of the latest part.
         """
         counts = {name: getattr(workflow, name) + self._counts[name] for name in sorted(self._counts)}
         moved = replace(workflow, revision=context.index, **counts)

@@ -1,6 +1,6 @@
-"""The graph of what depends on what, before any of it is stored: circles, and names that nobody has.
+"""Find cycles and unknown names in a graph of dependencies before it is stored.
 
-Cost: a look at each node and edge. Nothing recurses, so a chain may be as long as it likes.
+Cost: one check of each node and edge. Nothing recurses, so a chain can have any length.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ _N = TypeVar("_N", bound=str | bytes)
 
 
 def find_cycle(parents: Mapping[_N, Sequence[_N]]) -> list[_N]:
-    """Return the nodes of a circle, each followed by one of its parents, the first one again at the end; [] = none.
+    """Return the nodes of a cycle, each followed by one of its parents, the first one again at the end; [] = none.
 
-    `parents` names each node's parents; a parent that is no node itself ends the way. Of several circles the one found
-    first is returned, which depends on the order of `parents` alone.
+    `parents` has each node's parents; parents that are not nodes themselves are ignored. The result is the first cycle in
+    the order of `parents`.
     """
     finished: set[_N] = set()
     for start in parents:
@@ -27,12 +27,12 @@ def find_cycle(parents: Mapping[_N, Sequence[_N]]) -> list[_N]:
 
 
 def unknown_names(parents: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-    """Return (node, parent) for each parent that is no node, in order."""
+    """Return (node, parent) for each parent that is not a node, in order."""
     return [(node, parent) for node, named in parents.items() for parent in named if parent not in parents]
 
 
 def _cycle_from(start: _N, parents: Mapping[_N, Sequence[_N]], finished: set[_N]) -> list[_N]:
-    """Walk depth first from `start`; nodes all of whose ways end go into `finished`."""
+    """Search depth first from `start`; nodes without a cycle above them are added to `finished`."""
     way: list[_N] = [start]
     places = {start: 0}
     rest: list[Iterator[_N]] = [iter(parents[start])]

@@ -1,15 +1,15 @@
-"""SubmitWorkflow: store jobs that belong together, whole or not at all. CancelWorkflow: end what has not ended of them.
+"""Handle SubmitWorkflow, which stores jobs completely or not at all, and CancelWorkflow, which ends unfinished ones.
 
-Theory of operation. What fits into one operation is stored by it, ready to run. What doesn't comes in parts, in order;
-until the last one is there each job counts its workflow as one more thing to wait for, and then a chore opens them.
-The parts of a client that went away are thrown away by a chore, too, once no part has come for a while.
+Theory of operation. A workflow that fits into one operation is stored by it, ready to run. A larger one comes in parts, in
+order. Until the last part each job counts its workflow as one more pending dependency; then background steps open them.
+If no part has come for a while, background steps drop the parts of the lost client.
 
-A part that was applied before is recognised by the workflow's id and by how many jobs are stored. A whole submission
-that is made again under the same idempotency key finds the workflow. If that is not whole, its submitter gave up or was
-given up: what is stored of it makes room for the new one.
+A part that was applied before is recognised by the workflow's id and the count of stored jobs. A repeated submission with
+the same idempotency key finds the workflow. If parts of that are missing, its submitter has given up, and it is replaced
+by the new one.
 
-Parents are in this part, in an earlier one, or elsewhere in the state. So only the jobs of one part can form a circle,
-and it is refused by name.
+Parents are in this part, in an earlier one, or elsewhere in the state. So only the jobs of one part can form a cycle, which
+is rejected and named.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def _store(
     before: Workflow,
     makes_room: tuple[Write, ...] = (),
 ) -> Applied:
-    """Store a part behind what is stored in `before`, and open the workflow with the last one."""
+    """Store the part that follows `before`, and open the workflow after the last part."""
     cascade = Cascade(view, context, budget=context.inline_max)
     workflow = replace(
         before,
@@ -134,7 +134,7 @@ def _store(
 
 
 def _store_jobs(view: View, cascade: Cascade, operation: SubmitWorkflow, context: Context) -> Refused | None:
-    """Put the part's jobs with what they depend on; return why they can't be stored."""
+    """Store the part's jobs with their dependencies, or return the refusal."""
     jobs = {each.id: new_job(each, context, actor=operation.actor) for each in operation.jobs}
 
     def find(job_id: JobId) -> Job | None:
@@ -156,7 +156,7 @@ def _store_jobs(view: View, cascade: Cascade, operation: SubmitWorkflow, context
 
 
 def _making_room(known: Workflow, context: Context) -> tuple[Write, ...]:
-    """Return the writes that give up a workflow that is not whole: its key is free, and its jobs will be dropped."""
+    """Return the writes that give up an incomplete workflow: its key is freed, and its jobs will be dropped."""
     new = replace(known, idempotency_key="", updated_at_ms=context.now_ms, revision=context.index)
     return (PutWorkflow(known, new), PutBackgroundWork(BackgroundKind.DROP_WORKFLOW, known.id))
 
@@ -185,7 +185,7 @@ def cancel_workflow(view: ForkableView, operation: CancelWorkflow, context: Cont
 
 
 def _is_left_over(view: ForkableView, kind: BackgroundKind, known: Workflow, context: Context) -> bool:
-    """Whether a workflow that was cancelled before has jobs that were requeued since, and behind the chore."""
+    """Return whether a cancelled workflow has jobs that were requeued since, and that no step will cancel."""
     if view.background_cursor(kind, known.id) is not None:
         return False
     trial = Cascade(view, context, budget=context.inline_max)
@@ -198,7 +198,7 @@ def _audit(workflow: Workflow, verb: str, actor: str, context: Context, detail: 
     return audited(context, f"workflow.{verb}", subject, tenant=workflow.tenant, actor=actor, detail=detail)
 
 
-# -- what the state can hold ------------------------------------------------------------------------------------------
+# -- validation -------------------------------------------------------------------------------------------------------
 
 
 def _problem(operation: SubmitWorkflow) -> str:
@@ -216,7 +216,7 @@ def _problem(operation: SubmitWorkflow) -> str:
 
 
 def _jobs_problem(operation: SubmitWorkflow) -> str:
-    """What is wrong with one of the jobs, or with all together, or ""."""
+    """Return the fault of one of the jobs, or of all together, or ""."""
     ids = {each.id for each in operation.jobs}
     if len(ids) != len(operation.jobs):
         return "jobs: an id is there twice"
@@ -245,4 +245,4 @@ def _cycle_problem(jobs: tuple[SubmitJob, ...], ids: set[JobId]) -> str:
     if not cycle:
         return ""
     tasks = {job.id: job.spec.options.task for job in jobs if job.spec.options is not None}
-    return f"depends_on: a circle: {' -> '.join(tasks[job_id] for job_id in cycle)}"
+    return f"depends_on: a cycle: {' -> '.join(tasks[job_id] for job_id in cycle)}"

@@ -332,11 +332,11 @@ async def test_explain_of_a_running_job_says_what_is_known_of_its_worker(api: Ap
     assert "last heard 3 s ago; its lease ends in 7 s" in running["text"]
     await api.ask("DELETE", f"jobs/{job['id']}")
     [cancelling] = await _reasons(api, job)
-    assert "is told to stop at its next heartbeat" in cancelling["text"]
+    assert "is asked to stop at its next heartbeat" in cancelling["text"]
     assert cancelling["text"].endswith("and in 30 s in any case")
     api.node.clock.now_ms += 1
     await api.post("leases/heartbeat", {"worker": "w1", "leases": [heard]})
-    assert "it was told to stop" in (await _reasons(api, job))[0]["text"]
+    assert "its worker was asked to stop" in (await _reasons(api, job))[0]["text"]
     [stale] = await _reasons(follower, job, consistency="stale")
     assert "lease_ends_at" not in stale["details"]
 

@@ -168,7 +168,7 @@ def attempt_sets(number: int, **fields: Any) -> Plant:
     return plant
 
 
-BLOCKED_RULE = "only a waiting job that is due, and has a concurrency key, is held"
+BLOCKED_RULE = "only a waiting job that is due, and has a concurrency key, is blocked"
 WAITING_RULE = "who waits for parents has some left, who may run has none"
 # (rule, the kind of job that a fault is planted in, the fault)
 PLANTED: list[tuple[str, str, Plant]] = [
@@ -476,10 +476,10 @@ RELATIONS: list[tuple[str, Callable[[Cast], object]]] = [
     ("a job counts its parents", lambda cast: cast.plant("child", sets(dependency_count=1, pending_count=1))),
     ("a job counts what it waits for", lambda cast: cast.plant("child", sets(pending_count=1))),
     ("a job counts what it waits for", lambda cast: plant_verdict(cast, Verdict.MET)),
-    ("a dependant is told how its parent stands", lambda cast: plant_verdict(cast, Verdict.UNMET)),
+    ("a dependency has the verdict of its parent's status", lambda cast: plant_verdict(cast, Verdict.UNMET)),
     ("a parent is marked as one", lambda cast: cast.plant("parent", sets(has_dependants=False))),
     (
-        "no parent is removed before its dependants are told",
+        "no parent is removed before its dependants are resolved",
         lambda cast: cast.state.jobs.pop(cast.jobs["parent"][0].id),
     ),
     ("dependencies have their job", lambda cast: cast.state.jobs.pop(cast.jobs["child"][0].id)),
@@ -540,13 +540,13 @@ def test_check_finds_a_fault_in_what_ties_records(cast: Cast, rule: str, plant: 
 @pytest.mark.parametrize("kind", [kind for kind in BackgroundKind if kind is not BackgroundKind.DROP_LEDGER])
 def test_check_finds_a_background_step_without_its_subject(cast: Cast, kind: BackgroundKind) -> None:
     cast.state.background_work[kind, DANGLING if kind is not BackgroundKind.RELEASE_BLOCKED else b"nowhere"] = b""
-    assert cast.rules() == {"a chore has its subject"}
+    assert cast.rules() == {"background work has its subject"}
 
 
 def test_a_ledger_that_is_being_dropped_needs_no_schedule_but_none_is_dropped_under_one(cast: Cast) -> None:
     (schedule_id, _), (other_id, _) = sorted(cast.state.schedules.items())
     cast.state.background_work[BackgroundKind.DROP_LEDGER, schedule_id] = b""
-    assert cast.rules() == {"a chore has its subject"}
+    assert cast.rules() == {"background work has its subject"}
     del cast.state.schedules[schedule_id]
     assert cast.rules() == set()
     assert other_id in cast.state.schedules
@@ -556,7 +556,7 @@ def test_a_dependant_may_be_told_late_while_a_background_step_is_on_its_way(cast
     parent, child = cast.jobs["parent"][0], cast.jobs["child"][0]
     cast.scene.cancel(parent)
     plant_verdict(cast, Verdict.PENDING)
-    late = "a dependant is told how its parent stands"
+    late = "a dependency has the verdict of its parent's status"
     assert late in cast.rules()
     cast.state.background_work[BackgroundKind.RESOLVE_DEPENDANTS, parent.id] = child.id
     assert late in cast.rules(), "the chore is behind the child"

@@ -76,7 +76,7 @@ def test_configure_offers_blocked_jobs_again_where_the_limit_of_a_key_rose(scene
     scene.configure(key_concurrency_max=1)
     assert work not in scene.last.writes, "1 is what it was"
     scene.configure(key_concurrency_max=2)
-    assert work not in scene.last.writes, "none is held"
+    assert work not in scene.last.writes, "none is blocked"
     scene.configure(key_concurrency_max=1)
     scene.hold(job)
     scene.configure(concurrency_max=9)
