@@ -4,7 +4,7 @@ import pytest
 
 from raftsched import limits
 from raftsched.core.operations.codec import LeaseJobs, RejectCode
-from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import AttemptEnd, Lease, Status
 from raftsched.core.state.results import Leased
 from raftsched.core.state.writes import PutFence
@@ -19,39 +19,6 @@ def test_lease_gives_a_ready_job_with_its_payload_under_a_new_token(scene: Scene
     assert grant.job.lease == Lease("w1", token_of(grant.job), TimeMs(scene.now_ms), TTL_MS)
     assert (grant.job.status, grant.job.attempt_number, grant.job.started_at_ms) == (Status.RUNNING, 1, scene.now_ms)
     assert (grant.job.updated_at_ms, grant.job.revision) == (scene.now_ms, scene.state.index)
-
-
-def test_lease_leaves_a_job_that_is_not_due(scene: Scene) -> None:
-    job = scene.submit(due_at_ms=scene.now_ms + 10)
-    scene.wait(9)
-    assert scene.lease(job) == Leased((), (job.id,))
-    assert scene.now(job) == job
-
-
-def test_lease_gives_a_scheduled_job_from_the_very_millisecond_it_is_due(scene: Scene) -> None:
-    job = scene.submit(due_at_ms=scene.now_ms + 10)
-    scene.wait(10)
-    assert not scene.run(job).timed
-
-
-def test_lease_gives_a_retrying_job_only_after_its_backoff(scene: Scene) -> None:
-    job = scene.running()
-    scene.fail(job)
-    scene.wait(999)
-    assert scene.lease(job).missed == (job.id,)
-    scene.wait(1)
-    assert scene.run(job).attempt_number == 2
-
-
-def test_lease_leaves_running_cancelling_finished_and_unknown_jobs(scene: Scene) -> None:
-    running, cancelling, completed = scene.running(), scene.running(), scene.running()
-    cancelled = scene.submit()
-    scene.cancel(cancelling)
-    scene.cancel(cancelled)
-    scene.complete(completed)
-    ids = (running.id, cancelling.id, completed.id, cancelled.id, job_id(404), JobId(b""))
-    assert scene.apply(LeaseJobs("w2", TTL_MS, ids)) == Leased((), ids)
-    assert scene.last.writes == ()
 
 
 def test_lease_gives_a_job_of_a_region_to_workers_of_it_alone(scene: Scene) -> None:
@@ -74,13 +41,6 @@ def test_lease_stops_behind_the_job_whose_payload_fills_a_reply(scene: Scene, mo
     assert scene.now(jobs[2]) == jobs[2]
 
 
-def test_lease_gives_a_job_named_twice_once(scene: Scene) -> None:
-    job, other = scene.submit(), scene.submit()
-    result = scene.lease(job, other, job)
-    assert [grant.job.id for grant in result.grants] == [job.id, other.id]
-    assert result.missed == ()
-
-
 def test_lease_writes_the_fence_once_for_all_grants(scene: Scene) -> None:
     jobs = [scene.submit() for _ in range(3)]
     result = scene.lease(*jobs)
@@ -88,21 +48,6 @@ def test_lease_writes_the_fence_once_for_all_grants(scene: Scene) -> None:
     assert [write for write in scene.last.writes if isinstance(write, PutFence)] == [
         PutFence(token_of(result.grants[2].job))
     ]
-
-
-def test_tokens_rise_over_all_jobs_and_attempts(scene: Scene) -> None:
-    first, second = scene.submit(), scene.submit()
-    tokens = [token_of(scene.run(first)), token_of(scene.run(second))]
-    scene.lose_worker(scene.now(first))
-    tokens.append(token_of(scene.run(first)))
-    assert tokens == [1, 2, 3]
-
-
-def test_attempts_of_a_run_share_its_number(scene: Scene) -> None:
-    job = scene.running()
-    scene.snooze(job, 0)
-    again = scene.run(job)
-    assert (again.run_number, again.attempt_number) == (job.run_number, 2)
 
 
 def test_lease_of_nothing_grants_nothing(scene: Scene) -> None:

@@ -8,11 +8,11 @@ from raftsched.core.maintenance.retention import KEPT_AGAIN_MS, why_kept
 from raftsched.core.operations.codec import MarkWorkers, PurgeJobs, RejectCode, WorkerMark
 from raftsched.core.operations.queues import TrimAudit
 from raftsched.core.records.bounds import TIME_MS_MAX
-from raftsched.core.records.ids import JobId, TimeMs, job_id_text
+from raftsched.core.records.ids import TimeMs, job_id_text
 from raftsched.core.records.job import Worker
 from raftsched.core.state.results import Marked, Purged
 from raftsched.core.state.writes import PutAudit
-from tests.core.relations_scene import RelationsScene, needs, workflow_job, workflow_part
+from tests.core.relations_scene import RelationsScene, needs
 from tests.core.scene import Scene, code_of, job_id
 
 
@@ -32,21 +32,6 @@ def test_purge_removes_a_finished_job_with_payload_result_and_key(scene: Scene) 
     assert state.job_id_for_key("default", "k") is None
 
 
-def test_purge_leaves_what_finished_at_or_after_the_given_time(scene: Scene) -> None:
-    job = scene.running()
-    scene.complete(job)
-    assert scene.apply(PurgeJobs((job.id,), TimeMs(scene.now_ms))) == Purged(0)
-    assert scene.last.writes == ()
-
-
-def test_purge_leaves_unfinished_and_unknown_jobs_whatever_it_is_told(scene: Scene) -> None:
-    waiting, running, cancelling = scene.submit(), scene.running(), scene.running()
-    scene.cancel(cancelling)
-    ids = (waiting.id, running.id, cancelling.id, job_id(404), JobId(b""))
-    assert scene.apply(PurgeJobs(ids, TimeMs(TIME_MS_MAX))) == Purged(0)
-    assert len(scene.state.jobs) == 3
-
-
 def test_purge_leaves_a_parent_while_a_job_that_depends_on_it_has_not_ended() -> None:
     relations = RelationsScene()
     fast, slow = relations.submit(), relations.submit()
@@ -60,18 +45,6 @@ def test_purge_leaves_a_parent_while_a_job_that_depends_on_it_has_not_ended() ->
     assert relations.purge(fast, slow) == Purged(0)
     relations.end(child)
     assert relations.purge(fast, slow) == Purged(2)
-    assert check(relations.state) == []
-
-
-def test_purge_leaves_the_jobs_of_a_workflow_until_it_has_ended() -> None:
-    relations = RelationsScene()
-    jobs = [workflow_job(number, 1) for number in (100, 101)]
-    relations.apply(workflow_part(1, jobs))
-    first, second = (each.id for each in jobs)
-    relations.end(first)
-    assert relations.purge(first) == Purged(0)
-    relations.end(second)
-    assert relations.purge(first, second) == Purged(2)
     assert check(relations.state) == []
 
 
@@ -94,12 +67,6 @@ def test_purge_looks_at_a_bounded_number_of_dependants(monkeypatch: pytest.Monke
     assert relations.purge(*parents) == Purged(2)
     assert relations.purge(parents[-1]) == Purged(1)
     assert check(relations.state) == []
-
-
-def test_purge_removes_a_job_named_twice_once(scene: Scene) -> None:
-    job = scene.submit()
-    scene.cancel(job)
-    assert scene.apply(PurgeJobs((job.id, job.id), TimeMs(TIME_MS_MAX))) == Purged(1)
 
 
 def test_purge_that_somebody_asked_for_is_in_the_audit_trail(scene: Scene) -> None:
