@@ -60,7 +60,7 @@ _logger = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSettings:
-    """Who this node is and how it behaves; `snapshot_directory` is for this replica alone."""
+    """The identity and the settings of this node; `snapshot_directory` is for this replica alone."""
 
     node_id: NodeId
     peers: tuple[NodeId, ...]
@@ -74,7 +74,7 @@ class ReplicaSettings:
     members: Membership | None = None
     """The nodes of the config file, this one included; None: `peers`, whose addresses others know."""
     incarnation: str = ""
-    """Which data directory this is; "" where members never change, and are known by their ids alone."""
+    """Identity of this data directory; "" if members never change, and have ids only."""
     checkpoint_seconds: float = CHECKPOINT_SECONDS
 
 
@@ -166,7 +166,7 @@ class Replica:
         await self._transport.start()
 
     async def run(self) -> None:
-        """Drive the replica until `stop`; raises what makes it impossible to go on, and then the process must end."""
+        """Drive the replica until `stop`; raises a fatal error, and then the process must end."""
         self._running = self._loop.create_future()
         try:
             while not self._stopping:
@@ -319,7 +319,7 @@ class Replica:
 
     @property
     def leader_id(self) -> NodeId:
-        """Who leads, as far as this node knows; "" while it knows of nobody."""
+        """Return the known leader; "" if none is known."""
         return self._engine.leader_id
 
     @property
@@ -364,11 +364,11 @@ class Replica:
 
     @property
     def leader_change_count(self) -> int:
-        """Rises when this node begins or ceases to lead, and when it hears of another leader, or of none."""
+        """Return a count that rises with each change of the leader that this node knows: itself, another node, none."""
         return self._leader_change_count
 
     async def leader_change(self, since: int) -> None:
-        """Return once `leader_change_count` is no longer `since`: at once, where it has changed already."""
+        """Wait until `leader_change_count` differs from `since`."""
         while self._leader_change_count == since:
             await self._leader_changed.wait()
 
@@ -418,7 +418,7 @@ class Replica:
 
     @property
     def members(self) -> tuple[Member, ...]:
-        """Who belongs to the cluster, as far as this node knows, at the addresses that it uses."""
+        """Return the known members of the cluster, with the addresses that this node uses."""
         membership = self._engine.configuration.membership
         if membership is not self._known_membership:
             self._known_membership, self._known_members = membership, self._as_reached(membership)
@@ -426,17 +426,19 @@ class Replica:
 
     @property
     def idle_reason(self) -> str:
-        """Why this node takes no part in the cluster, for people; "" where it does."""
+        """Return the reason why this node takes no part in the cluster, for people; "" if it does."""
         return self._engine.idle_reason
 
     @property
     def difference(self) -> str:
-        """Why this node's state must not be served: it is not the one of the majority; "" where it may be."""
+        """Return the reason why this node's state must not be served: it differs from the majority's; "" if it may
+        be.
+        """
         return self._engine.comparison.difference
 
     @property
     def difference_warning(self) -> str:
-        """What people should know of states that differ though this node serves; "" where there is nothing."""
+        """Return a warning about differing states although this node serves; "" if there is none."""
         return self._engine.comparison.warning
 
     @property
@@ -477,10 +479,10 @@ class Replica:
                 self._transport.set_address(member.id, Address.parse(member.raft))
 
     async def hand_over(self) -> bool:
-        """Hand leadership to the follower that is furthest; return whether this node doesn't lead any more.
+        """Transfer leadership to the follower with the most complete log; return whether this node no longer leads.
 
-        Nothing is served or accepted from now on. False, after at most two election timeouts, where no follower was
-        there to take over; then this node may lead on.
+        Nothing is served or accepted from now on. False, after at most two election timeouts, if no follower could take
+        over; then this node may continue to lead.
         """
         if self._stopping or not self._engine.leads:
             return not self._engine.leads
@@ -508,7 +510,9 @@ class Replica:
 
     @property
     def round_trip_warning(self) -> str:
-        """Which peers answer too slowly for the timing that is set, and what to set; "" if none does."""
+        """Return a warning with the peers that are too slow for the timing, and the setting to change; "" if none
+        is.
+        """
         return self._engine.measured.round_trips.warning
 
     def status(self) -> ReplicaStatus:

@@ -91,11 +91,11 @@ def test_silence_counts_as_the_last_word_for_a_while_and_then_as_no_room() -> No
     assert not scene.judged(b=LOW), "c was not heard yet in this term"
     scene.clock.now += SILENCE_SECONDS
     refusal = scene.judged(b=LOW)
-    assert "not heard from: c" in refusal
+    assert "no report from: c" in refusal
     assert not scene.judged(b=LOW, c=ROOM)
     assert scene.space.has_room("c")
     scene.clock.now += SILENCE_SECONDS
-    assert "not heard from: c" in scene.judged(b=LOW)
+    assert "no report from: c" in scene.judged(b=LOW)
     assert not scene.space.has_room("c")
     assert not scene.judged(b=ROOM), "where nobody is low, silence is no matter of disks"
 

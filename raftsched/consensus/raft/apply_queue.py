@@ -1,6 +1,6 @@
-"""From the queue into the log, from the log into the machine, and the answer to the caller.
+"""Move commands from the queue into the log, apply committed entries, and answer the callers.
 
-Replaces parts of pysyncobj, each with the defect of PYSYNCOBJ.md that it mends:
+Replaces parts of pysyncobj, each with the defect of PYSYNCOBJ.md that it fixes:
 
     apply_committed   10  stock runs a command again when its callback raises, and for ever when applying raises; here an
                           entry counts as applied before anybody is answered, and an exception leaves the step.
@@ -39,8 +39,9 @@ class CurrentTerm(Protocol):
 class ApplyQueue:
     """The log's way into the machine.
 
-    `takes_proposals` tells whether this node accepts writes now. `configure` applies the configuration at (index, term)
-    and returns what its proposer is told. `on_applied` is called with the index of each other entry, right after it.
+    `takes_proposals` returns whether this node accepts writes now. `configure` applies the configuration at (index,
+    term) and returns the answer for its proposer. `on_applied` is called with the index of each other entry, right
+    after it.
     """
 
     def __init__(

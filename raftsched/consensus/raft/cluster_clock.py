@@ -1,4 +1,5 @@
-"""The cluster's time on one node: a line over its monotonic clock, moved only by what a majority's clocks bear out.
+"""Compute the cluster's time on one node: a line over its monotonic clock, moved only by evidence of a majority's
+clocks.
 
 Theory of operation. Wall clocks can be set, and one of them may be an hour off; monotonic clocks only drift. So each
 node keeps `line`, cluster time minus its own monotonic clock, and a reading of the time is `line` + monotonic. Nothing
@@ -15,25 +16,25 @@ majority of them is near the median. With every few answers the leader judges:
 
     they agree, own in `allowed`    the line becomes the own clock: the leader's clock is the cluster's
     they agree, own is not          the line stays, brought into `allowed`, so that stamps are right all the same
-    they don't agree                the line goes on as it is, kept by a clock near it; said loudly. Where there is none
-                                    yet, it begins, after `SETTLE_SECONDS`, at the middle of the clocks that are not
-                                    behind the last stamp, at the earlier of two: late can be mended, early can't
+    they don't agree                the line continues, kept by a clock near it, with a warning. If there is no line yet,
+                                    it begins, after `SETTLE_SECONDS`, at the middle of the clocks that are not behind
+                                    the last stamp, at the earlier of two: late can be corrected, early can't
     no majority is known            nothing is learnt, and after `JUDGED_SECONDS` nothing is stamped any more
 
-A leader whose own clock is off the median, or off the line where there is none, for `OFF_SECONDS`, hands over to a node
-whose clock is right, if there is one (`RaftEngine`).
+A leader whose own clock is off the median, or off the line without a median, for `OFF_SECONDS`, transfers leadership to
+a node whose clock is right, if there is one (`RaftEngine`).
 
-On a follower, by being told: messages of the leader carry its reading, and the latest, quickest one is the line. So a
-new leader begins with its predecessor's time, and three nodes of which one is wrong and one is dead still have the
-right time: only together with the dead one there was a majority, but the living remember it.
+On a follower, by messages: those of the leader carry its reading, and the latest, quickest one is the line. So a new
+leader begins with its predecessor's time, and three nodes of which one is wrong and one is dead still have the right
+time: only together with the dead one there was a majority, but the living remember it.
 
-Cluster time as applied, `floor_ms`, never runs backward. Where it is ahead of the line (all clocks were set back, or an
-older version stamped wrongly), a reading goes on from it at half speed until the line has caught up: so leases end and
-retries come due meanwhile, if late, where a clock that stands still would freeze them.
+Cluster time as applied, `floor_ms`, never runs backward. If it is ahead of the line (all clocks were set back, or an
+older version stamped wrongly), a reading continues from it at half speed until the line has caught up: so leases end
+and retries become due meanwhile, if late; a stopped clock would freeze them.
 
 Readings that no stamp came of do go back when the line does: they were wrong. Whoever remembers what came due by one must
 reckon with that (`leader.dispatch.due_jobs`). Only steps of up to `HELD_MS`, as rounding makes them many times a second, are
-not passed on: time goes on at half speed instead.
+not passed on: time continues at half speed instead.
 
 A node alone has no other clock to ask. Its own counts, jumps included; a jump is logged, and one backward only halves
 the speed. Left out: clocks of a majority that are wrong together are right by definition.
@@ -63,13 +64,13 @@ JUDGE_SECONDS: Final = 0.05
 JUDGED_SECONDS: Final = 3.0
 """Stamps need a judgement that is not older."""
 SETTLE_SECONDS: Final = 2.0
-"""How long a leader without a line waits for clocks that agree before it takes the earliest."""
+"""Time for which a leader without a line waits for clocks that agree; then it takes the earliest."""
 OFF_SECONDS: Final = 1.0
 """A clock is off once it was off for this long: not while all clocks of a cluster are being set, one after the other."""
 INHERITED_SECONDS: Final = 60.0
-"""A line that was told or judged longer ago is no ground for a new leader's."""
+"""Oldest line, received or judged, from which a new leader may start."""
 WARNING_SECONDS: Final = 60.0
-"""What stays wrong is logged again after this."""
+"""Interval at which a persisting fault is logged again."""
 
 HELD_MS: Final = 20
 """A reading goes back by more than this or not at all: lines are a millisecond apart by rounding, and some by round
@@ -104,7 +105,7 @@ class ClockReading:
 
 @dataclass(frozen=True, slots=True)
 class MedianBounds:
-    """Where the median of clocks certainly is; infinite unless a majority of them is known."""
+    """Bounds of the median of clocks; infinite unless a majority of them is known."""
 
     low_ms: float
     high_ms: float
@@ -134,14 +135,14 @@ class ClusterClock:
         self._line_at = -inf
         self._judged_at = -inf
         self._agreed_at = -inf
-        """When clocks agreed last, or this node began to lead."""
+        """Time at which clocks agreed last, or this node began to lead."""
         self._agree = False
         """Whether clocks did at the last judgement."""
         self._reference: MedianBounds | None = None
-        """What clocks are measured by since then: their median, or the line where they don't agree."""
+        """Reference for clocks since then: their median, or the line if they don't agree."""
         self._off_since: float | None = None
         self._half_speed = (0, 0.0)
-        """(cluster time, moment) from which on a reading goes at half speed, where it is ahead of the line."""
+        """(cluster time, moment) from which on a reading advances at half speed, if it is ahead of the line."""
         self._read_ms = 0
         """The latest reading."""
         self._own_seen_ms: float | None = None
@@ -166,7 +167,7 @@ class ClusterClock:
         return TimeMs(self._reading_ms(now))
 
     def told_ms(self, now: float) -> int:
-        """What a leader tells its followers: its reading, 0 while none is borne out."""
+        """Return the leader's reading for its followers; 0 while it has none."""
         if self._line_ms is None or not self._is_borne_out(now):
             return 0
         return round(self._line_ms + now * 1000)
@@ -193,12 +194,12 @@ class ClusterClock:
     # -- what operators see -------------------------------------------------------------------------------------------
 
     def offset_ms(self, peer: NodeId) -> int | None:
-        """How far a peer's wall clock is ahead of ours; None where it was never measured."""
+        """Return a peer's wall clock minus ours; None if it was never measured."""
         reading = self._readings.get(peer)
         return None if reading is None else round(reading.middle_ms - self._own_ms(self._clock.monotonic()))
 
     def own_offset_ms(self) -> int | None:
-        """How far our wall clock is ahead of cluster time; None where that is not known, as on a node alone."""
+        """Return our wall clock minus cluster time; None if that is unknown, as on a single node."""
         if self._line_ms is None or not self._peers:
             return None
         return round(self._own_ms(self._clock.monotonic()) - self._line_ms)
@@ -219,7 +220,7 @@ class ClusterClock:
     # -- following ----------------------------------------------------------------------------------------------------
 
     def heard_leader(self, told_ms: int, *, now: float, round_trip_ms: int = 0) -> None:
-        """The leader told its reading (0: it has none), some unknown time ago: so the largest line is the best.
+        """Process a leader's reading (0: it has none), sent an unknown time ago: so the largest line is the best.
 
         It was on its way for up to a round trip, so our clock is ahead only if it is by more than that.
         """
@@ -237,7 +238,7 @@ class ClusterClock:
     # -- leading ------------------------------------------------------------------------------------------------------
 
     def set_peers(self, peers: Iterable[NodeId]) -> None:
-        """Who the other voting members are, on whichever node."""
+        """Set the other voting members, on any node."""
         self._peers = tuple(peers)
         self._readings = {peer: reading for peer, reading in self._readings.items() if peer in self._peers}
 
@@ -300,7 +301,7 @@ class ClusterClock:
             self._set_line(min(max(line_ms, start_ms), stop_ms), now)
 
     def _go_on(self, own_ms: float, fresh: list[ClockReading], now: float) -> None:
-        """Clocks of a majority don't agree: go on with the time that there was, by a clock that is near it."""
+        """Continue the former time, by a clock near it, since the clocks of a majority don't agree."""
         known_ms = [own_ms, *(reading.middle_ms for reading in fresh)]
         offsets_ms = [round(each_ms - own_ms) for each_ms in known_ms]
         line_ms, skew_ms = self._line_ms, self._skew_ms
@@ -315,7 +316,8 @@ class ClusterClock:
             _log.error("cluster_time_guessed", offset_ms=round(line_ms - own_ms), offsets_ms=offsets_ms)
 
     def _nearest_ms(self, line_ms: float, own_ms: float, fresh: list[ClockReading]) -> float:
-        """The time nearest to the line at which a clock may be, where that is within the allowed skew; else the line.
+        """Return the time nearest to the line at which a clock may be, if that is within the allowed skew; else the
+        line.
 
         The nearest, not any that is near enough: from one of those to the next the line could wander off.
         """

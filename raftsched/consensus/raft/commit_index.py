@@ -1,6 +1,6 @@
-"""Up to where the log is committed, and up to where it is durable here.
+"""Track the committed and the durable index of the log.
 
-Overrides, each with the defect of PYSYNCOBJ.md that it mends:
+Overrides, each with the defect of PYSYNCOBJ.md that it fixes:
 
     raise_to   3   stock commits what the leader itself has only in memory; nothing here is committed, and so nothing
                    applied, beyond `durable_index`. The machine is therefore never ahead of the journal.
@@ -24,7 +24,7 @@ class CommitIndex:
         self._index = max(1, applied)
         self._written_index = 1
         self._leaders = 1
-        """The highest commit index that a leader told of entries that this log has."""
+        """The highest commit index of a leader, limited to entries that this log has."""
 
     @property
     def index(self) -> int:

@@ -1,4 +1,4 @@
-"""Changing who belongs to the cluster: configurations in the log, the one in effect, and the rule for a change.
+"""Change the members of the cluster: configurations in the log, the one in effect, and the rule for a change.
 
     request ──rule──► entry in the log ──► in effect at once, on every node that has it ──► committed, applied, answered
                                        └─► cut from the log: the one before is in effect again
@@ -15,8 +15,8 @@ that the machine applied last, which snapshots carry; else that of the config fi
 A node that joins gets entries like any other and is counted nowhere. When it has the entry by which it joins, and is
 within `PROMOTE_LAG_ENTRIES` of the leader's log, the leader makes it a voter. A leader that is no voter any more
 continues to lead, without counting itself, until that is committed, and steps down then. A node that was removed, and
-does not know yet that this is committed, may still stand: its log may be the one that a majority needs (thesis §4.2.2).
-One that knows it stays silent.
+does not know yet that this is committed, may still start an election: its log may be the one that a majority needs
+(thesis §4.2.2). One that knows it stays silent.
 
 A node that was away while members changed, and knows none of those that are left, learns of them from unknown nodes
 (`peer_identity.py`).
@@ -58,7 +58,7 @@ _log = structlog.get_logger()
 
 
 class Voting(Protocol):
-    """What this node knows of its term and its peers; `other_nodes` are the voters that elections count."""
+    """The term and the peers that this node knows; `other_nodes` are the voters that elections count."""
 
     other_nodes: set[Node]
 
@@ -76,7 +76,8 @@ class Voting(Protocol):
 
 
 class Configuration:
-    """The configurations of one node. `members` are those of its config file; `on_members` hears of new ones first.
+    """The configurations of one node. `members` are those of its config file; `on_members` is called with new ones
+    first.
 
     `members_changed` is called after another configuration or link: everything that counts members must follow.
     `load` must be called once, before anything else.
@@ -113,7 +114,7 @@ class Configuration:
         self.has_joining = False
         """A member of the configuration in effect is no voter yet."""
         self._leaving: dict[NodeId, float] = {}
-        """When the links to nodes that are no members any more are dropped."""
+        """Time at which the links to former members are dropped."""
         self.nodes = {peer: PeerNode(peer) for peer in members.ids if peer != ports.node_id}
         """Those that this node links to: the other members, and for a while those that were or will be."""
 

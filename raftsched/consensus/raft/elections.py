@@ -1,14 +1,15 @@
-"""Elections: pre-votes, votes, and the promise to a leader. pysyncobj counts terms, gives votes and becomes leader.
+"""Hold elections: pre-votes, votes, and the promise to a leader. pysyncobj counts terms, gives votes and becomes
+leader.
 
-Replaces parts of pysyncobj, each with the defect of PYSYNCOBJ.md that it mends:
+Replaces parts of pysyncobj, each with the defect of PYSYNCOBJ.md that it fixes:
 
     votes        12  stock counts one voter as often as it answers.
     members      11  stock counts by whatever list it has; here by the configuration in effect (`configuration.py`).
-    pre-votes     -  stock raises its term whenever it hears nothing, and so deposes a leader that the others hear. Here
-                     a node first asks whether it could win; and nobody votes within the least election timeout of
-                     hearing a leader, which `quorum_lease.py` builds on.
+    pre-votes     -  stock raises its term without a message, and so deposes a leader that the others follow. Here
+                     a node first asks whether it could win; and nobody votes within the least election timeout after a
+                     leader's message, which `quorum_lease.py` builds on.
     timeout_now   -  stock's transfer is stopped by that; it carries `force`.
-    clocks        -  a node that knows that its clock is off lets one turn to stand pass. No more: who can lead never
+    clocks        -  a node that knows that its clock is off lets one election timeout pass. No more: who can lead never
                      depends on clocks.
 """
 
@@ -36,7 +37,7 @@ _PRE_VOTE_AGAIN: Final = (0.1, 0.3)
 class Elections:
     """One node's part in elections.
 
-    `is_sound` tells whether this node's state may be served; `idle_reason` why it does not stand, "" if it may.
+    `is_sound` tells whether this node's state may be served; `idle_reason` why it starts no election, "" if it may.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Elections:
         self._is_sound = is_sound
         self._idle_reason = idle_reason
         self.leader_seen_at = ports.clock.monotonic()
-        """When a leader was last heard; a start counts as such, for what was promised before it (`quorum_lease.py`)."""
+        """Time of the last message of a leader; a start counts as one, for promises before it (`quorum_lease.py`)."""
         self.has_heard_leader = False
         self._votes: set[tuple[int, NodeId]] = set()
         self._pre_votes: set[NodeId] | None = None
@@ -72,7 +73,7 @@ class Elections:
         self.is_cut_off = False
         """This node led until a majority no longer answered, and has heard no leader since; the engine sets it."""
         self._let_pass = False
-        """It let a turn to stand pass since it heard a leader, because its clock is off."""
+        """Whether it let an election timeout pass since the last message of a leader, because its clock is off."""
 
     # -- following ----------------------------------------------------------------------------------------------------
 
@@ -106,7 +107,7 @@ class Elections:
         return self._configuration.may_campaign and self._is_sound()
 
     def campaign_if_due(self, now: float) -> None:
-        """Ask for pre-votes when it is time to stand; pysyncobj stands itself when its deadline is 0."""
+        """Ask for pre-votes at the election timeout; pysyncobj itself starts an election when its deadline is 0."""
         core = self._core
         if not core.leads and not (self.may_campaign and self._identity.takes_part):
             if core.election_deadline <= now:
@@ -151,7 +152,7 @@ class Elections:
             self._transport.send(node, {"type": messages.PRE_VOTE_NO, "term": core.term, **stamp})
 
     def on_pre_vote_ok(self, node: Node, message: Message) -> None:
-        """Count a pre-vote; stand once a majority has given theirs."""
+        """Count a pre-vote; start an election once a majority has given theirs."""
         self._measure_round_trip(node, message)
         if self._pre_votes is None or message["term"] != self._core.term + 1:
             return
@@ -196,7 +197,9 @@ class Elections:
             self._core.become_leader()
 
     def on_timeout_now(self, node: Node, message: Message) -> None:
-        """Stand at once, for the next term, against the others' promise to the leader: it hands over to this node."""
+        """Start an election at once, despite the others' promise to the leader: it transfers leadership to this
+        node.
+        """
         core = self._core
         is_leaders = message["term"] == core.term and node == core.leader_node and not self._configuration.is_removed
         if is_leaders and not core.leads and self.may_campaign:

@@ -61,7 +61,7 @@ class RaftEngine:
         incarnation: str = "",
         on_members: OnMembers = lambda _members: None,
     ) -> None:
-        """Compose the parts. `members` are those of the config file, and `on_members` hears of others first."""
+        """Compose the parts. `members` are those of the config file, and `on_members` is called with others first."""
         self.ports = ports
         self.node_id, self.log, self.clock, self.timing = ports.node_id, ports.log, ports.clock, ports.timing
         self._has_news = True
@@ -237,7 +237,7 @@ class RaftEngine:
 
     @property
     def leader_id(self) -> NodeId:
-        """Who leads, as far as this node knows; "" while it knows of nobody, and once it was removed."""
+        """Return the known leader; "" if none is known, and once this node was removed."""
         leader = self.core.leader_node
         return str(leader.id) if leader is not None and not self.configuration.is_removed else ""
 
@@ -266,7 +266,7 @@ class RaftEngine:
 
     @property
     def idle_reason(self) -> str:
-        """Why this node takes no part, or serves nothing, for people; "" if it does."""
+        """Return the reason why this node takes no part or serves nothing, for people; "" if it does."""
         return self.identity.idle_reason or self.comparison.difference
 
     def is_connected(self, peer: NodeId) -> bool:
@@ -387,7 +387,7 @@ class RaftEngine:
             self.members_changed()
 
     def _compare_states(self, now: float) -> None:
-        """Tell the peers this state's digests, judge what they told, and lead no more if this node is wrong."""
+        """Send this state's digests to the peers, judge theirs, and stop leading if this node is wrong."""
         for note in self.comparison.due(now):
             message = {"type": messages.DIGEST, "index": note.index, "digest": note.digest}
             for _, node in sorted(self.configuration.nodes.items()):

@@ -1,19 +1,20 @@
-"""In which version a leader may write log entries, while nodes of several releases live together (a rolling upgrade).
+"""Decide the version in which a leader may write log entries, while nodes have several releases (a rolling upgrade).
 
 Each node reads entries up to some version (`core.operations`) and says so in its greeting. The version *in force* is the
 highest of any entry that was applied; it is part of the state, and never falls. A leader writes in the version in force
 until it knows that all members read a later one, those included that only join, and then in the latest that all read.
 
 What a leader once heard of a node is not enough: the node may have been stopped since, and come back with the release
-before, of which the leader hears only later. To go back is legal until all nodes have been upgraded, so nobody may write a
-version that they did not all read at the same moment. Hence the rule: let s be the moment at which the last of them was
-heard. Each must have answered, on the connection on which it was heard, a message that was sent after s. Then the
-process that said so was alive at s, and so were all the others.
+before, and the leader learns that only later. To go back is legal until all nodes have been upgraded, so nobody may
+write a version that they did not all read at the same moment. Hence the rule: let s be the moment at which the last of
+them was heard. Each must have answered, on the connection on which it was heard, a message that was sent after s. Then
+the process that said so was alive at s, and so were all the others.
 
-From that moment on there is no way back. The leader tells its version in its greetings, also before an entry carries it,
-and a node that reads less is refused by whoever knows of a later one, and stops when it is told. A member is never met by
-that, unless somebody takes it back to an older release afterwards. A node that was not heard counts as one that reads
-the version in force and no more: a member that is down for good must be removed, or it holds all others back.
+From that moment on there is no way back. The leader tells its version in its greetings, also before an entry carries
+it, and a node that reads less is refused by whoever knows of a later one, and stops when it learns that. A member is
+never met by that, unless somebody takes it back to an older release afterwards. A node that was not heard counts as one
+that reads the version in force and no more: a member that is down for good must be removed, or it holds all others
+back.
 
 Pure: nothing here sends or reads a clock; `peer_identity.py` and `replication.py` feed it.
 """
@@ -29,20 +30,20 @@ from raftsched.consensus.ports import NodeId
 
 
 class Heard(NamedTuple):
-    """What a leader knows of another node; times are its own monotonic clock."""
+    """A leader's knowledge of another node; times are of its own monotonic clock."""
 
     reads: int
     """The latest version of log entries that it reads."""
     heard_at: float
-    """When it said so, on the connection that stands; infinity where none does."""
+    """Time of that report on the present connection; infinity without a connection."""
     answered_at: float
-    """When the newest message was sent that it has answered; minus infinity before the first."""
+    """Send time of the newest message that it has answered; minus infinity before the first."""
 
 
 def agreed_version(in_force: int, own: int, others: Iterable[Heard | None]) -> int:
     """Return the version in which a leader may write: `in_force`, or the latest that all were seen to read at one moment.
 
-    `own` is what the leader itself reads; None stands for a node that was never heard.
+    `own` is what the leader itself reads; None means a node without a report.
     """
     heard = []
     for other in others:
@@ -56,7 +57,7 @@ def agreed_version(in_force: int, own: int, others: Iterable[Heard | None]) -> i
 
 
 class OperationVersions:
-    """What one node reads, what it knows that others read, and the version in force."""
+    """The versions that one node and its peers read, and the version in force."""
 
     def __init__(self, machine: StateMachine) -> None:
         self._machine = machine
@@ -90,7 +91,7 @@ class OperationVersions:
             self._heard[peer] = (reads, inf)
 
     def read_by(self, peer: NodeId) -> int | None:
-        """What a peer was last heard to read; None where it never was."""
+        """Return the version that a peer last reported; None if it never did."""
         return self._heard[peer][0] if peer in self._heard else None
 
     def agree(self, others: Iterable[NodeId], answered_at: Callable[[NodeId], float]) -> bool:

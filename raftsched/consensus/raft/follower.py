@@ -1,6 +1,6 @@
 """The follower's half of replication: what a node does with a leader's entries and snapshots.
 
-Replaces pysyncobj's half, each part with the defect of PYSYNCOBJ.md that it mends:
+Replaces pysyncobj's half, each part with the defect of PYSYNCOBJ.md that it fixes:
 
     append_entries  2  stock cuts off entries that match, and were acknowledged, whenever an old or a repeated message
                        arrives; here the log is cut only at a real conflict, and never at or below the commit index.

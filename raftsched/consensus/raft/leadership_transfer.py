@@ -50,7 +50,7 @@ class _Transfer:
 
     give_up_at: float
     target: NodeId = ""
-    """Who was told to stand; "" while nobody has caught up."""
+    """The follower that was asked to start an election; "" while none has caught up."""
 
 
 class LeadershipTransfer:
@@ -82,12 +82,12 @@ class LeadershipTransfer:
 
     @property
     def target(self) -> NodeId:
-        """Who was told to stand by this leader; "" while nobody was."""
+        """Return the follower that this leader asked to start an election; "" if none."""
         return self._transfer.target if self._transfer is not None else ""
 
     @property
     def deadline(self) -> float:
-        """When it fails."""
+        """Return the time at which it fails."""
         return self._transfer.give_up_at if self._transfer is not None else inf
 
     @property
@@ -97,7 +97,7 @@ class LeadershipTransfer:
     def start(self) -> None:
         """Serve nothing from now on, and hand over as soon as a connected follower has the whole log.
 
-        It ends with this node as a follower, or, if nobody was told to stand in time, as the leader it was.
+        It ends with this node as a follower, or, if none was asked in time, as the leader it was.
         """
         if self._transfer is None:
             self._transfer = _Transfer(self._clock.monotonic() + self._timing.election_max_seconds)
@@ -133,7 +133,7 @@ class LeadershipTransfer:
         return keeps_up and self._cluster_clock.is_right(progress.node.id)
 
     def advance(self, now: float) -> None:
-        """Tell a follower to stand, or give up."""
+        """Ask a follower to start an election, or give up."""
         transfer = self._transfer
         if transfer is None:
             return
@@ -144,7 +144,7 @@ class LeadershipTransfer:
         _log.warning("transfer_failed", node=self._node_id, target=transfer.target)
         self._transfer = None
         if transfer.target:
-            # It may still stand by force, so this term's promise is gone: never serve in it again.
+            # It may still start an election by force, so this term's promise is gone: never serve in it again.
             self._leader.step_down(self._leader.term)
 
     def _send_timeout_now(self, transfer: _Transfer, now: float) -> None:

@@ -1,4 +1,4 @@
-"""Who belongs to the cluster: one list of members, replicated as a log entry, and the rules by which it may change.
+"""Define the members of the cluster: one list, replicated as a log entry, and the rules by which it may change.
 
 A member is a voter, or it joins: it gets the log and counts for nothing until it has nearly all of it, and then the
 leader makes it a voter by itself. So adding an empty node never costs availability. Two configurations that follow one
@@ -32,7 +32,7 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
     api: str = ""
     """host:port of its API."""
     incarnation: str = ""
-    """Which data directory it is; "" until it was heard for the first time."""
+    """Identity of its data directory; "" before its first message."""
     is_voter: bool = True
 
 

@@ -1,4 +1,4 @@
-"""The messages between engines, as pysyncobj's plain maps; `framing.MESSAGE_SHAPES` checks them on the wire.
+"""Define the messages between engines, as pysyncobj's plain maps; `framing.MESSAGE_SHAPES` checks them on the wire.
 
     append_entries   term commit_index prevLogIdx prevLogTerm entries sent_us wall_ms     leader -> follower
         Entries that follow (prevLogIdx, prevLogTerm); none of them: a heartbeat or a probe.
@@ -22,7 +22,7 @@
     state_digest     index digest                          both ways: the digest of the sender's state as of a log index
     read_round       term round                            leader -> follower: do you still follow me? (`quorum_reads.py`)
     read_round_ok    term round                            its answer: yes, if `term` is the leader's
-    timeout_now      term                                  leader -> follower: stand for election at once
+    timeout_now      term                                  leader -> follower: start an election at once
     disk_space       free_bytes reserve_bytes low          follower -> leader: how full its disk is (`disk_space.py`)
 
 `sent_us` is the leader's monotonic clock, in microseconds, when it made the message; answers repeat it, so that the

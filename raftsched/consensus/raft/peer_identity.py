@@ -1,15 +1,15 @@
-"""Peer identity: a handshake on every connection that names the sender's disk, and the limits of an empty node.
+"""Identify peers by a handshake on every connection that names the sender's disk, and limit empty nodes.
 
-A node whose disk was emptied is a stranger with a member's id: it has forgotten what it voted for and what it
-acknowledged, and two of three such nodes would form a majority that never heard of anything (case R13). So each data
-directory has an *incarnation*, a random name, and the first message either way on a connection is a greeting with it:
+A node whose disk was emptied is another node with a member's id: it has forgotten what it voted for and what it
+acknowledged, and two of three such nodes would form a majority without any memory (case R13). So each data directory
+has an *incarnation*, a random name, and the first message either way on a connection is a greeting with it:
 
   * A peer whose incarnation is not the one that the configuration records for its id is refused: its messages are
     dropped, nothing is sent to it but greetings, and the log says what to do.
   * A leader records the incarnation of a voter in the log (that changes no voters, so the rule of `configuration.py`
     does not apply) before it sends it the first entry. Hence nothing that was acknowledged to it is ever counted for
     another disk. A node that joins is recorded when it becomes a voter.
-  * A *blank* node, one whose log and state hold nothing, takes no part: it gives no vote and does not stand. It begins
+  * A *blank* node, one whose log and state hold nothing, takes no part: it gives no vote and starts no election. It begins
     to when a leader has sent it entries (that leader knows its disk, or takes it for new), or when every node of its
     config file has greeted it as blank too: then there is nothing that could be forgotten, and a new cluster forms.
     The node notes that on disk, for the time in which it is still blank, and begins in a term of its own, so that an
@@ -22,7 +22,7 @@ one of them can win its vote. They may be all that are left: it also reads the g
 know, for the members in it and for nothing else (thesis §4.1: servers take messages of servers outside their configuration).
 
 And they carry versions of log entries (`entry_versions.py`): a peer that reads less than what is in force is refused as
-well, and a node that hears of entries which it can't read stops, by `UnknownVersion`: it must be upgraded.
+well, and a node that learns of entries which it can't read stops, by `UnknownVersion`: it must be upgraded.
 
 An engine without an incarnation does none of this: its members are fixed, and known by their ids alone.
 """
@@ -59,7 +59,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class _Identity:
-    """What a peer last said of itself."""
+    """The latest report of a peer about itself."""
 
     incarnation: str
     term: int
@@ -87,7 +87,7 @@ class Voter(Protocol):
 
 
 class PeerIdentity:
-    """What this node knows of its peers' identity, and whether it takes part itself.
+    """The identities of peers, and whether this node takes part itself.
 
     `leader_seen_at` tells when a leader was last heard. `on_met` and `on_parted` are called with a peer that can be
     talked to from now on, or no more. `open` must be called once, before anything else.
@@ -143,12 +143,12 @@ class PeerIdentity:
 
     @property
     def takes_part(self) -> bool:
-        """Whether this node may vote and stand."""
+        """Return whether this node may vote and start elections."""
         return not self._incarnation or self._is_formed or not self.is_blank
 
     @property
     def idle_reason(self) -> str:
-        """Why this node takes no part, for people; "" where it does."""
+        """Return the reason why this node takes no part, for people; "" if it does."""
         if self._configuration.is_removed:
             return f"{self._node_id} was removed from the cluster: stop this process; its data is of no more use"
         if self.takes_part:
@@ -174,7 +174,7 @@ class PeerIdentity:
         )
 
     def form_if_all_are_blank(self) -> None:
-        """Begin a new cluster where there is none."""
+        """Form a new cluster if there is none."""
         if self.takes_part or self._configuration.index:
             return
         heard = [self._identities.get(peer) for peer in self._configuration.founders]
@@ -190,7 +190,7 @@ class PeerIdentity:
         _log.info("cluster_formed", node=self._node_id, members=self._configuration.membership.ids)
 
     def stay_idle(self, now: float, reason: str) -> None:
-        """Instead of standing: ask those who were not heard, and log `reason`, why this node does not stand."""
+        """Ask the peers without a report, instead of an election, and log the `reason` for that."""
         self._voter.election_deadline = now + self._voter.election_timeout()
         if reason and reason != self._told_reason:
             self._told_reason = reason
@@ -312,7 +312,7 @@ class PeerIdentity:
                 self._send_identity(node, asks=False)
 
     def _judge(self, node: Node) -> None:
-        """Let a peer that has greeted count as connected if it is the member that its id stands for, and can go along."""
+        """Let a peer that has greeted count as connected if it is the member with its id, and can take part."""
         peer = str(node.id)
         reason = self._objection(peer)
         was_refused_for, self._objections[peer] = self._objections.get(peer, ""), reason
@@ -326,7 +326,7 @@ class PeerIdentity:
             _log.warning("member_refused", node=self._node_id, peer=peer, reason=reason, advice=advice)
 
     def _objection(self, peer: NodeId) -> str:
-        """Why nothing of a peer that has greeted may count; "" where it does.
+        """Return the reason to ignore a peer that has sent its identity; "" if there is none.
 
         A removal may be reverted until it is committed: so far, the disk that was recorded before counts.
         """

@@ -1,4 +1,4 @@
-"""What a leader knows of one follower (after etcd's `tracker.Progress`).
+"""Track a leader's knowledge of one follower (after etcd's `tracker.Progress`).
 
 A follower is in one of three states:
 

@@ -53,7 +53,7 @@ class Proposals:
 
     @property
     def deadline(self) -> float:
-        """When `expire` is due at the latest, on the monotonic clock."""
+        """Return the time by which `expire` is due, on the monotonic clock."""
         return self._earliest
 
     def add(self, index: int, term: int, answer: Answer, now: float) -> None:

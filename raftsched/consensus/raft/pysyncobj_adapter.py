@@ -65,14 +65,14 @@ class Private(property, Generic[T]):
 
 
 class _NoPickle:
-    """Stands in for pysyncobj's pickle module."""
+    """Replaces pysyncobj's pickle module."""
 
     def __getattr__(self, name: str) -> Any:
         raise RuntimeError(f"pysyncobj reached for pickle.{name}; nothing here may be pickled")
 
 
 class _NoPoller:
-    """Stands in for pysyncobj's poller: messages come through the transport, and nobody waits inside a step."""
+    """Replaces pysyncobj's poller: messages come through the transport, and nobody waits inside a step."""
 
     def poll(self, _timeout: float) -> None: ...
 
@@ -294,9 +294,9 @@ class RaftCore(SyncObj):  # type: ignore[misc]  # pysyncobj carries no types
 
 
 def _check_library() -> None:
-    """Refuse any pysyncobj but the one that was read and mended."""
+    """Reject any version of pysyncobj but the one that was read and adapted."""
     if version("pysyncobj") != VERSION:
-        raise RuntimeError(f"raftsched mends pysyncobj {VERSION}, not {version('pysyncobj')}")
+        raise RuntimeError(f"raftsched adapts pysyncobj {VERSION}, not {version('pysyncobj')}")
     missing = [name for name in (*OVERRIDDEN, *_CALLED) if not hasattr(SyncObj, f"_SyncObj__{name}")]
     missing += [name for name in ("_onTick", "_checkCommandsToApply") if not hasattr(SyncObj, name)]
     if missing:

@@ -1,4 +1,4 @@
-"""When a leader may answer a read from its own state: the argument, and the clock that it rests on.
+"""Decide whether a leader may answer a read from its own state: the argument, and its clock.
 
 A leader L of term T stamps each message to a follower with its monotonic clock (`sent_us`), and the follower's answer
 repeats the stamp. Let s be the latest moment such that a majority, L included, answered messages that were sent at s or
@@ -16,11 +16,11 @@ What makes the argument hold:
   * Contact counts from the send, not from when the answer is looked at. A leader that was stopped (SIGSTOP, a slow disk)
     wakes up to a socket full of old answers; their stamps are old, and no read is served by them.
   * A node that restarts has forgotten what it promised, so it counts its start as contact with a leader.
-  * `timeout_now` asks a follower to stand at once, and its `force` makes the others break their promise. So the leader
-    that sends it stops serving at that moment, for the rest of its term: an election by force can only be for term
-    T + 1, and L doesn't serve in T any more.
-  * Monotonic clocks advance at nearly the same rate; `DRIFT` is a hundred times what quartz does. They must not stand
-    still while other nodes' run. CLOCK_BOOTTIME counts the time of a suspension (`raftsched.system`); a hypervisor that
+  * `timeout_now` asks a follower to start an election at once, and its `force` makes the others break their promise. So
+    the leader that sends it stops serving at that moment, for the rest of its term: an election by force can only be for
+    term T + 1, and L doesn't serve in T any more.
+  * Monotonic clocks advance at nearly the same rate; `DRIFT` is a hundred times what quartz does. They must not stop
+    while other nodes' run. CLOCK_BOOTTIME counts the time of a suspension (`raftsched.system`); a hypervisor that
     freezes a guest may freeze that clock too. That is outside the fault model, as is a clock that is set back by hand
     inside the kernel. `quorum_reads.py` answers reads without any clock.
 
@@ -76,7 +76,7 @@ class QuorumContact:
             self._since = self._find()
 
     def answered_at(self, peer: NodeId) -> float:
-        """When the newest message was sent that `peer` has answered in this term; minus infinity before the first."""
+        """Return the send time of the newest message that `peer` has answered in this term; minus infinity if none."""
         return self._sent_at.get(peer, -inf)
 
     def is_lost(self, now: float, seconds: float) -> bool:

@@ -58,7 +58,7 @@ class _Request:
     round: int = 0
     """The round that must be confirmed; 0 until one has begun since the request arrived."""
     index: int = 0
-    """What must be applied then."""
+    """The index that must be applied then."""
 
 
 class QuorumReads:
@@ -102,7 +102,7 @@ class QuorumReads:
 
     @property
     def deadline(self) -> float:
-        """When requests are refused at the latest."""
+        """Return the time by which requests are refused."""
         return self._reads[0].give_up_at if self._reads else inf
 
     def advance(self, now: float) -> None:

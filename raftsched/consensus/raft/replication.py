@@ -1,6 +1,6 @@
-"""The leader's half of replication: what it sends to followers, and what it makes of their answers.
+"""Replicate the log as leader: send messages to followers, and process their answers.
 
-Replaces pysyncobj's half, each part with the defect of PYSYNCOBJ.md that it mends:
+Replaces pysyncobj's half, each part with the defect of PYSYNCOBJ.md that it fixes:
 
     next_node_idx   4  stock's answers carry no term, so that one from an earlier term counts (five nodes); here they do,
                        and a higher term ends this leadership.

@@ -1,4 +1,4 @@
-"""How long the answers of peers take, by the messages that ask for contact anyway; what a leader warns by.
+"""Measure the round trips of peers by messages that are sent anyway, for the warning of a leader.
 
 A leader's lead is confirmed by an answer (`quorum_lease.py`), which counts from when the question left. So an answer must
 come back before the promise that it renews has run out, and the next question leaves a heartbeat later:
@@ -22,13 +22,14 @@ from raftsched.consensus.raft.quorum_lease import DRIFT
 _SAMPLES: Final = 64
 """Six seconds of heartbeats."""
 _SAMPLES_BETWEEN: Final = 8
-"""With all samples there, what they say is counted anew after so many; under load answers come by the hundred a second."""
+"""With all samples there, the result is computed again after this many; under load answers come by the hundred a
+second."""
 _SAMPLES_MIN: Final = 5
 """With fewer nothing is said: a single one may have met a stalled process."""
 _PERCENT: Final = 90
 _WARN_PART: Final = 0.5
 _WARN_SECONDS: Final = 60.0
-"""What stays slow is logged again after this."""
+"""Interval at which a persisting slowness is logged again."""
 
 _log = structlog.get_logger()
 
@@ -56,7 +57,7 @@ class RoundTrips:
             self.measured(peer, now - sent_us / 1_000_000, now)
 
     def measured(self, peer: NodeId, seconds: float, now: float) -> None:
-        """A peer answered after so long."""
+        """Record the round trip of a peer's answer."""
         samples = self._samples.setdefault(peer, deque(maxlen=_SAMPLES))
         samples.append(seconds)
         self._uncounted[peer] = uncounted = self._uncounted.get(peer, 0) + 1
@@ -81,12 +82,12 @@ class RoundTrips:
         self.longest_ms = round(1000 * max(self._seconds.values(), default=0.0))
 
     def seconds(self, peer: NodeId) -> float | None:
-        """What nine of ten round trips stay below; None while too few were measured."""
+        """Return the 90th percentile of round trips; None if too few were measured."""
         return self._seconds.get(peer)
 
     @property
     def warning(self) -> str:
-        """Which peers are near the limit or beyond it, and what to set; "" if none is."""
+        """Return a warning with the peers near the limit or beyond it, and the setting to change; "" if none is."""
         slow = sorted(filter(self._is_slow, self._samples))
         return self._advice(max(slow, key=lambda peer: self.seconds(peer) or 0.0)) if slow else ""
 

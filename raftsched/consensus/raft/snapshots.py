@@ -6,7 +6,7 @@ one) is handed out as `Work`, which the shell runs in a thread and finishes betw
     sender     one copy at a time, shared by all followers that need one. `chunks` are what a follower's window has
                room for; an acknowledgement says how many bytes the follower holds without a gap and moves the window.
                Silence for `STALL_SECONDS` sends again from there, and the last chunk where all was acknowledged; fewer
-               bytes than before mean that the follower starts anew, and so does the sender. The copy goes away with
+               bytes than before mean that the follower starts again, and so does the sender. The copy goes away with
                its last transfer.
     receiver   writes chunks in order to a file. When it is whole, `Work` checks length and CRC, syncs it, and lets the
                machine inspect it. Only then is there a `Received` for the engine to install. Any failure drops the file
@@ -120,7 +120,7 @@ class SnapshotSender:
         return self._copy.floor if self._copy is not None else None
 
     def progress(self, peer: NodeId) -> tuple[int, int] | None:
-        """(acknowledged, total) bytes of a transfer; None where there is none."""
+        """Return (acknowledged, total) bytes of a transfer; None if there is none."""
         transfer = self._transfers.get(peer)
         if transfer is None:
             return None
@@ -190,7 +190,8 @@ class SnapshotSender:
         if transfer is None or copy is None or copy.file is None:
             return []
         if now - transfer.heard_at >= STALL_SECONDS:
-            # Where all was acknowledged and nothing installed, the follower has lost it; the last piece makes it say so.
+            # If all was acknowledged and nothing installed, the follower has lost it; the last piece makes it report
+            # that.
             is_whole = transfer.acknowledged >= copy.size
             transfer.sent = max(0, copy.size - self._chunk_bytes) if is_whole else transfer.acknowledged
         limit = min(copy.size, transfer.acknowledged + self._window_bytes)

@@ -1,4 +1,4 @@
-"""Whether this node's state is the one that the others have: digests of it, exchanged at agreed places in the log.
+"""Compare this node's state with the others' by digests, exchanged at agreed places in the log.
 
 Every node applies the same entries to the same state, so at one index all must have the same digest (`storage.seals`).
 Memory that flips a bit, a disk that brings back an old page, or a release that applies something differently breaks that
@@ -7,14 +7,14 @@ and nothing else would tell.
     note      the digest as of an *agreed* index: each EVERY_ENTRIES entries, while idle the newest one every BEAT_SECONDS,
               and any that a peer has named first
     tell      each new note goes to every peer, and while idle the newest one again: messages may be lost
-    judge     at one index, with what the voters said: where a majority of them agrees on another digest than this node
+    judge     at one index, with the digests of the voters: if a majority of them agrees on another digest than this node
               has, this node is wrong; a voter with another one than the majority is wrong as well
 
 A node that is wrong says so durably (`DifferenceMark`) and serves nothing more: it does not lead, so it is no source of
 snapshots, answers no reads, and hands out no jobs. It still votes and acknowledges entries, since its log is sound: the
 cluster loses no majority. The mark goes away with a state that another node has sent.
 
-While no majority of the voters agrees, nobody can tell who is wrong: the log says that states differ, and all go on.
+While no majority of the voters agrees, nobody can tell who is wrong: the log says that states differ, and all continue.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class _Notes(OrderedDict[int, int]):
 
 
 class StateComparison:
-    """What this node and its peers came to. Plain: it is told of entries, messages and time, and says what to send."""
+    """The digests of this node and its peers. It takes entries, messages and time, and returns the messages to send."""
 
     def __init__(self, node_id: NodeId, machine: StateMachine, mark: DifferenceMark) -> None:
         self._node_id = node_id
@@ -78,7 +78,7 @@ class StateComparison:
         self.differing: frozenset[NodeId] = frozenset()
         """Voters whose state is known not to be that of the majority, this node perhaps among them."""
         self.difference = mark.read()
-        """Why this node may serve nothing, for people; "" while it may."""
+        """Return the reason why this node must not serve, for people; "" while it may."""
         if self.difference:
             _log.critical("state_differs", node=node_id, reason=self.difference)
 
@@ -100,11 +100,11 @@ class StateComparison:
 
     @property
     def deadline(self) -> float:
-        """When `due` has something to tell though nothing was applied."""
+        """Return the time at which `due` has a message although nothing was applied."""
         return self._beat_at if self._machine.applied_index else inf
 
     def due(self, now: float) -> list[Note]:
-        """Return what every peer is to be told now."""
+        """Return the message for every peer now."""
         if now < self._beat_at and not self._unsent:
             return []
         applied = self._machine.applied_index
@@ -165,7 +165,7 @@ class StateComparison:
             self._disputed = ()
 
     def _settle(self, index: int, said: dict[NodeId, int], digest: int) -> None:
-        """A majority of the voters has come to `digest`."""
+        """Process the `digest` of a majority of the voters."""
         differing = frozenset(voter for voter, other in said.items() if other != digest)
         for peer in sorted(differing - self.differing - {self._node_id}):
             _log.error("member_differs", node=self._node_id, peer=peer, index=index, advice=REPLACE_THIS_NODE)
@@ -192,7 +192,7 @@ class StateComparison:
 
     @property
     def warning(self) -> str:
-        """What people should know though this node serves; "" where there is nothing."""
+        """Return a warning for people although this node serves; "" if there is none."""
         if self._disputed:
             return f"the states of {', '.join(self._disputed)} differ, and too few voters are up to tell whose is wrong"
         others = sorted(self.differing - {self._node_id})

@@ -490,7 +490,7 @@ class Gadget:
         return Path.touch, (self._canary,)
 
 
-@pytest.mark.parametrize("peer_identity", [b"", hello("n2")], ids=["stranger", "member"])
+@pytest.mark.parametrize("identity", [b"", hello("n2")], ids=["stranger", "member"])
 @pytest.mark.parametrize(
     "said",
     [
