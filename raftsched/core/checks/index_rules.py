@@ -149,7 +149,7 @@ JOB_INDEXES: Final = (
         ),
     ),
     Index(
-        "held index",
+        "blocked index",
         lambda view: view.all_blocked(),
         _blocked_entry,
         lambda entry: entry.job_id,
@@ -211,7 +211,7 @@ JOB_INDEXES: Final = (
         lambda entry: ("", entry),
     ),
     Index(
-        "alarms of jobs",
+        "deadlines of jobs",
         lambda view: (entry for entry in view.all_deadlines() if entry.kind is DeadlineKind.JOB),
         _job_deadline,
         lambda entry: entry.subject,
@@ -222,7 +222,7 @@ JOB_INDEXES: Final = (
 
 OTHER_INDEXES: Final = (
     Index(
-        "alarms",
+        "deadlines",
         lambda view: (entry for entry in view.all_deadlines() if entry.kind is not DeadlineKind.JOB),
         _other_deadline,
         lambda entry: entry.subject,

@@ -287,7 +287,7 @@ def test_violation_names_the_job(cast: Cast) -> None:
 
 INDEXES = {
     "ready index": "all_waiting",
-    "held index": "all_blocked",
+    "blocked index": "all_blocked",
     "timers": "all_timers",
     "leased index": "all_leased",
     "parked index": "all_parked",
@@ -297,14 +297,14 @@ INDEXES = {
     "jobs of workflows": "all_workflow_jobs",
     "jobs of schedules": "all_schedule_jobs",
     "lists by queue, name and tag": "all_facets",
-    "alarms of jobs": "all_deadlines",
+    "deadlines of jobs": "all_deadlines",
     "keys of workflows": "all_workflow_keys",
     "names of schedules": "all_schedule_names",
 }
 """Each with the look that shows it, and a first entry that is of a job where it has others, too."""
 WRONG: dict[str, Callable[[Any], Any]] = {
     "ready index": lambda entry: entry._replace(due_at_ms=entry.due_at_ms + 1),
-    "held index": lambda entry: entry._replace(concurrency_key="other"),
+    "blocked index": lambda entry: entry._replace(concurrency_key="other"),
     "timers": lambda entry: entry._replace(due_at_ms=entry.due_at_ms + 1),
     "parked index": lambda entry: (Status.WAITING_DEPENDENCIES, entry[1]),
     "finished index": lambda entry: (entry[0] + 1, entry[1]),
@@ -318,7 +318,7 @@ DANGLING = job_id(404)
 TAG = name_tag("any")
 STRAY: dict[str, Any] = {
     "ready index": WaitingEntry("zzz", "t", 0, TAG, TimeMs(1), DANGLING),
-    "held index": BlockedEntry("zzz", "k", 0, TimeMs(1), DANGLING),
+    "blocked index": BlockedEntry("zzz", "k", 0, TimeMs(1), DANGLING),
     "timers": TimerEntry(TimeMs(10**15), DANGLING, "q", "t", 0, TAG),
     "leased index": DANGLING,
     "parked index": (Status.SKIPPED, DANGLING),
@@ -328,7 +328,7 @@ STRAY: dict[str, Any] = {
     "jobs of workflows": (WorkflowId(job_id(10_001)), DANGLING),
     "jobs of schedules": (ScheduleId(job_id(30_001)), DANGLING),
     "lists by queue, name and tag": FacetEntry(FacetKind.TAG, "zzz", 0, DANGLING),
-    "alarms of jobs": DeadlineEntry(DeadlineKind.JOB, TimeMs(10**15), DANGLING),
+    "deadlines of jobs": DeadlineEntry(DeadlineKind.JOB, TimeMs(10**15), DANGLING),
     "keys of workflows": ("t", "k", WorkflowId(DANGLING)),
     "names of schedules": ("t", "k", ScheduleId(DANGLING)),
 }
@@ -364,7 +364,7 @@ def test_check_finds_the_entry_of_a_job_that_calls_for_none(cast: Cast, index: s
     cancelled, queued = cast.jobs["cancelled"][0], cast.jobs["queued"][0]
     strays: dict[str, Any] = {
         "ready index": WaitingEntry("zzz", "t", 5, TAG, cancelled.due_at_ms, cancelled.id),
-        "held index": BlockedEntry("zzz", "k", 5, queued.due_at_ms, queued.id),
+        "blocked index": BlockedEntry("zzz", "k", 5, queued.due_at_ms, queued.id),
         "timers": TimerEntry(TimeMs(10**15), queued.id, queued.spec.queue, queued.tenant, queued.spec.priority, TAG),
         "leased index": cancelled.id,
         "parked index": (Status.SKIPPED, queued.id),
@@ -372,7 +372,7 @@ def test_check_finds_the_entry_of_a_job_that_calls_for_none(cast: Cast, index: s
         "jobs of workflows": (WorkflowId(job_id(10_001)), queued.id),
         "jobs of schedules": (ScheduleId(job_id(30_001)), queued.id),
         "lists by queue, name and tag": FacetEntry(FacetKind.TAG, "zzz", 0, queued.id),
-        "alarms of jobs": DeadlineEntry(DeadlineKind.JOB, TimeMs(10**15), queued.id),
+        "deadlines of jobs": DeadlineEntry(DeadlineKind.JOB, TimeMs(10**15), queued.id),
         "finished index": (TimeMs(0), queued.id),
         "idempotency keys": (queued.tenant, "", queued.id),
     }
@@ -390,7 +390,7 @@ def test_check_finds_an_entry_that_is_there_twice(cast: Cast, index: str) -> Non
 
 
 @pytest.mark.parametrize(
-    "index", ["ready index", "held index", "timers", "parked index", "lists by queue, name and tag"]
+    "index", ["ready index", "blocked index", "timers", "parked index", "lists by queue, name and tag"]
 )
 def test_check_finds_entries_out_of_order(cast: Cast, index: str) -> None:
     look = INDEXES[index]
@@ -405,12 +405,12 @@ def test_check_finds_deadlines_of_other_records_that_are_missing_or_stray(cast: 
     entries = list(cast.state.all_deadlines())
     own = next(entry for entry in entries if entry.kind is kind)
     cast.state.looks["all_deadlines"] = [entry for entry in entries if entry != own]
-    assert cast.rules() == {"alarms: each record that calls for an entry has one"}
+    assert cast.rules() == {"deadlines: each record that calls for an entry has one"}
     later = own._replace(at_ms=TimeMs(own.at_ms + 1))
     cast.state.looks["all_deadlines"] = [later if entry == own else entry for entry in entries]
-    assert "alarms: each entry is what its record calls for" in cast.rules()
+    assert "deadlines: each entry is what its record calls for" in cast.rules()
     cast.state.looks["all_deadlines"] = [*entries, DeadlineEntry(DeadlineKind.WORKFLOW, TimeMs(1), DANGLING)]
-    assert cast.rules() == {"alarms: each entry has its record"}
+    assert cast.rules() == {"deadlines: each entry has its record"}
 
 
 def test_check_finds_a_queue_that_is_not_in_one_piece(cast: Cast) -> None:
