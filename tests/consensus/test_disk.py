@@ -14,6 +14,7 @@ import pytest
 from chaos.sim.machine.disk import SECTOR_BYTES, PowerCut, SimulatedDisk
 from raftsched.disk import SystemDisk
 from raftsched.ports import Disk
+from tests.for_each import for_each
 
 
 @pytest.fixture(params=["system", "simulated"])
@@ -155,7 +156,7 @@ def _disk(seed: int) -> SimulatedDisk:
     return SimulatedDisk(random.Random(seed))
 
 
-@pytest.mark.parametrize("seed", range(20))
+@for_each("seed", range(20))
 def test_simulated_power_loss_keeps_what_was_synced(seed: int) -> None:
     disk = _disk(seed)
     file = disk.create("a")

@@ -29,6 +29,7 @@ from tests.core import relations_model
 from tests.core.relations_model import ENDS, ModelJob, RelationsModel
 from tests.core.relations_scene import RelationsScene, saved, workflow_id, workflow_part
 from tests.core.scene import job_id, submit_operation
+from tests.for_each import for_each
 
 SEEDS = range(60)
 STEPS = 70
@@ -366,7 +367,7 @@ def seen(job: Job) -> str:
     return relations_model.RUNNING if job.status in LEASED else names.get(job.status, relations_model.READY)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@for_each("seed", SEEDS)
 def test_jobs_end_as_the_model_says(seed: int) -> None:
     play = Play(seed, model=RelationsModel())
     for _ in range(STEPS):

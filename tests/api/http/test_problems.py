@@ -9,9 +9,10 @@ from raftsched.core.operations.codec import RejectCode
 from raftsched.core.records.ids import JobId
 from raftsched.core.state.results import Refused
 from raftsched.errors import Invalid, NotFound, RaftschedError, Rejected
+from tests.for_each import for_each
 
 
-@pytest.mark.parametrize("code", list(RejectCode))
+@for_each("code", list(RejectCode))
 def test_every_refusal_has_a_status_a_code_and_an_advice(code: RejectCode) -> None:
     problem = problem_of(refusal(Refused(code, "it can't be")))
     assert problem.code == code.label

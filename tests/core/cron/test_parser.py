@@ -10,6 +10,7 @@ from raftsched.core.cron.interval import Every, parse_every
 from raftsched.core.cron.parser import parse, parse_expression
 from raftsched.core.cron.search import Cron
 from raftsched.errors import Invalid
+from tests.for_each import for_each
 
 NEW_YEAR_MS = 1_798_761_600_000  # 2027-01-01T00:00Z, a Friday
 
@@ -89,7 +90,7 @@ def test_a_day_field_that_begins_with_a_star_restricts_nothing_by_itself() -> No
     assert days("1-31 * MON") == ["01-01", "01-02", "01-03", "01-04"]  # all days, but no star: either
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "advice"),
     [
         ("@reboot", "@daily"),

@@ -12,6 +12,7 @@ from raftsched.core.cron.calendar_rules import calendar_problem
 from raftsched.core.cron.skips import skip_reason
 from raftsched.core.records.calendar import BusinessDays, Calendar, Period, Window
 from tests.core.cron.oracle import packaged
+from tests.for_each import for_each
 
 BERLIN = "Europe/Berlin"
 HOUR = 3_600
@@ -180,7 +181,7 @@ def test_a_calendar_is_stored_as_it_is() -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode([]), type=Calendar) == Calendar()
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("calendar", "problem"),
     [
         (Calendar(zone="Mars"), "zone: 'Mars' is not a time zone"),

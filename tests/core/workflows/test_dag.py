@@ -9,6 +9,7 @@ import pytest
 
 import raftsched
 from raftsched.core.workflows.dag import find_cycle, unknown_names
+from tests.for_each import for_each
 from tests.steps import steps_of
 
 
@@ -32,7 +33,7 @@ def test_unknown_names_lists_each_with_who_named_it() -> None:
     assert unknown_names({"a": ["b", "x"], "b": ["y"]}) == [("a", "x"), ("b", "y")]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@for_each("seed", range(30))
 def test_find_cycle_agrees_with_counting_down_the_roots(seed: int) -> None:
     rng = random.Random(seed)
     names = [f"t{number}" for number in range(12)]

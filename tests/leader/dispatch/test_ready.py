@@ -15,6 +15,7 @@ from raftsched.core.state.writes import PutQueue, Write
 from raftsched.leader.dispatch.buffer import PARTS_MAX
 from raftsched.leader.dispatch.ready import ReadyJobs
 from raftsched.leader.duties import Change
+from tests.for_each import for_each
 from tests.leader.scene import World
 
 AGEING_MS = 300_000
@@ -510,7 +511,7 @@ def test_ready_knows_queues_by_pattern_for_each_region(world: World, ready: Read
 @pytest.mark.parametrize("names", ["m", "mno"], ids=["one name", "names"])
 @pytest.mark.parametrize("regions", [("",), ("", "eu", "us")], ids=["nowhere", "regions"])
 @pytest.mark.parametrize("tenants", ["a", "abc"])
-@pytest.mark.parametrize("seed", range(10))
+@for_each("seed", range(10))
 def test_ready_agrees_with_the_index_after_any_history(
     seed: int, tenants: str, regions: tuple[str, ...], names: str
 ) -> None:
