@@ -19,13 +19,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from raftsched import limits
 from raftsched.errors import InvariantBroken, RaftschedError, Unavailable
-
-if TYPE_CHECKING:
-    from raftsched.storage.store.seals import Sums
 
 
 class Table(IntEnum):
@@ -193,6 +190,19 @@ class Rows(Protocol):
         """
 
 
+class TableSums(Protocol):
+    """Tell what the rows of the tables add up to (`raftsched.storage.store.seals.Sums`)."""
+
+    compared: ClassVar[tuple[Table, ...]]
+    """The tables whose content depends on the log only."""
+
+    def of(self, table: Table) -> int:
+        """Return the sum of one table."""
+
+    def digest(self) -> int:
+        """Return one number over the tables of `compared`."""
+
+
 class Store(Rows, Protocol):
     """Keep ordered tables of bytes in one long write transaction.
 
@@ -207,7 +217,7 @@ class Store(Rows, Protocol):
         """
 
     @property
-    def sums(self) -> Sums:
+    def sums(self) -> TableSums:
         """Return the sums of the tables, uncommitted writes included."""
 
     def commit(self) -> None:

@@ -72,7 +72,7 @@ class Sums:
 
     __slots__ = ("of_tables",)
 
-    compared: ClassVar = tuple(table for table in Table if table not in _LOCAL)
+    compared: ClassVar[tuple[Table, ...]] = tuple(table for table in Table if table not in _LOCAL)
     """The tables whose content depends on the log only."""
 
     def __init__(self) -> None:
