@@ -13,14 +13,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from raftsched.client.http.nodes import Nodes
 from raftsched.client.http.retries import Failure, Retries
+from raftsched.client.http.settings import ClientSettings
 from raftsched.errors import OutcomeUnknown, Unavailable
-
-if TYPE_CHECKING:
-    from raftsched.client.http.connection import Connection
-    from raftsched.exchange import Exchange
+from raftsched.exchange import Exchange
+from raftsched.ports import Clock, Randomness
 
 ATTEMPTS_MAX: Final = 3
 """Nodes that are asked at the same time: with 5 nodes, 2 may be silent."""
@@ -37,6 +37,24 @@ class Request:
     headers: Mapping[str, str] | None = None
 
 
+class Sender(Protocol):
+    """Send single attempts; `raftsched.client.http.connection.Connection` does."""
+
+    nodes: Nodes
+    settings: ClientSettings
+    clock: Clock
+    randomness: Randomness
+
+    def exchange(self, base: str, request: Request) -> Exchange:
+        """Return a new exchange of `request` with the node at `base`."""
+
+    async def send(self, base: str, exchange: Exchange, timeout_seconds: float | None = None) -> bytes | Failure:
+        """Send `exchange` once; return the body of a 2xx reply, or the failure."""
+
+    async def probe(self, base: str) -> bool:
+        """Return whether the node at `base` answers."""
+
+
 class _Attempt(NamedTuple):
     base: str
     exchange: Exchange
@@ -51,19 +69,19 @@ class HedgedRequest:
 
     def __init__(
         self,
-        connection: Connection,
+        sender: Sender,
         request: Request,
         *,
         may_hedge: bool = True,
         timeout_seconds: float | None = None,
         hedge_seconds: float | None = None,
     ) -> None:
-        settings = connection.settings
+        settings = sender.settings
         self.maybe_applied = False
         """Whether an attempt other than the answered one may have taken effect, or still may."""
         self.answered_by = ""
         """The node whose answer was returned."""
-        self._connection = connection
+        self._sender = sender
         self._request = request
         self._doubles = may_hedge
         self._timeout_seconds = timeout_seconds or settings.request_timeout_seconds
@@ -75,14 +93,14 @@ class HedgedRequest:
 
     async def answer(self) -> bytes | Failure:
         """Return the body of a 2xx reply, or the failure; raises as `Connection.attempt`."""
-        connection = self._connection
-        retries = Retries(connection.settings, connection.randomness)
-        give_up_at = connection.clock.monotonic() + self._timeout_seconds
+        sender = self._sender
+        retries = Retries(sender.settings, sender.randomness)
+        give_up_at = sender.clock.monotonic() + self._timeout_seconds
         pause, is_silence = self._hedge_seconds, True
-        self._ask(connection.nodes.current)
+        self._ask(sender.nodes.current)
         try:
             while self._under_way:
-                left_seconds = give_up_at - connection.clock.monotonic()
+                left_seconds = give_up_at - sender.clock.monotonic()
                 done = await self._next_end(max(0.0, min(pause, left_seconds)))
                 if (answer := self._settled(done)) is not None:
                     return answer
@@ -97,14 +115,14 @@ class HedgedRequest:
         return self._failure or Failure(self._no_answer())
 
     def _ask(self, base: str) -> None:
-        connection = self._connection
-        exchange = connection.exchange(base, self._request)
+        sender = self._sender
+        exchange = sender.exchange(base, self._request)
         task = asyncio.get_running_loop().create_task(self._attempt(base, exchange))
         self._under_way[task] = _Attempt(base, exchange)
 
     async def _attempt(self, base: str, exchange: Exchange) -> bytes | Failure:
         try:
-            return await self._connection.send(base, exchange, self._timeout_seconds)
+            return await self._sender.send(base, exchange, self._timeout_seconds)
         finally:
             self._wake()
 
@@ -141,20 +159,20 @@ class HedgedRequest:
 
     async def _ask_another(self, *, is_silence: bool) -> bool:
         """Ask another node, if that is allowed and there is one; return False if the wait is over."""
-        nodes = self._connection.nodes
+        nodes = self._sender.nodes
         latest = list(self._under_way.values())[-1].base
         if not self._doubles:
             return await self._is_alive(latest)
         asked = [attempt.base for attempt in self._under_way.values()]
         if len(asked) < ATTEMPTS_MAX and (other := nodes.another(asked)) is not None:
             if is_silence:
-                nodes.failed(latest, self._connection.clock.monotonic())
+                nodes.failed(latest, self._sender.clock.monotonic())
             self._ask(other)
         return True
 
     async def _is_alive(self, base: str) -> bool:
         """Return whether the node answers a probe, or meanwhile the request."""
-        probe = asyncio.get_running_loop().create_task(self._connection.probe(base))
+        probe = asyncio.get_running_loop().create_task(self._sender.probe(base))
         try:
             await asyncio.wait((probe, *self._under_way), return_when=asyncio.FIRST_COMPLETED)
             return not probe.done() or probe.result()
