@@ -42,6 +42,7 @@ PRIORITIES: Final = {"low": 2, "normal": 5, "high": 8}
 NULL: Final = msgspec.Raw(b"null")
 _POLICY_DEFAULT: Final = RetryPolicy()
 _OPTIONS_DEFAULT: Final = Options()
+_POLICY_WORDS: Final = {policy: policy.label for policy in OnDependencyFailure}
 _AT_MOST_ONCE: Final = "at_most_once"
 _DIGEST_BYTES: Final = 16
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -161,9 +162,10 @@ def _option_fields() -> tuple[msgspec.structs.FieldInfo, ...]:
     return tuple(field for field in msgspec.structs.fields(TimedJobBody) if field.name not in plain)
 
 
-_option_values: Final = attrgetter(*[field.name for field in _option_fields()])
-"""The values of all fields that belong to the options."""
-_DEFAULTS: Final = tuple(field.default for field in _option_fields())
+_OPTION_DEFAULTS: Final = {field.name: field.default for field in _option_fields()}
+"""Default of each field that belongs to the options."""
+_option_values: Final = attrgetter(*_OPTION_DEFAULTS)
+_DEFAULT_VALUES: Final = tuple(_OPTION_DEFAULTS.values())
 
 
 def options_of(
@@ -173,7 +175,7 @@ def options_of(
 
     Raises `Malformed` or `Invalid` naming the field.
     """
-    if not fields and _option_values(wanted) == _DEFAULTS:
+    if not fields and _option_values(wanted) == _DEFAULT_VALUES:
         return None
     expires_at_ms, deadline_ms = _ends(wanted, now_ms if due_at_ms is None else due_at_ms, prefix)
     options = options_of_body(wanted, prefix)
@@ -291,32 +293,44 @@ def dependencies_of(wanted: list[str | DependencyRequest], prefix: str) -> tuple
 # -- back to a document -------------------------------------------------------------------------------------------------
 
 
+def shown_spec(spec: JobSpec) -> dict[str, Any]:
+    """Return the fields of a spec that are shown alike in the reply of a job and in the document of a schedule's job."""
+    options = spec.options or _OPTIONS_DEFAULT
+    return {
+        "name": spec.name,
+        "queue": spec.queue,
+        "priority": spec.priority,
+        "timeout_seconds": seconds_or_none(spec.timeout_ms),
+        "heartbeat_timeout_seconds": seconds_or_none(options.heartbeat_timeout_ms),
+        "max_attempts": spec.max_attempts,
+        "retry_on": options.retry_on,
+        "no_retry": options.no_retry,
+        "start": start_word(options),
+        "concurrency_key": options.concurrency_key or None,
+        "on_dependency_failure": _POLICY_WORDS[options.on_dependency_failure],
+        "tags": spec.tags,
+        "region": spec.region or None,
+        "retention_seconds": seconds_or_none(options.retention_ms),
+    }
+
+
+def start_word(options: Options) -> str:
+    return _AT_MOST_ONCE if options.at_most_once else "at_least_once"
+
+
 def job_document(template: Template, payload: bytes) -> dict[str, Any]:
-    """Return what a user would write for the job that firings submit."""
+    """Return what a user would write for the job that firings submit, without options that have their defaults."""
     options = template.spec.options or _OPTIONS_DEFAULT
-    return without_nulls(
-        {
-            "name": template.spec.name,
-            "payload": msgspec.Raw(payload) if payload else None,
-            "queue": template.spec.queue,
-            "priority": template.spec.priority,
-            "timeout_seconds": seconds_or_none(template.spec.timeout_ms),
-            "heartbeat_timeout_seconds": seconds_or_none(options.heartbeat_timeout_ms),
-            "max_attempts": template.spec.max_attempts,
-            "retry_policy": _policy_document(template.spec.retry),
-            "retry_on": options.retry_on or None,
-            "no_retry": options.no_retry or None,
-            "start": "at_most_once" if options.at_most_once else None,
-            "concurrency_key": options.concurrency_key or None,
-            "on_dependency_failure": "fail" if options.on_dependency_failure is OnDependencyFailure.FAIL else None,
-            "tags": template.spec.tags or None,
-            "region": template.spec.region or None,
-            "expires_in_seconds": seconds_or_none(template.expires_after_ms),
-            "deadline_in_seconds": seconds_or_none(template.deadline_after_ms),
-            "retention_seconds": seconds_or_none(options.retention_ms),
-            "max_lost_workers": options.lost_workers_max or None,
-        }
-    )
+    document = {
+        "name": template.spec.name,
+        "payload": msgspec.Raw(payload) if payload else None,
+        **shown_spec(template.spec),
+        "retry_policy": _policy_document(template.spec.retry),
+        "expires_in_seconds": seconds_or_none(template.expires_after_ms),
+        "deadline_in_seconds": seconds_or_none(template.deadline_after_ms),
+        "max_lost_workers": options.lost_workers_max or None,
+    }
+    return {name: value for name, value in document.items() if value not in (None, (), _OPTION_DEFAULTS.get(name))}
 
 
 def _policy_document(policy: RetryPolicy) -> dict[str, Any]:

@@ -24,13 +24,14 @@ from raftsched.api.http.json_reply import (
     time_or_none,
     time_text,
 )
+from raftsched.api.jobs.convert import shown_spec, start_word
 from raftsched.api.json.decode import job_id_in_path
 from raftsched.core.jobs.admission import lost_workers_max
 from raftsched.core.records.ids import JobId, job_id_text, run_id_text
 from raftsched.core.records.job import WAITING, Dependency, Job, JobError, Status, Worker
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.retry import RetryPolicy
-from raftsched.core.records.spec import OnDependencyFailure, Options
+from raftsched.core.records.spec import Options
 from raftsched.core.state.results import Grant
 from raftsched.errors import InvariantBroken, NotFound
 from raftsched.storage.reader import StateReader
@@ -40,7 +41,6 @@ from raftsched.wire.workers import LeaseReply, WorkerReply
 
 _NO_DEPENDENCIES: Final[list[DependencyReply]] = []
 _NO_OPTIONS: Final = Options()
-_POLICY_WORDS: Final = {policy: policy.label for policy in OnDependencyFailure}
 _STATUS_WORDS: Final = {status: status.label for status in Status}
 
 
@@ -64,11 +64,8 @@ def job_reply(
     options = job.spec.options or _NO_OPTIONS
     return JobReply(
         id=job_id_text(job.id),
-        name=job.spec.name,
-        queue=job.spec.queue,
         tenant=job.tenant,
         status=_STATUS_WORDS[job.status_at(now_ms)],
-        priority=job.spec.priority,
         payload=json_text(payload),
         schedule_id=id_text(options.schedule_id),
         instant=requested_time_or_none(options.fire_time_ms),
@@ -78,29 +75,18 @@ def job_reply(
         next_run_at=due if waiting else None,
         expires_at=requested_time_or_none(options.expires_at_ms),
         deadline=requested_time_or_none(options.deadline_ms),
-        timeout_seconds=seconds_or_none(job.spec.timeout_ms),
-        heartbeat_timeout_seconds=seconds_or_none(options.heartbeat_timeout_ms),
-        max_attempts=job.spec.max_attempts,
         max_lost_workers=lost_workers_max(job, queue),
         attempt_number=job.attempt_number,
         retry_policy=_policy_json(job.spec.retry),
-        retry_on=options.retry_on,
-        no_retry=options.no_retry,
-        start=start_word(options),
-        concurrency_key=options.concurrency_key or None,
         unique_until=time_or_none(options.unique_until_ms),
         depends_on=[dependency_reply(each) for each in dependencies] if dependencies else _NO_DEPENDENCIES,
         dependency_count=job.dependency_count,
         pending_dependencies=job.pending_count,
-        on_dependency_failure=_POLICY_WORDS[options.on_dependency_failure],
         pause=_pause_reply(job) if job.pause is not None else None,
-        tags=job.spec.tags,
-        region=job.spec.region or None,
-        retention_seconds=seconds_or_none(options.retention_ms),
         revision=job.revision,
         created_at=time_text(job.created_at_ms),
         updated_at=time_text(job.updated_at_ms),
-        queued_at=_queued_at(job, now_ms),
+        queued_at=_queued_at(job, due, now_ms),
         started_at=time_or_none(job.started_at_ms),
         completed_at=time_or_none(job.finished_at_ms),
         execution_time_ms=_execution_time_ms(job),
@@ -114,6 +100,7 @@ def job_reply(
         error=_latest_error(job),
         idempotency_key=job.idempotency_key or None,
         replay_of=id_text(options.replay_of),
+        **shown_spec(job.spec),
         **fields,
     )
 
@@ -172,10 +159,6 @@ def worker_reply(worker: Worker) -> WorkerReply:
     )
 
 
-def start_word(options: Options) -> str:
-    return "at_most_once" if options.at_most_once else "at_least_once"
-
-
 def dependency_reply(dependency: Dependency) -> DependencyReply:
     return DependencyReply(job=job_id_text(dependency.parent), condition=dependency.condition.label)
 
@@ -205,10 +188,12 @@ def _policy_json(policy: RetryPolicy) -> msgspec.Raw:
     return msgspec.Raw(encode(reply))
 
 
-def _queued_at(job: Job, now_ms: int) -> str | None:
+def _queued_at(job: Job, due: str, now_ms: int) -> str | None:
     """Return the time at which it became due; None if it never did, as for a job that was cancelled before."""
     queued_at_ms = max(job.due_at_ms, job.created_at_ms)
-    return time_text(queued_at_ms) if queued_at_ms <= (job.finished_at_ms or now_ms) else None
+    if queued_at_ms > (job.finished_at_ms or now_ms):
+        return None
+    return due if queued_at_ms == job.due_at_ms else time_text(queued_at_ms)
 
 
 def _execution_time_ms(job: Job) -> int | None:
