@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from raftsched import limits
 from raftsched.wire.common import (
+    STATUS_NAMES,
     Cursor,
     DeadLetterReasonName,
     DelaySeconds,
@@ -33,7 +34,7 @@ Ids = Annotated[list[IdText], Meta(min_length=1, max_length=BULK_JOBS_MAX)]
 class JobFilter(Request, frozen=True):
     """A filter of jobs; all given conditions must hold. An empty filter is rejected."""
 
-    status: StatusName | Annotated[list[StatusName], Meta(min_length=1, max_length=12)] | None = None
+    status: StatusName | Annotated[list[StatusName], Meta(min_length=1, max_length=len(STATUS_NAMES))] | None = None
     """Default: the statuses in which the action is legal."""
     queue: Name | None = None
     name: Name | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, Final, Generic, Literal, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -72,6 +72,7 @@ StatusName = Literal[
     "cancelled",
     "skipped",
 ]
+STATUS_NAMES: Final[tuple[StatusName, ...]] = get_args(StatusName)
 FINISHED: Final = frozenset({"completed", "failed", "dead_letter", "cancelled", "skipped"})
 """Statuses that only an explicit request changes."""
 DeadLetterReasonName = Literal[

@@ -11,6 +11,7 @@ from msgspec import UNSET, Meta, UnsetType
 from raftsched import limits
 from raftsched.wire.common import (
     ABSENT,
+    STATUS_NAMES,
     BackoffSeconds,
     Cursor,
     DeadLetterReasonName,
@@ -239,7 +240,7 @@ class CancelQuery(Request, frozen=True):
 class ListQuery(ReadQuery, frozen=True):
     """A filter of jobs, and a page of them."""
 
-    status: Annotated[list[StatusName], Meta(min_length=1, max_length=12)] | None = None
+    status: Annotated[list[StatusName], Meta(min_length=1, max_length=len(STATUS_NAMES))] | None = None
     """One or more, separated by commas. Without `queue`, `name`, `tag`, `schedule` and `workflow`, or with `queue` and
     only statuses that wait for a time, the jobs are listed one status after another."""
     queue: Name | None = None

@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from raftsched.wire.common import Reply, StatusName
+from raftsched.wire.common import FINISHED, STATUS_NAMES, Reply, StatusName
 from raftsched.wire.jobs import AmendRequest, CancelQuery, JobReply, PauseRequest, ReplayRequest, RetryRequest
 from raftsched.wire.queues import QueuePatch, QueueSettingsReply
 from raftsched.wire.schedules import (
@@ -103,7 +103,7 @@ def _by_name(*verbs: Verb) -> Mapping[str, Verb]:
 
 _WAITING: Final[tuple[StatusName, ...]] = ("scheduled", "waiting_dependencies", "queued", "retrying")
 _UNLEASED: Final[tuple[StatusName, ...]] = ("scheduled", "waiting_dependencies", "queued", "paused", "retrying")
-_ENDED: Final[tuple[StatusName, ...]] = ("completed", "dead_letter", "cancelled", "skipped")
+_ENDED: Final[tuple[StatusName, ...]] = tuple(each for each in STATUS_NAMES if each in FINISHED - {"failed"})
 _WHEN: Final = ("run_at", "delay_seconds")
 
 _job = partial(Verb, noun="job", object_path="/jobs/{id}", reply=JobReply)

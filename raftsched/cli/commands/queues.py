@@ -18,25 +18,13 @@ from raftsched.cli.terminal.output import (
     status_text,
 )
 from raftsched.cli.terminal.session import Session, part, with_plain_session, with_session
+from raftsched.cli.terminal.statuses import STATUSES
 from raftsched.cli.terminal.times import rounded, span_seconds
 from raftsched.cli.terminal.verb_command import verb_command
 from raftsched.limits import PAGE_QUEUES_MAX
 from raftsched.wire.verbs import QUEUE
 
-_STATUSES: Final = (
-    "scheduled",
-    "waiting_dependencies",
-    "queued",
-    "running",
-    "retrying",
-    "paused",
-    "completed",
-    "dead_letter",
-    "cancelled",
-    "skipped",
-)
-_ALL_STATUSES: Final = (*_STATUSES[:4], "cancelling", *_STATUSES[4:])
-_HEADINGS: Final = {"waiting_dependencies": "dependent", "dead_letter": "dead"}
+_COLUMNS: Final = {status: shown.heading or status for status, shown in STATUSES.items() if status != "cancelling"}
 _OPTIONAL: Final = (
     "skipped",
     "cancelled",
@@ -69,7 +57,7 @@ def list_queues(session: Session, *, as_json: bool) -> None:
     if as_json:
         print_json(queues)
         return
-    columns = ("queue", "", *(_HEADINGS.get(status, status) for status in _STATUSES), "oldest waits", "workers waiting")
+    columns = ("queue", "", *_COLUMNS.values(), "oldest waits", "workers waiting")
     if_none = "no queue has jobs or settings; `raftsched submit NAME` makes a job, in the queue NAME"
     print_table(columns, map(_row, queues), optional=_OPTIONAL, if_none=if_none)
 
@@ -148,7 +136,7 @@ def _row(queue: Mapping[str, Any]) -> tuple[Any, ...]:
     return (
         queue["name"],
         status_text("paused") if queue["settings"]["pause"] else Text(),
-        *(queue[status] for status in _STATUSES),
+        *(queue[status] for status in _COLUMNS),
         rounded(oldest_ms / 1000) if oldest_ms else "",
         queue["waiting_workers"],
     )
@@ -159,7 +147,7 @@ def _print_queue(queue: Mapping[str, Any], *, as_json: bool) -> None:
         print_json(queue)
         return
     settings = queue["settings"]
-    counts = {status: queue[status] for status in _ALL_STATUSES}
+    counts = {status: queue[status] for status in STATUSES}
     if not any(counts.values()) and settings["revision"] is None and not queue["waiting_workers"]:
         say(f"Nothing is known about {queue['name']}: no jobs, no settings, no worker that waits.")
         say("Any name is a queue; `raftsched queue list` shows those that are in use.")

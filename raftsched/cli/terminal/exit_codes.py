@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-EXIT_CODES: Final = {"completed": 0, "dead_letter": 3, "failed": 3, "cancelled": 4, "skipped": 5}
-"""For each status in which a job is finished. 1 is for errors of the command itself, 2 for its wrong use."""
+from raftsched.cli.terminal.statuses import STATUSES
+
+_CODES: Final = {status: shown.exit_code for status, shown in STATUSES.items() if shown.exit_code is not None}
+EXIT_CODES: Final = {**_CODES, "failed": 3}
+"""For each status in which a job is finished. No job is `failed` now, but the API names it."""
 EXIT_INTERRUPTED: Final = 128 + 2
 """The code by which shells report an end by SIGINT."""
-EXIT_HELP: Final = "exit code 0 completed, 3 dead letter, 4 cancelled, 5 skipped."
+EXIT_HELP: Final = f"exit code {', '.join(f'{code} {status}' for status, code in _CODES.items()).replace('_', ' ')}."
 
 
 def is_finished(status: str) -> bool:

@@ -24,6 +24,7 @@ from rich.table import Table
 from rich.text import Text
 
 from raftsched.api.http.advice import ADVICE
+from raftsched.cli.terminal.statuses import STATUSES
 from raftsched.cli.terminal.times import read_time, with_distance
 from raftsched.errors import RaftschedError
 
@@ -85,20 +86,13 @@ _ID_CELL_CHARS_MAX: Final = 64
 _FOLDED_WIDTH_MIN: Final = 16
 _COLUMN_GAP: Final = 3
 _STYLES: Final = {
-    "completed": "green",
+    **{status: shown.style for status, shown in STATUSES.items() if shown.style},
+    "failed": "red",
     "fired": "green",
     "active": "green",
-    "running": "cyan",
-    "queued": "blue",
-    "retrying": "yellow",
-    "cancelling": "yellow",
-    "paused": "yellow",
-    "failed": "red",
-    "dead_letter": "red",
-    "cancelled": "dim",
-    "skipped": "dim",
     "ended": "dim",
 }
+"""Styles of statuses: those of jobs, and others of workflows and schedules."""
 _NEXT_STEPS: Final = {
     **ADVICE,
     "unavailable": "See `raftsched cluster status`, or say with --url or RAFTSCHED_URL where the cluster is.",

@@ -18,6 +18,8 @@ from raftsched.core.records.bounds import JOB_ID_BYTES
 from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import (
     FINISHED,
+    MEETS,
+    TRAITS,
     Condition,
     DeadLetterReason,
     Dependency,
@@ -99,12 +101,7 @@ def _check_verdict(view: AuditableView, dependency: Dependency, edge: Dependant)
 def _verdict(parent: Job, condition: Condition) -> Verdict:
     if parent.status not in FINISHED:
         return Verdict.PENDING
-    wanted = {
-        Condition.SUCCESS: parent.status is Status.COMPLETED,
-        Condition.FAILURE: parent.status is Status.DEAD_LETTER,
-        Condition.COMPLETION: True,
-    }
-    return Verdict.MET if wanted[condition] else Verdict.UNMET
+    return Verdict.MET if parent.status in MEETS[condition] else Verdict.UNMET
 
 
 def _is_unresolved(view: AuditableView, parent: JobId, child: JobId) -> bool:
@@ -172,11 +169,10 @@ def _check_workflows(view: AuditableView) -> Iterator[Violation]:
 def _check_workflow(view: AuditableView, workflow: Workflow) -> Iterator[Violation]:
     subject = named("workflow", workflow.id)
     statuses = Counter(job.status for job in _jobs_of(view, workflow))
-    ended = {
-        "failed_count": statuses[Status.DEAD_LETTER],
-        "cancelled_count": statuses[Status.CANCELLED],
-        "skipped_count": statuses[Status.SKIPPED],
-    }
+    ended: Counter[str] = Counter()
+    for status, traits in TRAITS.items():
+        if traits.workflow_count:
+            ended[traits.workflow_count] += statuses[status]
     unfinished_count = sum(count for status, count in statuses.items() if status not in FINISHED)
     if workflow.unfinished_count != unfinished_count:
         yield Violation("a workflow counts its unfinished jobs", subject, f"{unfinished_count} in {workflow!r}")

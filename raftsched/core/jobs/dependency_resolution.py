@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from raftsched.core.jobs.cancel import cancelled_with_workflow
 from raftsched.core.jobs.changes import change, noted, touch
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text
-from raftsched.core.records.job import FINISHED, Condition, DeadLetterReason, Job, Status, Verdict
+from raftsched.core.records.job import FINISHED, MEETS, Condition, DeadLetterReason, Job, Status, Verdict
 from raftsched.core.records.spec import OnDependencyFailure, of_new_run
 from raftsched.core.records.transitions import Event, next_status
 from raftsched.core.records.workflow import WorkflowId
@@ -38,10 +38,7 @@ def verdict_of(parent: Job, condition: Condition) -> Verdict:
     """Return the verdict on a dependency by the present status of `parent`."""
     if parent.status not in FINISHED:
         return Verdict.PENDING
-    if condition is Condition.COMPLETION:
-        return Verdict.MET
-    wanted = Status.COMPLETED if condition is Condition.SUCCESS else Status.DEAD_LETTER
-    return Verdict.MET if parent.status is wanted else Verdict.UNMET
+    return Verdict.MET if parent.status in MEETS[condition] else Verdict.UNMET
 
 
 class DependencyEdge(NamedTuple):

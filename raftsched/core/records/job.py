@@ -8,8 +8,9 @@ position: new ones go at the end, with a default.
 
 from __future__ import annotations
 
-from enum import IntEnum
-from typing import Final
+from collections.abc import Mapping
+from enum import Enum, IntEnum
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -39,16 +40,76 @@ class Status(IntEnum):
         return self.name.lower()
 
 
-WAITING = frozenset({Status.SCHEDULED, Status.QUEUED, Status.RETRYING})
-"""Statuses that wait only for time: a due job is ready for a lease, whatever its stored status."""
-LEASED = frozenset({Status.RUNNING, Status.CANCELLING})
-"""Statuses in which a worker has a valid token."""
-FINISHED = frozenset({Status.COMPLETED, Status.FAILED, Status.DEAD_LETTER, Status.CANCELLED, Status.SKIPPED})
-"""Final statuses: only a requeue by hand changes them, and retention removes the job."""
+class Condition(IntEnum):
+    """Enumerate the ways in which a parent must end for its dependant to run."""
+
+    SUCCESS = 1
+    FAILURE = 2
+    COMPLETION = 3
+    """Any end."""
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
 
 
-PARKED = frozenset({Status.WAITING_DEPENDENCIES, Status.PAUSED})
-"""Statuses that wait for a parent or a user."""
+class Group(Enum):
+    """Enumerate the groups of statuses."""
+
+    WAITING = "waiting"
+    """The job waits only for time: once it is due it is ready for a lease, whatever its stored status."""
+    LEASED = "leased"
+    """A worker has a valid token."""
+    PARKED = "parked"
+    """It waits for a parent or a user."""
+    FINISHED = "finished"
+    """The status is final: only a requeue by hand changes it, and retention removes the job."""
+
+
+class Traits(NamedTuple):
+    """Define the traits of a status."""
+
+    group: Group
+    workflow_count: str = ""
+    """The field of a workflow that counts jobs finished so; "" = none, they are the rest."""
+    meets: Condition = Condition.COMPLETION
+    """The condition of dependants that this end meets, besides `COMPLETION`."""
+    runs_again: bool = False
+    """Users can run the job again."""
+
+
+TRAITS: Final[Mapping[Status, Traits]] = {
+    Status.SCHEDULED: Traits(Group.WAITING),
+    Status.WAITING_DEPENDENCIES: Traits(Group.PARKED),
+    Status.QUEUED: Traits(Group.WAITING),
+    Status.RUNNING: Traits(Group.LEASED),
+    Status.CANCELLING: Traits(Group.LEASED),
+    Status.PAUSED: Traits(Group.PARKED),
+    Status.RETRYING: Traits(Group.WAITING),
+    Status.COMPLETED: Traits(Group.FINISHED, meets=Condition.SUCCESS),
+    Status.FAILED: Traits(Group.FINISHED),
+    Status.DEAD_LETTER: Traits(Group.FINISHED, "failed_count", Condition.FAILURE, runs_again=True),
+    Status.CANCELLED: Traits(Group.FINISHED, "cancelled_count", runs_again=True),
+    Status.SKIPPED: Traits(Group.FINISHED, "skipped_count", runs_again=True),
+}
+"""The traits of each status. The sets below are made from them."""
+
+
+def _statuses_in(group: Group) -> frozenset[Status]:
+    return frozenset(status for status, traits in TRAITS.items() if traits.group is group)
+
+
+WAITING: Final = _statuses_in(Group.WAITING)
+LEASED: Final = _statuses_in(Group.LEASED)
+PARKED: Final = _statuses_in(Group.PARKED)
+FINISHED: Final = _statuses_in(Group.FINISHED)
+RUN_AGAIN: Final = tuple(status for status, traits in TRAITS.items() if traits.runs_again)
+"""Statuses from which users can run a job again."""
+MEETS: Final = {
+    condition: frozenset(status for status in FINISHED if condition in (Condition.COMPLETION, TRAITS[status].meets))
+    for condition in Condition
+}
+"""Statuses of a parent in which its dependant's condition is met."""
 
 
 class DeadLetterReason:
@@ -61,19 +122,6 @@ class DeadLetterReason:
     EXPIRED = "expired"
     """Not started by `expires_at`, or not finished by its deadline."""
     DEPENDENCY_FAILED = "dependency_failed"
-
-
-class Condition(IntEnum):
-    """Enumerate the ways in which a parent must end for its dependant to run."""
-
-    SUCCESS = 1
-    FAILURE = 2
-    COMPLETION = 3
-    """Any end."""
-
-    @property
-    def label(self) -> str:
-        return self.name.lower()
 
 
 class Dependency(msgspec.Struct, frozen=True, array_like=True):

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from raftsched.core.records.job import FINISHED, Status
+from raftsched.core.records.job import FINISHED, RUN_AGAIN, Status
 
 
 class Event(StrEnum):
@@ -93,7 +93,6 @@ MEANING: Final[Mapping[Event, str]] = {
 
 _WAITING: Final = (Status.SCHEDULED, Status.QUEUED, Status.RETRYING)
 _UNLEASED: Final = (*_WAITING, Status.WAITING_DEPENDENCIES, Status.PAUSED)
-_REQUEUED: Final = (Status.DEAD_LETTER, Status.CANCELLED, Status.SKIPPED)
 
 
 def _from(sources: Iterable[Status], event: Event, target: Status) -> dict[tuple[Status | None, Event], Status]:
@@ -141,9 +140,9 @@ TRANSITIONS: Final[Mapping[tuple[Status | None, Event], Status]] = {
     **{(status, Event.AMEND): status for status in _UNLEASED},
     **_from((*_UNLEASED, Status.RUNNING), Event.EXPIRE, Status.DEAD_LETTER),
     # run again
-    **_from(_REQUEUED, Event.REQUEUE, Status.QUEUED),
-    **_from(_REQUEUED, Event.REQUEUE_LATER, Status.SCHEDULED),
-    **_from(_REQUEUED, Event.REQUEUE_WAITING, Status.WAITING_DEPENDENCIES),
+    **_from(RUN_AGAIN, Event.REQUEUE, Status.QUEUED),
+    **_from(RUN_AGAIN, Event.REQUEUE_LATER, Status.SCHEDULED),
+    **_from(RUN_AGAIN, Event.REQUEUE_WAITING, Status.WAITING_DEPENDENCIES),
     # cancelling twice succeeds and changes nothing
     (Status.CANCELLING, Event.CANCEL): Status.CANCELLING,
     (Status.CANCELLED, Event.CANCEL): Status.CANCELLED,

@@ -8,15 +8,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from raftsched.core.records.ids import TimeMs
-from raftsched.core.records.job import FINISHED, Job, Status
+from raftsched.core.records.job import FINISHED, TRAITS, Job
 from raftsched.core.records.workflow import Workflow
 from raftsched.core.state.results import Context
 
-_COUNTS: Final = {
-    Status.DEAD_LETTER: "failed_count",
-    Status.CANCELLED: "cancelled_count",
-    Status.SKIPPED: "skipped_count",
-}
+_COUNTS: Final = {status: traits.workflow_count for status, traits in TRAITS.items() if traits.workflow_count}
 """The count for each final status; completed jobs are the rest."""
 
 
