@@ -170,6 +170,9 @@ class Tiers:
             for tier in BUDGETS:
                 found = [seconds for test, seconds in self._used.items() if test.tier == tier]
                 terminalreporter.line(f"{tier}: {sum(found):.0f} in {len(found)} tests")
+            for test, seconds in self._used.most_common():
+                if test.tier == "quick" and seconds > BUDGETS["quick"]:
+                    terminalreporter.line(f"{seconds:6.1f} {test.name}")
         if self._faults:
             terminalreporter.section("Tests in the wrong tier")
             for fault in self._faults:

@@ -32,7 +32,7 @@ def test_misfire_policies_decide_about_what_a_pause_and_an_outage_missed(cluster
     paused_s = time.time()
     cluster.kill()
     cluster.start()
-    cluster.wait_for_leader()
+    cluster.wait_until_ready(cluster.nodes[0])  # a leader may be there before it
     before = {name: ledger(base, name, outage.PERIOD_SECONDS) for name in outage.POLICIES}
     assert all(line.fire_time_ms <= paused_s * 1000 for lines in before.values() for line in lines)
     cluster.wait_until(lambda: time.time() > paused_s + DOWN_SECONDS, what="instants to be missed")
