@@ -222,11 +222,13 @@ def test_a_follower_away_past_log_compaction_catches_up_by_snapshot(
     client = client_of(cluster)
     leader = cluster.wait_for_leader()
     follower = next(node for node in cluster.nodes if node is not leader)
+    first = min((leader.data_directory / "journal").glob("*.segment"))
     follower.kill()
     jobs = [{"name": "later", "payload": "x" * 2_000, "delay_seconds": 3600} for _ in range(1_500)]
     results = client.submit_many(jobs)
     ids = {result.id for result in results if not isinstance(result, Exception)}
     assert len(ids) == len(jobs)
+    cluster.wait_until(lambda: not first.exists(), what="the log to be cut behind a checkpoint")
     cluster.start_node(follower)
     cluster.wait_until_ready(follower)
     applied = _applied(leader.get("/api/v1/cluster"), leader.id)
