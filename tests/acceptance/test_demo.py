@@ -31,7 +31,11 @@ pytestmark = pytest.mark.timeout(SECONDS_MAX + 60)
 
 @contextmanager
 def running_demo(directory: Path) -> Iterator[subprocess.Popen[str]]:
-    """Start a demo in a process group of its own, whose files are in `directory`; it is killed in the end."""
+    """Start a demo in a process group of its own, whose files are in `directory`; it is killed in the end.
+
+    It does not ignore SIGINT, as programs in a shell's background do, and so what this process inherited from one.
+    """
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     demo = subprocess.Popen(
         [sys.executable, "-m", "raftsched", "demo"],
         env=os.environ | {"TMPDIR": str(directory)},
@@ -40,6 +44,7 @@ def running_demo(directory: Path) -> Iterator[subprocess.Popen[str]]:
         text=True,
         start_new_session=True,
     )
+    signal.signal(signal.SIGINT, before)
     with demo:
         try:
             yield demo
