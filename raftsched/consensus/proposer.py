@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from raftsched import limits
@@ -17,7 +17,7 @@ from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import LeaseJobs, RecordOutcome, SubmitJob, encode_batch
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.state.results import Result
-from raftsched.errors import Unavailable, UpgradeInProgress
+from raftsched.errors import NotLeader, Unavailable, UpgradeInProgress
 
 _OPERATION_BYTES = 256
 """Approximate size of an operation without its payload or result."""
@@ -58,7 +58,13 @@ class Proposer:
 
         After that `note_silence` returns the preface of each entry, given the stamp of the previous one. Results of
         prefaces are dropped, and a preface may be applied more than once.
+
+        Call it when this node begins to lead, and without a preface when it no longer does. Operations that still wait
+        are refused with `NotLeader`. They were decided in an earlier term, and its leader may have known less: it could
+        end leases by a cause that this term knows to be wrong (seed 198).
         """
+        outdated, self._waiting = self._waiting, deque()
+        _fail(outdated, NotLeader())
         self._preface = preface
         self._note_silence = note_silence
         self._stamped_ms = None
@@ -143,7 +149,7 @@ def _without_later_ones(taken: list[_Waiting], version: int) -> list[_Waiting]:
     return taken
 
 
-def _fail(taken: list[_Waiting], error: BaseException) -> None:
+def _fail(taken: Iterable[_Waiting], error: BaseException) -> None:
     for _, future in taken:
         if not future.done():
             future.set_exception(error)

@@ -65,7 +65,7 @@ class Leadership:
         new_job_id: Callable[[], JobId],
     ) -> None:
         self._state = state
-        self._propose = propose
+        self._put_in_log = propose
         self._clock = clock
         self._settings = settings
         self._duties = Duties(state, settings, randomness, new_job_id)
@@ -105,7 +105,7 @@ class Leadership:
 
         Does nothing the second time, and never raises: `wait` raises the error of the duties.
         """
-        self._retire()
+        self.retire()
         if self._owner is not None and not self._owner.done():
             self._owner.cancel()
             await asyncio.wait((self._owner,))
@@ -270,6 +270,12 @@ class Leadership:
             if isinstance(result, Leased):
                 await asyncio.gather(*(self._propose(hand_back(grant)) for grant in result.grants))
 
+    def _propose(self, operation: Operation) -> Awaitable[Result]:
+        """Propose what this term has decided; raises `NotLeader` once it is over, as the next term may know better."""
+        if self._retired:
+            raise NotLeader
+        return self._put_in_log(operation)
+
     def _check_serving(self) -> None:
         if not self._serving:
             raise NotLeader
@@ -288,7 +294,7 @@ class Leadership:
                     self._set_wake_timer(self._duties.next_call_ms(now), now)
                     await self._wake.wait()
             finally:
-                self._retire()
+                self.retire()
 
     async def _carry_out(self, order: Order) -> None:
         result: Result | None = None
@@ -302,7 +308,8 @@ class Leadership:
         self._duties.on_result(order, result, self._now())
         self._wake.set()
 
-    def _retire(self) -> None:
+    def retire(self) -> None:
+        """Refuse all calls and propose nothing more, from this moment on; `stop` must follow."""
         self._serving = False
         self._retired = True
         self._duties.close(NotLeader())

@@ -276,8 +276,9 @@ class Node:
             log.info("leading", term=self._replica.term)
             self._spawn(self._leadership.wait())
         elif self._leadership is not None:
-            self._proposer.begin_with(None)
             retired, self._leadership = self._leadership, None
+            retired.retire()
+            self._proposer.begin_with(None)
             self._spawn(retired.stop())
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:

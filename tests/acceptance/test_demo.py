@@ -30,12 +30,12 @@ pytestmark = pytest.mark.timeout(SECONDS_MAX + 60)
 
 
 @contextmanager
-def running_demo(directory: Path) -> Iterator[subprocess.Popen[str]]:
+def running_demo(directory: Path, *, ignores_sigint: bool = False) -> Iterator[subprocess.Popen[str]]:
     """Start a demo in a process group of its own, whose files are in `directory`; it is killed in the end.
 
-    It does not ignore SIGINT, as programs in a shell's background do, and so what this process inherited from one.
+    Programs in a shell's background ignore SIGINT.
     """
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN if ignores_sigint else signal.default_int_handler)
     demo = subprocess.Popen(
         [sys.executable, "-m", "raftsched", "demo"],
         env=os.environ | {"TMPDIR": str(directory)},
@@ -94,9 +94,12 @@ def test_the_demo_verifies_jobs_of_every_kind_and_leaves_nothing_behind(tmp_path
             socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
-def test_the_demo_takes_everything_down_on_sigterm(tmp_path: Path) -> None:
-    with running_demo(tmp_path) as demo:
+@pytest.mark.parametrize("ignores_sigint", [False, True])
+def test_the_demo_takes_everything_down_on_sigterm(tmp_path: Path, *, ignores_sigint: bool) -> None:
+    with running_demo(tmp_path, ignores_sigint=ignores_sigint) as demo:
         children = started(demo)
+        if ignores_sigint:
+            demo.send_signal(signal.SIGINT)
         demo.send_signal(signal.SIGTERM)
         _, errors = demo.communicate(timeout=SECONDS_MAX)
     assert (demo.returncode, errors) == (128 + signal.SIGTERM, "")

@@ -216,6 +216,27 @@ async def test_preface_stands_in_front_of_every_entry_until_one_is_committed() -
         waiting.cancel()
 
 
+async def test_operations_that_still_wait_when_a_term_begins_or_ends_are_refused() -> None:
+    """An expiry that was decided before an outage was known must not follow the note of it (seed 198)."""
+    log = _Log()
+    for preface in (_PREFACE, None):
+        in_flight = []
+        for number in range(limits.ENTRIES_IN_FLIGHT_MAX):
+            in_flight.append(log.proposer.propose(_cancel(number)))
+            await _settle()
+        late = log.proposer.propose(_cancel(100))
+        log.proposer.begin_with(preface)
+        with pytest.raises(NotLeader):
+            await late
+        assert not any(future.done() for future in in_flight), "what is in the log may be committed yet"
+        for entry in log.futures:
+            if not entry.done():
+                entry.set_exception(OutcomeUnknown("the lead is lost"))
+        await asyncio.gather(*in_flight, return_exceptions=True)
+    await _settle()
+    assert not any(_cancel(100) in entry.operations for entry in log.entries)
+
+
 async def test_an_entry_long_after_the_one_before_begins_with_the_note_of_it() -> None:
     """However far time steps between two stamps, nothing is between them without the note."""
     log = _Log()

@@ -451,6 +451,17 @@ async def test_lease_proposed_before_the_stop_still_hears_its_outcome(cluster: C
 
 
 @in_virtual_time
+async def test_what_was_decided_in_a_term_is_not_proposed_after_it(cluster: Cluster) -> None:
+    lease = asyncio.create_task(cluster.leadership.lease("w1", ["mail"], 1, 60))
+    await turns()
+    cluster.world.submit_one()  # which is handed to the waiting call at once
+    cluster.leadership.retire()
+    with pytest.raises(NotLeader):
+        await lease
+    assert cluster.proposed(LeaseJobs) == 0
+
+
+@in_virtual_time
 async def test_stop_leaves_no_task_and_no_timer_behind(cluster: Cluster) -> None:
     cluster.world.submit(delay_ms=1_000)
     await cluster.leadership.lease("w1", ["mail"], 1, 0)

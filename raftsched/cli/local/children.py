@@ -62,9 +62,15 @@ def stops_its_children(command: Callable[_P, _R]) -> Callable[_P, _R]:
         def interrupt(_number: int, frame: FrameType | None) -> None:
             nonlocal ended_by
             ended_by = signal.SIGTERM
-            on_ctrl_c = signal.getsignal(signal.SIGINT)  # asyncio has its own; the shell's background ignores it
-            (on_ctrl_c if callable(on_ctrl_c) else signal.default_int_handler)(signal.SIGINT, frame)
+            on_ctrl_c = signal.getsignal(signal.SIGINT)  # while asyncio runs, its own: it cancels the main task
+            assert callable(on_ctrl_c)
+            on_ctrl_c(signal.SIGINT, frame)
 
+        if not callable(signal.getsignal(signal.SIGINT)):
+            # A shell's background ignores SIGINT. It still does, but asyncio takes over only from Python's own handler;
+            # without its help the interrupt strikes whatever task happens to run.
+            signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, interrupt)
         try:
             return command(*args, **kwargs)
