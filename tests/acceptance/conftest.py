@@ -23,9 +23,6 @@ from tests import tiers
 FAST = {"lease_seconds": 2.0, "cancel_grace_seconds": 2.0, "log_level": "info"}
 """Settings under which a lost worker is noticed within seconds."""
 
-START_SECONDS_MAX = 120.0
-"""On a machine that has much else to do."""
-
 StartCluster = Callable[..., LocalCluster]
 SharedCluster = Callable[..., LocalCluster]
 StartWorker = Callable[..., "subprocess.Popen[bytes]"]
@@ -116,7 +113,7 @@ def _exit_code(node: LocalNode) -> int | None:
 @contextmanager
 def _checked_cluster(directory: Path, node_count: int, settings: Mapping[str, Any]) -> Iterator[LocalCluster]:
     with LocalCluster(directory, node_count=node_count, settings=settings) as cluster:
-        cluster.wait_for_leader(seconds=START_SECONDS_MAX)
+        cluster.wait_for_leader()
         yield cluster
         _assert_replicas_agree(cluster)
     for node in cluster.nodes:

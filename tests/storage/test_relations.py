@@ -371,7 +371,7 @@ def test_deadlines_of_each_kind_are_due_in_order_up_to_their_time(state: State) 
     assert state.next_deadline(DeadlineKind.JOB) == 7
 
 
-def test_background_work_stand_where_they_were_put_until_they_are_removed(state: State, store: Store) -> None:
+def test_background_work_stays_where_it_was_put_until_it_is_removed(state: State, store: Store) -> None:
     first, second = (BackgroundKind.RESOLVE_DEPENDANTS, b"s"), (BackgroundKind.RELEASE_BLOCKED, b"mail")
     state.execute([PutBackgroundWork(*second), PutBackgroundWork(*first), PutBackgroundWork(*first, b"at")])
     assert (state.background_cursor(*first), state.background_cursor(*second)) == (b"at", b"")

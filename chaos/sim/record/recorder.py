@@ -296,8 +296,8 @@ class Recorder:
         self.leases_before_heal = set(self._held)
         self._add(Healed(t=self.t))
 
-    def final(self, node: str, state: State) -> str:
-        """Record the state of a node at the end; return its digest."""
+    def final(self, node: str, state: State) -> None:
+        """Record the state of a node at the end."""
         jobs = {job_name(job.id): final_job(job) for job in state.all_jobs()}
         overdue = {
             f"{deadline.kind.name.lower()} {deadline.subject.hex()}": late_ms
@@ -306,7 +306,6 @@ class Recorder:
         }
         whole = self._digest(node, state)
         self._add(FinalState(t=self.t, node=node, index=state.applied_index, state=whole, jobs=jobs, overdue=overdue))
-        return whole
 
     def _digest(self, node: str, state: State) -> str:
         whole = state_digest(state)

@@ -107,8 +107,7 @@ async def test_sent_again_it_finds_what_it_has_made(api: Api) -> None:
     assert (wider["run_count"], wider["known_count"]) == (2, 5)
 
 
-async def test_many_runs_are_several_operations_in_order(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backfilling, "_SECONDS_MAX", 600.0)  # a slow machine, too, does them all
+async def test_many_runs_are_several_operations_in_order(api: Api) -> None:
     await saved(api, cron="0 * * * *")
     done = (await _backfill(api, to="2030-03-11T00:00:00Z", order="desc")).json
     assert (done["run_count"], len(done["instants"])) == (240, 240)
