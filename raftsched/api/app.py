@@ -30,12 +30,12 @@ from raftsched.api.http.problems import http_problem, problem_of, problem_respon
 from raftsched.api.http.routes import BASE_PATH, Answered, Handler, Route
 from raftsched.api.http.server import SERVER, Runner
 from raftsched.api.http.submit_relay import RELAY_PATH, RelayedSubmits
-from raftsched.api.jobs.bulk import Bulk
-from raftsched.api.jobs.control import Controls
-from raftsched.api.jobs.dead_letters import DeadLetters
-from raftsched.api.jobs.legacy import LegacyJobs
-from raftsched.api.jobs.records import JobRecords
-from raftsched.api.jobs.routes import Jobs
+from raftsched.api.jobs.bulk.dead_letters import DeadLetters
+from raftsched.api.jobs.bulk.routes import Bulk
+from raftsched.api.jobs.control.routes import Controls
+from raftsched.api.jobs.records.routes import JobRecords
+from raftsched.api.jobs.submission.legacy import LegacyJobs
+from raftsched.api.jobs.submission.routes import Jobs
 from raftsched.api.queues.routes import Queues
 from raftsched.api.queues.settings import QueueSettings
 from raftsched.api.schedules.backfill import Backfills

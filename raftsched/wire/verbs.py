@@ -3,7 +3,7 @@
 A row holds what is the same for all of them. These are made from it:
 
 - the routes of the API and their summaries, by `api.http.routes.verb_route`;
-- the actions of bulk requests and the fields that each of them takes, in `api.jobs.bulk_actions`;
+- the actions of bulk requests and the fields that each of them takes, in `api.jobs.bulk.actions`;
 - the requests that the client and the command line send, by `client.http.calls.Calls.do`;
 - the commands, their options and their help, in `cli.commands.control` and `cli.terminal.verb_command`.
 

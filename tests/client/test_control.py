@@ -173,8 +173,8 @@ async def test_bulk_changes_what_the_filter_names_and_says_so(client: Client) ->
 async def test_bulk_goes_on_to_the_end(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     results = await client.submit_many({"name": "a", "payload": n} for n in range(30))
     assert all(isinstance(job, Job) for job in results)
-    monkeypatch.setattr("raftsched.api.jobs.bulk._STEP_JOBS", 7)
-    monkeypatch.setattr("raftsched.api.jobs.bulk._SECONDS_MAX", 0.0)  # each request ends after one step
+    monkeypatch.setattr("raftsched.api.jobs.bulk.routes._STEP_JOBS", 7)
+    monkeypatch.setattr("raftsched.api.jobs.bulk.routes._SECONDS_MAX", 0.0)  # each request ends after one step
     paused = await client.bulk("pause", all=True, reason="freeze")
     assert (paused.matched, paused.done, len(paused.sample)) == (30, 30, 30)
     assert len([job async for job in client.list(status="paused")]) == 30

@@ -20,9 +20,9 @@ from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.problems import problem_of
 from raftsched.api.http.routes import Route, route
-from raftsched.api.jobs.batch import Item, ItemsFitter, named_text, without
 from raftsched.api.jobs.reply import lease_reply
 from raftsched.api.json.decode import Fitter, run_id_at
+from raftsched.api.json.items import Item, ItemsFitter, named_text, without
 from raftsched.api.workers.progress import progress_text
 from raftsched.core.operations.control import Progress, ReportProgress
 from raftsched.core.records.ids import FencingToken, JobId

@@ -19,9 +19,9 @@ from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.problems import problem_of, problem_response, refusal
 from raftsched.api.http.proposals import Answer, answers_of
 from raftsched.api.http.routes import Route, route
-from raftsched.api.jobs.batch import Item, ItemsFitter, named_text
 from raftsched.api.jobs.convert import NULL, json_bytes
 from raftsched.api.json.decode import Fitter, run_id_at
+from raftsched.api.json.items import Item, ItemsFitter, named_text
 from raftsched.api.json.times import milliseconds
 from raftsched.core.operations.codec import RecordOutcome
 from raftsched.core.records.ids import FencingToken

@@ -8,8 +8,8 @@ import pytest
 from raftsched import limits
 from raftsched.api.backend import Backend
 from raftsched.api.http.consistency import REVISION_HEADER, Reading, open_reading
-from raftsched.api.jobs import list as listing
 from raftsched.api.jobs.convert import submit_operation
+from raftsched.api.jobs.lists import pages as listing
 from raftsched.core.operations.codec import CancelJob, PurgeJobs
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text, parse_job_id
 from raftsched.core.records.spec import Options

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from raftsched import limits
-from raftsched.api.jobs import bulk
+from raftsched.api.jobs.bulk import routes as bulk
 from raftsched.core.operations.base import Operation
 from raftsched.errors import NotLeader, OutcomeUnknown, RaftschedError
 from tests.api.node import NOBODY, Answer, Api

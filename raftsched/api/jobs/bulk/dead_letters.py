@@ -12,8 +12,8 @@ from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.routes import Route, change, route
-from raftsched.api.jobs.bulk import Bulk, DeadLetterScope
-from raftsched.api.jobs.list import list_response
+from raftsched.api.jobs.bulk.routes import Bulk, DeadLetterScope
+from raftsched.api.jobs.lists.pages import list_response
 from raftsched.api.json.decode import Fitter, parse_query
 from raftsched.errors import Invalid
 from raftsched.wire.bulk import (

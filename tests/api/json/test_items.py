@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from raftsched import limits
-from raftsched.api.jobs.batch import _array, named_text
+from raftsched.api.json.items import _array, named_text
 from tests.api.node import Api, run_of
 
 DEEP = b"[" * 80 + b"]" * 80

@@ -22,11 +22,11 @@ from raftsched.api.http.problems import problem_of
 from raftsched.api.http.proposals import Answer, answers_of, granted
 from raftsched.api.http.routes import BASE_PATH, KEY_HEADER, Route, change, route
 from raftsched.api.http.submit_relay import RelayedSubmit
-from raftsched.api.jobs.batch import Item, ItemsFitter
 from raftsched.api.jobs.convert import fingerprint_of, submit_operation
-from raftsched.api.jobs.list import list_response
+from raftsched.api.jobs.lists.pages import list_response
 from raftsched.api.jobs.reply import full_job_reply, job_in_path, job_response, result_reply
 from raftsched.api.json.decode import Fitter, parse_query
+from raftsched.api.json.items import Item, ItemsFitter
 from raftsched.core.operations.codec import RejectCode, SubmitJob
 from raftsched.core.records.ids import JobId, job_id_text
 from raftsched.core.records.job import Job

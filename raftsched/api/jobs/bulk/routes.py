@@ -1,6 +1,6 @@
 """Change many jobs by bounded requests, with exact counts.
 
-Theory of operation. The selected jobs are walked over as in a list (`selection`), and each is changed by its own
+Theory of operation. The selected jobs are walked over as in a list (`lists.selection`), and each is changed by its own
 operation, a few hundred at a time. So a bulk request is not a transaction: each job is changed or not on its own. A
 request ends at its limit of jobs, or after `_SECONDS_MAX`, and returns a cursor to continue with. Repeating an action
 has no second effect; only a replay needs an idempotency key for that.
@@ -31,11 +31,11 @@ from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.problems import refusal
 from raftsched.api.http.proposals import Answer, answers_of, propose
 from raftsched.api.http.routes import KEY_HEADER, Route, change
-from raftsched.api.jobs.bulk_actions import Action, action_of
-from raftsched.api.jobs.control import Asker, Change
-from raftsched.api.jobs.routes import key_of
-from raftsched.api.jobs.selection import Place, Selection, more_rows, next_jobs, selection_of
-from raftsched.api.jobs.walk import WalkCursor, walk_cursor
+from raftsched.api.jobs.bulk.actions import Action, action_of
+from raftsched.api.jobs.control.routes import Asker, Change
+from raftsched.api.jobs.lists.cursor import WalkCursor, walk_cursor
+from raftsched.api.jobs.lists.selection import Place, Selection, more_rows, next_jobs, selection_of
+from raftsched.api.jobs.submission.routes import key_of
 from raftsched.api.json.cursors import decode_cursor, encode_cursor
 from raftsched.api.json.decode import Fitter, job_id_at
 from raftsched.core.maintenance.retention import why_kept

@@ -21,9 +21,9 @@ from aiohttp import web
 from raftsched import limits
 from raftsched.api.backend import Backend
 from raftsched.api.http.consistency import Reading, open_reading
+from raftsched.api.jobs.lists.cursor import WalkCursor, walk_cursor
+from raftsched.api.jobs.lists.selection import Place, Selection, more_rows, next_jobs, selection_of
 from raftsched.api.jobs.reply import job_reply
-from raftsched.api.jobs.selection import Place, Selection, more_rows, next_jobs, selection_of
-from raftsched.api.jobs.walk import WalkCursor, walk_cursor
 from raftsched.api.json.cursors import encode_cursor
 from raftsched.core.records.job import Job
 from raftsched.wire.jobs import JobReply, JobsPage, ListQuery

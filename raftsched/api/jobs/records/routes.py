@@ -10,9 +10,9 @@ from aiohttp import web
 from raftsched.api.backend import Backend
 from raftsched.api.http.consistency import open_reading, read
 from raftsched.api.http.routes import Route, route
-from raftsched.api.jobs.explain import explain_reply, marked_workers
-from raftsched.api.jobs.history import history_reply, runs_reply
-from raftsched.api.jobs.logs import LogPlace, behind, log_place, log_reply
+from raftsched.api.jobs.records.explain import explain_reply, marked_workers
+from raftsched.api.jobs.records.history import history_reply, runs_reply
+from raftsched.api.jobs.records.logs import LogPlace, behind, log_place, log_reply
 from raftsched.api.jobs.reply import job_in_path
 from raftsched.api.json.decode import parse_query
 from raftsched.wire.common import ReadQuery

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 from raftsched.api.backend import Backend
 from raftsched.api.http.actor import signed
-from raftsched.api.jobs.control import OPERATIONS_OF_VERBS, Asker, Change
-from raftsched.api.jobs.replay import changes_of, replay_operation
+from raftsched.api.jobs.control.replay import changes_of, replay_operation
+from raftsched.api.jobs.control.routes import OPERATIONS_OF_VERBS, Asker, Change
 from raftsched.core.operations.base import Operation
 from raftsched.core.records.job import Job
 from raftsched.errors import Invalid

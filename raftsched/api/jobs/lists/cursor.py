@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from raftsched import limits
-from raftsched.api.jobs.selection import Place, Selection, newest_id, part_count
+from raftsched.api.jobs.lists.selection import Place, Selection, newest_id, part_count
 from raftsched.api.json.cursors import decode_cursor, raise_foreign, raise_other_list
 from raftsched.storage.reader import StateReader
 from raftsched.storage.tables.facets import ID_BYTES

@@ -1,0 +1,1 @@
+"""Change many jobs by bounded requests, and the jobs of the dead-letter queue."""

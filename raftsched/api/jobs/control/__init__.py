@@ -1,0 +1,1 @@
+"""Change one job: cancel, pause, resume, retry, replay, amend."""

@@ -1,0 +1,1 @@
+"""Select jobs, and list them in a stable order, page by page."""
