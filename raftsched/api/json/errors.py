@@ -14,6 +14,7 @@ import msgspec
 from msgspec import inspect
 
 from raftsched.errors import Malformed
+from raftsched.wire.calls import CALL_RULES
 from raftsched.wire.common import PATTERN_RULES
 
 _PLACE: Final = re.compile(r" - at (?P<key>`key` in )?`\$(?P<path>.*)`$", re.DOTALL)
@@ -61,7 +62,7 @@ def _join(head: str, tail: str) -> str:
 
 def _fault_text(text: str, expected: inspect.Type | None) -> str:
     if text.startswith(_REGEX):
-        for pattern, rule in PATTERN_RULES.items():
+        for pattern, rule in (PATTERN_RULES | CALL_RULES).items():
             if text == f"{_REGEX}{pattern!r}":
                 return f"expected {rule}"
     values = _values(expected)
