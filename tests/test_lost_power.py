@@ -23,12 +23,12 @@ from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.recovery import DifferenceMark, FormedMark, InstallMarker, align
 from raftsched.consensus.machine import ReplicatedState
 from raftsched.consensus.ports import Sizes
-from raftsched.consensus.raft.cluster_clock import ClusterClock
+from raftsched.consensus.raft.clocks.cluster_clock import ClusterClock
+from raftsched.consensus.raft.clocks.step_clock import StepClock
 from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.consensus.raft.engine_ports import EnginePorts
-from raftsched.consensus.raft.membership import Member, Membership
+from raftsched.consensus.raft.membership.members import Member, Membership
 from raftsched.consensus.raft.messages import APPEND, CHUNK, VOTE_REQUEST
-from raftsched.consensus.raft.step_clock import StepClock
 from raftsched.disk import SystemDisk, make_directory
 from raftsched.errors import RaftschedError
 from raftsched.node.identity import DirectoryClaim

@@ -35,14 +35,14 @@ from raftsched.consensus.disk_space import ClusterSpace
 from raftsched.consensus.machine import StateMachine
 from raftsched.consensus.net.address import Address
 from raftsched.consensus.ports import Log, NodeId, Sizes, Timing
-from raftsched.consensus.raft.cluster_clock import ClusterClock
-from raftsched.consensus.raft.configuration import Change
+from raftsched.consensus.raft.clocks.cluster_clock import ClusterClock
+from raftsched.consensus.raft.clocks.step_clock import StepClock
 from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.consensus.raft.engine_ports import EnginePorts
-from raftsched.consensus.raft.membership import Member, Membership
-from raftsched.consensus.raft.proposals import DISCARDED, NOT_LEADER, QUEUE_FULL, REFUSED, SUCCESS
-from raftsched.consensus.raft.snapshots import Work
-from raftsched.consensus.raft.step_clock import StepClock
+from raftsched.consensus.raft.log.proposals import DISCARDED, NOT_LEADER, QUEUE_FULL, REFUSED, SUCCESS
+from raftsched.consensus.raft.membership.configuration import Change
+from raftsched.consensus.raft.membership.members import Member, Membership
+from raftsched.consensus.raft.replication.snapshots import Work
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.consensus.sync_thread import SyncThread
 from raftsched.errors import DiskStalled, NotLeader, OutcomeUnknown, RaftschedError, TooLarge, Unavailable

@@ -3,7 +3,7 @@
 `node.json` names the owner, so that a directory mounted at the wrong node is refused before it can vote. It also holds
 
   * the directory's *incarnation*, drawn when it is made: by it the other nodes tell a member from a node that has lost
-    its disk and kept its id (`raftsched.consensus.raft.peer_identity`);
+    its disk and kept its id (`raftsched.consensus.raft.membership.peer_identity`);
   * the newest segment of the journal, recorded before anything that depends on it leaves the node: by it a start tells
     a lost journal from one that was never begun (`raftsched.consensus.journal.register`).
 

@@ -30,8 +30,8 @@ from raftsched.consensus.net.address import Address
 from raftsched.consensus.net.transport import Transport
 from raftsched.consensus.ports import Timing
 from raftsched.consensus.proposer import Proposer
-from raftsched.consensus.raft.cluster_clock import ClusterClock
-from raftsched.consensus.raft.membership import Member, Membership
+from raftsched.consensus.raft.clocks.cluster_clock import ClusterClock
+from raftsched.consensus.raft.membership.members import Member, Membership
 from raftsched.consensus.replica import Replica, ReplicaSettings
 from raftsched.consensus.replica_status import PeerStatus, ReplicaStatus
 from raftsched.core.operations.base import Operation

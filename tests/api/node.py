@@ -22,7 +22,7 @@ from aiohttp import web
 from raftsched import limits
 from raftsched.api.app import create_app, create_runner
 from raftsched.api.event_log import EventLog
-from raftsched.consensus.raft.membership import Member, Membership
+from raftsched.consensus.raft.membership.members import Member, Membership
 from raftsched.core.apply import apply
 from raftsched.core.operations.base import Operation
 from raftsched.core.records.ids import JobId, JobIdFactory, TimeMs

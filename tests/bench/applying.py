@@ -20,7 +20,7 @@ from pathlib import Path
 
 from raftsched import limits
 from raftsched.consensus.machine import ReplicatedState
-from raftsched.consensus.raft.state_comparison import EVERY_ENTRIES
+from raftsched.consensus.raft.replication.state_comparison import EVERY_ENTRIES
 from raftsched.core.operations.codec import LeaseJobs, RecordOutcome, SubmitJob, encode_batch
 from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import AttemptEnd

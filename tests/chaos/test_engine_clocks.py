@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from chaos.sim.engine.checker import Violation
 from chaos.sim.engine.cluster import SimulatedCluster, SimulatedNode
 from chaos.sim.engine.faults import Faults
-from raftsched.consensus.raft.cluster_clock import FRESH_SECONDS, JUDGED_SECONDS, ClusterClock
+from raftsched.consensus.raft.clocks.cluster_clock import FRESH_SECONDS, JUDGED_SECONDS, ClusterClock
 from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.errors import Unavailable
 from raftsched.limits import CLOCK_SKEW_MS

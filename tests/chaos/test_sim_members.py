@@ -15,8 +15,8 @@ from chaos.sim.rates import Rates
 from chaos.sim.run.seed import run_seed
 from chaos.sim.world.operator import Operator
 from raftsched.consensus.ports import NodeId
-from raftsched.consensus.raft.configuration import Configuration
-from raftsched.consensus.raft.peer_identity import PeerIdentity
+from raftsched.consensus.raft.membership.configuration import Configuration
+from raftsched.consensus.raft.membership.peer_identity import PeerIdentity
 from tests.chaos.worlds import running
 from tests.core.scene import submit_operation
 

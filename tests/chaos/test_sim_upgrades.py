@@ -9,8 +9,8 @@ import pytest
 from chaos.sim.run.seed import run_seed
 from chaos.sim.run.verdict import Outcome
 from chaos.sim.world.upgrades import SHARE, upgrade_dice
-from raftsched.consensus.raft import entry_versions as versions
-from raftsched.consensus.raft.entry_versions import Heard
+from raftsched.consensus.raft.log import entry_versions as versions
+from raftsched.consensus.raft.log.entry_versions import Heard
 
 SEEDS = [seed for seed in range(1, 100) if upgrade_dice(seed).random() < SHARE]
 WHOLE, HALF = (16, 99), 106

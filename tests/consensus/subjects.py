@@ -17,13 +17,13 @@ from chaos.sim.machine.disk import SimulatedDisk
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.net.handshake import Guests
 from raftsched.consensus.ports import Sizes, Timing
-from raftsched.consensus.raft.cluster_clock import ClusterClock
+from raftsched.consensus.raft.clocks.cluster_clock import ClusterClock
+from raftsched.consensus.raft.clocks.step_clock import StepClock
 from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.consensus.raft.engine_ports import EnginePorts
-from raftsched.consensus.raft.membership import Member, Membership
+from raftsched.consensus.raft.membership.members import Member, Membership
 from raftsched.consensus.raft.messages import Message
 from raftsched.consensus.raft.pysyncobj_adapter import ORIGINALS, install_seams
-from raftsched.consensus.raft.step_clock import StepClock
 
 TIMING = Timing(heartbeat_seconds=0.05, election_min_seconds=0.5, election_max_seconds=1.0)
 _STAMPS = {"sent_us": 1, "wall_ms": 1}

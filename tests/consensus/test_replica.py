@@ -12,9 +12,9 @@ import pytest
 from pysyncobj.node import Node
 
 from raftsched.consensus.ports import Timing
-from raftsched.consensus.raft import state_comparison
 from raftsched.consensus.raft.engine import RaftEngine
-from raftsched.consensus.raft.membership import Membership
+from raftsched.consensus.raft.membership.members import Membership
+from raftsched.consensus.raft.replication import state_comparison
 from raftsched.consensus.replica import Replica
 from raftsched.consensus.replica_status import PeerStatus
 from raftsched.disk import DiskFailed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.consensus.raft.cluster_clock import ClusterClock
+from raftsched.consensus.raft.clocks.cluster_clock import ClusterClock
 from raftsched.core.operations.codec import ExpireLeases
 from raftsched.core.records.job import Status
 from tests.leader.scene import START_MS, TTL_MS, HandClock, Leader, World

@@ -23,8 +23,8 @@ from chaos.sim.engine.machine import Applied, HistoryMachine
 from chaos.sim.engine.ports import Running, Watched
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.ports import CONFIGURATION, NodeId
-from raftsched.consensus.raft.membership import Membership, decode_membership
-from raftsched.consensus.raft.proposals import SUCCESS, UNKNOWN_OUTCOME
+from raftsched.consensus.raft.log.proposals import SUCCESS, UNKNOWN_OUTCOME
+from raftsched.consensus.raft.membership.members import Membership, decode_membership
 
 
 class Violation(AssertionError):

@@ -28,12 +28,12 @@ from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.register import JournalLost, VolatileRegister
 from raftsched.consensus.net.address import Address
 from raftsched.consensus.ports import NodeId, Sizes, Timing
-from raftsched.consensus.raft.cluster_clock import ClusterClock
+from raftsched.consensus.raft.clocks.cluster_clock import ClusterClock
+from raftsched.consensus.raft.clocks.step_clock import StepClock
 from raftsched.consensus.raft.engine import RaftEngine
 from raftsched.consensus.raft.engine_ports import EnginePorts
-from raftsched.consensus.raft.membership import Member, Membership
-from raftsched.consensus.raft.snapshots import Work
-from raftsched.consensus.raft.step_clock import StepClock
+from raftsched.consensus.raft.membership.members import Member, Membership
+from raftsched.consensus.raft.replication.snapshots import Work
 from raftsched.errors import Unavailable
 
 TIMING = Timing(

@@ -13,8 +13,8 @@ from chaos.sim.engine.checker import Violation
 from chaos.sim.engine.cluster import SimulatedCluster, SimulatedNode, simulated_member
 from chaos.sim.engine.faults import Faults
 from raftsched.consensus.ports import NodeId
-from raftsched.consensus.raft.configuration import Change
-from raftsched.consensus.raft.membership import Membership
+from raftsched.consensus.raft.membership.configuration import Change
+from raftsched.consensus.raft.membership.members import Membership
 
 NODES_MAX = 6
 OnAnswer = Callable[[object, int], None]

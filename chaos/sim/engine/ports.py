@@ -11,7 +11,7 @@ from chaos.sim.network.links import SimulatedTransport
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft.engine import RaftEngine
-from raftsched.consensus.raft.snapshots import Work
+from raftsched.consensus.raft.replication.snapshots import Work
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ from raftsched.config import NodeConfig
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.machine import ReplicatedState
 from raftsched.consensus.net.address import Address
-from raftsched.consensus.raft.membership import Membership, recorded_membership
+from raftsched.consensus.raft.membership.members import Membership, recorded_membership
 from raftsched.consensus.replica import ReplicaSettings
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import RecordOutcome

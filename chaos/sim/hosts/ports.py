@@ -14,7 +14,7 @@ from chaos.sim.network.sockets import Sockets
 from chaos.sim.rates import Rates
 from chaos.sim.record.recorder import Recorder
 from chaos.sim.record.trace import Trace
-from raftsched.consensus.raft.membership import Membership
+from raftsched.consensus.raft.membership.members import Membership
 from raftsched.node.node import Node
 
 

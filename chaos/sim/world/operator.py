@@ -22,7 +22,7 @@ from typing import Any
 from chaos.sim.hosts.host import Host, Reset, Unreachable
 from chaos.sim.hosts.node import SimulatedNode
 from chaos.sim.world.world import World
-from raftsched.consensus.raft.membership import Membership
+from raftsched.consensus.raft.membership.members import Membership
 from raftsched.errors import InvariantBroken, RaftschedError
 
 _VOTERS_MIN = 3

@@ -31,7 +31,7 @@ from chaos.sim.record.recorder import Recorder
 from chaos.sim.record.trace import Trace
 from raftsched import limits
 from raftsched.consensus.raft import messages
-from raftsched.consensus.raft.membership import Member, Membership
+from raftsched.consensus.raft.membership.members import Member, Membership
 from raftsched.consensus.raft.messages import Message
 from raftsched.core.operations.codec import UnknownVersion
 from raftsched.errors import Unavailable

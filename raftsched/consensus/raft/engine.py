@@ -29,16 +29,16 @@ from pysyncobj.node import Node
 from raftsched.consensus.disk_space import ClusterSpace
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft import messages
-from raftsched.consensus.raft.cluster_clock import ClusterClock
-from raftsched.consensus.raft.configuration import Change, OnMembers
+from raftsched.consensus.raft.clocks.cluster_clock import ClusterClock
 from raftsched.consensus.raft.engine_ports import EnginePorts
-from raftsched.consensus.raft.membership import Membership
+from raftsched.consensus.raft.log.proposals import Answer
+from raftsched.consensus.raft.membership.configuration import Change, OnMembers
+from raftsched.consensus.raft.membership.members import Membership
 from raftsched.consensus.raft.messages import Message
 from raftsched.consensus.raft.parts import Parts
 from raftsched.consensus.raft.peer_node import PeerNode
-from raftsched.consensus.raft.proposals import Answer
 from raftsched.consensus.raft.pysyncobj_adapter import LEADER, STATE_NAMES, Hooks
-from raftsched.consensus.raft.snapshots import Work
+from raftsched.consensus.raft.replication.snapshots import Work
 from raftsched.errors import NoMajority, NotLeader, Unavailable
 
 _JUST_AFTER: Final = 0.001

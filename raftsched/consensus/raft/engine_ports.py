@@ -8,7 +8,7 @@ from pysyncobj.transport import Transport as TransportPort
 
 from raftsched.consensus.machine import StateMachine
 from raftsched.consensus.ports import Log, NodeId, Sizes, Timing
-from raftsched.consensus.raft.step_clock import StepClock
+from raftsched.consensus.raft.clocks.step_clock import StepClock
 from raftsched.ports import Randomness
 
 

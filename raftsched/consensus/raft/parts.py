@@ -25,27 +25,27 @@ from pysyncobj.node import Node
 from raftsched.consensus.disk_space import ClusterSpace
 from raftsched.consensus.journal.recovery import DifferenceMark, FormedMark, InstallMarker, align
 from raftsched.consensus.raft import messages
-from raftsched.consensus.raft.apply_queue import ApplyQueue
-from raftsched.consensus.raft.cluster_clock import ClusterClock
-from raftsched.consensus.raft.commit_index import CommitIndex
-from raftsched.consensus.raft.configuration import Configuration, OnMembers
-from raftsched.consensus.raft.elections import Elections
+from raftsched.consensus.raft.clocks.cluster_clock import ClusterClock
+from raftsched.consensus.raft.clocks.measurements import Measurements
+from raftsched.consensus.raft.clocks.quorum_lease import QuorumContact
+from raftsched.consensus.raft.clocks.round_trips import RoundTrips
 from raftsched.consensus.raft.engine_ports import EnginePorts
-from raftsched.consensus.raft.entry_versions import OperationVersions
-from raftsched.consensus.raft.follower import Follower
-from raftsched.consensus.raft.leadership_transfer import LeadershipTransfer
-from raftsched.consensus.raft.measurements import Measurements
-from raftsched.consensus.raft.membership import Membership
+from raftsched.consensus.raft.leadership.elections import Elections
+from raftsched.consensus.raft.leadership.quorum_reads import Lead, QuorumReads
+from raftsched.consensus.raft.leadership.transfer import LeadershipTransfer
+from raftsched.consensus.raft.log.apply_queue import ApplyQueue
+from raftsched.consensus.raft.log.commit_index import CommitIndex
+from raftsched.consensus.raft.log.entry_versions import OperationVersions
+from raftsched.consensus.raft.log.proposals import Proposals
+from raftsched.consensus.raft.membership.configuration import Configuration, OnMembers
+from raftsched.consensus.raft.membership.members import Membership
+from raftsched.consensus.raft.membership.peer_identity import PeerIdentity
 from raftsched.consensus.raft.messages import Handler
-from raftsched.consensus.raft.peer_identity import PeerIdentity
-from raftsched.consensus.raft.proposals import Proposals
 from raftsched.consensus.raft.pysyncobj_adapter import RaftCore
-from raftsched.consensus.raft.quorum_lease import QuorumContact
-from raftsched.consensus.raft.quorum_reads import Lead, QuorumReads
-from raftsched.consensus.raft.replication import Replication
-from raftsched.consensus.raft.round_trips import RoundTrips
-from raftsched.consensus.raft.snapshots import SnapshotReceiver, SnapshotSender, remove_leftovers
-from raftsched.consensus.raft.state_comparison import StateComparison
+from raftsched.consensus.raft.replication.follower import Follower
+from raftsched.consensus.raft.replication.leader import Replication
+from raftsched.consensus.raft.replication.snapshots import SnapshotReceiver, SnapshotSender, remove_leftovers
+from raftsched.consensus.raft.replication.state_comparison import StateComparison
 
 
 class Whole(Lead, Protocol):

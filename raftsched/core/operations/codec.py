@@ -5,7 +5,7 @@ Its operations are applied in order, each with its own result. Fields are stored
 a default. A tag is never used again.
 
 Entries have versions, and a node rejects an unknown version. In a rolling upgrade, nodes of two versions run together. So
-a leader writes a later version only when every member reads it (`consensus.raft.entry_versions`). Every change of the
+a leader writes a later version only when every member reads it (`consensus.raft.log.entry_versions`). Every change of the
 content of entries, or of their effect in `apply`, follows these steps:
 
 1. Raise `CODEC_VERSION`. Entries of earlier versions, down to `OLDEST_READ`, must be read and applied as before.

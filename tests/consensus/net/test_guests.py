@@ -15,7 +15,7 @@ from raftsched.consensus.net import transport as transport_module
 from raftsched.consensus.net.address import Address
 from raftsched.consensus.net.framing import encode_frame
 from raftsched.consensus.net.handshake import TransportSettings
-from raftsched.consensus.raft.membership import Member, Membership, encode_membership
+from raftsched.consensus.raft.membership.members import Member, Membership, encode_membership
 from raftsched.consensus.raft.messages import Message
 from tests.consensus.links import WAIT_SECONDS, Network, Station, hello, raw_client, vote
 from tests.consensus.subjects import MendedSubject

@@ -10,16 +10,16 @@ from pysyncobj.node import Node
 
 from raftsched.consensus.net import framing
 from raftsched.consensus.ports import COMMAND, Entry
-from raftsched.consensus.raft import snapshots
-from raftsched.consensus.raft.apply_queue import ApplyQueue
-from raftsched.consensus.raft.elections import Elections
 from raftsched.consensus.raft.engine import RaftEngine
-from raftsched.consensus.raft.follower import Follower
+from raftsched.consensus.raft.leadership.elections import Elections
+from raftsched.consensus.raft.log.apply_queue import ApplyQueue
+from raftsched.consensus.raft.log.progress import Progress
+from raftsched.consensus.raft.log.proposals import Proposals
 from raftsched.consensus.raft.messages import APPEND, VOTE_REQUEST, Message
-from raftsched.consensus.raft.progress import Progress
-from raftsched.consensus.raft.proposals import Proposals
 from raftsched.consensus.raft.pysyncobj_adapter import RaftCore
-from raftsched.consensus.raft.replication import Replication
+from raftsched.consensus.raft.replication import snapshots
+from raftsched.consensus.raft.replication.follower import Follower
+from raftsched.consensus.raft.replication.leader import Replication
 
 
 def loses_a_piece_of_a_snapshot(patch: Any) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from raftsched import limits
 from raftsched.consensus import machine as machine_module
-from raftsched.consensus.raft.cluster_clock import ClusterClock
+from raftsched.consensus.raft.clocks.cluster_clock import ClusterClock
 from raftsched.core.jobs import attempts as attempts_module
 from raftsched.core.jobs import lease as lease_module
 from raftsched.core.jobs import submit as submit_module

@@ -12,11 +12,11 @@ from raftsched.consensus.journal import journal as journal_module
 from raftsched.consensus.journal import segments
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.journal.recovery import InstallMarker
-from raftsched.consensus.raft.commit_index import CommitIndex
 from raftsched.consensus.raft.engine import RaftEngine
-from raftsched.consensus.raft.follower import Follower
-from raftsched.consensus.raft.replication import Replication
-from raftsched.consensus.raft.snapshots import Received
+from raftsched.consensus.raft.log.commit_index import CommitIndex
+from raftsched.consensus.raft.replication.follower import Follower
+from raftsched.consensus.raft.replication.leader import Replication
+from raftsched.consensus.raft.replication.snapshots import Received
 from raftsched.disk import DiskFailed
 from raftsched.storage import state as state_module
 from raftsched.storage.store.memory_store import MemoryStore

@@ -15,17 +15,17 @@ from pysyncobj.node import Node
 
 from raftsched.consensus.ports import Entry
 from raftsched.consensus.raft import messages
-from raftsched.consensus.raft.commit_index import CommitIndex
-from raftsched.consensus.raft.configuration import Configuration
-from raftsched.consensus.raft.elections import Elections
+from raftsched.consensus.raft.clocks.quorum_lease import QuorumContact
 from raftsched.consensus.raft.engine import RaftEngine
-from raftsched.consensus.raft.follower import Follower
-from raftsched.consensus.raft.membership import Membership
+from raftsched.consensus.raft.leadership.elections import Elections
+from raftsched.consensus.raft.log.commit_index import CommitIndex
+from raftsched.consensus.raft.log.proposals import DISCARDED, Proposals
+from raftsched.consensus.raft.membership.configuration import Configuration
+from raftsched.consensus.raft.membership.members import Membership
+from raftsched.consensus.raft.membership.peer_identity import PeerIdentity
 from raftsched.consensus.raft.messages import Message
-from raftsched.consensus.raft.peer_identity import PeerIdentity
-from raftsched.consensus.raft.proposals import DISCARDED, Proposals
-from raftsched.consensus.raft.quorum_lease import QuorumContact
-from raftsched.consensus.raft.replication import Replication
+from raftsched.consensus.raft.replication.follower import Follower
+from raftsched.consensus.raft.replication.leader import Replication
 
 Plant = Callable[[Any], None]
 """Takes pytest's monkeypatch, or anything with its `setattr`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from raftsched.consensus.raft.quorum_reads import QuorumReads
+from raftsched.consensus.raft.leadership.quorum_reads import QuorumReads
 from raftsched.core.records.job import AttemptEnd, Job
 from raftsched.leader.dispatch.due_jobs import TimerHorizon
 from raftsched.leader.dispatch.ready import ReadyJobs

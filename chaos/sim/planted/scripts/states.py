@@ -7,7 +7,7 @@ from typing import Any
 from chaos.sim.hosts.node import SimulatedNode
 from chaos.sim.planted.scripts.stage import Play, Schedule, Stage
 from raftsched.consensus.journal.recovery import DifferenceMark
-from raftsched.consensus.raft.state_comparison import StateComparison
+from raftsched.consensus.raft.replication.state_comparison import StateComparison
 from raftsched.core.records.ids import JobId
 from raftsched.storage.store.port import Table
 

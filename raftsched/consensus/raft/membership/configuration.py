@@ -36,12 +36,12 @@ import structlog
 from pysyncobj.node import Node
 
 from raftsched.consensus.ports import CONFIGURATION, NodeId
-from raftsched.consensus.raft.commit_index import CommitIndex
 from raftsched.consensus.raft.engine_ports import EnginePorts
-from raftsched.consensus.raft.membership import Membership, encode_membership, recorded_membership
+from raftsched.consensus.raft.log.commit_index import CommitIndex
+from raftsched.consensus.raft.log.progress import Progress
+from raftsched.consensus.raft.log.proposals import NOT_LEADER, REFUSED, Answer, Proposals
+from raftsched.consensus.raft.membership.members import Membership, encode_membership, recorded_membership
 from raftsched.consensus.raft.peer_node import PeerNode
-from raftsched.consensus.raft.progress import Progress
-from raftsched.consensus.raft.proposals import NOT_LEADER, REFUSED, Answer, Proposals
 from raftsched.errors import ChangeUnderWay, Invalid, InvariantBroken, Rejected, Unavailable
 
 PROMOTE_LAG_ENTRIES: Final = 64

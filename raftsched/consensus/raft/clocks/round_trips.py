@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 
 from raftsched.consensus.ports import NodeId, Timing
-from raftsched.consensus.raft.quorum_lease import DRIFT
+from raftsched.consensus.raft.clocks.quorum_lease import DRIFT
 
 _SAMPLES: Final = 64
 """Six seconds of heartbeats."""

@@ -25,13 +25,13 @@ from pysyncobj.node import Node
 from raftsched.consensus.journal.recovery import InstallMarker
 from raftsched.consensus.ports import CONFIGURATION, KINDS, Entry
 from raftsched.consensus.raft import messages
-from raftsched.consensus.raft.apply_queue import ApplyQueue
-from raftsched.consensus.raft.cluster_clock import ClusterClock
-from raftsched.consensus.raft.commit_index import CommitIndex
-from raftsched.consensus.raft.configuration import Configuration
+from raftsched.consensus.raft.clocks.cluster_clock import ClusterClock
 from raftsched.consensus.raft.engine_ports import EnginePorts
+from raftsched.consensus.raft.log.apply_queue import ApplyQueue
+from raftsched.consensus.raft.log.commit_index import CommitIndex
+from raftsched.consensus.raft.membership.configuration import Configuration
 from raftsched.consensus.raft.messages import Message
-from raftsched.consensus.raft.snapshots import Received, SnapshotReceiver
+from raftsched.consensus.raft.replication.snapshots import Received, SnapshotReceiver
 from raftsched.errors import InvariantBroken
 
 _log = structlog.get_logger()

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from raftsched import limits
-from raftsched.consensus.raft.membership import (
+from raftsched.consensus.raft.membership.members import (
     Member,
     Membership,
     decode_membership,

@@ -27,8 +27,8 @@ from pysyncobj.node import Node
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft import messages
 from raftsched.consensus.raft.engine_ports import EnginePorts
+from raftsched.consensus.raft.log.proposals import NOT_LEADER, REFUSED, SUCCESS, Answer
 from raftsched.consensus.raft.messages import Message
-from raftsched.consensus.raft.proposals import NOT_LEADER, REFUSED, SUCCESS, Answer
 from raftsched.errors import NoMajority
 
 

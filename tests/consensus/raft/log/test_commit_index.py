@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from raftsched.consensus.raft.commit_index import CommitIndex
+from raftsched.consensus.raft.log.commit_index import CommitIndex
 
 
 def test_a_start_trusts_what_is_applied_and_no_more() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from raftsched.consensus.raft.log.proposals import NOT_LEADER, REFUSED, SUCCESS
 from raftsched.consensus.raft.messages import READ_ROUND, READ_ROUND_OK
-from raftsched.consensus.raft.proposals import NOT_LEADER, REFUSED, SUCCESS
 from raftsched.errors import NoMajority
 from tests.consensus.subjects import TIMING, MendedSubject
 

@@ -8,7 +8,7 @@ import pytest
 
 from chaos.sim.engine.machine import HistoryMachine, MachineDisk
 from raftsched.consensus.journal.recovery import DifferenceMark
-from raftsched.consensus.raft.state_comparison import BEAT_SECONDS, EVERY_ENTRIES, Note, StateComparison
+from raftsched.consensus.raft.replication.state_comparison import BEAT_SECONDS, EVERY_ENTRIES, Note, StateComparison
 
 THREE = frozenset({"n1", "n2", "n3"})
 FIVE = THREE | {"n4", "n5"}

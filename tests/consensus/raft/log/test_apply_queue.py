@@ -11,11 +11,11 @@ from chaos.sim.engine.machine import HistoryMachine, MachineDisk
 from chaos.sim.machine.disk import SimulatedDisk
 from raftsched.consensus.journal.journal import Journal
 from raftsched.consensus.ports import COMMAND, CONFIGURATION, NO_OP, Timing
-from raftsched.consensus.raft.apply_queue import ApplyQueue
-from raftsched.consensus.raft.commit_index import CommitIndex
+from raftsched.consensus.raft.clocks.step_clock import StepClock
 from raftsched.consensus.raft.engine_ports import EnginePorts
-from raftsched.consensus.raft.proposals import NOT_LEADER, QUEUE_FULL, SUCCESS, Proposals
-from raftsched.consensus.raft.step_clock import StepClock
+from raftsched.consensus.raft.log.apply_queue import ApplyQueue
+from raftsched.consensus.raft.log.commit_index import CommitIndex
+from raftsched.consensus.raft.log.proposals import NOT_LEADER, QUEUE_FULL, SUCCESS, Proposals
 from raftsched.errors import InvariantBroken
 from raftsched.limits import PROPOSALS_WAITING_MAX
 from tests.consensus.subjects import HandClock, Recorder

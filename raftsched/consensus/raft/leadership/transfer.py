@@ -20,9 +20,9 @@ from pysyncobj.node import Node
 
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft import messages
+from raftsched.consensus.raft.clocks.measurements import Measurements
 from raftsched.consensus.raft.engine_ports import EnginePorts
-from raftsched.consensus.raft.measurements import Measurements
-from raftsched.consensus.raft.progress import Progress
+from raftsched.consensus.raft.log.progress import Progress
 
 _LEAVE_AGAIN_SECONDS: Final = 30.0
 """A leader whose clock is off or whose disk is low tries to hand over again after this, not before."""

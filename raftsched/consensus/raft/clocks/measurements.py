@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from raftsched.consensus.disk_space import ClusterSpace
 from raftsched.consensus.ports import NodeId
-from raftsched.consensus.raft.cluster_clock import ClusterClock
-from raftsched.consensus.raft.quorum_lease import QuorumContact
-from raftsched.consensus.raft.round_trips import RoundTrips
+from raftsched.consensus.raft.clocks.cluster_clock import ClusterClock
+from raftsched.consensus.raft.clocks.quorum_lease import QuorumContact
+from raftsched.consensus.raft.clocks.round_trips import RoundTrips
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from raftsched.consensus.raft.cluster_clock import (
+from raftsched.consensus.raft.clocks.cluster_clock import (
     FRESH_SECONDS,
     HELD_MS,
     INHERITED_SECONDS,

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from raftsched.consensus.machine import ReplicatedState
-from raftsched.consensus.raft.entry_versions import Heard, agreed_version
-from raftsched.consensus.raft.membership import Member, Membership, encode_membership
+from raftsched.consensus.raft.log.entry_versions import Heard, agreed_version
+from raftsched.consensus.raft.membership.members import Member, Membership, encode_membership
 from raftsched.core.operations.codec import (
     CODEC_VERSION,
     OLDEST_READ,

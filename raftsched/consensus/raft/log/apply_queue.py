@@ -17,9 +17,9 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from raftsched.consensus.ports import COMMAND, CONFIGURATION, NO_OP
-from raftsched.consensus.raft.commit_index import CommitIndex
 from raftsched.consensus.raft.engine_ports import EnginePorts
-from raftsched.consensus.raft.proposals import NOT_LEADER, QUEUE_FULL, Answer, Proposals
+from raftsched.consensus.raft.log.commit_index import CommitIndex
+from raftsched.consensus.raft.log.proposals import NOT_LEADER, QUEUE_FULL, Answer, Proposals
 from raftsched.errors import InvariantBroken
 from raftsched.limits import PROPOSALS_WAITING_MAX
 

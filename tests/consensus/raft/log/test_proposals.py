@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from raftsched.consensus.ports import Timing
-from raftsched.consensus.raft.proposals import DISCARDED, SUCCESS, UNKNOWN_OUTCOME, Proposals
+from raftsched.consensus.raft.log.proposals import DISCARDED, SUCCESS, UNKNOWN_OUTCOME, Proposals
 
 TIMING = Timing(proposal_seconds=10.0, lost_proposal_seconds=2.0)
 

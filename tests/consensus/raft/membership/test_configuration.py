@@ -14,9 +14,9 @@ from chaos.sim.engine.cluster import SimulatedCluster
 from chaos.sim.engine.members import change, joining, leaving
 from chaos.sim.planted.patches import engine as planted
 from raftsched.consensus.ports import CONFIGURATION
-from raftsched.consensus.raft.configuration import Change
-from raftsched.consensus.raft.membership import Member, Membership, encode_membership
-from raftsched.consensus.raft.proposals import REFUSED, SUCCESS
+from raftsched.consensus.raft.log.proposals import REFUSED, SUCCESS
+from raftsched.consensus.raft.membership.configuration import Change
+from raftsched.consensus.raft.membership.members import Member, Membership, encode_membership
 from raftsched.errors import ChangeUnderWay, Rejected, Unavailable
 from tests.consensus.subjects import TIMING, MendedSubject
 

@@ -39,10 +39,10 @@ from pysyncobj.node import Node
 from raftsched.consensus.journal.recovery import FormedMark
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft import messages
-from raftsched.consensus.raft.configuration import Configuration
 from raftsched.consensus.raft.engine_ports import EnginePorts
-from raftsched.consensus.raft.entry_versions import OperationVersions
-from raftsched.consensus.raft.membership import decode_membership, encode_membership
+from raftsched.consensus.raft.log.entry_versions import OperationVersions
+from raftsched.consensus.raft.membership.configuration import Configuration
+from raftsched.consensus.raft.membership.members import decode_membership, encode_membership
 from raftsched.consensus.raft.messages import Message
 from raftsched.core.operations.codec import require_readable
 from raftsched.errors import Invalid

@@ -12,7 +12,7 @@ from chaos.sim.engine.cluster import SIZES, SimulatedCluster
 from chaos.sim.engine.machine import HistoryMachine, MachineDisk
 from raftsched.consensus.ports import Sizes
 from raftsched.consensus.raft.messages import Message
-from raftsched.consensus.raft.snapshots import (
+from raftsched.consensus.raft.replication.snapshots import (
     RETRY_SECONDS,
     STALL_SECONDS,
     SnapshotReceiver,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.consensus.raft.quorum_lease import DRIFT, QuorumContact
+from raftsched.consensus.raft.clocks.quorum_lease import DRIFT, QuorumContact
 
 
 def test_nobody_has_answered_is_not_fresh() -> None:

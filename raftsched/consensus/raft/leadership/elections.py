@@ -22,11 +22,11 @@ from pysyncobj.node import Node
 
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft import messages
-from raftsched.consensus.raft.configuration import Configuration
+from raftsched.consensus.raft.clocks.measurements import Measurements
 from raftsched.consensus.raft.engine_ports import EnginePorts
-from raftsched.consensus.raft.measurements import Measurements
+from raftsched.consensus.raft.membership.configuration import Configuration
+from raftsched.consensus.raft.membership.peer_identity import PeerIdentity
 from raftsched.consensus.raft.messages import Message
-from raftsched.consensus.raft.peer_identity import PeerIdentity
 from raftsched.consensus.raft.pysyncobj_adapter import CANDIDATE, RaftCore
 from raftsched.errors import InvariantBroken
 

@@ -20,12 +20,12 @@ from pysyncobj.node import Node
 from raftsched.consensus.disk_space import Space
 from raftsched.consensus.ports import Entry, NodeId
 from raftsched.consensus.raft import messages
-from raftsched.consensus.raft.commit_index import CommitIndex
+from raftsched.consensus.raft.clocks.measurements import Measurements
 from raftsched.consensus.raft.engine_ports import EnginePorts
-from raftsched.consensus.raft.measurements import Measurements
+from raftsched.consensus.raft.log.commit_index import CommitIndex
+from raftsched.consensus.raft.log.progress import Progress
 from raftsched.consensus.raft.messages import Message
-from raftsched.consensus.raft.progress import Progress
-from raftsched.consensus.raft.snapshots import SnapshotSender
+from raftsched.consensus.raft.replication.snapshots import SnapshotSender
 from raftsched.errors import InvariantBroken
 
 _log = structlog.get_logger()

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from raftsched.consensus.ports import Timing
-from raftsched.consensus.raft.round_trips import RoundTrips
+from raftsched.consensus.raft.clocks.round_trips import RoundTrips
 from tests.consensus.subjects import TIMING, MendedSubject
 
 LAN = Timing(heartbeat_seconds=0.1, election_min_seconds=0.5, election_max_seconds=1.0)

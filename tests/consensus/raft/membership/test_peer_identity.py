@@ -13,7 +13,7 @@ from chaos.sim.engine.members import change, joining, leaving
 from chaos.sim.planted.patches import engine as planted
 from raftsched.consensus.journal.recovery import FormedMark
 from raftsched.consensus.raft.engine import RaftEngine
-from raftsched.consensus.raft.membership import Member, Membership, encode_membership
+from raftsched.consensus.raft.membership.members import Member, Membership, encode_membership
 from tests.consensus.subjects import MendedSubject
 
 

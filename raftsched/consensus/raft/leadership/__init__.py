@@ -1,0 +1,1 @@
+"""Elect a leader, confirm that it still leads, and transfer leadership."""

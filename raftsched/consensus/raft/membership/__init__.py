@@ -1,0 +1,1 @@
+"""Decide the members of the cluster, and identify them by handshakes."""
