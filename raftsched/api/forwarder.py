@@ -38,8 +38,7 @@ from raftsched import limits
 from raftsched.api.backend import Backend
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.routes import Answered, Handler, Route
-from raftsched.api.http.submit_relay import RELAY_PATH, SubmitRelay
-from raftsched.api.jobs.submission.routes import submit_in
+from raftsched.api.http.submit_relay import RELAY_PATH, SubmitRelay, submit_in
 from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable
 from raftsched.exchange import Broken, Exchange, Http, HttpPool, Patience, Reply, TimedOut
 from raftsched.wire.common import ReadQuery

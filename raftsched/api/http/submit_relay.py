@@ -18,9 +18,11 @@ import msgspec
 from aiohttp import web
 
 from raftsched import limits
+from raftsched.api.http.actor import ACTOR_HEADER
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.problems import problem_of, problem_response
 from raftsched.api.http.proposals import is_refused_now
+from raftsched.api.http.routes import KEY_HEADER
 from raftsched.client.http.gather import Gatherer, GatherLimits
 from raftsched.errors import Malformed, OutcomeUnknown, RaftschedError, Unavailable
 from raftsched.exchange import Reply
@@ -49,6 +51,12 @@ class RelayedReply(msgspec.Struct, frozen=True, array_like=True):
     status: int
     headers: dict[str, str]
     body: bytes
+
+
+def submit_in(request: web.Request, body: bytes) -> RelayedSubmit:
+    """Return the submit in `request`, with `body`."""
+    headers = request.headers
+    return RelayedSubmit(body, tuple(headers.getall(KEY_HEADER, ())), tuple(headers.getall(ACTOR_HEADER, ())))
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode

@@ -22,11 +22,11 @@ from raftsched import limits
 from raftsched.api.backend import Backend
 from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.idempotency_key import key_of
 from raftsched.api.http.json_reply import id_text, json_response, time_or_none, time_text
 from raftsched.api.http.proposals import propose
 from raftsched.api.http.routes import Route, verb_route
 from raftsched.api.jobs.convert import digest_of
-from raftsched.api.jobs.submission.routes import key_of
 from raftsched.api.json.decode import Fitter, parse_query
 from raftsched.api.json.times import moment_ms
 from raftsched.api.schedules.reply import found_schedule

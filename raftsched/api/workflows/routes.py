@@ -18,11 +18,12 @@ from raftsched.api.backend import Backend
 from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.consistency import etag, read
+from raftsched.api.http.idempotency_key import key_of
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.proposals import granted, propose
 from raftsched.api.http.routes import BASE_PATH, KEY_HEADER, Route, change, route
 from raftsched.api.jobs.convert import fingerprint_of
-from raftsched.api.jobs.submission.routes import key_of, unknown_parent
+from raftsched.api.jobs.submission.routes import unknown_parent
 from raftsched.api.json.decode import Fitter, job_id_in_path
 from raftsched.api.workflows.graph import graph_page, workflow_fields, workflows_page
 from raftsched.api.workflows.plan import Plan, plan_workflow

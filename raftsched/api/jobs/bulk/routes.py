@@ -27,6 +27,7 @@ from raftsched import limits
 from raftsched.api.backend import Backend
 from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.idempotency_key import key_of
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.problems import refusal
 from raftsched.api.http.proposals import Answer, answers_of, propose
@@ -35,7 +36,6 @@ from raftsched.api.jobs.bulk.actions import Action, action_of
 from raftsched.api.jobs.control.routes import Asker, Change
 from raftsched.api.jobs.lists.cursor import WalkCursor, walk_cursor
 from raftsched.api.jobs.lists.selection import Place, Selection, more_rows, next_jobs, selection_of
-from raftsched.api.jobs.submission.routes import key_of
 from raftsched.api.json.cursors import decode_cursor, encode_cursor
 from raftsched.api.json.decode import Fitter, job_id_at
 from raftsched.core.maintenance.retention import why_kept

@@ -14,13 +14,14 @@ from aiohttp import web
 from raftsched.api.backend import Backend
 from raftsched.api.http.actor import actor_of, signed
 from raftsched.api.http.bodies import Bodies
+from raftsched.api.http.idempotency_key import key_of
 from raftsched.api.http.proposals import granted, propose
 from raftsched.api.http.routes import BASE_PATH, MATCH_HEADER, Handler, Route, verb_route
 from raftsched.api.jobs.control.amendment import amendment, wanted_due_at_ms
 from raftsched.api.jobs.control.replay import changes_of, replay_operation
 from raftsched.api.jobs.convert import fingerprint_of
 from raftsched.api.jobs.reply import found_job, job_response
-from raftsched.api.jobs.submission.routes import key_of, submitted_response
+from raftsched.api.jobs.submission.routes import submitted_response
 from raftsched.api.json.decode import Fitter, job_id_in_path, parse_query
 from raftsched.api.json.times import due_at_ms, due_or_now_ms, pause_end_ms
 from raftsched.core.operations.base import Operation

@@ -1,1 +1,1 @@
-"""Serve the records of a job: its runs, history and logs, and the reasons why it waits."""
+"""Serve a job and its records: its result, runs, history and logs, and the reasons why it waits."""

@@ -1,4 +1,4 @@
-"""Serve the records of a job: its runs, history and logs, and the reasons why it waits."""
+"""Serve a job and its records: its result, runs, history and logs, and the reasons why it waits."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import Final
 from aiohttp import web
 
 from raftsched.api.backend import Backend
-from raftsched.api.http.consistency import open_reading, read
+from raftsched.api.http.consistency import etag, open_reading, read
 from raftsched.api.http.routes import Route, route
 from raftsched.api.jobs.records.explain import explain_reply, marked_workers
 from raftsched.api.jobs.records.history import history_reply, runs_reply
 from raftsched.api.jobs.records.logs import LogPlace, behind, log_place, log_reply
-from raftsched.api.jobs.reply import job_in_path
+from raftsched.api.jobs.reply import full_job_reply, job_in_path, result_reply
 from raftsched.api.json.decode import parse_query
 from raftsched.wire.common import ReadQuery
+from raftsched.wire.jobs import JobReply, ResultReply
 from raftsched.wire.runs import ExplainReply, HistoryReply, LogQuery, LogReply, RunsReply
 
 _POLL_SECONDS: Final = 0.2
@@ -23,18 +24,34 @@ _POLL_SECONDS: Final = 0.2
 
 
 class JobRecords:
-    """The routes of a job's runs, history, logs and reasons to wait."""
+    """The routes of a job, its result, runs, history, logs and reasons to wait."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     def routes(self) -> tuple[Route, ...]:
         return (
+            route("GET", "/jobs/{id}", self.get_job, JobReply, query=ReadQuery),
+            route("GET", "/jobs/{id}/result", self.get_result, ResultReply, query=ReadQuery),
             route("GET", "/jobs/{id}/runs", self.get_runs, RunsReply, query=ReadQuery),
             route("GET", "/jobs/{id}/history", self.get_history, HistoryReply, query=ReadQuery),
             route("GET", "/jobs/{id}/explain", self.explain_job, ExplainReply, query=ReadQuery),
             route("GET", "/jobs/{id}/logs", self.get_logs, LogReply, query=LogQuery, waits=True),
         )
+
+    async def get_job(self, request: web.Request) -> web.Response:
+        """Read a job."""
+        _, reading = read(self._backend, request, ReadQuery)
+        job = job_in_path(reading, request)
+        response = reading.response(full_job_reply(reading.state, job, reading.now_ms))
+        response.headers["ETag"] = etag(job.revision)
+        return response
+
+    async def get_result(self, request: web.Request) -> web.Response:
+        """Read a job's status, result and latest error, without its payload."""
+        _, reading = read(self._backend, request, ReadQuery)
+        job = job_in_path(reading, request)
+        return reading.response(result_reply(job, reading.state.result(job.id), reading.now_ms))
 
     async def get_runs(self, request: web.Request) -> web.Response:
         """Read a job's runs with their attempts, oldest first."""

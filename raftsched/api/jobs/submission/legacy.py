@@ -10,11 +10,12 @@ from raftsched.api.backend import Backend
 from raftsched.api.http.actor import ACTOR_HEADER, actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.consistency import etag, read
+from raftsched.api.http.idempotency_key import key_of
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.routes import KEY_HEADER, Answered, Route
 from raftsched.api.jobs.convert import fingerprint_of
 from raftsched.api.jobs.reply import full_job_reply, job_in_path
-from raftsched.api.jobs.submission.routes import Jobs, key_of
+from raftsched.api.jobs.submission.routes import Jobs
 from raftsched.api.json.decode import Fitter
 from raftsched.core.records.ids import job_id_text
 from raftsched.wire.common import ReadQuery

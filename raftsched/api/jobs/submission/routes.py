@@ -1,4 +1,4 @@
-"""Submit jobs, one or many; read and list them.
+"""Submit jobs, one or many, and list them.
 
 A reply of 200 or 201 means that the job is in the log of a majority, synced, and applied. The jobs of a batch are
 independent: a rejected job, or one with an unknown outcome, has its problem in its place, and the others are stored. A
@@ -7,32 +7,29 @@ submission that finds an existing job for the same key returns that job with `du
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from typing import Final, NamedTuple, TypeGuard
 
 from aiohttp import web
 
 from raftsched.api.backend import Backend
-from raftsched.api.http.actor import ACTOR_HEADER, actor_named, actor_of, signed
+from raftsched.api.http.actor import actor_named, actor_of, signed
 from raftsched.api.http.bodies import Bodies
-from raftsched.api.http.consistency import etag, read
+from raftsched.api.http.idempotency_key import key_named
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.problems import problem_of
 from raftsched.api.http.proposals import Answer, answers_of, granted
 from raftsched.api.http.routes import BASE_PATH, KEY_HEADER, Route, change, route
-from raftsched.api.http.submit_relay import RelayedSubmit
+from raftsched.api.http.submit_relay import RelayedSubmit, submit_in
 from raftsched.api.jobs.convert import fingerprint_of, submit_operation
 from raftsched.api.jobs.lists.pages import list_response
-from raftsched.api.jobs.reply import full_job_reply, job_in_path, job_response, result_reply
+from raftsched.api.jobs.reply import job_response
 from raftsched.api.json.decode import Fitter, parse_query
 from raftsched.api.json.items import Item, ItemsFitter
 from raftsched.core.operations.codec import RejectCode, SubmitJob
 from raftsched.core.records.ids import JobId, job_id_text
 from raftsched.core.records.job import Job
 from raftsched.core.state.results import Refused, Submitted
-from raftsched.errors import Invalid, Malformed, RaftschedError, Rejected, Unavailable
-from raftsched.wire.common import KEY_PATTERN, KEY_RULE, ReadQuery
+from raftsched.errors import Invalid, RaftschedError, Rejected, Unavailable
 from raftsched.wire.jobs import (
     BatchItem,
     BatchReply,
@@ -41,16 +38,14 @@ from raftsched.wire.jobs import (
     JobRequest,
     JobsPage,
     ListQuery,
-    ResultReply,
 )
 
-_match_key: Final = re.compile(KEY_PATTERN).match
 _CONFLICTS_MAX: Final = 3
 """Attempts of a submission whose conflicting job is gone each time when it is read."""
 
 
 class Jobs:
-    """The routes of jobs."""
+    """The routes that submit jobs and list them."""
 
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
@@ -72,8 +67,6 @@ class Jobs:
             ),
             change("POST", "/jobs/batch", self.submit_batch, BatchReply, body=BatchRequest),
             route("GET", "/jobs", self.list_jobs, JobsPage, query=ListQuery),
-            route("GET", "/jobs/{id}", self.get_job, JobReply, query=ReadQuery),
-            route("GET", "/jobs/{id}/result", self.get_result, ResultReply, query=ReadQuery),
         )
 
     async def submit_job(self, request: web.Request) -> web.Response:
@@ -121,20 +114,6 @@ class Jobs:
     async def list_jobs(self, request: web.Request) -> web.Response:
         """List jobs in a stable order: all pages together show each job that exists throughout exactly once."""
         return await list_response(self._backend, parse_query(request, ListQuery))
-
-    async def get_job(self, request: web.Request) -> web.Response:
-        """Read a job."""
-        _, reading = read(self._backend, request, ReadQuery)
-        job = job_in_path(reading, request)
-        response = reading.response(full_job_reply(reading.state, job, reading.now_ms))
-        response.headers["ETag"] = etag(job.revision)
-        return response
-
-    async def get_result(self, request: web.Request) -> web.Response:
-        """Read a job's status, result and latest error, without its payload."""
-        _, reading = read(self._backend, request, ReadQuery)
-        job = job_in_path(reading, request)
-        return reading.response(result_reply(job, reading.state.result(job.id), reading.now_ms))
 
     def _prepared(self, item: Item, at: str, now_ms: int) -> _Prepared | RaftschedError:
         if item.flaw is not None:
@@ -209,28 +188,6 @@ def unknown_parent(job_id: JobId, field: str) -> Rejected:
     text = job_id_text(job_id)
     detail = f"{field}: there is no job {text}"
     return Rejected("unknown_dependency", detail, http_status=422, field=field, job_id=text)
-
-
-def submit_in(request: web.Request, body: bytes) -> RelayedSubmit:
-    """Return the submit in `request`, with `body`."""
-    headers = request.headers
-    return RelayedSubmit(body, tuple(headers.getall(KEY_HEADER, ())), tuple(headers.getall(ACTOR_HEADER, ())))
-
-
-def key_of(request: web.Request, in_body: str | None) -> str:
-    """Return the idempotency key, from header or body; "" if there is none."""
-    return key_named(request.headers.getall(KEY_HEADER, []), in_body)
-
-
-def key_named(values: Sequence[str], in_body: str | None) -> str:
-    """Return the idempotency key, from the values of the header or from the body; "" if there is none."""
-    if not values:
-        return in_body or ""
-    if len(values) > 1 or not _match_key(values[0]):
-        raise Malformed(f"{KEY_HEADER}: expected {KEY_RULE}, once", field=KEY_HEADER)
-    if in_body not in (None, values[0]):
-        raise Invalid(f"{KEY_HEADER}: is not the idempotency_key of the body; give one of them", field=KEY_HEADER)
-    return values[0]
 
 
 def _stored_item(submitted: Submitted) -> BatchItem:

@@ -16,7 +16,7 @@ never met by that, unless somebody takes it back to an older release afterwards.
 that reads the version in force and no more: a member that is down for good must be removed, or it holds all others
 back.
 
-Pure: nothing here sends or reads a clock; `peer_identity.py` and `replication/leader.py` feed it.
+Pure: nothing here sends or reads a clock; `membership/peer_identity.py` and `replication/leader.py` feed it.
 """
 
 from __future__ import annotations
