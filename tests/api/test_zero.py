@@ -16,7 +16,7 @@ import pytest
 from msgspec import inspect
 
 import raftsched.wire
-from raftsched.api.json.decode import Fitter
+from raftsched.api.json.decode import StructDecoder
 from raftsched.errors import Malformed
 from raftsched.wire.common import Request
 from tests.api.node import START_MS, Answer, Api, run_of
@@ -321,7 +321,7 @@ def zeros_of(kind: inspect.Type) -> list[Any]:
 
 def is_refused_by_name(struct: type[Request], name: str, zero: Any) -> bool:
     try:
-        Fitter(struct).fit(msgspec.json.encode({name: zero}))
+        StructDecoder(struct).decode(msgspec.json.encode({name: zero}))
     except Malformed as error:
         return error.field == name
     return False

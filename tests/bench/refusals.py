@@ -38,7 +38,7 @@ from chaos.checkers import History, check_all
 from raftsched import limits
 from raftsched.api.app import create_app
 from raftsched.api.jobs.convert import fingerprint_of, submit_operation
-from raftsched.api.json.decode import Fitter
+from raftsched.api.json.decode import StructDecoder
 from raftsched.core.cron.parser import parse, parse_expression
 from raftsched.core.records.ids import JobId
 from raftsched.wire.jobs import BatchRequest, JobRequest
@@ -258,14 +258,14 @@ def print_calls(*, repeat: int) -> None:
 
 
 def _submitted() -> None:
-    batch, document = Fitter(BatchRequest).read(_SUBMITTED)
+    batch, document = StructDecoder(BatchRequest).read(_SUBMITTED)
     for raw, part in zip(batch.jobs, document["jobs"], strict=True):
-        wanted = _fit(raw)
+        wanted = _decode(raw)
         submit_operation(wanted, job_id=JobId(bytes(16)), now_ms=1, key="k", fingerprint=fingerprint_of(part))
 
 
 _SUBMITTED = _batch(_encoded(_JOB | {"idempotency_key": "k" * 24}), 500)
-_fit = Fitter(JobRequest).fit
+_decode = StructDecoder(JobRequest).decode
 
 
 def _fire_times() -> None:

@@ -16,7 +16,7 @@ from raftsched.api.forwarder import Forwarder
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.routes import Answered, Route, route
-from raftsched.api.json.decode import Fitter
+from raftsched.api.json.decode import StructDecoder
 from raftsched.consensus.net.address import Address
 from raftsched.errors import Rejected, Unavailable
 from raftsched.wire.cluster import ClusterStatus, MemberRequest, MembersReply, TransferReply
@@ -32,7 +32,7 @@ class Cluster:
         self._backend = backend
         self._bodies = bodies
         self._forwarder = forwarder
-        self._member = Fitter(MemberRequest)
+        self._member = StructDecoder(MemberRequest)
 
     def routes(self) -> tuple[Route, ...]:
         return (

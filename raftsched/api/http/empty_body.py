@@ -13,7 +13,7 @@ from aiohttp import web
 
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.routes import Route
-from raftsched.api.json.decode import Fitter
+from raftsched.api.json.decode import StructDecoder
 from raftsched.wire.common import Request
 
 
@@ -21,7 +21,7 @@ class _Nothing(Request, frozen=True):
     """A body without fields."""
 
 
-_nothing: Final = Fitter(_Nothing)
+_nothing: Final = StructDecoder(_Nothing)
 
 
 def refusing_bodies(route: Route, bodies: Bodies) -> Route:

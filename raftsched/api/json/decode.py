@@ -22,14 +22,14 @@ T = TypeVar("T")
 _SHOWN_CHARS: Final = 60
 
 
-class Fitter(Generic[T]):
+class StructDecoder(Generic[T]):
     """Decodes documents to one struct."""
 
     def __init__(self, struct: type[T]) -> None:
         self._struct = struct
         self._decode = msgspec.json.Decoder(struct).decode
 
-    def fit(self, document: bytes | msgspec.Raw, *, at: str = "") -> T:
+    def decode(self, document: bytes | msgspec.Raw, *, at: str = "") -> T:
         """Return the struct in `document`, which the scan accepted; raises `Malformed` naming a path below `at`."""
         try:
             return self._decode(document)
@@ -45,7 +45,7 @@ class Fitter(Generic[T]):
     def read(self, body: bytes) -> tuple[T, Any]:
         """Return the struct in `body`, and the whole document as plain objects; raises `Malformed` or `TooLarge`."""
         document = scan(body)
-        return self.fit(body), document
+        return self.decode(body), document
 
 
 def parse_query(request: web.Request, struct: type[T]) -> T:

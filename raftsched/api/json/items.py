@@ -16,7 +16,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from raftsched.api.json.decode import Fitter
+from raftsched.api.json.decode import StructDecoder
 from raftsched.api.json.scan import NotJson, has_too_many_values, scan
 from raftsched.errors import Invalid, Malformed
 
@@ -44,11 +44,11 @@ class Items(NamedTuple, Generic[T]):
     items: list[Item]
 
 
-class ItemsFitter(Generic[T]):
+class ItemsDecoder(Generic[T]):
     """Reads bodies with independent items in the array `name`; the struct keeps them as `Raw`."""
 
     def __init__(self, struct: type[T], name: str) -> None:
-        self._fitter = Fitter(struct)
+        self._decoder = StructDecoder(struct)
         self._name = name
 
     def read(self, body: bytes) -> Items[T]:
@@ -59,7 +59,7 @@ class ItemsFitter(Generic[T]):
             raise
         except Malformed as error:
             return self._split(body, error)
-        around = self._fitter.fit(body)
+        around = self._decoder.decode(body)
         parts = zip(getattr(around, self._name), document[self._name], strict=True)
         return Items(around, [Item(raw, part) for raw, part in parts])
 
@@ -70,7 +70,7 @@ class ItemsFitter(Generic[T]):
             raise error
         shell = b"".join((body[: array.start], b"[", b",".join([b"0"] * len(array.items)), b"]", body[array.stop :]))
         scan(shell)
-        around = self._fitter.fit(shell)
+        around = self._decoder.decode(shell)
         return Items(around, [_item(text, f"{self._name}[{at}]") for at, text in enumerate(array.items)])
 
 

@@ -12,7 +12,7 @@ from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.proposals import propose
 from raftsched.api.http.routes import Route, verb_route
-from raftsched.api.json.decode import Fitter
+from raftsched.api.json.decode import StructDecoder
 from raftsched.api.json.times import pause_end_ms, span_ms
 from raftsched.api.queues.reply import named_queue, settings_reply
 from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
@@ -30,8 +30,8 @@ class QueueSettings:
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
         self._bodies = bodies
-        self._patch = Fitter(QueuePatch)
-        self._pause = Fitter(PauseRequest)
+        self._patch = StructDecoder(QueuePatch)
+        self._pause = StructDecoder(PauseRequest)
 
     def routes(self) -> tuple[Route, ...]:
         return (

@@ -27,7 +27,7 @@ from raftsched.api.http.json_reply import id_text, json_response, time_or_none, 
 from raftsched.api.http.proposals import propose
 from raftsched.api.http.routes import Route, verb_route
 from raftsched.api.jobs.convert import digest_of
-from raftsched.api.json.decode import Fitter, parse_query
+from raftsched.api.json.decode import StructDecoder, parse_query
 from raftsched.api.json.times import moment_ms
 from raftsched.api.schedules.reply import found_schedule
 from raftsched.core.operations.schedules import Decision, RunSchedule
@@ -107,7 +107,7 @@ class Backfills:
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
         self._bodies = bodies
-        self._request = Fitter(BackfillRequest)
+        self._request = StructDecoder(BackfillRequest)
 
     def routes(self) -> tuple[Route, ...]:
         return (verb_route(SCHEDULE["backfill"], self.backfill_schedule),)

@@ -22,7 +22,7 @@ from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response, time_text
 from raftsched.api.http.proposals import answers_of, granted
 from raftsched.api.http.routes import Route, change
-from raftsched.api.json.decode import Fitter
+from raftsched.api.json.decode import StructDecoder
 from raftsched.api.schedules.amend import changes_between
 from raftsched.api.schedules.documents import named_schedule, save_operation, schedule_document
 from raftsched.api.schedules.save import MOVED, Condition, ScheduleSaver
@@ -86,8 +86,8 @@ class ScheduleFiles:
         self._backend = backend
         self._bodies = bodies
         self._saver = saver
-        self._file = Fitter(ApplyRequest)
-        self._schedule = Fitter(ScheduleRequest)
+        self._file = StructDecoder(ApplyRequest)
+        self._schedule = StructDecoder(ScheduleRequest)
 
     def routes(self) -> tuple[Route, ...]:
         return (change("PUT", "/schedules", self.apply_schedules, ApplyReply, body=ApplyRequest),)
@@ -110,7 +110,7 @@ class ScheduleFiles:
         plan = _Plan(wanted.source or SOURCE_DEFAULT)
         names: set[str] = set()
         for position, raw in enumerate(wanted.schedules):
-            schedule = self._fitted(raw, tenant, names, f"schedules[{position}]")
+            schedule = self._decoded(raw, tenant, names, f"schedules[{position}]")
             names.add(schedule.name)
             self._compare(schedule, actor, plan, f"schedules[{position}]")
             if position % _SLICE == _SLICE - 1:
@@ -119,8 +119,8 @@ class ScheduleFiles:
             plan.pruned = await self._others(tenant, plan.source, names)
         return plan
 
-    def _fitted(self, raw: msgspec.Raw, tenant: str, names: set[str], at: str) -> ScheduleRequest:
-        schedule = self._schedule.fit(raw, at=at)
+    def _decoded(self, raw: msgspec.Raw, tenant: str, names: set[str], at: str) -> ScheduleRequest:
+        schedule = self._schedule.decode(raw, at=at)
         if schedule.tenant not in (None, tenant):
             raise Invalid(f"{at}.tenant: is not the tenant of the file, {tenant}", field=f"{at}.tenant")
         if schedule.name in names:

@@ -23,7 +23,7 @@ from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.proposals import propose
 from raftsched.api.http.routes import BASE_PATH, MATCH_HEADER, Route, change, route, verb_route
 from raftsched.api.json.cursors import read_cursor, write_cursor
-from raftsched.api.json.decode import Fitter, parse_query
+from raftsched.api.json.decode import StructDecoder, parse_query
 from raftsched.api.json.times import pause_end_ms
 from raftsched.api.schedules.amend import amended
 from raftsched.api.schedules.documents import named_schedule, schedule_document
@@ -68,9 +68,9 @@ class Schedules:
         self._bodies = bodies
         self._saver = saver
         self._next_fire_times = NextFireTimes()
-        self._schedule = Fitter(ScheduleRequest)
-        self._patch: Fitter[Any] = Fitter(SchedulePatch)
-        self._pause = Fitter(PauseRequest)
+        self._schedule = StructDecoder(ScheduleRequest)
+        self._patch: StructDecoder[Any] = StructDecoder(SchedulePatch)
+        self._pause = StructDecoder(PauseRequest)
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -114,7 +114,7 @@ class Schedules:
 
         def find(state: StateReader) -> Found:
             known = found_schedule(state, request, tenant)
-            return known, self._schedule.fit(amended(schedule_document(known, state.payload(known.id)), body))
+            return known, self._schedule.decode(amended(schedule_document(known, state.payload(known.id)), body))
 
         saved = await self._saver.save(
             find,

@@ -20,7 +20,7 @@ from raftsched.api.http.proposals import propose
 from raftsched.api.http.routes import Answered, Route, route, verb_route
 from raftsched.api.jobs.convert import digest_of, fingerprint_of, json_bytes
 from raftsched.api.json.cursors import read_cursor, write_cursor
-from raftsched.api.json.decode import Fitter, parse_query
+from raftsched.api.json.decode import StructDecoder, parse_query
 from raftsched.api.json.times import moment_ms
 from raftsched.api.schedules.reply import (
     firing_reply,
@@ -55,8 +55,8 @@ class ScheduleRuns:
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
         self._bodies = bodies
-        self._preview = Fitter(PreviewRequest)
-        self._trigger = Fitter(TriggerRequest)
+        self._preview = StructDecoder(PreviewRequest)
+        self._trigger = StructDecoder(TriggerRequest)
 
     def routes(self) -> tuple[Route, ...]:
         return (

@@ -21,8 +21,8 @@ from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.problems import problem_of
 from raftsched.api.http.routes import Route, route
 from raftsched.api.jobs.reply import lease_reply
-from raftsched.api.json.decode import Fitter, run_id_at
-from raftsched.api.json.items import Item, ItemsFitter, named_text, without
+from raftsched.api.json.decode import StructDecoder, run_id_at
+from raftsched.api.json.items import Item, ItemsDecoder, named_text, without
 from raftsched.api.workers.progress import progress_text
 from raftsched.core.operations.control import Progress, ReportProgress
 from raftsched.core.records.ids import FencingToken, JobId
@@ -40,9 +40,9 @@ class Leases:
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
         self._bodies = bodies
-        self._lease = Fitter(LeaseRequest)
-        self._heartbeat = ItemsFitter(HeartbeatRequest, "leases")
-        self._held = Fitter(HeldLease)
+        self._lease = StructDecoder(LeaseRequest)
+        self._heartbeat = ItemsDecoder(HeartbeatRequest, "leases")
+        self._held = StructDecoder(HeldLease)
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -95,7 +95,7 @@ class Leases:
             text = bare
         run_id = named_text(text, "run_id")
         try:
-            lease = self._held.fit(text, at=at)
+            lease = self._held.decode(text, at=at)
             run_id = lease.run_id
             run = (*run_id_at(run_id, f"{at}.run_id"), FencingToken(lease.fencing_token))
         except Invalid as error:

@@ -20,8 +20,8 @@ from raftsched.api.http.problems import problem_of, problem_response, refusal
 from raftsched.api.http.proposals import Answer, answers_of
 from raftsched.api.http.routes import Route, route
 from raftsched.api.jobs.convert import NULL, json_bytes
-from raftsched.api.json.decode import Fitter, run_id_at
-from raftsched.api.json.items import Item, ItemsFitter, named_text
+from raftsched.api.json.decode import StructDecoder, run_id_at
+from raftsched.api.json.items import Item, ItemsDecoder, named_text
 from raftsched.api.json.times import milliseconds
 from raftsched.core.operations.codec import RecordOutcome
 from raftsched.core.records.ids import FencingToken
@@ -43,8 +43,8 @@ class Outcomes:
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
         self._bodies = bodies
-        self._request = ItemsFitter(OutcomesRequest, "outcomes")
-        self._report = Fitter(OutcomeReport)
+        self._request = ItemsDecoder(OutcomesRequest, "outcomes")
+        self._report = StructDecoder(OutcomeReport)
 
     def routes(self) -> tuple[Route, ...]:
         return (route("POST", "/leases/outcomes", self.record_outcomes, OutcomesReply, body=OutcomesRequest),)
@@ -68,7 +68,7 @@ class Outcomes:
         if item.flaw is not None:
             return item.flaw
         try:
-            report = self._report.fit(item.text, at=at)
+            report = self._report.decode(item.text, at=at)
             _check_fields(report, at)
             return self._operation(report, at)
         except Invalid as error:

@@ -16,7 +16,7 @@ from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.proposals import propose
 from raftsched.api.http.routes import Route, route
-from raftsched.api.json.decode import Fitter
+from raftsched.api.json.decode import StructDecoder
 from raftsched.core.operations.control import AppendLog, Progress, ReportProgress, StartRun
 from raftsched.core.records.ids import FencingToken, JobId, parse_run_id
 from raftsched.core.state.results import Changed, Counted, Logged
@@ -31,9 +31,9 @@ class Runs:
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
         self._bodies = bodies
-        self._start = Fitter(StartRequest)
-        self._log = Fitter(LogRequest)
-        self._progress = Fitter(ProgressRequest)
+        self._start = StructDecoder(StartRequest)
+        self._log = StructDecoder(LogRequest)
+        self._progress = StructDecoder(ProgressRequest)
 
     def routes(self) -> tuple[Route, ...]:
         return (

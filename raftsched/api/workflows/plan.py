@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT
 from raftsched.api.jobs.convert import body_operation, options_of
-from raftsched.api.json.decode import Fitter, job_id_at
+from raftsched.api.json.decode import StructDecoder, job_id_at
 from raftsched.api.json.times import due_at_ms
 from raftsched.core.operations.codec import SubmitJob, SubmitWorkflow
 from raftsched.core.records.ids import JobId
@@ -33,7 +33,7 @@ PART_BYTES_MAX: Final = 900 * 1024
 _JOB_BYTES: Final = 512
 _TURN_JOBS: Final = 500
 _DEPENDENCY_BYTES: Final = 24
-_fit = Fitter(TaskRequest).fit
+_decode = StructDecoder(TaskRequest).decode
 
 
 class _Edge(NamedTuple):
@@ -89,7 +89,7 @@ async def _tasks(wanted: WorkflowRequest) -> dict[str, TaskRequest]:
     for name, raw in wanted.jobs.items():
         if not is_name(name):
             raise Malformed(f"jobs: a task name must be {NAME_RULE}", field=f"jobs.{name[: limits.NAME_CHARS_MAX]}")
-        tasks[name] = _fit(raw, at=f"jobs.{name}")
+        tasks[name] = _decode(raw, at=f"jobs.{name}")
         await _yield_turn(len(tasks))
     return tasks
 

@@ -24,7 +24,7 @@ from raftsched.api.http.proposals import granted, propose
 from raftsched.api.http.routes import BASE_PATH, KEY_HEADER, Route, change, route
 from raftsched.api.jobs.convert import fingerprint_of
 from raftsched.api.jobs.submission.routes import unknown_parent
-from raftsched.api.json.decode import Fitter, job_id_in_path
+from raftsched.api.json.decode import StructDecoder, job_id_in_path
 from raftsched.api.workflows.graph import graph_page, workflow_fields, workflows_page
 from raftsched.api.workflows.plan import Plan, plan_workflow
 from raftsched.core.operations.queues import CancelWorkflow
@@ -53,7 +53,7 @@ class Workflows:
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
         self._bodies = bodies
-        self._request = Fitter(WorkflowRequest)
+        self._request = StructDecoder(WorkflowRequest)
 
     def routes(self) -> tuple[Route, ...]:
         return (

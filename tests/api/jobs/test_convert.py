@@ -7,7 +7,7 @@ import pytest
 
 import raftsched
 from raftsched.api.jobs.convert import fingerprint_of, submit_operation
-from raftsched.api.json.decode import Fitter
+from raftsched.api.json.decode import StructDecoder
 from raftsched.api.json.scan import scan
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.ids import JobId
@@ -16,12 +16,12 @@ from raftsched.wire.jobs import BatchRequest, JobRequest
 from tests.steps import steps_of
 
 _ID = JobId(bytes(16))
-_fit = Fitter(JobRequest).fit
-_batches = Fitter(BatchRequest)
+_decode = StructDecoder(JobRequest).decode
+_batches = StructDecoder(BatchRequest)
 
 
 def _operation(now_ms: int = 1_000_000, **fields: Any) -> SubmitJob:
-    wanted = _fit(msgspec.json.encode({"name": "x"} | fields))
+    wanted = _decode(msgspec.json.encode({"name": "x"} | fields))
     return submit_operation(wanted, job_id=_ID, now_ms=now_ms)
 
 
@@ -103,6 +103,6 @@ def _submitted(body: bytes) -> list[SubmitJob]:
     """The operations of a batch, made as the API makes them."""
     batch, document = _batches.read(body)
     return [
-        submit_operation(_fit(raw), job_id=_ID, now_ms=1, key="k", fingerprint=fingerprint_of(part))
+        submit_operation(_decode(raw), job_id=_ID, now_ms=1, key="k", fingerprint=fingerprint_of(part))
         for raw, part in zip(batch.jobs, document["jobs"], strict=True)
     ]

@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from raftsched.api.json.decode import Fitter
+from raftsched.api.json.decode import StructDecoder
 from raftsched.core.records.job import Status
 from raftsched.errors import Malformed
 from raftsched.wire.jobs import JobRequest, ListQuery
 
-_fit = Fitter(JobRequest).fit
+_decode = StructDecoder(JobRequest).decode
 
 
 @pytest.mark.parametrize(
@@ -30,23 +30,23 @@ _fit = Fitter(JobRequest).fit
 )
 def test_fault_names_the_field_and_what_is_allowed(body: bytes, field: str, told: str) -> None:
     with pytest.raises(Malformed) as caught:
-        _fit(body)
+        _decode(body)
     assert caught.value.field == field
     assert told in str(caught.value)
 
 
 def test_fault_in_a_part_has_the_path_of_the_whole() -> None:
     with pytest.raises(Malformed) as caught:
-        _fit(b'{"name":"x","retry_policy":{"delays_seconds":[1,-1]}}', at="jobs[3]")
+        _decode(b'{"name":"x","retry_policy":{"delays_seconds":[1,-1]}}', at="jobs[3]")
     assert caught.value.field == "jobs[3].retry_policy.delays_seconds[1]"
 
 
 def test_fault_shows_little_of_a_long_field_name() -> None:
     with pytest.raises(Malformed) as caught:
-        _fit(b'{"%b":1}' % (b"x" * 100_000))
+        _decode(b'{"%b":1}' % (b"x" * 100_000))
     assert len(str(caught.value)) < 500
 
 
 def test_list_query_knows_every_status() -> None:
     for status in Status:
-        assert Fitter(ListQuery).fit(b'{"status":["%b"]}' % status.label.encode()).status == [status.label]
+        assert StructDecoder(ListQuery).decode(b'{"status":["%b"]}' % status.label.encode()).status == [status.label]

@@ -8,7 +8,7 @@ import pytest
 
 import raftsched
 from raftsched import limits
-from raftsched.api.json.decode import Fitter
+from raftsched.api.json.decode import StructDecoder
 from raftsched.api.workflows.plan import plan_workflow
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import CancelJob, PurgeJobs, SubmitWorkflow
@@ -226,7 +226,7 @@ async def test_others_have_their_turn_while_a_large_workflow_is_planned(api: Api
 
 
 async def _turns_for_others(api: Api, jobs: dict[str, Any]) -> int:
-    wanted = Fitter(WorkflowRequest).fit(msgspec.json.encode({"name": "etl", "jobs": jobs}))
+    wanted = StructDecoder(WorkflowRequest).decode(msgspec.json.encode({"name": "etl", "jobs": jobs}))
     plan = plan_workflow(wanted, new_id=api.node.new_job_id, now_ms=START_MS, key="", fingerprint=b"", actor="")
     planning = asyncio.ensure_future(plan)
     turns = 0

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from raftsched.api.backend import Backend
 from raftsched.api.http.actor import signed
 from raftsched.api.jobs.control.replay import changes_of, replay_operation
-from raftsched.api.jobs.control.routes import OPERATIONS_OF_VERBS, Asker, Change
+from raftsched.api.jobs.control.routes import OPERATIONS_OF_VERBS, Change, ChangeContext
 from raftsched.core.operations.base import Operation
 from raftsched.core.records.job import Job
 from raftsched.errors import Invalid
@@ -28,7 +28,7 @@ class Action(NamedTuple):
     """None for `delete`, which is one operation for many jobs."""
 
 
-def action_of(wanted: BulkRequest, asker: Asker, *, key: str, backend: Backend) -> Action:
+def action_of(wanted: BulkRequest, context: ChangeContext, *, key: str, backend: Backend) -> Action:
     """Return the action of `wanted`; raises `Invalid` naming a field that is missing, or is not of its action."""
     verb = JOB[wanted.action]
     fields = {field: value for field in _FIELDS if (value := getattr(wanted, field)) is not None}
@@ -45,14 +45,14 @@ def action_of(wanted: BulkRequest, asker: Asker, *, key: str, backend: Backend) 
         raise Invalid(f"{first}: {subject} required with the action {verb.name}", field=first)
     request: Any = None if verb.request is None else verb.request(**fields)
     if verb.name == "replay":
-        return Action(verb, _replay(request, asker, key, backend))
+        return Action(verb, _replay(request, context, key, backend))
     operation_of = OPERATIONS_OF_VERBS.get(verb.name)
-    return Action(verb, None if operation_of is None else operation_of(request, asker))
+    return Action(verb, None if operation_of is None else operation_of(request, context))
 
 
-def _replay(wanted: ReplayRequest, asker: Asker, key: str, backend: Backend) -> Change:
+def _replay(wanted: ReplayRequest, context: ChangeContext, key: str, backend: Backend) -> Change:
     """Return what replays a job; with the request's idempotency key, a repeated request replays no job twice."""
-    changes = changes_of(wanted, asker.now_ms)
+    changes = changes_of(wanted, context.now_ms)
 
     def change(job: Job) -> Operation:
         digest = hashlib.blake2b(key.encode() + job.id, digest_size=16).hexdigest()
@@ -65,6 +65,6 @@ def _replay(wanted: ReplayRequest, asker: Asker, key: str, backend: Backend) -> 
             key=own_key,
             fingerprint=own_key.encode(),
         )
-        return signed(operation, asker.actor)
+        return signed(operation, context.actor)
 
     return change

@@ -14,7 +14,7 @@ from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.routes import Route, change, route
 from raftsched.api.jobs.bulk.routes import Bulk, DeadLetterScope
 from raftsched.api.jobs.lists.pages import list_response
-from raftsched.api.json.decode import Fitter, parse_query
+from raftsched.api.json.decode import StructDecoder, parse_query
 from raftsched.errors import Invalid
 from raftsched.wire.bulk import (
     BulkReply,
@@ -36,7 +36,7 @@ class DeadLetters:
         self._backend = backend
         self._bodies = bodies
         self._bulk = bulk
-        self._request = Fitter(DeadLettersRequest)
+        self._request = StructDecoder(DeadLettersRequest)
 
     def routes(self) -> tuple[Route, ...]:
         return (

@@ -33,11 +33,11 @@ from raftsched.api.http.problems import refusal
 from raftsched.api.http.proposals import Answer, answers_of, propose
 from raftsched.api.http.routes import KEY_HEADER, Route, change
 from raftsched.api.jobs.bulk.actions import Action, action_of
-from raftsched.api.jobs.control.routes import Asker, Change
+from raftsched.api.jobs.control.routes import Change, ChangeContext
 from raftsched.api.jobs.lists.cursor import WalkCursor, walk_cursor
 from raftsched.api.jobs.lists.selection import Place, Selection, more_rows, next_jobs, selection_of
 from raftsched.api.json.cursors import decode_cursor, encode_cursor
-from raftsched.api.json.decode import Fitter, job_id_at
+from raftsched.api.json.decode import StructDecoder, job_id_at
 from raftsched.core.maintenance.retention import why_kept
 from raftsched.core.operations.codec import PurgeJobs, RejectCode
 from raftsched.core.records.ids import JobId, TimeMs, job_id_text
@@ -70,7 +70,7 @@ class Bulk:
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
         self._bodies = bodies
-        self._request = Fitter(BulkRequest)
+        self._request = StructDecoder(BulkRequest)
 
     def routes(self) -> tuple[Route, ...]:
         return (change("POST", "/jobs/bulk", self.change_jobs, BulkReply, body=BulkRequest, headers=(KEY_HEADER,)),)
@@ -90,11 +90,11 @@ class Bulk:
         backend = self._backend
         state = backend.fresh_state()
         reason = dead_letters.reason if dead_letters else ""
-        asker = Asker(actor, backend.now_ms(), dead_letter_reason=reason)
-        action = action_of(wanted, asker, key=key, backend=backend)
+        context = ChangeContext(actor, backend.now_ms(), dead_letter_reason=reason)
+        action = action_of(wanted, context, key=key, backend=backend)
         selection = _selection(wanted)
         ids = tuple(job_id_at(text, f"ids[{at}]") for at, text in enumerate(wanted.ids or ()))
-        request = _Request(backend, wanted, action, asker, dead_letters)
+        request = _Request(backend, wanted, action, context, dead_letters)
         following: WalkCursor | IdsCursor | None
         if wanted.ids is not None:
             ids = tuple(dict.fromkeys(ids))
@@ -147,13 +147,18 @@ class _Request:
     """The jobs that one request has found and changed so far."""
 
     def __init__(
-        self, backend: Backend, wanted: BulkRequest, action: Action, asker: Asker, dead_letters: DeadLetterScope | None
+        self,
+        backend: Backend,
+        wanted: BulkRequest,
+        action: Action,
+        context: ChangeContext,
+        dead_letters: DeadLetterScope | None,
     ) -> None:
         self._backend = backend
         self._wanted = wanted
         self._action = action
-        self._now_ms = asker.now_ms
-        self._actor = asker.actor
+        self._now_ms = context.now_ms
+        self._actor = context.actor
         self._dead_letters = dead_letters
         self._matched_count = 0
         self._done_count = 0

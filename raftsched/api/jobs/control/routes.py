@@ -22,7 +22,7 @@ from raftsched.api.jobs.control.replay import changes_of, replay_operation
 from raftsched.api.jobs.convert import fingerprint_of
 from raftsched.api.jobs.reply import found_job, job_response
 from raftsched.api.jobs.submission.routes import submitted_response
-from raftsched.api.json.decode import Fitter, job_id_in_path, parse_query
+from raftsched.api.json.decode import StructDecoder, job_id_in_path, parse_query
 from raftsched.api.json.times import due_at_ms, due_or_now_ms, pause_end_ms
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import OPERATIONS
@@ -40,7 +40,7 @@ Change = Callable[[Job], Operation]
 """Returns the operation that changes a job."""
 
 
-class Asker(NamedTuple):
+class ChangeContext(NamedTuple):
     """The caller of a change, its time and its conditions."""
 
     actor: str
@@ -54,7 +54,7 @@ class Asker(NamedTuple):
 # -- the operation of each verb ------------------------------------------------------------------------------------------
 
 
-OperationOf = Callable[[Any, Asker], Change]
+OperationOf = Callable[[Any, ChangeContext], Change]
 """Reads what is wanted; raises `Malformed`, `TooLarge` or `Invalid` naming the field."""
 
 
@@ -65,26 +65,28 @@ _TIMES: Final[Mapping[str, Callable[[Any, int], TimeMs]]] = {
 """Time of an operation -> how it is made from a request, which has it as a moment or as a span."""
 
 
-def _retry(wanted: RetryRequest, asker: Asker) -> Change:
-    due_ms = _TIMES["due_at_ms"](wanted, asker.now_ms)
-    return lambda job: RequeueJob(job.id, job.tenant, due_ms, asker.dead_letter_reason, asker.actor)
+def _retry(wanted: RetryRequest, context: ChangeContext) -> Change:
+    due_ms = _TIMES["due_at_ms"](wanted, context.now_ms)
+    return lambda job: RequeueJob(job.id, job.tenant, due_ms, context.dead_letter_reason, context.actor)
 
 
-def _amend(wanted: AmendRequest, asker: Asker) -> Change:
-    wanted_due_at_ms(wanted, asker.now_ms)  # a wrong time is refused even if no job matches
-    return lambda job: amendment(wanted, job, now_ms=asker.now_ms, if_revision=asker.if_revision, actor=asker.actor)
+def _amend(wanted: AmendRequest, context: ChangeContext) -> Change:
+    wanted_due_at_ms(wanted, context.now_ms)  # a wrong time is refused even if no job matches
+    return lambda job: amendment(
+        wanted, job, now_ms=context.now_ms, if_revision=context.if_revision, actor=context.actor
+    )
 
 
 def _plain(operation: type[Operation]) -> OperationOf:
     """Return how `operation` is made: each of its fields is the one of the request with the same name, or a time."""
     names = [name for name in operation.__struct_fields__ if name not in ("job_id", "tenant", "actor")]
 
-    def operation_of(wanted: Any, asker: Asker) -> Change:
+    def operation_of(wanted: Any, context: ChangeContext) -> Change:
         values = {
-            name: _TIMES[name](wanted, asker.now_ms) if name in _TIMES else getattr(wanted, name) for name in names
+            name: _TIMES[name](wanted, context.now_ms) if name in _TIMES else getattr(wanted, name) for name in names
         }
         fields: Any = {name: value for name, value in values.items() if value is not None}
-        return lambda job: operation(job_id=job.id, tenant=job.tenant, actor=asker.actor, **fields)
+        return lambda job: operation(job_id=job.id, tenant=job.tenant, actor=context.actor, **fields)
 
     return operation_of
 
@@ -115,7 +117,7 @@ class Controls:
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
         self._bodies = bodies
-        self._replay = Fitter(ReplayRequest)
+        self._replay = StructDecoder(ReplayRequest)
 
     def routes(self) -> tuple[Route, ...]:
         return tuple(
@@ -127,7 +129,7 @@ class Controls:
     def _changing(self, verb: Verb) -> Handler:
         """Return the handler of a verb that changes the job in the path, and answers with it."""
         operation_of = OPERATIONS_OF_VERBS[verb.name]
-        body = None if verb.body is None else Fitter(verb.body)
+        body = None if verb.body is None else StructDecoder(verb.body)
 
         async def change_job(request: web.Request) -> web.Response:
             wanted: Any = None
@@ -138,7 +140,7 @@ class Controls:
             elif verb.query is not None:
                 wanted = parse_query(request, verb.query)
             if_revision = _revision_of(request) if verb.is_conditional else 0
-            change = operation_of(wanted, Asker(actor_of(request), self._backend.now_ms(), if_revision))
+            change = operation_of(wanted, ChangeContext(actor_of(request), self._backend.now_ms(), if_revision))
             answer = await self._backend.propose(change(self._job(request)))
             job = answer.job if isinstance(answer, Cancelled) else granted(answer, Changed).job
             return job_response(self._backend, job)

@@ -16,7 +16,7 @@ from raftsched.api.http.routes import KEY_HEADER, Answered, Route
 from raftsched.api.jobs.convert import fingerprint_of
 from raftsched.api.jobs.reply import full_job_reply, job_in_path
 from raftsched.api.jobs.submission.routes import Jobs
-from raftsched.api.json.decode import Fitter
+from raftsched.api.json.decode import StructDecoder
 from raftsched.core.records.ids import job_id_text
 from raftsched.wire.common import ReadQuery
 from raftsched.wire.jobs import JobReply, JobRequest, LegacyJobReply, LegacyJobRequest
@@ -29,7 +29,7 @@ class LegacyJobs:
         self._backend = backend
         self._bodies = bodies
         self._jobs = jobs
-        self._request = Fitter(LegacyJobRequest)
+        self._request = StructDecoder(LegacyJobRequest)
 
     def routes(self) -> tuple[Route, ...]:
         return (

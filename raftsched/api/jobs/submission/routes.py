@@ -23,8 +23,8 @@ from raftsched.api.http.submit_relay import RelayedSubmit, submit_in
 from raftsched.api.jobs.convert import fingerprint_of, submit_operation
 from raftsched.api.jobs.lists.pages import list_response
 from raftsched.api.jobs.reply import job_response
-from raftsched.api.json.decode import Fitter, parse_query
-from raftsched.api.json.items import Item, ItemsFitter
+from raftsched.api.json.decode import StructDecoder, parse_query
+from raftsched.api.json.items import Item, ItemsDecoder
 from raftsched.core.operations.codec import RejectCode, SubmitJob
 from raftsched.core.records.ids import JobId, job_id_text
 from raftsched.core.records.job import Job
@@ -50,8 +50,8 @@ class Jobs:
     def __init__(self, backend: Backend, bodies: Bodies) -> None:
         self._backend = backend
         self._bodies = bodies
-        self._job = Fitter(JobRequest)
-        self._batch = ItemsFitter(BatchRequest, "jobs")
+        self._job = StructDecoder(JobRequest)
+        self._batch = ItemsDecoder(BatchRequest, "jobs")
 
     def routes(self) -> tuple[Route, ...]:
         return (
@@ -119,7 +119,7 @@ class Jobs:
         if item.flaw is not None:
             return item.flaw
         try:
-            wanted = self._job.fit(item.text, at=at)
+            wanted = self._job.decode(item.text, at=at)
             key = wanted.idempotency_key or ""
             fingerprint = fingerprint_of(item.document) if key else b""
             operation = self._operation(wanted, key=key, fingerprint=fingerprint, now_ms=now_ms, at=at)
