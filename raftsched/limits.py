@@ -7,6 +7,8 @@ PAYLOAD_BYTES_MAX = 256 * 1024
 """A payload is an argument, not a file; 256 KiB keeps an entry of the log well under one frame."""
 CALL_BYTES_MAX = 16 * 1024
 """A request to send or a command to run, without its body: it is part of the job's record, which each change writes."""
+HOOK_BYTES_MAX = 16 * 1024
+"""The payload of a hook: it is part of the record of the job or queue that has it."""
 RESULT_BYTES_MAX = PAYLOAD_BYTES_MAX
 """A result may be as large as a payload."""
 BODY_BYTES_MAX = 8 * 1024 * 1024

@@ -61,7 +61,8 @@ class DeadLetterFilter(TypedDict, total=False):
     """A filter of jobs in the dead-letter queue; all given conditions must hold."""
 
     reason: str
-    """`attempts_exhausted`, `timeout`, `worker_lost`, `rejected`, `expired` or `dependency_failed`."""
+    """`attempts_exhausted`, `timeout`, `worker_lost`, `rejected`, `expired`, `dependency_failed` or
+    `target_refused`."""
     queue: str
     name: str
     tag: str

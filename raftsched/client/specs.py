@@ -30,7 +30,15 @@ class JobOptions(TypedDict, total=False):
     """The options of a job besides its name and payload; None or omitted means the cluster's default."""
 
     queue: str | None
-    """None = the queue with the job's name."""
+    """None = the queue with the job's name; for `http` and `shell` the queue of that name."""
+    http: Mapping[str, Any] | None
+    """A request to send, in place of a handler; see `Client.http`."""
+    shell: Mapping[str, Any] | None
+    """A command to run, in place of a handler; see `Client.shell`."""
+    on_failure: Mapping[str, Any] | None
+    """A job to submit if this one ends in the dead-letter queue, with the facts as its payload. None = its queue's."""
+    on_success: Mapping[str, Any] | None
+    """The same for a job that completes."""
     priority: Priority | None
     """0 to 9, or `low`, `normal`, `high`; higher first."""
     run_at: Moment | None
@@ -97,10 +105,11 @@ class JobSpec:
 
     __slots__ = ("name", "options", "payload")
 
-    def __init__(self, *, name: str, payload: Any = None, **options: Unpack[JobOptions]) -> None:
+    def __init__(self, *, name: str = "", payload: Any = None, **options: Unpack[JobOptions]) -> None:
         if not options.keys() <= _OPTIONS:
             raise TypeError(f"jobs have no option {min(options.keys() - _OPTIONS)!r}")
         self.name = name
+        """Only requests and commands can do without."""
         self.payload = payload
         """Any value with a JSON form of at most 256 KiB; None = no payload."""
         self.options = options
@@ -127,14 +136,15 @@ class JobSpec:
         unknown = sorted(fields.keys() - _OPTIONS - {"name", "payload"})
         if unknown:
             raise Invalid(f"{unknown[0]}: jobs have no such field", field=unknown[0])
-        if "name" not in fields:
-            raise Invalid("name: a job needs one", field="name")
+        if not (fields.get("name") or fields.get("http") or fields.get("shell")):
+            raise Invalid("name: a job needs one, except with http or shell", field="name")
         return cls(**fields)
 
     def encoded(self, idempotency_key: str | None = None) -> bytes:
         """Return the job as JSON text, with `idempotency_key` if it has none of its own; raises `Invalid`."""
         fields: dict[str, Any] = {name: value for name, value in self.options.items() if value is not None}
-        fields["name"] = self.name
+        if self.name:
+            fields["name"] = self.name
         if self.payload is not None:
             fields["payload"] = self.payload
         if idempotency_key is not None and "idempotency_key" not in fields:

@@ -94,6 +94,7 @@ _REASON_TEXTS: Final = {
     DeadLetterReason.ATTEMPTS_EXHAUSTED: "its attempts are used up",
     DeadLetterReason.TIMEOUT: "its last attempt ran for too long",
     DeadLetterReason.WORKER_LOST: "its workers were lost while it ran",
+    DeadLetterReason.TARGET_REFUSED: "its executor may not connect to that address; allow it with --allow-target",
     DeadLetterReason.REJECTED: "its handler gave up, or the error is not to be tried again",
 }
 _EXPIRY_TEXTS: Final = {
@@ -344,7 +345,10 @@ def _ready(job: Job, workers: Sequence[ServingWorker], now_ms: TimeMs) -> Reason
 def _unserved(job: Job, workers: Sequence[ServingWorker]) -> list[Reason]:
     serving = [worker for worker in workers if accepts(worker.queues, job.spec.queue)]
     if not serving:
-        return [Reason("no_worker", f"no worker takes jobs of its queue, {job.spec.queue}", {"queue": job.spec.queue})]
+        text = f"no worker takes jobs of its queue, {job.spec.queue}"
+        if (call := _call(job)) is not None:
+            text += f"; start an executor: raftsched worker --{call} --queue {job.spec.queue}"
+        return [Reason("no_worker", text, {"queue": job.spec.queue})]
     near = [worker for worker in serving if _is_near(job, worker)]
     details: dict[str, Detail] = {"queue": job.spec.queue, "worker_count": len(serving)}
     if not near:
@@ -352,9 +356,16 @@ def _unserved(job: Job, workers: Sequence[ServingWorker]) -> list[Reason]:
         return [Reason("no_worker", f"no worker of its queue is in its region, {job.spec.region}", details)]
     if not any(_has_handler(job, worker) for worker in near):
         details |= {"name": job.spec.name, "worker_count": len(near)}
-        text = f"no worker with a handler for {job.spec.name}: {len(near)} of its queue, {job.spec.queue}, have none"
+        needed = f"a handler for {job.spec.name}" if (call := _call(job)) is None else f"an executor of {call} jobs"
+        text = f"no worker with {needed}: {len(near)} of its queue, {job.spec.queue}, have none"
         return [Reason("no_handler", text, details)]
     return []
+
+
+def _call(job: Job) -> str | None:
+    """Return the kind of a job that needs no handler; None for others."""
+    options = job.spec.options
+    return None if options is None or options.call is None else options.call.kind.label
 
 
 def _takers(job: Job, workers: Sequence[ServingWorker]) -> list[ServingWorker]:
@@ -370,7 +381,7 @@ def _is_near(job: Job, worker: ServingWorker) -> bool:
 
 
 def _has_handler(job: Job, worker: ServingWorker) -> bool:
-    return worker.names is None or job.spec.name in worker.names
+    return worker.names is None or job.spec.handler in worker.names
 
 
 # -- texts ------------------------------------------------------------------------------------------------------------

@@ -209,7 +209,7 @@ class Duties:
                     ready.freed(new.spec.queue)
             if new.status in WAITING and not new.blocked:
                 if new.due_at_ms <= cluster_ms:
-                    spec, tag = new.spec, name_tag(new.spec.name)
+                    spec, tag = new.spec, name_tag(new.spec.handler)
                     ready.add(spec.queue, new.tenant, spec.priority, new.due_at_ms, new.id, tag=tag, region=spec.region)
                 else:
                     timers.add(new)
@@ -348,7 +348,7 @@ class Duties:
             if job is None or job.status not in WAITING or job.blocked:
                 continue
             if job.due_at_ms <= now.cluster_ms and self._ready.key_has_room(job):
-                spec, tag = job.spec, name_tag(job.spec.name)
+                spec, tag = job.spec, name_tag(job.spec.handler)
                 self._ready.add(
                     spec.queue, job.tenant, spec.priority, job.due_at_ms, job.id, tag=tag, region=spec.region
                 )

@@ -76,7 +76,7 @@ STATUS_NAMES: Final[tuple[StatusName, ...]] = get_args(StatusName)
 FINISHED: Final = frozenset({"completed", "failed", "dead_letter", "cancelled", "skipped"})
 """Statuses that only an explicit request changes."""
 DeadLetterReasonName = Literal[
-    "attempts_exhausted", "timeout", "worker_lost", "rejected", "expired", "dependency_failed"
+    "attempts_exhausted", "timeout", "worker_lost", "rejected", "expired", "dependency_failed", "target_refused"
 ]
 
 

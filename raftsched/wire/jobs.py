@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from raftsched import limits
+from raftsched.wire.calls import HttpCall, ShellCommand
 from raftsched.wire.common import (
     ABSENT,
     STATUS_NAMES,
@@ -61,13 +62,19 @@ class RetryPolicyRequest(Request, frozen=True):
     """For `list`: the delay after each failure; the last one repeats."""
 
 
-class JobBody(Request, frozen=True):
-    """The options of a job that do not depend on its time."""
+class HookBody(Request, frozen=True):
+    """The options of a job that do not depend on its time, and that a job submitted by another's end can have."""
 
-    name: Name
+    name: Name = ""
+    """Required, except with `http` or `shell`: there it is `http` or `shell` by default."""
     payload: msgspec.Raw | UnsetType = UNSET
+    """JSON of any kind for the handler of a worker."""
+    http: HttpCall | None = None
+    """A request to send, in place of a handler."""
+    shell: ShellCommand | None = None
+    """A command to run, in place of a handler."""
     queue: Name | None = None
-    """Default: the queue with the job's name."""
+    """Default: the queue with the job's name; with `http` or `shell` the queue of that name."""
     priority: Priority = PRIORITY_DEFAULT
     """Higher first; `low` = 2, `normal` = 5, `high` = 8."""
     timeout_seconds: TimeoutSeconds | None = None
@@ -105,6 +112,16 @@ class JobBody(Request, frozen=True):
     retention_seconds: SpanSeconds | None = None
     """Time to keep the finished job. Default: the setting of its queue or of the cluster. It is kept longer until its
     idempotency key expires, its workflow ends, and the jobs that depend on it end."""
+
+
+class JobBody(HookBody, frozen=True):
+    """The options of a job that do not depend on its time."""
+
+    on_failure: HookBody | None = None
+    """A job to submit if this one ends in the dead-letter queue. Its payload is what is known of that end, unless it has
+    one. Default: the queue's setting."""
+    on_success: HookBody | None = None
+    """The same for a job that completes."""
 
 
 class TimedJobBody(JobBody, frozen=True):
@@ -296,6 +313,12 @@ class JobDocument(Reply, Generic[T, J], frozen=True):
     """`queued` is a waiting job that is due."""
     priority: int = 0
     payload: Json[J] = ABSENT
+    """null for requests and commands: it is their body or input."""
+    http: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/HttpCall"})] = ABSENT
+    shell: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/ShellCommand"})] = ABSENT
+    on_failure: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/HookBody"})] = ABSENT
+    """The job that its end in the dead-letter queue submits; null: its queue's."""
+    on_success: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/HookBody"})] = ABSENT
     schedule_id: str | None = None
     """The schedule that submitted it."""
     instant: T | None = None

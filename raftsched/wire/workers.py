@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from raftsched import limits
+from raftsched.wire.calls import Kind
 from raftsched.wire.common import (
     ABSENT,
     CompletionId,
@@ -40,6 +41,8 @@ class LeaseRequest(Request, frozen=True):
     """The worker's region. It gets jobs of this region and jobs without one; without it, only jobs without one."""
     names: Annotated[Sequence[Name], Meta(max_length=limits.NAMES_PER_LEASE_MAX)] | None = None
     """Names of the jobs for which the worker has handlers; it gets no others. Omitted: jobs of any name."""
+    executes: Annotated[Sequence[Kind], Meta(max_length=2)] | None = None
+    """Kinds of jobs without a handler that it executes, whatever their names. Without `names` it gets no others."""
 
 
 class HeldLease(Request, frozen=True):
@@ -143,6 +146,11 @@ class LeaseDocument(Reply, Generic[T, J], frozen=True, kw_only=True):
     queue: str = ""
     tenant: str = ""
     payload: Json[J] = ABSENT
+    """For a request its body, for a command its standard input."""
+    http: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/HttpCall"})] = ABSENT
+    """The request to send, without its body; null for other jobs."""
+    shell: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/ShellCommand"})] = ABSENT
+    """The command to run, without its input; null for other jobs."""
     attempt_number: int = 1
     max_attempts: int = 0
     lease_seconds: float

@@ -130,7 +130,13 @@ async def a_pause_can_not_end_in_1970(api: Api) -> None:
 # -- numbers of jobs --------------------------------------------------------------------------------------------------
 
 
-@proves(*of_bodies("priority", "max_retries"), "AmendRequest.priority", "AmendRequest.max_retries")
+@proves(
+    *of_bodies("priority", "max_retries"),
+    "HookBody.priority",
+    "HookBody.max_retries",
+    "AmendRequest.priority",
+    "AmendRequest.max_retries",
+)
 async def the_lowest_priority_and_no_retry_are_kept(api: Api) -> None:
     job = await api.submit(priority=0, max_retries=0)
     assert (job["priority"], job["max_attempts"]) == (0, 1)
@@ -140,6 +146,12 @@ async def the_lowest_priority_and_no_retry_are_kept(api: Api) -> None:
     seed = (await api.post("/submit", {"task": "t", "priority": 0, "max_retries": 0})).json
     found = (await api.get(f"jobs/{seed.get('id') or seed['job_id']}")).json
     assert (found["priority"], found["max_attempts"]) == (0, 1)
+
+
+@proves("HttpCall.max_redirects", "ShellCommand.nice")
+async def no_redirects_and_no_niceness_are_the_defaults(api: Api) -> None:
+    job = await api.submit(http={"url": "http://x/", "max_redirects": 0})
+    assert job["http"] == {"url": "http://x/"}
 
 
 @proves("ReplayRequest.priority", "BulkRequest.priority")

@@ -15,8 +15,9 @@ from raftsched import limits
 from raftsched.api.http.actor import ACTOR_HEADER
 from raftsched.api.http.problems import CONTENT_TYPE as PROBLEM_TYPE
 from raftsched.api.http.routes import BASE_PATH, Route
+from raftsched.wire.calls import HttpCall, ShellCommand
 from raftsched.wire.common import KEY_PATTERN, Problem, Reply
-from raftsched.wire.jobs import JobBody, JobRequest, RetryPolicyReply
+from raftsched.wire.jobs import HookBody, JobBody, JobRequest, RetryPolicyReply
 from raftsched.wire.schedules import CalendarRequest, ScheduleRequest
 from raftsched.wire.workers import HeldLease, OutcomeReport
 from raftsched.wire.workflows import TaskRequest
@@ -25,6 +26,9 @@ _REF: Final = "#/components/schemas/{name}"
 _PARTS: Final = (
     Problem,
     JobBody,
+    HookBody,
+    HttpCall,
+    ShellCommand,
     HeldLease,
     JobRequest,
     OutcomeReport,

@@ -12,11 +12,12 @@ from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT
 from raftsched.api.http.json_reply import seconds_or_none
+from raftsched.api.jobs.calls import call_of, name_of, payload_of, queue_of, shown_call
 from raftsched.api.json.decode import job_id_at
 from raftsched.api.json.times import due_at_ms, due_or_now_ms, end_ms, milliseconds, span_ms
 from raftsched.core.operations.codec import SubmitJob
@@ -25,12 +26,12 @@ from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import Condition, Dependency
 from raftsched.core.records.retry import Backoff, RetryPolicy
 from raftsched.core.records.schedule import Template
-from raftsched.core.records.spec import JobSpec, OnDependencyFailure, Options, normalized
-from raftsched.errors import Invalid, Malformed
-from raftsched.values import check_value
+from raftsched.core.records.spec import Hook, JobSpec, OnDependencyFailure, Options, normalized
+from raftsched.errors import Invalid, Malformed, TooLarge
 from raftsched.wire.jobs import (
     MAX_ATTEMPTS_DEFAULT,
     DependencyRequest,
+    HookBody,
     JobBody,
     JobRequest,
     RetryPolicyRequest,
@@ -39,7 +40,6 @@ from raftsched.wire.jobs import (
 )
 
 PRIORITIES: Final = {"low": 2, "normal": 5, "high": 8}
-NULL: Final = msgspec.Raw(b"null")
 _POLICY_DEFAULT: Final = RetryPolicy()
 _OPTIONS_DEFAULT: Final = Options()
 _POLICY_WORDS: Final = {policy: policy.label for policy in OnDependencyFailure}
@@ -81,16 +81,16 @@ def body_operation(
         tenant=tenant,
         spec=spec_of(wanted, options, prefix),
         due_at_ms=due_or_now_ms(due_ms),
-        payload=json_bytes(wanted.payload, limits.PAYLOAD_BYTES_MAX, f"{prefix}payload"),
+        payload=payload_of(wanted, prefix),
         paused=wanted.paused,
     )
 
 
-def spec_of(wanted: JobBody, options: Options | None, prefix: str) -> JobSpec:
+def spec_of(wanted: HookBody, options: Options | None, prefix: str) -> JobSpec:
     """Return the spec of a job, which does not depend on its times and its submitter."""
     return JobSpec(
-        name=wanted.name,
-        queue=wanted.queue or wanted.name,
+        name=wanted.name or name_of(wanted, prefix),
+        queue=wanted.queue or queue_of(wanted, prefix),
         priority=priority_number(wanted.priority),
         max_attempts=max_attempts_of(wanted, prefix),
         timeout_ms=span_ms(wanted.timeout_seconds),
@@ -104,21 +104,12 @@ def spec_of(wanted: JobBody, options: Options | None, prefix: str) -> JobSpec:
 # -- plain fields ------------------------------------------------------------------------------------------------------
 
 
-def json_bytes(raw: msgspec.Raw | UnsetType, bytes_max: int, field: str) -> bytes:
-    """Return the JSON text as it was sent, b"" for none and for null; raises `TooLarge` or `Malformed` naming `field`."""
-    if raw is UNSET or raw == NULL:
-        return b""
-    text = bytes(raw)
-    check_value(text, bytes_max=bytes_max, field=field)
-    return text
-
-
 def priority_number(priority: int | str) -> int:
     """Return a priority given as a number or a word."""
     return PRIORITIES[priority] if isinstance(priority, str) else priority
 
 
-def max_attempts_of(wanted: JobBody, prefix: str) -> int:
+def max_attempts_of(wanted: HookBody, prefix: str) -> int:
     """Return the limit of failures, from `max_attempts` or `max_retries`; raises `Invalid` if both are given."""
     if wanted.max_retries is None:
         return MAX_ATTEMPTS_DEFAULT if wanted.max_attempts is UNSET else wanted.max_attempts
@@ -210,6 +201,34 @@ def _ends(wanted: TimedJobBody, from_ms: int, prefix: str) -> tuple[TimeMs | Non
 
 def options_of_body(wanted: JobBody, prefix: str) -> Options:
     """Return the options that do not depend on the job's time; raises `Malformed` naming a text that is too long."""
+    options = _options_of_hook(wanted, prefix)
+    if wanted.on_failure is None and wanted.on_success is None:
+        return options
+    return msgspec.structs.replace(
+        options,
+        on_failure=hook_of(wanted.on_failure, f"{prefix}on_failure."),
+        on_success=hook_of(wanted.on_success, f"{prefix}on_success."),
+    )
+
+
+def hook_of(wanted: HookBody | None, prefix: str) -> Hook | None:
+    """Return the job that an end submits; raises `Malformed`, `TooLarge` or `Invalid` naming the field."""
+    if wanted is None:
+        return None
+    for name, span in (
+        ("expires_in_seconds", wanted.expires_in_seconds),
+        ("deadline_in_seconds", wanted.deadline_in_seconds),
+    ):
+        if span is not None:
+            raise Invalid(f"{prefix}{name}: is not allowed in a hook", field=f"{prefix}{name}")
+    payload = payload_of(wanted, prefix)
+    if len(payload) > limits.HOOK_BYTES_MAX:
+        field = f"{prefix}payload"
+        raise TooLarge(f"{field}: must be at most {limits.HOOK_BYTES_MAX} bytes of JSON in a hook", field=field)
+    return Hook(spec_of(wanted, normalized(_options_of_hook(wanted, prefix)), prefix), payload)
+
+
+def _options_of_hook(wanted: HookBody, prefix: str) -> Options:
     return Options(
         heartbeat_timeout_ms=span_ms(wanted.heartbeat_timeout_seconds),
         at_most_once=wanted.start == _AT_MOST_ONCE,
@@ -219,6 +238,7 @@ def options_of_body(wanted: JobBody, prefix: str) -> Options:
         on_dependency_failure=OnDependencyFailure[wanted.on_dependency_failure.upper()],
         retention_ms=span_ms(wanted.retention_seconds),
         lost_workers_max=wanted.max_lost_workers or 0,
+        call=None if wanted.http is None and wanted.shell is None else call_of(wanted, prefix),
     )
 
 
@@ -244,23 +264,24 @@ def unique_keys_of(wanted: JobRequest, *, has_key: bool, now_ms: int, prefix: st
             raise Invalid(f"{field}: is not allowed without an idempotency key", field=field)
         options["idempotency_until_ms"] = TimeMs(now_ms + span_ms(wanted.idempotency_ttl_seconds))
     if wanted.unique is not None:
-        options["unique_key"] = unique_key(wanted.unique, wanted.name, wanted.payload, prefix)
+        options["unique_key"] = unique_key(wanted, wanted.unique, prefix)
         if wanted.unique.for_seconds is not None:
             options["unique_until_ms"] = TimeMs(now_ms + span_ms(wanted.unique.for_seconds))
     return options
 
 
-def unique_key(unique: UniqueRequest, name: str, payload: msgspec.Raw | UnsetType, prefix: str) -> bytes:
+def unique_key(wanted: JobRequest, unique: UniqueRequest, prefix: str) -> bytes:
     """Return the digest of the properties that must be unique; raises `Invalid` if `by` and `key` do not fit."""
     by = unique.by or (["name", "payload"] if unique.key is None else ["name", "key"])
     if ("key" in by) != (unique.key is not None):
         field = f"{prefix}unique.key"
         raise Invalid(f"{field}: must be given if, and only if, `by` names it", field=field)
-    values = {
-        "name": name,
-        "key": unique.key,
-        "payload": None if payload is UNSET or "payload" not in by else json.loads(bytes(payload)),
-    }
+    values: dict[str, Any] = {"name": wanted.name or name_of(wanted, prefix), "key": unique.key}
+    if "payload" in by:
+        payload, call = payload_of(wanted, prefix), call_of(wanted, prefix)
+        values["payload"] = json.loads(payload) if payload else None
+        if call is not None:  # the same body to another address is another job
+            values["payload"] = [values["payload"], json.loads(call.text)]
     return digest_of({part: values[part] for part in by})
 
 
@@ -293,10 +314,11 @@ def dependencies_of(wanted: list[str | DependencyRequest], prefix: str) -> tuple
 # -- back to a document -------------------------------------------------------------------------------------------------
 
 
-def shown_spec(spec: JobSpec) -> dict[str, Any]:
+def shown_spec(spec: JobSpec, payload: bytes) -> dict[str, Any]:
     """Return the fields of a spec that are shown alike in the reply of a job and in the document of a schedule's job."""
     options = spec.options or _OPTIONS_DEFAULT
     return {
+        **shown_call(spec, payload),
         "name": spec.name,
         "queue": spec.queue,
         "priority": spec.priority,
@@ -311,7 +333,16 @@ def shown_spec(spec: JobSpec) -> dict[str, Any]:
         "tags": spec.tags,
         "region": spec.region or None,
         "retention_seconds": seconds_or_none(options.retention_ms),
+        "on_failure": shown_hook(options.on_failure),
+        "on_success": shown_hook(options.on_success),
     }
+
+
+def shown_hook(hook: Hook | None) -> msgspec.Raw | None:
+    """Return what a user would write for a hook; null if there is none."""
+    if hook is None:
+        return None
+    return msgspec.Raw(msgspec.json.encode(job_document(Template(hook.spec), hook.payload)))
 
 
 def start_word(options: Options) -> str:
@@ -322,9 +353,7 @@ def job_document(template: Template, payload: bytes) -> dict[str, Any]:
     """Return what a user would write for the job that firings submit, without options that have their defaults."""
     options = template.spec.options or _OPTIONS_DEFAULT
     document = {
-        "name": template.spec.name,
-        "payload": msgspec.Raw(payload) if payload else None,
-        **shown_spec(template.spec),
+        **shown_spec(template.spec, payload),
         "retry_policy": _policy_document(template.spec.retry),
         "expires_in_seconds": seconds_or_none(template.expires_after_ms),
         "deadline_in_seconds": seconds_or_none(template.deadline_after_ms),

@@ -24,6 +24,7 @@ from raftsched.api.http.json_reply import (
     time_or_none,
     time_text,
 )
+from raftsched.api.jobs.calls import lease_call
 from raftsched.api.jobs.convert import shown_spec, start_word
 from raftsched.api.json.decode import job_id_in_path
 from raftsched.core.jobs.admission import lost_workers_max
@@ -66,7 +67,6 @@ def job_reply(
         id=job_id_text(job.id),
         tenant=job.tenant,
         status=_STATUS_WORDS[job.status_at(now_ms)],
-        payload=json_text(payload),
         schedule_id=id_text(options.schedule_id),
         instant=requested_time_or_none(options.fire_time_ms),
         workflow_id=id_text(options.workflow_id),
@@ -100,7 +100,7 @@ def job_reply(
         error=_latest_error(job),
         idempotency_key=job.idempotency_key or None,
         replay_of=id_text(options.replay_of),
-        **shown_spec(job.spec),
+        **shown_spec(job.spec, payload),
         **fields,
     )
 
@@ -131,6 +131,7 @@ def lease_reply(grant: Grant) -> LeaseReply:
         queue=job.spec.queue,
         tenant=job.tenant,
         payload=json_text(grant.payload),
+        **lease_call(job.spec),
         attempt_number=job.attempt_number,
         max_attempts=job.spec.max_attempts,
         lease_seconds=lease.ttl_ms / 1000,

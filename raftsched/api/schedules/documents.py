@@ -14,12 +14,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from raftsched import limits
 from raftsched.api.backend import TENANT_DEFAULT
 from raftsched.api.http.json_reply import requested_time_or_none, seconds_or_none, time_text
+from raftsched.api.jobs.calls import payload_of
 from raftsched.api.jobs.convert import (
     job_document,
-    json_bytes,
     options_of_body,
     spec_of,
     without_nulls,
@@ -149,7 +148,7 @@ def _template(job: JobBody, prefix: str) -> tuple[Template, bytes]:
         expires_after_ms=span_ms(job.expires_in_seconds),
         deadline_after_ms=span_ms(job.deadline_in_seconds),
     )
-    return template, json_bytes(job.payload, limits.PAYLOAD_BYTES_MAX, f"{prefix}payload")
+    return template, payload_of(job, prefix)
 
 
 # -- documents --------------------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ from raftsched.api.http.idempotency_key import key_of
 from raftsched.api.http.json_reply import json_response, time_text
 from raftsched.api.http.proposals import propose
 from raftsched.api.http.routes import Answered, Route, route, verb_route
-from raftsched.api.jobs.convert import digest_of, fingerprint_of, json_bytes
+from raftsched.api.jobs.calls import json_bytes
+from raftsched.api.jobs.convert import digest_of, fingerprint_of
 from raftsched.api.json.cursors import read_cursor, write_cursor
 from raftsched.api.json.decode import StructDecoder, parse_query
 from raftsched.api.json.times import moment_ms

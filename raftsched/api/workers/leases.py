@@ -26,6 +26,7 @@ from raftsched.api.json.items import Item, ItemsDecoder, named_text, without
 from raftsched.api.workers.progress import progress_text
 from raftsched.core.operations.control import Progress, ReportProgress
 from raftsched.core.records.ids import FencingToken, JobId
+from raftsched.core.records.spec import CallKind
 from raftsched.core.state.results import Result
 from raftsched.errors import Invalid
 from raftsched.leader.leases.keeper import HeartbeatAnswer
@@ -65,7 +66,7 @@ class Leases:
             wanted.wait_seconds,
             wanted.request_id,
             region=wanted.region or "",
-            names=wanted.names,
+            names=_names(wanted),
         )
         return json_response(LeasesReply(leases=[lease_reply(grant) for grant in grants]))
 
@@ -116,6 +117,13 @@ class Leases:
         for first in range(0, len(reports), limits.PROGRESS_REPORTS_MAX):
             operation = ReportProgress(tuple(reports[first : first + limits.PROGRESS_REPORTS_MAX]))
             self._backend.propose(operation).add_done_callback(_forget)
+
+
+def _names(wanted: LeaseRequest) -> Sequence[str] | None:
+    """Return the names of handlers that a worker has, those of its executors included; None = any."""
+    if wanted.executes is None:
+        return wanted.names
+    return [*(wanted.names or ()), *(CallKind[kind.upper()].handler for kind in wanted.executes)]
 
 
 class _Held(NamedTuple):

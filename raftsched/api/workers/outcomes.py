@@ -19,7 +19,7 @@ from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.problems import problem_of, problem_response, refusal
 from raftsched.api.http.proposals import Answer, answers_of
 from raftsched.api.http.routes import Route, route
-from raftsched.api.jobs.convert import NULL, json_bytes
+from raftsched.api.jobs.calls import NULL, json_bytes
 from raftsched.api.json.decode import StructDecoder, run_id_at
 from raftsched.api.json.items import Item, ItemsDecoder, named_text
 from raftsched.api.json.times import milliseconds

@@ -19,7 +19,15 @@ from raftsched.cli.terminal.output import json_option, print_json, print_table
 from raftsched.cli.terminal.session import Session, with_plain_session, with_session
 from raftsched.cli.terminal.times import MOMENT, when
 
-_REASONS: Final = ("attempts_exhausted", "timeout", "worker_lost", "rejected", "expired", "dependency_failed")
+_REASONS: Final = (
+    "attempts_exhausted",
+    "timeout",
+    "worker_lost",
+    "rejected",
+    "expired",
+    "dependency_failed",
+    "target_refused",
+)
 _COLUMNS: Final = ("id", "name", "queue", "attempt", "ended", "reason", "error")
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -60,7 +60,7 @@ class Index(NamedTuple):
 def _waiting_entry(job: Job) -> WaitingEntry | None:
     if job.status not in WAITING or job.blocked:
         return None
-    spec, tag = job.spec, name_tag(job.spec.name)
+    spec, tag = job.spec, name_tag(job.spec.handler)
     return WaitingEntry(spec.queue, job.tenant, spec.priority, tag, job.due_at_ms, job.id, spec.region)
 
 
@@ -74,7 +74,7 @@ def _blocked_entry(job: Job) -> BlockedEntry | None:
 def _timer_entry(job: Job) -> TimerEntry | None:
     if not job.timed or job.status not in WAITING:
         return None
-    spec, tag = job.spec, name_tag(job.spec.name)
+    spec, tag = job.spec, name_tag(job.spec.handler)
     return TimerEntry(job.due_at_ms, job.id, spec.queue, job.tenant, spec.priority, tag, spec.region)
 
 

@@ -41,6 +41,7 @@ _REASONS: Final = frozenset(
         DeadLetterReason.REJECTED,
         DeadLetterReason.EXPIRED,
         DeadLetterReason.DEPENDENCY_FAILED,
+        DeadLetterReason.TARGET_REFUSED,
     }
 )
 

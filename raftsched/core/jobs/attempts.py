@@ -44,6 +44,8 @@ EXPIRED: Final = frozenset({AttemptEnd.TIMEOUT, AttemptEnd.WORKER_LOST, AttemptE
 """Ends proposed by the leader."""
 RETRY_ASKED: Final = "Retry"
 """Error type of a handler that requests another attempt itself; the job's lists of error types do not apply."""
+TARGET_REFUSED_ERROR: Final = "TargetRefused"
+"""Error type of an executor that may not connect to the address of a request."""
 # Members of an enumeration cost a look-up each, and these are used for every report.
 _CANCELLING: Final = Status.CANCELLING
 _COMPLETED: Final = AttemptEnd.COMPLETED
@@ -109,7 +111,7 @@ def _failed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Conte
     failure_count = job.failure_count + 1
     asked = operation.delay_ms >= 0 or (operation.error is not None and operation.error.type == RETRY_ASKED)
     if not operation.retryable or (not asked and _is_hopeless(job.spec.options, operation.error)):
-        return _given_up(job, DeadLetterReason.REJECTED, attempt, context, failure_count=failure_count)
+        return _given_up(job, _verdict(operation.error), attempt, context, failure_count=failure_count)
     if failure_count >= job.spec.max_attempts or _has_begun_for_good(job):
         return _given_up(job, DeadLetterReason.ATTEMPTS_EXHAUSTED, attempt, context, failure_count=failure_count)
     delay_ms = operation.delay_ms
@@ -117,6 +119,12 @@ def _failed(job: Job, attempt: Attempt, operation: RecordOutcome, context: Conte
         delay_ms = backoff_ms(job.spec.retry, failure_count, operation.jitter)
     reason = operation.error.type if operation.error is not None else ""
     return _again(job, Event.RETRY, attempt, context, delay_ms, failure_count=failure_count, failure_reason=reason)
+
+
+def _verdict(error: JobError | None) -> str:
+    """Return the reason of a dead letter that its worker asked for."""
+    is_refused = error is not None and error.type == TARGET_REFUSED_ERROR
+    return DeadLetterReason.TARGET_REFUSED if is_refused else DeadLetterReason.REJECTED
 
 
 def _must_start_first(options: Options, lease: Lease, end: AttemptEnd) -> bool:

@@ -122,6 +122,8 @@ class DeadLetterReason:
     EXPIRED = "expired"
     """Not started by `expires_at`, or not finished by its deadline."""
     DEPENDENCY_FAILED = "dependency_failed"
+    TARGET_REFUSED = "target_refused"
+    """Its executor may not connect to the address of its request."""
 
 
 class Dependency(msgspec.Struct, frozen=True, array_like=True):

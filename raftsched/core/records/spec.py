@@ -57,6 +57,39 @@ class OnDependencyFailure(IntEnum):
         return self.name.lower()
 
 
+class CallKind(IntEnum):
+    """Enumerate the kinds of jobs that need no handler."""
+
+    HTTP = 1
+    SHELL = 2
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+    @property
+    def handler(self) -> str:
+        """Return the name by which an executor of this kind requests jobs. No job can be called so: `wire.common.Name`."""
+        return f":{self.label}"
+
+
+class Call(msgspec.Struct, frozen=True, array_like=True):
+    """Define what an executor does in place of a handler; the payload is the body or the standard input."""
+
+    kind: CallKind
+    text: bytes
+    """JSON of the request or command, without its body (`wire.calls`). `apply` does not read it."""
+
+
+class Hook(msgspec.Struct, frozen=True, array_like=True):
+    """Define the job that is submitted when another ends."""
+
+    spec: JobSpec
+    """Its options have no hooks, so a hook never causes another."""
+    payload: bytes = b""
+    """JSON text in which the facts of that end replace placeholders (`core.jobs.hooks`); b"" = all of them."""
+
+
 class Options(msgspec.Struct, frozen=True, array_like=True):
     """Define the part of a job's specification that few jobs use; other jobs store None in its place."""
 
@@ -96,6 +129,11 @@ class Options(msgspec.Struct, frozen=True, array_like=True):
     """Retention after its end, or longer if it is still needed; 0 = its queue's or the cluster's."""
     lost_workers_max: int = 0
     """Lost workers after which it is dead-lettered; 0 = by its queue (`admission.lost_workers_max`)."""
+    call: Call | None = None
+    """None = a worker's handler runs it."""
+    on_failure: Hook | None = None
+    """None = its queue's."""
+    on_success: Hook | None = None
 
 
 class JobSpec(msgspec.Struct, frozen=True, array_like=True):
@@ -118,6 +156,11 @@ class JobSpec(msgspec.Struct, frozen=True, array_like=True):
     @property
     def concurrency_key(self) -> str:
         return "" if self.options is None else self.options.concurrency_key
+
+    @property
+    def handler(self) -> str:
+        """Return the name of the handler that it needs: its own, or that of executors of its call."""
+        return self.name if self.options is None or self.options.call is None else self.options.call.kind.handler
 
     @property
     def workflow_id(self) -> bytes:
@@ -212,6 +255,9 @@ def _options_problem(options: Options) -> str:
         or id_problem("schedule_id", options.schedule_id)
         or id_problem("workflow_id", options.workflow_id)
         or id_problem("replay_of", options.replay_of)
+        or (range_problem("call bytes", len(options.call.text), 2, limits.CALL_BYTES_MAX) if options.call else "")
+        or hook_problem("on_failure", options.on_failure)
+        or hook_problem("on_success", options.on_success)
     )
 
 
@@ -236,6 +282,17 @@ def _keys_problem(options: Options) -> str:
     )
 
 
+def hook_problem(field: str, hook: Hook | None) -> str:
+    """Return the fault of a job's or queue's hook, or ""."""
+    if hook is None:
+        return ""
+    options = hook.spec.options
+    if options is not None and (options.on_failure is not None or options.on_success is not None):
+        return f"{field}: a hook has no hooks"
+    problem = spec_problem(hook.spec) or range_problem("payload bytes", len(hook.payload), 0, limits.HOOK_BYTES_MAX)
+    return f"{field}.{problem}" if problem else ""
+
+
 def _error_types_problem(field: str, types: tuple[str, ...]) -> str:
     problem = range_problem(field, len(types), 0, limits.ERROR_TYPES_MAX)
     for each in types:
@@ -251,6 +308,16 @@ def _retry_text(policy: RetryPolicy) -> str:
     delays = f", delays {list_text(tuple(map(span_text, policy.delays_ms)))}" if policy.delays_ms else ""
     factors = f"factor {seconds_text(policy.factor_thousandths)}, jitter {seconds_text(policy.jitter_thousandths)}"
     return f"{policy.backoff.name.lower()}, {spans}, {factors}{delays}"
+
+
+def _call_text(spec: JobSpec, kind: CallKind) -> str:
+    call = _options(spec).call
+    return optional_text(call.text.decode() if call is not None and call.kind is kind else "")
+
+
+def hook_text(hook: Hook | None) -> str:
+    """Return a hook for the audit trail."""
+    return optional_text("" if hook is None else f"{hook.spec.name} ({hook.spec.queue})")
 
 
 def _options(spec: JobSpec) -> Options:
@@ -274,5 +341,9 @@ SPEC_TEXTS: Final[Mapping[str, Callable[[JobSpec], str]]] = {
     "region": lambda spec: optional_text(spec.region),
     "retention_seconds": lambda spec: optional_seconds(_options(spec).retention_ms),
     "max_lost_workers": lambda spec: optional_count(_options(spec).lost_workers_max),
+    "http": lambda spec: _call_text(spec, CallKind.HTTP),
+    "shell": lambda spec: _call_text(spec, CallKind.SHELL),
+    "on_failure": lambda spec: hook_text(_options(spec).on_failure),
+    "on_success": lambda spec: hook_text(_options(spec).on_success),
 }
 """Functions that format each part for the audit trail, by its name in the API; without the times of one job."""

@@ -144,5 +144,5 @@ class TimerHorizon:
 
 
 def _entry(job: Job) -> TimerEntry:
-    spec, tag = job.spec, name_tag(job.spec.name)
+    spec, tag = job.spec, name_tag(job.spec.handler)
     return TimerEntry(job.due_at_ms, job.id, spec.queue, job.tenant, spec.priority, tag, spec.region)

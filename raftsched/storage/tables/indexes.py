@@ -79,12 +79,14 @@ def _waiting_entries(job: Job) -> Entries:
         key = keys.blocked_key(region, spec.priority, job.due_at_ms, job.id)
         ready = (Table.BLOCKED, key, b"")
     else:
-        group = keys.waiting_group(spec.queue, job.tenant, spec.priority, name_tag(spec.name), spec.region)
+        group = keys.waiting_group(spec.queue, job.tenant, spec.priority, name_tag(spec.handler), spec.region)
         key = keys.waiting_key(group, job.due_at_ms, job.id)
         ready = (_WAITING_TABLE, key, b"")
     if not job.timed:
         return (ready,)
-    value = keys.timer_value(job.status, spec.priority, name_tag(spec.name), job.tenant, spec.queue, region=spec.region)
+    value = keys.timer_value(
+        job.status, spec.priority, name_tag(spec.handler), job.tenant, spec.queue, region=spec.region
+    )
     return (ready, (Table.TIMERS, keys.timer_key(job.due_at_ms, job.id), value))
 
 

@@ -108,7 +108,7 @@ async def test_openapi_publishes_every_field_and_bound_that_is_enforced(api: Api
                 assert set(schema["properties"]) == {field.encode_name for field in fields}, name
     job = schemas["JobRequest"]
     assert job["additionalProperties"] is False
-    assert job["required"] == ["name"]
+    assert schemas["HttpCall"]["required"] == ["url"]
     assert job["properties"]["max_attempts"] == {"type": "integer", "minimum": 1, "maximum": 1000, "default": 3}
 
 

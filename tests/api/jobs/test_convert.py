@@ -20,9 +20,12 @@ _decode = StructDecoder(JobRequest).decode
 _batches = StructDecoder(BatchRequest)
 
 
+def operation_of(fields: dict[str, Any], now_ms: int = 1_000_000) -> SubmitJob:
+    return submit_operation(_decode(msgspec.json.encode(fields)), job_id=_ID, now_ms=now_ms)
+
+
 def _operation(now_ms: int = 1_000_000, **fields: Any) -> SubmitJob:
-    wanted = _decode(msgspec.json.encode({"name": "x"} | fields))
-    return submit_operation(wanted, job_id=_ID, now_ms=now_ms)
+    return operation_of({"name": "x"} | fields, now_ms)
 
 
 def test_submission_without_a_time_is_due_when_applied() -> None:

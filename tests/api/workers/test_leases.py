@@ -19,6 +19,8 @@ async def test_lease_hands_over_all_that_a_handler_needs(api: Api) -> None:
             "queue": "mail",
             "tenant": "default",
             "payload": {"to": "a"},
+            "http": None,
+            "shell": None,
             "attempt_number": 1,
             "max_attempts": 3,
             "lease_seconds": 10.0,

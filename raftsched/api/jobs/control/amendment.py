@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from raftsched import limits
-from raftsched.api.jobs.convert import json_bytes, priority_number, tags_of
+from raftsched.api.jobs.calls import json_bytes
+from raftsched.api.jobs.convert import priority_number, tags_of
 from raftsched.api.json.times import due_at_ms, due_or_now_ms, end_ms, span_ms
 from raftsched.core.operations.control import AmendJob
 from raftsched.core.records.job import Job

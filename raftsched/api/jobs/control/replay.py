@@ -11,7 +11,8 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from raftsched import limits
-from raftsched.api.jobs.convert import json_bytes, priority_number
+from raftsched.api.jobs.calls import json_bytes
+from raftsched.api.jobs.convert import priority_number
 from raftsched.api.json.times import due_at_ms, due_or_now_ms
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.ids import JobId, TimeMs
