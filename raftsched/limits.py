@@ -266,7 +266,7 @@ EVENTS_PER_WRITE_MAX = 200
 # -- the end of a node ------------------------------------------------------------------------------------------------
 STOP_SECONDS_MAX = 9.0
 """From the signal, or the fault, to the end of the process, even if parts hang: less than the 10 s of `docker stop`."""
-HAND_OVER_SECONDS_MAX = 3.0
+TRANSFER_SECONDS_MAX = 3.0
 """The part of it for a successor to take the lead; that takes milliseconds if there is one."""
 API_STOP_SECONDS_MAX = 1.5
 REPLICA_STOP_SECONDS_MAX = 3.0

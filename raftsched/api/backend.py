@@ -93,7 +93,7 @@ class Backend(Protocol):
     async def remove_member(self, node_id: str) -> tuple[NodeStatus, ...]:
         """Remove a node permanently; as `add_member`. Raises `NotFound` for an id of no member."""
 
-    async def hand_over(self) -> bool:
+    async def transfer_leadership(self) -> bool:
         """Transfer leadership to the follower with the most complete log; False if none took it and this node leads."""
 
 

@@ -152,8 +152,8 @@ class Replica:
         self._leader_change_count = 0
         self._leader_changed = asyncio.Event()
         self._checkpoint_at = inf
-        self._hand_over: asyncio.Future[bool] | None = None
-        self._hand_over_began = False
+        self._transfer: asyncio.Future[bool] | None = None
+        self._transfer_began = False
         self._is_stalled = False
         """The disk has not answered for longer than an election takes."""
         self._stopping = False
@@ -172,7 +172,7 @@ class Replica:
             while not self._stopping:
                 self._finish_work()
                 self._transport.dispatch()
-                self._begin_hand_over()
+                self._begin_transfer()
                 if self._engine.is_due or self._journal.dirty:
                     await self._cycle()
                 else:
@@ -186,7 +186,7 @@ class Replica:
         self._stopping = True
         self._tell_leadership(0)
         self._engine.refuse_all()
-        self._settle_hand_over(done=False)
+        self._settle_transfer(done=False)
         if self._running is not None and not self._running.done():
             self._running.set_result(None)
 
@@ -213,7 +213,7 @@ class Replica:
         """Step the engine, and make durable what it wrote: one group commit."""
         engine, journal, transport = self._engine, self._journal, self._transport
         engine.step()
-        self._end_hand_over()
+        self._end_transfer()
         self._tell_leadership(engine.term if engine.is_leading else 0)
         transport.flush(early=True)
         if journal.dirty:
@@ -478,7 +478,7 @@ class Replica:
             if member.id != self.node_id and member.raft:
                 self._transport.set_address(member.id, Address.parse(member.raft))
 
-    async def hand_over(self) -> bool:
+    async def transfer_leadership(self) -> bool:
         """Transfer leadership to the follower with the most complete log; return whether this node no longer leads.
 
         Nothing is served or accepted from now on. False, after at most two election timeouts, if no follower could take
@@ -486,25 +486,25 @@ class Replica:
         """
         if self._stopping or not self._engine.leads:
             return not self._engine.leads
-        if self._hand_over is None:
-            self._hand_over = self._loop.create_future()
-            self._hand_over_began = False
+        if self._transfer is None:
+            self._transfer = self._loop.create_future()
+            self._transfer_began = False
             self._woken.set()
-        return await asyncio.shield(self._hand_over)
+        return await asyncio.shield(self._transfer)
 
-    def _begin_hand_over(self) -> None:
+    def _begin_transfer(self) -> None:
         """The pump does it, because the engine rests during a sync."""
-        if self._hand_over is not None and not self._hand_over_began:
-            self._hand_over_began = self._engine.start_transfer()
+        if self._transfer is not None and not self._transfer_began:
+            self._transfer_began = self._engine.start_transfer()
 
-    def _end_hand_over(self) -> None:
+    def _end_transfer(self) -> None:
         """See whether it is over, in the step that ended it: nothing else may be due for long."""
         engine = self._engine
-        if self._hand_over is not None and not engine.transfer.is_under_way:
-            self._settle_hand_over(done=not engine.leads)
+        if self._transfer is not None and not engine.transfer.is_under_way:
+            self._settle_transfer(done=not engine.leads)
 
-    def _settle_hand_over(self, *, done: bool) -> None:
-        waiting, self._hand_over = self._hand_over, None
+    def _settle_transfer(self, *, done: bool) -> None:
+        waiting, self._transfer = self._transfer, None
         if waiting is not None and not waiting.done():
             waiting.set_result(done)
 

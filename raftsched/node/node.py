@@ -3,7 +3,7 @@
 A node replicates the state (`consensus`), serves the API, and, while it leads, runs the leader's duties (`leader`).
 It stops as a whole: when one part cannot continue safely, `run` raises, and the process ends with a clear last line.
 
-Order of a stop: the lead is handed over, so that no client waits for an election; workers that wait for jobs get
+Order of a stop: leadership is transferred, so that no client waits for an election; workers that wait for jobs get
 `not_leader` and go elsewhere; the API ends; the state is checkpointed.
 """
 
@@ -249,10 +249,12 @@ class Node:
         log.info("node_stopping")
         self._is_stopping = True
         if self._replica.is_leading and len(self._replica.members) > 1:
-            await self._shutdown.step("hand-over", self._hand_over_for_good(), seconds=limits.HAND_OVER_SECONDS_MAX)
+            await self._shutdown.step(
+                "transfer of leadership", self._transfer_leadership(), seconds=limits.TRANSFER_SECONDS_MAX
+            )
 
-    async def _hand_over_for_good(self) -> None:
-        log.info("handed_over", done=await self._replica.hand_over())
+    async def _transfer_leadership(self) -> None:
+        log.info("leadership_transferred", done=await self._replica.transfer_leadership())
 
     # -- leading ------------------------------------------------------------------------------------------------------
 
@@ -444,8 +446,8 @@ class Node:
             return "; no other node is reached: it may be cut off, or was removed from the cluster while it was down"
         return ""
 
-    async def hand_over(self) -> bool:
-        return await self._replica.hand_over()
+    async def transfer_leadership(self) -> bool:
+        return await self._replica.transfer_leadership()
 
     async def add_member(self, node_id: str, *, raft: str, api: str) -> tuple[NodeStatus, ...]:
         await self._replica.change_members(lambda members: members.with_joining(Member(node_id, raft, api)))
@@ -455,7 +457,7 @@ class Node:
     async def remove_member(self, node_id: str) -> tuple[NodeStatus, ...]:
         if node_id == self.node_id and self.is_leading and len(self._replica.members) > 1:
             # A leader that removes itself causes an election; its successor can remove it without one.
-            log.info("handed_over", done=await self._replica.hand_over(), reason="removed")
+            log.info("leadership_transferred", done=await self._replica.transfer_leadership(), reason="removed")
             self._replica.check_fresh()
         await self._replica.change_members(lambda members: members.without(node_id))
         log.info("member_removed", id=node_id)

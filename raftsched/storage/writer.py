@@ -103,7 +103,7 @@ class StateWriter(OtherWrites, JobReads, Catalog):
 
     def _take_over(self, fork: StateFork) -> None:
         """Take the rows of `fork`, which has the same effect as executing its writes."""
-        fork.rows.hand_over()
+        fork.rows.merge()
         for old, new in fork.moves:
             self._move(old, new)
         self.copy_fields(fork)

@@ -251,7 +251,7 @@ def _applied(status: dict[str, list[dict[str, int | str]]], node_id: str) -> int
     return int(next(node["applied"] for node in status["nodes"] if node["id"] == node_id) or 0)
 
 
-def test_stopping_the_leader_hands_over_without_an_election_timeout(
+def test_stopping_the_leader_transfers_without_an_election_timeout(
     start_cluster: StartCluster, client_of: ClientOf
 ) -> None:
     cluster = start_cluster(election_seconds_min=10.0, election_seconds_max=12.0)

@@ -65,7 +65,7 @@ class SimulatedNode:
         self.is_leading = leader is None
         self.ready = (True, "")
         self.age_ms = 0
-        self.handed_over = 0
+        self.transfer_count = 0
         self.confirmed = 0
         """How often a majority was asked whether this node leads."""
         self.leader_change_count = 0
@@ -75,7 +75,7 @@ class SimulatedNode:
         self._waiting_count = 0
         self.takes_over = True
         self.other_nodes: tuple[NodeStatus, ...] = ()
-        """What `GET /cluster` tells beside this node; whoever hands over needs another."""
+        """What `GET /cluster` tells beside this node; a transfer needs another."""
         self.members = Membership.of([Member(node_id, "127.0.0.1:8401", "127.0.0.1:8400")])
         self.faults: list[InvariantBroken] = []
         self.proposed: list[Operation] = []
@@ -217,8 +217,8 @@ class SimulatedNode:
             for each in self.members.members
         )
 
-    async def hand_over(self) -> bool:
-        self.handed_over += 1
+    async def transfer_leadership(self) -> bool:
+        self.transfer_count += 1
         return self.takes_over
 
     def _check_leading(self) -> None:

@@ -249,7 +249,7 @@ async def test_change_that_a_frozen_leader_was_sent_is_unknown_once_another_one_
 async def test_leader_may_still_answer_what_it_was_sent_when_another_one_leads(
     api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one that hands over does; some of what it was sent is done."""
+    """As one that transfers does; some of what it was sent is done."""
     monkeypatch.setattr(forwarding, "_REPLACED_LEADER_SECONDS", 60.0)
     slow = Frozen()
     async with _follower_of(slow.speak) as follower:

@@ -118,7 +118,7 @@ def test_one_wrong_clock_moves_no_stamp_under_random_faults(wrong: Wrong, seed: 
 
 
 @pytest.mark.parametrize("wrong", [ahead, behind])
-def test_a_leader_whose_clock_jumps_hands_over_and_does_not_come_back(wrong: Wrong) -> None:
+def test_a_leader_whose_clock_jumps_transfers_and_does_not_come_back(wrong: Wrong) -> None:
     with SimulatedCluster(3, seed=11) as cluster, capture_logs() as logs:
         cluster.start()
         node = cluster.elect()
@@ -131,12 +131,12 @@ def test_a_leader_whose_clock_jumps_hands_over_and_does_not_come_back(wrong: Wro
         assert engine_of(cluster.elect()).term == term
         assert clock_of(node).is_off
         assert stamps.refused_count == 0
-        assert [line["node"] for line in logs if line["event"] == "handing_over"] == [node.id]
+        assert [line["node"] for line in logs if line["event"] == "leadership_transfer_began"] == [node.id]
         assert {line["event"] for line in logs} >= {"own_clock_off", "clock_off"}
 
 
 @pytest.mark.parametrize("wrong", [ahead, behind])
-def test_a_leader_that_is_wrong_from_the_start_stamps_nothing_wrong_and_hands_over(wrong: Wrong) -> None:
+def test_a_leader_that_is_wrong_from_the_start_stamps_nothing_wrong_and_transfers(wrong: Wrong) -> None:
     with SimulatedCluster(3, seed=12) as cluster:
         cluster.start()
         first = cluster.elect().id

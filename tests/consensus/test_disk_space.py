@@ -110,7 +110,7 @@ def test_a_term_begins_and_ends_without_the_words_of_another() -> None:
     scene.space.start_leading()
     assert not scene.judged(b=LOW)
     assert not scene.space.has_room("b")
-    assert not scene.space.has_room("c"), "nobody hands over to a node that was not heard"
+    assert not scene.space.has_room("c"), "nobody transfers to a node that was not heard"
 
 
 def test_a_follower_reports_once_a_period_and_at_once_what_changes() -> None:

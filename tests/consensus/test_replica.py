@@ -134,12 +134,12 @@ async def test_next_leader_has_what_was_acknowledged(tmp_path: Path) -> None:
         assert [command for _, command in successor.machine.history if command] == [b"%d" % n for n in range(20)]
 
 
-async def test_hand_over_moves_leadership_without_a_timeout(tmp_path: Path) -> None:
+async def test_transfer_moves_leadership_without_a_timeout(tmp_path: Path) -> None:
     async with started(tmp_path, 3) as group:
         leader = await group.leader()
         futures = [leader.replica.propose(b"%d" % number) for number in range(50)]
         began = asyncio.get_running_loop().time()
-        assert await leader.replica.hand_over()
+        assert await leader.replica.transfer_leadership()
         await asyncio.gather(*futures)
         assert leader.leaderships == [True, False]
         successor = await group.leader()
@@ -147,10 +147,10 @@ async def test_hand_over_moves_leadership_without_a_timeout(tmp_path: Path) -> N
         assert asyncio.get_running_loop().time() - began < 5.0
 
 
-async def test_hand_over_of_a_single_node_says_no_and_it_leads_on(tmp_path: Path) -> None:
+async def test_transfer_of_a_single_node_is_refused_and_it_still_leads(tmp_path: Path) -> None:
     async with started(tmp_path, 1) as group:
         leader = await group.leader()
-        assert not await leader.replica.hand_over()
+        assert not await leader.replica.transfer_leadership()
         assert await leader.replica.propose(b"x")
 
 

@@ -322,7 +322,7 @@ async def test_call_cancelled_while_it_waits_takes_nothing(cluster: Cluster) -> 
 
 
 @in_virtual_time
-async def test_call_cancelled_in_the_moment_of_the_hand_over_passes_the_job_on(cluster: Cluster) -> None:
+async def test_call_cancelled_in_the_moment_of_dispatch_passes_the_job_on(cluster: Cluster) -> None:
     gone = asyncio.create_task(cluster.leadership.lease("gone", ["mail"], 5, 30))
     await turns()
     other = asyncio.create_task(cluster.leadership.lease("w2", ["mail"], 5, 30))

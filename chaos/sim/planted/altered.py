@@ -36,7 +36,7 @@ def forgetful_members(rates: Rates) -> Rates:
 
 
 def changing_members(rates: Rates) -> Rates:
-    """Members come and go, leaders too, and disks are lost, while leaders crash, hand over and are cut off."""
+    """Members come and go, leaders too, and disks are lost, while leaders crash, transfer and are cut off."""
     weights = {"add_member": 3.0, "remove_member": 4.0, "replace_member": 1.0, "wipe_member": 2.0}
     faults = {"crash": 2.0, "power_loss": 1.0, "crash_all": 1.0, "part": 2.0, "cut_pair": 1.0, "transfer": 2.0}
     return replace(

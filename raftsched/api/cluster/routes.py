@@ -73,6 +73,6 @@ class Cluster:
         nodes = self._backend.cluster_status().nodes
         if sum(node.voter for node in nodes) < 2:
             raise Rejected("no_other_node", "no other node of the cluster has a vote, so none can become leader")
-        if not await self._backend.hand_over():
+        if not await self._backend.transfer_leadership():
             raise Unavailable("no other node became leader; this one still leads")
         return json_response(TransferReply(transferred=True))

@@ -214,7 +214,7 @@ class RaftEngine:
         self.reads.refuse_all()
 
     def start_transfer(self) -> bool:
-        """Hand leadership over, and serve nothing from now on; return False if nothing can be handed over."""
+        """Transfer leadership, and serve nothing from now on; return False if there is no node to transfer it to."""
         self._has_news = True
         if not self.transfer.is_possible:
             return False
@@ -247,7 +247,7 @@ class RaftEngine:
 
     @property
     def is_leading(self) -> bool:
-        """Leader, and all of earlier terms is applied; not once leadership is being handed over."""
+        """Leader, and all of earlier terms is applied; not during a transfer of leadership."""
         if not self.takes_proposals:
             return False
         return self.core.no_op_index is not None and self.applied_index >= self.core.no_op_index

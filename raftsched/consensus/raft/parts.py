@@ -2,7 +2,7 @@
 
     core            pysyncobj: terms, votes, the commit rule, the check for a quorum (`pysyncobj_adapter.py`)
     elections       pre-votes, votes, the promise to a leader
-    transfer        leadership handed over
+    transfer        the transfer of leadership
     queue, commit   queue -> log -> commit -> machine -> answer
     configuration   who belongs to the cluster, and how that changes
     identity        who the peers are, disk included; what an empty node may do

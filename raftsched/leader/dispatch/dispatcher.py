@@ -10,7 +10,7 @@ waiters for each region, and lines without a job are skipped as a whole.
 A line belongs to a region and to the job names that its workers have handlers for: workers of one release share a line.
 A worker that asks by pattern is in the lines of the pattern, which are served with each queue that matches.
 
-Handing over commits nothing: the waiter proposes the lease, and the log decides. Left out: this module neither proposes
+A match commits nothing: the waiter proposes the lease, and the log decides. Left out: this module neither proposes
 nor sleeps.
 """
 
@@ -38,7 +38,7 @@ Lines = dict[Line, dict["Waiter", None]]
 
 
 class Waiter:
-    """A worker's request for up to `capacity` jobs. `jobs` gets the ids handed over, or [] when the wait has timed out.
+    """A worker's request for up to `capacity` jobs. `jobs` gets the ids of its jobs, or [] when the wait has timed out.
 
     `queues` are names and patterns; `names` are the job names that it has handlers for, None = any.
     """
@@ -116,7 +116,7 @@ class Dispatcher:
             self._places(queue).setdefault(queue, {}).setdefault(waiter.line, {})[waiter] = None
 
     def leave(self, waiter: Waiter) -> None:
-        """End the wait if it is still open; hand over nothing."""
+        """End the wait if it is still open, without jobs."""
         if waiter.timer is None:
             return
         self._deadlines.cancel(waiter.timer)
@@ -132,7 +132,7 @@ class Dispatcher:
                 del places[queue]
 
     def match(self, now: Now) -> None:
-        """Hand over the jobs that have arrived since the last call to the workers that wait for them."""
+        """Give the jobs that have arrived since the last call to the workers that wait for them."""
         for queue in self._ready.touched_queues(now.cluster_ms):
             if queue in self._queues or self._patterns:
                 self._serve(queue, now)
@@ -140,7 +140,7 @@ class Dispatcher:
     def step(self, now: Now) -> None:
         """End the waits that have timed out."""
         for waiter in self._deadlines.advance(now.monotonic_ms):
-            self._hand_over(waiter, [])
+            self._resolve(waiter, [])
 
     def close(self, error: RaftschedError) -> None:
         """End all waits with `error`."""
@@ -175,7 +175,7 @@ class Dispatcher:
             share = min(waiter.capacity, -(-available // self.waiting_count(queue)))
             queues = waiter.queues if queue in waiter.queues else (queue,)
             if job_ids := self._ready.take(queues, waiter.region, share, now.cluster_ms, waiter.tags):
-                self._hand_over(waiter, job_ids)
+                self._resolve(waiter, job_ids)
 
     def _places(self, queue: str) -> dict[str, Lines]:
         return self._patterns if is_pattern(queue) else self._queues
@@ -183,7 +183,7 @@ class Dispatcher:
     def _lines_by_pattern(self, queue: str) -> Iterator[Lines]:
         return (lines for pattern, lines in self._patterns.items() if matches(pattern, queue))
 
-    def _hand_over(self, waiter: Waiter, job_ids: list[JobId]) -> None:
+    def _resolve(self, waiter: Waiter, job_ids: list[JobId]) -> None:
         self.leave(waiter)
         if not waiter.jobs.done():
             waiter.jobs.set_result(job_ids)

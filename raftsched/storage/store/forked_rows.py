@@ -1,4 +1,4 @@
-"""Write rows over those of a store, which does not change until they are handed over.
+"""Write rows over those of a store, which does not change until they are merged.
 
 Theory of operation. A written row is kept in memory and hides the row beneath. A scan merges both: it sorts the written
 rows if any were added since the last scan, and skips hidden rows beneath. Rows beneath do not change meanwhile, so hidden
@@ -98,7 +98,7 @@ class ForkedRows:
         rows.sort(reverse=reverse)
         return rows[:limit]
 
-    def hand_over(self) -> None:
+    def merge(self) -> None:
         """Write all rows to the store beneath; the fork must not be used after that."""
         put, insert, remove = self._beneath.put, self._beneath.insert, self._beneath.remove
         for table, rows in self._begun:

@@ -166,7 +166,7 @@ class LmdbStore:
 
     @property
     def sums(self) -> Sums:
-        self._hand_over_all()
+        self._write_all_pending()
         return self._sums
 
     def get(self, table: Table, key: bytes) -> bytes | None:
@@ -229,7 +229,7 @@ class LmdbStore:
         if table in self._late_tables:
             self._write_late()
         txn = self._txn or self._begin()
-        self._hand_over(table, txn)
+        self._write_pending(table, txn)
         self._reads += 1
         if self._reads >= _READS_MAX:
             self._let_go_if_large()
@@ -245,7 +245,7 @@ class LmdbStore:
         self._check_use()
         if self._read_only:
             raise InvariantBroken(f"{self._path} is open for reading only")
-        self._hand_over_all()
+        self._write_all_pending()
         txn, self._txn = self._txn, None
         try:
             if txn is not None:
@@ -257,20 +257,20 @@ class LmdbStore:
             raise self._fail("commit", b"", error) from error
         self._let_go_if_large()
 
-    def _hand_over_all(self) -> None:
+    def _write_all_pending(self) -> None:
         self._write_late()
         txn = self._txn
         if txn is not None:
             for table in Table:
-                self._hand_over(table, txn)
+                self._write_pending(table, txn)
 
-    def _hand_over(self, table: Table, txn: lmdb.Transaction[bytes]) -> None:
+    def _write_pending(self, table: Table, txn: lmdb.Transaction[bytes]) -> None:
         """Write the buffered rows of a table to LMDB."""
         pending = self._pending[table]
         if not (pending.new or pending.changed):
             return
         try:
-            pending.hand_over(table, txn, self._tables[table], self._sums)
+            pending.write_to(table, txn, self._tables[table], self._sums)
         except lmdb.Error as error:
             raise self._fail("put", b"", error) from error
 

@@ -28,7 +28,7 @@ class PendingRows:
         self.changed: dict[bytes, bytes] = {}
         """Rows that it may have, with another value."""
 
-    def hand_over(self, table: Table, txn: lmdb.Transaction[bytes], database: Database, sums: Sums) -> None:
+    def write_to(self, table: Table, txn: lmdb.Transaction[bytes], database: Database, sums: Sums) -> None:
         """Write all rows to LMDB, each with its seal. Raises `lmdb.Error`, also if an inserted row exists already."""
         with txn.cursor(database) as cursor:
             if self.new:

@@ -50,20 +50,20 @@ async def test_transfer_hands_the_lead_over(api: Api, follower: Api) -> None:
     api.node.other_nodes = (NodeStatus("n2", "", "follower"),)
     answer = await follower.ask("POST", "cluster/transfer")
     assert (answer.status, answer.json) == (200, {"transferred": True})
-    assert api.node.handed_over == 1
+    assert api.node.transfer_count == 1
 
 
 async def test_transfer_that_can_not_be_says_why(api: Api) -> None:
     alone = await api.ask("POST", "cluster/transfer")
-    assert (alone.status, alone.code, api.node.handed_over) == (409, "no_other_node", 0)
+    assert (alone.status, alone.code, api.node.transfer_count) == (409, "no_other_node", 0)
     api.node.other_nodes = (NodeStatus("n2", "", "follower"),)
     api.node.takes_over = False
     not_taken = await api.ask("POST", "cluster/transfer")
-    assert (not_taken.status, not_taken.code, api.node.handed_over) == (503, "unavailable", 1)
+    assert (not_taken.status, not_taken.code, api.node.transfer_count) == (503, "unavailable", 1)
     api.node.is_leading = False
     for method, path in (("POST", "cluster/transfer"), ("DELETE", "cluster/members/n4")):
         refused = await api.ask(method, path)
-        assert (refused.status, refused.code, api.node.handed_over) == (503, "not_leader", 1)
+        assert (refused.status, refused.code, api.node.transfer_count) == (503, "not_leader", 1)
 
 
 async def test_a_node_that_joins_is_listed_as_no_voter_yet(api: Api, follower: Api) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.api.node import Api, Fault, malformed, misjudged, run_of
 
 
-async def test_lease_hands_over_all_that_a_handler_needs(api: Api) -> None:
+async def test_lease_holds_all_that_a_handler_needs(api: Api) -> None:
     job = await api.submit(payload={"to": "a"}, queue="mail", timeout_seconds=30)
     assert await api.lease("mail") == [
         {

@@ -13,7 +13,7 @@ from chaos.sim.planted.patches.engine import (
     counts_contact_from_the_answer,
     forgets_its_promise_at_a_restart,
     reads_without_contact,
-    serves_while_it_hands_over,
+    serves_during_a_transfer,
     votes_against_its_promise,
 )
 from raftsched.consensus.raft.engine import RaftEngine
@@ -212,7 +212,7 @@ def _stands_at(node: SimulatedNode) -> float:
     return node.clock.moment(engine(node).core.election_deadline)
 
 
-def handed_over_in_silence(cluster: SimulatedCluster) -> None:
+def transferred_in_silence(cluster: SimulatedCluster) -> None:
     """The leader tells a follower to stand, and hears nothing any more."""
     leader = settled_leader(cluster)
     engine(leader).start_transfer()
@@ -244,7 +244,7 @@ def deserted_by_a_restart(cluster: SimulatedCluster) -> None:
         (paused_with_old_answers, reads_without_contact),
         (deserted, votes_against_its_promise),
         (deserted_by_a_restart, forgets_its_promise_at_a_restart),
-        (handed_over_in_silence, serves_while_it_hands_over),
+        (transferred_in_silence, serves_during_a_transfer),
     ],
     ids=lambda value: value.__name__,
 )
@@ -266,7 +266,7 @@ def test_a_read_is_never_stale(schedule: object, plant: Plant, monkeypatch: pyte
 # -- transfer ---------------------------------------------------------------------------------------------------------
 
 
-def test_leadership_is_handed_over_without_a_timeout(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
+def test_leadership_is_transferred_without_a_timeout(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     assert engine(leader).start_transfer()
     with pytest.raises(NotLeader):
         engine(leader).check_fresh()
@@ -383,7 +383,7 @@ def test_leader_that_lost_its_majority_says_so_until_it_hears_the_next(
     assert type(engine(leader).not_leader()) is NotLeader
 
 
-def test_leader_that_hands_over_has_led_until_then(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
+def test_leader_that_transfers_has_led_until_then(cluster: SimulatedCluster, leader: SimulatedNode) -> None:
     engine(leader).start_transfer()
     cluster.run_until(lambda: cluster.leader not in (None, leader), seconds=5.0)
     assert type(engine(leader).not_leader()) is NotLeader

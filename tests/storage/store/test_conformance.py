@@ -390,7 +390,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @invariant()
     def agrees_with_the_model(self) -> None:
-        """Key by key: a scan has a store hand over the rows that it holds back."""
+        """Key by key: a scan has a store write the rows that it holds back."""
         found = {key: value for key in _ALL_KEYS if (value := self.store.get(Table.JOBS, key)) is not None}
         assert found == self.model
 

@@ -54,12 +54,12 @@ def test_forked_rows_are_those_of_a_dictionary(
         assert fork.get(Table.JOBS, key) == model.get(key)
     assert dict(all_rows(fork, Table.JOBS)) == model
     assert dict(all_rows(store, Table.JOBS)) == stored
-    fork.hand_over()
+    fork.merge()
     assert dict(all_rows(store, Table.JOBS)) == model
     assert not store.scan(Table.RESULTS, b"", None, limit=1)
 
 
-def test_forked_rows_refuse_what_is_there_already_or_not_there_at_the_latest_when_handed_over() -> None:
+def test_forked_rows_refuse_what_is_there_already_or_not_there_at_the_latest_when_merged() -> None:
     store = MemoryStore()
     store.put(Table.JOBS, b"a", b"1")
     fork = ForkedRows(store)
@@ -74,7 +74,7 @@ def test_forked_rows_refuse_what_is_there_already_or_not_there_at_the_latest_whe
     removing.remove(Table.JOBS, b"c")
     for fork in (inserting, removing):
         with pytest.raises(InvariantBroken):
-            fork.hand_over()
+            fork.merge()
 
 
 def test_taking_the_first_of_a_list_again_and_again_reads_the_list_once() -> None:

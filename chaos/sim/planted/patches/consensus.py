@@ -216,7 +216,7 @@ def _spoil_vote_requests(patch: Any, spoil: Callable[[Elections, Message], Messa
 
 
 def stands_by_force_ever_after(patch: Any) -> None:
-    """Once a leader has handed over to it, a node breaks the others' promises each time it is a candidate."""
+    """Once a leader has transferred to it, a node breaks the others' promises each time it is a candidate."""
     original = Elections.outgoing
 
     def outgoing(self: Elections, node: Node, message: Message) -> bool:

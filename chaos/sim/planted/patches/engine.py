@@ -102,7 +102,7 @@ def forgets_its_promise_at_a_restart(patch: Any) -> None:
     patch.setattr(Elections, "__init__", init)
 
 
-def serves_while_it_hands_over(patch: Any) -> None:
+def serves_during_a_transfer(patch: Any) -> None:
     """The old leader continues with reads after it asked another node to take over."""
     patch.setattr(RaftEngine, "takes_proposals", property(lambda self: self.leads))
     patch.setattr(

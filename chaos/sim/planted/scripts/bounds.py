@@ -109,12 +109,12 @@ def the_lead_changes_within_each_term(stage: Stage) -> Play:
         if silent_seconds > (_LEASE_TERMS_MAX + 1) * term_seconds:
             stage.fault(f"leases that nobody renews are current after {silent_seconds:.1f} s of silence")
             return
-        stage.hand_over((yield from stage.settled()))
+        stage.transfer_leadership((yield from stage.settled()))
         yield 0.1
 
 
 def the_cluster_is_out_for_longer_than_a_lease(stage: Stage) -> Play:
-    """Workers lease jobs, all nodes are gone, and the leader that ends this hands over before the leases end."""
+    """Workers lease jobs, all nodes are gone, and the leader that ends this transfers before the leases end."""
     leader = yield from stage.settled()
     yield from stage.submits(leader, 30)
     for _ in range(10):
@@ -129,7 +129,7 @@ def the_cluster_is_out_for_longer_than_a_lease(stage: Stage) -> Play:
         stage.host(node_id).start()
     leader = yield from stage.settled()
     yield 0.5 * term_seconds
-    stage.hand_over(leader)
+    stage.transfer_leadership(leader)
     yield from stage.until(lambda: not stage.serves(leader))
     yield from stage.until(lambda: not _untimed(stage), seconds=5 * term_seconds)
 

@@ -58,13 +58,13 @@ def _deserted(stage: Stage, *, restarts: bool) -> Play:
     yield 0.2
 
 
-def a_leader_hands_over_in_silence(stage: Stage) -> Play:
+def a_leader_transfers_in_silence(stage: Stage) -> Play:
     """A leader asks a follower to take over, and receives nothing any more."""
     leader = yield from stage.settled()
     others = stage.others(leader)
     told: list[str] = []
     stage.on_frame = frames_of(TIMEOUT_NOW, lambda _sender, receiver, _message: told.append(receiver))
-    stage.hand_over(leader)
+    stage.transfer_leadership(leader)
     yield from stage.until(lambda: told)
     stage.cut(others, [leader])
     yield from stage.until(lambda: stage.leader_among(others))
@@ -158,14 +158,14 @@ def an_acknowledgement_comes_two_terms_late(stage: Stage) -> Play:
 
 
 def _elect_with_one_follower(stage: Stage, leader: str, rest: list[str], between: str) -> Play:
-    """`between` hands over to `leader`, whose entries then reach the first of `rest` only."""
+    """`between` transfers to `leader`, whose entries then reach the first of `rest` only."""
 
     def asked(sender: str, receiver: str, _message: Message) -> None:
         if sender == leader and receiver in rest[1:]:
             stage.cut([leader], [receiver])
 
     stage.on_frame = frames_of(VOTE_REQUEST, asked)
-    stage.hand_over(between)
+    stage.transfer_leadership(between)
     yield from stage.until(lambda: stage.engine(leader).leads, seconds=2.0)
 
 
@@ -192,7 +192,7 @@ def a_snapshot_says_what_the_log_holds(stage: Stage) -> Play:
     yield from stage.until(lambda: stage.leader_among(followers), seconds=3.0)
     first = stage.leader_among(followers)
     [second] = stage.others(old, first)
-    stage.hand_over(first)
+    stage.transfer_leadership(first)
     yield from stage.until(lambda: stage.serves(second), seconds=1.0)
     stage.part([second], [first])
     yield from stage.submits(second, 12)
@@ -251,7 +251,7 @@ def a_voter_restarts_after_its_vote(stage: Stage) -> Play:
             stage.cut([candidate], [voter])
 
     stage.on_frame = frames_of(VOTE, voted)
-    stage.hand_over(voter)
+    stage.transfer_leadership(voter)
     yield from stage.until(lambda: stage.engine(candidate).leads, seconds=2.0)
     stage.restart(voter)
     yield from stage.until(lambda: stage.leader_among((voter, other)))
@@ -278,7 +278,7 @@ def two_members_leave_at_once(stage: Stage) -> Play:
 
 A_VOTER_RESTARTS = Schedule(a_voter_restarts, alter=_long_promises)
 A_VOTER_IS_ASKED = Schedule(a_voter_is_asked, alter=_long_promises)
-A_LEADER_HANDS_OVER_IN_SILENCE = Schedule(a_leader_hands_over_in_silence)
+A_LEADER_TRANSFERS_IN_SILENCE = Schedule(a_leader_transfers_in_silence)
 A_LEADERS_MACHINE_IS_SUSPENDED = Schedule(a_leaders_machine_is_suspended)
 ANSWERS_TO_AN_EARLIER_ROUND_COME_LATE = Schedule(answers_to_an_earlier_round_come_late)
 AN_ACKNOWLEDGEMENT_COMES_TWO_TERMS_LATE = Schedule(an_acknowledgement_comes_two_terms_late, node_count=5)

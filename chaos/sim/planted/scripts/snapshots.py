@@ -93,7 +93,7 @@ def _verify_slowly(stage: Stage, *, seconds: float, ear: Ear = lambda _sender, _
         raise NotReached("the log of n2 was cut")
     yield from stage.submits("n1", 3)
     stage.on_frame = ear
-    stage.hand_over("n1")
+    stage.transfer_leadership("n1")
     yield from stage.until(lambda: stage.serves("n2"), seconds=1.0)
 
 

@@ -192,7 +192,7 @@ class Stage:
             if found and leader in ("", found):
                 return found
             if found:
-                self.hand_over(found)
+                self.transfer_leadership(found)
                 yield from self.until(lambda: not self.serves(found))  # noqa: B023  # called before it changes
         raise NotReached(f"{leader} never leads")
 
@@ -233,8 +233,8 @@ class Stage:
         self.host(node_id).crash(power_loss=True)
         self.host(node_id).start()
 
-    def hand_over(self, node_id: str) -> None:
-        self.request(node_id, lambda node: node.hand_over())
+    def transfer_leadership(self, node_id: str) -> None:
+        self.request(node_id, lambda node: node.transfer_leadership())
 
     def request(self, node_id: str, handler: Callable[[SimulatedNode], Any]) -> None:
         """Have a handler run at a node; nobody waits for its answer."""

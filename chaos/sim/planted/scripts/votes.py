@@ -88,14 +88,14 @@ def a_late_request_meets_a_live_leader(stage: Stage) -> Play:
 
 
 def a_late_request_of_a_node_that_was_once_handed_the_lead(stage: Stage) -> Play:
-    """The same, of a candidate to which a leader had handed over before, and which has no such right now."""
+    """The same, of a candidate to which a leader had transferred before, and which has no such right now."""
     yield from stage.settled("n2")
     yield from stage.settled("n1")
     yield from stage.settled("n2")
     stage.part(["n1"], ["n2"])
     stage.submit("n2")
     yield from stage.until(lambda: stage.last_index("n3") == stage.last_index("n2") > stage.last_index("n1"))
-    stage.hand_over("n2")
+    stage.transfer_leadership("n2")
     yield from stage.until(lambda: stage.serves("n3"))
     stage.join(["n1"], ["n2"])
     yield from stage.settled("n3")

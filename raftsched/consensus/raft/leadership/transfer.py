@@ -1,11 +1,11 @@
-"""Hands leadership over: on request, or because this node is unfit while another is not.
+"""Transfer leadership: on request, or because this node is unfit while another is not.
 
 start ──► serves and accepts nothing ──► a follower has the whole log: `timeout_now` ──► it is elected, by force
 └─► none in time: this node leads on          └─► not in time: it steps down
 
-clocks   a leader whose wall clock is off hands over to a node whose clock is right. Who can lead never depends on
+clocks   a leader whose wall clock is off transfers to a node whose clock is right. Who can lead never depends on
 clocks.
-disks    a leader without room hands over to a node that has room (`disk_space.py`).
+disks    a leader without room transfers to a node that has room (`disk_space.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from raftsched.consensus.raft.engine_ports import EnginePorts
 from raftsched.consensus.raft.log.progress import Progress
 
 _LEAVE_AGAIN_SECONDS: Final = 30.0
-"""A leader whose clock is off or whose disk is low tries to hand over again after this, not before."""
+"""A leader whose clock is off or whose disk is low tries to transfer again after this, not before."""
 
 _log = structlog.get_logger()
 
@@ -46,7 +46,7 @@ class Leader(Protocol):
 
 @dataclass(slots=True)
 class _Transfer:
-    """A leadership that is being handed over: nothing is served or accepted any more."""
+    """A transfer of leadership: nothing is served or accepted any more."""
 
     give_up_at: float
     target: NodeId = ""
@@ -95,7 +95,7 @@ class LeadershipTransfer:
         return self._leader.leads and bool(self._leader.connected_nodes)
 
     def start(self) -> None:
-        """Serve nothing from now on, and hand over as soon as a connected follower has the whole log.
+        """Serve nothing from now on, and transfer as soon as a connected follower has the whole log.
 
         It ends with this node as a follower, or, if none was asked in time, as the leader it was.
         """
@@ -107,7 +107,7 @@ class LeadershipTransfer:
         self._transfer = None
 
     def reason_to_leave(self, now: float) -> str:
-        """Return why this leader should hand over by itself, at most once in a while; "" if it should not."""
+        """Return why this leader should transfer by itself, at most once in a while; "" if it should not."""
         if not self._leader.leads or self._transfer is not None or now < self._leave_at:
             return ""
         if self._cluster_clock.is_off:
@@ -119,7 +119,7 @@ class LeadershipTransfer:
         if not any(is_fitter(progress) for progress in self._followers().values()):
             return ""
         self._leave_at = now + _LEAVE_AGAIN_SECONDS
-        _log.warning("handing_over", node=self._node_id, term=self._leader.term, reason=reason)
+        _log.warning("leadership_transfer_began", node=self._node_id, term=self._leader.term, reason=reason)
         return reason
 
     def _has_room_to_lead(self, progress: Progress) -> bool:
