@@ -18,7 +18,7 @@ OTHER_CLOCKS = re.compile(
     r"\btime\.(monotonic|perf_counter|clock_gettime)|\bloop\.time\(\)|get_running_loop\(\)\.time\(\)"
 )
 NO_PROMISES = {
-    "consensus/net/transport.py": "how long a guest may stay on its own connection",
+    "consensus/net/transport.py": "how long an unknown caller may stay on its own connection",
     "consensus/net/throttled_log.py": "how often a complaint is logged",
 }
 

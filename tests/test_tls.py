@@ -152,22 +152,22 @@ async def test_certificate_of_one_name_cannot_claim_another(
 
 
 @pytest.mark.parametrize(("name", "reason"), [("n9", ""), ("n3", "unknown_node")], ids=["its-own", "another"])
-async def test_guest_is_heard_under_the_name_of_its_certificate_only(
+async def test_unknown_caller_is_admitted_under_the_name_of_its_certificate_only(
     net: Network, authority: Authority, name: str, reason: str
 ) -> None:
     n1 = await secure_station(net, authority, "n1", "n2")
     heard: list[str] = []
 
-    def hear(node_id: str, _greeting: Message) -> bool:
+    def on_greeting(node_id: str, _greeting: Message) -> bool:
         heard.append(node_id)
         return True
 
-    n1.transport.guests.open(lambda _node_id: True, hear)
+    n1.transport.unknown_callers.open(lambda _node_id: True, on_greeting)
     with capture_logs() as logs:
-        async with raw_client(n1, node_client_context(authority.issue(name))) as guest:
-            guest.write(hello("n9") + encode_frame(PEER_IDENTITY))
+        async with raw_client(n1, node_client_context(authority.issue(name))) as caller:
+            caller.write(hello("n9") + encode_frame(PEER_IDENTITY))
             if reason:
-                assert await until_refused(guest) == b""
+                assert await until_refused(caller) == b""
             else:
                 await net.until(lambda: heard == ["n9"])
     assert [event["reason"] for event in logs if event["event"] == "peer_refused"] == ([reason] if reason else [])

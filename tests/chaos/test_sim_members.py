@@ -123,7 +123,7 @@ def test_a_node_that_knows_none_of_the_members_that_are_left_hears_of_them() -> 
         behind.start()
         world.run(8.0)
         assert world.leader is not None
-        assert world.network.counts["hello: guest linked"] > 0
+        assert world.network.counts["hello: unknown caller linked"] > 0
         operator._begin(operator._replace(last))
         world.heal()
         assert world.membership.ids == (behind.id, "n4", "n5")

@@ -15,7 +15,7 @@ from pysyncobj.transport import Transport
 from chaos.sim.engine.machine import HistoryMachine, MachineDisk
 from chaos.sim.machine.disk import SimulatedDisk
 from raftsched.consensus.journal.journal import Journal
-from raftsched.consensus.net.handshake import Guests
+from raftsched.consensus.net.handshake import UnknownCallers
 from raftsched.consensus.ports import Sizes, Timing
 from raftsched.consensus.raft.clocks.cluster_clock import ClusterClock
 from raftsched.consensus.raft.clocks.step_clock import StepClock
@@ -50,7 +50,7 @@ class Recorder(Transport):  # type: ignore[misc]  # pysyncobj carries no types
     def __init__(self) -> None:
         super().__init__(None, None, None)
         self.sent: list[tuple[str, Message]] = []
-        self.guests = Guests()
+        self.unknown_callers = UnknownCallers()
 
     def send(self, node: Node, message: Message) -> bool:
         self.sent.append((node.id, message))

@@ -2,8 +2,9 @@
 
 This is the network of whole nodes (`chaos.sim`) and of bare engines (`chaos.sim.engine`). The node with the greater id dials
 the address that it knows of the other, and both judge each other's hello by `handshake.objection`, as in production: a
-node that was removed, or that nobody has added yet, is refused and tries again. Guests come in by the rule of production as
-well (`handshake.Guests`), and a node knocks at one that should dial it and doesn't know it.
+node that was removed, or that nobody has added yet, is refused and tries again. Unknown callers are admitted by
+the rule of production as well (`handshake.UnknownCallers`), and a node knocks at one that should dial it and doesn't know
+it.
 
 Messages travel as the frames of `raftsched.consensus.net.framing`, through a decoder for each connection and direction that
 expects a hello first, so their shapes are checked on both sides as in production. A cut holds what is sent, as TCP would,
@@ -27,7 +28,7 @@ from pysyncobj.transport import Transport as TransportPort
 from chaos.sim.machine.clock import Timeline
 from raftsched.consensus.net.address import Address
 from raftsched.consensus.net.framing import FrameDecoder, check_message, encode_frame
-from raftsched.consensus.net.handshake import GUEST_SECONDS, UNKNOWN_NODE, Guests, hello_of, objection
+from raftsched.consensus.net.handshake import UNKNOWN_CALLER_SECONDS, UNKNOWN_NODE, UnknownCallers, hello_of, objection
 from raftsched.consensus.ports import NodeId
 from raftsched.consensus.raft.messages import Message
 from raftsched.consensus.raft.peer_node import PeerNode
@@ -61,10 +62,10 @@ class SimulatedTransport(TransportPort):  # type: ignore[misc]  # pysyncobj carr
         self.peers = set(peers)
         self.hello = hello_of(node_id, cluster)
         self.sent_count = 0
-        self.guests = Guests()
+        self.unknown_callers = UnknownCallers()
         self._wake = wake
         self._network = network
-        self._visits: deque[tuple[NodeId, Message]] = deque()
+        self._greetings: deque[tuple[NodeId, Message]] = deque()
         self._inbox: deque[tuple[NodeId, Event]] = deque()
         self._up: set[NodeId] = set()
         """Peers that the engine knows as connected."""
@@ -121,22 +122,24 @@ class SimulatedTransport(TransportPort):  # type: ignore[misc]  # pysyncobj carr
         self._inbox.append((peer, event))
         self._wake()
 
-    def receive_of_guest(self, guest: NodeId, message: Message) -> None:
-        self._visits.append((guest, message))
+    def receive_greeting(self, caller: NodeId, message: Message) -> None:
+        self._greetings.append((caller, message))
         self._wake()
 
     @property
     def has_news(self) -> bool:
-        return bool(self._inbox or self._visits)
+        return bool(self._inbox or self._greetings)
 
     def dispatch(self) -> int:
-        count = len(self._inbox) + len(self._visits)
-        while self._visits:
-            guest, message = self._visits.popleft()
-            if guest not in self.peers:
-                is_linked = self.guests.hear(guest, message)
-                self._network.counts["hello: guest linked" if is_linked else "hello: guest not linked"] += 1
-            self._network.end_visit(self.node_id, guest)
+        count = len(self._inbox) + len(self._greetings)
+        while self._greetings:
+            caller, message = self._greetings.popleft()
+            if caller not in self.peers:
+                is_linked = self.unknown_callers.receive(caller, message)
+                self._network.counts[
+                    "hello: unknown caller linked" if is_linked else "hello: unknown caller not linked"
+                ] += 1
+            self._network.end_greeting(self.node_id, caller)
         while self._inbox:
             peer, event = self._inbox.popleft()
             node = PeerNode(peer)
@@ -164,7 +167,7 @@ class _Link:
     is_dialing: bool = False
     is_knocking: bool = False
     host: NodeId = ""
-    """The host of the other one, a guest on this connection; "" if both are peers."""
+    """The host of the other one, an unknown caller on this connection; "" if both are peers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,8 +307,8 @@ class Network:
             self.counts["hello: no_address"] += 1
             return False
         reason = objection(caller.hello, listener.hello, peers=listener.peers, dialed=None)
-        is_guest = reason == UNKNOWN_NODE and listener.guests.admit(dialer, self._timeline.now)
-        if reason is None or is_guest:
+        is_unknown = reason == UNKNOWN_NODE and listener.unknown_callers.admit(dialer, self._timeline.now)
+        if reason is None or is_unknown:
             reason = objection(listener.hello, caller.hello, peers=caller.peers, dialed=called)
         if reason is not None:
             self.counts[f"hello: {reason}"] += 1
@@ -316,21 +319,21 @@ class Network:
             link.decoders[end.node_id] = decoder = FrameDecoder()
             decoder.feed(encode_frame(peer.hello))
         caller.receive(called, True)
-        if is_guest:
+        if is_unknown:
             link.host = called
-            self._timeline.after(GUEST_SECONDS, lambda: self._end_silent_visit(link, dialer, number))
+            self._timeline.after(UNKNOWN_CALLER_SECONDS, lambda: self._end_silent_greeting(link, dialer, number))
         else:
             listener.receive(dialer, True)
         return True
 
-    def end_visit(self, host: NodeId, guest: NodeId) -> None:
-        """A guest has said what it had to say."""
-        if self._link(host, guest).host == host:
-            self.break_link(host, guest)
+    def end_greeting(self, host: NodeId, caller: NodeId) -> None:
+        """An unknown caller has sent its greeting."""
+        if self._link(host, caller).host == host:
+            self.break_link(host, caller)
 
-    def _end_silent_visit(self, link: _Link, guest: NodeId, number: int) -> None:
+    def _end_silent_greeting(self, link: _Link, caller: NodeId, number: int) -> None:
         if link.number == number:
-            self.end_visit(link.host, guest)
+            self.end_greeting(link.host, caller)
 
     def transmit(self, sender: NodeId, receiver: NodeId, frame: bytes) -> None:
         link = self._link(sender, receiver)
@@ -370,6 +373,6 @@ class Network:
                 continue
             self._on_frame(sender, receiver, message)
             if link.host == receiver:
-                self._transports[receiver].receive_of_guest(sender, message)
+                self._transports[receiver].receive_greeting(sender, message)
             else:
                 self._transports[receiver].receive(sender, message)

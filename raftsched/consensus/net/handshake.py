@@ -4,9 +4,9 @@ A dialer never gives up. Each attempt resolves the peer's name again and tries t
 capped, jittered pause between attempts. Connecting, the TLS handshake and both hellos must fit into one
 `handshake_seconds`, on either side; otherwise the connection is closed.
 
-The connection's owner accepts or rejects the peer (`ConnectionOwner.on_hello`), by the rule of `objection`. `Guests`
-handles a caller whose only fault is that it is unknown. A node that should be dialed by a peer, and is not, dials that
-peer now and then: the peer may not know it.
+The connection's owner accepts or rejects the peer (`ConnectionOwner.on_hello`), by the rule of `objection`.
+`UnknownCallers` handles a caller whose only fault is that it is unknown. A node that should be dialed by a peer, and is
+not, dials that peer now and then: the peer may not know it.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from raftsched.tls import TlsContexts, reason_of, tls_kind
 
 UNKNOWN_NODE: Final = "unknown_node"
 ENDED_IN_HANDSHAKE: Final = "the other side ended the TLS handshake; if it is a node, it does not accept this node's certificate, and its log says why"
-GUEST_SECONDS: Final = 2.0
-"""Longest wait for a guest's message, and the time until the same guest is admitted again."""
-_GUESTS_MAX: Final = 8
-"""Maximum number of guests in any `GUEST_SECONDS`."""
+UNKNOWN_CALLER_SECONDS: Final = 2.0
+"""Longest wait for an unknown caller's message, and the time until the same unknown caller is admitted again."""
+_UNKNOWN_CALLERS_MAX: Final = 8
+"""Maximum number of unknown callers in any `UNKNOWN_CALLER_SECONDS`."""
 
-MayVisit = Callable[[str], bool]
-HearGuest = Callable[[str, Message], bool]
+MayGreet = Callable[[str], bool]
+OnGreeting = Callable[[str, Message], bool]
 """(its id, its greeting) → whether this node links to it from now on."""
 
 
@@ -84,35 +84,39 @@ def objection(hello: Message, own: Message, *, peers: Container[str], dialed: st
     return None
 
 
-class Guests:
+class UnknownCallers:
     """Callers with an unknown id; of each this node reads only one message, its greeting.
 
     A node that was down while members changed may know none of the present members, and could vote for none of them.
     Their greeting has the list of members (`peer_identity.py`); if that is newer, this node links to them as to any
-    peer. A guest receives only this node's hello, and its connection ends after its greeting.
+    peer. An unknown caller receives only this node's hello, and its connection ends after its greeting.
     """
 
     def __init__(self) -> None:
-        self._may_visit: MayVisit = lambda _node_id: False
-        self._hear: HearGuest = lambda _node_id, _greeting: False
-        self._shut_until: dict[str, float] = {}
-        """The time at which each recent guest may be admitted again."""
+        self._may_greet: MayGreet = lambda _node_id: False
+        self._on_greeting: OnGreeting = lambda _node_id, _greeting: False
+        self._refused_until: dict[str, float] = {}
+        """The time at which each recent unknown caller may be admitted again."""
 
-    def open(self, may_visit: MayVisit, hear: HearGuest) -> None:
-        """Admit guests from now on."""
-        self._may_visit, self._hear = may_visit, hear
+    def open(self, may_greet: MayGreet, on_greeting: OnGreeting) -> None:
+        """Admit unknown callers from now on."""
+        self._may_greet, self._on_greeting = may_greet, on_greeting
 
     def admit(self, node_id: str, now: float) -> bool:
-        """Return whether to admit a caller as a guest, to which the only `objection` is that it is unknown."""
-        self._shut_until = {guest: until for guest, until in self._shut_until.items() if until > now}
-        if node_id in self._shut_until or len(self._shut_until) >= _GUESTS_MAX or not self._may_visit(node_id):
+        """Return whether to admit a caller to which the only `objection` is that it is unknown."""
+        self._refused_until = {caller: until for caller, until in self._refused_until.items() if until > now}
+        if (
+            node_id in self._refused_until
+            or len(self._refused_until) >= _UNKNOWN_CALLERS_MAX
+            or not self._may_greet(node_id)
+        ):
             return False
-        self._shut_until[node_id] = now + GUEST_SECONDS
+        self._refused_until[node_id] = now + UNKNOWN_CALLER_SECONDS
         return True
 
-    def hear(self, node_id: str, message: Message) -> bool:
-        """Process a guest's message; return whether this node links to it from now on."""
-        return message["type"] == PEER_IDENTITY and self._hear(node_id, message)
+    def receive(self, node_id: str, message: Message) -> bool:
+        """Process an unknown caller's message; return whether this node links to it from now on."""
+        return message["type"] == PEER_IDENTITY and self._on_greeting(node_id, message)
 
 
 class Handshakes:

@@ -6,8 +6,8 @@
 - Each pair has one TCP connection; the node with the greater id dials. The dialer sends its hello first. The other side
   answers only a hello that it accepts: known id, same cluster, same protocol version, and with TLS a certificate of
   exactly that id. Another caller learns nothing, uses little memory, and is closed after `handshake_seconds`.
-- A caller whose only fault is that it is unknown may send one message, as a guest (`handshake.Guests`); the engine sees
-  no link.
+- A caller whose only fault is that it is unknown may send one message (`handshake.UnknownCallers`); the engine sees no
+  link.
 - A dialer never gives up; it resolves the peer's name again at each attempt (`handshake.py`).
 - A new connection of a peer replaces the old one. Later messages of the old one are dropped, and the engine gets `down`
   and `up` in their order among the messages.
@@ -41,11 +41,11 @@ from raftsched.consensus.net.connection import Connection
 from raftsched.consensus.net.framing import FrameError, Shape, check_message, encode_frame
 from raftsched.consensus.net.handshake import (
     ENDED_IN_HANDSHAKE,
-    GUEST_SECONDS,
+    UNKNOWN_CALLER_SECONDS,
     UNKNOWN_NODE,
-    Guests,
     Handshakes,
     TransportSettings,
+    UnknownCallers,
     hello_of,
     objection,
 )
@@ -141,11 +141,11 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         )
         self._hello = hello_of(node_id, cluster)
         self._peers: dict[str, _Peer] = {}
-        self.guests = Guests()
+        self.unknown_callers = UnknownCallers()
         """The engine opens it."""
-        self._guests: dict[Connection, float] = {}
-        """Guests without a message yet, and the time by which they must send one."""
-        self._visits: deque[tuple[Connection, Message]] = deque()
+        self._silent_callers: dict[Connection, float] = {}
+        """Unknown callers without a message yet, and the time by which they must send one."""
+        self._greetings: deque[tuple[Connection, Message]] = deque()
         self._inbox: deque[tuple[_Peer, Message | _Event]] = deque()
         self._inbox_bytes = 0
         self._paused: set[Connection] = set()
@@ -208,7 +208,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         for connection in list(self._open):
             connection.abort()
         self._inbox.clear()
-        self._visits.clear()
+        self._greetings.clear()
 
     @property
     def port(self) -> int:
@@ -314,8 +314,8 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             raise self._failure
         inbox = self._inbox
         count = 0
-        while self._visits:
-            self._hear_guest(*self._visits.popleft())
+        while self._greetings:
+            self._receive_greeting(*self._greetings.popleft())
             count += 1
         while inbox:
             self._deliver(*inbox.popleft())
@@ -338,9 +338,9 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         else:
             self._onMessageReceived(peer.node, item)
 
-    def _hear_guest(self, connection: Connection, message: Message) -> None:
-        """Deliver a guest's message to the engine, and close its connection: if it is a peer now, it is linked anyway."""
-        if connection.peer_id not in self._peers and not self.guests.hear(connection.peer_id, message):
+    def _receive_greeting(self, connection: Connection, message: Message) -> None:
+        """Deliver an unknown caller's message to the engine, and close the connection: a new peer is linked anyway."""
+        if connection.peer_id not in self._peers and not self.unknown_callers.receive(connection.peer_id, message):
             self._warn_of(connection, connection.peer_id, UNKNOWN_NODE)
         connection.abort()
 
@@ -356,8 +356,8 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
     def on_hello(self, connection: Connection, hello: Message) -> bool:
         claimed = hello["node"]
         objection = self._objection(connection, hello)
-        if objection == UNKNOWN_NODE and self._admits_as_guest(connection, claimed):
-            self._guests[connection] = asyncio.get_running_loop().time() + GUEST_SECONDS
+        if objection == UNKNOWN_NODE and self._admits_unknown(connection, claimed):
+            self._silent_callers[connection] = asyncio.get_running_loop().time() + UNKNOWN_CALLER_SECONDS
             connection.peer_id = claimed
             connection.send_now(self._hello)
             return True
@@ -386,10 +386,10 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             return None if self._verify_peer(connection.certificate, hello["node"]) else _WRONG_CERTIFICATE
         return reason
 
-    def _admits_as_guest(self, connection: Connection, claimed: str) -> bool:
+    def _admits_unknown(self, connection: Connection, claimed: str) -> bool:
         if connection.dialed or (self._tls is not None and not self._verify_peer(connection.certificate, claimed)):
             return False
-        return self.guests.admit(claimed, asyncio.get_running_loop().time())
+        return self.unknown_callers.admit(claimed, asyncio.get_running_loop().time())
 
     def _warn_of_silence(self, connection: Connection) -> None:
         """Warn that the peer closed before its hello: so it rejects a node, or with TLS 1.3 a certificate."""
@@ -409,8 +409,8 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         self._throttled_log.warn("peer_refused", reason=reason, **fields)
 
     def on_messages(self, connection: Connection, messages: list[Message], byte_count: int) -> None:
-        if connection in self._guests:
-            self._on_guest_messages(connection, messages)
+        if connection in self._silent_callers:
+            self._on_unknown_messages(connection, messages)
             return
         peer = self._peers.get(connection.peer_id)
         if peer is None or peer.connection is not connection or self._is_closed:
@@ -423,11 +423,11 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             self._paused.add(connection)
             connection.pause_reading()
 
-    def _on_guest_messages(self, connection: Connection, messages: list[Message]) -> None:
+    def _on_unknown_messages(self, connection: Connection, messages: list[Message]) -> None:
         said = [message for message in messages if message["type"] != "ping"]
         if said and not self._is_closed:
-            del self._guests[connection]
-            self._visits.append((connection, said[0]))
+            del self._silent_callers[connection]
+            self._greetings.append((connection, said[0]))
             self._wake()
 
     def on_bad_bytes(self, connection: Connection, error: FrameError) -> None:
@@ -437,7 +437,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
     def on_lost(self, connection: Connection) -> None:
         self._open.discard(connection)
         self._paused.discard(connection)
-        self._guests.pop(connection, None)
+        self._silent_callers.pop(connection, None)
         if connection.dialed and not connection.identified.done():
             self._warn_of_silence(connection)
         self._detach(connection, "closed")
@@ -460,15 +460,15 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
             self._wake()
 
     def _tick(self) -> None:
-        """Ping idle links, and close silent links and guests; the next tick is scheduled first."""
+        """Ping idle links, and close silent links and unknown callers; the next tick is scheduled first."""
         loop = asyncio.get_running_loop()
         self._ticker = loop.call_later(self._settings.silence_seconds / _SILENT_TICKS_MAX, self._tick)
         for peer in self._peers.values():
             connection = peer.connection
             if connection is not None and connection.tick() > _SILENT_TICKS_MAX:
                 self._cut(connection, "silent")
-        for guest in [guest for guest, until in self._guests.items() if until <= loop.time()]:
-            guest.abort()
+        for caller in [caller for caller, until in self._silent_callers.items() if until <= loop.time()]:
+            caller.abort()
 
     # -- tasks ---------------------------------------------------------------------------------------------------------
 

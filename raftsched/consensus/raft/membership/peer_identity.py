@@ -17,9 +17,9 @@ has an *incarnation*, a random name, and the first message either way on a conne
 
 Blank nodes ask until they have heard everybody. What they wait for is in the log and in `idle_reason`.
 
-Greetings also carry the members that the sender knows: a node that is behind links to those it has not heard of, so that
-one of them can win its vote. They may be all that are left: it also reads the greeting of a *guest*, a node that it doesn't
-know, for the members in it and for nothing else (thesis §4.1: servers take messages of servers outside their configuration).
+Greetings also carry the members that the sender knows: a node that is behind links to those that it does not know, so
+that one of them can win its vote. They may be all that are left: it also reads the greeting of an *unknown caller*, for
+the members in it and for nothing else (thesis §4.1: servers accept messages of servers outside their configuration).
 
 And they carry versions of log entries (`entry_versions.py`): a peer that reads less than what is in force is refused as
 well, and a node that learns of entries which it can't read stops, by `UnknownVersion`: it must be upgraded.
@@ -132,7 +132,7 @@ class PeerIdentity:
     def open(self) -> None:
         """Let nodes greet that this one does not know."""
         if self._incarnation:
-            self._transport.guests.open(self.may_visit, self.on_guest)
+            self._transport.unknown_callers.open(self.may_greet, self.on_unknown_caller)
 
     # -- this node ----------------------------------------------------------------------------------------------------
 
@@ -274,25 +274,25 @@ class PeerIdentity:
         if message["asks"]:
             self._send_identity(node, asks=False)
 
-    def may_visit(self, node_id: NodeId) -> bool:
+    def may_greet(self, node_id: NodeId) -> bool:
         """Whether a node that is none of those linked to may greet: no former member may, nor whoever has our id."""
         if node_id == self._node_id or self._configuration.is_removed:
             return False
         return all(node_id not in membership.former for membership in self._configuration.possible)
 
-    def on_guest(self, guest: NodeId, message: Message) -> bool:
+    def on_unknown_caller(self, caller: NodeId, message: Message) -> bool:
         """A node that is not known here has greeted: link to it if it is a member of a newer configuration than ours.
 
         A node with an empty disk knows no configuration, so it never is, whatever id it has.
         """
         try:
             theirs = decode_membership(message["members"])
-            if message["members_index"] <= self._configuration.index or theirs.member(guest) is None:
+            if message["members_index"] <= self._configuration.index or theirs.member(caller) is None:
                 return False
             self._configuration.link(theirs)
         except Invalid:
             return False
-        _log.info("guest_linked", node=self._node_id, peer=guest, members=theirs.ids)
+        _log.info("unknown_caller_linked", node=self._node_id, peer=caller, members=theirs.ids)
         return True
 
     def record_incarnations(self) -> None:

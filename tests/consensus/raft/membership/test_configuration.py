@@ -433,6 +433,6 @@ def test_a_node_that_knows_nobody_of_those_who_are_left_hears_of_them(cluster: S
     cluster.nodes[leader.id].wipe()
     behind.start()
     cluster.elect()
-    assert cluster.network.counts["hello: guest linked"] == 1
+    assert cluster.network.counts["hello: unknown caller linked"] == 1
     cluster.run(1.0)
     assert voters_of(cluster, behind.id) == {leader.id, behind.id, new_id}

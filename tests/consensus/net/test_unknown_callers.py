@@ -1,4 +1,4 @@
-"""Guests over real sockets: callers of an unknown id, who may greet once, and those who knock."""
+"""Unknown callers over real sockets: callers of an unknown id, who may greet once, and those who knock."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def identity(index: int, members: Membership = MEMBERS) -> Message:
     }
 
 
-def open_to_guests(station: Station) -> None:
-    """Have the station link to guests whose members stand behind index 6, as an engine would."""
+def open_to_unknown(station: Station) -> None:
+    """Have the station link to unknown callers whose members stand behind index 6, as an engine would."""
 
-    def hear(node_id: str, message: Message) -> bool:
+    def on_greeting(node_id: str, message: Message) -> bool:
         if message["members_index"] <= 6:
             return False
         station.transport.addNode(Node(node_id))
         return True
 
-    station.transport.guests.open(lambda node_id: node_id != station.id, hear)
+    station.transport.unknown_callers.open(lambda node_id: node_id != station.id, on_greeting)
 
 
 def refusals(logs: list[Any]) -> list[str]:
@@ -56,15 +56,15 @@ def refusals(logs: list[Any]) -> list[str]:
 # -- the transport -----------------------------------------------------------------------------------------------------
 
 
-async def test_a_guest_whose_members_are_newer_is_linked_when_it_comes_again(net: Network, n1: Station) -> None:
-    open_to_guests(n1)
-    async with raw_client(n1) as guest:
-        guest.write(hello("n9"))
-        assert (await guest.read_message())["type"] == "hello"
-        guest.write(encode_frame({"type": "ping"}))
-        guest.write(encode_frame(identity(7)) + encode_frame(vote(1)))
+async def test_an_unknown_caller_whose_members_are_newer_is_linked_when_it_returns(net: Network, n1: Station) -> None:
+    open_to_unknown(n1)
+    async with raw_client(n1) as caller:
+        caller.write(hello("n9"))
+        assert (await caller.read_message())["type"] == "hello"
+        caller.write(encode_frame({"type": "ping"}))
+        caller.write(encode_frame(identity(7)) + encode_frame(vote(1)))
         await net.until(lambda: len(n1.transport.peer_status()) == 2)
-        assert await guest.until_closed() == b"", "a guest hears nothing but hello"
+        assert await caller.until_closed() == b"", "an unknown caller receives nothing but hello"
     assert n1.story() == []
     async with raw_client(n1) as peer:
         peer.write(hello("n9") + encode_frame(vote(2)))
@@ -72,46 +72,48 @@ async def test_a_guest_whose_members_are_newer_is_linked_when_it_comes_again(net
 
 
 @pytest.mark.parametrize("said", [identity(6), vote(1)], ids=["no-newer-members", "no-greeting"])
-async def test_a_guest_without_news_is_dismissed_and_not_let_in_again_at_once(
+async def test_an_unknown_caller_without_news_is_closed_and_not_admitted_again_at_once(
     net: Network, said: Message, n1: Station
 ) -> None:
-    open_to_guests(n1)
+    open_to_unknown(n1)
     with capture_logs() as logs:
-        async with raw_client(n1) as guest:
-            guest.write(hello("n9") + encode_frame(said))
-            assert (await guest.read_message())["type"] == "hello"
+        async with raw_client(n1) as caller:
+            caller.write(hello("n9") + encode_frame(said))
+            assert (await caller.read_message())["type"] == "hello"
             await net.until(lambda: refusals(logs) == ["unknown_node"])
-            assert await guest.until_closed() == b""
-    async with raw_client(n1) as guest:
-        guest.write(hello("n9") + encode_frame(identity(7)))
-        assert await guest.until_closed() == b""
+            assert await caller.until_closed() == b""
+    async with raw_client(n1) as caller:
+        caller.write(hello("n9") + encode_frame(identity(7)))
+        assert await caller.until_closed() == b""
     assert n1.transport.dispatch() == 0
     assert n1.story() == []
     assert [peer.node_id for peer in n1.transport.peer_status()] == ["n2"]
 
 
-async def test_guests_are_few_and_silent_ones_do_not_stay(net: Network, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport_module, "GUEST_SECONDS", 0.1)
+async def test_unknown_callers_are_few_and_silent_ones_do_not_stay(
+    net: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport_module, "UNKNOWN_CALLER_SECONDS", 0.1)
     n1 = net.station("n1", ["n2"], settings=TransportSettings(silence_seconds=0.1))
     await net.start()
-    open_to_guests(n1)
+    open_to_unknown(n1)
     async with contextlib.AsyncExitStack() as stack:
-        guests = [await stack.enter_async_context(raw_client(n1)) for _ in range(8)]
-        for number, guest in enumerate(guests, start=10):
-            guest.write(hello(f"n{number}"))
-            assert (await guest.read_message())["type"] == "hello"
+        callers = [await stack.enter_async_context(raw_client(n1)) for _ in range(8)]
+        for number, caller in enumerate(callers, start=10):
+            caller.write(hello(f"n{number}"))
+            assert (await caller.read_message())["type"] == "hello"
         one_more = await stack.enter_async_context(raw_client(n1))
         one_more.write(hello("n9"))
         assert await one_more.until_closed() == b""
-        for guest in guests:
-            assert await guest.until_closed() == b""
+        for caller in callers:
+            assert await caller.until_closed() == b""
     assert n1.transport.dispatch() == 0
 
 
-async def test_no_guest_is_let_in_before_the_engine_allows_it(net: Network, n1: Station) -> None:
-    async with raw_client(n1) as guest:
-        guest.write(hello("n9") + encode_frame(identity(7)))
-        assert await guest.until_closed() == b""
+async def test_no_unknown_caller_is_admitted_before_the_engine_allows_it(net: Network, n1: Station) -> None:
+    async with raw_client(n1) as caller:
+        caller.write(hello("n9") + encode_frame(identity(7)))
+        assert await caller.until_closed() == b""
 
 
 async def test_a_node_that_nobody_dials_knocks_and_is_dialed_from_then_on(net: Network) -> None:
@@ -124,7 +126,7 @@ async def test_a_node_that_nobody_dials_knocks_and_is_dialed_from_then_on(net: N
 
     n0.transport.setOnNodeConnectedCallback(identify)
     await net.start()
-    open_to_guests(n1)
+    open_to_unknown(n1)
     await net.until(lambda: n1.story()[:1] == ["up n0"] and n0.story()[-1:] == ["up n1"])
     assert n0.story() == ["up n1", "down n1", "up n1"]
     assert n1.transport.connected == {"n0"}
@@ -146,7 +148,7 @@ async def test_a_knock_at_a_node_that_knows_the_caller_links_nobody(net: Network
     n0 = net.station("n0", ["n1"], settings=TransportSettings(dial_back_seconds=0.02), resolve=resolve)
     await n1.transport.start()
     await n0.transport.start()
-    open_to_guests(n1)
+    open_to_unknown(n1)
     n0.transport.set_address("n1", Address("127.0.0.1", n1.transport.port))
     with capture_logs() as logs:
         async with asyncio.timeout(WAIT_SECONDS):
@@ -172,11 +174,11 @@ def subject(directory: Path, *, former: tuple[str, ...] = ()) -> MendedSubject:
     return node
 
 
-def test_an_engine_links_to_a_guest_of_a_newer_configuration(tmp_path: Path) -> None:
+def test_an_engine_links_to_an_unknown_caller_of_a_newer_configuration(tmp_path: Path) -> None:
     node = subject(tmp_path)
-    guests = node.transport.guests
-    assert guests.admit("n9", 0.0)
-    assert guests.hear("n9", identity(3))
+    callers = node.transport.unknown_callers
+    assert callers.admit("n9", 0.0)
+    assert callers.receive("n9", identity(3))
     assert set(node.engine.configuration.nodes) == set(MEMBERS.ids) - {"a"} | {"c"}
     assert not node.engine.is_connected("n9"), "it greets again, on a connection of its own"
     assert node.engine.configuration.membership.ids == ("a", "b", "c"), "members are what the log says"
@@ -193,20 +195,20 @@ def test_an_engine_links_to_a_guest_of_a_newer_configuration(tmp_path: Path) -> 
         pytest.param({"type": "request_vote", "term": 9, "last_log_index": 9, "last_log_term": 9}, id="no-greeting"),
     ],
 )
-def test_an_engine_has_no_use_for_other_guests(tmp_path: Path, said: Message) -> None:
+def test_an_engine_has_no_use_for_other_unknown_callers(tmp_path: Path, said: Message) -> None:
     node = subject(tmp_path)
-    assert not node.transport.guests.hear("n9", said)
+    assert not node.transport.unknown_callers.receive("n9", said)
     assert set(node.engine.configuration.nodes) == {"b", "c"}
     assert node.term == 1
 
 
-def test_neither_former_members_nor_a_double_are_guests(tmp_path: Path) -> None:
-    guests = subject(tmp_path, former=("n8",)).transport.guests
-    assert not guests.admit("n8", 0.0)
-    assert not guests.admit("a", 0.0)
-    assert guests.admit("n9", 0.0)
+def test_neither_former_members_nor_a_double_are_admitted(tmp_path: Path) -> None:
+    callers = subject(tmp_path, former=("n8",)).transport.unknown_callers
+    assert not callers.admit("n8", 0.0)
+    assert not callers.admit("a", 0.0)
+    assert callers.admit("n9", 0.0)
 
 
-def test_an_engine_whose_members_are_fixed_has_no_guests(tmp_path: Path) -> None:
+def test_an_engine_whose_members_are_fixed_admits_no_unknown_caller(tmp_path: Path) -> None:
     node = MendedSubject("bc", tmp_path)
-    assert not node.transport.guests.admit("n9", 0.0)
+    assert not node.transport.unknown_callers.admit("n9", 0.0)
