@@ -59,7 +59,7 @@ class ClusterSpace:
         self._look = look
         self._others: tuple[NodeId, ...] = ()
         self._counts_self = True
-        self._heard: dict[NodeId, tuple[Space, float]] = {}
+        self._reports: dict[NodeId, tuple[Space, float]] = {}
         self._leads_since = inf
         self._judge_at = inf
         self._reported: tuple[NodeId, bool] = ("", False)
@@ -79,7 +79,7 @@ class ClusterSpace:
 
     def of(self, peer: NodeId) -> Space | None:
         """Return the last report of a peer; None if there is none."""
-        return self._heard[peer][0] if peer in self._heard else None
+        return self._reports[peer][0] if peer in self._reports else None
 
     # -- following ----------------------------------------------------------------------------------------------------
 
@@ -96,25 +96,25 @@ class ClusterSpace:
 
     def start_leading(self) -> None:
         """Begin a term, without any report."""
-        self._heard.clear()
+        self._reports.clear()
         self._leads_since = self._clock.monotonic()
         self._judge_at = self._leads_since
 
     def stop_leading(self) -> None:
-        self._heard.clear()
+        self._reports.clear()
         self._judge_at = inf
         self._low_since, self.refusal = inf, ""
 
-    def heard(self, peer: NodeId, space: Space) -> None:
+    def record(self, peer: NodeId, space: Space) -> None:
         """Record a peer's report of its free space."""
         now = self._clock.monotonic()
-        self._heard[peer] = (space, now)
+        self._reports[peer] = (space, now)
         self._judge_at = min(self._judge_at, now)
 
     def has_room(self, peer: NodeId) -> bool:
         """Return whether a peer has reported lately, and has space."""
-        space, heard_at = self._heard.get(peer, (None, -inf))
-        return space is not None and not space.is_low and not self._is_silent(heard_at)
+        space, reported_at = self._reports.get(peer, (None, -inf))
+        return space is not None and not space.is_low and not self._is_silent(reported_at)
 
     def should_leave(self, now: float) -> bool:
         """Return whether this leader should transfer leadership to a node with space."""
@@ -136,9 +136,11 @@ class ClusterSpace:
     def _shortage(self, own: Space) -> str:
         """Return the reason to reject new work; "" if there is none."""
         spaces = {self._node_id: own} if self._counts_self else {}
-        spaces |= {peer: self._heard[peer][0] for peer in self._others if peer in self._heard}
+        spaces |= {peer: self._reports[peer][0] for peer in self._others if peer in self._reports}
         low = sorted(node_id for node_id, space in spaces.items() if space.is_low)
-        silent = [peer for peer in self._others if self._is_silent(self._heard.get(peer, (None, self._leads_since))[1])]
+        silent = [
+            peer for peer in self._others if self._is_silent(self._reports.get(peer, (None, self._leads_since))[1])
+        ]
         voter_count = len(self._others) + self._counts_self
         if not low or 2 * len({*low, *silent}) < voter_count:
             return ""
@@ -150,5 +152,5 @@ class ClusterSpace:
             + ": new work is rejected until a majority has space; running jobs may finish"
         )
 
-    def _is_silent(self, heard_at: float) -> bool:
-        return self._clock.monotonic() - heard_at > SILENCE_SECONDS
+    def _is_silent(self, reported_at: float) -> bool:
+        return self._clock.monotonic() - reported_at > SILENCE_SECONDS

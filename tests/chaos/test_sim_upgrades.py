@@ -10,7 +10,7 @@ from chaos.sim.run.seed import run_seed
 from chaos.sim.run.verdict import Outcome
 from chaos.sim.world.upgrades import SHARE, upgrade_dice
 from raftsched.consensus.raft.log import entry_versions as versions
-from raftsched.consensus.raft.log.entry_versions import Heard
+from raftsched.consensus.raft.log.entry_versions import PeerVersion
 
 SEEDS = [seed for seed in range(1, 100) if upgrade_dice(seed).random() < SHARE]
 WHOLE, HALF = (16, 99), 106
@@ -41,7 +41,7 @@ def test_an_upgrade_of_some_hosts_never_comes_into_force_and_stops_nobody() -> N
 
 
 def test_a_leader_that_ignores_what_members_read_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def at_once(in_force: int, own: int, _others: Iterable[Heard | None]) -> int:
+    def at_once(in_force: int, own: int, _others: Iterable[PeerVersion | None]) -> int:
         return max(in_force, own)
 
     monkeypatch.setattr(versions, "agreed_version", at_once)

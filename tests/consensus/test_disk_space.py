@@ -25,7 +25,7 @@ class Scene:
 
     def judged(self, **heard: Space) -> str:
         for peer, space in heard.items():
-            self.space.heard(peer, space)
+            self.space.record(peer, space)
         self.clock.now += 0.1
         self.space.judge(self.clock.now)
         return self.space.refusal
@@ -88,7 +88,7 @@ def test_a_change_is_logged_once_and_named() -> None:
 
 def test_silence_counts_as_the_last_word_for_a_while_and_then_as_no_room() -> None:
     scene = Scene("bc")
-    assert not scene.judged(b=LOW), "c was not heard yet in this term"
+    assert not scene.judged(b=LOW), "c has not reported yet in this term"
     scene.clock.now += SILENCE_SECONDS
     refusal = scene.judged(b=LOW)
     assert "no report from: c" in refusal
@@ -110,7 +110,7 @@ def test_a_term_begins_and_ends_without_the_words_of_another() -> None:
     scene.space.start_leading()
     assert not scene.judged(b=LOW)
     assert not scene.space.has_room("b")
-    assert not scene.space.has_room("c"), "nobody transfers to a node that was not heard"
+    assert not scene.space.has_room("c"), "nobody transfers to a node that has not reported"
 
 
 def test_a_follower_reports_once_a_period_and_at_once_what_changes() -> None:

@@ -35,7 +35,7 @@ class DisciplinedClock(HandClock):
         self.wall.advance(ms)
         for peer in self._peers:
             true_ms = START_MS + self.passed_ms
-            self.cluster.heard_peer(
+            self.cluster.observe_peer(
                 peer, wall_ms=true_ms + self.peers_ahead_ms, sent_at=self.monotonic(), now=self.monotonic()
             )
 

@@ -396,7 +396,7 @@ class Transport(PysyncobjTransport):  # type: ignore[misc]  # pysyncobj has no t
         refused = "it refused this node: its log says why"
         self._throttled_log.warn(
             "peer_unreachable",
-            reason="closed_unheard",
+            reason="closed_without_greeting",
             peer=connection.peer_id,
             remote=connection.remote,
             error=ENDED_IN_HANDSHAKE if self._tls is not None else refused,

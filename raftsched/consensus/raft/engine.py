@@ -276,8 +276,8 @@ class RaftEngine:
         """Return how long ago this node heard a leader, or led with a majority; 0 while it leads, None if it never did."""
         if self.core.leads:
             return 0.0
-        heard_at = max(self.elections.leader_seen_at if self.elections.has_heard_leader else -inf, self._led_until)
-        return self.clock.read() - heard_at if heard_at > -inf else None
+        seen_at = max(self.elections.leader_seen_at if self.elections.has_seen_leader else -inf, self._led_until)
+        return self.clock.read() - seen_at if seen_at > -inf else None
 
     def check_fresh(self) -> None:
         """Return if this node's state holds all that was ever acknowledged; raises `NotLeader` or `Unavailable`."""
@@ -300,7 +300,7 @@ class RaftEngine:
         """Handle one message of a peer, of a shape that `framing` has checked; unknown types are dropped."""
         kind = message["type"]
         handler = self._handlers.get(kind)
-        if handler is None or not (kind == messages.PEER_IDENTITY or self.identity.hears(node)):
+        if handler is None or not (kind == messages.PEER_IDENTITY or self.identity.accepts(node)):
             return
         core = self.core
         term, leader = core.term, core.leader_node
@@ -331,8 +331,8 @@ class RaftEngine:
         self.elections.follow(node, term)
         space = self.measured.space.report_due(node.id, self.clock.now)
         if space is not None:
-            told = {"free_bytes": space.free_bytes, "reserve_bytes": space.reserve_bytes, "low": space.is_low}
-            self.ports.transport.send(node, {"type": messages.DISK_SPACE, **told})
+            report = {"free_bytes": space.free_bytes, "reserve_bytes": space.reserve_bytes, "low": space.is_low}
+            self.ports.transport.send(node, {"type": messages.DISK_SPACE, **report})
 
     def _on_state_changed(self, old: int, new: int) -> None:
         """Follower, candidate and leader are pysyncobj's; what comes with a change is ours."""

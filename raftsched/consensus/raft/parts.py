@@ -126,8 +126,8 @@ class Parts:
             configuration=self.configuration,
             versions=self.versions,
             leader_seen_at=lambda: self.elections.leader_seen_at,
-            on_met=self.replication.on_met,
-            on_parted=self.replication.on_parted,
+            on_identified=self.replication.on_identified,
+            on_lost=self.replication.on_lost,
         )
         self.elections = Elections(
             ports,

@@ -79,12 +79,12 @@ def acknowledges_the_log_behind_a_snapshot(patch: Any) -> None:
 
 def counts_contact_from_the_answer(patch: Any) -> None:
     """The leader believes that it was followed when it looks at an answer, not when it asked."""
-    original = Replication._heard_follower
+    original = Replication._record_contact
 
-    def heard(self: Replication, node: Node, message: Message) -> None:
+    def record_contact(self: Replication, node: Node, message: Message) -> None:
         original(self, node, {**message, "sent_us": int(self._clock.monotonic() * 1_000_000)})
 
-    patch.setattr(Replication, "_heard_follower", heard)
+    patch.setattr(Replication, "_record_contact", record_contact)
 
 
 def votes_against_its_promise(patch: Any) -> None:
@@ -186,7 +186,7 @@ def counts_itself_where_it_does_not_vote(patch: Any) -> None:
 def takes_part_with_an_empty_disk(patch: Any) -> None:
     """A node whose disk was emptied votes and is a candidate, and its peers don't mind."""
     patch.setattr(PeerIdentity, "takes_part", property(lambda _self: True))
-    patch.setattr(PeerIdentity, "hears", lambda _self, _node: True)
+    patch.setattr(PeerIdentity, "accepts", lambda _self, _node: True)
 
 
 def takes_any_disk_for_a_members(patch: Any) -> None:
@@ -195,7 +195,7 @@ def takes_any_disk_for_a_members(patch: Any) -> None:
     def judge(self: PeerIdentity, node: Node) -> None:
         if node not in self._voter.connected_nodes:
             self._voter.connected_nodes.add(node)
-            self._on_met(node)
+            self._on_identified(node)
 
     patch.setattr(PeerIdentity, "_judge", judge)
 

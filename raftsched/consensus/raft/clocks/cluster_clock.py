@@ -166,7 +166,7 @@ class ClusterClock:
             self._notice_jump(now)
         return TimeMs(self._reading_ms(now))
 
-    def told_ms(self, now: float) -> int:
+    def sent_ms(self, now: float) -> int:
         """Return the leader's reading for its followers; 0 while it has none."""
         if self._line_ms is None or not self._is_borne_out(now):
             return 0
@@ -219,14 +219,14 @@ class ClusterClock:
 
     # -- following ----------------------------------------------------------------------------------------------------
 
-    def heard_leader(self, told_ms: int, *, now: float, round_trip_ms: int = 0) -> None:
+    def observe_leader(self, sent_ms: int, *, now: float, round_trip_ms: int = 0) -> None:
         """Process a leader's reading (0: it has none), sent an unknown time ago: so the largest line is the best.
 
         It was on its way for up to a round trip, so our clock is ahead only if it is by more than that.
         """
-        if not told_ms:
+        if not sent_ms:
             return
-        line_ms = told_ms - now * 1000
+        line_ms = sent_ms - now * 1000
         if self._line_ms is not None and line_ms < self._line_ms and now - self._line_at <= BEST_SECONDS:
             return
         self._line_ms, self._line_at = line_ms, now
@@ -253,8 +253,8 @@ class ClusterClock:
         self._reference = None
         self._off_since = None
 
-    def heard_peer(self, peer: NodeId, *, wall_ms: int, sent_at: float, now: float) -> None:
-        """A peer answered, with its wall clock, what this leader sent at `sent_at`."""
+    def observe_peer(self, peer: NodeId, *, wall_ms: int, sent_at: float, now: float) -> None:
+        """Process a peer's answer, with its wall clock, to a message that this leader sent at `sent_at`."""
         if peer not in self._peers:
             return
         reading = self._readings.setdefault(peer, ClockReading())
@@ -279,7 +279,7 @@ class ClusterClock:
             self._reference = median
             self._follow(own_ms, median, now)
         else:
-            self._go_on(own_ms, fresh, now)
+            self._continue(own_ms, fresh, now)
             self._reference = MedianBounds(self._line_ms, self._line_ms) if self._line_ms is not None else None
         if self._reference is not None:
             self._name_who_is_off(self._reference, own_ms, now)
@@ -300,7 +300,7 @@ class ClusterClock:
             line_ms = self._line_ms if self._line_ms is not None else (median.low_ms + median.high_ms) / 2
             self._set_line(min(max(line_ms, start_ms), stop_ms), now)
 
-    def _go_on(self, own_ms: float, fresh: list[ClockReading], now: float) -> None:
+    def _continue(self, own_ms: float, fresh: list[ClockReading], now: float) -> None:
         """Continue the former time, by a clock near it, since the clocks of a majority don't agree."""
         known_ms = [own_ms, *(reading.middle_ms for reading in fresh)]
         offsets_ms = [round(each_ms - own_ms) for each_ms in known_ms]

@@ -66,7 +66,7 @@ class Elections:
         self._idle_reason = idle_reason
         self.leader_seen_at = ports.clock.monotonic()
         """Time of the last message of a leader; a start counts as one, for promises before it (`quorum_lease.py`)."""
-        self.has_heard_leader = False
+        self.has_seen_leader = False
         self._votes: set[tuple[int, NodeId]] = set()
         self._pre_votes: set[NodeId] | None = None
         self._forced_term = 0
@@ -88,7 +88,7 @@ class Elections:
         core.stock_message(node, {"type": messages.APPEND, "term": term, "commit_index": 0})
         self._identity.vote_for_first_leader(node)
         self.leader_seen_at = self._clock.monotonic()
-        self.has_heard_leader = True
+        self.has_seen_leader = True
 
     def _leader_is_alive(self) -> bool:
         """Check whether this node has promised a leader, which it may be itself, not to vote for others yet."""

@@ -15,7 +15,7 @@ has an *incarnation*, a random name, and the first message either way on a conne
     The node notes that on disk, for the time in which it is still blank, and begins in a term of its own, so that an
     earlier life's votes, if there was one, were given in another term.
 
-Blank nodes ask until they have heard everybody. What they wait for is in the log and in `idle_reason`.
+Blank nodes ask until all have answered. What they wait for is in the log and in `idle_reason`.
 
 Greetings also carry the members that the sender knows: a node that is behind links to those that it does not know, so
 that one of them can win its vote. They may be all that are left: it also reads the greeting of an *unknown caller*, for
@@ -89,8 +89,8 @@ class Voter(Protocol):
 class PeerIdentity:
     """The identities of peers, and whether this node takes part itself.
 
-    `leader_seen_at` tells when a leader was last heard. `on_met` and `on_parted` are called with a peer that can be
-    talked to from now on, or no more. `open` must be called once, before anything else.
+    `leader_seen_at` returns the time of a leader's last message. `on_identified` and `on_lost` are called
+    with a peer that is connected and accepted from now on, or no more. `open` must be called once, before anything else.
     """
 
     def __init__(
@@ -103,8 +103,8 @@ class PeerIdentity:
         configuration: Configuration,
         versions: OperationVersions,
         leader_seen_at: Callable[[], float],
-        on_met: Callable[[Node], None],
-        on_parted: Callable[[Node], None],
+        on_identified: Callable[[Node], None],
+        on_lost: Callable[[Node], None],
     ) -> None:
         self._node_id = ports.node_id
         self._log = ports.log
@@ -118,14 +118,14 @@ class PeerIdentity:
         self._configuration = configuration
         self._versions = versions
         self._leader_seen_at = leader_seen_at
-        self._on_met = on_met
-        self._on_parted = on_parted
+        self._on_identified = on_identified
+        self._on_lost = on_lost
         self._identities: dict[NodeId, _Identity] = {}
         self._identified: set[NodeId] = set()
         """Peers that have greeted on the connection that is up."""
         self._objections: dict[NodeId, str] = {}
         """Of the peers that have greeted: why nothing of them counts; "" if it does."""
-        self._told_reason = ""
+        self._logged_reason = ""
         # The mark without the journal is that of a disk from which only the journal was removed.
         self._is_formed = formed.is_set and voter.term > 0
 
@@ -168,32 +168,32 @@ class PeerIdentity:
             return (
                 f"this node is empty, and {', '.join(holders)} hold data: it waits to be added, `raftsched cluster add`"
             )
-        unheard = sorted(set(self._configuration.founders) - set(self._identities))
+        missing = sorted(set(self._configuration.founders) - set(self._identities))
         return (
-            f"this node is empty: a new cluster forms once all say that they are; not heard yet: {', '.join(unheard)}"
+            f"this node is empty: a new cluster forms once all say that they are; not heard yet: {', '.join(missing)}"
         )
 
     def form_if_all_are_blank(self) -> None:
         """Form a new cluster if there is none."""
         if self.takes_part or self._configuration.index:
             return
-        heard = [self._identities.get(peer) for peer in self._configuration.founders]
-        if not all(identity is not None and identity.is_blank for identity in heard):
+        identities = [self._identities.get(peer) for peer in self._configuration.founders]
+        if not all(identity is not None and identity.is_blank for identity in identities):
             return
         self._formed_mark.set()
         self._is_formed = True
         self._voter.step_down(
-            max([self._voter.term, *(identity.term for identity in heard if identity is not None)]) + 1
+            max([self._voter.term, *(identity.term for identity in identities if identity is not None)]) + 1
         )
-        if not heard:
+        if not identities:
             self._voter.election_deadline = 0.0
         _log.info("cluster_formed", node=self._node_id, members=self._configuration.membership.ids)
 
     def stay_idle(self, now: float, reason: str) -> None:
         """Ask the peers without a report, instead of an election, and log the `reason` for that."""
         self._voter.election_deadline = now + self._voter.election_timeout()
-        if reason and reason != self._told_reason:
-            self._told_reason = reason
+        if reason and reason != self._logged_reason:
+            self._logged_reason = reason
             _log.warning("takes_no_part", node=self._node_id, reason=reason)
         if self._incarnation and not self.takes_part:
             for node in self._configuration.nodes.values():
@@ -209,7 +209,7 @@ class PeerIdentity:
     def on_connected(self, node: Node) -> None:
         """A connection is there; the peer counts as connected once it has greeted."""
         if not self._incarnation:
-            self._on_met(node)
+            self._on_identified(node)
             return
         self._voter.connected_nodes.discard(node)
         self._send_identity(node, asks=False)
@@ -217,11 +217,11 @@ class PeerIdentity:
     def on_disconnected(self, node: Node) -> None:
         self._identified.discard(node.id)
         self._objections.pop(node.id, None)
-        self._versions.parted(node.id)
-        self._on_parted(node)
+        self._versions.disconnected(node.id)
+        self._on_lost(node)
 
-    def hears(self, node: Node) -> bool:
-        """Whether what the peer says counts; one that has not greeted is asked to."""
+    def accepts(self, node: Node) -> bool:
+        """Return whether to process messages of the peer; ask it for its identity if it has not sent one."""
         if not self._incarnation or node in self._voter.connected_nodes:
             return True
         if node.id not in self._identified:
@@ -265,7 +265,7 @@ class PeerIdentity:
             knows_us_otherwise=us is not None and us.incarnation not in ("", self._incarnation),
         )
         self._identified.add(node.id)
-        self._versions.heard(node.id, message["operations_read"], self._clock.monotonic())
+        self._versions.record(node.id, message["operations_read"], self._clock.monotonic())
         if message["members_index"] > self._configuration.index:
             self._configuration.link(theirs)
         if self._voter.leads:
@@ -319,7 +319,7 @@ class PeerIdentity:
         if not reason:
             if node not in self._voter.connected_nodes:
                 self._voter.connected_nodes.add(node)
-                self._on_met(node)
+                self._on_identified(node)
         elif reason != was_refused_for:
             self._voter.connected_nodes.discard(node)
             advice = _ADVICE[reason].format(peer)

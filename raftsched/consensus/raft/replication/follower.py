@@ -93,7 +93,7 @@ class Follower:
             self._answer(node, message)
             return
         self._follow(node, message["term"])
-        self._cluster_clock.heard_leader(
+        self._cluster_clock.observe_leader(
             message["wall_ms"], now=self._clock.monotonic(), round_trip_ms=message.get("round_trip_ms", 0)
         )
         matched = self._append(message["prevLogIdx"], message["prevLogTerm"], message["entries"])
@@ -174,7 +174,7 @@ class Follower:
             self._answer(node, message)
             return
         self._follow(node, message["term"])
-        self._cluster_clock.heard_leader(message["wall_ms"], now=self._clock.monotonic())
+        self._cluster_clock.observe_leader(message["wall_ms"], now=self._clock.monotonic())
         if self._covers(message["index"], message["index_term"]):
             self._answer(node, message, success=True, next_index=message["index"] + 1)
             return

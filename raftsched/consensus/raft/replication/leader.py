@@ -107,15 +107,15 @@ class Replication:
             self._leading.match_index[node] = progress.match
             self._leading.last_response.setdefault(node, now)
 
-    def on_met(self, node: Node) -> None:
+    def on_identified(self, node: Node) -> None:
         """Ask a peer that can be talked to again what it has."""
         progress = self.progress.get(node.id)
         if progress is not None:
             progress.probe(progress.match + 1)
             self._send_empty(progress, self._clock.monotonic())
 
-    def on_parted(self, node: Node) -> None:
-        """Send nothing more to a peer until it is met again."""
+    def on_lost(self, node: Node) -> None:
+        """Send nothing more to a peer until it is identified again."""
         progress = self.progress.get(node.id)
         if progress is not None:
             progress.probe(progress.match + 1)
@@ -190,7 +190,7 @@ class Replication:
             "prevLogTerm": self._log.term_at(previous),
             "entries": entries,
             "sent_us": int(now * 1_000_000),
-            "wall_ms": self._cluster_clock.told_ms(now),
+            "wall_ms": self._cluster_clock.sent_ms(now),
             "round_trip_ms": self._round_trips.longest_ms,
         }
 
@@ -201,7 +201,7 @@ class Replication:
         progress = self.progress.get(node.id)
         if progress is None:
             return  # removed, and its links were dropped a moment ago
-        self._heard_follower(node, message)
+        self._record_contact(node, message)
         if message["success"]:
             self._matched(progress, message["next_node_idx"] - 1)
         elif message["reset"]:
@@ -219,9 +219,9 @@ class Replication:
     def on_disk_space(self, node: Node, message: Message) -> None:
         """Note how full a follower's disk is."""
         if self._leading.leads and node.id in self.progress:
-            self._space.heard(node.id, Space(message["free_bytes"], message["reserve_bytes"], is_low=message["low"]))
+            self._space.record(node.id, Space(message["free_bytes"], message["reserve_bytes"], is_low=message["low"]))
 
-    def _heard_follower(self, node: Node, message: Message) -> None:
+    def _record_contact(self, node: Node, message: Message) -> None:
         """Count contact from when the message that is answered was sent (`quorum_lease.py`)."""
         sent_us = message["sent_us"]
         if not sent_us:
@@ -230,7 +230,7 @@ class Replication:
         self._contact.answered(node.id, sent_at)
         self._round_trips.answered(node.id, sent_us, now)
         self._leading.last_response[node] = max(self._leading.last_response.get(node, sent_at), sent_at)
-        self._cluster_clock.heard_peer(node.id, wall_ms=message["wall_ms"], sent_at=sent_at, now=now)
+        self._cluster_clock.observe_peer(node.id, wall_ms=message["wall_ms"], sent_at=sent_at, now=now)
 
     def _matched(self, progress: Progress, index: int) -> None:
         if index > self._log.last_index:
@@ -266,11 +266,11 @@ class Replication:
         self._sender.start(peer, first_index=self._log.first_index, now=now)
         stamp = {"type": messages.CHUNK, "term": self._leading.term, "sent_us": int(now * 1_000_000)}
         for chunk in self._sender.chunks(peer, now):
-            self._transport.send(progress.node, {**chunk, **stamp, "wall_ms": self._cluster_clock.told_ms(now)})
+            self._transport.send(progress.node, {**chunk, **stamp, "wall_ms": self._cluster_clock.sent_ms(now)})
 
     def on_chunk_ack(self, node: Node, message: Message) -> None:
         """Note how much of a snapshot a follower holds."""
         if not self._leading.is_current(message) or not self._leading.leads:
             return
-        self._heard_follower(node, message)
+        self._record_contact(node, message)
         self._sender.acknowledged(node.id, message, self._clock.monotonic())

@@ -97,7 +97,7 @@ class _Copy:
 class _Transfer:
     acknowledged: int = 0
     sent: int = 0
-    heard_at: float = -inf
+    active_at: float = -inf
 
 
 class SnapshotSender:
@@ -189,7 +189,7 @@ class SnapshotSender:
         transfer, copy = self._transfers.get(peer), self._copy
         if transfer is None or copy is None or copy.file is None:
             return []
-        if now - transfer.heard_at >= STALL_SECONDS:
+        if now - transfer.active_at >= STALL_SECONDS:
             # If all was acknowledged and nothing installed, the follower has lost it; the last piece makes it report
             # that.
             is_whole = transfer.acknowledged >= copy.size
@@ -197,7 +197,7 @@ class SnapshotSender:
         limit = min(copy.size, transfer.acknowledged + self._window_bytes)
         chunks: list[Message] = []
         while transfer.sent < limit:
-            transfer.heard_at = now
+            transfer.active_at = now
             chunk = self._read(copy, transfer.sent, min(self._chunk_bytes, limit - transfer.sent))
             transfer.sent += len(chunk["data"])
             chunks.append(chunk)
@@ -228,7 +228,7 @@ class SnapshotSender:
         if offset < transfer.acknowledged:
             transfer.sent = offset
         elif offset > transfer.acknowledged:
-            transfer.heard_at = now
+            transfer.active_at = now
         transfer.acknowledged = offset
         transfer.sent = max(transfer.sent, offset)
 

@@ -118,11 +118,11 @@ class StateComparison:
         return notes
 
     def on_digest(self, node: Node, message: Message) -> None:
-        """Note the digest that a peer tells."""
-        self.heard(str(node.id), Note(message["index"], message["digest"]))
+        """Process the digest of a peer."""
+        self.record(str(node.id), Note(message["index"], message["digest"]))
 
-    def heard(self, peer: NodeId, note: Note) -> None:
-        """A peer's digest; it may be of an index that this node has not reached."""
+    def record(self, peer: NodeId, note: Note) -> None:
+        """Record a peer's digest; it may be of an index that this node has not reached."""
         notes = self._notes.setdefault(peer, _Notes())
         if note.index > self._machine.applied_index and len(self._awaited) < _NOTES_MAX:
             self._awaited.add(note.index)

@@ -65,7 +65,7 @@ class Scene:
         for peer, ahead_ms in self.ahead_ms.items():
             if ahead_ms is not None:
                 wall_ms = self.wall.true_ms - round(round_trip * 500) + ahead_ms
-                self.clock.heard_peer(peer, wall_ms=wall_ms, sent_at=sent_at, now=self.wall.monotonic())
+                self.clock.observe_peer(peer, wall_ms=wall_ms, sent_at=sent_at, now=self.wall.monotonic())
 
     def run(self, seconds: float) -> None:
         """Let heartbeats go on for a while."""
@@ -85,7 +85,7 @@ class Scene:
 
     def tell(self, *, ahead_ms: int = 0) -> None:
         """A leader's message, whose time is `ahead_ms` of real time."""
-        self.clock.heard_leader(self.wall.true_ms + ahead_ms, now=self.wall.monotonic())
+        self.clock.observe_leader(self.wall.true_ms + ahead_ms, now=self.wall.monotonic())
 
 
 @pytest.fixture
@@ -208,10 +208,10 @@ def test_nothing_is_stamped_before_a_majority_answered() -> None:
     scene.clock.start_leading()
     with pytest.raises(Unavailable):
         scene.clock.stamp_ms()
-    assert scene.clock.told_ms(scene.wall.monotonic()) == 0
+    assert scene.clock.sent_ms(scene.wall.monotonic()) == 0
     scene.round()
     assert abs(scene.stamp_error_ms()) <= 2
-    assert abs(scene.clock.told_ms(scene.wall.monotonic()) - scene.wall.true_ms) <= 2
+    assert abs(scene.clock.sent_ms(scene.wall.monotonic()) - scene.wall.true_ms) <= 2
 
 
 def test_a_minority_proves_nothing() -> None:
@@ -228,7 +228,7 @@ def test_stamps_end_some_seconds_after_the_last_answer(scene: Scene) -> None:
     scene.wall.seconds += 0.2
     with pytest.raises(Unavailable):
         scene.clock.stamp_ms()
-    assert scene.clock.told_ms(scene.wall.monotonic()) == 0
+    assert scene.clock.sent_ms(scene.wall.monotonic()) == 0
     scene.round()
     assert abs(scene.stamp_error_ms()) <= 2
 
@@ -245,7 +245,7 @@ def test_an_answer_of_long_ago_counts_no_more() -> None:
 def test_who_is_no_member_is_not_asked(scene: Scene) -> None:
     scene.lead()
     scene.clock.set_peers(["b"])
-    scene.clock.heard_peer("c", wall_ms=1, sent_at=scene.wall.seconds, now=scene.wall.monotonic())
+    scene.clock.observe_peer("c", wall_ms=1, sent_at=scene.wall.seconds, now=scene.wall.monotonic())
     assert scene.clock.offset_ms("c") is None
 
 
@@ -341,7 +341,7 @@ def test_a_clock_is_off_only_by_more_than_a_long_way_from_the_leader_explains(
 ) -> None:
     scene.wall.ahead_ms = own_ahead_ms
     for _ in range(50):
-        scene.clock.heard_leader(scene.wall.true_ms - 600, now=scene.wall.monotonic(), round_trip_ms=1_200)
+        scene.clock.observe_leader(scene.wall.true_ms - 600, now=scene.wall.monotonic(), round_trip_ms=1_200)
         scene.wall.seconds += 0.1
     assert scene.clock.is_off is is_off
 
@@ -349,7 +349,7 @@ def test_a_clock_is_off_only_by_more_than_a_long_way_from_the_leader_explains(
 def test_a_follower_believes_the_quickest_message(scene: Scene) -> None:
     scene.tell()
     scene.tell(ahead_ms=-300)  # it was long on its way
-    scene.clock.heard_leader(0, now=scene.wall.monotonic())  # a leader that is not sure
+    scene.clock.observe_leader(0, now=scene.wall.monotonic())  # a leader that is not sure
     assert scene.clock.wall_ms() == scene.wall.true_ms
     scene.wall.seconds += 2.0
     scene.tell(ahead_ms=-300)

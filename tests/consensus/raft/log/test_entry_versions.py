@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from raftsched.consensus.machine import ReplicatedState
-from raftsched.consensus.raft.log.entry_versions import Heard, agreed_version
+from raftsched.consensus.raft.log.entry_versions import PeerVersion, agreed_version
 from raftsched.consensus.raft.membership.members import Member, Membership, encode_membership
 from raftsched.core.operations.codec import (
     CODEC_VERSION,
@@ -29,13 +29,13 @@ OLD, NEW = CODEC_VERSION, CODEC_VERSION + 1
     ("others", "version"),
     [
         ([], 3),
-        ([Heard(3, 10.0, 10.1)], 3),
-        ([Heard(2, 10.0, 12.0), Heard(3, 11.0, 11.1)], 2),
-        ([Heard(4, 10.0, 10.1)], 3),
-        ([Heard(3, 10.0, -inf)], 1),
-        ([Heard(3, 10.0, 11.0), Heard(3, 11.0, 11.1)], 1),
-        ([Heard(3, inf, 11.0), Heard(3, 10.0, 11.0)], 1),
-        ([Heard(3, 10.0, 10.1), None], 1),
+        ([PeerVersion(3, 10.0, 10.1)], 3),
+        ([PeerVersion(2, 10.0, 12.0), PeerVersion(3, 11.0, 11.1)], 2),
+        ([PeerVersion(4, 10.0, 10.1)], 3),
+        ([PeerVersion(3, 10.0, -inf)], 1),
+        ([PeerVersion(3, 10.0, 11.0), PeerVersion(3, 11.0, 11.1)], 1),
+        ([PeerVersion(3, inf, 11.0), PeerVersion(3, 10.0, 11.0)], 1),
+        ([PeerVersion(3, 10.0, 10.1), None], 1),
         ([None], 1),
     ],
     ids=[
@@ -44,20 +44,20 @@ OLD, NEW = CODEC_VERSION, CODEC_VERSION + 1
         "one reads less",
         "all others read more",
         "no answer yet",
-        "no answer since the last was heard",
+        "no answer since the last report",
         "not connected now",
-        "one was never heard",
-        "nobody was heard",
+        "one never reported",
+        "nobody reported",
     ],
 )
 def test_the_version_rises_to_what_all_were_seen_to_read_at_one_moment(
-    others: list[Heard | None], version: int
+    others: list[PeerVersion | None], version: int
 ) -> None:
     assert agreed_version(1, 3, others) == version
 
 
 def test_the_version_never_falls() -> None:
-    assert agreed_version(3, 3, [Heard(1, 10.0, 10.1)]) == 3
+    assert agreed_version(3, 3, [PeerVersion(1, 10.0, 10.1)]) == 3
 
 
 # -- the leader --------------------------------------------------------------------------------------------------------
@@ -149,7 +149,7 @@ def test_the_leader_writes_the_old_version_until_every_member_reads_the_new(node
     )
 
 
-def test_a_member_that_was_never_heard_holds_the_others_back(tmp_path: Path) -> None:
+def test_a_member_that_never_reported_holds_the_others_back(tmp_path: Path) -> None:
     node = Leader("bcd", tmp_path)
     node.engine.identity._is_formed = True
     for peer in "bc":
@@ -175,7 +175,7 @@ def test_a_member_that_went_away_counts_as_old_until_it_is_back(node: Leader) ->
     assert node.version == NEW
 
 
-def test_an_answer_from_before_the_last_was_heard_proves_nothing(node: Leader) -> None:
+def test_an_answer_from_before_the_last_report_proves_nothing(node: Leader) -> None:
     """The process that gave it may be gone, and the release before be back, though nobody has heard of that yet."""
     node.reconnect("c", reads=NEW)
     node.ask("c")

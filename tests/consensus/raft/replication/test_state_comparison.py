@@ -27,8 +27,8 @@ class Scene:
             self.machine.apply(index, 1, b"entry")
             self.comparison.applied(index)
 
-    def hear(self, peer: str, note: Note) -> None:
-        self.comparison.heard(peer, note)
+    def record(self, peer: str, note: Note) -> None:
+        self.comparison.record(peer, note)
 
     def judge(self, voters: frozenset[str] = THREE) -> tuple[bool, set[str]]:
         """(this node is wrong, all that are)."""
@@ -76,9 +76,9 @@ def test_the_majority_of_the_voters_says_who_is_wrong(tmp_path: Path) -> None:
         scene.apply(EVERY_ENTRIES)
         (note,) = scene.comparison.due(0.0)
         for peer in agree:
-            scene.hear(peer, note)
+            scene.record(peer, note)
         for peer in differ:
-            scene.hear(peer, other(note))
+            scene.record(peer, other(note))
         found.append(scene.judge(voters))
         wanted.append(expected)
     assert found == wanted
@@ -86,7 +86,7 @@ def test_the_majority_of_the_voters_says_who_is_wrong(tmp_path: Path) -> None:
 
 def test_what_peers_named_first_is_compared_once_it_is_reached(scene: Scene) -> None:
     for peer in ("n2", "n3"):
-        scene.hear(peer, Note(7, 1))
+        scene.record(peer, Note(7, 1))
     assert scene.judge() == (False, set())
     scene.apply(7)
     assert [note.index for note in scene.comparison.due(-1.0)] == [7]
@@ -97,7 +97,7 @@ def test_a_node_that_is_wrong_says_so_after_a_restart_until_its_state_is_replace
     scene.apply(EVERY_ENTRIES)
     (note,) = scene.comparison.due(0.0)
     for peer in ("n2", "n3"):
-        scene.hear(peer, other(note))
+        scene.record(peer, other(note))
     scene.judge()
     assert "n2, n3 have" in scene.comparison.difference
     again = Scene(tmp_path)
@@ -111,12 +111,12 @@ def test_states_that_differ_without_a_majority_are_warned_of_and_forgotten_with_
         assert not scene.comparison.warning
         scene.apply(EVERY_ENTRIES)
         for note in scene.comparison.due(-1.0):
-            scene.hear("n2", other(note))
+            scene.record("n2", other(note))
         scene.judge()
     assert "n1, n2 differ" in scene.comparison.warning
     assert not scene.comparison.difference
     note = Note(scene.machine.applied_index, scene.machine.digest)
-    scene.hear("n3", note)
+    scene.record("n3", note)
     assert scene.judge() == (False, {"n2"})
     assert "n2 is not that of the majority" in scene.comparison.warning
 
@@ -124,7 +124,7 @@ def test_states_that_differ_without_a_majority_are_warned_of_and_forgotten_with_
 def test_notes_of_those_that_vote_no_more_are_forgotten(scene: Scene) -> None:
     scene.apply(EVERY_ENTRIES)
     (note,) = scene.comparison.due(0.0)
-    scene.hear("n2", other(note))
-    scene.hear("n3", other(note))
+    scene.record("n2", other(note))
+    scene.record("n3", other(note))
     assert scene.judge(frozenset({"n1", "n3"})) == (False, set())
     assert scene.judge() == (False, set())
