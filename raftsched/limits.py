@@ -9,6 +9,8 @@ CALL_BYTES_MAX = 16 * 1024
 """A request to send or a command to run, without its body: it is part of the job's record, which each change writes."""
 HOOK_BYTES_MAX = 16 * 1024
 """The payload of a hook: it is part of the record of the job or queue that has it."""
+HOOK_PLACEHOLDERS_MAX = 20
+"""Each is replaced by up to 500 characters, and the whole is a payload."""
 RESULT_BYTES_MAX = PAYLOAD_BYTES_MAX
 """A result may be as large as a payload."""
 BODY_BYTES_MAX = 8 * 1024 * 1024

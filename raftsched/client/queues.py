@@ -29,6 +29,10 @@ class QueueChanges(TypedDict, total=False):
     """Lost workers until the dead-letter queue; 3 by default, and 1,000,000 means no limit."""
     weights: Mapping[str, int] | None
     """Shares of tenants; an unnamed tenant has 1."""
+    on_failure: Mapping[str, Any] | None
+    """A job to submit if one ends in the dead-letter queue that has no `on_failure` of its own."""
+    on_success: Mapping[str, Any] | None
+    """The same for jobs that complete."""
 
 
 class Queue:

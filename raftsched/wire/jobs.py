@@ -383,6 +383,8 @@ class JobDocument(Reply, Generic[T, J], frozen=True):
     idempotency_key: str | None = None
     replay_of: str | None = None
     """The original of this clone."""
+    hook_of: str | None = None
+    """The job whose end submitted this one."""
 
 
 class JobReply(JobDocument[Time, msgspec.Raw], frozen=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Generic
+from typing import Annotated, Any, Generic
 
 from msgspec import UNSET, Meta, UnsetType
 
@@ -20,6 +20,7 @@ from raftsched.wire.common import (
     T,
     Time,
 )
+from raftsched.wire.jobs import HookBody
 
 QueueLimit = Annotated[int, Meta(ge=1, le=limits.QUEUE_LIMIT_MAX)]
 
@@ -54,6 +55,10 @@ class QueuePatch(Request, frozen=True):
     means no limit."""
     weights: dict[Name, Annotated[int, Meta(ge=1, le=1_000)]] | UnsetType | None = UNSET
     """Shares of tenants; an unnamed tenant has 1."""
+    on_failure: HookBody | UnsetType | None = UNSET
+    """A job to submit if one ends in the dead-letter queue that has no `on_failure` of its own."""
+    on_success: HookBody | UnsetType | None = UNSET
+    """The same for jobs that complete."""
 
 
 class QueuesQuery(ReadQuery, frozen=True):
@@ -93,6 +98,8 @@ class QueueSettingsDocument(Reply, Generic[T], frozen=True):
     """null: 3."""
     weights: dict[str, int] = {}
     """Shares of tenants; an unnamed tenant has 1."""
+    on_failure: Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/HookBody"})] = None
+    on_success: Annotated[Any, Meta(extra_json_schema={"$ref": "#/components/schemas/HookBody"})] = None
     revision: int | None = None
     """Log index of the latest change."""
     updated_at: T | None = None

@@ -20,6 +20,7 @@ from raftsched.api.http.json_reply import seconds_or_none
 from raftsched.api.jobs.calls import call_of, name_of, payload_of, queue_of, shown_call
 from raftsched.api.json.decode import job_id_at
 from raftsched.api.json.times import due_at_ms, due_or_now_ms, end_ms, milliseconds, span_ms
+from raftsched.core.jobs.hooks import FACTS, PLACEHOLDER
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.records.bounds import utf8_bytes
 from raftsched.core.records.ids import JobId, TimeMs
@@ -225,7 +226,17 @@ def hook_of(wanted: HookBody | None, prefix: str) -> Hook | None:
     if len(payload) > limits.HOOK_BYTES_MAX:
         field = f"{prefix}payload"
         raise TooLarge(f"{field}: must be at most {limits.HOOK_BYTES_MAX} bytes of JSON in a hook", field=field)
+    _check_placeholders(payload, f"{prefix}payload")
     return Hook(spec_of(wanted, normalized(_options_of_hook(wanted, prefix)), prefix), payload)
+
+
+def _check_placeholders(payload: bytes, field: str) -> None:
+    names = [match.decode() for match in PLACEHOLDER.findall(payload)]
+    unknown = next((name for name in names if name not in FACTS), None)
+    if unknown is not None:
+        raise Invalid(f"{field}: there is no {{{{cause.{unknown}}}}}; known are {', '.join(FACTS)}", field=field)
+    if payload.count(b"{{") > limits.HOOK_PLACEHOLDERS_MAX:
+        raise Invalid(f"{field}: must have at most {limits.HOOK_PLACEHOLDERS_MAX} placeholders", field=field)
 
 
 def _options_of_hook(wanted: HookBody, prefix: str) -> Options:

@@ -100,6 +100,7 @@ def job_reply(
         error=_latest_error(job),
         idempotency_key=job.idempotency_key or None,
         replay_of=id_text(options.replay_of),
+        hook_of=id_text(options.hook_of),
         **shown_spec(job.spec, payload),
         **fields,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from raftsched.api.http.json_reply import time_or_none, time_text
+from raftsched.api.jobs.convert import shown_hook
 from raftsched.core.jobs import rate_limit as bucket
 from raftsched.core.records.queue import Queue
 from raftsched.errors import NotFound
@@ -30,6 +31,8 @@ def settings_reply(queue: Queue) -> QueueSettingsReply:
         retention_seconds=queue.retention_ms / 1000 if queue.retention_ms else None,
         max_lost_workers=queue.lost_workers_max or None,
         weights={each.tenant: each.weight for each in queue.weights},
+        on_failure=shown_hook(queue.on_failure),
+        on_success=shown_hook(queue.on_success),
         revision=queue.revision or None,
         updated_at=time_or_none(queue.updated_at_ms),
     )

@@ -12,14 +12,16 @@ from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.proposals import propose
 from raftsched.api.http.routes import Route, verb_route
+from raftsched.api.jobs.convert import hook_of
 from raftsched.api.json.decode import StructDecoder
 from raftsched.api.json.times import pause_end_ms, span_ms
 from raftsched.api.queues.reply import named_queue, settings_reply
 from raftsched.core.operations.queues import ConfigureQueue, PauseQueue
 from raftsched.core.records.queue import TenantWeight
+from raftsched.core.records.spec import Hook
 from raftsched.core.state.results import QueueSaved
 from raftsched.errors import Invalid, Rejected
-from raftsched.wire.jobs import PauseRequest
+from raftsched.wire.jobs import HookBody, PauseRequest
 from raftsched.wire.queues import QueuePatch
 from raftsched.wire.verbs import QUEUE
 
@@ -77,8 +79,18 @@ def _configuration(name: str, wanted: QueuePatch, actor: str) -> ConfigureQueue:
         retention_ms=_span(wanted.retention_seconds),
         lost_workers_max=_number(wanted.max_lost_workers),
         weights=_weights(wanted.weights),
+        on_failure=_hook(wanted.on_failure, "on_failure"),
+        on_success=_hook(wanted.on_success, "on_success"),
         actor=actor,
     )
+
+
+def _hook(wanted: HookBody | UnsetType | None, field: str) -> tuple[Hook, ...] | None:
+    """Return the hook for the operation; None = unchanged, () = none."""
+    if wanted is UNSET:
+        return None
+    hook = hook_of(wanted, f"{field}.")
+    return () if hook is None else (hook,)
 
 
 def _number(value: int | UnsetType | None) -> int:

@@ -27,6 +27,7 @@ from raftsched.core.records.bounds import (
 )
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.queue import Queue, TenantWeight
+from raftsched.core.records.spec import Hook, hook_problem
 from raftsched.core.state.audit import audited, queue_changes
 from raftsched.core.state.handlers import handles
 from raftsched.core.state.results import Applied, Context, QueueSaved
@@ -75,6 +76,9 @@ def _changed_fields(before: Queue, operation: ConfigureQueue) -> dict[str, Any]:
     wanted: dict[str, Any] = {name: getattr(operation, name) for name in _NUMBERS if getattr(operation, name) >= 0}
     if operation.weights is not None:
         wanted["weights"] = operation.weights
+    for name, hooks in (("on_failure", operation.on_failure), ("on_success", operation.on_success)):
+        if hooks is not None:
+            wanted[name] = hooks[0] if hooks else None
     return {name: value for name, value in wanted.items() if value != getattr(before, name)}
 
 
@@ -98,7 +102,13 @@ def _settings_problem(operation: ConfigureQueue) -> str:
         or range_problem("lost_workers_max", operation.lost_workers_max, -1, limits.LOST_WORKERS_MAX)
         or _weights_problem(operation.weights or ())
         or actor_problem(operation.actor)
+        or _hooks_problem("on_failure", operation.on_failure or ())
+        or _hooks_problem("on_success", operation.on_success or ())
     )
+
+
+def _hooks_problem(field: str, hooks: tuple[Hook, ...]) -> str:
+    return range_problem(field, len(hooks), 0, 1) or (hook_problem(field, hooks[0]) if hooks else "")
 
 
 def _weights_problem(weights: tuple[TenantWeight, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from raftsched.core.operations.base import Operation
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.queue import TenantWeight
+from raftsched.core.records.spec import Hook
 from raftsched.core.records.workflow import WorkflowId
 
 
@@ -25,6 +26,9 @@ class ConfigureQueue(Operation, frozen=True, tag=23):
     lost_workers_max: int = -1
     weights: tuple[TenantWeight, ...] | None = None
     actor: str = ""
+    on_failure: tuple[Hook, ...] | None = None
+    """The one hook, or () = none; the same holds for `on_success`."""
+    on_success: tuple[Hook, ...] | None = None
 
 
 class PauseQueue(Operation, frozen=True, tag=24):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from raftsched.core.records.ids import TimeMs
+from raftsched.core.records.spec import Hook
 
 
 class TenantWeight(msgspec.Struct, frozen=True, array_like=True):
@@ -44,6 +45,9 @@ class Queue(msgspec.Struct, frozen=True, array_like=True):
     created_at_ms: TimeMs = TimeMs(0)
     updated_at_ms: TimeMs = TimeMs(0)
     revision: int = 0
+    on_failure: Hook | None = None
+    """The hook of its jobs that have none of their own; None = none."""
+    on_success: Hook | None = None
 
     @property
     def next_deadline_ms(self) -> int:

@@ -134,6 +134,8 @@ class Options(msgspec.Struct, frozen=True, array_like=True):
     on_failure: Hook | None = None
     """None = its queue's."""
     on_success: Hook | None = None
+    hook_of: bytes = b""
+    """Id of the job whose end submitted this one."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, array_like=True):
@@ -256,6 +258,7 @@ def _options_problem(options: Options) -> str:
         or id_problem("workflow_id", options.workflow_id)
         or id_problem("replay_of", options.replay_of)
         or (range_problem("call bytes", len(options.call.text), 2, limits.CALL_BYTES_MAX) if options.call else "")
+        or id_problem("hook_of", options.hook_of)
         or hook_problem("on_failure", options.on_failure)
         or hook_problem("on_success", options.on_success)
     )
@@ -289,7 +292,11 @@ def hook_problem(field: str, hook: Hook | None) -> str:
     options = hook.spec.options
     if options is not None and (options.on_failure is not None or options.on_success is not None):
         return f"{field}: a hook has no hooks"
-    problem = spec_problem(hook.spec) or range_problem("payload bytes", len(hook.payload), 0, limits.HOOK_BYTES_MAX)
+    problem = (
+        spec_problem(hook.spec)
+        or range_problem("payload bytes", len(hook.payload), 0, limits.HOOK_BYTES_MAX)
+        or range_problem("payload placeholders", hook.payload.count(b"{{"), 0, limits.HOOK_PLACEHOLDERS_MAX)
+    )
     return f"{field}.{problem}" if problem else ""
 
 

@@ -13,7 +13,7 @@ import msgspec
 from raftsched.core.records.job import Job
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Schedule
-from raftsched.core.records.spec import SPEC_TEXTS, JobSpec, Options
+from raftsched.core.records.spec import SPEC_TEXTS, JobSpec, Options, hook_text
 from raftsched.core.records.texts import (
     NONE,
     list_text,
@@ -103,6 +103,8 @@ _QUEUE: Final[_Told] = {
     "ageing_seconds": lambda queue: optional_seconds(queue.ageing_ms),
     "retention_seconds": lambda queue: optional_seconds(queue.retention_ms),
     "max_lost_workers": lambda queue: optional_count(queue.lost_workers_max),
+    "on_failure": lambda queue: hook_text(queue.on_failure),
+    "on_success": lambda queue: hook_text(queue.on_success),
     "weights": lambda queue: list_text(tuple(f"{each.tenant}={each.weight}" for each in queue.weights)),
 }
 _TEMPLATE: Final[_Told] = {

@@ -5,6 +5,7 @@ examines each change of a job, old and new:
 
 - The job finished, or runs again: its workflow's counts and its schedule's list of unfinished runs change, and its
   dependants are resolved (`dependency_resolution`). A dependant that ends by that has a cascade of its own.
+- The job ended, and has a hook for that end: the job that it asks for is stored (`jobs.hooks`).
 - The job was leased or ready and is no longer, and it has a concurrency key below its limit: the first blocked job of
   the key is released in each region, since nobody knows which region has an idle worker. So while a place is free and
   jobs of the key are blocked, one of them can be leased, and no region waits for another's worker.
@@ -17,7 +18,7 @@ any length needs no stack.
 Repeats are harmless. A step compares each dependant's verdict with the parent's present status. So it may begin again, or
 meet dependants whose verdict was computed at their submission, or a parent that was requeued and ended again.
 
-A job has *relations* if it has options or dependants. Most jobs have none, and cost one check. For the others, changes
+A job has *relations* if it has options or dependants. Most jobs have none, and cost two checks. For the others, changes
 without any effect are skipped, too.
 """
 
@@ -32,6 +33,7 @@ from raftsched import limits
 from raftsched.core.jobs.admission import key_concurrency_max
 from raftsched.core.jobs.changes import touch
 from raftsched.core.jobs.dependency_resolution import may_have_dependants, verdict_of, with_verdict
+from raftsched.core.jobs.hooks import hook_of, submission
 from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.records.ids import JobId
 from raftsched.core.records.job import FINISHED, LEASED, WAITING, Job, Verdict
@@ -65,6 +67,8 @@ def with_cascade(view: ForkableView, applied: Applied, context: Context) -> Appl
 def _matters(view: View, change: PutJob) -> bool:
     """Return whether a job's change may affect others: it has relations, and ended, runs again, or may free a place."""
     old, new = change.old, change.new
+    if new.status in FINISHED and (old is None or old.status not in FINISHED) and hook_of(view, new) is not None:
+        return True
     if old is None or (new.spec.options is None and not new.has_dependants):
         return False
     key = old.spec.concurrency_key
@@ -134,6 +138,10 @@ class Cascade:
 
     def _follow(self, change: PutJob) -> None:
         old, new = change.old, change.new
+        if new.status in FINISHED and (old is None or old.status not in FINISHED):
+            hook = hook_of(self.fork, new)
+            if hook is not None:
+                self.fork.execute((submission(self.fork, new, hook, self._context),))
         if old is None:
             return
         if (old.status in FINISHED) is not (new.status in FINISHED):

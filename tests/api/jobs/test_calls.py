@@ -114,3 +114,17 @@ async def test_schedule_and_replay_keep_the_request(api: Api) -> None:
     assert run["http"] == replayed["http"] == HTTP
     amended = await api.ask("PATCH", f"jobs/{replayed['id']}", json={"payload": "other"})
     assert (amended.status, amended.json["http"]["body"]) == (200, "other")
+
+
+async def test_end_submits_the_hook_of_the_job_or_of_its_queue(api: Api) -> None:
+    told = {"name": "page", "payload": {"text": "{{cause.name}} ended: {{cause.error}}"}}
+    unknown = await api.ask("PATCH", "queues/mail", json={"on_failure": told | {"payload": "{{cause.nmae}}"}})
+    assert (unknown.status, unknown.json["field"]) == (422, "on_failure.payload")
+    configured = await api.ask("PATCH", "queues/mail", json={"on_failure": told})
+    assert configured.json["on_failure"]["payload"] == told["payload"], configured.body
+    job = await api.submit(queue="mail")
+    await api.end("mail", status="failed", retryable=False, error={"type": "Boom", "message": "no"})
+    [page] = (await api.get("jobs", name="page")).json["jobs"]
+    assert (page["payload"], page["hook_of"]) == ({"text": "send_email ended: Boom: no"}, job["id"])
+    audited = (await api.get("audit")).json["entries"]
+    assert any("on_failure: none -> page" in (entry["detail"] or "") for entry in audited), audited

@@ -19,6 +19,8 @@ _NOTHING: dict[str, Any] = {
     "retention_seconds": None,
     "max_lost_workers": None,
     "weights": {},
+    "on_failure": None,
+    "on_success": None,
     "revision": None,
     "updated_at": None,
 }

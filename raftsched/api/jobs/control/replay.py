@@ -70,4 +70,5 @@ def _spec(job: Job, changes: Changes) -> JobSpec:
         workflow_id=b"",
         task="",
         replay_of=job.id,
+        hook_of=b"",
     )
