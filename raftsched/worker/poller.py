@@ -24,6 +24,7 @@ from raftsched.client.http.idempotency_keys import KeyFactory
 from raftsched.client.http.problems import TooLargeForProxy
 from raftsched.client.http.retries import Failure, Retries
 from raftsched.errors import OutcomeUnknown
+from raftsched.wire.calls import Kind
 from raftsched.wire.workers import LeaseRequest, LeasesDocument
 from raftsched.worker.execution.executor import Executor
 from raftsched.worker.outage_log import Outage
@@ -54,6 +55,7 @@ class Poller:
         queues: Sequence[str],
         region: str | None,
         names: Sequence[str],
+        executes: Sequence[Kind] | None,
         on_leased: Callable[[float, float], None],
     ) -> None:
         self._connection = connection
@@ -64,6 +66,8 @@ class Poller:
         self._region = region
         self._names = names
         """Job names that it has handlers for."""
+        self._executes = executes
+        """Kinds of jobs that it executes without a handler; None = none."""
         self._on_leased = on_leased
         self._wait_seconds = min(settings.wait_seconds, _SHORT_WAIT_SECONDS)
         self._wait_seconds_max = self._wait_seconds
@@ -128,6 +132,7 @@ class Poller:
             request_id=request_id,
             region=self._region,
             names=self._names,
+            executes=self._executes,
         )
         reply = await self._connection.attempt(
             Request("POST", "/leases", _encode(ask)),

@@ -63,6 +63,7 @@ class Service:
         runs: RunTable = {}
         self._connection = connect()
         self._stdout_wanted = registry.stdout_wanted
+        self._on_stop = registry.on_stop
         self._shipper = LogShipper(self._connection, settings)
         self._reporter = Reporter(self._connection, worker, runs, self._shipper)
         self._executor = Executor(
@@ -101,6 +102,7 @@ class Service:
             queues=queues,
             region=region,
             names=registry.names,
+            executes=registry.kinds or None,
             on_leased=self._heartbeats.leased,
         )
 
@@ -133,6 +135,8 @@ class Service:
                     await self._reporter.wait_idle()
         finally:
             self._executor.close()
+            for stop in self._on_stop:
+                await stop()
             await self._reporter.close()
             await self._shipper.close()
             await self._heartbeats.stop()

@@ -21,7 +21,7 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from types import FrameType
@@ -37,6 +37,8 @@ from raftsched.errors import Invalid
 from raftsched.first_process import leave_first_process
 from raftsched.ports import Clock
 from raftsched.system import SystemClock
+from raftsched.wire.calls import Kind
+from raftsched.worker.handlers.context import Context
 from raftsched.worker.handlers.registry import F, Registry, checked_name, checked_pattern
 from raftsched.worker.service import Service
 from raftsched.worker.settings import WorkerSettings
@@ -159,6 +161,23 @@ class Worker:
             capture_stdout=capture_stdout,
             process=process,
         )
+
+    def execute(
+        self,
+        kind: Kind,
+        function: Callable[[Context, Any], Awaitable[Any]],
+        *,
+        on_stop: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Run all jobs of a kind that needs no handler with an async `function`, whatever their names.
+
+        It takes `(ctx, payload)`: `ctx.call` is the JSON of the request or command, `payload` its body or standard
+        input. The default of the worker's queues has the queue of that kind: `http` or `shell`. `on_stop` is awaited
+        at the end of `serve`, to close what the function keeps open.
+
+        Raises `Invalid` for a second executor of a kind, and for other kinds.
+        """
+        self._registry.execute(kind, function, on_stop=on_stop)
 
     # -- running ------------------------------------------------------------------------------------------------------
 

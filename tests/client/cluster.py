@@ -21,7 +21,7 @@ from aiohttp import web
 
 from raftsched.client import ClientSettings
 
-PASSED_ON = ("start", "heartbeat_timeout_seconds", "deadline", "workflow_id", "task", "instant")
+PASSED_ON = ("start", "heartbeat_timeout_seconds", "deadline", "workflow_id", "task", "instant", "http", "shell")
 """Fields of a job that its leases have, too."""
 WAIT_SECONDS = 10.0
 """For what happens in milliseconds: only a failing test waits so long."""

@@ -145,7 +145,7 @@ class Executor:
 
     def _new_run(self, grant: Grant, asked_at: float) -> Run:
         """Return the run of `grant`; the deadline counts from now, a little after the cluster's own count began."""
-        handler = self._registry.find(grant.name)
+        handler = self._registry.find(grant.name, grant.kind)
         telling = Telling(
             self._desk,
             job_id=grant.job_id,

@@ -64,7 +64,8 @@ def unknown_job(run: Run) -> Outcome:
     delay = min(_UNKNOWN_JOB_SECONDS * 2.0 ** min(grant.attempt_number - 1, 30), _UNKNOWN_JOB_SECONDS_MAX)
     if grant.starts_at_most_once and not grant.is_last_attempt:
         return snoozed(delay)
-    return failed("UnknownJob", f"this worker has no handler for {grant.name!r}", delay=delay)
+    what = f"has no handler for {grant.name!r}" if grant.kind is None else f"executes no {grant.kind} jobs"
+    return failed("UnknownJob", f"this worker {what}", delay=delay)
 
 
 def reported_outcome(run: Run, outcome: Outcome) -> Outcome | None:

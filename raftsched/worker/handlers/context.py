@@ -102,8 +102,9 @@ class Context:
     """
 
     __slots__ = (
-        "_logger", "_voice", "attempt_number", "cancelled", "deadline", "fencing_token", "instant", "job_id",
-        "max_attempts", "name", "queue", "replay_of", "run_id", "schedule_id", "task", "tenant", "workflow_id",
+        "_logger", "_voice", "attempt_number", "call", "cancelled", "deadline", "fencing_token", "instant", "job_id",
+        "max_attempts", "name", "queue", "replay_of", "run_id", "schedule_id", "starts_at_most_once", "task", "tenant",
+        "workflow_id",
     )  # fmt: skip
 
     def __init__(
@@ -123,6 +124,8 @@ class Context:
         workflow_id: str | None = None,
         task: str | None = None,
         replay_of: str | None = None,
+        call: Any = None,
+        starts_at_most_once: bool = False,
         voice: Voice = _MUTE,
     ) -> None:
         self.job_id = job_id
@@ -146,6 +149,10 @@ class Context:
         """The job's name within its workflow."""
         self.replay_of = replay_of
         """The job of which this one is a clone."""
+        self.call = call
+        """JSON of the request or command of a job that needs no handler; None for any other job."""
+        self.starts_at_most_once = starts_at_most_once
+        """The attempt is the only one: `Retry` and `Snooze` move its job to the dead-letter queue."""
         self.cancelled = Cancelled()
         """True once the handler should stop: the job is cancelled, its time is up, the lease is lost, or the worker
         stops. If a handler has read it as true, its return value doesn't count; if the worker stops, another one runs

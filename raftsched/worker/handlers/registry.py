@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 from raftsched import limits
 from raftsched.core.records.queue_patterns import STAR, is_pattern
 from raftsched.errors import Invalid
+from raftsched.wire.calls import KINDS, Kind
+from raftsched.worker.handlers.context import Context
 from raftsched.worker.handlers.result import ALWAYS, RetryRules, full_name
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -51,17 +53,29 @@ class Registry:
         """
         self._queues_are_named = queues_are_named
         self._handlers: dict[str, Handler] = {}
-        self.find = self._handlers.get
+        self._executors: dict[Kind, Handler] = {}
+        self.on_stop: list[Callable[[], Awaitable[None]]] = []
+        """Awaited once the last run of the worker has ended."""
 
     @property
     def queues(self) -> list[str]:
-        """Return the queues of all handlers, in the order of their registration."""
-        return list(dict.fromkeys(handler.queue for handler in self._handlers.values()))
+        """Return the queues of all handlers and kinds, in the order of their registration."""
+        handlers = (*self._handlers.values(), *self._executors.values())
+        return list(dict.fromkeys(handler.queue for handler in handlers))
 
     @property
     def names(self) -> list[str]:
         """Return the names of the jobs that have a handler."""
         return list(self._handlers)
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Return the kinds of jobs that need no handler and have an executor."""
+        return list(self._executors)
+
+    def find(self, name: str, kind: Kind | None = None) -> Handler | None:
+        """Return the handler of jobs called `name`, or of all jobs of a `kind`; None if there is none."""
+        return self._handlers.get(name) if kind is None else self._executors.get(kind)
 
     @property
     def stdout_wanted(self) -> bool:
@@ -103,6 +117,24 @@ class Registry:
             return function
 
         return register
+
+    def execute(
+        self,
+        kind: Kind,
+        function: Callable[[Context, Any], Awaitable[Any]],
+        *,
+        on_stop: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        """Register the function that runs all jobs of a kind; see `Worker.execute`."""
+        if kind not in KINDS:
+            raise Invalid(f"kind: one of {', '.join(KINDS)}, not {kind!r}", field="kind")
+        if kind in self._executors:
+            raise Invalid(f"kind: there is an executor of {kind} jobs already", field="kind")
+        self._executors[kind] = Handler(
+            name=kind, function=function, kind=HandlerKind.COROUTINE, takes_context=True, queue=kind
+        )
+        if on_stop is not None:
+            self.on_stop.append(on_stop)
 
     def _check_room(self, queue: str) -> None:
         """Raise `Invalid` if one more handler, with its queue, is more than a request for jobs may name."""

@@ -111,9 +111,11 @@ def _verdict(error: BaseException) -> Outcome | None:
     if isinstance(error, Snooze):
         return _too_long("Snooze", error.seconds) or snoozed(error.seconds)
     if isinstance(error, Retry):
-        return _too_long("Retry", error.after_seconds) or failed("Retry", str(error), delay=error.after_seconds)
+        return _too_long("Retry", error.after_seconds) or failed(
+            error.error_type, str(error), delay=error.after_seconds
+        )
     if isinstance(error, GiveUp):
-        return failed("GiveUp", str(error), retryable=False)
+        return failed(error.error_type, str(error), retryable=False)
     return None
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import ClassVar
 
 
 class Verdict(Exception):
     """A handler's own decision about the job."""
+
+    error_type: ClassVar[str]
+    """Type of the error that is recorded."""
 
 
 class Retry(Verdict):
@@ -14,6 +18,8 @@ class Retry(Verdict):
 
     It uses an attempt, as every failure does. Raises `TypeError` for a delay in place of the message.
     """
+
+    error_type = "Retry"
 
     def __init__(self, message: str = "", *, after: float | timedelta | None = None) -> None:
         _refuse_delay(message, f"Retry takes a message; the delay is named: Retry(after={message!r})")
@@ -27,6 +33,8 @@ class GiveUp(Verdict):
     Raises `TypeError` for a delay in place of the reason.
     """
 
+    error_type = "GiveUp"
+
     def __init__(self, reason: str = "") -> None:
         _refuse_delay(reason, f"GiveUp takes a reason and is final; to try again later: Retry(after={reason!r})")
         super().__init__(reason or "the handler gave up")
@@ -37,6 +45,8 @@ class Snooze(Verdict):
 
     As with `Retry`, a delay of more than ten years is a failure that no other attempt follows.
     """
+
+    error_type = "Snooze"
 
     def __init__(self, seconds: float | timedelta) -> None:
         self.seconds = _seconds(seconds)

@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Any
 
+from raftsched.wire.calls import KINDS, Kind
 from raftsched.wire.workers import LeaseDocument
 from raftsched.worker.handlers.context import Context, Voice
 from raftsched.worker.handlers.progress import Telling
@@ -33,6 +34,11 @@ STOP_MARGIN = 0.05
 
 class Grant(LeaseDocument[datetime, Any], frozen=True):
     """A leased job as it arrives; fields unknown to this version are ignored."""
+
+    @property
+    def kind(self) -> Kind | None:
+        """Return its kind if it needs no handler, else None."""
+        return next((kind for kind in KINDS if getattr(self, kind) is not None), None)
 
     @property
     def starts_at_most_once(self) -> bool:
@@ -157,6 +163,8 @@ def context_of(grant: Grant, voice: Voice, deadline: datetime | None) -> Context
         workflow_id=grant.workflow_id,
         task=grant.task,
         replay_of=grant.replay_of,
+        call=None if grant.kind is None else getattr(grant, grant.kind),
+        starts_at_most_once=grant.starts_at_most_once,
         voice=voice,
     )
 
