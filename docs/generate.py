@@ -28,6 +28,7 @@ from raftsched.api.http.problems import http_problem, refusal
 from raftsched.cli.main import main
 from raftsched.client.bulk import DeadLetters
 from raftsched.client.http.settings import ClientSettings
+from raftsched.client.kinds import HttpOptions, ShellOptions
 from raftsched.client.queues import Queue
 from raftsched.client.schedules import Schedules
 from raftsched.client.specs import JobOptions
@@ -129,10 +130,11 @@ def _options(kind: type) -> str:
     return _table(["field", "default", "meaning"], rows)
 
 
-def _keywords(kind: type) -> str:
-    """Return a row for each key of a `TypedDict`."""
+def _keywords(kind: type, beside: Iterable[str] = ()) -> str:
+    """Return a row for each key of a `TypedDict`, but for those `beside` it."""
     texts = _attribute_texts(kind)
-    return _table(["field", "meaning"], [(f"`{name}`", texts.get(name, "")) for name in kind.__annotations__])
+    names = [name for name in kind.__annotations__ if name not in beside]
+    return _table(["field", "meaning"], [(f"`{name}`", texts.get(name, "")) for name in names])
 
 
 def _attribute_texts(kind: type) -> dict[str, str]:
@@ -158,6 +160,8 @@ def _python_api() -> str:
         parts.append(f"### `{thing.__name__}`\n\n{_docstring(thing)}\n")
         if thing is not raftsched.BlockingClient:
             parts.extend(_methods(thing))
+    parts.append("### Functions\n")
+    parts.extend(_call_text(function.__name__, function, function) for function in filter(inspect.isfunction, named))
     return "\n".join(parts)
 
 
@@ -165,11 +169,14 @@ def _methods(kind: type) -> Iterator[str]:
     for name, function in vars(kind).items():
         if name.startswith("_") or not inspect.isroutine(function):
             continue
-        arguments = str(inspect.signature(getattr(kind, name))).replace("'", "")
-        call = f"{kind.__name__}.{name}{arguments}".replace("(self, ", "(").replace("(self)", "()")
-        word = "async " if inspect.iscoroutinefunction(function) else ""
-        text = _docstring(function)
-        yield f"```text\n{word}{call}\n```\n\n{text}\n"
+        yield _call_text(f"{kind.__name__}.{name}", function, getattr(kind, name))
+
+
+def _call_text(name: str, function: Any, bound: Any) -> str:
+    arguments = str(inspect.signature(bound)).replace("'", "")
+    call = f"{name}{arguments}".replace("(self, ", "(").replace("(self)", "()")
+    word = "async " if inspect.iscoroutinefunction(function) else ""
+    return f"```text\n{word}{call}\n```\n\n{_docstring(function)}\n"
 
 
 def _docstring(thing: Any) -> str:
@@ -310,6 +317,8 @@ GENERATED: Final[Mapping[str, Callable[[], str]]] = {
     "node-settings": _node_settings,
     "variables": _variables,
     "job-options": lambda: _keywords(JobOptions),
+    "http-options": lambda: _keywords(HttpOptions, JobOptions.__annotations__),
+    "shell-options": lambda: _keywords(ShellOptions, JobOptions.__annotations__),
     "client-settings": lambda: _options(ClientSettings),
     "worker-settings": lambda: _options(WorkerSettings),
     "python-api": _python_api,

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
         Unique,
         Workflow,
         WorkflowNotCompleted,
+        http_job,
+        shell_job,
     )
     from raftsched.worker import Context, GiveUp, Retry, Snooze, Worker, WorkerSettings
 
@@ -63,6 +65,8 @@ __all__ = [
     "Workflow",
     "WorkflowNotCompleted",
     "errors",
+    "http_job",
+    "shell_job",
 ]
 
 _CLIENT = frozenset(
@@ -80,6 +84,8 @@ _CLIENT = frozenset(
         "Unique",
         "Workflow",
         "WorkflowNotCompleted",
+        "http_job",
+        "shell_job",
     )
 )
 _WORKER = frozenset(("Context", "GiveUp", "Retry", "Snooze", "Worker", "WorkerSettings"))

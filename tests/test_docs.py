@@ -59,11 +59,13 @@ def test_generated_tables_hold_what_the_code_has() -> None:
     assert "`POST /api/v1/jobs`" in parts["http-routes"]
     assert "### JobRequest" in parts["http-schemas"]
     assert "async Client.submit(name: str" in parts["python-api"]
+    assert "\nhttp_job(url: str" in parts["python-api"]
 
 
 def test_every_setting_option_and_field_has_a_meaning() -> None:
     empty = []
-    for name in ("node-settings", "variables", "job-options", "client-settings", "worker-settings", "commands"):
+    options = ("job-options", "http-options", "shell-options", "client-settings", "worker-settings")
+    for name in ("node-settings", "variables", "commands", *options):
         empty += [f"{name}: {row}" for row in re.findall(r"^\| .* \|  \|$", GENERATED[name](), flags=re.MULTILINE)]
     assert empty == []
 

@@ -11,6 +11,7 @@ from raftsched.client.client import BlockingClient, Client
 from raftsched.client.errors import JobCancelled, JobFailed, JobNotCompleted, JobUnfinished, WorkflowNotCompleted
 from raftsched.client.http.settings import ClientSettings
 from raftsched.client.jobs import BlockingJob, Job
+from raftsched.client.kinds import HttpOptions, ShellOptions, http_job, shell_job
 from raftsched.client.queues import Queue
 from raftsched.client.records import (
     AuditEntry,
@@ -40,6 +41,7 @@ __all__ = [
     "Dependency",
     "Event",
     "Firing",
+    "HttpOptions",
     "Job",
     "JobCancelled",
     "JobFailed",
@@ -56,10 +58,13 @@ __all__ = [
     "Rate",
     "RetryPolicy",
     "ScheduleInfo",
+    "ShellOptions",
     "Task",
     "Unique",
     "Workflow",
     "WorkflowInfo",
     "WorkflowNotCompleted",
     "WorkflowRun",
+    "http_job",
+    "shell_job",
 ]

@@ -38,6 +38,20 @@ class JobFilter(TypedDict, total=False):
     created_before: Moment
 
 
+class ListFilters(TypedDict, total=False):
+    """Filters of a list of jobs, besides status, queue and name."""
+
+    tag: str
+    tenant: str
+    schedule: str
+    workflow: str
+    reason: str
+    """Reason of their failure. Selects from the dead-letter queue, unless `status` is given."""
+    created_after: Moment
+    created_before: Moment
+    order: Literal["asc", "desc"]
+
+
 class ActionFields(TypedDict, total=False):
     """The parameters of an action."""
 

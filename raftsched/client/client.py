@@ -16,16 +16,16 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, TypedDict, Unpack
+from typing import Any, Literal, Self, Unpack
 
 import msgspec
 
 from raftsched.client.blocking import Blocking, ProcessRuntime, blocking, blocking_each
-from raftsched.client.bulk import ActionFields, BlockingDeadLetters, DeadLetters, JobFilter, send_all
+from raftsched.client.bulk import ActionFields, BlockingDeadLetters, DeadLetters, JobFilter, ListFilters, send_all
 from raftsched.client.events import event_stream
 from raftsched.client.http.calls import KEY_HEADER, Calls, given, part
 from raftsched.client.http.connection import Connection
@@ -33,10 +33,11 @@ from raftsched.client.http.idempotency_keys import KeyFactory
 from raftsched.client.http.nodes import Nodes
 from raftsched.client.http.settings import ClientSettings
 from raftsched.client.jobs import BlockingJob, Job
+from raftsched.client.kinds import HttpOptions, ShellOptions, http_job, shell_job
 from raftsched.client.queues import BlockingQueue, Queue
 from raftsched.client.records import AuditEntry, BulkResult, Event, JobInfo
 from raftsched.client.schedules import BlockingSchedules, Schedules
-from raftsched.client.specs import JobOptions, JobSpec, Moment
+from raftsched.client.specs import JobOptions, JobSpec
 from raftsched.client.submit import Accepted, Submitter
 from raftsched.client.workflows import BlockingWorkflows, Workflows
 from raftsched.errors import OutcomeUnknown, RaftschedError
@@ -48,20 +49,6 @@ from raftsched.wire.verbs import JOB, Action
 URL_DEFAULT = "http://127.0.0.1:8400"
 _SUBMITS_AHEAD = 2_000
 """Maximum number of unanswered submits of `submit_each`, so that a file of any size streams in bounded memory."""
-
-
-class ListFilters(TypedDict, total=False):
-    """Filters of a list of jobs, besides status, queue and name."""
-
-    tag: str
-    tenant: str
-    schedule: str
-    workflow: str
-    reason: str
-    """Reason of their failure. Selects from the dead-letter queue, unless `status` is given."""
-    created_after: Moment
-    created_before: Moment
-    order: Literal["asc", "desc"]
 
 
 class Client:
@@ -138,7 +125,25 @@ class Client:
         existing job) or `unknown_dependency`, `Unavailable` (nothing was stored) or `OutcomeUnknown`. Cancelling this
         call does not cancel the job.
         """
-        spec = JobSpec(name=name, payload=payload, **options)
+        return await self._submit(JobSpec(name=name, payload=payload, **options))
+
+    async def http(self, url: str, *, name: str = "", **options: Unpack[HttpOptions]) -> Job:
+        """Submit a request to `url`, which an executor sends, and return its handle; see `submit`.
+
+        `HttpOptions` describes the options. The job's name and queue are `http` by default. `JobInfo.http` is the
+        request, and the result has its `status`, some `headers` and the beginning of the `body`.
+        """
+        return await self._submit(http_job(url, name=name, **options))
+
+    async def shell(self, argv: Sequence[str], *, name: str = "", **options: Unpack[ShellOptions]) -> Job:
+        """Submit the command `argv`, which a worker started with `--shell` runs, and return its handle; see `submit`.
+
+        `ShellOptions` describes the options. The job's name and queue are `shell` by default. No shell reads `argv`,
+        unless it names one. The output is in the log of the attempt, and `JobInfo.shell` is the command.
+        """
+        return await self._submit(shell_job(argv, name=name, **options))
+
+    async def _submit(self, spec: JobSpec) -> Job:
         if self._submitter.is_full:
             await self._submitter.wait_for_capacity()
         accepted = await self._submitter.submit(spec.encoded(self._keys.next()))
@@ -360,8 +365,19 @@ class BlockingClient(Blocking[Client]):
 
     def submit(self, name: str, payload: Any = None, **options: Unpack[JobOptions]) -> BlockingJob:
         """Submit one job and return its handle; see `Client.submit`."""
+        return self._submit(lambda client: client.submit(name, payload, **options))
+
+    def http(self, url: str, *, name: str = "", **options: Unpack[HttpOptions]) -> BlockingJob:
+        """Submit an HTTP request and return its handle; see `Client.http`."""
+        return self._submit(lambda client: client.http(url, name=name, **options))
+
+    def shell(self, argv: Sequence[str], *, name: str = "", **options: Unpack[ShellOptions]) -> BlockingJob:
+        """Submit a command and return its handle; see `Client.shell`."""
+        return self._submit(lambda client: client.shell(argv, name=name, **options))
+
+    def _submit(self, submit: Callable[[Client], Coroutine[Any, Any, Job]]) -> BlockingJob:
         runtime = self._process_runtime()
-        return self._handle(runtime.run(runtime.client.submit(name, payload, **options)))
+        return self._handle(runtime.run(submit(runtime.client)))
 
     def submit_many(self, jobs: Iterable[JobSpec | Mapping[str, Any]]) -> Sequence[BlockingJob | RaftschedError]:
         """Submit `jobs` and return what became of each; see `Client.submit_many`."""

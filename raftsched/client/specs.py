@@ -32,12 +32,12 @@ class JobOptions(TypedDict, total=False):
     queue: str | None
     """None = the queue with the job's name; for `http` and `shell` the queue of that name."""
     http: Mapping[str, Any] | None
-    """A request to send, in place of a handler; see `Client.http`."""
+    """A request to send, in place of a handler, with the fields of `HttpCall`; `http_job` builds it."""
     shell: Mapping[str, Any] | None
-    """A command to run, in place of a handler; see `Client.shell`."""
-    on_failure: Mapping[str, Any] | None
+    """A command to run, in place of a handler, with the fields of `ShellCommand`; `shell_job` builds it."""
+    on_failure: JobSpec | Mapping[str, Any] | None
     """A job to submit if this one ends in the dead-letter queue, with the facts as its payload. None = its queue's."""
-    on_success: Mapping[str, Any] | None
+    on_success: JobSpec | Mapping[str, Any] | None
     """The same for a job that completes."""
     priority: Priority | None
     """0 to 9, or `low`, `normal`, `high`; higher first."""
@@ -142,7 +142,7 @@ class JobSpec:
 
     def encoded(self, idempotency_key: str | None = None) -> bytes:
         """Return the job as JSON text, with `idempotency_key` if it has none of its own; raises `Invalid`."""
-        fields: dict[str, Any] = {name: value for name, value in self.options.items() if value is not None}
+        fields = {name: _field_of(value) for name, value in self.options.items() if value is not None}
         if self.name:
             fields["name"] = self.name
         if self.payload is not None:
@@ -150,6 +150,11 @@ class JobSpec:
         if idempotency_key is not None and "idempotency_key" not in fields:
             fields["idempotency_key"] = idempotency_key
         return encode_fields(fields, whole="job")
+
+
+def _field_of(option: Any) -> Any:
+    """Return an option as a field of a document: a hook may be given as a `JobSpec`."""
+    return msgspec.Raw(option.encoded()) if isinstance(option, JobSpec) else option
 
 
 def job_text(job: JobSpec | Mapping[str, Any]) -> msgspec.Raw:
