@@ -24,7 +24,7 @@ from chaos.checkers.history.events import (
     ScheduleChanged,
 )
 from chaos.checkers.history.views import History
-from chaos.checkers.jobs import cancels, dependencies, effects, log, outcomes, singles
+from chaos.checkers.jobs import cancels, dependencies, effects, hooks, log, outcomes, singles
 from chaos.checkers.leases import grants, handlers, outages, queue_limits, regions, terms
 from chaos.checkers.raft import consensus, disks, states
 from chaos.checkers.report import Property, Report
@@ -135,6 +135,7 @@ FEATURES: Final = (
     Property(regions.leases_stay_in_their_region, "DESIGN 8", regions.region_count),
     Property(handlers.leases_fit_their_handlers, "DESIGN 8", handlers.choosy_count),
     Property(outages.outages_lose_no_worker, "D22", outages.outage_count),
+    Property(hooks.ends_submit_their_hooks, "DESIGN 12", hooks.hook_count),
     Property(singles.begins_at_most_once, "I11", singles.once_count),
     Property(singles.one_unfinished_job_per_unique_key, "D21", singles.unique_count),
     Property(singles.unique_refusals_have_a_cause, "D21", singles.unique_count),

@@ -126,6 +126,8 @@ class Job:
     async def cancel(self, *, force: bool = False) -> JobInfo:
         """Cancel it and return it: `cancelled`, or `cancelling` until its worker is notified.
 
+        A call whose reply is lost is repeated. If somebody runs the job again in between, that run is cancelled, too.
+
         `force` ends a running attempt at once; its handler may still have effects. Cancelling twice is fine. Raises
         `Rejected` with code `already_finished` if it ended before in another status.
         """

@@ -55,7 +55,7 @@ def _followed(history: History) -> Iterator[tuple[Decided, Decided]]:
 def _settings(history: History, line: Decided) -> ScheduleChanged:
     """What was said last about the schedule of a line."""
     said = [event for event in history.of(ScheduleChanged) if event.schedule == line.schedule]
-    return [event for event in said if event.index <= line.index][-1]
+    return [event for event in said if (event.index, event.position) < (line.index, line.position)][-1]
 
 
 # -- schedules --------------------------------------------------------------------------------------------------------
@@ -469,6 +469,27 @@ def an_acknowledged_cancel_of_a_workflow_is_lost(history: History) -> Events:
     answer = first(history.answers("cancel_workflow"))
     moved = [event for event in history.of(WorkflowChanged) if event.workflow == answer.call.subject]
     return edit(history, *((event, {"f": "move"}) for event in moved if event.f == "cancel"))
+
+
+def _a_hook(history: History) -> Change:
+    return first(history.changes, lambda change: bool(change.hook_of))
+
+
+@breaks("ends_submit_their_hooks")
+def a_hook_is_left_out(history: History) -> Events:
+    return edit(history, (_a_hook(history), {"hook_of": ""}))
+
+
+@breaks("ends_submit_their_hooks")
+def a_hook_comes_in_the_next_entry(history: History) -> Events:
+    hook = _a_hook(history)
+    return edit(history, (hook, {"index": hook.index + 1}))
+
+
+@breaks("ends_submit_their_hooks")
+def a_hook_comes_twice(history: History) -> Events:
+    hook = _a_hook(history)
+    return inserted(history, hook, replace(hook, job="00", position=hook.position + 1_000))
 
 
 @breaks("legal_transitions")

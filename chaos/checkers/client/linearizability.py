@@ -16,7 +16,7 @@ nothing without it.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -73,12 +73,14 @@ def steps_by_job(history: History) -> dict[str, list[Step]]:
             for job, move in _moves(operation):
                 steps[job].append(Step(operation.start, operation.end, move, explains, name=str(operation)))
     previous: dict[str, int] = {}
+    repeated = _repeated_cancels(history)
     for match in history.matches:
         change = match.change
         if change.f in ("touch", "amend"):
             continue  # to the model, nothing happened
-        if match.is_internal or not match.answered or match.unknown:
-            start = previous.get(change.job, 0) if match.is_internal or not match.unknown else match.unknown[0].start
+        askers = match.unknown or [asker for asker in match.answered if asker.call.op in repeated]
+        if match.is_internal or not match.answered or askers:
+            start = previous.get(change.job, 0) if match.is_internal or not askers else askers[0].start
             name = f"{change.f} {change.outcome}".rstrip() + f" of index {change.index}"
             move = move_of(change, history)
             end = history.first_shown(change.index)
@@ -86,6 +88,19 @@ def steps_by_job(history: History) -> dict[str, list[Step]]:
             steps[change.job].append(Step(start, max(start, end), move, rule, name=name))
         previous[change.job] = max(change.t, 0)
     return steps
+
+
+def _repeated_cancels(history: History) -> frozenset[int]:
+    """Return the calls that cancelled a job several times: a client repeats one whose reply was lost, and meanwhile
+    somebody else may have the job run again.
+    """
+    counts = Counter(
+        asker.call.op
+        for match in history.matches
+        if match.change.f == "cancel" and not match.is_internal
+        for asker in match.answered
+    )
+    return frozenset(op for op, count in counts.items() if count > 1)
 
 
 def _moves(operation: Operation) -> Iterator[tuple[str, Move]]:

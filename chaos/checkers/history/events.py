@@ -314,7 +314,7 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     op: int = 0
     """The client's operation, if the command carries its number; 0 = it does not."""
     cause: str = ""
-    """The actor if the operation was not about this job: schedule, workflow, parent, time, leader; "" = it was."""
+    """The actor if the operation was not about this job: schedule, workflow, parent, time, leader, hook; "" = it was."""
     run: int = 0
     """After it; 0 = the harness does not say."""
     queue: str = ""
@@ -345,6 +345,10 @@ class Change(Event, frozen=True, tag_field="event", tag="change"):
     """Of the job."""
     priority: int = 0
     """After it."""
+    hooks: tuple[str, ...] = ()
+    """Of a submit: the ends at which another job is to be stored, on_failure or on_success."""
+    hook_of: str = ""
+    """Of a submit: the job whose end made it."""
 
 
 class Decided(Event, frozen=True, tag_field="event", tag="decided"):

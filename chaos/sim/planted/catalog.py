@@ -25,7 +25,7 @@ from chaos.sim.planted.altered import (
     with_twins,
 )
 from chaos.sim.planted.bug import Bug
-from chaos.sim.planted.patches import consensus, core, durability, engine, features, http, leader, regions
+from chaos.sim.planted.patches import consensus, core, durability, engine, features, hooks, http, leader, regions
 from chaos.sim.planted.scripts import bounds, schedules, snapshots, states, votes
 
 _LEASE = "P6 local reads; read without quorum contact"
@@ -222,6 +222,9 @@ _FEATURES: Sequence[Bug] = (
     Bug(features.keeps_unique_claims_for_ever, "a unique claim kept for ever", alter=much_control),
     Bug(features.leases_again_what_began, "at most once leased again", alter=much_control),
     Bug(features.starts_only_in_memory, "at most once leased again", alter=much_control),
+    Bug(hooks.submits_hooks_in_a_second_entry, "a hook in a second entry", alter=much_control),
+    Bug(hooks.forgets_hooks_of_what_nobody_reported, "an end without its hook", alter=much_control),
+    Bug(hooks.submits_hooks_for_every_attempt, "a hook without an end", alter=much_control),
     Bug(features.never_handles_deadlines, "due alarms", alter=much_control),
     Bug(features.leaves_background_work_to_others, "chores", alter=many_schedules),
 )

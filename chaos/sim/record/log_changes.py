@@ -88,6 +88,8 @@ def _changed(operation: Operation, write: PutJob, parents: dict[JobId, tuple[Dep
 
 def _submitted(operation: Operation, new: Job, options: Options, depends_on: tuple[Dependency, ...]) -> dict[str, Any]:
     match operation:
+        case _ if options.hook_of:
+            cause = "hook"
         case SubmitJob():
             cause = ""
         case SubmitWorkflow():
@@ -110,6 +112,8 @@ def _submitted(operation: Operation, new: Job, options: Options, depends_on: tup
         "workflow": options.workflow_id.hex(),
         "depends_on": tuple((job_name(each.parent), each.condition.label) for each in depends_on),
         "on_failure": options.on_dependency_failure.label if depends_on else "",
+        "hooks": tuple(name for name in ("on_failure", "on_success") if getattr(options, name) is not None),
+        "hook_of": options.hook_of.hex(),
     }
 
 

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
+from random import Random
 from typing import Any
 
 from msgspec.structs import replace
 
-from chaos.sim.features import FEATURE_QUEUES
+from chaos.sim.features import CHORE, FEATURE_QUEUES
 from chaos.sim.hosts.node import SimulatedNode
 from chaos.sim.record.log_changes import job_name
 from chaos.sim.users.callers import Refusal, Unknown
 from chaos.sim.users.clients import Client, Submission
 from chaos.sim.users.feature_users import FeatureUser, Step
-from chaos.sim.users.intents import TENANT, options_of
+from chaos.sim.users.intents import RETRY, TENANT, options_of
 from chaos.sim.users.workload import Workload
 from raftsched.core.operations.codec import SubmitJob
 from raftsched.core.operations.control import AmendJob, PauseJob, RequeueJob, ResumeJob
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import Condition, Dependency
-from raftsched.core.records.spec import OnDependencyFailure, Options, SpecChanges
+from raftsched.core.records.spec import Hook, JobSpec, OnDependencyFailure, Options, SpecChanges
 
 _KEYS = ("k1", "k1", "k2")
 _UNIQUE = ("u1", "u2", "u3")
@@ -49,6 +50,7 @@ class SpecialSubmission(Submission):
             unique_key=unique_digest(self.unique),
             lost_workers_max=self.max_lost_workers,
             on_dependency_failure=random.choice(tuple(OnDependencyFailure)),
+            **_hooks(random),
         )
 
     def operation(self, node: SimulatedNode) -> SubmitJob:
@@ -66,6 +68,15 @@ class SpecialSubmission(Submission):
     def fields(self) -> dict[str, Any]:
         unique = self.options.unique_key.hex()
         return super().fields | {"unique": unique, "once": self.options.at_most_once}
+
+
+def _hooks(random: Random) -> dict[str, Any]:
+    """The jobs that an end of the job submits: for none, one or both of them."""
+    return {
+        name: Hook(JobSpec(CHORE, random.choice(FEATURE_QUEUES), 5, random.choice((1, 2)), 0, RETRY))
+        for name in ("on_failure", "on_success")
+        if random.random() < 0.4
+    }
 
 
 def unique_digest(name: str) -> bytes:
