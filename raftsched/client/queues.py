@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Unpack
 from raftsched.client.blocking import Blocking, blocking
 from raftsched.client.http.calls import Calls, given, part
 from raftsched.client.records import QueueInfo, QueueScale, QueueSettings, Rate
-from raftsched.client.specs import Moment
+from raftsched.client.specs import JobSpec, Moment, field_of
 from raftsched.wire.verbs import QUEUE
 
 
@@ -29,9 +29,9 @@ class QueueChanges(TypedDict, total=False):
     """Lost workers until the dead-letter queue; 3 by default, and 1,000,000 means no limit."""
     weights: Mapping[str, int] | None
     """Shares of tenants; an unnamed tenant has 1."""
-    on_failure: Mapping[str, Any] | None
+    on_failure: JobSpec | Mapping[str, Any] | None
     """A job to submit if one ends in the dead-letter queue that has no `on_failure` of its own."""
-    on_success: Mapping[str, Any] | None
+    on_success: JobSpec | Mapping[str, Any] | None
     """The same for jobs that complete."""
 
 
@@ -54,7 +54,7 @@ class Queue:
 
     async def configure(self, **changes: Unpack[QueueChanges]) -> QueueSettings:
         """Change its settings and return all of them; running jobs continue."""
-        return await self._do("configure", changes)
+        return await self._do("configure", {name: field_of(value) for name, value in changes.items()})
 
     async def pause(
         self, *, until: Moment | None = None, for_seconds: float | None = None, reason: str | None = None

@@ -142,7 +142,7 @@ class JobSpec:
 
     def encoded(self, idempotency_key: str | None = None) -> bytes:
         """Return the job as JSON text, with `idempotency_key` if it has none of its own; raises `Invalid`."""
-        fields = {name: _field_of(value) for name, value in self.options.items() if value is not None}
+        fields = {name: field_of(value) for name, value in self.options.items() if value is not None}
         if self.name:
             fields["name"] = self.name
         if self.payload is not None:
@@ -152,8 +152,8 @@ class JobSpec:
         return encode_fields(fields, whole="job")
 
 
-def _field_of(option: Any) -> Any:
-    """Return an option as a field of a document: a hook may be given as a `JobSpec`."""
+def field_of(option: Any) -> Any:
+    """Return an option as a field of a document: a `JobSpec`, such as a hook, as JSON text; raises `Invalid`."""
     return msgspec.Raw(option.encoded()) if isinstance(option, JobSpec) else option
 
 

@@ -92,6 +92,8 @@ async def test_hooks_and_schedules_take_such_a_job_as_a_spec_or_as_fields(node: 
         job = await (await client.shell(["date"], on_failure=page, on_success={"name": "tidy"})).get()
         assert (job.on_failure["http"], job.on_failure["priority"]) == ({"url": URL, "body": {"text": "down"}}, 8)
         assert job.on_success["name"] == "tidy"
+        set_for_all = await client.queue("shell").configure(on_failure=page)
+        assert set_for_all.on_failure["http"]["url"] == URL
         dump = shell_job(["pg_dump"], name="dump", on_failure=page)
         saved = await client.schedules.save("nightly", dump, cron="0 3 * * *")
         assert (saved.job["name"], saved.job["shell"]) == ("dump", {"argv": ["pg_dump"]})
