@@ -18,7 +18,7 @@ from raftsched.ports import Clock
 from raftsched.worker.execution.capture import routed
 from raftsched.worker.execution.executor import Executor
 from raftsched.worker.handlers.parent_results import Parents
-from raftsched.worker.handlers.progress import Desk
+from raftsched.worker.handlers.progress import ReportHooks
 from raftsched.worker.handlers.registry import Registry
 from raftsched.worker.leases.blocked_loop import LoopWatch
 from raftsched.worker.leases.heartbeats import Heartbeats
@@ -73,9 +73,9 @@ class Service:
             settings=settings,
             clock=clock,
             starter=Starter(self._connection),
-            desk=Desk(
+            hooks=ReportHooks(
                 buffer_bytes_max=settings.log_buffer_bytes_max,
-                on_sign=self._told,
+                on_sign=self._note_sign,
                 on_lines=self._shipper.note_lines,
                 read_result=Parents(self._connection).result_of,
             ),
@@ -170,7 +170,7 @@ class Service:
         except TimeoutError:
             await self._executor.stop_all()
 
-    def _told(self) -> None:
+    def _note_sign(self) -> None:
         self._heartbeats.note_sign()
 
     def _room_changed(self) -> None:

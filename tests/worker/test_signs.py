@@ -190,7 +190,7 @@ async def test_late_log_of_a_lost_lease_is_refused_and_dropped(cluster: Cluster,
         first_may_go_on.set()
         assert await asyncio.to_thread(first_is_over.wait, WAIT_SECONDS)
     assert (job.log, job.progress, job.attempt_number) == (["second"], [], 2)
-    assert [event["code"] for event in events(logs, "telling_refused")] == ["lease_lost"]
+    assert [event["code"] for event in events(logs, "report_refused")] == ["lease_lost"]
 
 
 def _paths(cluster: Cluster) -> list[str]:

@@ -12,7 +12,7 @@ from raftsched.client.http.connection import Connection
 from raftsched.client.http.nodes import Nodes
 from raftsched.system import SystemClock
 from raftsched.worker import Context, Worker
-from raftsched.worker.handlers.context import Mute
+from raftsched.worker.handlers.context import NullSink
 from raftsched.worker.runs.runs import Grant, Run, context_of
 from raftsched.worker.runs.start import Starter
 from tests.client.cluster import QUICK, Cluster, Fault, StoredJob
@@ -151,7 +151,7 @@ async def test_start_that_is_committed_after_the_lease_is_over_does_not_count(
     nodes = Nodes([cluster.nodes[0].url], avoid_seconds=1)
     connection = Connection(nodes, QUICK, clock=clock)
     grant = msgspec.convert(lease, Grant)
-    run = Run(grant, clock.monotonic(), context_of(grant, Mute(), None), None)
+    run = Run(grant, clock.monotonic(), context_of(grant, NullSink(), None), None)
     assert not await Starter(connection).start(run)
     assert job.started_token == job.token
     await connection.close()

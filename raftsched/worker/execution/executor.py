@@ -34,7 +34,7 @@ from raftsched.worker.execution.outcome import awaited, called, note, reported_o
 from raftsched.worker.execution.process_group import KILL_SECONDS
 from raftsched.worker.execution.processes import ProcessPool
 from raftsched.worker.execution.threads import ThreadPool
-from raftsched.worker.handlers.progress import Desk, Telling
+from raftsched.worker.handlers.progress import AttemptReports, ReportHooks
 from raftsched.worker.handlers.registry import HandlerKind, Registry
 from raftsched.worker.handlers.result import raised, snoozed
 from raftsched.worker.runs.reporter import Reporter
@@ -79,7 +79,7 @@ class Executor:
         settings: WorkerSettings,
         clock: Clock,
         starter: Starter,
-        desk: Desk,
+        hooks: ReportHooks,
         on_room: Callable[[], None],
         on_exhausted: Callable[[], None],
     ) -> None:
@@ -90,7 +90,7 @@ class Executor:
         self._monotonic = clock.monotonic
         self._wall_ms = clock.wall_ms
         self._starter = starter
-        self._desk = desk
+        self._hooks = hooks
         """Shared by the reports of all runs."""
         self._on_room = on_room
         self._on_exhausted = on_exhausted
@@ -146,15 +146,15 @@ class Executor:
     def _new_run(self, grant: Grant, asked_at: float) -> Run:
         """Return the run of `grant`; the deadline counts from now, a little after the cluster's own count began."""
         handler = self._registry.find(grant.name, grant.kind)
-        telling = Telling(
-            self._desk,
+        reports = AttemptReports(
+            self._hooks,
             job_id=grant.job_id,
             run_id=grant.run_id,
             fencing_token=grant.fencing_token,
             workflow_id=grant.workflow_id,
             is_async=handler is not None and handler.kind is HandlerKind.COROUTINE,
         )
-        run = Run(grant, asked_at, context_of(grant, telling, deadline_of(grant, self._wall_ms())), handler, telling)
+        run = Run(grant, asked_at, context_of(grant, reports, deadline_of(grant, self._wall_ms())), handler, reports)
         run.goes_on = not self._settings.stop_at_lease_end and not grant.starts_at_most_once
         if grant.timeout_seconds:
             self._stop_after(grant.timeout_seconds, run, StopReason.TIMEOUT)
@@ -282,8 +282,8 @@ class Executor:
         if run.task is not None:
             run.task.cancel()
         self._processes.kill(run)
-        if run.telling is not None:
-            run.telling.close()
+        if run.reports is not None:
+            run.reports.close()
 
     def _slot_freed(self) -> None:
         if self._waiting:

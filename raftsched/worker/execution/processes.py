@@ -32,7 +32,7 @@ from raftsched.errors import NotFound, RaftschedError, Unavailable
 from raftsched.wire.workers import Outcome
 from raftsched.worker.execution.capture import captured, routed
 from raftsched.worker.execution.process_group import ProcessGroup
-from raftsched.worker.handlers.context import Mute, Voice
+from raftsched.worker.handlers.context import NullSink, ReportSink
 from raftsched.worker.handlers.registry import Handler
 from raftsched.worker.handlers.result import RetryRules, failed, outcome_of, valid_text
 from raftsched.worker.runs.runs import Grant, Run, context_of
@@ -53,7 +53,7 @@ class _Call(msgspec.Struct):
     captures_stdout: bool
 
 
-class _Said(msgspec.Struct, omit_defaults=True):
+class _ChildMessage(msgspec.Struct, omit_defaults=True):
     """A message of the child: a report of the handler, or at last its outcome."""
 
     outcome: Outcome | None = None
@@ -75,7 +75,7 @@ class _Answered(msgspec.Struct):
 
 _encode = msgspec.json.Encoder().encode
 _decode_call = msgspec.json.Decoder(_Call).decode
-_decode_said = msgspec.json.Decoder(_Said).decode
+_decode_message = msgspec.json.Decoder(_ChildMessage).decode
 _decode_answered = msgspec.json.Decoder(_Answered).decode
 
 
@@ -104,7 +104,7 @@ class ProcessPool:
             child = self._at_work[run.grant.fencing_token] = _Child(self._grace_seconds)
             if run.stop is not None:  # asked to stop while the child was starting
                 child.stop()
-        return child.call(_call_for(handler, run), run.telling or Mute())
+        return child.call(_call_for(handler, run), run.reports or NullSink())
 
     def stop(self, run: Run) -> None:
         """Ask the handler of `run`, and all that it started, to end; kill the rest after the grace."""
@@ -152,13 +152,13 @@ class _Child:
     def is_alive(self) -> bool:
         return not self._pipe.closed and self._process.is_alive()
 
-    def call(self, call: _Call, voice: Voice) -> Outcome:
+    def call(self, call: _Call, sink: ReportSink) -> Outcome:
         """Pass on the child's reports and return its outcome; one that died is a failure of this call alone.
 
         If the child died, or was asked to end, its group is ended before this returns.
         """
         try:
-            outcome = self._outcome_of(call, voice)
+            outcome = self._outcome_of(call, sink)
         except (EOFError, OSError):
             self._end_group()
             return failed("ProcessDied", f"the handler's process ended with exit code {self._process.exitcode}")
@@ -171,15 +171,15 @@ class _Child:
             self._end_group()
         return outcome
 
-    def _outcome_of(self, call: _Call, voice: Voice) -> Outcome:
+    def _outcome_of(self, call: _Call, sink: ReportSink) -> Outcome:
         self._pipe.send_bytes(_encode(call))
         while True:
-            said = _decode_said(self._receive())
-            if said.outcome is not None:
-                return said.outcome
-            if said.asked is not None:
-                self._pipe.send_bytes(_encode(_answer_to(said.asked, voice)))
-            _pass_on(said, voice)
+            message = _decode_message(self._receive())
+            if message.outcome is not None:
+                return message.outcome
+            if message.asked is not None:
+                self._pipe.send_bytes(_encode(_answer_to(message.asked, sink)))
+            _pass_on(message, sink)
 
     def _receive(self) -> bytes:
         """Return the next message of the child; raises EOFError if it died, though what it started may hold the pipe."""
@@ -216,18 +216,18 @@ def _call_for(handler: Handler, run: Run) -> _Call:
     )
 
 
-def _pass_on(said: _Said, voice: Voice) -> None:
-    if said.progress is not UNSET:
-        voice.progress(bytes(said.progress))
-    if said.alive:
-        voice.beat()
-    if said.text is not None:
-        voice.log(said.text)
+def _pass_on(message: _ChildMessage, sink: ReportSink) -> None:
+    if message.progress is not UNSET:
+        sink.progress(bytes(message.progress))
+    if message.alive:
+        sink.beat()
+    if message.text is not None:
+        sink.log(message.text)
 
 
-def _answer_to(parent: str, voice: Voice) -> _Answered:
+def _answer_to(parent: str, sink: ReportSink) -> _Answered:
     try:
-        return _Answered(voice.result_of(parent))
+        return _Answered(sink.result_of(parent))
     except RaftschedError as error:
         return _Answered(code=error.code, message=str(error))
 
@@ -244,11 +244,11 @@ def _serve(pipe: Pipe) -> None:
             data = pipe.recv_bytes()
         except EOFError:
             return
-        voice = PipeVoice(pipe)
-        voice.end(_outcome(_decode_call(data), voice))
+        sink = PipeSink(pipe)
+        sink.end(_outcome(_decode_call(data), sink))
 
 
-class PipeVoice:
+class PipeSink:
     """Send everything to the worker, over the pipe; safe from any thread of the child."""
 
     def __init__(self, pipe: Pipe) -> None:
@@ -263,40 +263,40 @@ class PipeVoice:
         An open question is answered first: after the outcome, the next message on the pipe is a call.
         """
         with self._asking:
-            self.say(_Said(outcome))
+            self.send(_ChildMessage(outcome))
 
-    def say(self, said: _Said) -> None:
+    def send(self, message: _ChildMessage) -> None:
         with self._lock:
             if not self._is_over:
-                self._is_over = said.outcome is not None
-                self._pipe.send_bytes(_encode(said))
+                self._is_over = message.outcome is not None
+                self._pipe.send_bytes(_encode(message))
 
     def progress(self, document: bytes) -> None:
-        self.say(_Said(progress=msgspec.Raw(document)))
+        self.send(_ChildMessage(progress=msgspec.Raw(document)))
 
     def beat(self) -> None:
-        self.say(_Said(alive=True))
+        self.send(_ChildMessage(alive=True))
 
     def log(self, text: str) -> None:
-        self.say(_Said(text=valid_text(text)))
+        self.send(_ChildMessage(text=valid_text(text)))
 
     def result_of(self, parent: str) -> Any:
         with self._asking:
             if self._is_over:
                 raise Unavailable("the attempt is over")
-            self.say(_Said(asked=valid_text(parent)))
+            self.send(_ChildMessage(asked=valid_text(parent)))
             answered = _decode_answered(self._pipe.recv_bytes())
         if not answered.code:
             return answered.result
         raise NotFound(answered.message) if answered.code == "not_found" else Unavailable(answered.message)
 
 
-def _outcome(call: _Call, voice: Voice) -> Outcome:
+def _outcome(call: _Call, sink: ReportSink) -> Outcome:
     try:
         function: Any = reduce(getattr, call.qualname.split("."), importlib.import_module(call.module))
     except (ImportError, AttributeError) as error:
         return failed("HandlerNotFound", f"{call.module}:{call.qualname}: {error}", retryable=False)
-    context = context_of(call.grant, voice, call.deadline)
+    context = context_of(call.grant, sink, call.deadline)
     arguments = (context, call.grant.payload) if call.takes_context else (call.grant.payload,)
     with routed(wanted=call.captures_stdout), captured(context.log if call.captures_stdout else None):
         return outcome_of(function, arguments, call.rules)

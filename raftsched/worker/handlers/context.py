@@ -1,7 +1,7 @@
 """Give a handler its attempt, the request to stop, and the ways to report meanwhile.
 
-A context passes the handler's reports to its `Voice`: in the worker that is the run's `Telling`, in a process of its
-own a pipe to the worker.
+A context passes the handler's reports to its `ReportSink`: in the worker that is the run's `AttemptReports`, in a
+process of its own a pipe to the worker.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _event_creation = threading.Lock()
 _LOGGERS = "raftsched.job"
 
 
-class Voice(Protocol):
+class ReportSink(Protocol):
     """Take the reports of a handler, in whichever thread it runs."""
 
     def progress(self, document: bytes) -> None: ...
@@ -28,7 +28,7 @@ class Voice(Protocol):
     def result_of(self, parent: str) -> Any: ...
 
 
-class Mute:
+class NullSink:
     """Drop all reports: for a context that belongs to no worker, as in a test of a handler."""
 
     def progress(self, document: bytes) -> None:
@@ -44,7 +44,7 @@ class Mute:
         raise RuntimeError(f"the result of {parent!r} can be read within a worker only")
 
 
-_MUTE = Mute()
+_NULL_SINK = NullSink()
 
 
 class Cancelled:
@@ -102,9 +102,9 @@ class Context:
     """
 
     __slots__ = (
-        "_logger", "_voice", "attempt_number", "call", "cancelled", "deadline", "fencing_token", "instant", "job_id",
-        "max_attempts", "name", "queue", "replay_of", "run_id", "schedule_id", "starts_at_most_once", "task", "tenant",
-        "workflow_id",
+        "_logger", "_sink", "attempt_number", "call", "cancelled", "deadline", "fencing_token", "instant", "job_id",
+        "max_attempts", "name", "queue", "replay_of", "run_id", "schedule_id", "starts_at_most_once", "task",
+        "tenant", "workflow_id",
     )  # fmt: skip
 
     def __init__(
@@ -126,7 +126,7 @@ class Context:
         replay_of: str | None = None,
         call: Any = None,
         starts_at_most_once: bool = False,
-        voice: Voice = _MUTE,
+        sink: ReportSink = _NULL_SINK,
     ) -> None:
         self.job_id = job_id
         self.run_id = run_id
@@ -157,7 +157,7 @@ class Context:
         """True once the handler should stop: the job is cancelled, its time is up, the lease is lost, or the worker
         stops. If a handler has read it as true, its return value doesn't count; if the worker stops, another one runs
         the attempt again. An async handler is cancelled as well; one that catches that and returns has finished."""
-        self._voice = voice
+        self._sink = sink
         self._logger: logging.Logger | None = None
 
     def __repr__(self) -> str:
@@ -171,11 +171,11 @@ class Context:
         """
         document = encode_document(value, field="progress")
         check_value(document, bytes_max=limits.PROGRESS_BYTES_MAX, field="progress")
-        self._voice.progress(document)
+        self._sink.progress(document)
 
     def heartbeat(self) -> None:
         """Give a sign of life, for jobs with `heartbeat_timeout_seconds`; returns at once, and is cheap to call often."""
-        self._voice.beat()
+        self._sink.beat()
 
     def log(self, text: object) -> None:
         """Write a line, or several, to the log of this attempt, as `print` would write it; returns at once.
@@ -183,7 +183,7 @@ class Context:
         Lines leave about once a second, and before the attempt's outcome. The log of an attempt ends at 1 MiB. While
         the cluster can't be reached, a bounded part is kept, and a line says how much was left out.
         """
-        self._voice.log(str(text))
+        self._sink.log(str(text))
 
     @property
     def logger(self) -> logging.Logger:
@@ -196,7 +196,7 @@ class Context:
                 f"{_LOGGERS}.{self.name}", logging.INFO
             )
             self._logger.parent = logging.getLogger(_LOGGERS)
-            self._logger.addHandler(_ToAttempt(self._voice))
+            self._logger.addHandler(_ToAttempt(self._sink))
         return self._logger
 
     def result_of(self, parent: str) -> Any:
@@ -205,15 +205,15 @@ class Context:
         An async handler awaits it (`await ctx.result_of("extract")`), a plain one gets the value. None if that job
         has no result. Raises `NotFound` if there is no such job, and `Unavailable`.
         """
-        return self._voice.result_of(parent)
+        return self._sink.result_of(parent)
 
 
 class _ToAttempt(logging.Handler):
     """Write records to the log of one attempt."""
 
-    def __init__(self, voice: Voice) -> None:
+    def __init__(self, sink: ReportSink) -> None:
         super().__init__()
-        self._voice = voice
+        self._sink = sink
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -222,4 +222,4 @@ class _ToAttempt(logging.Handler):
         except Exception:  # noqa: BLE001  # the standard library's rule: a bad record is reported, and nothing raised
             self.handleError(record)
             return
-        self._voice.log(text)
+        self._sink.log(text)

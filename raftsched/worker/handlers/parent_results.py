@@ -12,7 +12,7 @@ from raftsched.client.http.connection import Connection
 from raftsched.client.records import Graph
 from raftsched.errors import NotFound
 from raftsched.wire.jobs import ResultDocument
-from raftsched.worker.handlers.progress import Telling
+from raftsched.worker.handlers.progress import AttemptReports
 
 _JOB_ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -27,17 +27,17 @@ class Parents:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    async def result_of(self, telling: Telling, parent: str) -> Any:
+    async def result_of(self, reports: AttemptReports, parent: str) -> Any:
         """Return the result of `parent`; raises `NotFound` if there is no such job, and `Unavailable`."""
-        job_id = parent if _JOB_ID.fullmatch(parent) else await self._job_of(telling, parent)
+        job_id = parent if _JOB_ID.fullmatch(parent) else await self._job_of(reports, parent)
         return _decode_result(await self._connection.call("GET", f"/jobs/{quote(job_id, safe='')}/result")).result
 
-    async def _job_of(self, telling: Telling, task: str) -> str:
-        if telling.workflow_id is None:
+    async def _job_of(self, reports: AttemptReports, task: str) -> str:
+        if reports.workflow_id is None:
             raise NotFound(f"{task!r} is no job id, and the job belongs to no workflow whose task it could be")
         query: dict[str, str] = {}
         while True:
-            body = await self._connection.call("GET", f"/workflows/{quote(telling.workflow_id, safe='')}", query=query)
+            body = await self._connection.call("GET", f"/workflows/{quote(reports.workflow_id, safe='')}", query=query)
             graph = _decode_graph(body)
             found = next((node.id for node in graph.nodes if node.task == task), None)
             if found is not None:

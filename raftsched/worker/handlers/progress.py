@@ -45,8 +45,8 @@ class Piece(NamedTuple):
     sequence: int
 
 
-class Desk:
-    """The part that the reports of all runs of a worker share."""
+class ReportHooks:
+    """The callbacks and bounds that the reports of all runs of a worker share."""
 
     __slots__ = ("buffer_bytes_max", "loop", "on_lines", "on_sign", "read_result")
 
@@ -55,8 +55,8 @@ class Desk:
         *,
         buffer_bytes_max: int,
         on_sign: Callable[[], None],
-        on_lines: Callable[[Telling], None],
-        read_result: Callable[[Telling, str], Coroutine[Any, Any, Any]],
+        on_lines: Callable[[AttemptReports], None],
+        read_result: Callable[[AttemptReports, str], Coroutine[Any, Any, Any]],
     ) -> None:
         self.loop = asyncio.get_running_loop()
         """The worker's."""
@@ -68,16 +68,23 @@ class Desk:
         self.read_result = read_result
 
 
-class Telling:
+class AttemptReports:
     """The reports of one attempt."""
 
     __slots__ = (
-        "_beaten", "_byte_count", "_desk", "_is_log_ended", "_left_out_count", "_lines", "_lock", "_progress", "_sequence",
-        "fencing_token", "is_async", "is_closed", "job_id", "run_id", "sign_left_at", "workflow_id",
+        "_beaten", "_byte_count", "_hooks", "_is_log_ended", "_left_out_count", "_lines", "_lock", "_progress",
+        "_sequence", "fencing_token", "is_async", "is_closed", "job_id", "run_id", "sign_left_at", "workflow_id",
     )  # fmt: skip
 
     def __init__(
-        self, desk: Desk, *, job_id: str, run_id: str, fencing_token: int, workflow_id: str | None, is_async: bool
+        self,
+        hooks: ReportHooks,
+        *,
+        job_id: str,
+        run_id: str,
+        fencing_token: int,
+        workflow_id: str | None,
+        is_async: bool,
     ) -> None:
         self.job_id = job_id
         self.run_id = run_id
@@ -88,7 +95,7 @@ class Telling:
         self.is_closed = False
         self.sign_left_at = float("-inf")
         """Departure of the heartbeat that took the latest sign along."""
-        self._desk = desk
+        self._hooks = hooks
         self._lock = threading.Lock()
         self._progress: bytes | None = None
         self._beaten = False
@@ -107,7 +114,7 @@ class Telling:
         is_first = not self.has_sign
         self._progress = document
         if is_first:
-            self._desk.on_sign()
+            self._hooks.on_sign()
 
     def beat(self) -> None:
         """Note that the handler lives."""
@@ -116,7 +123,7 @@ class Telling:
         is_first = not self.has_sign
         self._beaten = True
         if is_first:
-            self._desk.on_sign()
+            self._hooks.on_sign()
 
     def log(self, text: str) -> None:
         """Keep the lines of `text`, as far as the buffer allows."""
@@ -127,21 +134,21 @@ class Telling:
             is_first = not self.has_lines
             for line in lines:
                 byte_count = len(line.encode()) + 1
-                if self._left_out_count or self._byte_count + byte_count > self._desk.buffer_bytes_max:
+                if self._left_out_count or self._byte_count + byte_count > self._hooks.buffer_bytes_max:
                     self._left_out_count += 1
                 else:
                     self._lines.append(line)
                     self._byte_count += byte_count
         if is_first:
-            self._desk.on_lines(self)
+            self._hooks.on_lines(self)
 
     def result_of(self, parent: str) -> Any:
         """Return the result of `parent`; for an async handler, an awaitable of it."""
-        reading = self._desk.read_result(self, parent)
+        reading = self._hooks.read_result(self, parent)
         return reading if self.is_async else self._waited(reading)
 
     def _waited(self, reading: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(reading, self._desk.loop).result()
+        return asyncio.run_coroutine_threadsafe(reading, self._hooks.loop).result()
 
     # -- the heartbeat thread's side ----------------------------------------------------------------------------------
 

@@ -164,11 +164,11 @@ class Heartbeats:
     def _due_at(self, run: Run) -> float:
         """Return when the next heartbeat must leave for `run`: for its lease, or for a sign of its handler."""
         due_at = run.asked_at + self._lease_seconds / 3
-        if run.telling is None or not run.telling.has_sign:
+        if run.reports is None or not run.reports.has_sign:
             return due_at
         silence = run.grant.heartbeat_timeout_seconds
         pause = self._progress_seconds if silence is None else min(self._progress_seconds, silence * _SIGN_SHARE)
-        return min(due_at, run.telling.sign_left_at + pause)
+        return min(due_at, run.reports.sign_left_at + pause)
 
     def _pause(self, failure_count: int, node_count: int) -> float | None:
         if self._lease_seconds == 0.0:
@@ -208,7 +208,7 @@ class Heartbeats:
                 _log.warning("heartbeat_failed", reason=str(error))
             return False
         for run, state in zip(runs, states, strict=True):
-            self._heard(run, state, asked_at)
+            self._process_state(run, state, asked_at)
         return True
 
     async def _beat_in_parts(self, connection: Connection, runs: Sequence[Run], failure_count: int) -> bool:
@@ -217,7 +217,7 @@ class Heartbeats:
         parts = [part for part in (runs[:middle], runs[middle:]) if part]
         return all([await self._beat(connection, part, failure_count) for part in parts])
 
-    def _heard(self, run: Run, state: LeaseState, asked_at: float) -> None:
+    def _process_state(self, run: Run, state: LeaseState, asked_at: float) -> None:
         if not state.valid:
             self._condemn(run, StopReason.LEASE_LOST)
             return
@@ -249,16 +249,16 @@ class Heartbeats:
 def _put_back(runs: Sequence[Run], signs: Sequence[Sign]) -> None:
     """Keep the reports of handlers for the next heartbeat."""
     for run, sign in zip(runs, signs, strict=True):
-        if run.telling is not None and sign is not NO_SIGN:
-            run.telling.put_back(sign)
+        if run.reports is not None and sign is not NO_SIGN:
+            run.reports.put_back(sign)
 
 
 def _sign_of(run: Run, now: float) -> Sign:
     """Take along the reports of the handler of `run`."""
-    if run.telling is None or not run.telling.has_sign:
+    if run.reports is None or not run.reports.has_sign:
         return NO_SIGN
-    run.telling.sign_left_at = now
-    return run.telling.take_sign()
+    run.reports.sign_left_at = now
+    return run.reports.take_sign()
 
 
 def _read(reply: bytes, runs: Sequence[Run]) -> list[LeaseState] | None:

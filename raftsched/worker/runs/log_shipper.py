@@ -20,7 +20,7 @@ import structlog
 from raftsched.client.http.connection import Connection
 from raftsched.errors import RaftschedError
 from raftsched.wire.workers import LogRequest, ProgressRequest
-from raftsched.worker.handlers.progress import Piece, Telling
+from raftsched.worker.handlers.progress import AttemptReports, Piece
 from raftsched.worker.settings import WorkerSettings
 
 _log = structlog.get_logger(__name__)
@@ -36,28 +36,28 @@ class LogShipper:
         self._connection = connection
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        self._shipping: dict[Telling, asyncio.Task[None]] = {}
-        self._hurry: dict[Telling, asyncio.Event] = {}
+        self._shipping: dict[AttemptReports, asyncio.Task[None]] = {}
+        self._hurry: dict[AttemptReports, asyncio.Event] = {}
 
-    def note_lines(self, telling: Telling) -> None:
-        """Note that `telling` has lines; called in the handler's thread."""
+    def note_lines(self, reports: AttemptReports) -> None:
+        """Note that `reports` has lines; called in the handler's thread."""
         with suppress(RuntimeError):  # the worker is gone; this was a hung handler
-            self._loop.call_soon_threadsafe(self._begin, telling)
+            self._loop.call_soon_threadsafe(self._begin, reports)
 
-    def holds(self, telling: Telling) -> bool:
-        """Return whether something of `telling` is not at the cluster yet."""
-        return telling.has_lines or telling.has_sign or telling in self._shipping
+    def holds(self, reports: AttemptReports) -> bool:
+        """Return whether something of `reports` is not at the cluster yet."""
+        return reports.has_lines or reports.has_sign or reports in self._shipping
 
-    async def flush(self, telling: Telling) -> None:
-        """Send the rest, progress included, as far as `flush_seconds` allow, and close `telling`."""
+    async def flush(self, reports: AttemptReports) -> None:
+        """Send the rest, progress included, as far as `flush_seconds` allow, and close `reports`."""
         try:
             async with asyncio.timeout(self._settings.flush_seconds):
-                await self._send_progress(telling)
-                await self._send_rest(telling)
+                await self._send_progress(reports)
+                await self._send_rest(reports)
         except TimeoutError:
-            _log.warning("log_not_sent", run_id=telling.run_id, reason="no answer in time")
+            _log.warning("log_not_sent", run_id=reports.run_id, reason="no answer in time")
         finally:
-            telling.close()
+            reports.close()
 
     async def close(self) -> None:
         """End the sending."""
@@ -67,50 +67,50 @@ class LogShipper:
         if tasks:
             await asyncio.wait(tasks)
 
-    def _begin(self, telling: Telling) -> None:
-        if telling in self._shipping or telling.is_closed:
+    def _begin(self, reports: AttemptReports) -> None:
+        if reports in self._shipping or reports.is_closed:
             return
-        self._hurry[telling] = asyncio.Event()
-        self._shipping[telling] = task = self._loop.create_task(self._ship(telling))
-        task.add_done_callback(lambda _: self._ended(telling))
+        self._hurry[reports] = asyncio.Event()
+        self._shipping[reports] = task = self._loop.create_task(self._ship(reports))
+        task.add_done_callback(lambda _: self._ended(reports))
 
-    def _ended(self, telling: Telling) -> None:
-        del self._shipping[telling], self._hurry[telling]
-        if telling.has_lines:  # logged after the last check
-            self._begin(telling)
+    def _ended(self, reports: AttemptReports) -> None:
+        del self._shipping[reports], self._hurry[reports]
+        if reports.has_lines:  # logged after the last check
+            self._begin(reports)
 
-    async def _ship(self, telling: Telling) -> None:
-        while telling.has_lines:
-            if not telling.is_filling:
+    async def _ship(self, reports: AttemptReports) -> None:
+        while reports.has_lines:
+            if not reports.is_filling:
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._settings.log_seconds):
-                        await self._hurry[telling].wait()
-            piece = telling.take_piece()
+                        await self._hurry[reports].wait()
+            piece = reports.take_piece()
             if piece is not None:
-                await self._send(telling, piece)
+                await self._send(reports, piece)
 
-    async def _send_rest(self, telling: Telling) -> None:
-        if telling.has_lines:
-            self._begin(telling)
-        while (shipping := self._shipping.get(telling)) is not None:
-            self._hurry[telling].set()
+    async def _send_rest(self, reports: AttemptReports) -> None:
+        if reports.has_lines:
+            self._begin(reports)
+        while (shipping := self._shipping.get(reports)) is not None:
+            self._hurry[reports].set()
             await asyncio.wait([shipping])
 
-    async def _send(self, telling: Telling, piece: Piece) -> None:
-        body = LogRequest(telling.fencing_token, piece.lines, piece.sequence)
-        if not await self._post(telling, "logs", body):
-            telling.end_log()
+    async def _send(self, reports: AttemptReports, piece: Piece) -> None:
+        body = LogRequest(reports.fencing_token, piece.lines, piece.sequence)
+        if not await self._post(reports, "logs", body):
+            reports.end_log()
 
-    async def _send_progress(self, telling: Telling) -> None:
-        progress = telling.take_sign().progress
+    async def _send_progress(self, reports: AttemptReports) -> None:
+        progress = reports.take_sign().progress
         if isinstance(progress, msgspec.Raw):
-            await self._post(telling, "progress", ProgressRequest(telling.fencing_token, progress))
+            await self._post(reports, "progress", ProgressRequest(reports.fencing_token, progress))
 
-    async def _post(self, telling: Telling, what: str, body: Any) -> bool:
-        path = f"/runs/{quote(telling.run_id, safe='')}/{what}"
+    async def _post(self, reports: AttemptReports, what: str, body: Any) -> bool:
+        path = f"/runs/{quote(reports.run_id, safe='')}/{what}"
         try:
             await self._connection.call("POST", path, _encode(body))
         except RaftschedError as error:
-            _log.warning("telling_refused", what=what, code=error.code, run_id=telling.run_id, reason=str(error))
+            _log.warning("report_refused", what=what, code=error.code, run_id=reports.run_id, reason=str(error))
             return False
         return True

@@ -26,7 +26,7 @@ from raftsched.client.http.settings import ClientSettings
 from raftsched.errors import Invalid, RaftschedError, Unavailable
 from raftsched.wire.common import Problem
 from raftsched.wire.workers import Outcome, OutcomeReply, OutcomeReport, OutcomesReply
-from raftsched.worker.handlers.progress import Telling
+from raftsched.worker.handlers.progress import AttemptReports
 from raftsched.worker.handlers.result import COMPLETED, failed
 from raftsched.worker.runs.log_shipper import LogShipper
 from raftsched.worker.runs.runs import Grant, Run, RunTable
@@ -80,12 +80,12 @@ class Reporter:
 
     def report(self, run: Run, outcome: Outcome) -> None:
         """Report how `run` ended, once its log is sent; call it once for a run."""
-        telling = run.telling
-        if telling is None or not self._shipper.holds(telling):
+        reports = run.reports
+        if reports is None or not self._shipper.holds(reports):
             self._close(run)
             self._send(run, outcome)
             return
-        task = asyncio.get_running_loop().create_task(self._send_log_first(run, telling, outcome))
+        task = asyncio.get_running_loop().create_task(self._send_log_first(run, reports, outcome))
         self._flushing.add(task)
         task.add_done_callback(self._flushing.discard)
 
@@ -95,14 +95,14 @@ class Reporter:
         del self._runs[run.grant.fencing_token]
 
     def _close(self, run: Run) -> None:
-        if run.telling is not None:
-            if run.telling.has_lines:
+        if run.reports is not None:
+            if run.reports.has_lines:
                 _log.info("log_dropped", run_id=run.grant.run_id, name=run.grant.name)
-            run.telling.close()
+            run.reports.close()
 
-    async def _send_log_first(self, run: Run, telling: Telling, outcome: Outcome) -> None:
+    async def _send_log_first(self, run: Run, reports: AttemptReports, outcome: Outcome) -> None:
         try:
-            await self._shipper.flush(telling)
+            await self._shipper.flush(reports)
         finally:  # cancelled or not: the result of the outcome is handled there
             self._send(run, outcome)
 

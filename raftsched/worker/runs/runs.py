@@ -20,8 +20,8 @@ from typing import Any
 
 from raftsched.wire.calls import KINDS, Kind
 from raftsched.wire.workers import LeaseDocument
-from raftsched.worker.handlers.context import Context, Voice
-from raftsched.worker.handlers.progress import Telling
+from raftsched.worker.handlers.context import Context, ReportSink
+from raftsched.worker.handlers.progress import AttemptReports
 from raftsched.worker.handlers.registry import Handler
 
 _claims = threading.Lock()
@@ -76,15 +76,20 @@ class Run:
     """One leased run, from its grant until its outcome is recorded."""
 
     __slots__ = (
-        "asked_at", "context", "goes_on", "grant", "handler", "is_begun", "is_ended", "is_taken_back", "lease_end", "started_at",
-        "stop", "task", "telling", "timers",
+        "asked_at", "context", "goes_on", "grant", "handler", "is_begun", "is_ended", "is_taken_back", "lease_end",
+        "reports", "started_at", "stop", "task", "timers",
     )  # fmt: skip
 
     def __init__(
-        self, grant: Grant, asked_at: float, context: Context, handler: Handler | None, telling: Telling | None = None
+        self,
+        grant: Grant,
+        asked_at: float,
+        context: Context,
+        handler: Handler | None,
+        reports: AttemptReports | None = None,
     ) -> None:
         self.grant = grant
-        self.telling = telling
+        self.reports = reports
         """Reports of its handler; None if nothing takes them."""
         self.context = context
         self.handler = handler
@@ -146,7 +151,7 @@ def deadline_of(grant: Grant, wall_ms: int) -> datetime | None:
     return timeout if grant.deadline is None else min(grant.deadline, timeout)
 
 
-def context_of(grant: Grant, voice: Voice, deadline: datetime | None) -> Context:
+def context_of(grant: Grant, sink: ReportSink, deadline: datetime | None) -> Context:
     """Return the context of `grant`, an attempt that must be over by `deadline`."""
     return Context(
         job_id=grant.job_id,
@@ -165,7 +170,7 @@ def context_of(grant: Grant, voice: Voice, deadline: datetime | None) -> Context
         replay_of=grant.replay_of,
         call=None if grant.kind is None else getattr(grant, grant.kind),
         starts_at_most_once=grant.starts_at_most_once,
-        voice=voice,
+        sink=sink,
     )
 
 

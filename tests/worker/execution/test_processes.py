@@ -16,7 +16,7 @@ import pytest
 
 from raftsched.errors import Unavailable
 from raftsched.worker import Worker
-from raftsched.worker.execution.processes import PipeVoice
+from raftsched.worker.execution.processes import PipeSink
 from raftsched.worker.handlers.result import completed
 from tests.client.cluster import WAIT_SECONDS, Cluster, running_cluster
 from tests.worker import program
@@ -157,22 +157,22 @@ async def test_child_whose_question_cannot_be_answered_gets_no_other_call(cluste
 
 async def test_thread_left_behind_in_a_child_does_not_take_the_next_call_for_an_answer() -> None:
     ours, theirs = multiprocessing.Pipe()
-    voice = PipeVoice(theirs)
-    voice.end(completed(1))
+    sink = PipeSink(theirs)
+    sink.end(completed(1))
     ours.send_bytes(b"{}")  # the next call
     with pytest.raises(Unavailable):
-        voice.result_of("parent")
+        sink.result_of("parent")
     assert (theirs.poll(), b"asked" in ours.recv_bytes()) == (True, False)
 
 
 async def test_child_ends_its_call_once_what_was_asked_is_answered() -> None:
     ours, theirs = multiprocessing.Pipe()
-    voice = PipeVoice(theirs)
+    sink = PipeSink(theirs)
     answers: list[Any] = []
-    asking = threading.Thread(target=lambda: answers.append(voice.result_of("parent")))
+    asking = threading.Thread(target=lambda: answers.append(sink.result_of("parent")))
     asking.start()
     assert b"asked" in await asyncio.to_thread(ours.recv_bytes)
-    ending = threading.Thread(target=voice.end, args=(completed(1),))
+    ending = threading.Thread(target=sink.end, args=(completed(1),))
     ending.start()
     ending.join(0.1)  # only one that does not wait for the answer ends here
     assert not ours.poll()

@@ -12,107 +12,107 @@ import pytest
 from raftsched import limits
 from raftsched.errors import Invalid
 from raftsched.worker import Context
-from raftsched.worker.handlers.progress import NO_SIGN, Desk, Sign, Telling
+from raftsched.worker.handlers.progress import NO_SIGN, AttemptReports, ReportHooks, Sign
 
 
-class Heard:
-    """A telling, and what it told the worker of."""
+class ReportScene:
+    """The reports of one attempt, and the calls of its hooks."""
 
     def __init__(self, buffer_bytes_max: int = 1000) -> None:
         self.sign_count = 0
         self.line_count = 0
-        desk = Desk(
+        hooks = ReportHooks(
             buffer_bytes_max=buffer_bytes_max,
             on_sign=self._sign,
             on_lines=self._lines,
             read_result=self._read,
         )
-        self.telling = Telling(desk, job_id="j", run_id="j.1", fencing_token=1, workflow_id=None, is_async=True)
+        self.reports = AttemptReports(hooks, job_id="j", run_id="j.1", fencing_token=1, workflow_id=None, is_async=True)
         self.context = Context(
-            job_id="j", run_id="j.1", fencing_token=1, attempt_number=1, name="a", queue="a", voice=self.telling
+            job_id="j", run_id="j.1", fencing_token=1, attempt_number=1, name="a", queue="a", sink=self.reports
         )
 
     def _sign(self) -> None:
         self.sign_count += 1
 
-    def _lines(self, telling: Telling) -> None:
-        assert telling is self.telling
+    def _lines(self, reports: AttemptReports) -> None:
+        assert reports is self.reports
         self.line_count += 1
 
-    async def _read(self, telling: Telling, parent: str) -> Any:
+    async def _read(self, reports: AttemptReports, parent: str) -> Any:
         return parent.upper()
 
     def lines(self) -> list[str]:
-        piece = self.telling.take_piece()
+        piece = self.reports.take_piece()
         return [] if piece is None else piece.lines
 
 
 async def test_latest_progress_goes_in_place_of_the_one_before() -> None:
-    heard = Heard()
+    scene = ReportScene()
     for done in range(3):
-        heard.context.progress({"done": done})
-    heard.context.heartbeat()
-    assert heard.sign_count == 1
-    assert heard.telling.take_sign() == Sign(msgspec.Raw(b'{"done":2}'), alive=True)
-    assert not heard.telling.has_sign
+        scene.context.progress({"done": done})
+    scene.context.heartbeat()
+    assert scene.sign_count == 1
+    assert scene.reports.take_sign() == Sign(msgspec.Raw(b'{"done":2}'), alive=True)
+    assert not scene.reports.has_sign
 
 
 async def test_sign_without_answer_waits_again_unless_there_is_a_later_one() -> None:
-    heard = Heard()
-    heard.context.progress(1)
-    lost = heard.telling.take_sign()
-    heard.telling.put_back(lost)
-    assert heard.telling.take_sign() == lost
-    heard.context.progress(2)
-    heard.telling.put_back(lost)
-    assert heard.telling.take_sign().progress == msgspec.Raw(b"2")
+    scene = ReportScene()
+    scene.context.progress(1)
+    lost = scene.reports.take_sign()
+    scene.reports.put_back(lost)
+    assert scene.reports.take_sign() == lost
+    scene.context.progress(2)
+    scene.reports.put_back(lost)
+    assert scene.reports.take_sign().progress == msgspec.Raw(b"2")
 
 
 @pytest.mark.parametrize("value", ["x" * limits.PROGRESS_BYTES_MAX, float("nan"), object()])
 async def test_progress_that_the_cluster_would_refuse_is_refused_at_once(value: object) -> None:
-    heard = Heard()
+    scene = ReportScene()
     with pytest.raises(Invalid) as caught:
-        heard.context.progress(value)
+        scene.context.progress(value)
     assert caught.value.field == "progress"
-    assert not heard.telling.has_sign
+    assert not scene.reports.has_sign
 
 
 async def test_lines_leave_in_order_under_rising_numbers() -> None:
-    heard = Heard()
-    heard.context.log("one\ntwo")
-    heard.context.log("three")
-    first = heard.telling.take_piece()
-    heard.context.log("")
-    second = heard.telling.take_piece()
+    scene = ReportScene()
+    scene.context.log("one\ntwo")
+    scene.context.log("three")
+    first = scene.reports.take_piece()
+    scene.context.log("")
+    second = scene.reports.take_piece()
     assert (first, second) == ((["one", "two", "three"], 1), ([""], 2))
-    assert heard.line_count == 2
-    assert heard.telling.take_piece() is None
+    assert scene.line_count == 2
+    assert scene.reports.take_piece() is None
 
 
 async def test_log_takes_what_print_takes() -> None:
-    heard = Heard()
+    scene = ReportScene()
     for value in (5, None, ["a"], ValueError("broken")):
-        heard.context.log(value)
-    assert heard.lines() == ["5", "None", "['a']", "broken"]
+        scene.context.log(value)
+    assert scene.lines() == ["5", "None", "['a']", "broken"]
 
 
 async def test_full_buffer_leaves_new_lines_out_and_says_how_many() -> None:
-    heard = Heard(buffer_bytes_max=20)
+    scene = ReportScene(buffer_bytes_max=20)
     for number in range(10):
-        heard.context.log(f"line {number}")
-    lines = heard.lines()
+        scene.context.log(f"line {number}")
+    lines = scene.lines()
     assert lines[:2] == ["line 0", "line 1"]
     assert lines[2:] == ["… 8 lines were left out here: they came faster than they could be sent"]
-    heard.context.log("again")
-    assert heard.lines() == ["again"]
+    scene.context.log("again")
+    assert scene.lines() == ["again"]
 
 
 async def test_piece_and_line_fit_what_the_api_takes() -> None:
-    heard = Heard(buffer_bytes_max=1_000_000)
-    heard.context.log("\ud800 \0 " + "ü" * 100_000)
+    scene = ReportScene(buffer_bytes_max=1_000_000)
+    scene.context.log("\ud800 \0 " + "ü" * 100_000)
     for _ in range(40):
-        heard.context.log("x" * 4_000)
-    pieces = [heard.lines() for _ in range(4)]
+        scene.context.log("x" * 4_000)
+    pieces = [scene.lines() for _ in range(4)]
     assert pieces[-1] == []
     assert all(sum(len(line.encode()) + 1 for line in lines) <= limits.LOG_PIECE_BYTES_MAX for lines in pieces)
     assert pieces[0][0].startswith("\\ud800 \\0 üü")
@@ -120,32 +120,32 @@ async def test_piece_and_line_fit_what_the_api_takes() -> None:
     assert sum(map(len, pieces)) == 41
 
 
-async def test_closed_telling_keeps_nothing() -> None:
-    heard = Heard()
-    heard.context.log("before")
-    heard.context.progress(1)
-    heard.telling.close()
-    heard.context.log("after")
-    heard.context.progress(2)
-    heard.context.heartbeat()
-    heard.telling.put_back(Sign(msgspec.Raw(b"3"), alive=True))
-    assert (heard.lines(), heard.telling.take_sign()) == ([], NO_SIGN)
+async def test_closed_reports_keep_nothing() -> None:
+    scene = ReportScene()
+    scene.context.log("before")
+    scene.context.progress(1)
+    scene.reports.close()
+    scene.context.log("after")
+    scene.context.progress(2)
+    scene.context.heartbeat()
+    scene.reports.put_back(Sign(msgspec.Raw(b"3"), alive=True))
+    assert (scene.lines(), scene.reports.take_sign()) == ([], NO_SIGN)
 
 
 async def test_end_of_the_log_leaves_signs_of_life() -> None:
-    heard = Heard()
-    heard.telling.end_log()
-    heard.context.log("more")
-    heard.context.heartbeat()
-    assert (heard.lines(), heard.telling.take_sign().alive) == ([], True)
+    scene = ReportScene()
+    scene.reports.end_log()
+    scene.context.log("more")
+    scene.context.heartbeat()
+    assert (scene.lines(), scene.reports.take_sign().alive) == ([], True)
 
 
 async def test_logger_writes_to_the_log_and_to_the_programs_own(caplog: pytest.LogCaptureFixture) -> None:
-    heard = Heard()
-    heard.context.logger.debug("not wanted")
-    heard.context.logger.info("sent %d", 3)
-    heard.context.logger.error("broken", exc_info=LookupError("here"))
-    lines = heard.lines()
+    scene = ReportScene()
+    scene.context.logger.debug("not wanted")
+    scene.context.logger.info("sent %d", 3)
+    scene.context.logger.error("broken", exc_info=LookupError("here"))
+    lines = scene.lines()
     assert lines[0].endswith("INFO sent 3")
     assert lines[1].endswith("ERROR broken")
     assert lines[-1] == "LookupError: here"
@@ -154,10 +154,10 @@ async def test_logger_writes_to_the_log_and_to_the_programs_own(caplog: pytest.L
 
 
 async def test_async_handler_awaits_a_result_and_a_plain_one_has_it() -> None:
-    heard = Heard()
-    assert await heard.context.result_of("up") == "UP"
-    heard.telling.is_async = False
-    assert await asyncio.to_thread(heard.context.result_of, "up") == "UP"
+    scene = ReportScene()
+    assert await scene.context.result_of("up") == "UP"
+    scene.reports.is_async = False
+    assert await asyncio.to_thread(scene.context.result_of, "up") == "UP"
 
 
 async def test_context_outside_a_worker_can_say_all_and_nobody_hears() -> None:
