@@ -49,7 +49,7 @@ class Wheel(Generic[T]):
         self._next_ms: int | None = None
         """No timer is due before it; None if there is no timer."""
         self._exact = True
-        """Whether a timer is due then."""
+        """Whether a timer is due then for sure; False after the earliest was cancelled, until the next one is found."""
 
     def __len__(self) -> int:
         return self._count
@@ -64,7 +64,6 @@ class Wheel(Generic[T]):
         self._count += 1
         if self._next_ms is None or due_ms < self._next_ms:
             self._next_ms = due_ms
-            self._exact = True
         return timer
 
     def cancel(self, timer: Timer[T]) -> bool:
@@ -108,7 +107,6 @@ class Wheel(Generic[T]):
                 due.append(timer.item)
         self._count -= len(due)
         self._next_ms = next_ms
-        self._exact = True
         return due
 
     def _place(self, timer: Timer[T], level: int) -> None:

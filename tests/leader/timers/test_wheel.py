@@ -83,6 +83,18 @@ def test_wheel_keeps_the_order_of_adding_within_a_millisecond_across_levels(due_
     assert wheel.advance(due_ms) == ["from afar", "from nearby"]
 
 
+def test_wheel_puts_a_timer_on_the_level_that_fits_its_distance() -> None:
+    levels = {-1: 0, 0: 0, 1: 0, 63: 0, 64: 1, 4_095: 1, 4_096: 2, 262_143: 2, 262_144: 3, 1 << 40: 3}
+    for now_ms in (0, 1_000):
+        found = {}
+        for distance_ms in levels:
+            wheel: Wheel[str] = Wheel()
+            wheel.advance(now_ms)
+            wheel.add(now_ms + distance_ms, "job")
+            found[distance_ms] = next(level for level, slots in enumerate(wheel._levels) if slots)
+        assert found == levels, f"at {now_ms} ms"
+
+
 def test_wheel_fires_past_times_at_the_next_advance() -> None:
     wheel: Wheel[str] = Wheel()
     wheel.advance(5_000)
