@@ -152,7 +152,7 @@ def _leased(view: View, job: Job, now_ms: TimeMs, liveness: LeaseLiveness | None
         details["lease_ends_at_ms"] = liveness.ends_at_ms
     worker = f"its worker, {lease.worker}, was last heard {_ago(now_ms, heartbeat_at_ms)}{_lease_end(liveness, now_ms)}"
     if job.status is not Status.CANCELLING:
-        return Reason("running", f"it is running; {worker}", details)
+        return Reason(job.status.label, f"it is {job.status.label}; {worker}", details)
     details["cancel_requested_at_ms"] = job.cancel_requested_at_ms
     is_asked = liveness is not None and liveness.heartbeat_at_ms > job.cancel_requested_at_ms
     notice = "its worker was asked to stop" if is_asked else "its worker is asked to stop at its next heartbeat"

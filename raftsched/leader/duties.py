@@ -273,7 +273,7 @@ class Duties:
         grants = []
         for job_id in self._requests.find(worker, request_id):
             job = self._view.job(job_id)
-            if job and job.status is Status.RUNNING and job.lease and job.lease.request_id == request_id:
+            if job and job.status is not Status.CANCELLING and job.lease and job.lease.request_id == request_id:
                 grants.append(Grant(job, self._view.payload(job_id)))
         return grants
 

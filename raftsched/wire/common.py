@@ -73,8 +73,12 @@ StatusName = Literal[
     "skipped",
 ]
 STATUS_NAMES: Final[tuple[StatusName, ...]] = get_args(StatusName)
+LEASED: Final[tuple[StatusName, ...]] = ("running", "cancelling")
+"""Statuses in which a worker has the job."""
 FINISHED: Final = frozenset({"completed", "failed", "dead_letter", "cancelled", "skipped"})
 """Statuses that only an explicit request changes."""
+UNLEASED: Final = tuple(each for each in STATUS_NAMES if each not in LEASED and each not in FINISHED)
+"""Statuses in which the job waits: for time, for a parent or for a user."""
 DeadLetterReasonName = Literal[
     "attempts_exhausted", "timeout", "worker_lost", "rejected", "expired", "dependency_failed", "target_refused"
 ]

@@ -19,7 +19,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from raftsched.wire.common import FINISHED, STATUS_NAMES, Reply, StatusName
+from raftsched.wire.common import FINISHED, LEASED, STATUS_NAMES, UNLEASED, Reply, StatusName
 from raftsched.wire.jobs import AmendRequest, CancelQuery, JobReply, PauseRequest, ReplayRequest, RetryRequest
 from raftsched.wire.queues import QueuePatch, QueueSettingsReply
 from raftsched.wire.schedules import (
@@ -101,13 +101,11 @@ def _by_name(*verbs: Verb) -> Mapping[str, Verb]:
     return {verb.name: verb for verb in verbs}
 
 
-_WAITING: Final[tuple[StatusName, ...]] = ("scheduled", "waiting_dependencies", "queued", "retrying")
-_UNLEASED: Final[tuple[StatusName, ...]] = ("scheduled", "waiting_dependencies", "queued", "paused", "retrying")
 _ENDED: Final[tuple[StatusName, ...]] = tuple(each for each in STATUS_NAMES if each in FINISHED - {"failed"})
 _WHEN: Final = ("run_at", "delay_seconds")
 
 _job = partial(Verb, noun="job", object_path="/jobs/{id}", reply=JobReply)
-_amending_job = partial(_job, method="PATCH", body=AmendRequest, is_body_required=True, meant_for=_UNLEASED)
+_amending_job = partial(_job, method="PATCH", body=AmendRequest, is_body_required=True, meant_for=UNLEASED)
 
 JOB: Final = _by_name(
     _job(
@@ -116,14 +114,14 @@ JOB: Final = _by_name(
         past="cancelled",
         method="DELETE",
         query=CancelQuery,
-        meant_for=(*_UNLEASED, "running"),
+        meant_for=(*UNLEASED, *(each for each in LEASED if each != "cancelling")),
     ),
     _job(
         "pause",
         "Pause jobs until they are resumed, or until a time.",
         past="paused",
         body=PauseRequest,
-        meant_for=_WAITING,
+        meant_for=tuple(each for each in UNLEASED if each != "paused"),
     ),
     _job("resume", "Resume paused jobs.", past="resumed", meant_for=("paused",)),
     _job(

@@ -11,11 +11,9 @@ from rich.table import Column
 
 from raftsched.cli.demo.plan import KINDS
 from raftsched.cli.terminal.output import console
-from raftsched.wire.common import FINISHED
+from raftsched.wire.common import FINISHED, STATUS_NAMES
 
 _BAR_WIDTH = 12
-_WAITING: Final = ("scheduled", "waiting_dependencies", "queued", "paused", "retrying")
-_STATUSES: Final = (*_WAITING, "running", "cancelling", *FINISHED)
 _WORDS: Final = {"waiting_dependencies": "waiting", "dead_letter": "dead"}
 _NAME_WIDTH = 9
 _COUNT_WIDTH = 9
@@ -64,7 +62,7 @@ class Board:
         for queue in queues:
             if (row := self._rows.get(queue["name"])) is None:
                 continue
-            total = sum(queue.get(status, 0) for status in _STATUSES)
+            total = sum(queue.get(status, 0) for status in STATUS_NAMES)
             self._progress.update(row, completed=finished_count(queue), total=total, now=_now(queue))
 
 
@@ -75,5 +73,5 @@ def finished_count(queue: Mapping[str, Any]) -> int:
 
 def _now(queue: Mapping[str, Any]) -> str:
     """Describe the state of a queue's unfinished jobs, and the other ends than completed."""
-    shown = {status: queue.get(status, 0) for status in _STATUSES if status != "completed"}
+    shown = {status: queue.get(status, 0) for status in STATUS_NAMES if status != "completed"}
     return ", ".join(f"{count} {_WORDS.get(status, status)}" for status, count in shown.items() if count)

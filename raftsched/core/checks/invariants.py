@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from raftsched.core.checks.finished_statuses import RUN_AGAIN
 from raftsched.core.checks.index_rules import JOB_INDEXES, check_job_indexes, check_other_indexes
 from raftsched.core.checks.record_rules import RULES, Facts, most_lost_workers
 from raftsched.core.checks.relation_rules import check_relations, check_relations_of
@@ -34,8 +35,6 @@ __all__ = ["VIOLATIONS_MAX", "Violation", "assert_change", "check"]
 VIOLATIONS_MAX: Final = 1_000
 """Length of a report; nobody reads a longer one."""
 _PAUSED: Final = Status.PAUSED  # a member of an enumeration costs a look-up, and this is asked of every change
-_RUN_AGAIN: Final = frozenset({Status.DEAD_LETTER, Status.CANCELLED, Status.SKIPPED})
-"""Users can run these again. Said again, not read from `TRAITS`: a wrong row there must not make the check wrong as well."""
 
 
 def check(view: AuditableView, *, limit: int = VIOLATIONS_MAX) -> list[Violation]:
@@ -81,7 +80,7 @@ def _impossible_run(old: Job, new: Job) -> str:
         before = (old.status, old.finished_at_ms, old.run_number, old.attempts)
         stays = (new.status, new.finished_at_ms, new.run_number, new.attempts) == before
         return "" if stays else f"a job that is {old.status.label} stays so"
-    if old.status in _RUN_AGAIN and new.run_number == old.run_number + 1:
+    if old.status in RUN_AGAIN and new.run_number == old.run_number + 1:
         return ""
     return f"a job that is {old.status.label} stays so, but for a new run of what did not complete"
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from raftsched import limits
+from raftsched.core.checks.finished_statuses import MEETS, WORKFLOW_COUNTS
 from raftsched.core.checks.violation import Violation, named
 from raftsched.core.operations.control import BackgroundKind
 from raftsched.core.records.bounds import JOB_ID_BYTES
@@ -99,13 +100,7 @@ def _check_verdict(view: AuditableView, dependency: Dependency, edge: Dependant)
 def _verdict(parent: Job, condition: Condition) -> Verdict:
     if parent.status not in FINISHED:
         return Verdict.PENDING
-    # Said again, not read from `TRAITS`: a wrong row there must not make this rule wrong as well.
-    is_met = {
-        Condition.SUCCESS: parent.status is Status.COMPLETED,
-        Condition.FAILURE: parent.status is Status.DEAD_LETTER,
-        Condition.COMPLETION: True,
-    }
-    return Verdict.MET if is_met[condition] else Verdict.UNMET
+    return Verdict.MET if parent.status in MEETS[condition] else Verdict.UNMET
 
 
 def _is_unresolved(view: AuditableView, parent: JobId, child: JobId) -> bool:
@@ -173,11 +168,7 @@ def _check_workflows(view: AuditableView) -> Iterator[Violation]:
 def _check_workflow(view: AuditableView, workflow: Workflow) -> Iterator[Violation]:
     subject = named("workflow", workflow.id)
     statuses = Counter(job.status for job in _jobs_of(view, workflow))
-    ended = {
-        "failed_count": statuses[Status.DEAD_LETTER],
-        "cancelled_count": statuses[Status.CANCELLED],
-        "skipped_count": statuses[Status.SKIPPED],
-    }
+    ended = {name: sum(statuses[status] for status in counted) for name, counted in WORKFLOW_COUNTS.items()}
     unfinished_count = sum(count for status, count in statuses.items() if status not in FINISHED)
     if workflow.unfinished_count != unfinished_count:
         yield Violation("a workflow counts its unfinished jobs", subject, f"{unfinished_count} in {workflow!r}")

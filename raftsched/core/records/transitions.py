@@ -24,7 +24,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final
 
-from raftsched.core.records.job import FINISHED, RUN_AGAIN, Status
+from raftsched.core.records.job import FINISHED, PARKED, RUN_AGAIN, WAITING, Status
 
 
 class Event(StrEnum):
@@ -91,8 +91,8 @@ MEANING: Final[Mapping[Event, str]] = {
     Event.ABORT: "a user or its deadline ended a running attempt at once",
 }
 
-_WAITING: Final = (Status.SCHEDULED, Status.QUEUED, Status.RETRYING)
-_UNLEASED: Final = (*_WAITING, Status.WAITING_DEPENDENCIES, Status.PAUSED)
+_WAITING: Final = sorted(WAITING)
+_UNLEASED: Final = (*_WAITING, *sorted(PARKED))
 
 
 def _from(sources: Iterable[Status], event: Event, target: Status) -> dict[tuple[Status | None, Event], Status]:

@@ -24,8 +24,8 @@ class QueueDepth:
     counts: dict[Status, int]
     """Jobs by the status that users see; statuses without jobs are left out."""
     exact: bool
-    """False: so many timed jobs are due that not all were looked at; `QUEUED` then counts too few, and `SCHEDULED` and
-    `RETRYING` as many too much."""
+    """False: so many timed jobs are due that not all were looked at; `QUEUED` then counts too few, and the other
+    waiting statuses as many too much."""
     oldest_wait_ms: int
     """Wait of the longest-due job that waits for a worker, of any tenant; 0 = none waits."""
     waiting_workers: int
@@ -134,4 +134,4 @@ def _move_due(view: LeaderView, now_ms: int, tenant: str | None, tallies: dict[s
             counts[Status.QUEUED] += 1
     if len(due) == DUE_TIMERS_MAX:
         for tally in tallies.values():
-            tally.exact = not (tally.counts[Status.SCHEDULED] or tally.counts[Status.RETRYING])
+            tally.exact = not any(tally.counts[status] for status in WAITING if status is not Status.QUEUED)

@@ -15,7 +15,7 @@ from functools import lru_cache
 from raftsched import limits
 from raftsched.core.operations.control import DeadlineKind
 from raftsched.core.records.ids import name_tag
-from raftsched.core.records.job import FINISHED, Job, Status
+from raftsched.core.records.job import FINISHED, LEASED, PARKED, WAITING, Job
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Schedule
 from raftsched.core.records.workflow import Workflow
@@ -28,9 +28,6 @@ Entry = tuple[Table, bytes, bytes]
 Entries = tuple[Entry, ...]
 
 # Members of an enumeration cost a look-up each, and these are used for every job written.
-_SCHEDULED, _QUEUED, _RETRYING = Status.SCHEDULED, Status.QUEUED, Status.RETRYING
-_RUNNING, _CANCELLING = Status.RUNNING, Status.CANCELLING
-_WAITING_DEPENDENCIES, _PAUSED = Status.WAITING_DEPENDENCIES, Status.PAUSED
 _WAITING_TABLE, _LEASED_TABLE, _FINISHED_TABLE = Table.WAITING, Table.LEASED, Table.FINISHED
 
 
@@ -49,12 +46,11 @@ def index_entries(job: Job | None) -> Entries:
 def status_entries(job: Job) -> Entries:
     """Return the entries that depend on the job's status alone."""
     status = job.status
-    # By identity, since looking up a status in a set costs a hash: this runs twice for each job written.
-    if status is _QUEUED or status is _SCHEDULED or status is _RETRYING:
+    if status in WAITING:
         return _waiting_entries(job)
-    if status is _RUNNING or status is _CANCELLING:
+    if status in LEASED:
         return ((_LEASED_TABLE, job.id, b""),)
-    if status is _WAITING_DEPENDENCIES or status is _PAUSED:
+    if status in PARKED:
         return ((Table.PARKED, keys.parked_key(status, job.id), b""),)
     return ((_FINISHED_TABLE, keys.finished_key(status, job.finished_at_ms, job.id), b""),)
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from raftsched.core.records.job import Job, Status
+from raftsched.core.records.job import LEASED, Job
 from raftsched.errors import InvariantBroken
 
 RunningKey = tuple[str, str]
 """Queue and concurrency key; "" = of the whole queue."""
-_RUNNING, _CANCELLING = Status.RUNNING, Status.CANCELLING
 
 
 class RunningCounts:
@@ -31,8 +30,8 @@ class RunningCounts:
 
     def move(self, old: Job | None, new: Job | None) -> None:
         """Replace `old` by `new` in the counts."""
-        was_leased = old is not None and (old.status is _RUNNING or old.status is _CANCELLING)
-        is_leased = new is not None and (new.status is _RUNNING or new.status is _CANCELLING)
+        was_leased = old is not None and old.status in LEASED
+        is_leased = new is not None and new.status in LEASED
         if was_leased is is_leased:  # a leased job keeps its queue and key
             return
         if old is not None and was_leased:
