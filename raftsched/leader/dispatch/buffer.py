@@ -12,7 +12,7 @@ from typing import Final
 from raftsched.core.records.ids import JobId, NameTag, TimeMs
 from raftsched.core.records.queue_patterns import Tags
 from raftsched.core.state.entries import WaitingEntry
-from raftsched.leader.dispatch.lanes import START, Lane, Part, Place, ReadyQueue, Shelf, first_of
+from raftsched.leader.dispatch.lanes import START, JobHeap, Lane, Part, Place, ReadyQueue, first_of
 from raftsched.leader.view import LeaderView
 
 PARTS_MAX: Final = 100
@@ -24,7 +24,7 @@ class Buffer:
 
     def __init__(self, view: LeaderView) -> None:
         self._view: Final = view
-        self._buffered: Final[dict[JobId, Shelf]] = {}
+        self._buffered: Final[dict[JobId, JobHeap]] = {}
         self._away: Final[dict[JobId, ReadyQueue]] = {}
         """In flight or aside: not to be read again."""
 
@@ -56,7 +56,7 @@ class Buffer:
         found: Lane | None = None
         empty: list[Lane] = []
         for lane in part.lanes.values():
-            if self._first_shelf(lane, tags, now_ms) is not None:
+            if self._first_heap(lane, tags, now_ms) is not None:
                 found = lane
                 break
             if tags is None or not lane.may_hold_any:
@@ -68,42 +68,42 @@ class Buffer:
                 queue.stand_alone(lane.tenant)
         return found
 
-    def _first_of_both(self, lane: Lane, other: Lane, tags: Tags | None, now_ms: int) -> Shelf | None:
-        """Return the shelf whose first job is the next of two lanes of one tenant; None if they have no such job."""
-        shelves = [shelf for each in (lane, other) if (shelf := self._first_shelf(each, tags, now_ms)) is not None]
-        return first_of(shelves, lane.part.queue.ageing_ms) if shelves else None
+    def _first_of_both(self, lane: Lane, other: Lane, tags: Tags | None, now_ms: int) -> JobHeap | None:
+        """Return the heap whose first job is the next of two lanes of one tenant; None if they have no such job."""
+        heaps = [heap for each in (lane, other) if (heap := self._first_heap(each, tags, now_ms)) is not None]
+        return first_of(heaps, lane.part.queue.ageing_ms) if heaps else None
 
-    def _first_shelf(self, lane: Lane, tags: Tags | None, now_ms: int) -> Shelf | None:
-        """Return the shelf whose first job is the lane's next of these names; None if the lane has no such job."""
+    def _first_heap(self, lane: Lane, tags: Tags | None, now_ms: int) -> JobHeap | None:
+        """Return the heap whose first job is the lane's next of these names; None if the lane has no such job."""
         if not lane.is_read:
             self._read_lane(lane, now_ms)
-        shelves = lane.shelves
-        if len(shelves) == 1:  # as mostly
-            for shelf in shelves.values():
-                is_wanted = tags is None or shelf.tag in tags
-                return shelf if is_wanted and self._has_any(shelf, now_ms) else None
-        filled: list[Shelf] = []
-        for shelf in [*shelves.values()]:
-            if tags is not None and shelf.tag not in tags:
+        heaps = lane.heaps
+        if len(heaps) == 1:  # as mostly
+            for heap in heaps.values():
+                is_wanted = tags is None or heap.tag in tags
+                return heap if is_wanted and self._has_any(heap, now_ms) else None
+        filled: list[JobHeap] = []
+        for heap in [*heaps.values()]:
+            if tags is not None and heap.tag not in tags:
                 continue
-            if self._has_any(shelf, now_ms):
-                filled.append(shelf)
+            if self._has_any(heap, now_ms):
+                filled.append(heap)
             else:
-                lane.part.queue.drop_shelf(shelf)
+                lane.part.queue.drop_heap(heap)
         return first_of(filled, lane.part.queue.ageing_ms) if filled else None
 
-    def _has_any(self, shelf: Shelf, now_ms: int) -> bool:
-        """Return whether the shelf has a job; then it is the first of its heap."""
+    def _has_any(self, heap: JobHeap, now_ms: int) -> bool:
+        """Return whether the heap has a job; then the first of its places is that of a present job."""
         buffered = self._buffered
         while True:
-            heap = shelf.heap
-            while heap and buffered.get(heap[0][1]) is not shelf:  # it left meanwhile
-                heappop(heap)
-            if heap:
+            places = heap.places
+            while places and buffered.get(places[0][1]) is not heap:  # it left meanwhile
+                heappop(places)
+            if places:
                 return True
-            if shelf.cut is None:
+            if heap.cut is None:
                 return False
-            self._read(shelf, now_ms)
+            self._read(heap, now_ms)
 
     def _read_lane(self, lane: Lane, now_ms: int) -> None:
         part, queue = lane.part, lane.part.queue
@@ -111,31 +111,31 @@ class Buffer:
         part.unread_count -= 1
         for entry in self._view.first_of_lane(queue.name, lane.tenant, part.region):
             if entry.due_at_ms <= now_ms:
-                self._read(self._add_shelf(lane, entry.priority, entry.tag, START), now_ms)
+                self._read(self._add_heap(lane, entry.priority, entry.tag, START), now_ms)
 
-    def _read(self, shelf: Shelf, now_ms: int) -> None:
-        """Read behind the cut and move it; the shelf is whole if the index has no more."""
-        lane, cut = shelf.lane, shelf.cut
+    def _read(self, heap: JobHeap, now_ms: int) -> None:
+        """Read behind the cut and move it; the heap is whole if the index has no more."""
+        lane, cut = heap.lane, heap.cut
         assert cut is not None
         part, queue = lane.part, lane.part.queue
         limit = queue.budget // 2  # leaves space for late arrivals in front of the cut
-        after = WaitingEntry(queue.name, lane.tenant, shelf.priority, shelf.tag, TimeMs(cut[0]), cut[1], part.region)
+        after = WaitingEntry(queue.name, lane.tenant, heap.priority, heap.tag, TimeMs(cut[0]), cut[1], part.region)
         entries = self._view.waiting(
             queue.name,
             lane.tenant,
-            shelf.priority,
-            shelf.tag,
+            heap.priority,
+            heap.tag,
             region=part.region,
             due_until_ms=now_ms,
             limit=limit,
             after=None if cut is START else after,
         )
         away, buffered = self._away, self._buffered
-        shelf.heap = [(entry.due_at_ms, entry.job_id) for entry in entries if entry.job_id not in away]
-        for _, job_id in shelf.heap:
-            buffered[job_id] = shelf
-        shelf.grew(len(shelf.heap))
-        shelf.cut = (entries[-1].due_at_ms, entries[-1].job_id) if len(entries) == limit else None
+        heap.places = [(entry.due_at_ms, entry.job_id) for entry in entries if entry.job_id not in away]
+        for _, job_id in heap.places:
+            buffered[job_id] = heap
+        heap.grew(len(heap.places))
+        heap.cut = (entries[-1].due_at_ms, entries[-1].job_id) if len(entries) == limit else None
 
     def _add_part(self, queue: ReadyQueue, region: str) -> Part:
         """Add a part for a region that is asked for the first time; its lanes are not read yet."""
@@ -150,11 +150,11 @@ class Buffer:
 
     # -- what goes ----------------------------------------------------------------------------------------------------
 
-    def _add_shelf(self, lane: Lane, priority: int, tag: NameTag, cut: Place | None) -> Shelf:
-        """Add a shelf to the lane; all other shelves are cut to their new budget."""
+    def _add_heap(self, lane: Lane, priority: int, tag: NameTag, cut: Place | None) -> JobHeap:
+        """Add a heap to the lane; all other heaps are cut to their new budget."""
         queue = lane.part.queue
         budget = queue.budget
-        added = queue.add_shelf(lane, priority, tag, cut)
+        added = queue.add_heap(lane, priority, tag, cut)
         self._keep_to_budget(queue, budget)
         return added
 
@@ -168,30 +168,30 @@ class Buffer:
 
     def _keep_to_budget(self, queue: ReadyQueue, budget_before: int) -> None:
         if queue.budget < budget_before:
-            for shelf in _shelves(queue):
-                if len(shelf.heap) > queue.budget:
-                    self._shorten(shelf)
+            for heap in _heaps_of(queue):
+                if len(heap.places) > queue.budget:
+                    self._shorten(heap)
 
     def _drop_all(self, queue: ReadyQueue) -> None:
         """Drop all jobs in memory."""
-        for shelf in _shelves(queue):
-            self._drop(shelf, (job_id for _, job_id in shelf.heap))
+        for heap in _heaps_of(queue):
+            self._drop(heap, (job_id for _, job_id in heap.places))
 
-    def _shorten(self, shelf: Shelf) -> None:
-        """Drop the later part of a full shelf; it stays in the index."""
-        places = sorted(shelf.heap)
-        kept_count = shelf.lane.part.queue.budget // 2
-        shelf.heap = places[:kept_count]  # sorted, so a heap
-        shelf.cut = shelf.heap[-1]
-        kept = {job_id for _, job_id in shelf.heap}
-        self._drop(shelf, (job_id for _, job_id in places[kept_count:] if job_id not in kept))
+    def _shorten(self, heap: JobHeap) -> None:
+        """Drop the later part of a full heap; it stays in the index."""
+        places = sorted(heap.places)
+        kept_count = heap.lane.part.queue.budget // 2
+        heap.places = places[:kept_count]  # sorted, so a heap
+        heap.cut = heap.places[-1]
+        kept = {job_id for _, job_id in heap.places}
+        self._drop(heap, (job_id for _, job_id in places[kept_count:] if job_id not in kept))
 
-    def _drop(self, shelf: Shelf, job_ids: Iterable[JobId]) -> None:
+    def _drop(self, heap: JobHeap, job_ids: Iterable[JobId]) -> None:
         for job_id in job_ids:
-            if self._buffered.get(job_id) is shelf:
+            if self._buffered.get(job_id) is heap:
                 del self._buffered[job_id]
-                shelf.grew(-1)
+                heap.grew(-1)
 
 
-def _shelves(queue: ReadyQueue) -> list[Shelf]:
-    return [shelf for part in queue.parts.values() for lane in part.lanes.values() for shelf in lane.shelves.values()]
+def _heaps_of(queue: ReadyQueue) -> list[JobHeap]:
+    return [heap for part in queue.parts.values() for lane in part.lanes.values() for heap in lane.heaps.values()]

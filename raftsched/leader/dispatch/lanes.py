@@ -1,17 +1,17 @@
-"""The jobs of one queue that `ready` holds in memory: a lane for each region and tenant, and in it a shelf for each
+"""The jobs of one queue that `ready` holds in memory: a lane for each region and tenant, and in it a heap for each
 priority and job name.
 
 Theory of operation. A queue has a *part* for each region that some worker asked for, and one for the jobs of no region,
 "". A worker draws from the latter and from that of its own region, as if they were one. So jobs of a region without
 workers are neither read nor skipped, and delay no other job.
 
-A *shelf* is a heap of (due time, id) and a `cut`, a position in the index. All jobs of the shelf up to the cut that are
-due and not in flight are in the heap; those behind it are read when the heap is empty. No cut (None) means that the
-shelf is complete: then new jobs are put in without any read. With a cut, new jobs behind it are left in the index, so a
-backlog of millions costs nothing here. A shelf, and a lane, that is empty without a cut is dropped: one that does not
+A *job heap* holds pairs (due time, id), and has a `cut`, a position in the index. All its jobs up to the cut that are due
+and not in flight are in it; those behind the cut are read when it is empty. No cut (None) means that the heap is
+complete: then new jobs are put in without any read. With a cut, new jobs behind it are left in the index, so a backlog
+of millions costs nothing here. A heap, and a lane, that is empty without a cut is dropped: one that does not
 exist is complete and empty. A lane that has not been read holds nothing yet.
 
-A worker that names its handlers draws only from the shelves of those names. The index is kept by name, too, so jobs of
+A worker that names its handlers draws only from the heaps of those names. The index is kept by name, too, so jobs of
 other names are neither read nor skipped for it, however many they are.
 
 Order within a tenant's lanes: a job's priority grows by one for each `ageing_ms` that it has waited, and the highest is
@@ -42,35 +42,35 @@ from raftsched.leader.timers.wheel import Timer
 Line = tuple[str, Tags | None]
 """Region of the workers and names of their handlers; None = any name."""
 Place = tuple[int, JobId]
-"""(due time, id): a job's position in its shelf."""
+"""(due time, id): a job's position in its heap."""
 START: Final[Place] = (0, JobId(b""))
 """A cut at the start: nothing is known yet."""
 _BUDGET_MIN: Final = 20
-"""Smallest budget of a shelf, however many lanes there are: less would mean a read for every few jobs."""
+"""Smallest budget of a heap, however many lanes there are: less would mean a read for every few jobs."""
 
 
 class Kind:
     """The jobs of one name in memory, in one part."""
 
-    __slots__ = ("shelf_count", "size")
+    __slots__ = ("heap_count", "size")
 
     def __init__(self) -> None:
         self.size = 0
         """Jobs in memory."""
-        self.shelf_count = 0
+        self.heap_count = 0
 
 
-class Shelf:
+class JobHeap:
     """Due jobs of one queue, region, tenant, priority and name."""
 
-    __slots__ = ("cut", "heap", "kind", "lane", "priority", "tag")
+    __slots__ = ("cut", "kind", "lane", "places", "priority", "tag")
 
     def __init__(self, lane: Lane, priority: int, tag: NameTag, kind: Kind, cut: Place | None) -> None:
         self.lane: Final = lane
         self.priority: Final = priority
         self.tag: Final = tag
         self.kind: Final = kind
-        self.heap: list[Place] = []
+        self.places: list[Place] = []
         self.cut = cut
 
     def grew(self, count: int) -> None:
@@ -82,15 +82,15 @@ class Shelf:
 class Lane:
     """Due jobs of one queue, region and tenant."""
 
-    __slots__ = ("is_read", "name_counts", "part", "shelves", "tenant", "turn_number")
+    __slots__ = ("heaps", "is_read", "name_counts", "part", "tenant", "turn_number")
 
     def __init__(self, part: Part, tenant: str, turn_number: int, *, is_read: bool) -> None:
         self.part: Final = part
         self.tenant: Final = tenant
-        self.shelves: Final[dict[tuple[int, NameTag], Shelf]] = {}
+        self.heaps: Final[dict[tuple[int, NameTag], JobHeap]] = {}
         """By priority and name."""
         self.name_counts: Final[dict[NameTag, int]] = {}
-        """Shelves of each name."""
+        """Heaps of each name."""
         self.is_read = is_read
         self.turn_number = turn_number
         """Turns are taken in this order, lowest first."""
@@ -98,25 +98,25 @@ class Lane:
     @property
     def may_hold_any(self) -> bool:
         """Return whether there may be a job of any name."""
-        return not self.is_read or any(shelf.heap or shelf.cut is not None for shelf in self.shelves.values())
+        return not self.is_read or any(heap.places or heap.cut is not None for heap in self.heaps.values())
 
 
-def first_of(shelves: Iterable[Shelf], ageing_ms: int) -> Shelf:
-    """Return the shelf whose first job precedes those of the others; none may be empty, and there must be one."""
-    rest = iter(shelves)
+def first_of(heaps: Iterable[JobHeap], ageing_ms: int) -> JobHeap:
+    """Return the heap whose first job precedes those of the others; none may be empty, and there must be one."""
+    rest = iter(heaps)
     found = next(rest)
     rank: tuple[int, int, JobId] | None = None
-    for shelf in rest:
+    for heap in rest:
         rank = rank or _rank(found, ageing_ms)
-        other = _rank(shelf, ageing_ms)
+        other = _rank(heap, ageing_ms)
         if other < rank:
-            found, rank = shelf, other
+            found, rank = heap, other
     return found
 
 
-def _rank(shelf: Shelf, ageing_ms: int) -> tuple[int, int, JobId]:
-    due_at_ms, job_id = shelf.heap[0]
-    return (due_at_ms - shelf.priority * ageing_ms, due_at_ms, job_id)
+def _rank(heap: JobHeap, ageing_ms: int) -> tuple[int, int, JobId]:
+    due_at_ms, job_id = heap.places[0]
+    return (due_at_ms - heap.priority * ageing_ms, due_at_ms, job_id)
 
 
 class Part:
@@ -132,7 +132,7 @@ class Part:
         self.size = 0
         """Jobs in memory."""
         self.kinds: Final[dict[NameTag, Kind]] = {}
-        """The names that have a shelf."""
+        """The names that have a heap."""
         self.unread_count = 0
         """Lanes that are not read."""
 
@@ -201,7 +201,7 @@ class ReadyQueue:
         self.line_count = 0
         """Names in all lanes; a lane without any counts as one."""
         self.budget = limits.READY_BUFFER_JOBS_MAX
-        """Budget of a shelf in jobs."""
+        """Budget of a heap in jobs."""
 
     @property
     def size(self) -> int:
@@ -228,43 +228,43 @@ class ReadyQueue:
         """Nothing blocks any of its jobs."""
 
     def add_lane(self, part: Part, tenant: str, *, is_read: bool) -> Lane:
-        """Add a lane for a tenant that has none in the part, behind the others. Shelves may then exceed their budget."""
+        """Add a lane for a tenant that has none in the part, behind the others. Heaps may then exceed their budget."""
         self._turn_number += 1
         lane = part.lanes[tenant] = Lane(part, tenant, self._turn_number, is_read=is_read)
         part.unread_count += not is_read
         self._count_lines(1)
         return lane
 
-    def add_shelf(self, lane: Lane, priority: int, tag: NameTag, cut: Place | None) -> Shelf:
-        """Add a shelf to the lane. Others may then exceed their budget."""
+    def add_heap(self, lane: Lane, priority: int, tag: NameTag, cut: Place | None) -> JobHeap:
+        """Add a heap to the lane. Others may then exceed their budget."""
         kind = lane.part.kinds.get(tag)
         if kind is None:
             kind = lane.part.kinds[tag] = Kind()
-        kind.shelf_count += 1
-        shelf = lane.shelves[priority, tag] = Shelf(lane, priority, tag, kind, cut)
+        kind.heap_count += 1
+        heap = lane.heaps[priority, tag] = JobHeap(lane, priority, tag, kind, cut)
         count = lane.name_counts.get(tag, 0)
         lane.name_counts[tag] = count + 1
         if not count and len(lane.name_counts) > 1:
             self._count_lines(1)
-        return shelf
+        return heap
 
-    def drop_shelf(self, shelf: Shelf) -> None:
-        """Remove an empty shelf that has nothing in the index."""
-        lane = shelf.lane
-        del lane.shelves[shelf.priority, shelf.tag]
-        shelf.kind.shelf_count -= 1
-        if not shelf.kind.shelf_count:
-            del lane.part.kinds[shelf.tag]
-        lane.name_counts[shelf.tag] -= 1
-        if not lane.name_counts[shelf.tag]:
-            del lane.name_counts[shelf.tag]
+    def drop_heap(self, heap: JobHeap) -> None:
+        """Remove an empty heap that has nothing in the index."""
+        lane = heap.lane
+        del lane.heaps[heap.priority, heap.tag]
+        heap.kind.heap_count -= 1
+        if not heap.kind.heap_count:
+            del lane.part.kinds[heap.tag]
+        lane.name_counts[heap.tag] -= 1
+        if not lane.name_counts[heap.tag]:
+            del lane.name_counts[heap.tag]
             if lane.name_counts:
                 self._count_lines(-1)
 
     def drop_lane(self, lane: Lane) -> None:
         """Remove a lane that has nothing."""
-        for shelf in [*lane.shelves.values()]:
-            self.drop_shelf(shelf)
+        for heap in [*lane.heaps.values()]:
+            self.drop_heap(heap)
         del lane.part.lanes[lane.tenant]
         lane.part.unread_count -= not lane.is_read
         if not any(lane.tenant in part.lanes for part in self.parts.values()):

@@ -87,22 +87,22 @@ class ReadyJobs(Buffer):
             lane = self._add_lane(part, tenant)
         elif not lane.is_read:
             return
-        shelf = lane.shelves.get((priority, tag))
-        if shelf is None:
-            shelf = self._add_shelf(lane, priority, tag, None)
+        heap = lane.heaps.get((priority, tag))
+        if heap is None:
+            heap = self._add_heap(lane, priority, tag, None)
         place = (due_at_ms, job_id)
-        if shelf.cut is None or place <= shelf.cut:
-            heappush(shelf.heap, place)
-            self._buffered[job_id] = shelf
-            shelf.grew(1)
-            if len(shelf.heap) > known.budget:
-                self._shorten(shelf)
+        if heap.cut is None or place <= heap.cut:
+            heappush(heap.places, place)
+            self._buffered[job_id] = heap
+            heap.grew(1)
+            if len(heap.places) > known.budget:
+                self._shorten(heap)
 
     def leave(self, job_id: JobId) -> None:
         """Remove a job that no longer waits: it was leased, blocked or cancelled. Unknown ids are ignored."""
-        shelf = self._buffered.pop(job_id, None)
-        if shelf is not None:
-            shelf.grew(-1)
+        heap = self._buffered.pop(job_id, None)
+        if heap is not None:
+            heap.grew(-1)
             return
         queue = self._away.pop(job_id, None)
         if queue is None:
@@ -242,16 +242,16 @@ class ReadyJobs(Buffer):
             shared = queue.is_shared(lane, other, region)
             share = left = min(count, queue.turn(lane.tenant)) if shared else count
             while left:
-                shelf = (
-                    self._first_shelf(lane, tags, now_ms)
+                heap = (
+                    self._first_heap(lane, tags, now_ms)
                     if other is None
                     else self._first_of_both(lane, other, tags, now_ms)
                 )
-                if shelf is None:
+                if heap is None:
                     break
-                job_id = heappop(shelf.heap)[1]
+                job_id = heappop(heap.places)[1]
                 del buffered[job_id]
-                shelf.grew(-1)
+                heap.grew(-1)
                 away[job_id] = queue
                 taken.append(job_id)
                 left -= 1
