@@ -310,9 +310,10 @@ class Executor:
         run.timers.append(loop.call_later(self._stop_seconds(run), self._leave_behind, run))
 
     def _stop_seconds(self, run: Run) -> float:
-        """Return the time for the handler of `run` to stop; a process is killed after the grace, which takes a moment."""
+        """Return the time for the handler of `run` to stop; processes are killed after the grace, which takes a moment."""
         is_process = run.handler is not None and run.handler.kind is HandlerKind.PROCESS
-        return self._settings.stop_grace_seconds + (KILL_SECONDS if is_process else 0.0)
+        has_processes = is_process or run.grant.kind == "shell"
+        return self._settings.stop_grace_seconds + (KILL_SECONDS if has_processes else 0.0)
 
     def _stop_after(self, seconds: float, run: Run, reason: StopReason) -> None:
         run.timers.append(asyncio.get_running_loop().call_later(seconds, self._condemn, run, reason))

@@ -251,6 +251,8 @@ def _serve(pipe: Pipe) -> None:
 class PipeSink:
     """Send everything to the worker, over the pipe; safe from any thread of the child."""
 
+    is_log_behind = False
+
     def __init__(self, pipe: Pipe) -> None:
         self._pipe = pipe
         self._lock = threading.Lock()

@@ -22,6 +22,8 @@ _LOGGERS = "raftsched.job"
 class ReportSink(Protocol):
     """Take the reports of a handler, in whichever thread it runs."""
 
+    @property
+    def is_log_behind(self) -> bool: ...
     def progress(self, document: bytes) -> None: ...
     def beat(self) -> None: ...
     def log(self, text: str) -> None: ...
@@ -30,6 +32,8 @@ class ReportSink(Protocol):
 
 class NullSink:
     """Drop all reports: for a context that belongs to no worker, as in a test of a handler."""
+
+    is_log_behind = False
 
     def progress(self, document: bytes) -> None:
         """Do nothing."""
@@ -184,6 +188,14 @@ class Context:
         the cluster can't be reached, a bounded part is kept, and a line says how much was left out.
         """
         self._sink.log(str(text))
+
+    @property
+    def is_log_behind(self) -> bool:
+        """Return whether so many lines wait to be sent that later ones may be left out.
+
+        False for a handler in a process of its own.
+        """
+        return self._sink.is_log_behind
 
     @property
     def logger(self) -> logging.Logger:

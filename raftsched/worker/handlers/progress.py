@@ -142,6 +142,11 @@ class AttemptReports:
         if is_first:
             self._hooks.on_lines(self)
 
+    @property
+    def is_log_behind(self) -> bool:
+        """Return whether half of the buffer for lines is used."""
+        return self._byte_count * 2 >= self._hooks.buffer_bytes_max
+
     def result_of(self, parent: str) -> Any:
         """Return the result of `parent`; for an async handler, an awaitable of it."""
         reading = self._hooks.read_result(self, parent)

@@ -1,0 +1,40 @@
+"""Make the environment of a command: a few variables of the worker, those of the job, and those of the run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from raftsched.errors import Invalid
+from raftsched.worker.handlers.context import Context
+
+_BASE = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
+"""Variables of the worker that each command gets. No other one is passed on: they may hold secrets."""
+
+
+def worker_variables(names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that commands get from the worker: a base, and `names`.
+
+    Raises `Invalid` for a name that is not set.
+    """
+    chosen = {name: environment[name] for name in _BASE if name in environment}
+    chosen.setdefault("PATH", os.defpath)
+    for name in names:
+        if name not in environment:
+            raise Invalid(f"--env: {name} is not set in the environment of this worker", field="env")
+        chosen[name] = environment[name]
+    return chosen
+
+
+def run_variables(ctx: Context, urls: Iterable[str]) -> dict[str, str]:
+    """Return the variables that identify the run; a job can't replace them."""
+    variables = {
+        "RAFTSCHED_JOB_ID": ctx.job_id,
+        "RAFTSCHED_RUN_ID": ctx.run_id,
+        "RAFTSCHED_FENCING_TOKEN": str(ctx.fencing_token),
+        "RAFTSCHED_ATTEMPT": str(ctx.attempt_number),
+        "RAFTSCHED_URL": " ".join(urls),
+    }
+    if ctx.instant is not None:
+        variables["RAFTSCHED_SCHEDULED_AT"] = ctx.instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return variables

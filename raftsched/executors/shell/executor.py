@@ -1,0 +1,167 @@
+"""Run the commands of shell jobs for a worker: `ShellExecutor.run` is what `Worker.execute` takes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from raftsched.client.client import URL_DEFAULT
+from raftsched.executors.shell.environment import run_variables, worker_variables
+from raftsched.executors.shell.errors import CommandRefused, FinalExitCode, KilledBySignal, RetriedExitCode
+from raftsched.executors.shell.output import Output, Stream
+from raftsched.executors.shell.process import Command, Take, run
+from raftsched.executors.shell.programs import Programs
+from raftsched.wire.calls import ShellCommand
+from raftsched.worker.handlers.context import Context
+
+_MIB = 1024 * 1024
+_PATIENCE_SECONDS = 0.25
+"""Longest time for which a command waits for its log, for each 16 KiB of output: 16 s for a whole log."""
+_LOOK_SECONDS = 0.01
+_ERROR_CHARS_MAX = 1_500
+"""Part of the output, its end, that the error of a failed attempt contains."""
+
+
+class ShellResult(msgspec.Struct):
+    """The result of a shell job whose command ended with an exit code of success."""
+
+    exit_code: int | None
+    signal: str | None
+    """Name of the signal that ended the command; the result of a success has none."""
+    duration_ms: int
+    stdout_tail: str
+    """The last 4 KiB."""
+    stderr_tail: str
+    output_bytes: int
+    truncated: bool
+    """The log of the attempt does not have all of the output."""
+
+
+class ShellExecutor:
+    """Run commands by the rules of one worker."""
+
+    def __init__(
+        self,
+        *,
+        allow: Sequence[str] | None,
+        env: Sequence[str] = (),
+        urls: Sequence[str] = (),
+        grace_seconds: float,
+    ) -> None:
+        """Allow the programs at the paths `allow`, or any if it is None.
+
+        Commands get the variables `env` of this process. `urls` is what they find in RAFTSCHED_URL. `grace_seconds` is
+        the time from SIGTERM to SIGKILL. Raises `Invalid` for a path without a program, and for a variable that is not
+        set.
+        """
+        self._programs = Programs(allow)
+        self._variables = worker_variables(env, os.environ)
+        self._urls = urls or (URL_DEFAULT,)
+        self._grace_seconds = grace_seconds
+
+    async def run(self, ctx: Context, payload: Any) -> ShellResult:
+        """Run the command `ctx.call`, with `payload` as its standard input; lines of its output go to the log.
+
+        Raises an error of `errors` unless it ends with an exit code of success.
+        """
+        call = _read(ctx.call)
+        command = self._command(call, ctx, payload)
+        output = Output(ctx.log)
+        started_at = time.monotonic()
+        try:
+            code = await run(
+                command,
+                grace_seconds=self._grace_seconds,
+                take_stdout=_take(output.stdout, output, ctx),
+                take_stderr=_take(output.stderr, output, ctx),
+            )
+        finally:
+            output.close()
+        _raise_unless_success(code, call, output)
+        return ShellResult(
+            exit_code=code,
+            signal=None,
+            duration_ms=round((time.monotonic() - started_at) * 1000),
+            stdout_tail=output.stdout.tail,
+            stderr_tail=output.stderr.tail,
+            output_bytes=output.byte_count,
+            truncated=output.is_full,
+        )
+
+    def _command(self, call: ShellCommand, ctx: Context, payload: Any) -> Command:
+        if call.cwd is not None and not call.cwd.startswith("/"):
+            raise CommandRefused(f"cwd: {call.cwd!r} is not an absolute path")
+        self._programs.check_env(call.env)
+        return Command(
+            program=self._programs.find(call.argv[0]),
+            argv=call.argv,
+            env={**self._variables, **call.env, **run_variables(ctx, self._urls)},
+            cwd=call.cwd,
+            stdin=_stdin(payload),
+            nice=call.nice,
+            memory_bytes=None if call.memory_mib is None else call.memory_mib * _MIB,
+            cpu_seconds=call.cpu_seconds,
+        )
+
+
+def _read(call: Any) -> ShellCommand:
+    try:
+        return msgspec.convert(call, ShellCommand)
+    except msgspec.ValidationError as error:
+        raise CommandRefused(
+            f"this worker does not understand the command: {error}; is it older than the cluster?"
+        ) from error
+
+
+def _stdin(payload: Any) -> bytes:
+    if payload is None:
+        return b""
+    return payload.encode() if isinstance(payload, str) else msgspec.json.encode(payload)
+
+
+def _take(stream: Stream, output: Output, ctx: Context) -> Take:
+    """Return the function that takes the bytes of `stream`. It waits while the log is behind, for a moment.
+
+    Output is a sign of life.
+    """
+
+    async def take(data: bytes) -> None:
+        stream.take(data)
+        ctx.heartbeat()
+        patience = _PATIENCE_SECONDS
+        while ctx.is_log_behind and not output.is_full and patience > 0:
+            await asyncio.sleep(_LOOK_SECONDS)
+            patience -= _LOOK_SECONDS
+
+    return take
+
+
+def _raise_unless_success(code: int, call: ShellCommand, output: Output) -> None:
+    if code in call.success_exit_codes:
+        return
+    end = _end_of(output)
+    if code < 0:
+        raise KilledBySignal(f"{_signal_name(-code)} ended the command{end}")
+    is_retried = call.retry_exit_codes is None or code in call.retry_exit_codes
+    raise (RetriedExitCode if is_retried else FinalExitCode)(f"exit code {code}{end}")
+
+
+def _end_of(output: Output) -> str:
+    """Return the end of the output for people, standard error if there was any."""
+    for stream in (output.stderr, output.stdout):
+        if text := stream.tail.strip():
+            return f"; the end of {stream.name}:\n{text[-_ERROR_CHARS_MAX:]}"
+    return ""
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
