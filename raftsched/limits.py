@@ -80,6 +80,8 @@ LOST_WORKERS_MAX = 1_000_000
 
 NOTES_KEPT_MAX = 20
 """Lines of a job's history beside its attempts; older ones are dropped."""
+CALLBACK_TOKEN_CHARS_MAX = 128
+CALLBACK_DIGEST_BYTES_MAX = 16
 LOG_BYTES_MAX = 1024 * 1024
 """Log of one attempt; a job that writes more has a log file of its own somewhere."""
 LOG_PIECE_BYTES_MAX = 64 * 1024

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from raftsched.core.jobs import attempts, cancel, control, lease, progress, submit
+from raftsched.core.jobs import attempts, callbacks, cancel, control, lease, progress, submit
 from raftsched.core.maintenance import deadlines, queues, retention
 from raftsched.core.operations.base import Operation
 from raftsched.core.operations.codec import SubmitWorkflow
@@ -34,7 +34,7 @@ from raftsched.core.workflows import submit as submit_workflows
 from raftsched.core.workflows.cascade import with_cascade
 
 HANDLER_MODULES: Final = (
-    *(attempts, cancel, control, lease, progress, submit),
+    *(attempts, callbacks, cancel, control, lease, progress, submit),
     *(deadlines, queues, retention),
     *(fire, save, zone_rules),
     *(background_steps, submit_workflows),

@@ -151,6 +151,13 @@ def _leased(view: View, job: Job, now_ms: TimeMs, liveness: LeaseLiveness | None
     if liveness is not None:
         details["lease_ends_at_ms"] = liveness.ends_at_ms
     worker = f"its worker, {lease.worker}, was last heard {_ago(now_ms, heartbeat_at_ms)}{_lease_end(liveness, now_ms)}"
+    if lease.awaits_callback and job.status is not Status.CANCELLING:
+        ends_at_ms = lease.granted_at_ms + job.spec.timeout_ms
+        details["lease_ends_at_ms"] = ends_at_ms
+        text = (
+            f"its target has accepted the request; its report is awaited for {span_text(max(0, ends_at_ms - now_ms))}"
+        )
+        return Reason("awaiting_callback", text, details)
     if job.status is not Status.CANCELLING:
         return Reason(job.status.label, f"it is {job.status.label}; {worker}", details)
     details["cancel_requested_at_ms"] = job.cancel_requested_at_ms

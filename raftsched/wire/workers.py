@@ -26,6 +26,8 @@ from raftsched.wire.common import (
     Token,
 )
 
+CallbackToken = Annotated[str, Meta(min_length=16, max_length=limits.CALLBACK_TOKEN_CHARS_MAX)]
+
 
 class LeaseRequest(Request, frozen=True):
     """A worker's request for jobs; it can wait if none are due."""
@@ -80,7 +82,9 @@ class ErrorReport(Request, frozen=True):
 class Outcome(Request, frozen=True):
     """The outcome of an attempt."""
 
-    status: Literal["completed", "failed", "snoozed"]
+    status: Literal["completed", "failed", "snoozed", "accepted"]
+    """`accepted`: the target of a request with the completion `callback` answered 202, and reports the outcome itself.
+    The worker sends no more heartbeats for the run."""
     result: msgspec.Raw | UnsetType = UNSET
     """JSON of any kind; of completed runs only."""
     error: ErrorReport | None = None
@@ -116,6 +120,22 @@ class StartRequest(Request, frozen=True):
     """A worker's announcement that it starts a run which starts at most once."""
 
     fencing_token: Token
+    callback_token: CallbackToken | None = None
+    """A secret of the worker for this attempt: whoever has it may report the outcome (`POST /runs/{id}/complete`)."""
+
+
+class CallbackReport(Request, frozen=True):
+    """The outcome of a run, reported by the target of its request."""
+
+    status: Literal["completed", "failed"] = "completed"
+    result: msgspec.Raw | UnsetType = UNSET
+    """JSON of any kind; of completed runs only."""
+    error: ErrorReport | None = None
+    """Of failed runs only."""
+    retryable: bool = True
+    """False: no further attempt, whatever `max_attempts` allows. Of failed runs only."""
+    retry_after_seconds: DelaySeconds | None = None
+    """Delay of the next attempt. Of failed runs only."""
 
 
 class LogRequest(Request, frozen=True):

@@ -102,3 +102,11 @@ def run_id_at(text: str, at: str) -> tuple[JobId, int]:
         return parse_run_id(text, field=at)
     except Invalid as error:
         raise Malformed(str(error), field=at) from None
+
+
+def run_id_in_path(request: web.Request) -> tuple[JobId, int]:
+    """Return the job and run in the URL; raises `NotFound` for a text that is not a run id."""
+    try:
+        return parse_run_id(request.match_info["id"])
+    except Invalid:
+        raise NotFound("there is no such run: this is not a run id") from None

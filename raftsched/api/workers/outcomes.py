@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
 from aiohttp import web
 from msgspec import UNSET
 
@@ -17,19 +18,30 @@ from raftsched.api.backend import Backend
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.problems import problem_of, problem_response, refusal
-from raftsched.api.http.proposals import Answer, answers_of
+from raftsched.api.http.proposals import Answer, answers_of, propose
 from raftsched.api.http.routes import Route, route
 from raftsched.api.jobs.calls import NULL, json_bytes
-from raftsched.api.json.decode import StructDecoder, run_id_at
+from raftsched.api.json.decode import StructDecoder, run_id_at, run_id_in_path
 from raftsched.api.json.items import Item, ItemsDecoder, named_text
 from raftsched.api.json.times import milliseconds
+from raftsched.core.jobs.callbacks import completion_id_of, fencing_token_of
 from raftsched.core.operations.codec import RecordOutcome
+from raftsched.core.operations.control import AwaitCallback
 from raftsched.core.records.ids import FencingToken
 from raftsched.core.records.job import AttemptEnd, JobError
 from raftsched.core.state.results import OutcomeRecorded, Refused
 from raftsched.errors import Invalid, InvariantBroken, RaftschedError, Rejected
-from raftsched.wire.workers import ErrorReport, OutcomeReply, OutcomeReport, OutcomesReply, OutcomesRequest
+from raftsched.wire.workers import (
+    CallbackReport,
+    ErrorReport,
+    OutcomeReply,
+    OutcomeReport,
+    OutcomesReply,
+    OutcomesRequest,
+)
 
+CALLBACK_TOKEN_HEADER: Final = "Raftsched-Callback-Token"  # noqa: S105  # the name of a header
+_OPERATIONS: Final = (RecordOutcome, AwaitCallback)
 _ENDS: Final = {
     "completed": AttemptEnd.COMPLETED,
     "failed": AttemptEnd.FAILED,
@@ -45,18 +57,29 @@ class Outcomes:
         self._bodies = bodies
         self._request = ItemsDecoder(OutcomesRequest, "outcomes")
         self._report = StructDecoder(OutcomeReport)
+        self._callback = StructDecoder(CallbackReport)
 
     def routes(self) -> tuple[Route, ...]:
-        return (route("POST", "/leases/outcomes", self.record_outcomes, OutcomesReply, body=OutcomesRequest),)
+        return (
+            route("POST", "/leases/outcomes", self.record_outcomes, OutcomesReply, body=OutcomesRequest),
+            route(
+                "POST",
+                "/runs/{id}/complete",
+                self.complete_run,
+                OutcomeReply,
+                body=CallbackReport,
+                headers=(CALLBACK_TOKEN_HEADER,),
+            ),
+        )
 
     async def record_outcomes(self, request: web.Request) -> web.Response:
         """Record the outcomes of attempts; a single outcome that does not count is a 409."""
         items = self._request.read(await self._bodies.read_json(request)).items
         prepared = [self._prepared(item, f"outcomes[{at}]") for at, item in enumerate(items)]
         propose = self._backend.propose
-        futures = [propose(operation) for operation in prepared if isinstance(operation, RecordOutcome)]
+        futures = [propose(operation) for operation in prepared if isinstance(operation, _OPERATIONS)]
         results = iter(await answers_of(futures))
-        answers = [next(results) if isinstance(item, RecordOutcome) else item for item in prepared]
+        answers = [next(results) if isinstance(item, _OPERATIONS) else item for item in prepared]
         replies = [_outcome_reply(_run_id(item), answer) for item, answer in zip(items, answers, strict=True)]
         if len(answers) == 1 and not replies[0].accepted:
             error = _error(answers[0])
@@ -64,7 +87,32 @@ class Outcomes:
             return problem_response(problem_of(error, status=status, outcomes=replies))
         return json_response(OutcomesReply(outcomes=replies))
 
-    def _prepared(self, item: Item, at: str) -> RecordOutcome | RaftschedError:
+    async def complete_run(self, request: web.Request) -> web.Response:
+        """Record the outcome of a run whose request was accepted, as its target reports it with its callback token.
+
+        A repeated report gets the same answer. Without a body the run is completed without a result.
+        """
+        report = self._callback.read_optional(await self._bodies.read_optional_json(request))
+        _check_fields(report, "")
+        run_id, token = request.match_info["id"], request.headers.get(CALLBACK_TOKEN_HEADER, "")
+        job_id, run_number = run_id_in_path(request)
+        job = self._backend.fresh_state().job(job_id)
+        fencing_token = None if job is None else fencing_token_of(job, run_number, token)
+        if fencing_token is None:
+            told = (
+                f"no report is awaited for this run under this token; send the {CALLBACK_TOKEN_HEADER} of its request"
+            )
+            raise Rejected("lease_lost", told)
+        outcome = OutcomeReport(
+            run_id=run_id,
+            fencing_token=fencing_token,
+            completion_id=completion_id_of(token),
+            **msgspec.structs.asdict(report),
+        )
+        recorded = await propose(self._backend, self._operation(outcome, ""), OutcomeRecorded)
+        return json_response(OutcomeReply(run_id=run_id, accepted=True, revision=recorded.job.revision))
+
+    def _prepared(self, item: Item, at: str) -> RecordOutcome | AwaitCallback | RaftschedError:
         if item.flaw is not None:
             return item.flaw
         try:
@@ -74,8 +122,11 @@ class Outcomes:
         except Invalid as error:
             return error
 
-    def _operation(self, report: OutcomeReport, at: str) -> RecordOutcome:
-        job_id, run_number = run_id_at(report.run_id, f"{at}.run_id")
+    def _operation(self, report: OutcomeReport, at: str) -> RecordOutcome | AwaitCallback:
+        prefix = f"{at}." if at else ""
+        job_id, run_number = run_id_at(report.run_id, f"{prefix}run_id")
+        if report.status == "accepted":
+            return AwaitCallback(job_id, run_number, FencingToken(report.fencing_token))
         wait = report.snooze_seconds if report.snooze_seconds is not None else report.retry_after_seconds
         return RecordOutcome(
             job_id=job_id,
@@ -83,7 +134,7 @@ class Outcomes:
             token=FencingToken(report.fencing_token),
             end=_ENDS[report.status],
             completion_id=report.completion_id or "",
-            result=json_bytes(report.result, limits.RESULT_BYTES_MAX, f"{at}.result"),
+            result=json_bytes(report.result, limits.RESULT_BYTES_MAX, f"{prefix}result"),
             error=None if report.error is None else _job_error(report.error),
             retryable=report.retryable,
             delay_ms=-1 if wait is None else milliseconds(wait),
@@ -91,7 +142,7 @@ class Outcomes:
         )
 
 
-def _check_fields(report: OutcomeReport, at: str) -> None:
+def _check_fields(report: OutcomeReport | CallbackReport, at: str) -> None:
     """Raise `Invalid` for a field that does not belong to this status: it shows a mistake of the worker."""
     failed = report.status == "failed"
     misplaced = {
@@ -99,12 +150,13 @@ def _check_fields(report: OutcomeReport, at: str) -> None:
         "error": report.error is not None and not failed,
         "retryable": not report.retryable and not failed,
         "retry_after_seconds": report.retry_after_seconds is not None and not failed,
-        "snooze_seconds": (report.snooze_seconds is not None) != (report.status == "snoozed"),
+        "snooze_seconds": (getattr(report, "snooze_seconds", None) is not None) != (report.status == "snoozed"),
     }
     for field, is_misplaced in misplaced.items():
         if is_misplaced:
             verb = "is required" if field == "snooze_seconds" and report.status == "snoozed" else "is not allowed"
-            raise Invalid(f"{at}.{field}: {verb} with the status {report.status}", field=f"{at}.{field}")
+            path = f"{at}.{field}" if at else field
+            raise Invalid(f"{path}: {verb} with the status {report.status}", field=path)
 
 
 def _job_error(error: ErrorReport) -> JobError:

@@ -16,11 +16,12 @@ from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.json_reply import json_response
 from raftsched.api.http.proposals import propose
 from raftsched.api.http.routes import Route, route
-from raftsched.api.json.decode import StructDecoder
+from raftsched.api.json.decode import StructDecoder, run_id_in_path
+from raftsched.core.jobs.callbacks import token_digest
 from raftsched.core.operations.control import AppendLog, Progress, ReportProgress, StartRun
-from raftsched.core.records.ids import FencingToken, JobId, parse_run_id
+from raftsched.core.records.ids import FencingToken
 from raftsched.core.state.results import Changed, Counted, Logged
-from raftsched.errors import Invalid, NotFound, Rejected, TooLarge
+from raftsched.errors import Rejected, TooLarge
 from raftsched.values import check_value
 from raftsched.wire.workers import LoggedReply, LogRequest, ProgressReply, ProgressRequest, StartReply, StartRequest
 
@@ -45,15 +46,16 @@ class Runs:
     async def start_run(self, request: web.Request) -> web.Response:
         """Record the start of a run before its first effect; a run that starts at most once never starts again."""
         wanted, _ = self._start.read(await self._bodies.read_json(request))
-        job_id, run_number = _run_in_path(request)
-        operation = StartRun(job_id, run_number, FencingToken(wanted.fencing_token))
+        job_id, run_number = run_id_in_path(request)
+        digest = b"" if wanted.callback_token is None else token_digest(wanted.callback_token)
+        operation = StartRun(job_id, run_number, FencingToken(wanted.fencing_token), digest)
         job = (await propose(self._backend, operation, Changed)).job
         return json_response(StartReply(run_id=request.match_info["id"], started=True, revision=job.revision))
 
     async def append_log(self, request: web.Request) -> web.Response:
         """Add lines to the log of a running attempt; a repeated piece, by its `sequence`, is stored once."""
         wanted, _ = self._log.read(await self._bodies.read_json(request))
-        job_id, run_number = _run_in_path(request)
+        job_id, run_number = run_id_in_path(request)
         operation = AppendLog(
             job_id, run_number, FencingToken(wanted.fencing_token), _piece(wanted.lines), wanted.sequence or 0
         )
@@ -64,7 +66,7 @@ class Runs:
     async def report_progress(self, request: web.Request) -> web.Response:
         """Replace the progress of a running attempt."""
         wanted, _ = self._progress.read(await self._bodies.read_json(request))
-        job_id, run_number = _run_in_path(request)
+        job_id, run_number = run_id_in_path(request)
         report = Progress(
             job_id, run_number, FencingToken(wanted.fencing_token), progress_text(wanted.progress, "progress")
         )
@@ -79,13 +81,6 @@ def progress_text(progress: Any, field: str) -> bytes:
     text = bytes(progress)
     check_value(text, bytes_max=limits.PROGRESS_BYTES_MAX, field=field)
     return text
-
-
-def _run_in_path(request: web.Request) -> tuple[JobId, int]:
-    try:
-        return parse_run_id(request.match_info["id"])
-    except Invalid:
-        raise NotFound("there is no such run: this is not a run id") from None
 
 
 def _piece(lines: list[str]) -> bytes:

@@ -203,8 +203,9 @@ def _is_over(job: Job, lease: Lease, suspect: ExpiredLease, now_ms: TimeMs) -> b
     if suspect.cause is AttemptEnd.CANCELLED:
         return job.status is Status.CANCELLING
     if suspect.cause is AttemptEnd.TIMEOUT:
-        return 0 < job.spec.timeout_ms <= now_ms - lease.granted_at_ms or _is_silent(job, now_ms)
-    return lease.ttl_ms <= now_ms - lease.granted_at_ms
+        is_too_long = 0 < job.spec.timeout_ms <= now_ms - lease.granted_at_ms
+        return is_too_long or (not lease.awaits_callback and _is_silent(job, now_ms))
+    return not lease.awaits_callback and lease.ttl_ms <= now_ms - lease.granted_at_ms
 
 
 def _is_silent(job: Job, now_ms: TimeMs) -> bool:

@@ -40,11 +40,13 @@ def cancel_job(view: View, operation: CancelJob, context: Context) -> Applied:
 def cancelled(job: Job, context: Context, *, force: bool = False, actor: str = "", detail: str = "") -> Job:
     """Return `job` after a cancel, which must be legal; a job cancelled before is returned unchanged.
 
-    By force a leased job is `cancelled` at once, else it is `cancelling` until its attempt has ended.
+    By force a leased job is `cancelled` at once, else it is `cancelling` until its attempt has ended. One that awaits a
+    callback has no worker that could stop: it is cancelled at once, too.
     """
     now_ms = context.now_ms
-    if job.status in LEASED and force:
-        notes = noted(job, context, "cancelled", actor=actor, detail=detail or "by force")
+    awaits_callback = job.lease is not None and job.lease.awaits_callback
+    if job.status in LEASED and (force or awaits_callback):
+        notes = noted(job, context, "cancelled", actor=actor, detail=detail or ("by force" if force else ""))
         return aborted(job, context, cancel_requested_at_ms=job.cancel_requested_at_ms or now_ms, notes=notes)
     status = next_status(job.status, Event.CANCEL)
     if status is job.status:

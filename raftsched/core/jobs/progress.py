@@ -6,6 +6,8 @@ the end of a lease are rejected, so two attempts are never mixed (case W16).
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from raftsched import limits
 from raftsched.core.jobs.admission import is_being_cancelled
 from raftsched.core.jobs.attempts import CANCELLED_TEXT
@@ -26,6 +28,11 @@ _SEQUENCE_MAX = (1 << 53) - 1
 
 @handles(StartRun)
 def start_run(view: View, operation: StartRun, context: Context) -> Applied:
+    problem = range_problem(
+        "callback_digest bytes", len(operation.callback_digest), 0, limits.CALLBACK_DIGEST_BYTES_MAX
+    )
+    if problem:
+        return invalid(problem)
     job = find_job(view, operation.job_id)
     if job is None:
         return refused(RejectCode.NOT_FOUND, "there is no such job")
@@ -34,12 +41,12 @@ def start_run(view: View, operation: StartRun, context: Context) -> Applied:
         return refused(RejectCode.CANCELLED, CANCELLED_TEXT)
     if lease is None:
         return _late(job, operation.token)
-    if lease.started:
+    callback_digest = operation.callback_digest or lease.callback_digest
+    if lease.started and callback_digest == lease.callback_digest:
         return Applied(Changed(job))
     if job.spec.options is not None and is_being_cancelled(view, job.spec.options):
         return refused(RejectCode.CANCELLED, "the job's workflow is cancelled: nothing of it begins any more")
-    started = Lease(lease.worker, lease.token, lease.granted_at_ms, lease.ttl_ms, lease.request_id, started=True)
-    new = touch(job, context, lease=started)
+    new = touch(job, context, lease=replace(lease, started=True, callback_digest=callback_digest))
     return Applied(Changed(new), (PutJob(job, new),))
 
 

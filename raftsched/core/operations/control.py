@@ -77,9 +77,24 @@ class RequeueJob(Operation, frozen=True, tag=11):
 
 
 class StartRun(Operation, frozen=True, tag=12):
-    """Record that a worker begins a run that starts at most once. A repeat with the same token succeeds.
+    """Record that a worker begins a run that starts at most once, or whose target reports its outcome.
 
-    Result: `Changed`. Rejected: `not_found`, `lease_lost`, `cancelled`.
+    A repeat with the same tokens succeeds. Result: `Changed`. Rejected: `not_found`, `lease_lost`, `cancelled`.
+    """
+
+    job_id: JobId
+    run_number: int
+    token: FencingToken
+    callback_digest: bytes = b""
+    """Digest of the token by which the target of a request may report the outcome; b"" = none."""
+
+
+class AwaitCallback(Operation, frozen=True, tag=30):
+    """Keep the lease of a run whose target has accepted the request and reports the outcome itself.
+
+    Its worker sends no more heartbeats. A repeat succeeds, also after the callback. Result: `OutcomeRecorded`. Rejected:
+    `lease_lost`, `not_found`, `cancelled`, `invalid` (no callback token was recorded with its start, or the job has no
+    timeout).
     """
 
     job_id: JobId

@@ -176,6 +176,10 @@ class Lease(msgspec.Struct, frozen=True, array_like=True):
     """The worker's id of its lease request; a repeated request gets the same lease."""
     started: bool = False
     """`StartRun` was committed: a run that starts at most once has started."""
+    callback_digest: bytes = b""
+    """Digest of the token by which the run's target may report its outcome; b"" = it may not."""
+    awaits_callback: bool = False
+    """Its worker is done, and sends no heartbeats: it ends by the callback, the job's timeout or a cancel."""
 
 
 class AttemptEnd(IntEnum):

@@ -22,7 +22,8 @@ holds for a grant that took long to get into the log.
 An outage is not counted as silence: terms count from its end. A lease whose last certain sign of life is from before it
 ends without counting against its job: its worker may have stopped by its own clock. The same holds for the silence of
 handlers, which report through their workers: theirs counts from the worker's first heartbeat on; and for cancelled
-jobs, whose workers may not have been notified yet. Timeouts continue from the times in the record. Left out: whether
+jobs, whose workers may not have been notified yet. Timeouts continue from the times in the record. A lease
+whose run awaits a callback has no worker any more: only its timeout and the end of a cancel's grace count. Left out: whether
 this node may still answer heartbeats at all (fresh contact with a quorum) is its caller's check.
 """
 
@@ -72,6 +73,7 @@ class _Lease:
     """A running lease; all times are monotonic milliseconds."""
 
     __slots__ = (
+        "awaits_callback",
         "cancel_by_ms",
         "expiring",
         "handler_heartbeat_at_ms",
@@ -116,6 +118,8 @@ class _Lease:
         """Time of its handler's last sign of life, as `heartbeat_at_ms`."""
         self.timeout_at_ms = NEVER_MS
         self.cancel_by_ms = NEVER_MS
+        self.awaits_callback = False
+        """Nobody renews it: its run's target reports the outcome, or its timeout comes."""
         self.expiring = False
         """Its expiry is proposed."""
         self.refused = False
@@ -124,6 +128,12 @@ class _Lease:
 
     def deadline_ms(self) -> int:
         return min(self.silent_at_ms, self.handler_silent_at_ms, self.timeout_at_ms, self.cancel_by_ms)
+
+    def await_callback(self) -> None:
+        """Expect no more heartbeats, of worker and handler."""
+        self.awaits_callback = True
+        self.handler_ms = 0
+        self.silent_at_ms = self.handler_silent_at_ms = NEVER_MS
 
     def note_handler(self, now_ms: int) -> None:
         """Note a sign of life of the handler."""
@@ -186,6 +196,8 @@ class LeaseKeeper:
             lease.is_of_outage = liveness.heartbeat_at_ms < evidence.outage_ended_at_ms
             lease.handler_heartbeat_at_ms = now.monotonic_before(liveness.handler_heartbeat_at_ms)
             lease.handler_silent_at_ms = NEVER_MS
+            if lease.awaits_callback:
+                lease.await_callback()
             if job.status is Status.CANCELLING:
                 # A term, since the worker may not have been notified yet.
                 grace_ends_ms = now.monotonic_at(job.cancel_requested_at_ms + self._settings.cancel_grace_ms)
@@ -221,6 +233,8 @@ class LeaseKeeper:
             self._set_timer(self._keep(job, now))
             return
         self._note_handler(lease, now.monotonic_ms, is_alive=True)
+        if job.lease.awaits_callback:
+            lease.await_callback()
         if job.status is Status.CANCELLING and lease.cancel_by_ms == NEVER_MS:
             lease.cancel_by_ms = now.monotonic_ms + self._settings.cancel_grace_ms
             if lease.timer is not None:
@@ -253,7 +267,8 @@ class LeaseKeeper:
                 lease.refused = True
                 answers.append(_OVER)
             else:
-                lease.silent_at_ms = now_ms + lease.ttl_ms
+                if not lease.awaits_callback:  # its worker's last heartbeat may be late
+                    lease.silent_at_ms = now_ms + lease.ttl_ms
                 lease.heartbeat_at_ms = now_ms
                 lease.is_heard = True
                 if lease.handler_ms:  # here already: most jobs don't ask
@@ -306,6 +321,8 @@ class LeaseKeeper:
         found: defaultdict[str, list[SilentLease]] = defaultdict(list)
         now_ms, silence_ms = now.monotonic_ms, self._settings.lease_silence_ms
         for lease in self._leases.values():
+            if lease.awaits_callback:
+                continue
             is_silent = now_ms - lease.heartbeat_at_ms > silence_ms
             if is_silent or (lease.handler_ms and now_ms - lease.handler_heartbeat_at_ms > lease.handler_ms // 2):
                 silent = found[lease.worker]
@@ -375,6 +392,8 @@ class LeaseKeeper:
             lease.note_handler(now.monotonic_ms)
         if job.spec.timeout_ms:
             lease.timeout_at_ms = now.monotonic_at(job.lease.granted_at_ms + job.spec.timeout_ms)
+        if job.lease.awaits_callback:
+            lease.await_callback()
         self._leases[job.id] = lease
         return lease
 
