@@ -108,7 +108,7 @@ async def test_unknown_command_is_told_with_the_way_to_the_help() -> None:
 
 
 def test_submit_has_an_option_for_every_field_of_a_job() -> None:
-    said_otherwise = {"name", "payload", "unique", "start", "http", "shell", "on_failure", "on_success"}
+    said_otherwise = {"name", "payload", "unique", "start"}
     options = {str(parameter.name) for parameter in submit_command.params}
     assert set(JobRequest.__struct_fields__) - said_otherwise <= options
     assert "at_most_once" in JOB_OPTIONS

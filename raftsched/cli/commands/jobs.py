@@ -9,6 +9,7 @@ import click
 import msgspec
 from rich.text import Text
 
+from raftsched.cli.terminal.handlerless import shown_work
 from raftsched.cli.terminal.options import filter_fields, filter_options, limit_option, order_option
 from raftsched.cli.terminal.output import (
     json_option,
@@ -37,7 +38,7 @@ def print_job(job: Mapping[str, Any], *, as_json: bool) -> None:
         print_json(job)
         return
     error = job.get("error") or {}
-    print_fields({**job, "error": f"{error['type']}: {error['message']}" if error else None})
+    print_fields({**shown_work(job), "error": f"{error['type']}: {error['message']}" if error else None})
     if error.get("trace"):
         say(error["trace"].rstrip())
 

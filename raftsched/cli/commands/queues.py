@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 import click
 from rich.text import Text
 
+from raftsched.cli.terminal.handlerless import shown_work
+from raftsched.cli.terminal.options import hook_document
 from raftsched.cli.terminal.output import (
     json_option,
     print_fields,
@@ -94,6 +97,13 @@ def get(session: Session, name: str, *, as_json: bool) -> None:
 @click.option(
     "--weight", "weights", multiple=True, metavar="TENANT=SHARE", help=f"Replaces all shares. Repeatable; {_NONE_HELP}"
 )
+@click.option(
+    "--on-failure",
+    metavar="URL|JSON",
+    help=f"Submit a job if one ends in the dead-letter queue that has none itself: a request to URL, or JSON as of"
+    f" POST /jobs; {_NONE_HELP}",
+)
+@click.option("--on-success", metavar="URL|JSON", help=f"The same if one completes; {_NONE_HELP}")
 @with_session
 @json_option
 def set_queue(session: Session, name: str, *, as_json: bool, **options: Any) -> None:
@@ -104,6 +114,8 @@ def set_queue(session: Session, name: str, *, as_json: bool, **options: Any) -> 
         "ageing": ("ageing_seconds", _seconds),
         "retention": ("retention_seconds", _seconds),
         "max_lost_workers": ("max_lost_workers", _count),
+        "on_failure": ("on_failure", partial(hook_document, option="--on-failure")),
+        "on_success": ("on_success", partial(hook_document, option="--on-success")),
     }
     changes = {
         field: _read(option, options[option], read)
@@ -161,7 +173,7 @@ def _print_queue(queue: Mapping[str, Any], *, as_json: bool) -> None:
         "oldest waits": rounded(oldest_ms / 1000) if oldest_ms else "",
         "workers waiting": queue["waiting_workers"],
     }
-    print_fields({**beside, **settings})
+    print_fields({**beside, **shown_work(settings)})
 
 
 def _print_settings(settings: Mapping[str, Any], *, as_json: bool) -> None:
@@ -172,7 +184,9 @@ def _print_settings(settings: Mapping[str, Any], *, as_json: bool) -> None:
     if pause:
         until = f" until {pause['until']}" if pause["until"] else ""
         say(status_text("paused") + Text(f"{until}  {pause['reason'] or ''}".rstrip()))
-    shown = {name: value for name, value in settings.items() if name not in ("pause", "revision", "updated_at")}
+    shown = {
+        name: value for name, value in shown_work(settings).items() if name not in ("pause", "revision", "updated_at")
+    }
     if any(shown.values()):
         print_fields(shown)
     elif not pause:

@@ -14,12 +14,12 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 from raftsched.cli.commands.jobs import print_job
 from raftsched.cli.commands.tail import wait_for_end
 from raftsched.cli.terminal.exit_codes import EXIT_HELP, exit_for
+from raftsched.cli.terminal.handlerless import HandlerlessCommand, handlerless_options, work_fields
 from raftsched.cli.terminal.options import (
     given,
     job_fields,
     job_options,
     options,
-    payload_field,
     tenant_option,
     when_options,
 )
@@ -57,7 +57,7 @@ dependency_options = options(
 )
 
 
-@click.command("submit", epilog=f"With --wait: {EXIT_HELP}")
+@click.command("submit", cls=HandlerlessCommand, epilog=f"With --wait: {EXIT_HELP}")
 @click.argument("name", required=False)
 @click.argument("payload", required=False)
 @click.option(
@@ -66,6 +66,7 @@ dependency_options = options(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="JSON lines, one job a line with the fields of POST /jobs; of any size.",
 )
+@handlerless_options
 @when_options
 @job_options
 @click.option("--expires-at", type=MOMENT, help="Give up if it has not started by then.")
@@ -89,18 +90,20 @@ def submit_command(
     as_json: bool,
     **fields: Any,
 ) -> None:
-    """Submit the job NAME with PAYLOAD, or a file of jobs.
+    """Submit a job: for a handler, a request or a command; or a file.
 
-    PAYLOAD is JSON, or - for JSON from standard input. The job's history begins with who submitted it.
+    The handler of NAME gets PAYLOAD: JSON, or - for JSON from standard input. With --http or --shell, NAME is optional.
+    The job's history begins with who submitted it.
     """
-    if (path is None) == (name is None):
-        raise click.UsageError("give either NAME [PAYLOAD] or --file")
     if path is not None:
-        if given(fields) or wait:
+        if name is not None or given(fields) or wait:
             raise click.UsageError("with --file, each line has the fields of its job; give no others")
         asyncio.run(_submit_file(path, session, as_json=as_json))
         return
-    document = {"name": name, **payload_field(payload), **_fields(fields)}
+    work = work_fields(name, payload, fields)
+    if not work:
+        raise click.UsageError("give either NAME [PAYLOAD], --http URL, --shell or --file")
+    document = {**work, **_fields(fields)}
     key = document.pop("idempotency_key", None)
     job = session.post("/jobs", document, headers=session.key_header(key))
     if not wait:

@@ -37,6 +37,15 @@ def options(*parts: Callable[[Command], Command]) -> Callable[[Command], Command
     return decorate
 
 
+hook_options = options(
+    click.option(
+        "--on-failure",
+        metavar="URL|JSON",
+        help="Submit a job if it ends in the dead-letter queue: a request to URL, or JSON as of POST /jobs.",
+    ),
+    click.option("--on-success", metavar="URL|JSON", help="The same if it completes."),
+)
+
 job_options = options(
     click.option("--queue", help="Default: the job's name."),
     click.option("--priority", help="0 to 9, or low, normal, high; higher first."),
@@ -76,6 +85,7 @@ job_options = options(
     click.option("--retention", "retention_seconds", type=SPAN, help="How long the finished job is kept."),
     click.option("--tag", "tags", multiple=True, help="Repeatable."),
     click.option("--region", help="Only workers of this region run it; by default all do."),
+    hook_options,
 )
 
 
@@ -85,6 +95,7 @@ def _names(decorate: Callable[[Any], Any]) -> frozenset[str]:
 
 
 JOB_OPTIONS: Final = _names(job_options)
+HOOKS: Final = _names(hook_options)
 
 _VERB_OPTIONS: Final[Mapping[str, partial[Callable[[Any], Any]]]] = {
     "force": partial(
@@ -154,7 +165,19 @@ def job_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
         wanted["start"] = "at_most_once"
     if "retry_policy" in wanted:
         wanted["retry_policy"] = parse_json(wanted["retry_policy"], "--retry-policy")
+    for hook in HOOKS & wanted.keys():
+        wanted[hook] = hook_document(wanted[hook], f"--{hook.replace('_', '-')}")
     return wanted
+
+
+def hook_document(text: str, option: str) -> dict[str, Any]:
+    """Return the job of a hook: a URL alone means a request to it. Raises `Invalid` naming the option."""
+    if text.startswith(("http://", "https://")):
+        return {"http": {"url": text}}
+    document = parse_json(text, option)
+    if not isinstance(document, dict):
+        raise Invalid(f"{option}: must be a URL, or a JSON object with the fields of a job", field=option)
+    return document
 
 
 def filter_fields(fields: Mapping[str, Any]) -> dict[str, Any]:

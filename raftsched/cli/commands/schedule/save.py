@@ -9,6 +9,7 @@ import click
 
 from raftsched.cli.commands.schedule.fire_times import print_outlook
 from raftsched.cli.commands.schedule.read import print_schedule, schedule_path
+from raftsched.cli.terminal.handlerless import HandlerlessCommand, handlerless_options, work_fields
 from raftsched.cli.terminal.options import (
     JOB_OPTIONS,
     given,
@@ -16,7 +17,6 @@ from raftsched.cli.terminal.options import (
     job_options,
     options,
     parse_json,
-    payload_field,
     tenant_option,
 )
 from raftsched.cli.terminal.output import json_option, print_json, say
@@ -55,9 +55,9 @@ timing_options = options(
 _CALENDAR: Final = ("skip_dates", "business_days", "calendar")
 
 
-@click.command("create")
+@click.command("create", cls=HandlerlessCommand)
 @click.argument("name")
-@click.argument("job")
+@click.argument("job", required=False)
 @click.argument("payload", required=False)
 @timing_options
 @click.option(
@@ -80,12 +80,13 @@ _CALENDAR: Final = ("skip_dates", "business_days", "calendar")
 @click.option("--create-only", is_flag=True, help="Fail if there is one of this name, instead of changing it.")
 @tenant_option
 @job_options
+@handlerless_options
 @with_session
 @json_option
 def create_schedule(
     session: Session,
     name: str,
-    job: str,
+    job: str | None,
     payload: str | None,
     *,
     create_only: bool,
@@ -94,13 +95,17 @@ def create_schedule(
 ) -> None:
     """Create a schedule, or change the one of this name.
 
-    At each fire time it submits the job JOB with PAYLOAD: JSON, or - for JSON from standard input.
+    At each fire time it submits the job JOB with PAYLOAD: JSON, or - for JSON from standard input. With --http or --shell it
+    submits a request or a command, and JOB is optional.
     """
+    work = work_fields(job, payload, fields)
+    if not work:
+        raise click.UsageError("give either JOB [PAYLOAD], --http URL, or --shell")
     job_options_given = {field: fields.pop(field) for field in JOB_OPTIONS}
     document = {
         "name": name,
         **_timing_fields(fields),
-        "job": {"name": job, **payload_field(payload), **job_fields(job_options_given)},
+        "job": {**work, **job_fields(job_options_given)},
     }
     headers = {"If-None-Match": "*"} if create_only else {}
     print_schedule(session.post("/schedules", document, headers=headers), as_json=as_json)
