@@ -40,7 +40,7 @@ from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.routes import Answered, Handler, Route
 from raftsched.api.http.submit_relay import RELAY_PATH, SubmitRelay, submit_in
 from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable
-from raftsched.exchange import Broken, Exchange, Http, HttpPool, Patience, Reply, TimedOut
+from raftsched.exchange import Broken, Exchange, Http, HttpPool, Reply, TimedOut, Timeouts
 from raftsched.wire.common import ReadQuery
 
 FORWARDED_HEADER: Final = "Raftsched-Forwarded"
@@ -83,12 +83,12 @@ class _ConnectionLost(_Unanswered):
 
 
 class _Forward:
-    """A request in progress at the leader `url`; `patience` ends the wait for its reply."""
+    """A request in progress at the leader `url`; `timeout` ends the wait for its reply."""
 
-    def __init__(self, url: str, exchange: Exchange, patience: asyncio.Timeout) -> None:
+    def __init__(self, url: str, exchange: Exchange, timeout: asyncio.Timeout) -> None:
         self.url: Final = url
         self.exchange: Final = exchange
-        self.patience: Final = patience
+        self.timeout: Final = timeout
 
     @property
     def is_harmless(self) -> bool:
@@ -97,9 +97,9 @@ class _Forward:
 
     def end(self) -> None:
         """End the wait, since another node leads now."""
-        if self.patience.when() is None:
+        if self.timeout.when() is None:
             seconds = 0.0 if self.is_harmless else _REPLACED_LEADER_SECONDS
-            self.patience.reschedule(asyncio.get_running_loop().time() + seconds)
+            self.timeout.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 class Forwarder:
@@ -240,13 +240,13 @@ class Forwarder:
         method = "GET" if request.method == "HEAD" else request.method
         url = leader_url + request.rel_url.raw_path_qs
         queue_seconds = min(wait_seconds, _SILENCE_SECONDS)
-        patience = Patience(_CONNECT_SECONDS, silence_seconds=wait_seconds, queue_seconds=queue_seconds)
+        timeouts = Timeouts(_CONNECT_SECONDS, silence_seconds=wait_seconds, queue_seconds=queue_seconds)
         http = self._http_of_waits if route is not None and route.waits else self._http
         if method == "GET":
             with suppress(_ConnectionLost):
-                return _response(await self._sent(http, leader_url, Exchange(method, url, headers=headers), patience))
+                return _response(await self._sent(http, leader_url, Exchange(method, url, headers=headers), timeouts))
         exchange = Exchange(method, url, headers=headers, body=body or None)
-        return _response(await self._sent(http, leader_url, exchange, patience))
+        return _response(await self._sent(http, leader_url, exchange, timeouts))
 
     async def _relayed(self, request: web.Request, leader_url: str) -> web.Response:
         """Forward a submit together with others; raises as `forward` does."""
@@ -261,16 +261,16 @@ class Forwarder:
             raise _Unanswered("another node leads now")
         headers = {"Content-Type": "application/msgpack", FORWARDED_HEADER: "1"}
         exchange = Exchange("POST", leader_url + RELAY_PATH, headers=headers, body=body)
-        patience = Patience(_CONNECT_SECONDS, silence_seconds=_SILENCE_SECONDS, queue_seconds=_SILENCE_SECONDS)
-        return await self._sent(self._http, leader_url, exchange, patience)
+        timeouts = Timeouts(_CONNECT_SECONDS, silence_seconds=_SILENCE_SECONDS, queue_seconds=_SILENCE_SECONDS)
+        return await self._sent(self._http, leader_url, exchange, timeouts)
 
-    async def _sent(self, http: Http, leader_url: str, exchange: Exchange, patience: Patience) -> Reply:
+    async def _sent(self, http: Http, leader_url: str, exchange: Exchange, timeouts: Timeouts) -> Reply:
         """Send `exchange` once, and return the reply with the headers to pass on; raises as `forward`."""
         forward = _Forward(leader_url, exchange, asyncio.timeout(None))
         self._under_way[forward] = None
         try:
-            async with forward.patience:
-                return _forwarded(await http.send(exchange, patience))
+            async with forward.timeout:
+                return _forwarded(await http.send(exchange, timeouts))
         except (Broken, TimeoutError) as error:
             if not exchange.is_sent:
                 raise _Unanswered("the leader can't be reached; retry in a moment") from error

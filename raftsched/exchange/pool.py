@@ -16,7 +16,7 @@ from typing import Any, Final
 import aiohttp
 from yarl import URL
 
-from raftsched.exchange.port import Broken, Exchange, Http, Patience, Reply, StreamedReply, TimedOut
+from raftsched.exchange.port import Broken, Exchange, Http, Reply, StreamedReply, TimedOut, Timeouts
 
 _BROKEN: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
@@ -38,17 +38,17 @@ class HttpPool(Http):
         self._decompress = decompress
         self._session: aiohttp.ClientSession | None = None
 
-    async def send(self, exchange: Exchange, patience: Patience) -> Reply:
+    async def send(self, exchange: Exchange, timeouts: Timeouts) -> Reply:
         try:
-            async with self._request(exchange, patience) as reply:
+            async with self._request(exchange, timeouts) as reply:
                 return Reply(reply.status, reply.headers, await reply.read())
         except _BROKEN as error:
             raise _broken(error) from error
 
     @asynccontextmanager
-    async def stream(self, exchange: Exchange, patience: Patience) -> AsyncIterator[StreamedReply]:
+    async def stream(self, exchange: Exchange, timeouts: Timeouts) -> AsyncIterator[StreamedReply]:
         try:
-            reply = await self._request(exchange, patience)
+            reply = await self._request(exchange, timeouts)
         except _BROKEN as error:
             raise _broken(error) from error
         async with reply:
@@ -59,7 +59,7 @@ class HttpPool(Http):
             await self._session.close()
             self._session = None
 
-    def _request(self, exchange: Exchange, patience: Patience) -> Any:
+    def _request(self, exchange: Exchange, timeouts: Timeouts) -> Any:
         """Make aiohttp's own request, which is awaited or entered."""
         return self._opened().request(
             exchange.method,
@@ -67,10 +67,10 @@ class HttpPool(Http):
             data=exchange.body,
             headers=exchange.headers,
             timeout=aiohttp.ClientTimeout(
-                total=patience.total_seconds,
-                connect=None if patience.queue_seconds is None else patience.queue_seconds + patience.connect_seconds,
-                sock_connect=patience.connect_seconds,
-                sock_read=patience.silence_seconds,
+                total=timeouts.total_seconds,
+                connect=None if timeouts.queue_seconds is None else timeouts.queue_seconds + timeouts.connect_seconds,
+                sock_connect=timeouts.connect_seconds,
+                sock_read=timeouts.silence_seconds,
             ),
             allow_redirects=False,
             trace_request_ctx=exchange,

@@ -43,7 +43,7 @@ class Exchange:
         self.is_sent = True
 
 
-class Patience(NamedTuple):
+class Timeouts(NamedTuple):
     """Time limits in seconds; None = none."""
 
     connect_seconds: float
@@ -81,10 +81,10 @@ class StreamedReply(Protocol):
 class Http(Protocol):
     """Send exchanges; belongs to the event loop that first uses it."""
 
-    async def send(self, exchange: Exchange, patience: Patience) -> Reply:
+    async def send(self, exchange: Exchange, timeouts: Timeouts) -> Reply:
         """Send `exchange`, which must be new, and return the whole reply; raises `Broken`."""
 
-    def stream(self, exchange: Exchange, patience: Patience) -> AbstractAsyncContextManager[StreamedReply]:
+    def stream(self, exchange: Exchange, timeouts: Timeouts) -> AbstractAsyncContextManager[StreamedReply]:
         """Send `exchange`, which must be new, and enter when the head of the reply is there; raises `Broken`."""
 
     async def close(self) -> None:

@@ -18,9 +18,9 @@ from chaos.sim.run.seed import run_world
 from chaos.sim.world.world import World
 from raftsched.client import Client, ClientSettings
 from raftsched.errors import OutcomeUnknown, Unavailable
-from raftsched.exchange import Broken, Exchange, Patience, TimedOut
+from raftsched.exchange import Broken, Exchange, TimedOut, Timeouts
 
-PATIENT = Patience(connect_seconds=1.0, total_seconds=2.0)
+PATIENT = Timeouts(connect_seconds=1.0, total_seconds=2.0)
 
 
 def calm(rates: Rates) -> Rates:
@@ -111,11 +111,11 @@ def test_what_is_sent_over_a_cut_link_arrives_when_it_heals(world: World) -> Non
     loop = world.hosts[follower].loop
     assert isinstance(loop, ProcessLoop)
     pool = SimulatedPool()
-    warm = loop.create_task(pool.send(reading(world, leader), Patience(1.0)))
+    warm = loop.create_task(pool.send(reading(world, leader), Timeouts(1.0)))
     world.run(0.5)
     assert warm.result().status == 200
     world.network.cut(leader, follower)
-    waiting = loop.create_task(pool.send(reading(world, leader), Patience(1.0)))
+    waiting = loop.create_task(pool.send(reading(world, leader), Timeouts(1.0)))
     world.run(0.3)
     assert not waiting.done()
     world.network.heal(leader, follower)

@@ -115,14 +115,14 @@ async def test_only_the_unknown_items_of_a_batch_go_again(cluster: Cluster, clie
 
 async def test_submit_says_unknown_when_an_attempt_may_have_taken_effect(cluster: Cluster) -> None:
     cluster.faults[BATCH].extend([Fault.REPLY_LOST] + [Fault.REFUSED] * 1000)
-    async with Client(cluster.nodes[0].url, settings=_patience(0.05)) as client:
+    async with Client(cluster.nodes[0].url, settings=_timeouts(0.05)) as client:
         with pytest.raises(OutcomeUnknown):
             await client.submit("pay")
 
 
 async def test_submit_says_unavailable_when_every_attempt_was_refused(cluster: Cluster) -> None:
     cluster.faults[BATCH].extend([Fault.REFUSED] * 1000)
-    async with Client(cluster.nodes[0].url, settings=_patience(0.05)) as client:
+    async with Client(cluster.nodes[0].url, settings=_timeouts(0.05)) as client:
         with pytest.raises(Unavailable) as caught:
             await client.submit("pay")
     assert not isinstance(caught.value, OutcomeUnknown)
@@ -312,7 +312,7 @@ async def test_id_with_path_parts_stays_one_part_of_the_path(cluster: Cluster, c
 
 async def test_read_that_gets_no_answer_is_unavailable_never_unknown(cluster: Cluster) -> None:
     cluster.faults["/cluster"].extend([Fault.LOST] * 1000)
-    async with Client(cluster.nodes[0].url, settings=_patience(0.05)) as client:
+    async with Client(cluster.nodes[0].url, settings=_timeouts(0.05)) as client:
         with pytest.raises(Unavailable) as caught:
             await client.cluster()
     assert not isinstance(caught.value, OutcomeUnknown)
@@ -372,7 +372,7 @@ async def test_client_waits_out_an_election() -> None:
 
 async def test_overloaded_leader_is_given_the_time_it_asks_for(cluster: Cluster) -> None:
     cluster.faults["/queues"].append(Fault.OVERLOADED)
-    async with Client(cluster.nodes[0].url, settings=_patience(0.5)) as client:
+    async with Client(cluster.nodes[0].url, settings=_timeouts(0.5)) as client:
         with pytest.raises(Unavailable):
             await client.queues()  # a second is more than half of one
     assert cluster.nodes[0].seen.count("/queues") == 1
@@ -381,7 +381,7 @@ async def test_overloaded_leader_is_given_the_time_it_asks_for(cluster: Cluster)
 async def test_node_without_a_leader_is_asked_again_soon_whatever_it_says(cluster: Cluster) -> None:
     cluster.leader = None
     cluster.faults["/cluster"].append(Fault.OVERLOADED)
-    async with Client(cluster.nodes[0].url, settings=_patience(0.5)) as client:
+    async with Client(cluster.nodes[0].url, settings=_timeouts(0.5)) as client:
         assert await client.cluster()
 
 
@@ -416,7 +416,7 @@ def test_wrong_address_is_refused_at_once() -> None:
         Client("127.0.0.1:8400")
 
 
-def _patience(seconds: float) -> ClientSettings:
+def _timeouts(seconds: float) -> ClientSettings:
     return ClientSettings(retry_seconds=seconds, backoff_base_seconds=0.001, backoff_cap_seconds=0.01)
 
 

@@ -16,7 +16,7 @@ from tests.client.cluster import QUICK, WAIT_SECONDS, Cluster, Fault, running_cl
 
 BATCH = "/jobs/batch"
 HEDGING = replace(QUICK, hedge_seconds=0.05, request_timeout_seconds=60.0, retry_seconds=60.0, avoid_seconds=60.0)
-"""Patience so long that a test which needs it fails."""
+"""Timeouts so long that a test which needs it fails."""
 
 
 def client_of(cluster: Cluster) -> Client:

@@ -38,7 +38,7 @@ _HEALTHY_SECONDS: Final = 90.0
 _REFUSAL_SECONDS: Final = 0.5
 """A node that can't serve says so at once; beside load that takes its time."""
 _RAW_SECONDS: Final = 2.0
-"""Patience of a raw writer."""
+"""Timeouts of a raw writer."""
 
 
 class Mode(NamedTuple):
@@ -165,8 +165,8 @@ class Drill:
 
 async def settled_leader(nodes: Sequence[Host]) -> Host:
     """Wait until all nodes are ready, and return the one that leads."""
-    patience = aiohttp.ClientTimeout(total=_RAW_SECONDS)
-    async with asyncio.timeout(_HEALTHY_SECONDS), aiohttp.ClientSession(timeout=patience) as session:
+    timeouts = aiohttp.ClientTimeout(total=_RAW_SECONDS)
+    async with asyncio.timeout(_HEALTHY_SECONDS), aiohttp.ClientSession(timeout=timeouts) as session:
         while True:
             with suppress(aiohttp.ClientError, TimeoutError):
                 leaders = {await _leader_seen_by(host, session) for host in nodes}
@@ -199,9 +199,9 @@ def _longest(times: Sequence[float], since: float, until: float) -> float:
 
 async def _run(modes: Sequence[str], rounds: int, hold_seconds: float) -> dict[str, list[Gaps]]:
     found: dict[str, list[Gaps]] = {mode: [] for mode in modes}
-    patience = aiohttp.ClientTimeout(total=_RAW_SECONDS)
+    timeouts = aiohttp.ClientTimeout(total=_RAW_SECONDS)
     with hosts(3, subnet="10.93.9") as (nodes, _, directory):
-        async with aiohttp.ClientSession(timeout=patience) as session:
+        async with aiohttp.ClientSession(timeout=timeouts) as session:
             drill = Drill(nodes, directory, session)
             await settled_leader(nodes)
             writers = [asyncio.create_task(drill.write_for_ever(host)) for host in nodes]

@@ -7,11 +7,11 @@ import socket
 import pytest
 
 from raftsched.errors import InvariantBroken
-from raftsched.exchange import Broken, Exchange, HttpPool, Patience, TimedOut
+from raftsched.exchange import Broken, Exchange, HttpPool, TimedOut, Timeouts
 from tests.exchange.dying import DyingServer, dying_server
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
-PATIENT = Patience(connect_seconds=10.0, total_seconds=10.0)
+PATIENT = Timeouts(connect_seconds=10.0, total_seconds=10.0)
 
 
 def _exchange(server: DyingServer, method: str, path: str = "/api/v1/x") -> Exchange:
@@ -72,7 +72,7 @@ async def test_exchange_that_waits_for_its_connection_too_long_is_not_sent() -> 
         pool = HttpPool()
         exchange = Exchange("DELETE", f"http://127.0.0.1:{server.getsockname()[1]}/", headers={})
         with pytest.raises(TimedOut):
-            await pool.send(exchange, Patience(connect_seconds=0.01))
+            await pool.send(exchange, Timeouts(connect_seconds=0.01))
         assert not exchange.is_sent
         await pool.close()
 
@@ -80,9 +80,9 @@ async def test_exchange_that_waits_for_its_connection_too_long_is_not_sent() -> 
 async def test_exchange_whose_reply_does_not_come_in_time_was_sent() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         pool = HttpPool()
-        for patience in (Patience(10.0, total_seconds=0.05), Patience(10.0, silence_seconds=0.05)):
+        for timeouts in (Timeouts(10.0, total_seconds=0.05), Timeouts(10.0, silence_seconds=0.05)):
             exchange = Exchange("DELETE", f"http://127.0.0.1:{silent.getsockname()[1]}/", headers={})
             with pytest.raises(TimedOut):
-                await pool.send(exchange, patience)
+                await pool.send(exchange, timeouts)
             assert exchange.is_sent
         await pool.close()

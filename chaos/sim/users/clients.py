@@ -125,7 +125,7 @@ class Client:
             return
 
     async def submit_once(self) -> None:
-        """One try, at the client's own node, with little patience."""
+        """One try, at the client's own node, with short timeouts."""
         op = self._world.recorder.new_op()
         await self._try(Submission(self._world, op, ""), op, seconds=_SHORT_PATIENCE_SECONDS)
 

@@ -24,7 +24,7 @@ from raftsched.api.jobs.convert import fingerprint_of
 from raftsched.client import Client, ClientSettings, JobInfo, JobSpec
 from raftsched.core.records.ids import JobId
 from raftsched.errors import OutcomeUnknown, RaftschedError
-from raftsched.exchange import Exchange, Patience, Reply
+from raftsched.exchange import Exchange, Reply, Timeouts
 
 T = TypeVar("T")
 SETTINGS = ClientSettings(
@@ -49,9 +49,9 @@ class _WatchedPool(SimulatedPool):
     applied = 0
     """The log index on which the latest success rests."""
 
-    async def send(self, exchange: Exchange, patience: Patience) -> Reply:
+    async def send(self, exchange: Exchange, timeouts: Timeouts) -> Reply:
         self.sent_count += exchange.method != "GET"
-        reply = await super().send(exchange, patience)
+        reply = await super().send(exchange, timeouts)
         # Any node answers the first two; and a refusal may come beside another request's success.
         if reply.status < _REFUSED and not exchange.url.endswith(("/cluster", "/healthz")):
             self.applied = int(reply.headers.get(REVISION_HEADER, 0))

@@ -27,7 +27,7 @@ _KEPT_MAX: Final = 100
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class Words(NamedTuple):
+class ActionWords(NamedTuple):
     """The words for an action."""
 
     plain: str
@@ -70,7 +70,7 @@ def all_options(help_text: str) -> Callable[[Command], Command]:
     )
 
 
-class Asked(NamedTuple):
+class BulkOptions(NamedTuple):
     """The options of a command that changes jobs."""
 
     target: Target
@@ -80,7 +80,7 @@ class Asked(NamedTuple):
     """It may be done without asking."""
 
 
-def asked_of(options: Mapping[str, Any]) -> Asked:
+def bulk_options(options: Mapping[str, Any]) -> BulkOptions:
     """Return the selection given by `options`; raises `click.UsageError` unless it is given by ids, filters or --all
     alone.
 
@@ -95,34 +95,34 @@ def asked_of(options: Mapping[str, Any]) -> Asked:
         raise click.UsageError("say which jobs: their ids, or filters such as --queue and --name, or --all")
     if not is_sure and not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise click.UsageError("--all needs --yes without a terminal; --dry-run shows what it would do")
-    return Asked(Target(tuple(job_ids), chosen, everything), dry_run, as_json, is_sure)
+    return BulkOptions(Target(tuple(job_ids), chosen, everything), dry_run, as_json, is_sure)
 
 
 def run_bulk(
     session: Session,
     path: str,
     document: Mapping[str, Any],
-    asked: Asked,
+    chosen_options: BulkOptions,
     *,
-    words: Words,
+    words: ActionWords,
     key: str | None = None,
 ) -> None:
     """Act on all selected jobs, and print the results; exit code 1 if some failed.
 
     `key` makes a repetition count once; only actions that create jobs take one.
     """
-    if not asked.is_sure:
-        _ask(_done(session, path, document, asked._replace(dry_run=True), words=words, key=key), words)
-    total = _done(session, path, document, asked, words=words, key=key)
-    if asked.as_json:
-        print_json({"dry_run": asked.dry_run, **total})
+    if not chosen_options.is_sure:
+        _ask(_done(session, path, document, chosen_options._replace(dry_run=True), words=words, key=key), words)
+    total = _done(session, path, document, chosen_options, words=words, key=key)
+    if chosen_options.as_json:
+        print_json({"dry_run": chosen_options.dry_run, **total})
     else:
-        _print_total(total, words, dry_run=asked.dry_run)
+        _print_total(total, words, dry_run=chosen_options.dry_run)
     if total["failed_count"]:
         raise SystemExit(1)
 
 
-def _ask(total: Mapping[str, Any], words: Words) -> None:
+def _ask(total: Mapping[str, Any], words: ActionWords) -> None:
     """Print what would be done, and end the command unless the user at the terminal confirms."""
     counted = words.counted(total["matched"])
     try:
@@ -136,15 +136,21 @@ def _ask(total: Mapping[str, Any], words: Words) -> None:
 
 
 def _done(
-    session: Session, path: str, document: Mapping[str, Any], asked: Asked, *, words: Words, key: str | None
+    session: Session,
+    path: str,
+    document: Mapping[str, Any],
+    chosen_options: BulkOptions,
+    *,
+    words: ActionWords,
+    key: str | None,
 ) -> dict[str, Any]:
     """Act on the jobs, or count them in a dry run, and return the totals."""
     total: dict[str, Any] = {"matched": 0, "done": 0, "failed_count": 0, "failed": [], "sample": []}
-    document = {**document, "dry_run": asked.dry_run}
+    document = {**document, "dry_run": chosen_options.dry_run}
     headers = {} if key is None else session.key_header(key)
-    with _counting(words, dry_run=asked.dry_run) as count:
+    with _counting(words, dry_run=chosen_options.dry_run) as count:
         try:
-            for part in _parts(asked.target):
+            for part in _parts(chosen_options.target):
                 for reply in _replies(session, path, {**document, **part}, headers):
                     _add(total, reply)
                     count(total)
@@ -183,7 +189,7 @@ def _add(total: dict[str, Any], reply: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _counting(words: Words, *, dry_run: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
+def _counting(words: ActionWords, *, dry_run: bool) -> Iterator[Callable[[dict[str, Any]], None]]:
     """Show the number of finished jobs on a terminal."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"))
     quiet = not progress_console.is_terminal
@@ -197,7 +203,7 @@ def _counting(words: Words, *, dry_run: bool) -> Iterator[Callable[[dict[str, An
         yield count
 
 
-def _print_total(total: Mapping[str, Any], words: Words, *, dry_run: bool) -> None:
+def _print_total(total: Mapping[str, Any], words: ActionWords, *, dry_run: bool) -> None:
     matched, failed_count = total["matched"], total["failed_count"]
     if dry_run:
         say(f"would {words.plain} {words.counted(matched)}" + (", for instance:" if total["sample"] else ""))

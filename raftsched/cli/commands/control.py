@@ -12,7 +12,7 @@ from typing import Any, Final
 import click
 from rich.text import Text
 
-from raftsched.cli.commands.bulk import Words, asked_of, run_bulk, target_options
+from raftsched.cli.commands.bulk import ActionWords, bulk_options, run_bulk, target_options
 from raftsched.cli.commands.jobs import job_path
 from raftsched.cli.terminal.options import given, option_names, payload_field, verb_options, when_options
 from raftsched.cli.terminal.output import json_option, print_json, say, status_text
@@ -33,14 +33,14 @@ def _change(
     alone: Mapping[str, Any] | None = None,
     key: str | None = None,
 ) -> None:
-    """Act on the jobs that `options` name; see `bulk.asked_of`. `alone` are further fields, for one job only."""
-    asked = asked_of(options)
-    if len(asked.target.ids) == 1 and not asked.dry_run and not verb.is_bulk_only:
-        path = job_path(asked.target.ids[0])
-        _print_changed(session.do(verb, path, {**fields, **(alone or {})}, key=key), as_json=asked.as_json)
+    """Act on the jobs that `options` name; see `bulk.bulk_options`. `alone` are further fields, for one job only."""
+    chosen_options = bulk_options(options)
+    if len(chosen_options.target.ids) == 1 and not chosen_options.dry_run and not verb.is_bulk_only:
+        path = job_path(chosen_options.target.ids[0])
+        _print_changed(session.do(verb, path, {**fields, **(alone or {})}, key=key), as_json=chosen_options.as_json)
     else:
         document = {"action": verb.name, **fields}
-        run_bulk(session, "/jobs/bulk", document, asked, words=Words(verb.name, verb.past), key=key)
+        run_bulk(session, "/jobs/bulk", document, chosen_options, words=ActionWords(verb.name, verb.past), key=key)
 
 
 def _print_changed(job: Mapping[str, Any], *, as_json: bool) -> None:

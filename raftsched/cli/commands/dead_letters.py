@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from raftsched.cli.commands.bulk import Words, all_options, asked_of, run_bulk
+from raftsched.cli.commands.bulk import ActionWords, all_options, bulk_options, run_bulk
 from raftsched.cli.terminal.options import (
     dry_run_option,
     limit_option,
@@ -80,7 +80,7 @@ def list_dead_letters(session: Session, limit: int, order: str | None, *, as_jso
 @json_option
 def requeue(session: Session, **chosen: Any) -> None:
     """Run jobs of the dead-letter queue again. Jobs that wait for them continue."""
-    _change(session, Words("requeue", "requeued", "dead letter"), chosen)
+    _change(session, ActionWords("requeue", "requeued", "dead letter"), chosen)
 
 
 @dead_letter_command.command("purge")
@@ -89,7 +89,7 @@ def requeue(session: Session, **chosen: Any) -> None:
 @json_option
 def purge(session: Session, **chosen: Any) -> None:
     """Delete jobs of the dead-letter queue."""
-    _change(session, Words("purge", "purged", "dead letter"), chosen)
+    _change(session, ActionWords("purge", "purged", "dead letter"), chosen)
 
 
 def _row(job: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -104,5 +104,5 @@ def _row(job: Mapping[str, Any]) -> tuple[Any, ...]:
     )
 
 
-def _change(session: Session, words: Words, chosen: Mapping[str, Any]) -> None:
-    run_bulk(session, f"/dead-letters/{words.plain}", {}, asked_of(chosen), words=words)
+def _change(session: Session, words: ActionWords, chosen: Mapping[str, Any]) -> None:
+    run_bulk(session, f"/dead-letters/{words.plain}", {}, bulk_options(chosen), words=words)

@@ -42,14 +42,14 @@ def events_command(
 
     With --json: JSON lines.
     """
-    for shown, event in enumerate(_heard(session, after=after, types=types, **filters), start=1):
+    for shown, event in enumerate(_events(session, after=after, types=types, **filters), start=1):
         fields = {name: _written(value) for name, value in msgspec.structs.asdict(event).items() if value is not None}
         print_json_line(fields) if as_json else _show(fields)
         if shown == count:
             return
 
 
-def _heard(session: Session, **asked: Any) -> Iterator[Event]:
+def _events(session: Session, **asked: Any) -> Iterator[Event]:
     try:
         yield from session.events(**asked)
     except Invalid as error:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from raftsched.cli.demo.board import Board, finished_count
 from raftsched.cli.demo.evidence import Evidence, Timetable
+from raftsched.cli.demo.jobs_table import JobsTable, finished_count
 from raftsched.cli.demo.ledger import Ledger
 from raftsched.cli.demo.plan import Planned, plan, probe
 from raftsched.cli.demo.report import Report, judge
@@ -42,8 +42,8 @@ async def run_demo(directory: Path) -> Report:
         _introduce(cluster, leader)
         with _workers(cluster, ledger_path):
             async with Client(*cluster.urls, actor="demo") as client:
-                with Board() as board:
-                    demo = _Demo(cluster, client, board)
+                with JobsTable() as jobs_table:
+                    demo = _Demo(cluster, client, jobs_table)
                     await demo.drive()
                 evidence = await demo.evidence(ledger)
     ledger.close()
@@ -86,12 +86,12 @@ def _workers(cluster: LocalCluster, ledger: Path) -> Iterator[None]:
 class _Demo:
     """The state of one run of the demo."""
 
-    def __init__(self, cluster: LocalCluster, client: Client, board: Board) -> None:
+    def __init__(self, cluster: LocalCluster, client: Client, jobs_table: JobsTable) -> None:
         self._cluster = cluster
         self._client = client
-        self._board = board
+        self._jobs_table = jobs_table
         self.planned: dict[str, Planned] = {}
-        self._scenes = Scenes(client, board, self.planned)
+        self._scenes = Scenes(client, jobs_table, self.planned)
         self._timetables: Sequence[Timetable] = ()
         self.seconds = 0.0
         self.leader_changes = 0
@@ -121,12 +121,12 @@ class _Demo:
             await asyncio.wait([watching])
             self.seconds = time.monotonic() - began
         with suppress(RaftschedError):
-            self._board.show(await self._client.queues())
+            self._jobs_table.show(await self._client.queues())
 
     async def _watch(self) -> None:
         while True:
             with suppress(RaftschedError):  # it only shows; the verdict is made at the end
-                self._board.show(await self._client.queues())
+                self._jobs_table.show(await self._client.queues())
             await asyncio.sleep(_SHOW_SECONDS)
 
     async def _submit(self, jobs: list[Planned]) -> None:
@@ -145,18 +145,18 @@ class _Demo:
         half_way = await self._scenes.half_way()
         leader.kill()
         killed_at = time.monotonic()
-        self._board.say(f"[red]kill -9[/red] {leader.id}, the leader, half-way: {half_way}")
+        self._jobs_table.say(f"[red]kill -9[/red] {leader.id}, the leader, half-way: {half_way}")
         job = probe()
         handle = await self._client.submit(job.spec.name, job.spec.payload, queue=job.spec.queue)
         self.seconds_without_leader = time.monotonic() - killed_at
         self.planned[handle.id] = job
         new = await asyncio.to_thread(self._cluster.wait_for_leader)
         self.leader_changes += 1
-        self._board.say(f"{new.id} leads; next write accepted {self.seconds_without_leader:.2f} s after the kill")
+        self._jobs_table.say(f"{new.id} leads; next write accepted {self.seconds_without_leader:.2f} s after the kill")
         await asyncio.sleep(_DOWN_SECONDS)
         self._cluster.start_node(leader)
         await asyncio.to_thread(self._cluster.wait_until_ready, leader)
-        self._board.say(f"{leader.id} is back and has caught up")
+        self._jobs_table.say(f"{leader.id} is back and has caught up")
 
     async def _wait_until_finished(self) -> None:
         """Wait for all planned jobs; a schedule's are planned once it has decided its last fire time."""

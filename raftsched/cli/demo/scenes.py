@@ -8,9 +8,9 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from raftsched.cli.demo.board import Board, finished_count
 from raftsched.cli.demo.evidence import Timetable
 from raftsched.cli.demo.graph import AT_ONCE, Graph
+from raftsched.cli.demo.jobs_table import JobsTable, finished_count
 from raftsched.cli.demo.plan import NARROW_AT_ONCE, RATE_COUNT, RATE_SECONDS, Planned, unique
 from raftsched.client import Client, JobSpec, Unique
 from raftsched.client.bulk import DeadLetterFilter
@@ -30,9 +30,9 @@ _POLL_SECONDS = 0.05
 class Scenes:
     """Play the scenes, and add the jobs that they submit to `planned`."""
 
-    def __init__(self, client: Client, board: Board, planned: dict[str, Planned]) -> None:
+    def __init__(self, client: Client, jobs_table: JobsTable, planned: dict[str, Planned]) -> None:
         self._client = client
-        self._board = board
+        self._jobs_table = jobs_table
         self._planned = planned
         self._timetables: list[Timetable] = []
         self.unique_ids: list[str] = []
@@ -57,7 +57,7 @@ class Scenes:
         self._note_schedule(every, timedelta(seconds=1), outlook)
         outlook = await schedules.preview(cron=_CRON, timezone=_ZONE, count=_PREVIEW_COUNT)
         times = ", ".join(f"{instant:%H:%M:%S}" for instant in outlook.firings)
-        self._board.say(f"cron {_CRON} in {_ZONE} will fire at {times} UTC, and so on")
+        self._jobs_table.say(f"cron {_CRON} in {_ZONE} will fire at {times} UTC, and so on")
         cron = await schedules.save(
             "cron", _tick("cron"), cron=_CRON, timezone=_ZONE, overlap="allow", misfire="run_all"
         )
@@ -82,7 +82,7 @@ class Scenes:
             group.create_task(self._cancel())
             group.create_task(self._client.bulk("resume", ids=self._ids("pause")))
         await self._until_ended("priority", "once")
-        self._board.say("resumed, requeued, cancelled and put in order; now the bulk, and a workflow")
+        self._jobs_table.say("resumed, requeued, cancelled and put in order; now the bulk, and a workflow")
         await self._submit_workflow()
 
     async def _submit_workflow(self) -> None:
@@ -109,7 +109,7 @@ class Scenes:
         while (await self._client.dead_letters.requeue(filter=chosen, dry_run=True)).matched < expected:
             await asyncio.sleep(_POLL_SECONDS)
         done = (await self._client.dead_letters.requeue(filter=chosen)).done
-        self._board.say(f"{done} dead letters with the reason rejected run again")
+        self._jobs_table.say(f"{done} dead letters with the reason rejected run again")
 
     async def _cancel(self) -> None:
         """Cancel at once those that wait, and the others when they run."""

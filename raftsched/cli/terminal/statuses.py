@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 
-class Shown(NamedTuple):
+class StatusStyle(NamedTuple):
     """Define how a status is shown to people, and to shells."""
 
     style: str = ""
@@ -16,17 +16,17 @@ class Shown(NamedTuple):
     """Its column in the list of queues; "" = its name."""
 
 
-STATUSES: Final[Mapping[str, Shown]] = {
-    "scheduled": Shown(),
-    "waiting_dependencies": Shown(heading="dependent"),
-    "queued": Shown("blue"),
-    "running": Shown("cyan"),
-    "cancelling": Shown("yellow"),
-    "retrying": Shown("yellow"),
-    "paused": Shown("yellow"),
-    "completed": Shown("green", 0),
-    "dead_letter": Shown("red", 3, "dead"),
-    "cancelled": Shown("dim", 4),
-    "skipped": Shown("dim", 5),
+STATUSES: Final[Mapping[str, StatusStyle]] = {
+    "scheduled": StatusStyle(),
+    "waiting_dependencies": StatusStyle(heading="dependent"),
+    "queued": StatusStyle("blue"),
+    "running": StatusStyle("cyan"),
+    "cancelling": StatusStyle("yellow"),
+    "retrying": StatusStyle("yellow"),
+    "paused": StatusStyle("yellow"),
+    "completed": StatusStyle("green", 0),
+    "dead_letter": StatusStyle("red", 3, "dead"),
+    "cancelled": StatusStyle("dim", 4),
+    "skipped": StatusStyle("dim", 5),
 }
 """In the order in which they are listed."""

@@ -100,7 +100,7 @@ class Span(click.ParamType):  # type: ignore[type-arg]  # generic only since cli
         return seconds
 
 
-class Moment(click.ParamType):  # type: ignore[type-arg]
+class TimeParameter(click.ParamType):  # type: ignore[type-arg]
     """A time on the command line; its value is RFC 3339 text in UTC."""
 
     name = "time"
@@ -127,7 +127,7 @@ class Moment(click.ParamType):  # type: ignore[type-arg]
         return read_time(text)
 
 
-class WallMoment(Moment):
+class WallTimeParameter(TimeParameter):
     """A time of a command with `--timezone`, which must be eager: a time without an offset is read by that zone's clock."""
 
     _told = f"{_HOW_TO_WRITE}, or give --timezone, by whose clock it is meant then"
@@ -178,5 +178,5 @@ def _moved(moment: datetime, seconds: float) -> datetime | None:
 
 
 SPAN: Final = Span()
-MOMENT: Final = Moment()
-WALL_MOMENT: Final = WallMoment()
+MOMENT: Final = TimeParameter()
+WALL_MOMENT: Final = WallTimeParameter()

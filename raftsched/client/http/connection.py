@@ -29,7 +29,7 @@ from raftsched.client.http.problems import read_problem
 from raftsched.client.http.retries import Failure, Retries, definite, given_up
 from raftsched.client.http.settings import ClientSettings
 from raftsched.errors import Invalid, OutcomeUnknown, RaftschedError, Unavailable
-from raftsched.exchange import Broken, Exchange, Http, HttpPool, Patience, Reply, StreamedReply
+from raftsched.exchange import Broken, Exchange, Http, HttpPool, Reply, StreamedReply, Timeouts
 from raftsched.ports import Clock, Randomness
 from raftsched.system import SystemClock, system_randomness
 from raftsched.wire.cluster import ClusterStatus, HealthReply
@@ -154,7 +154,7 @@ class Connection:
         total_seconds = timeout_seconds or self.settings.request_timeout_seconds
         connect_seconds = min(total_seconds, self.settings.connect_timeout_seconds)
         try:
-            reply = await http.send(exchange, Patience(connect_seconds, total_seconds))
+            reply = await http.send(exchange, Timeouts(connect_seconds, total_seconds))
         except Broken as error:
             return self._broken(base, exchange, error)
         return self._judged(base, reply.status, reply.headers, reply.body)
@@ -180,10 +180,10 @@ class Connection:
         """
         base = self.nodes.current
         exchange = self.exchange(base, Request("GET", path, query=query, headers=headers))
-        patience = Patience(self.settings.connect_timeout_seconds, silence_seconds=silence_seconds)
+        timeouts = Timeouts(self.settings.connect_timeout_seconds, silence_seconds=silence_seconds)
         async with AsyncExitStack() as stack:
             try:
-                reply = await stack.enter_async_context(self._opened().stream(exchange, patience))
+                reply = await stack.enter_async_context(self._opened().stream(exchange, timeouts))
             except Broken as error:
                 yield self._broken(base, exchange, error)
                 return
@@ -240,7 +240,7 @@ class Connection:
         exchange = Exchange("GET", f"{base}/healthz", headers={})
         seconds = self.settings.hedge_seconds
         try:
-            reply = await self._opened().send(exchange, Patience(seconds, seconds))
+            reply = await self._opened().send(exchange, Timeouts(seconds, seconds))
         except Broken:
             reply = None
         if reply is not None and (self.nodes.is_configured(base) or _is_from_node(reply)):

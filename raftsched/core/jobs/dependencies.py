@@ -31,7 +31,7 @@ from raftsched.core.state.writes import PutDependant, PutDependencies, PutJob, W
 _WAITING: Final = next_status(None, Event.SUBMIT_WAITING) or Status.WAITING_DEPENDENCIES
 
 
-class Judged(NamedTuple):
+class ParentVerdicts(NamedTuple):
     """Carry the verdicts on the parents of a new job."""
 
     verdicts: tuple[Verdict, ...]
@@ -83,7 +83,7 @@ def dependencies_problem(operation: SubmitJob) -> str:
     return ""
 
 
-def judge(operation: SubmitJob, find: Callable[[JobId], Job | None]) -> Judged | Refused:
+def judge(operation: SubmitJob, find: Callable[[JobId], Job | None]) -> ParentVerdicts | Refused:
     """Return the verdicts on the parents that `find` returns, or the refusal that names a missing one."""
     verdicts: list[Verdict] = []
     unmet: JobId | None = None
@@ -99,11 +99,11 @@ def judge(operation: SubmitJob, find: Callable[[JobId], Job | None]) -> Judged |
             unmet = parent.id
         if parent.status is not Status.COMPLETED and not may_have_dependants(parent):
             unmarked.append(parent.id)
-    return Judged(tuple(verdicts), unmet, tuple(unmarked))
+    return ParentVerdicts(tuple(verdicts), unmet, tuple(unmarked))
 
 
 def dependency_writes(
-    job: Job, operation: SubmitJob, judged: Judged, context: Context, *, is_staged: bool = False
+    job: Job, operation: SubmitJob, judged: ParentVerdicts, context: Context, *, is_staged: bool = False
 ) -> Iterator[Write]:
     """Return the writes that store a new job with its dependencies. `is_staged`: parts of its workflow are missing.
 

@@ -18,7 +18,13 @@ from msgspec.structs import replace
 
 from raftsched import limits
 from raftsched.core.jobs.changes import invalid, refused
-from raftsched.core.jobs.dependencies import Judged, dependencies_problem, dependency_writes, judge, mark_parents
+from raftsched.core.jobs.dependencies import (
+    ParentVerdicts,
+    dependencies_problem,
+    dependency_writes,
+    judge,
+    mark_parents,
+)
 from raftsched.core.jobs.submit import new_job, submit_problem
 from raftsched.core.operations.codec import RejectCode, SubmitJob, SubmitWorkflow
 from raftsched.core.operations.control import BackgroundKind
@@ -140,7 +146,7 @@ def _store_jobs(view: View, cascade: Cascade, operation: SubmitWorkflow, context
     def find(job_id: JobId) -> Job | None:
         return jobs.get(job_id) or view.job(job_id)
 
-    judged: list[Judged] = []
+    judged: list[ParentVerdicts] = []
     for each in operation.jobs:
         if view.job(each.id) is not None:
             return Refused(RejectCode.INVALID, "jobs: an id belongs to another job", each.id)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from raftsched.cli.commands.bulk import Asked, Target, Words, run_bulk
+from raftsched.cli.commands.bulk import ActionWords, BulkOptions, Target, run_bulk
 from raftsched.cli.terminal.session import Session
 from tests.api.node import NOBODY, Api
 from tests.cli.runner import Cli
@@ -148,9 +148,9 @@ async def test_bulk_goes_on_until_nothing_is_left(api: Api, cli: Cli, capsys: py
 
     def cancel() -> None:
         with Session([api.node.api_url]) as session:
-            asked = Asked(Target(filter={"tag": "x"}), dry_run=False, as_json=False)
+            chosen_options = BulkOptions(Target(filter={"tag": "x"}), dry_run=False, as_json=False)
             document = {"action": "cancel", "limit": 2}
-            run_bulk(session, "/jobs/bulk", document, asked, words=Words("cancel", "cancelled"))
+            run_bulk(session, "/jobs/bulk", document, chosen_options, words=ActionWords("cancel", "cancelled"))
 
     await asyncio.to_thread(cancel)
     assert capsys.readouterr().out == "5 of 5 jobs cancelled\n"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from raftsched.cli.demo.board import finished_count
 from raftsched.cli.demo.command import broke_off, conclude, first_of
 from raftsched.cli.demo.evidence import Evidence
 from raftsched.cli.demo.graph import Graph
+from raftsched.cli.demo.jobs_table import finished_count
 from raftsched.cli.demo.ledger import Ledger, Span, Superseded
 from raftsched.cli.demo.plan import HASH_COUNT_MIN, KINDS, Planned, library_files, plan
 from raftsched.cli.demo.report import Report, compare, judge

@@ -8,7 +8,7 @@ import pytest
 from raftsched.cli.terminal.times import (
     MOMENT,
     SPAN,
-    Moment,
+    TimeParameter,
     at_wall_time,
     read_time,
     relative,
@@ -90,7 +90,7 @@ def test_span_refuses_what_is_no_duration(text: str) -> None:
     ],
 )
 def test_moment_reads_what_people_write(text: str, moment: datetime) -> None:
-    assert Moment(lambda: NOW).convert(text, None, None) == rfc3339(moment)
+    assert TimeParameter(lambda: NOW).convert(text, None, None) == rfc3339(moment)
 
 
 @pytest.mark.parametrize("text", ["", "tomorrow", "2027-03-14T12:00:00", "2027-02-30", "+soon", "+99999999999999d"])

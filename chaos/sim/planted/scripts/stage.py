@@ -241,7 +241,7 @@ class Stage:
         self.host(node_id).request(handler, lambda _result, _error: None)
 
     def submit(self, node_id: str) -> None:
-        """A client that submits one job here, and has little patience."""
+        """A client that submits one job here, and has short timeouts."""
         self._submit_count += 1
         client = Client(self._nobody, f"d{self._submit_count}", node=node_id)
         self.world.loop.create_task(_heard(client.submit_once()))

@@ -35,7 +35,7 @@ def _columns() -> list[ProgressColumn]:
     ]
 
 
-class Board:
+class JobsTable:
     """The table on the terminal; a pipe gets the printed lines, and the table once at the end."""
 
     def __init__(self) -> None:
