@@ -90,7 +90,7 @@ def submit_command(
     as_json: bool,
     **fields: Any,
 ) -> None:
-    """Submit a job: for a handler, a request or a command; or a file.
+    """Submit a job, a request or a command, or a file of them.
 
     The handler of NAME gets PAYLOAD: JSON, or - for JSON from standard input. With --http or --shell, NAME is optional.
     The job's history begins with who submitted it.
