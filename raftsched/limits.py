@@ -291,3 +291,11 @@ RELAY_EARLY_SUBMITS = 100
 """While such a request is under way, the next leaves early only with so many: large requests are cheap ones."""
 ACCEPT_BACKLOG = 4_096
 """Connections that the kernel keeps for a node that is busy; with aiohttp's 128, bursts of clients are dropped."""
+
+# -- executors --------------------------------------------------------------------------------------------------------
+SECRET_BYTES_MAX = 64 * 1024
+"""A secret is a token or a key; an executor reads it for each run."""
+HTTP_RESULT_BODY_BYTES_MAX = 64 * 1024
+"""Start of a response's body in the result of an HTTP job."""
+HTTP_RETRY_AFTER_SECONDS_MAX = 3_600
+"""Longest delay that a target can ask for by Retry-After: that of a backoff without its own cap."""

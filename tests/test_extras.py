@@ -33,7 +33,7 @@ from importlib import import_module
 import raftsched
 for name in raftsched.__all__:
     getattr(raftsched, name)
-for package in ("client", "worker"):
+for package in ("client", "worker", "executors"):
     module = import_module(f"raftsched.{package}")
     for found in pkgutil.walk_packages(module.__path__, module.__name__ + "."):
         import_module(found.name)

@@ -1,0 +1,1 @@
+"""Send the requests of HTTP jobs."""

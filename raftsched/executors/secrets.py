@@ -1,0 +1,112 @@
+"""Read secrets by the names that jobs give, and keep their values out of all that is recorded.
+
+A secret is a file of a directory, or the variable `RAFTSCHED_SECRET_<NAME>` of the executor's environment: upper case,
+with `_` for each character that is no letter or digit. It is read for each run, so that a new value needs no restart.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from raftsched import limits
+from raftsched.errors import Invalid
+
+PREFIX: Final = "RAFTSCHED_SECRET_"
+_SHORTEST_CUT: Final = 4
+"""The start of a value at the end of a cut text is removed from this length on."""
+
+
+class MissingSecret(Exception):
+    """There is no usable secret of a name; the message has the name, never a value."""
+
+
+class Secrets:
+    """Read secrets from `directory`, if there is one, and then from `environment`.
+
+    Raises `Invalid` if `directory` is none.
+    """
+
+    def __init__(self, directory: Path | None = None, *, environment: Mapping[str, str] = os.environ) -> None:
+        if directory is not None and not directory.is_dir():
+            raise Invalid(f"secrets_dir: {directory} is not a directory", field="secrets_dir")
+        self._directory = directory
+        self._environment = environment
+
+    def read(self, name: str) -> str:
+        """Return the value of a secret; raises `MissingSecret`."""
+        variable = variable_of(name)
+        value = self._file(name) if self._directory is not None else None
+        value = self._environment.get(variable) if value is None else value
+        if value is None:
+            directory = "" if self._directory is None else f" and there is no file {self._directory / name}"
+            raise MissingSecret(f"the secret {name} is missing: {variable} is not set{directory}")
+        if not value:
+            raise MissingSecret(f"the secret {name} is empty")
+        return value
+
+    def _file(self, name: str) -> str | None:
+        """Return the content of a secret's file without the line feed at its end; None if there is no file."""
+        assert self._directory is not None
+        try:
+            with (self._directory / name).open("rb") as file:
+                content = file.read(limits.SECRET_BYTES_MAX + 1)
+            if len(content) > limits.SECRET_BYTES_MAX:
+                raise MissingSecret(f"the secret {name} is larger than {limits.SECRET_BYTES_MAX} bytes")
+            return content.decode().removesuffix("\n").removesuffix("\r")
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise MissingSecret(f"the secret {name} can't be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise MissingSecret(f"the secret {name} is not UTF-8 text") from None
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable of a secret."""
+    return PREFIX + re.sub(r"[^A-Z0-9]", "_", name.upper())
+
+
+class Redaction:
+    """Replace the values of the secrets of a run, in the forms in which a target may send them back."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        """Take name -> value of the secrets."""
+        forms = {form: name for name, value in values.items() for form in _forms(value)}
+        self._marks = {form: b"[secret %b]" % name.encode() for form, name in forms.items()}
+        longest_first = sorted(self._marks, key=len, reverse=True)
+        self._pattern = re.compile(b"|".join(map(re.escape, longest_first))) if forms else None
+        self.longest_bytes = max(map(len, self._marks), default=0)
+
+    def content(self, data: bytes, *, is_cut: bool = False) -> bytes:
+        """Return `data` without values; `is_cut`: more may have followed, so its end may be the start of a value."""
+        if self._pattern is None:
+            return data
+        clean = self._pattern.sub(lambda found: self._marks[found[0]], data)
+        return clean[: len(clean) - self._begun(clean)] if is_cut else clean
+
+    def text(self, text: str) -> str:
+        """Return `text` without values."""
+        return self.content(text.encode("utf-8", "backslashreplace")).decode() if self._pattern else text
+
+    def _begun(self, data: bytes) -> int:
+        """Return the length of the longest end of `data` with which a value begins."""
+        longest = 0
+        for form in self._marks:
+            lengths = range(min(len(form), len(data)), _SHORTEST_CUT - 1, -1)
+            longest = max(longest, next((each for each in lengths if data.endswith(form[:each])), 0))
+        return longest
+
+
+def _forms(value: str) -> Iterable[bytes]:
+    """Yield the forms of a value: as it is, its key, and quoted for JSON, Python and URLs, and as base64."""
+    for each in {value, value.removeprefix("whsec_")}:
+        quoted: Sequence[str] = (each, json.dumps(each)[1:-1], repr(each)[1:-1], quote(each, safe=""))
+        yield from (form.encode() for form in quoted)
+        yield base64.b64encode(each.encode()).rstrip(b"=")
