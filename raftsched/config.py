@@ -43,6 +43,33 @@ class PeerTls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ca: str
 
 
+class Executors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Executors that a node runs as child processes, for jobs without a handler."""
+
+    http: bool = False
+    """Send the requests of HTTP jobs."""
+    http_concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 100
+    """Requests under way at the same time, per node."""
+
+
+class HttpTargets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Targets of the node's HTTP executor beside the public ones."""
+
+    allow: tuple[str, ...] = ()
+    """Networks as `10.1.0.0/16` and names as `hooks.internal` that may be reached although they are inner ones."""
+    deny: tuple[str, ...] = ()
+    """Networks and names that may not be reached; they win."""
+    proxy: str = ""
+    """URL of a proxy for all requests; without it there is none."""
+
+
+class SecretFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Secrets that jobs name."""
+
+    dir: str = ""
+    """Directory with a file for each secret; variables RAFTSCHED_SECRET_<NAME> are read as well."""
+
+
 class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """All settings of a node."""
 
@@ -87,6 +114,12 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     disk_reserve_mib: Annotated[int, msgspec.Meta(ge=0, le=1 << 30)] = limits.DISK_RESERVE_MIB
     """A node with less free space on its disk gives the lead away, and new work is refused while a majority has less.
     0 switches that off on this node."""
+    executors: Executors = Executors()
+    """Executors to run beside the node: `http = true` for HTTP jobs."""
+    http_targets: HttpTargets = HttpTargets()
+    """Targets of HTTP jobs: `allow` and `deny`, networks and names, and a `proxy`."""
+    secrets: SecretFiles = SecretFiles()
+    """`dir`: the directory of secrets that HTTP jobs name."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """Least level that is logged: `debug`, `info`, `warning` or `error`."""
     log_format: Literal["json", "console"] = "json"

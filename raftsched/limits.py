@@ -273,6 +273,8 @@ STOP_SECONDS_MAX = 9.0
 TRANSFER_SECONDS_MAX = 3.0
 """The part of it for a successor to take the lead; that takes milliseconds if there is one."""
 API_STOP_SECONDS_MAX = 1.5
+EXECUTOR_STOP_SECONDS_MAX = 1.0
+"""The part of it for the executor that the node runs beside itself; it is asked first, while the lead is transferred."""
 REPLICA_STOP_SECONDS_MAX = 3.0
 """The part of it for the pump: the sync that it waits for, and the last one of the journal."""
 DUTIES_STOP_SECONDS_MAX = 0.5

@@ -273,6 +273,7 @@ class Worker:
             yield
             return
         before = {number: signal.signal(number, self._signalled) for number in _SIGNALS}
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)  # a node blocks them, and its child inherits that
         try:
             yield
         finally:
