@@ -26,6 +26,9 @@ READ_ELSEWHERE: Final[Mapping[str, str]] = {
 """Variable -> its reader, and its purpose."""
 _PATTERNS: Final = (
     re.compile(r"RAFTSCHED_SECRET_\w+"),  # secrets that jobs name
+    re.compile(
+        r"RAFTSCHED_(JOB_ID|RUN_ID|FENCING_TOKEN|ATTEMPT|SCHEDULED_AT)"
+    ),  # variables of the commands of shell jobs
     # What Kubernetes sets in every pod for a service named raftsched or raftsched-…, and Docker for a link.
     re.compile(r"RAFTSCHED_(\w+_)?SERVICE_(HOST|PORT(_\w+)?)"),
     re.compile(r"RAFTSCHED_(\w+_)?PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?"),
