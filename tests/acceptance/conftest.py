@@ -146,14 +146,15 @@ def _assert_replicas_agree(cluster: LocalCluster) -> None:
 
 @pytest.fixture
 def start_worker(tmp_path: Path, queue: str) -> Iterator[StartWorker]:
-    """Start worker processes that run `tests.acceptance.handlers`, of the queue of the test unless it says otherwise.
+    """Start worker processes that run `tests.acceptance.handlers`, of the queue of the test unless it says otherwise, or
+    what `arguments` of the command say.
 
     They are killed after the test, and gone when it is killed.
     """
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(cluster: LocalCluster, **environment: str) -> subprocess.Popen[bytes]:
-        app = ["--app", "tests.acceptance.handlers:worker", UNTIL_STDIN_ENDS]
+    def start(cluster: LocalCluster, *arguments: str, **environment: str) -> subprocess.Popen[bytes]:
+        app = [*(arguments or ("--app", "tests.acceptance.handlers:worker")), UNTIL_STDIN_ENDS]
         told = {"RAFTSCHED_URL": " ".join(cluster.urls), "TEST_DIRECTORY": str(tmp_path), "TEST_QUEUES": queue}
         log = (tmp_path / f"worker{len(started)}.log").open("ab")
         process = subprocess.Popen(

@@ -1,10 +1,11 @@
-"""Define `raftsched worker`: run a worker that a Python module defines."""
+"""Define `raftsched worker`: run a worker that a Python module defines, or one that executes jobs without a handler."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
+from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -13,11 +14,39 @@ from raftsched import logs
 from raftsched.cli.local.children import until_stdin_ends_option
 from raftsched.cli.terminal.output import reports_errors
 from raftsched.errors import Invalid
-from raftsched.worker import Worker
+from raftsched.worker import Worker, WorkerSettings
+
+if TYPE_CHECKING:
+    from raftsched.executors.shell.executor import ShellExecutor
 
 
 @click.command("worker")
-@click.option("--app", required=True, help="The worker: package.module:variable.")
+@click.option("--app", help="The worker: package.module:variable.")
+@click.option(
+    "--shell", is_flag=True, help="Run the commands of shell jobs, in place of an app. With --allow or --allow-any."
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="PATH",
+    help="With --shell: a program that may run, as /usr/bin/pg_dump; may be given several times.",
+)
+@click.option("--allow-any", is_flag=True, help="With --shell: every program of this machine may run.")
+@click.option(
+    "--env",
+    "env_names",
+    multiple=True,
+    metavar="NAME",
+    help="With --shell: a variable of this worker that commands get; may be given several times.",
+)
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    help="Without --app: take jobs from this queue; may be given several times. mail* is all whose names begin so."
+    "  [default: shell]",
+)
+@click.option("--concurrency", type=int, help="Without --app: jobs that run at the same time.  [default: 32]")
 @click.option(
     "--url",
     "urls",
@@ -51,7 +80,13 @@ from raftsched.worker import Worker
 def worker_command(
     context: click.Context,
     *,
-    app: str,
+    app: str | None,
+    shell: bool,
+    allow: tuple[str, ...],
+    allow_any: bool,
+    env_names: tuple[str, ...],
+    queues: tuple[str, ...],
+    concurrency: int | None,
     urls: tuple[str, ...],
     region: str | None,
     follow_leader: bool | None,
@@ -62,7 +97,10 @@ def worker_command(
     The first SIGTERM lets running jobs finish; a second signal ends the worker at once.
     """
     logs.configure(level=log_level, form="console" if sys.stderr.isatty() else "json")
-    worker = _find(app)
+    executor = _shell_executor(shell=shell, allow=allow, allow_any=allow_any, env=env_names, urls=urls)
+    worker = _app_or_executors(app, queues, concurrency, is_executor=shell)
+    if executor is not None:
+        worker.execute("shell", executor.run)
     if urls and (_is_told_here(context, "urls") or not worker.urls):
         worker.connect_to(*urls)
     if region and (_is_told_here(context, "region") or worker.region is None):
@@ -70,6 +108,41 @@ def worker_command(
     if follow_leader is not None:
         worker.follow_leader(follow=follow_leader)
     worker.run()
+
+
+def _app_or_executors(
+    app: str | None, queues: tuple[str, ...], concurrency: int | None, *, is_executor: bool
+) -> Worker:
+    """Return the worker of the app, or one that has no handlers; raises `Invalid` unless exactly one is asked for."""
+    if app is None and not is_executor:
+        raise Invalid("--app: give the worker as package.module:variable, or --shell", field="app")
+    if app is None:
+        return Worker(queues=list(queues) or None, concurrency=concurrency)
+    if is_executor:
+        raise Invalid("--app: start one worker for it and another for --shell", field="app")
+    for option, value in (("queue", queues), ("concurrency", concurrency)):
+        if value:
+            raise Invalid(f"--{option}: with --app, the app says it", field=option)
+    return _find(app)
+
+
+def _shell_executor(
+    *, shell: bool, allow: tuple[str, ...], allow_any: bool, env: tuple[str, ...], urls: tuple[str, ...]
+) -> ShellExecutor | None:
+    """Return what runs commands, or None without --shell; raises `Invalid` for options that contradict each other."""
+    from raftsched.executors.shell.executor import ShellExecutor
+
+    if not shell:
+        for option, value in (("allow", allow), ("allow-any", allow_any), ("env", env)):
+            if value:
+                raise Invalid(f"--{option}: give it with --shell", field=option)
+        return None
+    if allow and allow_any:
+        raise Invalid("--allow-any: give it in place of --allow, not beside it", field="allow-any")
+    if not allow and not allow_any:
+        raise Invalid("--shell: say what may run, with --allow PATH for each program, or --allow-any", field="shell")
+    grace_seconds = WorkerSettings().stop_grace_seconds
+    return ShellExecutor(allow=None if allow_any else allow, env=env, urls=urls, grace_seconds=grace_seconds)
 
 
 def _is_told_here(context: click.Context, option: str) -> bool:

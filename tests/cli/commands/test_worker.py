@@ -9,9 +9,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from raftsched.cli.local.children import UNTIL_STDIN_ENDS
+from raftsched.cli.main import main
 from tests.client.cluster import WAIT_SECONDS, running_cluster
+from tests.for_each import for_each
 
 NOWHERE = "http://127.0.0.1:1"
 HERE = "HERE"
@@ -21,13 +24,19 @@ ROOT = Path(__file__).parents[3]
 
 @asynccontextmanager
 async def started(
-    directory: Path, *arguments: str, in_app: Sequence[str] = (), region: str | None = None, **environment: str
+    directory: Path,
+    *arguments: str,
+    app: str | None = "app:worker",
+    in_app: Sequence[str] = (),
+    region: str | None = None,
+    **environment: str,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """A worker whose app is made with the URLs `in_app` and `region`; it is killed if it still runs in the end."""
-    app = f"from raftsched import Worker\nworker = Worker(*{list(in_app)}, queues=['mail'], region={region!r})\n"
-    (directory / "app.py").write_text(app, encoding="utf-8")
+    of_app = [] if app is None else ["--app", app]
+    text = f"from raftsched import Worker\nworker = Worker(*{list(in_app)}, queues=['mail'], region={region!r})\n"
+    (directory / "app.py").write_text(text, encoding="utf-8")
     worker = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "raftsched", "worker", "--app", "app:worker", UNTIL_STDIN_ENDS, *arguments),
+        *(sys.executable, "-m", "raftsched", "worker", *of_app, UNTIL_STDIN_ENDS, *arguments),
         cwd=directory,
         env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
         stdin=asyncio.subprocess.PIPE,
@@ -116,3 +125,44 @@ async def test_wrong_address_is_told_in_one_line(tmp_path: Path) -> None:
         _, told = await worker.communicate()
     assert (worker.returncode, told.count(b"\n")) == (1, 1)
     assert told.startswith(b"raftsched: ")
+
+
+SHELL = ["--shell", "--allow-any"]
+
+
+@for_each(
+    ("arguments", "text"),
+    [
+        ([], "--app: give the worker as package.module:variable, or --shell"),
+        (["--shell"], "--shell: say what may run, with --allow PATH"),
+        (["--shell", "--allow", "ls"], "--allow: 'ls' is not an absolute path"),
+        (["--shell", "--allow", "/no/such/program"], "--allow: there is no program '/no/such/program'"),
+        ([*SHELL, "--allow", "/bin/ls"], "--allow-any: give it in place of --allow"),
+        ([*SHELL, "--env", "NO_SUCH_VARIABLE"], "--env: NO_SUCH_VARIABLE is not set"),
+        ([*SHELL, "--app", "a:b"], "--app: start one worker for it and another for --shell"),
+        ([*SHELL, "--concurrency", "0"], "concurrency: a whole number"),
+        (["--allow", "/bin/ls"], "--allow: give it with --shell"),
+        (["--app", "a:b", "--allow-any"], "--allow-any: give it with --shell"),
+        (["--app", "a:b", "--env", "HOME"], "--env: give it with --shell"),
+        (["--app", "a:b", "--queue", "mail"], "--queue: with --app, the app says it"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(arguments: list[str], text: str) -> None:
+    result = CliRunner().invoke(main, ["worker", *arguments])
+    assert result.exit_code == 1
+    assert text in result.stderr
+
+
+async def test_shell_worker_runs_only_the_programs_that_it_was_started_for(tmp_path: Path) -> None:
+    async with running_cluster() as cluster:
+        arguments = ["--shell", "--allow", "/usr/bin/printenv", "--env", "PGHOST", "--queue", "nightly"]
+        jobs = [
+            await cluster.add_job("backup", queue="nightly", shell={"argv": argv})
+            for argv in (["printenv", "PGHOST", "RAFTSCHED_URL"], ["env"])
+        ]
+        url = cluster.nodes[0].url
+        async with started(tmp_path, "--url", url, *arguments, app=None, PGHOST="db"):
+            await cluster.finished(*jobs)
+    assert jobs[0].result["stdout_tail"] == f"db\n{url}\n"
+    assert jobs[1].error is not None
+    assert jobs[1].error["type"] == "CommandRefused"
