@@ -20,6 +20,10 @@ READ_ELSEWHERE: Final[Mapping[str, str]] = {
     "RAFTSCHED_ACTOR": "commands: who is named in the audit trail",
     "RAFTSCHED_REGION": "worker: its region",
     "RAFTSCHED_FOLLOW_LEADER": "worker: 0 keeps it on the addresses that it was given",
+    "RAFTSCHED_HTTP_ALLOW": "worker --http: inner addresses that requests may go to",
+    "RAFTSCHED_HTTP_DENY": "worker --http: addresses that requests may not go to",
+    "RAFTSCHED_HTTP_PROXY": "worker --http: the proxy for all requests",
+    "RAFTSCHED_SECRETS_DIR": "worker --http: the directory of secrets that jobs name",
     "RAFTSCHED_DEMO_LEDGER": "the handlers of `raftsched demo`",
     "RAFTSCHED_BENCH_CONCURRENCY": "the handlers of `raftsched bench`",
 }

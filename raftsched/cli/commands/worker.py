@@ -5,12 +5,14 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from raftsched import logs
+from raftsched.cli.commands.http_options import HTTP_CONCURRENCY, http_executor, http_options
 from raftsched.cli.local.children import until_stdin_ends_option
 from raftsched.cli.terminal.output import reports_errors
 from raftsched.errors import Invalid
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 @click.command("worker")
 @click.option("--app", help="The worker: package.module:variable.")
+@http_options
 @click.option(
     "--shell", is_flag=True, help="Run the commands of shell jobs, in place of an app. With --allow or --allow-any."
 )
@@ -44,9 +47,11 @@ if TYPE_CHECKING:
     "queues",
     multiple=True,
     help="Without --app: take jobs from this queue; may be given several times. mail* is all whose names begin so."
-    "  [default: shell]",
+    "  [default: http, shell]",
 )
-@click.option("--concurrency", type=int, help="Without --app: jobs that run at the same time.  [default: 32]")
+@click.option(
+    "--concurrency", type=int, help="Without --app: jobs that run at the same time.  [default: 32; 100 with --http]"
+)
 @click.option(
     "--url",
     "urls",
@@ -81,6 +86,11 @@ def worker_command(
     context: click.Context,
     *,
     app: str | None,
+    http: bool,
+    allow_targets: tuple[str, ...],
+    deny_targets: tuple[str, ...],
+    secrets_dir: Path | None,
+    proxy: str | None,
     shell: bool,
     allow: tuple[str, ...],
     allow_any: bool,
@@ -97,10 +107,23 @@ def worker_command(
     The first SIGTERM lets running jobs finish; a second signal ends the worker at once.
     """
     logs.configure(level=log_level, form="console" if sys.stderr.isatty() else "json")
-    executor = _shell_executor(shell=shell, allow=allow, allow_any=allow_any, env=env_names, urls=urls)
-    worker = _app_or_executors(app, queues, concurrency, is_executor=shell)
-    if executor is not None:
-        worker.execute("shell", executor.run)
+    shell_executor = _shell_executor(shell=shell, allow=allow, allow_any=allow_any, env=env_names, urls=urls)
+    requests = http_executor(
+        context,
+        http=http,
+        allow_targets=allow_targets,
+        deny_targets=deny_targets,
+        secrets_dir=secrets_dir,
+        proxy=proxy,
+        urls=urls,
+    )
+    if http and concurrency is None:
+        concurrency = HTTP_CONCURRENCY
+    worker = _app_or_executors(app, queues, concurrency, is_executor=shell or http)
+    if shell_executor is not None:
+        worker.execute("shell", shell_executor.run)
+    if requests is not None:
+        worker.execute("http", requests, on_stop=requests.close)
     if urls and (_is_told_here(context, "urls") or not worker.urls):
         worker.connect_to(*urls)
     if region and (_is_told_here(context, "region") or worker.region is None):
@@ -115,11 +138,11 @@ def _app_or_executors(
 ) -> Worker:
     """Return the worker of the app, or one that has no handlers; raises `Invalid` unless exactly one is asked for."""
     if app is None and not is_executor:
-        raise Invalid("--app: give the worker as package.module:variable, or --shell", field="app")
+        raise Invalid("--app: give the worker as package.module:variable, or --http, or --shell", field="app")
     if app is None:
         return Worker(queues=list(queues) or None, concurrency=concurrency)
     if is_executor:
-        raise Invalid("--app: start one worker for it and another for --shell", field="app")
+        raise Invalid("--app: start one worker for it and another for --http or --shell", field="app")
     for option, value in (("queue", queues), ("concurrency", concurrency)):
         if value:
             raise Invalid(f"--{option}: with --app, the app says it", field=option)

@@ -8,8 +8,9 @@ the connection. Errors name neither secrets nor headers.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -18,20 +19,20 @@ import aiohttp
 import msgspec
 
 from raftsched import limits
+from raftsched.errors import Invalid
 from raftsched.executors.http.connector import CheckedResolver, Connector, Lookup, lookup_name, peer
 from raftsched.executors.http.hops import Hop, hop_of
 from raftsched.executors.http.host_slots import HostSlots
 from raftsched.executors.http.message import Message, is_redirect, message_of
+from raftsched.executors.http.own_ports import OwnPorts
 from raftsched.executors.http.reply import Response, judge, read_body, result_of
 from raftsched.executors.http.targets import Targets
 from raftsched.executors.http.verdicts import InvalidCall, NoReply, NoReplyInTime
 from raftsched.executors.secrets import MissingSecret, Redaction, Secrets
 from raftsched.wire.calls import HttpCall
 from raftsched.worker import Context, Verdict
-from raftsched.worker.handlers.verdicts import Accepted
 
 _PER_HOST = 32
-_ACCEPTED = 202
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,10 +44,17 @@ class HttpSettings:
     secrets: Secrets = field(default_factory=Secrets)
     proxy: str | None = None
     """URL of a proxy for all requests. It resolves names by itself, so only names and literal addresses are checked."""
+    cluster: Sequence[str] = ()
+    """URLs of nodes of the cluster. No request may go to its nodes: it names the others."""
     per_host: int = _PER_HOST
     """Requests to one host that are sent at the same time."""
     lookup: Lookup = lookup_name
     """Resolve names."""
+
+    def __post_init__(self) -> None:
+        """Raise `Invalid` for a proxy that is no URL."""
+        if self.proxy is not None and not re.match(r"https?://[^\s/]+/?$", self.proxy):
+            raise Invalid("proxy: not a URL as http://proxy.internal:3128", field="proxy")
 
 
 class HttpExecutor:
@@ -55,6 +63,7 @@ class HttpExecutor:
     def __init__(self, settings: HttpSettings | None = None) -> None:
         self._settings = settings or HttpSettings()
         self._hosts = HostSlots(self._settings.per_host)
+        self._own_ports = OwnPorts(self._settings.cluster, self._settings.lookup)
         self._session: aiohttp.ClientSession | None = None
 
     async def __call__(self, ctx: Context, payload: Any) -> dict[str, Any]:
@@ -63,13 +72,14 @@ class HttpExecutor:
         secrets = self._secrets_of(call)
         redaction = Redaction(secrets)
         message = message_of(call, ctx, payload, secrets, int(time.time()))
+        self._settings.targets.own = await self._own_ports.current()
         first = hop_of(call.url, self._settings.targets)
         begun = time.monotonic()
         try:
             async with self._hosts.turn(first.origin, can_snooze=not ctx.starts_at_most_once):
                 begun = time.monotonic()
                 async with asyncio.timeout(call.timeout_seconds):
-                    response, message = await self._follow(call, first, message, redaction)
+                    response = await self._follow(call, first, message, redaction)
         except Verdict:
             raise
         except TimeoutError:
@@ -78,8 +88,6 @@ class HttpExecutor:
             raise NoReply(redaction.text(str(error))) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise NoReply(redaction.text(f"{type(error).__name__}: {error}")) from None
-        if response.status == _ACCEPTED and message.asks_for_callback:
-            raise Accepted
         judge(call, response, redaction, datetime.now(UTC))
         return result_of(response, redaction, round((time.monotonic() - begun) * 1000))
 
@@ -98,16 +106,14 @@ class HttpExecutor:
         except MissingSecret as error:
             raise InvalidCall(str(error)) from None
 
-    async def _follow(
-        self, call: HttpCall, hop: Hop, message: Message, redaction: Redaction
-    ) -> tuple[Response, Message]:
-        """Send `message` to `hop` and to where redirects lead; return the last response, and what was sent for it."""
+    async def _follow(self, call: HttpCall, hop: Hop, message: Message, redaction: Redaction) -> Response:
+        """Send `message` to `hop` and to where redirects lead; return the last response."""
         redirect_count = 0
         while True:
             response = await self._send(hop, message, redaction)
             location = response.headers.get("Location")
             if location is None or not is_redirect(response.status) or redirect_count >= call.max_redirects:
-                return response, message
+                return response
             redirect_count += 1
             following = hop_of(location, self._settings.targets, previous=hop.url)
             message = message.redirected(response.status)

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from raftsched.cli.local.children import UNTIL_STDIN_ENDS
 from raftsched.cli.main import main
 from tests.client.cluster import WAIT_SECONDS, running_cluster
+from tests.executors.http.target import running_target
 from tests.for_each import for_each
 
 NOWHERE = "http://127.0.0.1:1"
@@ -133,13 +134,22 @@ SHELL = ["--shell", "--allow-any"]
 @for_each(
     ("arguments", "text"),
     [
-        ([], "--app: give the worker as package.module:variable, or --shell"),
+        ([], "--app: give the worker as package.module:variable, or --http, or --shell"),
+        (["--http", "--app", "a:b"], "--app: start one worker for it and another for --http or --shell"),
+        (["--http", "--allow-target", "10.1"], "allow: '10.1' is not a network"),
+        (["--http", "--deny-target", "a b"], "deny: 'a b' is not a network"),
+        (["--http", "--secrets-dir", "/no/such"], "secrets_dir: /no/such is not a directory"),
+        (["--http", "--proxy", "proxy:3128"], "proxy: not a URL"),
+        (["--shell", "--allow-any", "--allow-target", "10.1.0.0/16"], "--allow-target: give it with --http"),
+        (["--shell", "--allow-any", "--deny-target", "10.1.0.0/16"], "--deny-target: give it with --http"),
+        (["--shell", "--allow-any", "--secrets-dir", "/run"], "--secrets-dir: give it with --http"),
+        (["--app", "a:b", "--proxy", "http://p"], "--proxy: give it with --http"),
         (["--shell"], "--shell: say what may run, with --allow PATH"),
         (["--shell", "--allow", "ls"], "--allow: 'ls' is not an absolute path"),
         (["--shell", "--allow", "/no/such/program"], "--allow: there is no program '/no/such/program'"),
         ([*SHELL, "--allow", "/bin/ls"], "--allow-any: give it in place of --allow"),
         ([*SHELL, "--env", "NO_SUCH_VARIABLE"], "--env: NO_SUCH_VARIABLE is not set"),
-        ([*SHELL, "--app", "a:b"], "--app: start one worker for it and another for --shell"),
+        ([*SHELL, "--app", "a:b"], "--app: start one worker for it and another for --http or --shell"),
         ([*SHELL, "--concurrency", "0"], "concurrency: a whole number"),
         (["--allow", "/bin/ls"], "--allow: give it with --shell"),
         (["--app", "a:b", "--allow-any"], "--allow-any: give it with --shell"),
@@ -166,3 +176,30 @@ async def test_shell_worker_runs_only_the_programs_that_it_was_started_for(tmp_p
     assert jobs[0].result["stdout_tail"] == f"db\n{url}\n"
     assert jobs[1].error is not None
     assert jobs[1].error["type"] == "CommandRefused"
+
+
+async def test_http_worker_sends_what_it_may_and_refuses_the_nodes_of_its_cluster(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text("of a file")
+    async with running_cluster() as cluster, running_target() as target:
+        url = cluster.nodes[0].url
+        jobs = [
+            await cluster.add_job(name, queue="http", payload={"attempt": "{{attempt}}"}, http=call)
+            for name, call in (
+                ("http", {"url": f"{target.url}/status?body=done", "bearer": {"secret": "token"}}),
+                ("any", {"url": f"{url}/api/v1/jobs"}),
+                ("http", {"url": "http://127.0.0.3/"}),
+            )
+        ]
+        environment = {"RAFTSCHED_HTTP_ALLOW": "10.0.0.0/8 127.0.0.0/8", "RAFTSCHED_HTTP_DENY": "127.0.0.3"}
+        async with started(
+            tmp_path, "--http", "--url", url, "--secrets-dir", str(tmp_path), app=None, **environment
+        ) as worker:
+            await cluster.finished(*jobs)
+            worker.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(WAIT_SECONDS):
+                assert await worker.wait() == 0
+    [request] = target.received
+    assert (request.body, request.headers["authorization"]) == (b'{"attempt":"1"}', "Bearer of a file")
+    assert jobs[0].result["body"] == "done"
+    assert [job.error["type"] for job in jobs[1:] if job.error] == ["TargetRefused"] * 2
+    assert cluster.bodies("/leases")[0]["capacity"] >= 100

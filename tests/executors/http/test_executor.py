@@ -28,7 +28,7 @@ from raftsched.executors.http.verdicts import (
 )
 from raftsched.executors.secrets import Secrets
 from raftsched.worker import Context, GiveUp, Retry, Snooze, Verdict
-from raftsched.worker.handlers.verdicts import Accepted
+from tests.client.cluster import running_cluster
 from tests.executors.http.target import Target, running_target
 from tests.for_each import for_each
 
@@ -62,12 +62,11 @@ async def executing(**settings: Any) -> AsyncIterator[HttpExecutor]:
         await executor.close()
 
 
-def context(url: str, *, at_most_once: bool = False, callback_token: str | None = None, **call: Any) -> Context:
+def context(url: str, *, at_most_once: bool = False, **call: Any) -> Context:
     """The context of a run whose call has these fields."""
     return Context(
         job_id="j", run_id="j.1", fencing_token=7, attempt_number=3, name="report", queue="http", schedule_id="s",
         instant=FIRE_TIME, call={"url": url, "timeout_seconds": 5} | call, starts_at_most_once=at_most_once,
-        callback_token=callback_token,
     )  # fmt: skip
 
 
@@ -446,6 +445,24 @@ async def test_inner_addresses_get_no_connection(target: Target) -> None:
     assert target.connection_count == 0
 
 
+async def test_nodes_of_the_cluster_get_no_connection_and_other_ports_do(target: Target) -> None:
+    async with running_cluster(2) as cluster, executing(cluster=[cluster.nodes[1].url]) as executor:
+        for node in cluster.nodes:
+            for url in (
+                node.url,
+                node.url.replace("127.0.0.1", "127.0.0.2"),
+                node.url.replace("127.0.0.1", "localhost"),
+            ):
+                verdict = await refused(executor, f"{url}/api/v1/cluster")
+                assert isinstance(verdict, TargetRefused)
+                assert "belongs to the cluster" in str(verdict)
+        assert cluster.bodies("/cluster") == [{}]
+        assert (await executor(context(f"{target.url}/status"), None))["status"] == 200
+    async with executing(cluster=["http://127.0.0.1:1"]) as executor:  # nobody answers there
+        assert (await executor(context(f"{target.url}/status"), None))["status"] == 200
+        assert isinstance(await refused(executor, "http://127.0.0.1:1/"), TargetRefused)
+
+
 async def test_name_is_resolved_once_and_the_checked_address_is_the_one_connected_to() -> None:
     lookups: list[str] = []
 
@@ -513,27 +530,3 @@ async def test_secrets_that_a_target_sends_back_are_redacted(form: str) -> None:
         for each in results:
             each.pop("url")  # the job gave it
             assert "canary" not in json.dumps(each)
-
-
-# -- callbacks --------------------------------------------------------------------------------------------------------
-
-
-async def test_accepted_request_leaves_its_outcome_to_its_target_and_other_statuses_do_not(
-    executor: HttpExecutor, target: Target
-) -> None:
-    def asked(path: str, **call: Any) -> Context:
-        return context(f"{target.url}/{path}", callback_token="token of one attempt", completion="callback", **call)
-
-    with pytest.raises(Accepted):
-        await executor(asked("status?code=202"), None)
-    assert target.received[-1].headers["raftsched-callback-token"] == "token of one attempt"
-    assert (await executor(asked("status?code=200"), None))["status"] == 200
-    assert (await executor(context(f"{target.url}/status?code=202"), None))["status"] == 202
-    with pytest.raises(FinalStatus):
-        await executor(asked("status?code=404"), None)
-    async with running_target() as other:
-        path = redirect(target, 307, f"{other.url}/status?code=202").removeprefix(f"{target.url}/")
-        assert (await executor(asked(path, max_redirects=1), None))["status"] == 202, (
-            "another origin has no token to report by"
-        )
-        assert "raftsched-callback-token" not in other.received[-1].headers
