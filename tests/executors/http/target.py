@@ -90,12 +90,23 @@ class Target:
         await writer.drain()
         return True
 
-    async def _do_echo(self, request: Received, *rest: object) -> bool:
-        """Send back the head and body that came."""
-        writer = rest[-1]
-        assert isinstance(writer, asyncio.StreamWriter)
+    async def _do_attempts(self, request: Received, options: dict[str, str], *rest: object) -> bool:
+        """Answer the first attempt with a `code` and header, and the others with 200; `lost`: with nothing at first."""
+        if request.headers["raftsched-attempt"] != "1":
+            options = {"body": options.get("body", "")}
+        elif "lost" in options:
+            return False
+        return await self._do_status(request, options, *rest)  # type: ignore[arg-type]  # as it was called
+
+    async def _do_echo(
+        self, request: Received, options: dict[str, str], _: object, writer: asyncio.StreamWriter
+    ) -> bool:
+        """Send back the head and body that came, with a `code`."""
         content = request.head.encode() + request.body if request.method != "HEAD" else b""
-        writer.write(b"HTTP/1.1 200 OK\r\nX-Request-Id: %b\r\n" % request.headers.get("authorization", "-").encode())
+        head = (
+            f"HTTP/1.1 {options.get('code', '200')} OK\r\nX-Request-Id: {request.headers.get('authorization', '-')}\r\n"
+        )
+        writer.write(head.encode())
         writer.write(b"Content-Length: %d\r\n\r\n" % len(content) + content)
         await writer.drain()
         return True

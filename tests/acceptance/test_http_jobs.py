@@ -1,0 +1,180 @@
+"""HTTP jobs on a real cluster: executor processes, and a target that misbehaves on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from raftsched.cli.local.cluster import LocalCluster
+from tests.acceptance.conftest import StartWorker
+from tests.acceptance.http import ask, job_of, submit
+from tests.acceptance.test_running import ended
+from tests.executors.http.target import Target, running_target
+
+CANARY = "canary-of-a-secret-that-nobody-may-see"
+
+
+@pytest.fixture
+def target() -> Iterator[Target]:
+    """A target in a thread of its own: the test reads what it has received."""
+    loop, started, over = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+    running: list[Target] = []
+
+    async def serve() -> None:
+        async with running_target() as each:
+            running.append(each)
+            started.set()
+            await over.wait()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
+    thread.start()
+    assert started.wait(10)
+    yield running[0]
+    loop.call_soon_threadsafe(over.set)
+    thread.join()
+    loop.close()
+
+
+def attempts(base: str, job_id: str) -> Any:
+    return ask(base, "GET", f"/jobs/{job_id}/runs")["runs"][0]["attempts"]
+
+
+def seconds(text: str) -> float:
+    return datetime.fromisoformat(text).timestamp()
+
+
+def test_http_job_is_sent_with_the_identity_of_its_run_and_its_secret_is_recorded_nowhere(
+    cluster: LocalCluster, start_worker: StartWorker, queue: str, target: Target, tmp_path: Path
+) -> None:
+    environment = {"RAFTSCHED_SECRET_TOKEN": CANARY, "RAFTSCHED_HTTP_ALLOW": "127.0.0.1"}
+    start_worker(cluster, "--http", "--queue", queue, **environment)
+    base = cluster.nodes[1].api
+    call = {"url": f"{target.url}/echo", "body": {"run": "{{run_id}}"}, "bearer": {"secret": "token"}}
+    job = ended(cluster, submit(base, queue=queue, http=call)["id"], "completed")
+    failing = call | {"url": f"{target.url}/echo?code=404"}
+    ended(cluster, submit(base, queue=queue, http=failing)["id"], "dead_letter")
+    request = target.received[0]
+    run_id = f"{job['id']}.1"
+    assert request.headers["idempotency-key"] == request.headers["raftsched-run-id"] == run_id
+    assert request.headers["raftsched-attempt"] == "1"
+    assert int(request.headers["raftsched-fencing-token"]) > 0
+    assert request.headers["authorization"] == f"Bearer {CANARY}"
+    assert request.body.decode() == f'{{"run":"{run_id}"}}'
+    result = job["result"]
+    assert isinstance(result, dict)
+    assert (result["status"], result["address"]) == (200, "127.0.0.1")
+    assert "[secret token]" in result["body"]
+    records = [*tmp_path.glob("worker*.log"), *(p for node in cluster.nodes for p in node.data_directory.rglob("*"))]
+    read = [path.read_bytes() for path in records if path.is_file()]
+    assert any(b"[secret token]" in content for content in read), "otherwise this looks at the wrong files"
+    assert not any(CANARY.encode() in content for content in read)
+
+
+def test_responses_decide_between_success_another_attempt_and_the_dead_letters(
+    cluster: LocalCluster, start_worker: StartWorker, queue: str, target: Target
+) -> None:
+    start_worker(cluster, "--http", "--queue", queue, "--allow-target", "127.0.0.0/8", "--deny-target", "127.0.0.9")
+    base = cluster.nodes[0].api
+    options = {
+        "queue": queue,
+        "max_attempts": 2,
+        "retry_policy": {"backoff": "fixed", "base_seconds": 0.1, "jitter": 0},
+    }
+    urls = {
+        "asked to wait": f"{target.url}/attempts?code=503&h=" + quote("Retry-After: 2"),
+        "answer lost": f"{target.url}/attempts?lost=1",
+        "not found": f"{target.url}/status?code=404",
+        "always busy": f"{target.url}/status?code=503",
+        "metadata": "http://169.254.169.254/latest/meta-data/",
+        "denied": f"http://127.0.0.9:{target.port}/status",
+        "a node": f"{base}/api/v1/jobs",
+        "redirect to a node": f"{target.url}/status?code=307&h=" + quote(f"Location: {base}/api/v1/jobs"),
+        "no secret": f"{target.url}/status?never=sent",
+    }
+    jobs = {
+        name: submit(base, http={"url": url, "max_redirects": 1} | ({"signing_secret": "x"} if name == "no secret" else {}),
+                     **options)
+        for name, url in urls.items()
+    }  # fmt: skip
+    found: dict[str, Any] = {name: ended(cluster, job["id"], "completed", "dead_letter") for name, job in jobs.items()}
+    assert {name: (job["status"], job["attempt_number"], job["failure_reason"]) for name, job in found.items()} == {
+        "asked to wait": ("completed", 2, None),
+        "answer lost": ("completed", 2, None),
+        "not found": ("dead_letter", 1, "rejected"),
+        "always busy": ("dead_letter", 2, "attempts_exhausted"),
+        "metadata": ("dead_letter", 1, "target_refused"),
+        "denied": ("dead_letter", 1, "target_refused"),
+        "a node": ("dead_letter", 1, "target_refused"),
+        "redirect to a node": ("dead_letter", 1, "target_refused"),
+        "no secret": ("dead_letter", 1, "rejected"),
+    }
+    first, second = attempts(base, jobs["asked to wait"]["id"])
+    assert seconds(second["started_at"]) - seconds(first["ended_at"]) >= 2
+    types = {
+        name: attempts(base, jobs[name]["id"])[-1]["error"]["type"] for name in ("not found", "a node", "no secret")
+    }
+    assert types == {"not found": "HttpStatus", "a node": "TargetRefused", "no secret": "HttpCall"}
+    assert not any("never=sent" in request.target for request in target.received)
+
+
+def test_schedule_sends_a_request_at_each_fire_time(
+    cluster: LocalCluster, start_worker: StartWorker, queue: str, target: Target
+) -> None:
+    start_worker(cluster, "--http", "--queue", queue, "--allow-target", "127.0.0.1")
+    base = cluster.nodes[2].api
+    job = {"queue": queue, "http": {"url": f"{target.url}/status", "body": "{{fire_time}}"}}
+    schedule = ask(base, "POST", "/schedules", {"name": queue, "every": "1s", "job": job})
+    cluster.wait_until(lambda: len(target.received) >= 2, what="two requests")
+    ask(base, "DELETE", f"/schedules/{schedule['id']}")
+    times = [request.headers["raftsched-scheduled-at"] for request in target.received[:2]]
+    assert [request.body.decode() for request in target.received[:2]] == times
+    assert seconds(times[1]) - seconds(times[0]) == 1
+
+
+def test_cancel_ends_a_request_whose_target_hangs(
+    cluster: LocalCluster, start_worker: StartWorker, queue: str, target: Target
+) -> None:
+    start_worker(cluster, "--http", "--queue", queue, "--allow-target", "127.0.0.1")
+    base = cluster.nodes[0].api
+    job = submit(base, queue=queue, http={"url": f"{target.url}/hang", "timeout_seconds": 600})
+    cluster.wait_until(lambda: target.hanging == 1, what="the request")
+    ask(base, "DELETE", f"/jobs/{job['id']}")
+    ended(cluster, job["id"], "cancelled")
+    cluster.wait_until(lambda: target.closed_count == 1, what="the end of the connection")
+
+
+def test_each_request_arrives_although_the_leader_and_an_executor_are_killed(
+    cluster: LocalCluster, start_worker: StartWorker, queue: str, target: Target
+) -> None:
+    """The target counts by run id, and could reject tokens that do not rise."""
+    count = 300
+    workers = [start_worker(cluster, "--http", "--queue", queue, "--allow-target", "127.0.0.1") for _ in range(2)]
+    base = cluster.nodes[0].api
+    body = {"jobs": [{"queue": queue, "http": {"url": f"{target.url}/status"}, "max_attempts": 9}] * count}
+    results = ask(base, "POST", "/jobs/batch", body)["results"]
+    cluster.wait_until(lambda: len(target.received) >= count // 10, what="the first requests")
+    workers[0].send_signal(signal.SIGKILL)
+    cluster.wait_for_leader().kill()
+    running = next(node.api for node in cluster.nodes if node.is_running)
+    for result in results:
+        cluster.wait_until(
+            lambda job_id=result["id"]: job_of(running, job_id)["status"] == "completed",  # type: ignore[misc]
+            what="the job to complete",
+            seconds=60,
+        )
+    tokens: dict[str, list[int]] = {}
+    for request in target.received:
+        tokens.setdefault(request.headers["idempotency-key"], []).append(
+            int(request.headers["raftsched-fencing-token"])
+        )
+    assert tokens.keys() == {f"{result['id']}.1" for result in results}
+    assert Counter(len(set(each)) == len(each) for each in tokens.values()) == {True: count}
