@@ -6,42 +6,23 @@ import importlib
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
 from raftsched import logs
 from raftsched.cli.commands.http_options import HTTP_CONCURRENCY, http_executor, http_options
+from raftsched.cli.commands.shell_options import shell_executor, shell_options
 from raftsched.cli.local.children import until_stdin_ends_option
 from raftsched.cli.terminal.output import reports_errors
 from raftsched.errors import Invalid
-from raftsched.worker import Worker, WorkerSettings
-
-if TYPE_CHECKING:
-    from raftsched.executors.shell.executor import ShellExecutor
+from raftsched.worker import Worker
 
 
 @click.command("worker")
 @click.option("--app", help="The worker: package.module:variable.")
 @http_options
-@click.option(
-    "--shell", is_flag=True, help="Run the commands of shell jobs, in place of an app. With --allow or --allow-any."
-)
-@click.option(
-    "--allow",
-    multiple=True,
-    metavar="PATH",
-    help="With --shell: a program that may run, as /usr/bin/pg_dump; may be given several times.",
-)
-@click.option("--allow-any", is_flag=True, help="With --shell: every program of this machine may run.")
-@click.option(
-    "--env",
-    "env_names",
-    multiple=True,
-    metavar="NAME",
-    help="With --shell: a variable of this worker that commands get; may be given several times.",
-)
+@shell_options
 @click.option(
     "--queue",
     "queues",
@@ -94,7 +75,7 @@ def worker_command(
     shell: bool,
     allow: tuple[str, ...],
     allow_any: bool,
-    env_names: tuple[str, ...],
+    env: tuple[str, ...],
     queues: tuple[str, ...],
     concurrency: int | None,
     urls: tuple[str, ...],
@@ -107,7 +88,7 @@ def worker_command(
     The first SIGTERM lets running jobs finish; a second signal ends the worker at once.
     """
     logs.configure(level=log_level, form="console" if sys.stderr.isatty() else "json")
-    shell_executor = _shell_executor(shell=shell, allow=allow, allow_any=allow_any, env=env_names, urls=urls)
+    commands = shell_executor(shell=shell, allow=allow, allow_any=allow_any, env=env, urls=urls)
     requests = http_executor(
         context,
         http=http,
@@ -120,8 +101,8 @@ def worker_command(
     if http and concurrency is None:
         concurrency = HTTP_CONCURRENCY
     worker = _app_or_executors(app, queues, concurrency, is_executor=shell or http)
-    if shell_executor is not None:
-        worker.execute("shell", shell_executor.run)
+    if commands is not None:
+        worker.execute("shell", commands.run)
     if requests is not None:
         worker.execute("http", requests, on_stop=requests.close)
     if urls and (_is_told_here(context, "urls") or not worker.urls):
@@ -147,25 +128,6 @@ def _app_or_executors(
         if value:
             raise Invalid(f"--{option}: with --app, the app says it", field=option)
     return _find(app)
-
-
-def _shell_executor(
-    *, shell: bool, allow: tuple[str, ...], allow_any: bool, env: tuple[str, ...], urls: tuple[str, ...]
-) -> ShellExecutor | None:
-    """Return what runs commands, or None without --shell; raises `Invalid` for options that contradict each other."""
-    from raftsched.executors.shell.executor import ShellExecutor
-
-    if not shell:
-        for option, value in (("allow", allow), ("allow-any", allow_any), ("env", env)):
-            if value:
-                raise Invalid(f"--{option}: give it with --shell", field=option)
-        return None
-    if allow and allow_any:
-        raise Invalid("--allow-any: give it in place of --allow, not beside it", field="allow-any")
-    if not allow and not allow_any:
-        raise Invalid("--shell: say what may run, with --allow PATH for each program, or --allow-any", field="shell")
-    grace_seconds = WorkerSettings().stop_grace_seconds
-    return ShellExecutor(allow=None if allow_any else allow, env=env, urls=urls, grace_seconds=grace_seconds)
 
 
 def _is_told_here(context: click.Context, option: str) -> bool:
