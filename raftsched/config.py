@@ -48,6 +48,8 @@ class Executors(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     http: bool = False
     """Send the requests of HTTP jobs."""
+    http_queues: tuple[str, ...] = ("http",)
+    """Queues from which it takes jobs; `mail*` is all whose names begin so."""
     http_concurrency: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 100
     """Requests under way at the same time, per node."""
 

@@ -32,6 +32,7 @@ def command_of(config: NodeConfig) -> list[str]:
     urls = [config.member.api, *(member.api for member in config.nodes if member.id != config.node_id)]
     command = [sys.executable, "-m", "raftsched", "worker", "--http", "--until-stdin-ends"]
     command += ["--log-level", config.log_level, "--concurrency", str(config.executors.http_concurrency)]
+    command += [part for queue in config.executors.http_queues for part in ("--queue", queue)]
     command += [part for url in urls for part in ("--url", f"http://{url}")]
     command += [part for target in config.http_targets.allow for part in ("--allow-target", target)]
     command += [part for target in config.http_targets.deny for part in ("--deny-target", target)]

@@ -233,10 +233,18 @@ class PlainState(PlainReads):
         waiting = [job for job in self.jobs.values() if job.status in WAITING and not job.blocked]
         tag = name_tag
         waiting.sort(
-            key=lambda j: (j.spec.queue, j.spec.region, j.tenant, -j.spec.priority, tag(j.spec.name), j.due_at_ms, j.id)
+            key=lambda j: (
+                j.spec.queue,
+                j.spec.region,
+                j.tenant,
+                -j.spec.priority,
+                tag(j.spec.handler),
+                j.due_at_ms,
+                j.id,
+            )
         )
         return (
-            WaitingEntry(j.spec.queue, j.tenant, j.spec.priority, tag(j.spec.name), j.due_at_ms, j.id, j.spec.region)
+            WaitingEntry(j.spec.queue, j.tenant, j.spec.priority, tag(j.spec.handler), j.due_at_ms, j.id, j.spec.region)
             for j in waiting
         )
 
@@ -252,7 +260,7 @@ class PlainState(PlainReads):
                 job.spec.queue,
                 job.tenant,
                 job.spec.priority,
-                name_tag(job.spec.name),
+                name_tag(job.spec.handler),
                 job.spec.region,
             )
             for job in timed

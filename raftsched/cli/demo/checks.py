@@ -199,6 +199,17 @@ def run_while_paused(evidence: Evidence) -> Check:
     return Check("jobs run while they were paused", len(evidence.histories), faults)
 
 
+def hooks_not_once(evidence: Evidence) -> Check:
+    """Check that each end that asks for a job has submitted it, once."""
+    asking = [
+        job_id for job_id, job in evidence.planned.items() if job.spec.on_failure and job.ends_as == "dead_letter"
+    ]
+    hooks = Counter(job.hook_of for job in evidence.of_kind("hook"))
+    faults = [f"the end of job {job_id} has {hooks[job_id]} hooks" for job_id in asking if hooks[job_id] != 1]
+    faults += [f"a hook belongs to {job_id}, which asks for none" for job_id in hooks.keys() - set(asking)]
+    return Check("ends without their hook, or with several", len(asking), faults)
+
+
 def untold(evidence: Evidence) -> Check:
     """Check that each job that reports left all lines of its log, and its progress."""
     lines = report_lines()
@@ -212,5 +223,5 @@ def untold(evidence: Evidence) -> Check:
 
 ALL = (
     undecided, decided_twice, off_grid, nodes_run_twice, run_before_parents, too_many_at_once, too_fast, out_of_order,
-    too_early, begun_twice, not_unique, run_while_paused, untold,
+    too_early, begun_twice, not_unique, run_while_paused, untold, hooks_not_once,
 )  # fmt: skip

@@ -16,13 +16,17 @@ from typing import Any
 
 from raftsched import GiveUp, Worker
 from raftsched.cli.demo.ledger import Ledger, Span, now_ms
-from raftsched.cli.demo.plan import KINDS
+from raftsched.cli.demo.plan import EXECUTED_KINDS, KINDS
 from raftsched.worker import Context
 
 _CONCURRENCY = 16
 _STEP_SECONDS = 0.3
 
-worker = Worker(*os.environ["RAFTSCHED_URL"].split(), queues=list(KINDS), concurrency=_CONCURRENCY)
+worker = Worker(
+    *os.environ["RAFTSCHED_URL"].split(),
+    queues=[kind for kind in KINDS if kind not in EXECUTED_KINDS],
+    concurrency=_CONCURRENCY,
+)
 _ledgers = threading.local()
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from raftsched.client import JobSpec
+from raftsched.client.kinds import http_job, shell_job
 
 KINDS: Final = {
     "hash": "a digest of each file of Python's library",
@@ -27,6 +29,11 @@ KINDS: Final = {
     "every": "a schedule, every second",
     "cron": "a cron schedule, every other second",
     "workflow": "a graph: fan-out, fan-in, a failed branch",
+    "http": "requests to a receiver that records each once",
+    "shell": "commands, each with its output in the log",
+    "http-2s": "a schedule of requests",
+    "shell-2s": "a schedule of commands",
+    "hook": "submitted by the end of others",
     "probe": "the first write after the kill",
 }
 """Description of each kind."""
@@ -47,6 +54,11 @@ _PAUSED_COUNT = 5
 _NARROW_COUNT = 15
 _RATE_JOB_COUNT = 15
 _REPORT_COUNT = 3
+_HTTP_COUNT = 60
+_SHELL_COUNT = 6
+EXECUTED_KINDS: Final = ("http", "http-2s", "shell", "shell-2s")
+"""Queues of jobs without a handler."""
+HOOK_TEXT: Final = "{{cause.name}} {{cause.job_id}} ended: {{cause.reason}}"
 _QUICK_RETRY = {"backoff": "exponential", "base_seconds": 0.2, "factor": 2, "cap_seconds": 2, "jitter": 0.2}
 
 
@@ -57,6 +69,7 @@ class Planned:
     spec: JobSpec
     ends_as: str = "completed"
     result: Any = None
+    """If it is an object, the job's result can have more fields."""
     attempts: int = 1
     """At least this number; more if a node or worker died under it."""
     runs: int = 1
@@ -68,8 +81,11 @@ class Planned:
         return self.spec.queue or self.spec.name
 
 
-def plan() -> list[Planned]:
-    """Return all jobs that are submitted one by one: one for each file of the standard library first."""
+def plan(*, receiver: str, ledger: Path) -> list[Planned]:
+    """Return all jobs that are submitted one by one: one for each file of the standard library first.
+
+    Requests go to the address `receiver`, commands record their runs in the file `ledger`.
+    """
     return [
         *_hashes(),
         *(note("delayed", f"delayed {n}", delay_seconds=1 + n * 0.1) for n in range(_DELAYED_COUNT)),
@@ -81,6 +97,8 @@ def plan() -> list[Planned]:
         *(note("rate", f"rate {n}") for n in range(_RATE_JOB_COUNT)),
         *_once(),
         *_reports(),
+        *(request("http", receiver, f"request {n}") for n in range(_HTTP_COUNT)),
+        *(command("shell", ledger, f"command {n}") for n in range(_SHELL_COUNT)),
     ]
 
 
@@ -89,6 +107,18 @@ def note(kind: str, text: str, *, seconds: float = 0.0, **options: Any) -> Plann
     payload = {"text": text, "seconds": seconds}
     spec = JobSpec(name="note", queue=kind, payload=payload, **options)
     return Planned(spec, result={"text": text}, recorded=text)
+
+
+def request(kind: str, receiver: str, text: str, recorded: str | None = None) -> Planned:
+    """Return a job that sends `text` to the receiver, which records it, or `recorded`."""
+    spec = http_job(receiver, queue=kind, body={"text": text})
+    return Planned(spec, result={"status": 200}, recorded=recorded or text)
+
+
+def command(kind: str, ledger: Path, text: str) -> Planned:
+    """Return a job that runs a command, which records `text`."""
+    argv = [sys.executable, "-m", "raftsched.cli.demo.record", str(ledger.resolve())]
+    return Planned(shell_job(argv, queue=kind, stdin=text), result={"exit_code": 0}, recorded=text)
 
 
 def unique() -> Planned:
@@ -144,7 +174,15 @@ def _flaky(number: int) -> Planned:
 
 def _hopeless(number: int) -> Planned:
     payload = {"account": number}
-    spec = JobSpec(name="hopeless", queue="give-up", payload=payload, max_attempts=3, retry_policy=_QUICK_RETRY)
+    hook = {"name": "note", "queue": "hook", "payload": {"text": HOOK_TEXT, "seconds": 0}}
+    spec = JobSpec(
+        name="hopeless",
+        queue="give-up",
+        payload=payload,
+        max_attempts=3,
+        retry_policy=_QUICK_RETRY,
+        on_failure=hook,
+    )
     return Planned(spec, "dead_letter", attempts=3)
 
 

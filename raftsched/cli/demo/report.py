@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from raftsched.cli.demo import checks
 from raftsched.cli.demo.checks import Check
@@ -67,12 +68,18 @@ def _last_run(job_id: str, plan: Planned) -> str:
     return f"{job_id}.{plan.runs}"
 
 
+def _is_expected(result: Any, expected: Any) -> bool:
+    if isinstance(expected, dict) and isinstance(result, dict):
+        return all(result.get(name) == value for name, value in expected.items())
+    return bool(result == expected)
+
+
 def _differences(plan: Planned, job: JobInfo, recorded: Sequence[str]) -> list[str]:
     what = f"{plan.kind} {job.id}"
     if job.status != plan.ends_as:
         return [f"{what} ended as {job.status}, not {plan.ends_as}"]
     faults = []
-    if job.result != plan.result:
+    if not _is_expected(job.result, plan.result):
         faults.append(f"{what} has the result {job.result!r}, not {plan.result!r}")
     if job.attempt_number < plan.attempts:
         faults.append(f"{what} took {job.attempt_number} attempts, not {plan.attempts}")

@@ -15,11 +15,12 @@ from pathlib import Path
 from raftsched.cli.demo.evidence import Evidence, Timetable
 from raftsched.cli.demo.jobs_table import JobsTable, finished_count
 from raftsched.cli.demo.ledger import Ledger
-from raftsched.cli.demo.plan import Planned, plan, probe
+from raftsched.cli.demo.plan import EXECUTED_KINDS, Planned, plan, probe
+from raftsched.cli.demo.receiver import receiver
 from raftsched.cli.demo.report import Report, judge
 from raftsched.cli.demo.scenes import PLAYED_KINDS, Scenes
 from raftsched.cli.local.children import UNTIL_STDIN_ENDS, lifeline
-from raftsched.cli.local.cluster import LocalCluster, LocalNode
+from raftsched.cli.local.cluster import LOOPBACK_TARGETS, LocalCluster, LocalNode
 from raftsched.cli.terminal.output import console
 from raftsched.client import Client, Job
 from raftsched.client.records import Graph
@@ -37,13 +38,15 @@ async def run_demo(directory: Path) -> Report:
     """Run the whole demo under `directory` and return its figures."""
     ledger_path = directory / "ledger.sqlite"
     ledger = Ledger.create(ledger_path)
-    with LocalCluster(directory, settings={"lease_seconds": 5.0}) as cluster:
+    executors = {"http": True, "http_queues": [kind for kind in EXECUTED_KINDS if kind.startswith("http")]}
+    settings = {"lease_seconds": 5.0, "executors": executors, "http_targets": LOOPBACK_TARGETS}
+    with LocalCluster(directory, settings=settings) as cluster:
         leader = cluster.wait_for_leader()
         _introduce(cluster, leader)
-        with _workers(cluster, ledger_path):
-            async with Client(*cluster.urls, actor="demo") as client:
+        async with receiver(ledger) as receiver_url, Client(*cluster.urls, actor="demo") as client:
+            with _workers(cluster, ledger_path):
                 with JobsTable() as jobs_table:
-                    demo = _Demo(cluster, client, jobs_table)
+                    demo = _Demo(cluster, client, jobs_table, receiver_url, ledger_path)
                     await demo.drive()
                 evidence = await demo.evidence(ledger)
     ledger.close()
@@ -63,13 +66,15 @@ def _introduce(cluster: LocalCluster, leader: LocalNode) -> None:
 
 @contextmanager
 def _workers(cluster: LocalCluster, ledger: Path) -> Iterator[None]:
-    app = ["--app", "raftsched.cli.demo.jobs:worker", UNTIL_STDIN_ENDS]
-    command = [sys.executable, "-m", "raftsched", "worker", *app]
+    app = ["--app", "raftsched.cli.demo.jobs:worker"]
+    queues = [part for kind in EXECUTED_KINDS if kind.startswith("shell") for part in ("--queue", kind)]
+    shell = ["--shell", "--allow", sys.executable, *queues]
+    command = [sys.executable, "-m", "raftsched", "worker", UNTIL_STDIN_ENDS]
     environment = os.environ | {"RAFTSCHED_URL": " ".join(cluster.urls), "RAFTSCHED_DEMO_LEDGER": str(ledger)}
     with (cluster.directory / "workers.log").open("ab") as log:
         workers = [
-            subprocess.Popen(command, env=environment, stdin=lifeline(), stdout=log, stderr=log)  # noqa: S603
-            for _ in range(WORKER_COUNT)
+            subprocess.Popen([*command, *kind], env=environment, stdin=lifeline(), stdout=log, stderr=log)  # noqa: S603
+            for kind in (*[app] * WORKER_COUNT, shell)
         ]
     try:
         yield
@@ -86,12 +91,16 @@ def _workers(cluster: LocalCluster, ledger: Path) -> Iterator[None]:
 class _Demo:
     """The state of one run of the demo."""
 
-    def __init__(self, cluster: LocalCluster, client: Client, jobs_table: JobsTable) -> None:
+    def __init__(
+        self, cluster: LocalCluster, client: Client, jobs_table: JobsTable, receiver_url: str, ledger: Path
+    ) -> None:
+        self._receiver_url = receiver_url
+        self._ledger = ledger
         self._cluster = cluster
         self._client = client
         self._jobs_table = jobs_table
         self.planned: dict[str, Planned] = {}
-        self._scenes = Scenes(client, jobs_table, self.planned)
+        self._scenes = Scenes(client, jobs_table, self.planned, receiver=receiver_url, ledger=ledger)
         self._timetables: Sequence[Timetable] = ()
         self.seconds = 0.0
         self.leader_changes = 0
@@ -105,7 +114,7 @@ class _Demo:
         try:
             async with asyncio.timeout(FINISH_SECONDS_MAX):
                 await self._scenes.set_up()
-                jobs = plan()
+                jobs = plan(receiver=self._receiver_url, ledger=self._ledger)
                 await self._submit([job for job in jobs if job.kind in PLAYED_KINDS])
                 await self._scenes.play()
                 async with asyncio.TaskGroup() as group:
@@ -113,6 +122,7 @@ class _Demo:
                     group.create_task(self._kill_leader_half_way(len(jobs)))
                 await self._wait_until_finished()
                 self._timetables = await self._scenes.finish_schedules()
+                await self._scenes.find_hooks()
                 await self._wait_until_finished()
         except TimeoutError:
             self.faults.append(f"not everything had ended after {FINISH_SECONDS_MAX:.0f} s")

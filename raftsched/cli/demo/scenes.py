@@ -6,17 +6,29 @@ import asyncio
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 from raftsched.cli.demo.evidence import Timetable
 from raftsched.cli.demo.graph import AT_ONCE, Graph
 from raftsched.cli.demo.jobs_table import JobsTable, finished_count
-from raftsched.cli.demo.plan import NARROW_AT_ONCE, RATE_COUNT, RATE_SECONDS, Planned, unique
+from raftsched.cli.demo.plan import (
+    EXECUTED_KINDS,
+    NARROW_AT_ONCE,
+    RATE_COUNT,
+    RATE_SECONDS,
+    Planned,
+    command,
+    note,
+    request,
+    unique,
+)
 from raftsched.client import Client, JobSpec, Unique
 from raftsched.client.bulk import DeadLetterFilter
 from raftsched.client.records import Preview, Rate, ScheduleInfo
 from raftsched.client.workflows import WorkflowRun
 from raftsched.errors import Rejected
+from raftsched.executors.placeholders import timestamp
 
 PLAYED_KINDS: Final = frozenset(("priority", "requeue", "cancel", "pause", "once"))
 """Kinds that are acted on before the leader is killed."""
@@ -30,7 +42,11 @@ _POLL_SECONDS = 0.05
 class Scenes:
     """Play the scenes, and add the jobs that they submit to `planned`."""
 
-    def __init__(self, client: Client, jobs_table: JobsTable, planned: dict[str, Planned]) -> None:
+    def __init__(
+        self, client: Client, jobs_table: JobsTable, planned: dict[str, Planned], *, receiver: str, ledger: Path
+    ) -> None:
+        self._receiver = receiver
+        self._ledger = ledger
         self._client = client
         self._jobs_table = jobs_table
         self._planned = planned
@@ -62,6 +78,18 @@ class Scenes:
             "cron", _tick("cron"), cron=_CRON, timezone=_ZONE, overlap="allow", misfire="run_all"
         )
         self._note_schedule(cron, timedelta(seconds=2), outlook)
+        for kind in ("http-2s", "shell-2s"):
+            spec = self._ticking(kind, "{{fire_time}}").spec
+            saved = await schedules.save(kind, spec, every="2s", overlap="allow", misfire="run_all")
+            self._note_schedule(saved, timedelta(seconds=2), await schedules.next(kind, count=_PREVIEW_COUNT))
+
+    def _ticking(self, kind: str, text: str) -> Planned:
+        """Return the job of a schedule: it records its fire time, `text`."""
+        if kind == "http-2s":
+            return request(kind, self._receiver, text)
+        if kind == "shell-2s":
+            return command(kind, self._ledger, text)
+        return Planned(_tick(kind), result={"instant": text}, recorded=text)
 
     def _note_schedule(self, schedule: ScheduleInfo, period: timedelta, outlook: Preview) -> None:
         assert schedule.next_at is not None, "a new schedule without an instant"
@@ -161,9 +189,17 @@ class Scenes:
         ledger = [line async for line in schedules.firings(table.name, order="asc", page_size=1_000)]
         for line in ledger:
             if line.job_id:
-                text = line.instant.isoformat()
-                self._planned[line.job_id] = Planned(_tick(table.name), result={"instant": text}, recorded=text)
+                is_executed = table.name in EXECUTED_KINDS
+                text = timestamp(line.instant) if is_executed else line.instant.isoformat()
+                self._planned[line.job_id] = self._ticking(table.name, text)
         return replace(table, ledger=ledger)
+
+    async def find_hooks(self) -> None:
+        """Add the jobs that the ends of others submitted to the plan."""
+        async for job in self._client.list(queue="hook", page_size=1_000):
+            cause = self._planned.get(str(job.hook_of))
+            text = f"{cause.spec.name if cause else '?'} {job.hook_of} ended: attempts_exhausted"
+            self._planned[job.id] = note("hook", text)
 
 
 def _tick(kind: str) -> JobSpec:

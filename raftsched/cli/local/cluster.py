@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
@@ -28,6 +28,8 @@ from raftsched.errors import Unavailable
 
 _T = TypeVar("_T")
 HOST = "127.0.0.1"
+LOOPBACK_TARGETS: Final = {"allow": ["127.0.0.0/8", "::1"]}
+"""The targets of HTTP jobs on a cluster for development; the cluster's own ports are refused all the same."""
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 10.0
 _POLL_SECONDS = 0.02

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from raftsched.cli.local.children import stops_its_children
-from raftsched.cli.local.cluster import LocalCluster
+from raftsched.cli.local.cluster import LOOPBACK_TARGETS, LocalCluster
 from raftsched.cli.terminal.output import console, reports_errors
 
 
@@ -30,7 +30,12 @@ def dev_command(node_count: int, data_dir: Path | None, base_port: int) -> None:
     with tempfile.TemporaryDirectory(prefix="raftsched-dev-") as temporary:
         directory = data_dir or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
-        cluster = LocalCluster(directory, node_count=node_count, base_port=base_port)
+        cluster = LocalCluster(
+            directory,
+            node_count=node_count,
+            base_port=base_port,
+            settings={"executors": {"http": True}, "http_targets": LOOPBACK_TARGETS},
+        )
         try:
             with cluster:
                 leader = cluster.wait_for_leader()

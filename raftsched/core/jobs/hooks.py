@@ -59,6 +59,8 @@ def submission(view: View, job: Job, hook: Hook, context: Context) -> PutJob:
     if view.job(hook_id) is not None:
         raise InvariantBroken(f"job {job.id.hex()}: the hook of run {job.run_number} is stored before its end")
     facts = facts_of(job)
+    if hook.spec.options is not None and hook.spec.options.call is not None:
+        facts = {name: _literal(value) for name, value in facts.items()}
     operation = SubmitJob(
         id=hook_id,
         tenant=job.tenant,
@@ -83,6 +85,11 @@ def facts_of(job: Job) -> Mapping[str, object]:
         "error": None if error is None else f"{error.type}: {error.message}" if error.message else error.type,
         "attempts": job.attempt_number,
     }
+
+
+def _literal(fact: object) -> object:
+    """Return a fact whose braces an executor does not take for a placeholder of its own."""
+    return fact.replace("{{", "{{{{") if isinstance(fact, str) else fact
 
 
 FACTS: Final = ("job_id", "run_id", "name", "queue", "status", "reason", "error", "attempts")

@@ -104,6 +104,12 @@ def _told(lines: list[str], progress: Any) -> Evidence:
     return _evidence(**_jobs("report", JobInfo(id="r", progress=progress)), logs={"r": lines})
 
 
+def _hooked(*causes: str) -> Evidence:
+    asking = Planned(JobSpec(name="hopeless", on_failure={"name": "note"}), "dead_letter")
+    hooks = _jobs("hook", *(JobInfo(id=f"h{n}", hook_of=cause) for n, cause in enumerate(causes)))
+    return _evidence(planned={"a": asking, "b": asking} | hooks["planned"], found=hooks["found"])
+
+
 FULL_BUCKET = [0.0]
 LINES = report_lines()
 
@@ -121,6 +127,7 @@ HOLDS: list[tuple[Callable[[Evidence], Check], Evidence]] = [
     (checks.not_unique, _evidence(unique_ids=["a", "a", "a"])),
     (checks.run_while_paused, _paused("created", "resumed", "attempt_started", "finished")),
     (checks.untold, _told(LINES, {"step": 3})),
+    (checks.hooks_not_once, _hooked("a", "b")),
 ]
 
 FALLS: list[tuple[Callable[[Evidence], Check], Evidence]] = [
@@ -156,6 +163,9 @@ FALLS: list[tuple[Callable[[Evidence], Check], Evidence]] = [
     (checks.untold, _told(LINES[1:], {"step": 3})),
     (checks.untold, _told([*LINES, LINES[-1]], {"step": 3})),
     (checks.untold, _told(LINES, None)),
+    (checks.hooks_not_once, _hooked("a")),
+    (checks.hooks_not_once, _hooked("a", "b", "b")),
+    (checks.hooks_not_once, _hooked("a", "b", "c")),
 ]
 
 

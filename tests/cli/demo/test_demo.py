@@ -114,12 +114,12 @@ def _nothing() -> Report:
 
 
 def test_plan_has_every_kind_of_job_and_each_library_file() -> None:
-    jobs = plan()
+    jobs = plan(receiver="http://127.0.0.1:1/record", ledger=Path("ledger.sqlite"))
     assert {job.ends_as for job in jobs} == {"completed", "dead_letter", "cancelled"}
     hashed = {job.spec.payload["path"] for job in jobs if job.kind == "hash"}
     assert hashed == set(map(str, library_files()))
     assert sum(job.kind == "hash" for job in jobs) >= HASH_COUNT_MIN
-    submitted_later = {"unique", "every", "cron", "workflow", "probe"}
+    submitted_later = {"unique", "every", "cron", "workflow", "probe", "http-2s", "shell-2s", "hook"}
     assert {job.kind for job in jobs} == KINDS.keys() - submitted_later
 
 

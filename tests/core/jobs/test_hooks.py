@@ -13,8 +13,9 @@ from raftsched.core.operations.codec import CancelJob
 from raftsched.core.operations.queues import ConfigureQueue
 from raftsched.core.records.ids import job_id_text
 from raftsched.core.records.job import AttemptEnd, Job, JobError, Status
-from raftsched.core.records.spec import Hook, JobSpec, OnDependencyFailure, Options
+from raftsched.core.records.spec import Call, CallKind, Hook, JobSpec, OnDependencyFailure, Options
 from raftsched.core.state.writes import PutJob
+from raftsched.executors.placeholders import filled as filled_by_executor
 from tests.core.relations_scene import RelationsScene, needs
 from tests.core.scene import PLAIN_RETRY, Scene, code_of
 
@@ -118,6 +119,17 @@ def test_job_that_fails_by_its_parent_has_its_hook_whenever_that_is_known(
     relations.end(parent, Status.DEAD_LETTER)
     children.append(relations.submit(depends_on=needs(parent), options=options))
     assert [[each.spec.name for each in hooks_of(relations, child)] for child in children] == [expected, expected]
+
+
+def test_braces_of_facts_reach_an_executor_as_they_are() -> None:
+    scene = Scene()
+    call = Options(call=Call(CallKind.HTTP, b'{"url":"http://x/"}'))
+    for payload in (b"", b'{"error":"{{cause.error}} {{run_id}}"}'):
+        job = scene.running(options=Options(on_failure=hook("page", payload, call)))
+        scene.fail(job, retryable=False, error=JobError("Boom", "{{{x}}"))
+        (page,) = hooks_of(scene, job)
+        body = json.loads(scene.state.payload(page.id))
+        assert filled_by_executor(body["error"], {"run_id": "r"}) == ("Boom: {{{x}} r" if payload else "Boom: {{{x}}")
 
 
 def test_nested_and_oversized_hooks_are_refused() -> None:

@@ -1,0 +1,24 @@
+"""Record the run of a shell job: `python -m raftsched.cli.demo.record LEDGER < TEXT`.
+
+The text is that of its standard input, or the fire time if a schedule submitted the job.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from raftsched.cli.demo.ledger import Ledger
+
+
+def main() -> None:
+    text = os.environ.get("RAFTSCHED_SCHEDULED_AT") or sys.stdin.read()
+    ledger = Ledger(Path(sys.argv[1]))
+    recorded = ledger.record(os.environ["RAFTSCHED_RUN_ID"], int(os.environ["RAFTSCHED_FENCING_TOKEN"]), text)
+    sys.stdout.write(f"recorded {recorded}\n")
+    ledger.close()
+
+
+if __name__ == "__main__":
+    main()
