@@ -82,7 +82,6 @@ class Redaction:
         self._marks = {form: b"[secret %b]" % name.encode() for form, name in forms.items()}
         longest_first = sorted(self._marks, key=len, reverse=True)
         self._pattern = re.compile(b"|".join(map(re.escape, longest_first))) if forms else None
-        self.longest_bytes = max(map(len, self._marks), default=0)
 
     def content(self, data: bytes, *, is_cut: bool = False) -> bytes:
         """Return `data` without values; `is_cut`: more may have followed, so its end may be the start of a value."""

@@ -34,10 +34,10 @@ peer: ContextVar[str] = ContextVar("raftsched_http_peer", default="")
 
 
 class Connector(aiohttp.TCPConnector):
-    """A pool of connections, at most `per_host` to each host; it notes the address of each connection in `peer`."""
+    """A pool of connections; it notes the address of each connection in `peer`."""
 
-    def __init__(self, resolver: AbstractResolver | None, *, per_host: int) -> None:
-        super().__init__(limit=0, limit_per_host=per_host, resolver=resolver, keepalive_timeout=_KEEPALIVE_SECONDS)
+    def __init__(self, resolver: AbstractResolver | None) -> None:
+        super().__init__(limit=0, resolver=resolver, keepalive_timeout=_KEEPALIVE_SECONDS)
 
     async def connect(
         self,

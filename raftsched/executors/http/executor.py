@@ -79,7 +79,7 @@ class HttpExecutor:
             async with self._hosts.turn(first.origin, can_snooze=not ctx.starts_at_most_once):
                 begun = time.monotonic()
                 async with asyncio.timeout(call.timeout_seconds):
-                    response = await self._follow(call, first, message, redaction)
+                    response = await self._follow(call, first, message)
         except Verdict:
             raise
         except TimeoutError:
@@ -106,11 +106,11 @@ class HttpExecutor:
         except MissingSecret as error:
             raise InvalidCall(str(error)) from None
 
-    async def _follow(self, call: HttpCall, hop: Hop, message: Message, redaction: Redaction) -> Response:
+    async def _follow(self, call: HttpCall, hop: Hop, message: Message) -> Response:
         """Send `message` to `hop` and to where redirects lead; return the last response."""
         redirect_count = 0
         while True:
-            response = await self._send(hop, message, redaction)
+            response = await self._send(hop, message)
             location = response.headers.get("Location")
             if location is None or not is_redirect(response.status) or redirect_count >= call.max_redirects:
                 return response
@@ -121,7 +121,7 @@ class HttpExecutor:
                 message = message.for_other_origin()
             hop = following
 
-    async def _send(self, hop: Hop, message: Message, redaction: Redaction) -> Response:
+    async def _send(self, hop: Hop, message: Message) -> Response:
         async with self._opened().request(
             message.method,
             hop.url,
@@ -133,7 +133,7 @@ class HttpExecutor:
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
         ) as reply:
             address = peer.get()
-            body, is_cut = await read_body(reply, limits.HTTP_RESULT_BODY_BYTES_MAX + redaction.longest_bytes)
+            body, is_cut = await read_body(reply, limits.HTTP_RESULT_BODY_BYTES_MAX)
             reason = reply.reason or ""
             return Response(reply.status, reason, reply.headers, body, is_cut, str(hop.url), address)
 
@@ -142,7 +142,7 @@ class HttpExecutor:
             settings = self._settings
             resolver = None if settings.proxy else CheckedResolver(settings.targets, settings.lookup)
             self._session = aiohttp.ClientSession(
-                connector=Connector(resolver, per_host=settings.per_host),
+                connector=Connector(resolver),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
                 trust_env=False,

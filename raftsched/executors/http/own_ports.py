@@ -50,8 +50,9 @@ class OwnPorts:
     async def _look(self) -> None:
         urls = {*self._urls, *(await self._named_by_the_cluster())}
         loop = asyncio.get_running_loop()
-        found = await asyncio.gather(*(loop.run_in_executor(None, self._ports_of, url) for url in sorted(urls)))
-        self._known |= {port for ports in found for port in ports}
+        lookups = [loop.run_in_executor(None, self._ports_of, url) for url in sorted(urls)]
+        done, _ = await asyncio.wait(lookups, timeout=_WAIT_SECONDS)
+        self._known |= {port for lookup in done for port in lookup.result()}
 
     async def _named_by_the_cluster(self) -> Iterable[str]:
         settings = ClientSettings()
@@ -69,6 +70,9 @@ class OwnPorts:
         url = URL(text)
         if url.raw_host is None or url.port is None:
             return []
+        literal = literal_address(url.raw_host)
+        if literal is not None:
+            return [(literal, url.port)]
         try:
             names = [each[4][0] for each in self._lookup(url.raw_host, url.port)]
         except OSError:

@@ -1,7 +1,7 @@
 """Read the response of a target in bounded memory, and say what it means for the run.
 
 The body is read up to a limit. A compressed one is decompressed by pieces, so that a small response can't fill the
-memory. What is beyond the limit is left unread, and its connection is closed.
+memory. What is beyond the limit is left unread, so aiohttp closes the connection.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ async def read_body(response: aiohttp.ClientResponse, bytes_max: int) -> tuple[b
     async for piece in response.content.iter_any():
         body += piece if inflate is None else _inflated(inflate, piece, bytes_max + 1 - len(body))
         if len(body) > bytes_max:
-            response.close()
             return bytes(body[:bytes_max]), True
     return bytes(body), False
 
@@ -129,4 +128,9 @@ def _shown_body(response: Response, redaction: Redaction) -> tuple[bytes, bool]:
 
 def _shown_headers(response: Response, redaction: Redaction) -> dict[str, str]:
     headers = {name: response.headers[name] for name in _SHOWN_HEADERS if name in response.headers}
-    return {name: redaction.text(value)[:_HEADER_CHARS_MAX] for name, value in headers.items()}
+    return {name: redaction.text(_valid(value))[:_HEADER_CHARS_MAX] for name, value in headers.items()}
+
+
+def _valid(text: str) -> str:
+    """Return the text of a header with what is not UTF-8 replaced; aiohttp keeps such bytes as lone surrogates."""
+    return text.encode("utf-8", "surrogateescape").decode(errors="replace")

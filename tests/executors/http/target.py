@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
-BOMB_BYTES = 1 << 30
+BOMB = gzip.compress(bytes(16 << 20), 9) * 64
+"""Each of its bytes becomes a thousand, 1 GiB in all."""
 PIECE = b"x" * 65_536
 
 
@@ -66,6 +67,8 @@ class Target:
                     break
         except ConnectionError:
             self.closed_count += 1
+        except asyncio.CancelledError:
+            pass  # by `stop`; asyncio would log it as an error
         finally:
             self._tasks.discard(task)
             await self._poke()
@@ -155,10 +158,9 @@ class Target:
         raise AssertionError
 
     async def _do_bomb(self, _r: object, _o: object, _: object, writer: asyncio.StreamWriter) -> bool:
-        """Send a body that is a thousand times as large once decompressed."""
-        content = gzip.compress(bytes(BOMB_BYTES // 64), 9) * 64
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(content))
-        writer.write(content)
+        """Send a body that is far larger once decompressed."""
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(BOMB))
+        writer.write(BOMB)
         await writer.drain()
         return True
 

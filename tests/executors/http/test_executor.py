@@ -3,9 +3,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import resource
 import socket
 import time
+import tracemalloc
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -16,6 +16,7 @@ from urllib.parse import quote
 import pytest
 from standardwebhooks.webhooks import Webhook
 
+from raftsched.executors.http import own_ports
 from raftsched.executors.http.executor import HttpExecutor, HttpSettings
 from raftsched.executors.http.targets import Targets
 from raftsched.executors.http.verdicts import (
@@ -28,6 +29,7 @@ from raftsched.executors.http.verdicts import (
 )
 from raftsched.executors.secrets import Secrets
 from raftsched.worker import Context, GiveUp, Retry, Snooze, Verdict
+from raftsched.worker.handlers.result import completed, raised
 from tests.client.cluster import running_cluster
 from tests.executors.http.target import Target, running_target
 from tests.for_each import for_each
@@ -68,6 +70,14 @@ def context(url: str, *, at_most_once: bool = False, **call: Any) -> Context:
         job_id="j", run_id="j.1", fencing_token=7, attempt_number=3, name="report", queue="http", schedule_id="s",
         instant=FIRE_TIME, call={"url": url, "timeout_seconds": 5} | call, starts_at_most_once=at_most_once,
     )  # fmt: skip
+
+
+def loopback(host: str, port: int) -> Sequence[tuple[Any, ...]]:
+    """Resolve every name to this machine."""
+    return [
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)),
+        (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0)),
+    ]
 
 
 async def refused(executor: HttpExecutor, url: str, payload: Any = None, **call: Any) -> Verdict:
@@ -290,27 +300,40 @@ async def test_body_of_the_result_is_text_or_base64(query: str, encoding: str, b
         ("raw?bytes=" + quote("HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\nabc"), NoReply),
         ("raw?bytes=" + quote("HTTP/1.1 999999 OK\r\n\r\n"), NoReply),
         ("raw?bytes=" + quote("HTTP/1.1 200 OK\r\n\r\nuntil the end"), 13),
+        ("raw?bytes=" + quote("HTTP/1.1 100 Continue\r\n\r\n" * 20), NoReply),
+        (
+            "raw?bytes=" + quote("HTTP/1.1 101 Switching Protocols\r\nUpgrade: a\r\nConnection: upgrade\r\n\r\nabc"),
+            FinalStatus,
+        ),
+        ("raw?bytes=" + quote("HTTP/1.1 200 OK\r\nETag: \xff\r\nX: a\r\nX: b\r\nContent-Length: 0\r\n\r\n"), 0),
+        ("raw?bytes=" + quote("HTTP/1.1 404 \xff\x1b[31m\r\nContent-Length: 0\r\n\r\n"), FinalStatus),
+        (
+            "raw?bytes=" + quote("HTTP/1.1 302 Found\r\nLocation: http://\xff\xfe/\r\nContent-Length: 0\r\n\r\n"),
+            TargetRefused,
+        ),
+        ("raw?bytes=" + quote("HTTP/1.1 204 OK\r\nContent-Length: 5\r\n\r\nabcde"), NoReply),
     ],
 )
 async def test_target_that_misbehaves_ends_in_bounded_time_and_memory(
     behaviour: str, expected: type[Verdict] | int
 ) -> None:
     async with running_target() as target, executing() as executor:
-        memory, begun = _peak_kib(), time.monotonic()
-        call = context(f"{target.url}/{behaviour}", timeout_seconds=1.0)
+        tracemalloc.start()
+        begun = time.monotonic()
+        call = context(f"{target.url}/{behaviour}", timeout_seconds=1.0, max_redirects=1)
         if isinstance(expected, int):
             result = await executor(call, None)
+            assert completed(result).status == "completed"
             assert (len(result["body"]), result["truncated"]) in ((expected, expected > 60_000), (87_384, True))
         else:
-            with pytest.raises(expected):
+            with pytest.raises(expected) as caught:
                 await executor(call, None)
+            assert raised(caught.value).error is not None
         assert time.monotonic() - begun < 5
-        assert _peak_kib() - memory < 64 * 1024
+        _, peak_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak_bytes < 8 << 20
         await target.until(lambda: target.hanging == 0)
-
-
-def _peak_kib() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 async def test_refused_connection_and_unknown_name_are_tried_again(executor: HttpExecutor) -> None:
@@ -355,9 +378,11 @@ async def test_broken_connection_is_not_used_again_in_silence(executor: HttpExec
     assert len(target.received) == 1
 
 
-async def test_cookies_are_not_kept(executor: HttpExecutor, target: Target) -> None:
-    for _ in range(2):
-        await executor(context(f"{target.url}/status?h=" + quote("Set-Cookie: a=b")), None)
+async def test_cookies_are_not_kept_and_connections_are(target: Target) -> None:
+    async with executing(lookup=loopback) as executor:
+        url = f"http://shop.example:{target.port}/status?h=" + quote("Set-Cookie: a=b")
+        for _ in range(2):
+            await executor(context(url), None)
     assert ["cookie" in request.headers for request in target.received] == [False, False]
     assert target.connection_count == 1
 
@@ -445,7 +470,9 @@ async def test_inner_addresses_get_no_connection(target: Target) -> None:
     assert target.connection_count == 0
 
 
-async def test_nodes_of_the_cluster_get_no_connection_and_other_ports_do(target: Target) -> None:
+async def test_nodes_of_the_cluster_get_no_connection_and_other_ports_do(
+    target: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with running_cluster(2) as cluster, executing(cluster=[cluster.nodes[1].url]) as executor:
         for node in cluster.nodes:
             for url in (
@@ -458,6 +485,9 @@ async def test_nodes_of_the_cluster_get_no_connection_and_other_ports_do(target:
                 assert "belongs to the cluster" in str(verdict)
         assert cluster.bodies("/cluster") == [{}]
         assert (await executor(context(f"{target.url}/status"), None))["status"] == 200
+        monkeypatch.setattr(own_ports, "_FRESH_SECONDS", 0.0)
+        await cluster.nodes[1].stop()
+        assert isinstance(await refused(executor, f"{cluster.nodes[0].url}/"), TargetRefused), "nobody named it now"
     async with executing(cluster=["http://127.0.0.1:1"]) as executor:  # nobody answers there
         assert (await executor(context(f"{target.url}/status"), None))["status"] == 200
         assert isinstance(await refused(executor, "http://127.0.0.1:1/"), TargetRefused)
@@ -480,17 +510,11 @@ async def test_name_is_resolved_once_and_the_checked_address_is_the_one_connecte
 
 
 async def test_name_that_leads_to_inner_addresses_only_is_refused(target: Target) -> None:
-    def lookup(host: str, port: int) -> Sequence[tuple[Any, ...]]:
-        return [
-            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)),
-            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port, 0, 0)),
-        ]
-
-    async with executing(targets=Targets(), lookup=lookup) as executor:
+    async with executing(targets=Targets(), lookup=loopback) as executor:
         verdict = await refused(executor, f"http://127.0.0.1.nip.io:{target.port}/status")
         assert isinstance(verdict, TargetRefused)
         assert "loopback" in str(verdict)
-    async with executing(targets=Targets(allow=["*.nip.io"]), lookup=lookup) as executor:
+    async with executing(targets=Targets(allow=["*.nip.io"]), lookup=loopback) as executor:
         result = await executor(context(f"http://127.0.0.1.nip.io:{target.port}/status"), None)
         assert result["address"] == "127.0.0.1"
     assert target.connection_count == 1
