@@ -1,6 +1,7 @@
 """Fill in the facts of a run where the texts of a body name them: `{{run_id}}`.
 
-There are names and nothing else: no code, no expressions. `{{{{` is a literal `{{`.
+There are names and nothing else: no code, no expressions. `{{{{` is a literal `{{`, and braces around what can't be a name
+stay as they are.
 """
 
 from __future__ import annotations
@@ -12,8 +13,7 @@ from typing import Any, Final
 
 from raftsched.worker import Context
 
-_BRACES: Final = re.compile(r"\{\{(\{\{|\s*([^{}]*?)\s*\}\})?")
-_NAME_CHARS_MAX: Final = 60
+_BRACES: Final = re.compile(r"\{\{(\{\{|\s*([A-Za-z_][\w.-]{0,60})\s*\}\})", re.ASCII)
 
 
 class UnknownPlaceholder(Exception):
@@ -61,8 +61,7 @@ def _filled_text(text: str, facts: Mapping[str, str]) -> str:
         name = found[2]
         if name in facts:
             return facts[name]
-        shown = (name or text[found.start() + 2 :])[:_NAME_CHARS_MAX]
         known = ", ".join(facts)
-        raise UnknownPlaceholder(f"no run has the fact {shown!r}: name one of {known}; write {{{{{{{{ for {{{{")
+        raise UnknownPlaceholder(f"no run has the fact {name!r}: name one of {known}; write {{{{{{{{ for {{{{")
 
     return _BRACES.sub(fact, text)

@@ -23,6 +23,7 @@ CONTEXT = Context(
         ({"a": ["{{run_id}}", 1, None, {"{{run_id}}": "x{{name}}y"}]}, {"a": ["j.2", 1, None, {"{{run_id}}": "xreporty"}]}),
         ("{{{{run_id}} }} { {name} }", "{{run_id}} }} { {name} }"),
         ("{{{{{{run_id}}", "{{j.2"),
+        ("{{ {{} {{}} {{run_id {{1}} {{a b}} {{{name}}}", "{{ {{} {{}} {{run_id {{1}} {{a b}} {report}"),
         (7, 7),
     ],
 )  # fmt: skip
@@ -30,7 +31,7 @@ def test_facts_replace_their_names_in_texts(body: Any, expected: Any) -> None:
     assert filled(body, facts_of(CONTEXT)) == expected
 
 
-@for_each("body", ["{{nope}}", "{{}}", "{{", "a {{run_id", "{{run_id.x}}", "{{ctx.__class__}}", ["{{RUN_ID}}"]])
+@for_each("body", ["{{nope}}", "a {{ nope }}", "{{run-id}}", "{{run_id.x}}", "{{ctx.__class__}}", ["{{RUN_ID}}"]])
 def test_unknown_name_is_refused_with_those_that_there_are(body: Any) -> None:
     with pytest.raises(UnknownPlaceholder, match="run_id, name"):
         filled(body, facts_of(CONTEXT))
