@@ -55,6 +55,7 @@ drills: $(READY) ## long tests of real processes: about 40 minutes
 	$(BIN)/python -m tests.drills.due_kills --kills 20
 	$(BIN)/python -m tests.drills.outage
 	$(BIN)/python -m tests.drills.workflow --jobs 10000
+	$(BIN)/python -m tests.drills.http_effects
 	$(BIN)/python -m tests.drills.cancel_races --rounds 1000
 	$(BIN)/python -m tests.drills.catch_up
 	$(BIN)/python -m tests.drills.ageing

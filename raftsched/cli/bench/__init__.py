@@ -4,6 +4,9 @@ Wall-clock figures of a shared machine say little; CPU per job is the figure tha
 of all node processes, all worker processes and the submitting client.
 """
 
+from raftsched.client import JobSpec
+
 QUEUE = "bench"
 PAYLOAD = {"kind": "bench", "data": "x" * 165}
 """200 bytes of JSON."""
+NOOP = JobSpec(name="noop", payload=PAYLOAD, queue=QUEUE)

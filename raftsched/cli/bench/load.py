@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from raftsched.cli.bench import PAYLOAD, QUEUE
+from raftsched.cli.bench import NOOP
 from raftsched.cli.bench.processes import cpu_by_role
-from raftsched.client import Client
+from raftsched.client import Client, JobSpec
 from raftsched.errors import RaftschedError
 
 _TICK_SECONDS = 0.01
@@ -43,9 +43,13 @@ class Measurement:
 
 
 class Load:
-    """Jobs in flight and their results so far; `pids` are the processes whose CPU time counts, by role."""
+    """Jobs in flight and their results so far.
 
-    def __init__(self, client: Client, pids: dict[str, list[int]]) -> None:
+    All jobs are as `spec`, in the queue `spec.queue`. `pids` are the processes whose CPU time counts, by role.
+    """
+
+    def __init__(self, client: Client, pids: dict[str, list[int]], spec: JobSpec = NOOP) -> None:
+        self._spec = spec
         self._client = client
         self._pids = pids
         self._commit_seconds: list[float] = []
@@ -112,7 +116,7 @@ class Load:
     async def _submit(self) -> None:
         start = time.monotonic()
         try:
-            job = await self._client.submit("noop", PAYLOAD, queue=QUEUE)
+            job = await self._client.submit(self._spec.name, self._spec.payload, **self._spec.options)
         except RaftschedError:
             self._errors += 1
             return
@@ -121,7 +125,7 @@ class Load:
 
     async def _completed(self) -> int:
         """Return the number of completed jobs, from the cluster's own counters."""
-        return (await self._client.queue(QUEUE).get()).completed
+        return (await self._client.queue(self._spec.queue).get()).completed
 
     async def _drain(self) -> None:
         if self._open:

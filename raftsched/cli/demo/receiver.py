@@ -19,7 +19,10 @@ async def receiver(ledger: Ledger) -> AsyncIterator[str]:
     """Serve on a free port; yields the address to which requests with a `text` are sent."""
 
     async def record(request: web.Request) -> web.Response:
-        text = str((await request.json())["text"])
+        try:
+            text = str((await request.json())["text"])
+        except ConnectionResetError:  # its sender was killed with its node
+            return web.Response(status=400)
         run_id, token = request.headers["Raftsched-Run-Id"], int(request.headers["Raftsched-Fencing-Token"])
         try:
             return web.json_response({"text": ledger.record(run_id, token, text)})
