@@ -113,6 +113,10 @@ ERROR_TYPES_MAX = 50
 
 # -- schedules and queues ---------------------------------------------------------------------------------------------
 SCHEDULES_MAX = 100_000
+SCHEDULE_DESCRIPTION_CHARS_MAX = 2_000
+SCHEDULE_OWNER_CHARS_MAX = 200
+LABELS_MAX = 32
+LABEL_CHARS_MAX = 200
 SCHEDULE_ACTIVE_MAX = 1_000
 """Unfinished runs of one schedule, and as many of its backfills; beyond it a run is skipped (`overlap_limit`)."""
 DECISIONS_MAX = 100

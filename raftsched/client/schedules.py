@@ -63,6 +63,12 @@ class ScheduleOptions(TimingOptions, total=False):
     """Misfires older than this are skipped; a day by default."""
     max_firings: int | None
     pause_until: Moment | None
+    description: str | None
+    """A text for people: the purpose of the schedule."""
+    owner: str | None
+    """The name or e-mail address of the person or team to ask."""
+    labels: Mapping[str, str] | None
+    """Names and texts by which schedules are found, as `{"team": "shop"}`."""
 
 
 class ScheduleChanges(ScheduleOptions, total=False):
@@ -151,10 +157,14 @@ class Schedules:
         queue: str | None = None,
         paused: bool | None = None,
         source: str | None = None,
+        owner: str | None = None,
+        label: str | None = None,
         page_size: int = 100,
     ) -> AsyncIterator[ScheduleInfo]:
-        """Yield the schedules that match all filters, by name."""
-        query = given(tenant=tenant, queue=queue, paused=paused, source=source, limit=page_size)
+        """Yield the schedules that match all filters, by name; `label` is a name and a text, as `team=shop`."""
+        query = given(
+            tenant=tenant, queue=queue, paused=paused, source=source, owner=owner, label=label, limit=page_size
+        )
         return self._calls.each(ScheduleInfo, "/schedules", "schedules", query)
 
     async def next(self, name: str, *, count: int = 10, tenant: str | None = None) -> Preview:

@@ -29,12 +29,15 @@ COMPLETION_ID_PATTERN: Final = rf"^[ -~]{{1,{limits.COMPLETION_ID_CHARS_MAX}}}$(
 
 MEMBER_ID_RULE: Final = "1 to 64 letters, digits and _ . -, the first a letter or digit"
 MEMBER_ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$(?!\n)"
+LABEL_FILTER_RULE: Final = "the name of a label, =, and its text"
+LABEL_FILTER_PATTERN: Final = rf"^[A-Za-z0-9][A-Za-z0-9_.:@-]{{0,{limits.NAME_CHARS_MAX - 1}}}="
 
 PATTERN_RULES: Final = {
     MEMBER_ID_PATTERN: MEMBER_ID_RULE,
     NAME_PATTERN: NAME_RULE,
     QUEUE_PATTERN_PATTERN: QUEUE_PATTERN_RULE,
     KEY_PATTERN: KEY_RULE,
+    LABEL_FILTER_PATTERN: LABEL_FILTER_RULE,
     COMPLETION_ID_PATTERN: COMPLETION_ID_RULE,
 }
 """The rule that each pattern enforces, as readable text."""

@@ -10,6 +10,8 @@ from msgspec import UNSET, Meta, UnsetType
 from raftsched import limits
 from raftsched.wire.common import (
     ABSENT,
+    LABEL_FILTER_PATTERN,
+    LABEL_FILTER_RULE,
     Cursor,
     DelaySeconds,
     IdempotencyKey,
@@ -33,6 +35,10 @@ Dates = Annotated[
     list[Annotated[str, Meta(max_length=10, extra_json_schema={"format": "date"})]],
     Meta(max_length=limits.CALENDAR_DATES_MAX),
 ]
+Description = Annotated[str, Meta(max_length=limits.SCHEDULE_DESCRIPTION_CHARS_MAX)]
+Owner = Annotated[str, Meta(min_length=1, max_length=limits.SCHEDULE_OWNER_CHARS_MAX)]
+"""The name or e-mail address of a person or team."""
+LabelText = Annotated[str, Meta(max_length=limits.LABEL_CHARS_MAX)]
 ClockTime = Annotated[str, Meta(max_length=8, description="HH:MM or HH:MM:SS; 24:00 is the end of a day.")]
 ZoneName = Annotated[str, Meta(description="IANA name, such as Europe/Berlin.")]
 FireTimeCount = Annotated[int, Meta(ge=1, le=limits.PREVIEW_FIRE_TIMES_MAX)]
@@ -120,6 +126,12 @@ class ScheduleRequest(TimingBody, frozen=True, kw_only=True):
     pause_until: Moment | None = None
     """If it is in the future, the schedule is paused until then, each time this is sent. `POST …/resume` ends the
     pause; null does not."""
+    description: Description | None = None
+    """A text for people: the purpose of the schedule."""
+    owner: Owner | None = None
+    """The name or e-mail address of the person or team to ask."""
+    labels: Annotated[dict[Name, LabelText], Meta(max_length=limits.LABELS_MAX)] = {}
+    """Names and texts by which schedules are found, as `{"team": "shop"}`."""
 
 
 def _with_all_optional(name: str, kind: type[Request], description: str, *, but: tuple[str, ...] = ()) -> Any:
@@ -137,8 +149,15 @@ JobPatch: Final = _with_all_optional("JobPatch", JobBody, "Changes of the job th
 _PATCH = "Changes of a schedule, as in RFC 7396; but one of `cron`, `every` and `at` replaces another."
 SchedulePatch: Final = msgspec.defstruct(
     "SchedulePatch",
-    [("job", JobPatch | UnsetType, UNSET)],
-    bases=(_with_all_optional("ScheduleFields", ScheduleRequest, _PATCH, but=("name", "tenant", "job")),),
+    [
+        ("job", JobPatch | UnsetType, UNSET),
+        (
+            "labels",
+            Annotated[dict[Name, LabelText | None], Meta(max_length=limits.LABELS_MAX)] | None | UnsetType,
+            UNSET,
+        ),
+    ],
+    bases=(_with_all_optional("ScheduleFields", ScheduleRequest, _PATCH, but=("name", "tenant", "job", "labels")),),
     namespace={"__doc__": _PATCH},
     frozen=True,
     kw_only=True,
@@ -237,6 +256,9 @@ class SchedulesQuery(ReadQuery, frozen=True):
     paused: bool | None = None
     source: Name | None = None
     """Source that they were applied from."""
+    owner: Owner | None = None
+    label: Annotated[str, Meta(pattern=LABEL_FILTER_PATTERN, description=LABEL_FILTER_RULE)] | None = None
+    """A label that they have, as `team=shop`."""
     limit: PageLimit = 100
     order: Literal["asc", "desc"] = "asc"
     """By name."""
@@ -271,6 +293,9 @@ class ScheduleDocument(Reply, Generic[T, J], frozen=True):
     """`ended`: it has no further fire time."""
     source: str | None = None
     """The source that it was applied from, as by `raftsched apply`; only the same source prunes it."""
+    description: str | None = None
+    owner: str | None = None
+    labels: dict[str, str] = {}
     cron: str | None = None
     every: str | None = None
     at: T | None = None

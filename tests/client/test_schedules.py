@@ -56,6 +56,10 @@ async def test_schedule_is_created_or_changed_only_as_was_asked(client: Client) 
     with pytest.raises(Rejected) as caught:
         await client.schedules.save("s", {"name": "a"}, every="3h", if_revision=saved.revision)
     assert caught.value.code == "stale_revision"
+    told = await client.schedules.update("s", owner="ops", labels={"team": "shop"})
+    assert (told.owner, told.labels, told.description) == ("ops", {"team": "shop"}, None)
+    assert [each.name async for each in client.schedules.list(owner="ops", label="team=shop")] == ["s"]
+    assert [each.name async for each in client.schedules.list(label="team=dev")] == []
     without = await client.schedules.update("s", jitter_seconds=None, job={"priority": 9})
     assert (without.jitter_seconds, without.job["priority"], without.job["name"]) == (None, 9, "a")
 

@@ -29,7 +29,7 @@ from raftsched.api.schedules.timing import anchored, first_fire_time, passed_cou
 from raftsched.core.operations.schedules import SaveSchedule
 from raftsched.core.records.ids import TimeMs, parse_job_id
 from raftsched.core.records.retry import RetryPolicy
-from raftsched.core.records.schedule import Misfire, Overlap, Schedule, ScheduleId, Template, Timing
+from raftsched.core.records.schedule import About, Misfire, Overlap, Schedule, ScheduleId, Template, Timing
 from raftsched.core.records.spec import Options, normalized
 from raftsched.errors import Invalid
 from raftsched.storage.reader import StateReader
@@ -83,6 +83,7 @@ def save_operation(state: StateReader, wanted: ScheduleRequest, context: SaveCon
         actor=context.actor,
         pause_until_ms=_pause_until(wanted, prefix),
         source=context.source,
+        about=about_of(wanted),
     )
     return replace(
         operation,
@@ -126,8 +127,14 @@ def _fingerprint(operation: SaveSchedule, timing: Timing) -> bytes:
         operation.misfire,
         operation.catchup_window_ms,
         payload,
+        operation.about,
     )
     return hashlib.blake2b(msgspec.msgpack.encode(meaning), digest_size=_FINGERPRINT_BYTES).digest()
+
+
+def about_of(wanted: ScheduleRequest) -> About:
+    """Return the texts for people about the schedule."""
+    return About(wanted.description or "", wanted.owner or "", tuple(sorted(wanted.labels.items())))
 
 
 def _window_ms(seconds: float | None) -> int:
@@ -174,6 +181,9 @@ def schedule_document(schedule: Schedule | SaveSchedule, payload: bytes, *, with
         "misfire": schedule.misfire.label,
         "catchup_window_seconds": seconds_or_none(schedule.catchup_window_ms),
         "max_firings": timing.max_firings or None,
+        "description": schedule.about.description or None,
+        "owner": schedule.about.owner or None,
+        "labels": dict(schedule.about.labels),
         "job": job_document(schedule.template, payload),
     }
     return document if with_nulls else without_nulls(document)

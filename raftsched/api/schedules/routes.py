@@ -224,8 +224,8 @@ class _Rows(NamedTuple):
 
 def _rows(state: StateReader, query: SchedulesQuery) -> _Rows:
     tenant = query.tenant or TENANT_DEFAULT
-    filters = ("schedules", tenant, query.queue, query.paused, query.source, query.order)
-    filtered = any(wish is not None for wish in (query.queue, query.paused, query.source))
+    filters = ("schedules", tenant, query.queue, query.paused, query.source, query.owner, query.label, query.order)
+    filtered = any(wish is not None for wish in filters[2:-1])
     page = state.list_schedule_names(
         tenant,
         after=read_cursor(query.cursor, *filters),
@@ -253,4 +253,6 @@ def _matches(schedule: Schedule, query: SchedulesQuery) -> bool:
         query.queue in (None, schedule.template.spec.queue)
         and query.paused in (None, schedule.paused)
         and query.source in (None, schedule.source)
+        and query.owner in (None, schedule.about.owner)
+        and (query.label is None or tuple(query.label.split("=", 1)) in schedule.about.labels)
     )

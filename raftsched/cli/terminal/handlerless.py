@@ -14,7 +14,7 @@ from typing import Any, Final, get_args, get_type_hints
 import click
 import msgspec
 
-from raftsched.cli.terminal.options import FILE, options, payload_field
+from raftsched.cli.terminal.options import FILE, options, pairs, payload_field
 from raftsched.cli.terminal.times import SPAN
 from raftsched.errors import Invalid
 from raftsched.wire.calls import HttpCall
@@ -183,7 +183,7 @@ def _http_fields(wanted: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for option, value in wanted.items():
         field = option.removeprefix("http_")
         if field == "headers":
-            yield field, _pairs(value, ":", "--header", "'Name: value'")
+            yield field, pairs(value, ":", "--header", "'Name: value'")
         elif field == "body":
             yield field, _json_or_text(value)
         elif field == "body_file":
@@ -196,24 +196,11 @@ def _shell_fields(wanted: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for option, value in wanted.items():
         field = option.removeprefix("shell_")
         if field == "env":
-            yield field, _pairs(value, "=", "--env", "NAME=VALUE")
+            yield field, pairs(value, "=", "--env", "NAME=VALUE")
         elif field == "stdin":
             yield field, _read(value, "--stdin-file")
         elif option != _SHELL:
             yield field, value
-
-
-def _pairs(texts: Sequence[str], separator: str, option: str, form: str) -> dict[str, str]:
-    """Return names and values; raises `click.UsageError` naming the option if one has another form, or a name repeats."""
-    pairs: dict[str, str] = {}
-    for text in texts:
-        name, found, value = text.partition(separator)
-        if not found or not name:
-            raise click.UsageError(f"{option}: write it like {form}, not {text!r}")
-        if name in pairs:
-            raise click.UsageError(f"{option}: {name} is given twice")
-        pairs[name] = value.strip() if separator == ":" else value
-    return pairs
 
 
 def _json_or_text(text: str) -> msgspec.Raw | str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -197,6 +197,19 @@ def payload_field(text: str | None) -> dict[str, Any]:
     document = sys.stdin.read() if text == "-" else text
     parse_json(document, "PAYLOAD")
     return {"payload": msgspec.Raw(document.encode())}
+
+
+def pairs(texts: Sequence[str], separator: str, option: str, form: str) -> dict[str, str]:
+    """Return names and values; raises `click.UsageError` naming the option if one has another form, or a name repeats."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        name, found, value = text.partition(separator)
+        if not found or not name:
+            raise click.UsageError(f"{option}: write it like {form}, not {text!r}")
+        if name in pairs:
+            raise click.UsageError(f"{option}: {name} is given twice")
+        pairs[name] = value.strip() if separator == ":" else value
+    return pairs
 
 
 def parse_json(text: str, name: str) -> Any:

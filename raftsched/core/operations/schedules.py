@@ -8,7 +8,7 @@ import msgspec
 
 from raftsched.core.operations.base import Operation
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.schedule import FiringKind, Misfire, Overlap, ScheduleId, Template, Timing
+from raftsched.core.records.schedule import About, FiringKind, Misfire, Overlap, ScheduleId, Template, Timing
 
 
 class SaveSchedule(Operation, frozen=True, tag=18):
@@ -43,6 +43,7 @@ class SaveSchedule(Operation, frozen=True, tag=18):
     """If this is in the future, pause until then, even if nothing else changes; 0 = do not change the pause."""
     source: str = ""
     """The file or program that applies it; "" = unchanged."""
+    about: About = About()
 
 
 class ScheduleAction(IntEnum):

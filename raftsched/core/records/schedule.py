@@ -88,6 +88,16 @@ class Template(msgspec.Struct, frozen=True, array_like=True):
     deadline_after_ms: int = 0
 
 
+class About(msgspec.Struct, frozen=True, array_like=True):
+    """Tell people about a schedule. It has no effect on what runs."""
+
+    description: str = ""
+    owner: str = ""
+    """The name or e-mail address of a person or team."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Names and texts, sorted by name; each name once."""
+
+
 class Schedule(msgspec.Struct, frozen=True, array_like=True):
     id: ScheduleId
     tenant: str
@@ -128,6 +138,7 @@ class Schedule(msgspec.Struct, frozen=True, array_like=True):
     such changes. `If-Match` compares it."""
     source: str = ""
     """The file or program that applied it last; "" = none. Only that source prunes it."""
+    about: About = About()
 
     @property
     def next_deadline_ms(self) -> int:

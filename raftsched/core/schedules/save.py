@@ -27,10 +27,11 @@ from raftsched.core.records.bounds import (
     name_problem,
     range_problem,
     requested_time_problem,
+    text_problem,
     utf8_bytes,
 )
 from raftsched.core.records.ids import JobId, TimeMs
-from raftsched.core.records.schedule import Firing, Schedule, ScheduleId, Template, Timing
+from raftsched.core.records.schedule import About, Firing, Schedule, ScheduleId, Template, Timing
 from raftsched.core.records.spec import with_options
 from raftsched.core.state.audit import audited, schedule_changes
 from raftsched.core.state.handlers import handles
@@ -93,6 +94,7 @@ def _create(view: View, operation: SaveSchedule, context: Context) -> Applied:
         revision=context.index,
         changed_revision=context.index,
         source=operation.source,
+        about=operation.about,
     )
     schedule = _paused_until(schedule, operation, context)
     audit = audited_schedule(schedule, "create", operation.actor, context)
@@ -138,6 +140,7 @@ def _change(view: View, known: Schedule, operation: SaveSchedule, context: Conte
         catchup_window_ms=operation.catchup_window_ms,
         fingerprint=operation.fingerprint,
         source=operation.source or known.source,
+        about=operation.about,
     )
     writes: list[Write] = []
     if not _same_timing(operation.timing, known.timing):
@@ -302,7 +305,22 @@ def _problem(operation: SaveSchedule) -> str:
         or range_problem("passed_count", operation.passed_count, 0, TIME_MS_MAX)
         or range_problem("pause_until_ms", operation.pause_until_ms, 0, TIME_MS_MAX)
         or (name_problem("source", operation.source) if operation.source else "")
+        or _about_problem(operation.about)
         or range_problem("actor bytes", utf8_bytes(operation.actor), 0, limits.ACTOR_CHARS_MAX * 4)
+    )
+
+
+def _about_problem(about: About) -> str:
+    names = [name for name, _ in about.labels]
+    return (
+        text_problem("description", about.description, 4 * limits.SCHEDULE_DESCRIPTION_CHARS_MAX)
+        or text_problem("owner", about.owner, 4 * limits.SCHEDULE_OWNER_CHARS_MAX)
+        or range_problem("labels", len(names), 0, limits.LABELS_MAX)
+        or next(filter(None, (name_problem("labels", name) for name in names)), "")
+        or text_problem(
+            "labels", max((text for _, text in about.labels), key=utf8_bytes, default=""), 4 * limits.LABEL_CHARS_MAX
+        )
+        or ("" if names == sorted(set(names)) else "labels: must be sorted by name, each name once")
     )
 
 

@@ -114,6 +114,9 @@ _TEMPLATE: Final[_Told] = {
 }
 _SCHEDULE: Final[_Told] = {
     "source": lambda schedule: optional_text(schedule.source),
+    "description": lambda schedule: optional_text(schedule.about.description),
+    "owner": lambda schedule: optional_text(schedule.about.owner),
+    "labels": lambda schedule: list_text(tuple(f"{name}={text}" for name, text in schedule.about.labels)),
     "cron": lambda schedule: optional_text(schedule.timing.cron),
     "every": lambda schedule: optional_text(schedule.timing.every),
     "at": lambda schedule: time_text(schedule.timing.at_ms),

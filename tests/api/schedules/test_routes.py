@@ -45,6 +45,9 @@ async def test_post_schedules_stores_what_was_sent_and_spells_out_the_defaults(a
         "catchup_window_seconds": None,
         "max_firings": None,
         "job": {},
+        "description": None,
+        "owner": None,
+        "labels": {},
         "source": None,
         "pause": None,
         "next_at": "2030-03-18T16:30:00.000Z",
@@ -96,6 +99,9 @@ async def test_what_is_read_can_be_sent_again_and_changes_nothing(api: Api) -> N
         "misfire": "run_all",
         "catchup_window_seconds": 0,
         "max_firings": 7,
+        "description": "For the board.\nAsk before you change it.",
+        "owner": "reports@example.com",
+        "labels": {"team": "shop", "tier": ""},
         "calendar": {
             "skip_dates": ["2030-12-24"],
             "blackouts": [
@@ -272,6 +278,20 @@ async def test_a_patch_with_pause_until_null_says_how_a_pause_is_ended(api: Api)
     assert later.json["pause"]["until"] == at(START_MS + 90 * MINUTE)
 
 
+async def test_what_people_are_told_changes_no_fire_time_and_is_audited(api: Api) -> None:
+    schedule = await saved(api, every="10m", owner="ops", labels={"team": "shop", "tier": "1"})
+    api.node.clock.now_ms += MINUTE
+    changes = {"description": "New.", "owner": None, "labels": {"team": None, "site": "eu"}}
+    changed = (await patch(api, "report", changes)).json
+    assert (changed["description"], changed["owner"]) == ("New.", None)
+    assert changed["labels"] == {"site": "eu", "tier": "1"}
+    assert (changed["generation"], changed["next_at"]) == (1, schedule["next_at"])
+    line = (await api.get("audit")).json["entries"][0]
+    told = "description: none -> New.; owner: ops -> none; labels: team=shop, tier=1 -> site=eu, tier=1"
+    assert (line["action"], line["detail"]) == ("schedule.change", told)
+    assert (await patch(api, "report", {"labels": None})).json["labels"] == {}
+
+
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 _REFUSED: list[Fault] = [
@@ -304,6 +324,13 @@ _REFUSED: list[Fault] = [
     ({"at": "2020-01-01T00:00:00Z"}, 422, "at"),
     ({"cron": "@daily", "jitter_seconds": -1}, 400, "jitter_seconds"),
     ({"cron": "@daily", "max_firings": 0}, 400, "max_firings"),
+    ({"cron": "@daily", "description": "x" * 2_001}, 400, "description"),
+    ({"cron": "@daily", "owner": ""}, 400, "owner"),
+    ({"cron": "@daily", "owner": "x" * 201}, 400, "owner"),
+    ({"cron": "@daily", "labels": {f"l{number}": "" for number in range(33)}}, 400, "labels"),
+    ({"cron": "@daily", "labels": {"team": "x" * 201}}, 400, "labels[...]"),
+    ({"cron": "@daily", "labels": {"team": None}}, 400, "labels[...]"),
+    ({"cron": "@daily", "labels": {"a=b": "x"}}, 400, "labels"),
     ({"cron": "@daily", "corn": "@daily"}, 400, "corn"),
     ({"cron": "@daily", "name": "a/b"}, 400, "name"),
     ({"cron": "@daily", "job": {}}, 400, "job.name"),
@@ -408,6 +435,21 @@ async def test_lists_go_by_name_and_on_by_cursor(api: Api) -> None:
     cursor = (await api.get("schedules", limit=1)).json["next_cursor"]
     assert (await api.get("schedules", cursor=cursor, order="desc")).json["field"] == "cursor"
     assert (await api.get("schedules", cursor="AAAA")).json["field"] == "cursor"
+
+
+async def test_lists_find_schedules_by_owner_and_label(api: Api) -> None:
+    for name, owner, labels in (
+        ("a", "ops", {"team": "shop"}),
+        ("b", "ops", {"team": "a=b, c"}),
+        ("c", "dev", {"t": "shop"}),
+    ):
+        await saved(api, name=name, owner=owner, labels=labels)
+    assert await _walked(api, owner="ops", limit=1) == ["a", "b"]
+    assert await _walked(api, label="team=shop") == ["a"]
+    assert await _walked(api, label="team=a=b, c", owner="ops") == ["b"]
+    assert await _walked(api, label="team=") == []
+    for query in ({"label": "team"}, {"label": "=x"}, {"owner": ""}):
+        assert (await api.get("schedules", **query)).json["field"] == next(iter(query))
 
 
 async def _walked(api: Api, **query: Any) -> list[str]:

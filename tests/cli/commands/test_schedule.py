@@ -29,6 +29,7 @@ async def test_create_passes_on_every_field_that_an_option_names(cli: Cli) -> No
         "--dst-overlap", "both", "--skip-date", "2030-12-25", "--business-days", "DE-BY",
         "--calendar", '{"blackouts": [{"start": "22:00", "end": "06:00"}]}', "--overlap", "buffer_one",
         "--misfire", "run_all", "--catchup-window", "2h", "--jitter", "30s", "--max-firings", "5",
+        "--description", "For the board.", "--owner", "ops", "--label", "team=shop", "--label", "tier=",
         "--queue", "reports", "--priority", "low", "--timeout", "5m", "--tag", "x", "--at-most-once",
     )  # fmt: skip
     assert (schedule["cron"], schedule["timezone"], schedule["dst_gap"]) == ("30 2 * * *", "Europe/Berlin", "skip")
@@ -39,6 +40,12 @@ async def test_create_passes_on_every_field_that_an_option_names(cli: Cli) -> No
         "blackouts": [{"start": "22:00", "end": "06:00"}],
         "business_days": {"country": "DE", "subdivision": "BY"},
     }
+    told = {"description": "For the board.", "owner": "ops", "labels": {"team": "shop", "tier": ""}}
+    assert schedule.items() >= told.items()
+    assert [each["name"] for each in await cli.json("schedule", "list", "--label", "team=shop", "--owner", "ops")] == [
+        "nightly"
+    ]
+    assert await cli.json("schedule", "list", "--label", "team=other") == []
     job = schedule["job"]
     assert (job["name"], job["queue"], job["priority"], job["payload"]) == ("build_report", "reports", 2, {"n": 1})
     assert (job["timeout_seconds"], job["tags"], job["start"]) == (300.0, ["x"], "at_most_once")
@@ -62,10 +69,16 @@ async def test_create_again_changes_the_schedule_unless_it_must_be_new(cli: Cli)
         (("--cron", "0 3 * * *", "--timezone", "Europe/Atlantis"), "timezone"),
         (("--every", "1h", "--calendar", "[]"), "--calendar"),
         (("--every", "1h", "--priority", "11"), "job.priority"),
+        (("--every", "1h", "--owner", "x" * 201), "owner"),
     ],
 )
 async def test_create_says_in_one_line_what_is_wrong(cli: Cli, options: tuple[str, ...], told: str) -> None:
     assert told in await cli.refused("schedule", "create", "n", "a", *options)
+
+
+async def test_a_label_without_a_text_is_refused_before_anything_is_sent(cli: Cli) -> None:
+    ran = await cli.run("schedule", "create", "n", "a", "--every", "1h", "--label", "team")
+    assert (ran.exit_code, "--label: write it like NAME=TEXT" in ran.stderr) == (2, True)
 
 
 async def test_times_beside_a_timezone_are_meant_by_its_clock_wherever_it_stands(cli: Cli) -> None:

@@ -35,6 +35,8 @@ def print_schedule(schedule: Mapping[str, Any], *, as_json: bool) -> None:
 @tenant_option
 @click.option("--queue", help="Queue of their jobs.")
 @click.option("--source", help="Source that applied them.")
+@click.option("--owner", help="Their owner.")
+@click.option("--label", metavar="NAME=TEXT", help="A label that they have.")
 @click.option("--paused/--not-paused", default=None, help="Only paused ones, or only others.")
 @limit_option
 @with_session

@@ -16,6 +16,7 @@ from raftsched.cli.terminal.options import (
     job_fields,
     job_options,
     options,
+    pairs,
     parse_json,
     tenant_option,
 )
@@ -77,6 +78,9 @@ _CALENDAR: Final = ("skip_dates", "business_days", "calendar")
 @click.option("--jitter", "jitter_seconds", type=SPAN, help="Spread runs over this time after their fire time.")
 @click.option("--max-firings", type=int, help="End after this number of runs.")
 @click.option("--pause-until", type=WALL_MOMENT, help="Begin paused, until then.")
+@click.option("--description", help="A text for people: its purpose.")
+@click.option("--owner", help="Name or e-mail address of the person or team to ask.")
+@click.option("--label", "labels", multiple=True, metavar="NAME=TEXT", help="To find it by. Repeatable.")
 @click.option("--create-only", is_flag=True, help="Fail if there is one of this name, instead of changing it.")
 @tenant_option
 @job_options
@@ -101,6 +105,7 @@ def create_schedule(
     work = work_fields(job, payload, fields)
     if not work:
         raise click.UsageError("give either JOB [PAYLOAD], --http URL, or --shell")
+    fields["labels"] = pairs(fields["labels"], "=", "--label", "NAME=TEXT") or None
     job_options_given = {field: fields.pop(field) for field in JOB_OPTIONS}
     document = {
         "name": name,
