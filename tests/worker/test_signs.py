@@ -116,6 +116,28 @@ async def test_log_is_whole_before_the_outcome_is_recorded(cluster: Cluster) -> 
     assert paths.index(f"/runs/{job.id}.1/logs") < paths.index("/leases/outcomes")
 
 
+async def test_log_that_fills_a_piece_does_not_wait_for_more(cluster: Cluster) -> None:
+    worker = worker_of(cluster, settings=replace(SETTINGS, log_seconds=NEVER_SECONDS))
+
+    @worker.job("a")
+    def work(ctx: Context, payload: object) -> bool:
+        ctx.log("first")
+        begun.wait(WAIT_SECONDS)  # until it waits for more
+        for _ in range(10):
+            ctx.log("x" * 8_000)
+        return read.wait(WAIT_SECONDS)
+
+    begun, read = threading.Event(), threading.Event()
+    job = await cluster.add_job("a")
+    async with serving(worker):
+        await cluster.until(lambda: worker._serving and worker._serving[1]._shipper._hurry)
+        begun.set()
+        await cluster.until(lambda: len(job.log) > 1)
+        read.set()
+        await cluster.finished(job)
+    assert len(job.log) == 11
+
+
 async def test_log_is_read_while_the_handler_runs(cluster: Cluster) -> None:
     worker = worker_of(cluster, settings=replace(SETTINGS, log_seconds=0.01))
 

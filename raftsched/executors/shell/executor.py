@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,14 +16,14 @@ from raftsched.client.client import URL_DEFAULT
 from raftsched.executors.shell.environment import run_variables, worker_variables
 from raftsched.executors.shell.errors import CommandRefused, FinalExitCode, KilledBySignal, RetriedExitCode
 from raftsched.executors.shell.output import Output, Stream
-from raftsched.executors.shell.process import Command, Take, run
+from raftsched.executors.shell.process import Command, run
 from raftsched.executors.shell.programs import Programs
 from raftsched.wire.calls import ShellCommand
 from raftsched.worker.handlers.context import Context
 
 _MIB = 1024 * 1024
-_PATIENCE_SECONDS = 0.25
-"""Longest time for which a command waits for its log, for each 16 KiB of output: 16 s for a whole log."""
+_PATIENCE_SECONDS = 20.0
+"""Longest time, in all, for which a command that writes fast waits for its log: more than an election takes."""
 _LOOK_SECONDS = 0.01
 _ERROR_CHARS_MAX = 1_500
 """Part of the output, its end, that the error of a failed attempt contains."""
@@ -73,13 +74,14 @@ class ShellExecutor:
         call = _read(ctx.call)
         command = self._command(call, ctx, payload)
         output = Output(ctx.log)
+        pace = _Pace(ctx, output)
         started_at = time.monotonic()
         try:
             code = await run(
                 command,
                 grace_seconds=self._grace_seconds,
-                take_stdout=_take(output.stdout, output, ctx),
-                take_stderr=_take(output.stderr, output, ctx),
+                take_stdout=partial(pace.take, output.stdout),
+                take_stderr=partial(pace.take, output.stderr),
             )
         finally:
             output.close()
@@ -125,21 +127,20 @@ def _stdin(payload: Any) -> bytes:
     return payload.encode() if isinstance(payload, str) else msgspec.json.encode(payload)
 
 
-def _take(stream: Stream, output: Output, ctx: Context) -> Take:
-    """Return the function that takes the bytes of `stream`. It waits while the log is behind, for a moment.
+class _Pace:
+    """Take output, and make the command wait while its log is behind. Output is a sign of life."""
 
-    Output is a sign of life.
-    """
+    def __init__(self, ctx: Context, output: Output) -> None:
+        self._ctx = ctx
+        self._output = output
+        self._patience_seconds = _PATIENCE_SECONDS
 
-    async def take(data: bytes) -> None:
+    async def take(self, stream: Stream, data: bytes) -> None:
         stream.take(data)
-        ctx.heartbeat()
-        patience = _PATIENCE_SECONDS
-        while ctx.is_log_behind and not output.is_full and patience > 0:
+        self._ctx.heartbeat()
+        while self._ctx.is_log_behind and not self._output.is_full and self._patience_seconds > 0:
             await asyncio.sleep(_LOOK_SECONDS)
-            patience -= _LOOK_SECONDS
-
-    return take
+            self._patience_seconds -= _LOOK_SECONDS
 
 
 def _raise_unless_success(code: int, call: ShellCommand, output: Output) -> None:

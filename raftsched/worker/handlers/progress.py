@@ -23,6 +23,9 @@ from raftsched.worker.handlers.result import valid_text
 
 _CUT = " … (cut)"
 _LEFT_OUT = "… {} lines were left out here: they came faster than they could be sent"
+_LOG_ENDS = (
+    f"… the log ends here: it was sent in {limits.LOG_PIECES_MAX} pieces, which is all that an attempt's log can have"
+)
 _LEFT_OUT_BYTES_MAX = 128
 _LINE_BYTES_MAX = 8 * 1024
 """Longest line; the rest is cut off. A longer line is a document, and belongs in the result or elsewhere."""
@@ -64,7 +67,7 @@ class ReportHooks:
         self.on_sign = on_sign
         """Called in the handler's thread when a sign waits."""
         self.on_lines = on_lines
-        """Called in the handler's thread when the first line waits."""
+        """Called in the handler's thread when the first line waits, and when so much waits that it should be sent early."""
         self.read_result = read_result
 
 
@@ -131,7 +134,7 @@ class AttemptReports:
         with self._lock:
             if self._is_log_ended:
                 return
-            is_first = not self.has_lines
+            had_lines, was_filling = self.has_lines, self.is_filling
             for line in lines:
                 byte_count = len(line.encode()) + 1
                 if self._left_out_count or self._byte_count + byte_count > self._hooks.buffer_bytes_max:
@@ -139,7 +142,7 @@ class AttemptReports:
                 else:
                     self._lines.append(line)
                     self._byte_count += byte_count
-        if is_first:
+        if not had_lines or (self.is_filling and not was_filling):
             self._hooks.on_lines(self)
 
     @property
@@ -205,14 +208,20 @@ class AttemptReports:
             if not lines:
                 return None
             self._sequence += 1
+            if self._sequence == limits.LOG_PIECES_MAX:
+                lines = [_LOG_ENDS]
+                self._end_log()
             return Piece(lines, self._sequence)
 
     def end_log(self) -> None:
         """Drop the lines that wait, and all later ones."""
         with self._lock:
-            self._is_log_ended = True
-            self._lines.clear()
-            self._byte_count = self._left_out_count = 0
+            self._end_log()
+
+    def _end_log(self) -> None:
+        self._is_log_ended = True
+        self._lines.clear()
+        self._byte_count = self._left_out_count = 0
 
     def close(self) -> None:
         """Drop everything that waits, and all later reports."""

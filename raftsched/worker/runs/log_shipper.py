@@ -38,6 +38,9 @@ class LogShipper:
         self._loop = asyncio.get_running_loop()
         self._shipping: dict[AttemptReports, asyncio.Task[None]] = {}
         self._hurry: dict[AttemptReports, asyncio.Event] = {}
+        """Set to send early what waits for more lines."""
+        self._ending: set[AttemptReports] = set()
+        """No more lines will come, so none wait for more."""
 
     def note_lines(self, reports: AttemptReports) -> None:
         """Note that `reports` has lines; called in the handler's thread."""
@@ -57,6 +60,7 @@ class LogShipper:
         except TimeoutError:
             _log.warning("log_not_sent", run_id=reports.run_id, reason="no answer in time")
         finally:
+            self._ending.discard(reports)
             reports.close()
 
     async def close(self) -> None:
@@ -68,7 +72,11 @@ class LogShipper:
             await asyncio.wait(tasks)
 
     def _begin(self, reports: AttemptReports) -> None:
-        if reports in self._shipping or reports.is_closed:
+        if reports in self._shipping:
+            if reports.is_filling:
+                self._hurry[reports].set()
+            return
+        if reports.is_closed:
             return
         self._hurry[reports] = asyncio.Event()
         self._shipping[reports] = task = self._loop.create_task(self._ship(reports))
@@ -81,7 +89,8 @@ class LogShipper:
 
     async def _ship(self, reports: AttemptReports) -> None:
         while reports.has_lines:
-            if not reports.is_filling:
+            if not reports.is_filling and reports not in self._ending:
+                self._hurry[reports].clear()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._settings.log_seconds):
                         await self._hurry[reports].wait()
@@ -90,6 +99,7 @@ class LogShipper:
                 await self._send(reports, piece)
 
     async def _send_rest(self, reports: AttemptReports) -> None:
+        self._ending.add(reports)
         if reports.has_lines:
             self._begin(reports)
         while (shipping := self._shipping.get(reports)) is not None:

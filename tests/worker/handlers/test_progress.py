@@ -120,6 +120,35 @@ async def test_piece_and_line_fit_what_the_api_takes() -> None:
     assert sum(map(len, pieces)) == 41
 
 
+async def test_lines_are_noted_again_when_they_fill_half_a_piece() -> None:
+    scene = ReportScene(buffer_bytes_max=1_000_000)
+    for _ in range(10):
+        scene.context.log("x" * (limits.LOG_PIECE_BYTES_MAX // 8))
+    assert (scene.line_count, scene.reports.is_filling) == (2, True)
+
+
+async def test_handler_sees_that_its_log_is_behind_while_half_of_the_buffer_is_used() -> None:
+    scene = ReportScene(buffer_bytes_max=20)
+    seen = []
+    for _ in range(2):
+        scene.context.log("4444")
+        seen.append(scene.context.is_log_behind)
+    scene.lines()
+    assert [*seen, scene.context.is_log_behind] == [False, True, False]
+
+
+async def test_log_of_as_many_pieces_as_the_api_takes_says_that_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LOG_PIECES_MAX", 3)
+    scene = ReportScene()
+    pieces = []
+    for number in range(5):
+        scene.context.log(f"line {number}")
+        pieces.append(scene.lines())
+    assert pieces[:2] == [["line 0"], ["line 1"]]
+    assert pieces[2][0].startswith("… the log ends here")
+    assert pieces[3:] == [[], []]
+
+
 async def test_closed_reports_keep_nothing() -> None:
     scene = ReportScene()
     scene.context.log("before")
