@@ -21,6 +21,7 @@ from raftsched.wire.verbs import JOB
 _SECTIONS: Final = {
     "Jobs": {
         "submit": "raftsched.cli.commands.submit",
+        "run": "raftsched.cli.wrapper.command",
         "get": "raftsched.cli.commands.jobs",
         "list": "raftsched.cli.commands.jobs",
         "tail": "raftsched.cli.commands.tail",

@@ -17,7 +17,7 @@ from raftsched.wire.jobs import JobRequest
 from tests.cli.runner import Cli
 from tests.for_each import for_each
 
-RUNS_IN_THE_FOREGROUND = {"node", "worker", "dev", "demo", "healthcheck"}
+RUNS_IN_THE_FOREGROUND = {"run", "node", "worker", "dev", "demo", "healthcheck"}
 """Commands without an answer."""
 NOWHERE = "http://127.0.0.1:1"
 IMPATIENT = ClientSettings(retry_seconds=0.1, backoff_base_seconds=0.01)

@@ -6,9 +6,9 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -21,6 +21,8 @@ from raftsched.executors.shell.programs import Programs
 from raftsched.wire.calls import ShellCommand
 from raftsched.worker.handlers.context import Context
 
+Copy = Callable[[str, bytes], None]
+"""Take the next bytes of the stream of this name, `stdout` or `stderr`."""
 _MIB = 1024 * 1024
 _PATIENCE_SECONDS = 20.0
 """Longest time, in all, for which a command that writes fast waits for its log: more than an election takes."""
@@ -42,6 +44,15 @@ class ShellResult(msgspec.Struct):
     output_bytes: int
     truncated: bool
     """The log of the attempt does not have all of the output."""
+
+
+class Ended(NamedTuple):
+    """A command that ended by itself or by a signal."""
+
+    exit_code: int
+    """Negative for a signal."""
+    output: Output
+    duration_ms: int
 
 
 class ShellExecutor:
@@ -72,29 +83,8 @@ class ShellExecutor:
         Raises an error of `errors` unless it ends with an exit code of success.
         """
         call = _read(ctx.call)
-        command = self._command(call, ctx, payload)
-        output = Output(ctx.log)
-        pace = _Pace(ctx, output)
-        started_at = time.monotonic()
-        try:
-            code = await run(
-                command,
-                grace_seconds=self._grace_seconds,
-                take_stdout=partial(pace.take, output.stdout),
-                take_stderr=partial(pace.take, output.stderr),
-            )
-        finally:
-            output.close()
-        _raise_unless_success(code, call, output)
-        return ShellResult(
-            exit_code=code,
-            signal=None,
-            duration_ms=round((time.monotonic() - started_at) * 1000),
-            stdout_tail=output.stdout.tail,
-            stderr_tail=output.stderr.tail,
-            output_bytes=output.byte_count,
-            truncated=output.is_full,
-        )
+        ended = await run_logged(self._command(call, ctx, payload), ctx, grace_seconds=self._grace_seconds)
+        return result_of(ended, call)
 
     def _command(self, call: ShellCommand, ctx: Context, payload: Any) -> Command:
         if call.cwd is not None and not call.cwd.startswith("/"):
@@ -110,6 +100,41 @@ class ShellExecutor:
             memory_bytes=None if call.memory_mib is None else call.memory_mib * _MIB,
             cpu_seconds=call.cpu_seconds,
         )
+
+
+async def run_logged(command: Command, ctx: Context, *, grace_seconds: float, copy: Copy | None = None) -> Ended:
+    """Run `command` with its output in the log of the attempt, and return its end; `copy` gets all of the output, too.
+
+    Raises as `process.run` does.
+    """
+    output = Output(ctx.log)
+    pace = _Pace(ctx, output, copy)
+    started_at = time.monotonic()
+    try:
+        code = await run(
+            command,
+            grace_seconds=grace_seconds,
+            take_stdout=partial(pace.take, output.stdout),
+            take_stderr=partial(pace.take, output.stderr),
+        )
+    finally:
+        output.close()
+    return Ended(code, output, round((time.monotonic() - started_at) * 1000))
+
+
+def result_of(ended: Ended, call: ShellCommand) -> ShellResult:
+    """Return the result of a success by the exit codes of `call`; raises an error of `errors` for a failure."""
+    output = ended.output
+    _raise_unless_success(ended.exit_code, call, output)
+    return ShellResult(
+        exit_code=ended.exit_code,
+        signal=None,
+        duration_ms=ended.duration_ms,
+        stdout_tail=output.stdout.tail,
+        stderr_tail=output.stderr.tail,
+        output_bytes=output.byte_count,
+        truncated=output.is_full,
+    )
 
 
 def _read(call: Any) -> ShellCommand:
@@ -130,12 +155,15 @@ def _stdin(payload: Any) -> bytes:
 class _Pace:
     """Take output, and make the command wait while its log is behind. Output is a sign of life."""
 
-    def __init__(self, ctx: Context, output: Output) -> None:
+    def __init__(self, ctx: Context, output: Output, copy: Copy | None) -> None:
         self._ctx = ctx
         self._output = output
+        self._copy = copy
         self._patience_seconds = _PATIENCE_SECONDS
 
     async def take(self, stream: Stream, data: bytes) -> None:
+        if self._copy is not None:
+            self._copy(stream.name, data)
         stream.take(data)
         self._ctx.heartbeat()
         while self._ctx.is_log_behind and not self._output.is_full and self._patience_seconds > 0:

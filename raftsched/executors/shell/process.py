@@ -60,7 +60,8 @@ class Command:
     """All of its environment."""
     cwd: str | None = None
     """None = an empty directory of its own, which is removed afterwards."""
-    stdin: bytes = b""
+    stdin: bytes | None = b""
+    """None = the standard input of this process."""
     nice: int = 0
     memory_bytes: int | None = None
     cpu_seconds: int | None = None
@@ -208,8 +209,10 @@ def _started_supervisor(control: int, stdin: IO[bytes]) -> subprocess.Popen[byte
     )
 
 
-def _file_of(stdin: bytes) -> IO[bytes]:
+def _file_of(stdin: bytes | None) -> IO[bytes]:
     """Return a file to read `stdin` from: unlike a pipe it needs nobody who writes."""
+    if stdin is None:
+        return os.fdopen(os.dup(0), "rb", buffering=0)
     if not stdin:
         return open(os.devnull, "rb")  # noqa: PTH123  # pathlib has no shorter way
     file = tempfile.TemporaryFile()  # noqa: SIM115  # the caller's context closes it
