@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Generic, Literal
+from typing import Annotated, Final, Generic, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -26,6 +26,7 @@ from raftsched.wire.common import (
     Token,
 )
 
+CALLBACK_TOKEN_HEADER: Final = "Raftsched-Callback-Token"  # noqa: S105  # the name of a header
 CallbackToken = Annotated[str, Meta(min_length=16, max_length=limits.CALLBACK_TOKEN_CHARS_MAX)]
 
 

@@ -21,6 +21,7 @@ from raftsched.errors import Malformed
 from raftsched.wire.common import Request
 from tests.api.node import START_MS, Answer, Api, run_of
 from tests.api.schedules.scene import patch, saved
+from tests.api.workers.test_callbacks import awaiting, complete
 
 EPOCH: Final = "1970-01-01T00:00:00Z"
 EPOCH_SHOWN: Final = "1970-01-01T00:00:00.000Z"
@@ -185,6 +186,14 @@ async def a_handler_can_ask_for_no_delay(api: Api) -> None:
         assert (await api.report(outcome)).json["outcomes"][0]["accepted"]
         assert (await api.get(f"jobs/{job['id']}")).json["status"] == "queued"
         assert (await api.ask("DELETE", f"jobs/{job['id']}")).status == 200
+
+
+@proves("CallbackReport.retry_after_seconds")
+async def a_target_can_ask_for_no_delay(api: Api) -> None:
+    """Absent, it would wait for the backoff."""
+    lease = await awaiting(api, retry_policy={"base_seconds": 600})
+    assert (await complete(api, lease, {"status": "failed", "retry_after_seconds": 0})).status == 200
+    assert (await api.get(f"jobs/{lease['job_id']}")).json["status"] == "queued"
 
 
 @proves("LeaseRequest.wait_seconds", "LogQuery.wait_seconds")

@@ -8,6 +8,7 @@ import pytest
 from raftsched.errors import Invalid
 from raftsched.wire.calls import KINDS, Kind
 from raftsched.worker import Context, GiveUp, Worker
+from raftsched.worker.handlers.verdicts import Accepted
 from tests.client.cluster import Cluster
 from tests.worker.conftest import SETTINGS, run, run_job, serving, worker_of
 
@@ -82,3 +83,22 @@ def test_executor_of_an_unknown_kind_and_a_second_one_are_refused() -> None:
         with pytest.raises(Invalid) as caught:
             worker.execute(kind, execute)  # type: ignore[arg-type]  # what is refused
         assert caught.value.field == "kind"
+
+
+async def test_run_whose_target_may_report_starts_with_a_token_and_is_reported_as_accepted(
+    cluster: Cluster, worker: Worker
+) -> None:
+    tokens: list[str | None] = []
+
+    async def execute(ctx: Context, payload: object) -> None:
+        tokens.append(ctx.callback_token)
+        raise Accepted
+
+    worker.execute("http", execute)
+    job = await cluster.add_job("http", http={"url": "https://example.org/", "completion": "callback"})
+    async with serving(worker):
+        await cluster.until(lambda: cluster.outcomes)
+    [started] = cluster.bodies(f"/runs/{job.id}.1/start")
+    assert started["callback_token"] == tokens[0]
+    assert len(str(tokens[0])) >= 32
+    assert cluster.outcomes[0]["status"] == "accepted"

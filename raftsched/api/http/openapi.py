@@ -19,7 +19,7 @@ from raftsched.wire.calls import HttpCall, ShellCommand
 from raftsched.wire.common import KEY_PATTERN, Problem, Reply
 from raftsched.wire.jobs import HookBody, JobBody, JobRequest, RetryPolicyReply
 from raftsched.wire.schedules import CalendarRequest, ScheduleRequest
-from raftsched.wire.workers import HeldLease, OutcomeReport
+from raftsched.wire.workers import CALLBACK_TOKEN_HEADER, HeldLease, OutcomeReport
 from raftsched.wire.workflows import TaskRequest
 
 _REF: Final = "#/components/schemas/{name}"
@@ -82,6 +82,7 @@ _EXACTLY_ONE: Final[dict[str, list[dict[str, Any]]]] = {
 _HEADERS: Final[dict[str, dict[str, Any]]] = {
     "Idempotency-Key": {"pattern": KEY_PATTERN.removesuffix(_NO_LINE_FEED) + "$"},
     ACTOR_HEADER: {"pattern": rf"^[!-~]([ -~]{{0,{limits.ACTOR_CHARS_MAX - 2}}}[!-~])?$"},
+    CALLBACK_TOKEN_HEADER: {"pattern": rf"^[!-~]{{16,{limits.CALLBACK_TOKEN_CHARS_MAX}}}$"},
     "If-Match": {"pattern": r'^((W/)?"?[0-9]{1,18}"?|\*)$'},
     "If-None-Match": {"pattern": r"^\*$"},
 }

@@ -32,6 +32,7 @@ from raftsched.core.records.job import AttemptEnd, JobError
 from raftsched.core.state.results import OutcomeRecorded, Refused
 from raftsched.errors import Invalid, InvariantBroken, RaftschedError, Rejected
 from raftsched.wire.workers import (
+    CALLBACK_TOKEN_HEADER,
     CallbackReport,
     ErrorReport,
     OutcomeReply,
@@ -40,7 +41,6 @@ from raftsched.wire.workers import (
     OutcomesRequest,
 )
 
-CALLBACK_TOKEN_HEADER: Final = "Raftsched-Callback-Token"  # noqa: S105  # the name of a header
 _OPERATIONS: Final = (RecordOutcome, AwaitCallback)
 _ENDS: Final = {
     "completed": AttemptEnd.COMPLETED,

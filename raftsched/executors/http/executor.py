@@ -31,8 +31,10 @@ from raftsched.executors.http.verdicts import InvalidCall, NoReply, NoReplyInTim
 from raftsched.executors.secrets import MissingSecret, Redaction, Secrets
 from raftsched.wire.calls import HttpCall
 from raftsched.worker import Context, Verdict
+from raftsched.worker.handlers.verdicts import Accepted
 
 _PER_HOST = 32
+_ACCEPTED = 202
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ class HttpExecutor:
             async with self._hosts.turn(first.origin, can_snooze=not ctx.starts_at_most_once):
                 begun = time.monotonic()
                 async with asyncio.timeout(call.timeout_seconds):
-                    response = await self._follow(call, first, message)
+                    response, message = await self._follow(call, first, message)
         except Verdict:
             raise
         except TimeoutError:
@@ -88,6 +90,8 @@ class HttpExecutor:
             raise NoReply(redaction.text(str(error))) from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise NoReply(redaction.text(f"{type(error).__name__}: {error}")) from None
+        if response.status == _ACCEPTED and message.asks_for_callback:
+            raise Accepted
         judge(call, response, redaction, datetime.now(UTC))
         return result_of(response, redaction, round((time.monotonic() - begun) * 1000))
 
@@ -106,14 +110,14 @@ class HttpExecutor:
         except MissingSecret as error:
             raise InvalidCall(str(error)) from None
 
-    async def _follow(self, call: HttpCall, hop: Hop, message: Message) -> Response:
-        """Send `message` to `hop` and to where redirects lead; return the last response."""
+    async def _follow(self, call: HttpCall, hop: Hop, message: Message) -> tuple[Response, Message]:
+        """Send `message` to `hop` and to where redirects lead; return the last response, and what was sent for it."""
         redirect_count = 0
         while True:
             response = await self._send(hop, message)
             location = response.headers.get("Location")
             if location is None or not is_redirect(response.status) or redirect_count >= call.max_redirects:
-                return response
+                return response, message
             redirect_count += 1
             following = hop_of(location, self._settings.targets, previous=hop.url)
             message = message.redirected(response.status)

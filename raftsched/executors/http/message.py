@@ -20,12 +20,14 @@ import msgspec
 from raftsched.executors.http.verdicts import InvalidCall
 from raftsched.executors.placeholders import UnknownPlaceholder, facts_of, filled, timestamp
 from raftsched.wire.calls import HttpCall
+from raftsched.wire.workers import CALLBACK_TOKEN_HEADER
 from raftsched.worker import Context
 
 _OWN: Final = frozenset(
     ("connection", "content-length", "expect", "host", "idempotency-key", "keep-alive", "proxy-authorization")
 ) | {"proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
 _OWN_PREFIXES: Final = ("raftsched-", "webhook-")
+CALLBACK_TOKEN: Final = CALLBACK_TOKEN_HEADER.lower()
 _FOR_ANY_ORIGIN: Final = frozenset(
     ("accept", "accept-encoding", "accept-language", "content-type", "traceparent", "tracestate", "user-agent")
 )
@@ -47,8 +49,13 @@ class Message:
     own_headers: Mapping[str, str]
     """Facts of the run, which every origin gets."""
     credentials: Mapping[str, str]
-    """Bearer and signature, which only the first origin gets."""
+    """Bearer, signature and callback token, which only the first origin gets."""
     body: bytes | None
+
+    @property
+    def asks_for_callback(self) -> bool:
+        """Return whether who gets it can report the outcome of the run."""
+        return CALLBACK_TOKEN in self.credentials
 
     @property
     def all_headers(self) -> Mapping[str, str]:
@@ -92,6 +99,8 @@ def message_of(call: HttpCall, ctx: Context, payload: Any, secrets: Mapping[str,
     credentials = {}
     if call.bearer is not None:
         credentials["authorization"] = f"Bearer {_token(call.bearer.secret, secrets)}"
+    if ctx.callback_token is not None:
+        credentials[CALLBACK_TOKEN] = ctx.callback_token
     if call.signing_secret is not None:
         key = _signing_key(call.signing_secret, secrets[call.signing_secret])
         credentials |= signature_of(key, ctx.run_id, now_seconds, body or b"")

@@ -87,10 +87,7 @@ def result_of(response: Response, redaction: Redaction, duration_ms: int) -> dic
 
 
 def judge(call: HttpCall, response: Response, redaction: Redaction, now: datetime) -> None:
-    """Return if the run has succeeded; raises `RetryStatus` or `FinalStatus` if not.
-
-    This is the place to leave a run open after a 202 if its `completion` is `callback`.
-    """
+    """Return if the run has succeeded; raises `RetryStatus` or `FinalStatus` if not."""
     if _matches(response.status, call.success_statuses):
         return
     excerpt = _shown_body(response, redaction)[0].decode(errors="replace")[:_EXCERPT_CHARS].strip()

@@ -184,7 +184,7 @@ class Executor:
             run.started_at = now
             self._running.add(run)
             self._is_idle.clear()
-            if run.grant.starts_at_most_once and run.begin():
+            if (run.grant.starts_at_most_once or run.grant.may_be_accepted) and run.begin():
                 run.task = asyncio.get_running_loop().create_task(self._starter.start(run))
                 run.task.add_done_callback(partial(self._start_answered, run))
             else:

@@ -11,7 +11,7 @@ import structlog
 from raftsched.wire.workers import Outcome
 from raftsched.worker.execution.capture import captured
 from raftsched.worker.handlers.registry import Handler
-from raftsched.worker.handlers.result import COMPLETED, FAILED, completed, failed, outcome_of, raised, snoozed
+from raftsched.worker.handlers.result import ACCEPTED, COMPLETED, FAILED, completed, failed, outcome_of, raised, snoozed
 from raftsched.worker.runs.runs import SILENT, Run, StopReason
 
 _log = structlog.get_logger(__name__)
@@ -84,7 +84,7 @@ def reported_outcome(run: Run, outcome: Outcome) -> Outcome | None:
 
 def _has_finished(run: Run, outcome: Outcome) -> bool:
     """Return whether the handler ended by itself: one that saw `ctx.cancelled` may have returned half way."""
-    return outcome.status == COMPLETED and not run.context.cancelled.was_seen
+    return outcome.status == ACCEPTED or (outcome.status == COMPLETED and not run.context.cancelled.was_seen)
 
 
 def _arguments(handler: Handler, run: Run) -> tuple[Any, ...]:

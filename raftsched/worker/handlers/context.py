@@ -106,7 +106,7 @@ class Context:
     """
 
     __slots__ = (
-        "_logger", "_sink", "attempt_number", "call", "cancelled", "deadline", "fencing_token", "instant", "job_id",
+        "_logger", "_sink", "attempt_number", "call", "callback_token", "cancelled", "deadline", "fencing_token", "instant", "job_id",
         "max_attempts", "name", "queue", "replay_of", "run_id", "schedule_id", "starts_at_most_once", "task",
         "tenant", "workflow_id",
     )  # fmt: skip
@@ -130,6 +130,7 @@ class Context:
         replay_of: str | None = None,
         call: Any = None,
         starts_at_most_once: bool = False,
+        callback_token: str | None = None,
         sink: ReportSink = _NULL_SINK,
     ) -> None:
         self.job_id = job_id
@@ -157,6 +158,8 @@ class Context:
         """JSON of the request or command of a job that needs no handler; None for any other job."""
         self.starts_at_most_once = starts_at_most_once
         """The attempt is the only one: `Retry` and `Snooze` move its job to the dead-letter queue."""
+        self.callback_token = callback_token
+        """The secret by which the target of this attempt's request may report the outcome; None if it may not."""
         self.cancelled = Cancelled()
         """True once the handler should stop: the job is cancelled, its time is up, the lease is lost, or the worker
         stops. If a handler has read it as true, its return value doesn't count; if the worker stops, another one runs

@@ -19,11 +19,12 @@ from raftsched.client.http.documents import encode_document
 from raftsched.errors import Invalid, Malformed, TooLarge
 from raftsched.values import check_value
 from raftsched.wire.workers import ErrorReport, Outcome
-from raftsched.worker.handlers.verdicts import GiveUp, Retry, Snooze
+from raftsched.worker.handlers.verdicts import Accepted, GiveUp, Retry, Snooze
 
 COMPLETED: Final = "completed"
 FAILED: Final = "failed"
 SNOOZED: Final = "snoozed"
+ACCEPTED: Final = "accepted"
 
 
 class RetryRules(msgspec.Struct, frozen=True):
@@ -114,6 +115,8 @@ def _verdict(error: BaseException) -> Outcome | None:
         return _too_long("Retry", error.after_seconds) or failed(
             error.error_type, str(error), delay=error.after_seconds
         )
+    if isinstance(error, Accepted):
+        return Outcome(ACCEPTED)
     if isinstance(error, GiveUp):
         return failed(error.error_type, str(error), retryable=False)
     return None

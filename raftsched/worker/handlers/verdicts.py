@@ -53,6 +53,15 @@ class Snooze(Verdict):
         super().__init__(f"snoozed for {self.seconds} s")
 
 
+class Accepted(Verdict):
+    """The target of the request has accepted it, and reports the outcome itself; for attempts with a callback token."""
+
+    error_type = "Accepted"
+
+    def __init__(self) -> None:
+        super().__init__("the target has accepted the request, and reports its outcome")
+
+
 def _refuse_delay(message: object, advice: str) -> None:
     """Refuse a delay in place of a message, which would silently be no delay: `Snooze` takes its delay first."""
     if isinstance(message, int | float | timedelta):

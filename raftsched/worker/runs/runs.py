@@ -13,6 +13,7 @@ runs back, claims a run.
 from __future__ import annotations
 
 import asyncio
+import secrets
 import threading
 from datetime import UTC, datetime, timedelta
 from enum import Enum
@@ -26,6 +27,7 @@ from raftsched.worker.handlers.registry import Handler
 
 _claims = threading.Lock()
 AT_MOST_ONCE = "at_most_once"
+_CALLBACK_TOKEN_BYTES = 24
 CLOCK_DRIFT = 0.01
 """Monotonic clocks of two machines run at most this share apart."""
 STOP_MARGIN = 0.05
@@ -44,6 +46,11 @@ class Grant(LeaseDocument[datetime, Any], frozen=True):
     def starts_at_most_once(self) -> bool:
         """Return whether its start must be committed before its handler begins."""
         return self.start == AT_MOST_ONCE
+
+    @property
+    def may_be_accepted(self) -> bool:
+        """Return whether the target of its request may report the outcome itself."""
+        return isinstance(self.http, dict) and self.http.get("completion") == "callback"
 
     @property
     def is_last_attempt(self) -> bool:
@@ -170,6 +177,7 @@ def context_of(grant: Grant, sink: ReportSink, deadline: datetime | None) -> Con
         replay_of=grant.replay_of,
         call=None if grant.kind is None else getattr(grant, grant.kind),
         starts_at_most_once=grant.starts_at_most_once,
+        callback_token=secrets.token_urlsafe(_CALLBACK_TOKEN_BYTES) if grant.may_be_accepted else None,
         sink=sink,
     )
 

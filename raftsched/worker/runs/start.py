@@ -1,5 +1,5 @@
-"""Record the start of a run that may begin at most once (RELIABILITY G5): its handler waits until the start is
-committed.
+"""Record the start of a run that may begin at most once (RELIABILITY G5), or whose target may report its outcome: its
+handler waits until the start is committed.
 
 The request may be repeated with the same fencing token until an answer comes, but no longer than the lease lasts.
 Without an answer the handler never begins. Whether the start was recorded is unknown then; the run is handed back, and
@@ -41,7 +41,7 @@ class Starter:
         """
         connection = self._connection
         path = f"/runs/{quote(run.grant.run_id, safe='')}/start"
-        body = _encode(StartRequest(run.grant.fencing_token))
+        body = _encode(StartRequest(fencing_token=run.grant.fencing_token, callback_token=run.context.callback_token))
         retries = Retries(connection.settings, connection.randomness)
         while self._may_begin(run):
             try:

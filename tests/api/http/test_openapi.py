@@ -62,6 +62,7 @@ async def test_openapi_holds_the_routes_of_the_design(api: Api) -> None:
         "/api/v1/workflows": {"get", "post"},
         "/api/v1/workflows/{id}": {"get", "delete"},
         "/api/v1/runs/{id}/start": {"post"},
+        "/api/v1/runs/{id}/complete": {"post"},
         "/api/v1/runs/{id}/logs": {"post"},
         "/api/v1/runs/{id}/progress": {"post"},
         "/api/v1/leases": {"post"},

@@ -30,6 +30,7 @@ from raftsched.executors.http.verdicts import (
 from raftsched.executors.secrets import Secrets
 from raftsched.worker import Context, GiveUp, Retry, Snooze, Verdict
 from raftsched.worker.handlers.result import completed, raised
+from raftsched.worker.handlers.verdicts import Accepted
 from tests.client.cluster import running_cluster
 from tests.executors.http.target import Target, running_target
 from tests.for_each import for_each
@@ -64,11 +65,12 @@ async def executing(**settings: Any) -> AsyncIterator[HttpExecutor]:
         await executor.close()
 
 
-def context(url: str, *, at_most_once: bool = False, **call: Any) -> Context:
+def context(url: str, *, at_most_once: bool = False, callback_token: str | None = None, **call: Any) -> Context:
     """The context of a run whose call has these fields."""
     return Context(
         job_id="j", run_id="j.1", fencing_token=7, attempt_number=3, name="report", queue="http", schedule_id="s",
         instant=FIRE_TIME, call={"url": url, "timeout_seconds": 5} | call, starts_at_most_once=at_most_once,
+        callback_token=callback_token,
     )  # fmt: skip
 
 
@@ -554,3 +556,27 @@ async def test_secrets_that_a_target_sends_back_are_redacted(form: str) -> None:
         for each in results:
             each.pop("url")  # the job gave it
             assert "canary" not in json.dumps(each)
+
+
+# -- callbacks --------------------------------------------------------------------------------------------------------
+
+
+async def test_accepted_request_leaves_its_outcome_to_its_target_and_other_statuses_do_not(
+    executor: HttpExecutor, target: Target
+) -> None:
+    def asked(path: str, **call: Any) -> Context:
+        return context(f"{target.url}/{path}", callback_token="token of one attempt", completion="callback", **call)
+
+    with pytest.raises(Accepted):
+        await executor(asked("status?code=202"), None)
+    assert target.received[-1].headers["raftsched-callback-token"] == "token of one attempt"
+    assert (await executor(asked("status?code=200"), None))["status"] == 200
+    assert (await executor(context(f"{target.url}/status?code=202"), None))["status"] == 202
+    with pytest.raises(FinalStatus):
+        await executor(asked("status?code=404"), None)
+    async with running_target() as other:
+        path = redirect(target, 307, f"{other.url}/status?code=202").removeprefix(f"{target.url}/")
+        assert (await executor(asked(path, max_redirects=1), None))["status"] == 202, (
+            "another origin has no token to report by"
+        )
+        assert "raftsched-callback-token" not in other.received[-1].headers
