@@ -303,5 +303,3 @@ SECRET_BYTES_MAX = 64 * 1024
 """A secret is a token or a key; an executor reads it for each run."""
 HTTP_RESULT_BODY_BYTES_MAX = 64 * 1024
 """Start of a response's body in the result of an HTTP job."""
-HTTP_RETRY_AFTER_SECONDS_MAX = 3_600
-"""Longest delay that a target can ask for by Retry-After: that of a backoff without its own cap."""

@@ -31,7 +31,7 @@ def facts_of(ctx: Context) -> Mapping[str, str]:
         "fencing_token": str(ctx.fencing_token),
         "schedule_id": ctx.schedule_id or "",
         "fire_time": fire_time,
-        "scheduled_at": fire_time,
+        "scheduled_at": timestamp(ctx.instant or ctx.run_at),
     }
 
 

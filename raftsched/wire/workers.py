@@ -174,6 +174,10 @@ class LeaseDocument(Reply, Generic[T, J], frozen=True, kw_only=True):
     """The command to run, without its input; null for other jobs."""
     attempt_number: int = 1
     max_attempts: int = 0
+    run_at: T = ABSENT
+    """The requested time; retries and snoozes do not change it."""
+    retry_cap_seconds: float = 3_600.0
+    """The longest delay of its retry policy."""
     lease_seconds: float
     """The lease ends this long after its request, unless a heartbeat renews it."""
     timeout_seconds: float | None = None

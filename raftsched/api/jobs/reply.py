@@ -135,6 +135,8 @@ def lease_reply(grant: Grant) -> LeaseReply:
         **lease_call(job.spec),
         attempt_number=job.attempt_number,
         max_attempts=job.spec.max_attempts,
+        run_at=time_text(job.run_at_ms),
+        retry_cap_seconds=job.spec.retry.cap_ms / 1000,
         lease_seconds=lease.ttl_ms / 1000,
         timeout_seconds=seconds_or_none(job.spec.timeout_ms),
         heartbeat_timeout_seconds=seconds_or_none(options.heartbeat_timeout_ms),

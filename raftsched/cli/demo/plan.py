@@ -115,10 +115,10 @@ def request(kind: str, receiver: str, text: str, recorded: str | None = None) ->
     return Planned(spec, result={"status": 200}, recorded=recorded or text)
 
 
-def command(kind: str, ledger: Path, text: str) -> Planned:
-    """Return a job that runs a command, which records `text`."""
+def command(kind: str, ledger: Path, text: str = "") -> Planned:
+    """Return a job that runs a command, which records `text`; without one, the time for which it was scheduled."""
     argv = [sys.executable, "-m", "raftsched.cli.demo.record", str(ledger.resolve())]
-    return Planned(shell_job(argv, queue=kind, stdin=text), result={"exit_code": 0}, recorded=text)
+    return Planned(shell_job(argv, queue=kind, stdin=text or None), result={"exit_code": 0}, recorded=text)
 
 
 def unique() -> Planned:

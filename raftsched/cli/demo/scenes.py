@@ -88,7 +88,7 @@ class Scenes:
         if kind == "http-2s":
             return request(kind, self._receiver, text)
         if kind == "shell-2s":
-            return command(kind, self._ledger, text)
+            return replace(command(kind, self._ledger), recorded=text)
         return Planned(_tick(kind), result={"instant": text}, recorded=text)
 
     def _note_schedule(self, schedule: ScheduleInfo, period: timedelta, outlook: Preview) -> None:

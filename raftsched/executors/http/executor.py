@@ -92,7 +92,7 @@ class HttpExecutor:
             raise NoReply(redaction.text(f"{type(error).__name__}: {error}")) from None
         if response.status == _ACCEPTED and message.asks_for_callback:
             raise Accepted
-        judge(call, response, redaction, datetime.now(UTC))
+        judge(call, response, redaction, datetime.now(UTC), retry_cap_seconds=ctx.retry_cap_seconds)
         return result_of(response, redaction, round((time.monotonic() - begun) * 1000))
 
     async def close(self) -> None:

@@ -94,8 +94,8 @@ def message_of(call: HttpCall, ctx: Context, payload: Any, secrets: Mapping[str,
         "raftsched-fencing-token": str(ctx.fencing_token),
         "raftsched-attempt": str(ctx.attempt_number),
     }
-    if ctx.instant is not None:
-        own["raftsched-scheduled-at"] = timestamp(ctx.instant)
+    if scheduled_at := timestamp(ctx.instant or ctx.run_at):
+        own["raftsched-scheduled-at"] = scheduled_at
     credentials = {}
     if call.bearer is not None:
         credentials["authorization"] = f"Bearer {_token(call.bearer.secret, secrets)}"

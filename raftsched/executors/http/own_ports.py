@@ -59,7 +59,10 @@ class OwnPorts:
         connection = Connection(Nodes(self._urls, avoid_seconds=settings.avoid_seconds, follow_leader=False), settings)
         try:
             reply = await connection.attempt(Request("GET", "/cluster"), timeout_seconds=_WAIT_SECONDS)
-            return [] if isinstance(reply, Failure) else [node.api for node in _decode(reply).nodes if node.api]
+            if isinstance(reply, Failure):
+                return []
+            nodes = _decode(reply).nodes
+            return [node.api for node in nodes if node.api] + [f"http://{node.raft}" for node in nodes if node.raft]
         except msgspec.DecodeError:
             return []
         finally:

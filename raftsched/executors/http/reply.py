@@ -86,7 +86,7 @@ def result_of(response: Response, redaction: Redaction, duration_ms: int) -> dic
     }
 
 
-def judge(call: HttpCall, response: Response, redaction: Redaction, now: datetime) -> None:
+def judge(call: HttpCall, response: Response, redaction: Redaction, now: datetime, *, retry_cap_seconds: float) -> None:
     """Return if the run has succeeded; raises `RetryStatus` or `FinalStatus` if not."""
     if _matches(response.status, call.success_statuses):
         return
@@ -94,12 +94,12 @@ def judge(call: HttpCall, response: Response, redaction: Redaction, now: datetim
     url = redaction.text(response.url.partition("?")[0])
     message = f"{response.status} {redaction.text(response.reason)} from {url}" + (f": {excerpt}" if excerpt else "")
     if _matches(response.status, call.retry_statuses):
-        raise RetryStatus(message, after=retry_after(response.headers.get("Retry-After", ""), now))
+        raise RetryStatus(message, after=retry_after(response.headers.get("Retry-After", ""), now, retry_cap_seconds))
     raise FinalStatus(message)
 
 
-def retry_after(text: str, now: datetime) -> float | None:
-    """Return the seconds that a target asks to wait, seconds or a date, within a limit; None if it asks for none."""
+def retry_after(text: str, now: datetime, most: float) -> float | None:
+    """Return the seconds that a target asks to wait, seconds or a date, at most `most`; None if it asks for none."""
     text = text.strip()
     if _SECONDS.fullmatch(text):
         seconds = float(text)
@@ -109,7 +109,7 @@ def retry_after(text: str, now: datetime) -> float | None:
         except ValueError:
             return None
         seconds = (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds()
-    return min(seconds, limits.HTTP_RETRY_AFTER_SECONDS_MAX) if seconds > 0 else None
+    return min(seconds, most) if seconds > 0 else None
 
 
 def _matches(status: int, patterns: tuple[str, ...]) -> bool:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from raftsched.errors import Invalid
+from raftsched.executors.placeholders import timestamp
 from raftsched.worker.handlers.context import Context
 
 _BASE = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
@@ -35,6 +36,6 @@ def run_variables(ctx: Context, urls: Iterable[str]) -> dict[str, str]:
         "RAFTSCHED_ATTEMPT": str(ctx.attempt_number),
         "RAFTSCHED_URL": " ".join(urls),
     }
-    if ctx.instant is not None:
-        variables["RAFTSCHED_SCHEDULED_AT"] = ctx.instant.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    if scheduled_at := timestamp(ctx.instant or ctx.run_at):
+        variables["RAFTSCHED_SCHEDULED_AT"] = scheduled_at
     return variables

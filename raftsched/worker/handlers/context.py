@@ -106,9 +106,9 @@ class Context:
     """
 
     __slots__ = (
-        "_logger", "_sink", "attempt_number", "call", "callback_token", "cancelled", "deadline", "fencing_token", "instant", "job_id",
-        "max_attempts", "name", "queue", "replay_of", "run_id", "schedule_id", "starts_at_most_once", "task",
-        "tenant", "workflow_id",
+        "_logger", "_sink", "attempt_number", "call", "callback_token", "cancelled", "deadline",
+        "fencing_token", "instant", "job_id", "max_attempts", "name", "queue", "replay_of", "retry_cap_seconds",
+        "run_at", "run_id", "schedule_id", "starts_at_most_once", "task", "tenant", "workflow_id",
     )  # fmt: skip
 
     def __init__(
@@ -131,6 +131,8 @@ class Context:
         call: Any = None,
         starts_at_most_once: bool = False,
         callback_token: str | None = None,
+        run_at: datetime | None = None,
+        retry_cap_seconds: float = 3_600.0,
         sink: ReportSink = _NULL_SINK,
     ) -> None:
         self.job_id = job_id
@@ -158,6 +160,10 @@ class Context:
         """JSON of the request or command of a job that needs no handler; None for any other job."""
         self.starts_at_most_once = starts_at_most_once
         """The attempt is the only one: `Retry` and `Snooze` move its job to the dead-letter queue."""
+        self.run_at = run_at
+        """UTC; the time that was requested for the run; None if it is not known."""
+        self.retry_cap_seconds = retry_cap_seconds
+        """The longest delay of the job's retry policy."""
         self.callback_token = callback_token
         """The secret by which the target of this attempt's request may report the outcome; None if it may not."""
         self.cancelled = Cancelled()

@@ -172,6 +172,8 @@ def context_of(grant: Grant, sink: ReportSink, deadline: datetime | None) -> Con
         max_attempts=grant.max_attempts,
         schedule_id=grant.schedule_id,
         instant=grant.instant,
+        run_at=grant.run_at,
+        retry_cap_seconds=grant.retry_cap_seconds,
         workflow_id=grant.workflow_id,
         task=grant.task,
         replay_of=grant.replay_of,

@@ -23,6 +23,8 @@ async def test_lease_holds_all_that_a_handler_needs(api: Api) -> None:
             "shell": None,
             "attempt_number": 1,
             "max_attempts": 3,
+            "run_at": job["run_at"],
+            "retry_cap_seconds": 3600.0,
             "lease_seconds": 10.0,
             "timeout_seconds": 30.0,
             "heartbeat_timeout_seconds": None,

@@ -65,12 +65,20 @@ async def executing(**settings: Any) -> AsyncIterator[HttpExecutor]:
         await executor.close()
 
 
-def context(url: str, *, at_most_once: bool = False, callback_token: str | None = None, **call: Any) -> Context:
+def context(
+    url: str,
+    *,
+    at_most_once: bool = False,
+    callback_token: str | None = None,
+    retry_cap_seconds: float = 3_600.0,
+    run_at: datetime | None = None,
+    **call: Any,
+) -> Context:
     """The context of a run whose call has these fields."""
     return Context(
         job_id="j", run_id="j.1", fencing_token=7, attempt_number=3, name="report", queue="http", schedule_id="s",
         instant=FIRE_TIME, call={"url": url, "timeout_seconds": 5} | call, starts_at_most_once=at_most_once,
-        callback_token=callback_token,
+        callback_token=callback_token, retry_cap_seconds=retry_cap_seconds, run_at=run_at,
     )  # fmt: skip
 
 
@@ -580,3 +588,10 @@ async def test_accepted_request_leaves_its_outcome_to_its_target_and_other_statu
             "another origin has no token to report by"
         )
         assert "raftsched-callback-token" not in other.received[-1].headers
+
+
+async def test_delay_of_a_target_is_at_most_that_of_the_jobs_policy(executor: HttpExecutor, target: Target) -> None:
+    url = f"{target.url}/status?code=503&h=Retry-After:%20900"
+    verdict = await refused(executor, url, retry_cap_seconds=60.0)
+    assert isinstance(verdict, RetryStatus)
+    assert verdict.after_seconds == 60
