@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import json
 import os
 import shutil
 import signal
@@ -169,7 +170,7 @@ class _Process:
             "cpu_seconds": command.cpu_seconds,
             "grace_seconds": grace_seconds,
         }
-        return msgspec.json.encode(request) + b"\n"
+        return json.dumps(request).encode() + b"\n"  # as msgspec does not, it takes variables that are not UTF-8
 
     def _receive(self, report: _Report) -> None:
         if report.refused is not None:

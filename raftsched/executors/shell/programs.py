@@ -18,10 +18,11 @@ from raftsched.errors import Invalid
 from raftsched.executors.shell.errors import CommandRefused
 
 _CODE_PREFIXES = ("LD_", "DYLD_", "BASH_FUNC_", "GIT_", "RUBY", "PERL", "PYTHON", "NODE_", "JAVA_", "JDK_")
-_CODE_NAMES = frozenset(
-    ("PATH", "ENV", "BASH_ENV", "SHELLOPTS", "IFS", "PS4", "GCONV_PATH", "GLIBC_TUNABLES", "LUA_PATH", "LUA_CPATH",
-     "CLASSPATH", "EDITOR", "VISUAL", "PAGER", "TAR_OPTIONS", "RSYNC_RSH", "PSQLRC")
-)  # fmt: skip
+_CODE_NAMES = frozenset((
+    "PATH", "HOME", "XDG_CONFIG_HOME", "ENV", "BASH_ENV", "SHELLOPTS", "IFS",
+    "PS4", "GCONV_PATH", "GLIBC_TUNABLES", "LUA_PATH", "LUA_CPATH", "CLASSPATH",
+    "EDITOR", "VISUAL", "PAGER", "TAR_OPTIONS", "RSYNC_RSH", "PSQLRC",
+))  # fmt: skip
 """Variables that name or hold code for the dynamic loader, a shell, an interpreter or a common tool."""
 
 

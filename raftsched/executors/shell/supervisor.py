@@ -214,8 +214,9 @@ def _prctl(option: int, value: int) -> None:
 
 def main() -> None:
     """Read the command from the socket whose descriptor is the first argument, and run it."""
-    control = socket.socket(fileno=int(sys.argv[1]))
-    control.set_inheritable(False)
+    inherited = int(sys.argv[1])
+    control = socket.socket(fileno=os.dup(inherited))  # a low number: select takes none from 1024 on
+    os.close(inherited)
     received = b""
     while b"\n" not in received:
         part = control.recv(1 << 16)

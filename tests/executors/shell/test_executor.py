@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,20 @@ async def test_command_gets_no_variables_but_a_base_those_named_and_those_of_its
     assert got.items() >= expected.items()
     base = {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR"}
     assert set(got) - set(expected) <= base
+
+
+async def test_command_runs_beside_many_descriptors_and_with_variables_that_are_not_utf_8(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(os.environ, "RAW", os.fsdecode(b"a\xffb"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.ExitStack() as stack:
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2_000), hard))
+        for _ in range(1_100):
+            stack.callback(os.close, os.open(os.devnull, os.O_RDONLY))
+        result = await Attempt(["sh", "-c", "printf %s $RAW | od -An -tx1"]).run(executor=executor_of(env=["RAW"]))
+    assert result.stdout_tail == " 61 ff 62\n"
 
 
 async def test_own_directory_of_a_command_is_removed_with_what_is_in_it() -> None:
