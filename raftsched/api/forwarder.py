@@ -42,6 +42,7 @@ from raftsched.api.http.submit_relay import RELAY_PATH, SubmitRelay, submit_in
 from raftsched.errors import NotLeader, OutcomeUnknown, Unavailable
 from raftsched.exchange import Broken, Exchange, Http, HttpPool, Reply, TimedOut, Timeouts
 from raftsched.wire.common import ReadQuery
+from raftsched.wire.workers import CALLBACK_TOKEN_HEADER
 
 FORWARDED_HEADER: Final = "Raftsched-Forwarded"
 _CONNECT_SECONDS: Final = 2.0
@@ -49,7 +50,7 @@ _SILENCE_SECONDS: Final = 10.0
 """Longest wait for a leader's reply: far longer than a commit takes, or an election after its failure."""
 _REPLACED_LEADER_SECONDS: Final = 0.5
 """Time for which a change waits for the reply of a replaced leader: if it is alive, it answers at once."""
-_REQUEST_HEADERS: Final = (
+REQUEST_HEADERS: Final = (
     "Content-Type",
     "Content-Encoding",
     "Idempotency-Key",
@@ -58,6 +59,7 @@ _REQUEST_HEADERS: Final = (
     "X-Actor",
     "If-Match",
     "If-None-Match",
+    CALLBACK_TOKEN_HEADER,
 )
 _REPLY_HEADERS: Final = (
     "Content-Type",
@@ -234,7 +236,7 @@ class Forwarder:
         body = await self._bodies.read(request)
         if route is not None and route.is_relayed and SubmitRelay.fits(body):
             return await self._relayed(request, leader_url)
-        headers = {name: request.headers[name] for name in _REQUEST_HEADERS if name in request.headers}
+        headers = {name: request.headers[name] for name in REQUEST_HEADERS if name in request.headers}
         headers[FORWARDED_HEADER] = "1"
         # A HEAD is forwarded as a GET, and its body is left out here: so the reply has the right length.
         method = "GET" if request.method == "HEAD" else request.method

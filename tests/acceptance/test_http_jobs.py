@@ -152,6 +152,35 @@ def test_cancel_ends_a_request_whose_target_hangs(
     cluster.wait_until(lambda: target.closed_count == 1, what="the end of the connection")
 
 
+def test_target_that_accepts_a_request_reports_its_outcome_at_any_node_though_executor_and_leader_are_gone(
+    cluster: LocalCluster, start_worker: StartWorker, queue: str, target: Target
+) -> None:
+    executor = start_worker(cluster, "--http", "--queue", queue, "--allow-target", "127.0.0.1")
+    base = cluster.nodes[0].api
+    call = {"url": f"{target.url}/status?code=202", "completion": "callback"}
+    job = submit(base, queue=queue, http=call, timeout_seconds=600)
+
+    def awaits() -> bool:
+        reasons = ask(base, "GET", f"/jobs/{job['id']}/explain")["reasons"]
+        return [reason["code"] for reason in reasons] == ["awaiting_callback"]
+
+    cluster.wait_until(awaits, what="the run to await the report of its target")
+    executor.kill()
+    executor.wait()
+    leader = cluster.wait_for_leader()
+    leader.kill()
+    survivor = next(node for node in cluster.nodes if node is not leader)
+    cluster.start_node(leader)
+    cluster.wait_until_ready(leader)
+    [request] = target.received
+    token = {"Raftsched_Callback_Token": request.headers["raftsched-callback-token"]}
+    path = f"/runs/{request.headers['raftsched-run-id']}/complete"
+    for _ in "12":
+        assert ask(survivor.api, "POST", path, {"result": {"rows": 3}}, **token)["accepted"] is True
+    assert ended(cluster, job["id"], "completed")["result"] == {"rows": 3}
+    assert len(attempts(survivor.api, job["id"])) == len(target.received) == 1
+
+
 def test_each_request_arrives_although_the_leader_and_an_executor_are_killed(
     cluster: LocalCluster, start_worker: StartWorker, queue: str, target: Target
 ) -> None:

@@ -15,6 +15,7 @@ from aiohttp import web
 import raftsched.api
 import raftsched.wire
 from raftsched.api.app import create_app
+from raftsched.api.forwarder import REQUEST_HEADERS
 from raftsched.api.http.openapi import schema_name
 from raftsched.api.http.submit_relay import RELAY_PATH
 from raftsched.wire.common import NAME_PATTERN, Name, Reply
@@ -216,6 +217,9 @@ async def test_openapi_sorts_operations_and_says_what_headers_may_hold(api: Api)
         free = [each["name"] for each in headers if "pattern" not in each["schema"] and each["name"] != "Last-Event-ID"]
         if free:
             wrong.append(f"{operation['operationId']}: headers {free} without a pattern")
+        lost = {each["name"] for each in headers} - {*REQUEST_HEADERS, "Last-Event-ID"}
+        if lost:
+            wrong.append(f"{operation['operationId']}: a follower does not pass on {lost}")
     assert not wrong
 
 

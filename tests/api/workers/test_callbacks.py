@@ -49,6 +49,12 @@ async def test_target_reports_the_outcome_once_though_nobody_renews_the_lease(ap
     assert (job["status"], job["result"], job["attempt_number"]) == ("completed", {"rows": 3}, 1)
 
 
+async def test_report_at_a_follower_counts(api: Api, follower: Api) -> None:
+    lease = await awaiting(api)
+    await accept(api, lease)
+    assert (await complete(follower, lease)).json["accepted"] is True
+
+
 async def test_target_may_be_faster_than_the_report_of_its_executor(api: Api) -> None:
     lease = await awaiting(api)
     assert (await complete(api, lease)).status == 200
