@@ -31,6 +31,8 @@ MEMBER_ID_RULE: Final = "1 to 64 letters, digits and _ . -, the first a letter o
 MEMBER_ID_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$(?!\n)"
 LABEL_FILTER_RULE: Final = "the name of a label, =, and its text"
 LABEL_FILTER_PATTERN: Final = rf"^[A-Za-z0-9][A-Za-z0-9_.:@-]{{0,{limits.NAME_CHARS_MAX - 1}}}="
+PARAMETER_NAME_PATTERN: Final = r"^[A-Za-z_][A-Za-z0-9_]{0,63}$(?!\n)"
+PARAMETER_NAME_RULE: Final = "1 to 64 letters, digits and _, the first not a digit"
 
 PATTERN_RULES: Final = {
     MEMBER_ID_PATTERN: MEMBER_ID_RULE,
@@ -38,10 +40,15 @@ PATTERN_RULES: Final = {
     QUEUE_PATTERN_PATTERN: QUEUE_PATTERN_RULE,
     KEY_PATTERN: KEY_RULE,
     LABEL_FILTER_PATTERN: LABEL_FILTER_RULE,
+    PARAMETER_NAME_PATTERN: PARAMETER_NAME_RULE,
     COMPLETION_ID_PATTERN: COMPLETION_ID_RULE,
 }
 """The rule that each pattern enforces, as readable text."""
 
+PARAMETERS_SCHEMA: Final = {
+    "type": ["object", "null"],
+    "additionalProperties": {"type": ["string", "number", "boolean", "object", "null"]},
+}
 _TOKEN_MAX: Final = (1 << 63) - 1
 
 Name = Annotated[str, Meta(pattern=NAME_PATTERN, description=NAME_RULE)]

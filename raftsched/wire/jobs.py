@@ -12,6 +12,7 @@ from raftsched import limits
 from raftsched.wire.calls import HttpCall, ShellCommand
 from raftsched.wire.common import (
     ABSENT,
+    PARAMETERS_SCHEMA,
     STATUS_NAMES,
     BackoffSeconds,
     Cursor,
@@ -319,6 +320,8 @@ class JobDocument(Reply, Generic[T, J], frozen=True):
     on_failure: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/HookBody"})] = ABSENT
     """The job that its end in the dead-letter queue submits; null: its queue's."""
     on_success: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/HookBody"})] = ABSENT
+    parameters: Annotated[J, Meta(extra_json_schema=PARAMETERS_SCHEMA)] = ABSENT
+    """Values of its schedule's parameters by their names; a secret is `{"secret": NAME}`."""
     schedule_id: str | None = None
     """The schedule that submitted it."""
     instant: T | None = None

@@ -12,6 +12,8 @@ from raftsched.wire.common import (
     ABSENT,
     LABEL_FILTER_PATTERN,
     LABEL_FILTER_RULE,
+    PARAMETER_NAME_PATTERN,
+    PARAMETER_NAME_RULE,
     Cursor,
     DelaySeconds,
     IdempotencyKey,
@@ -39,6 +41,8 @@ Description = Annotated[str, Meta(max_length=limits.SCHEDULE_DESCRIPTION_CHARS_M
 Owner = Annotated[str, Meta(min_length=1, max_length=limits.SCHEDULE_OWNER_CHARS_MAX)]
 """The name or e-mail address of a person or team."""
 LabelText = Annotated[str, Meta(max_length=limits.LABEL_CHARS_MAX)]
+ParameterName = Annotated[str, Meta(pattern=PARAMETER_NAME_PATTERN, description=PARAMETER_NAME_RULE)]
+ParameterValue = Annotated[msgspec.Raw, Meta(extra_json_schema={"type": ["string", "number", "boolean"]})]
 ClockTime = Annotated[str, Meta(max_length=8, description="HH:MM or HH:MM:SS; 24:00 is the end of a day.")]
 ZoneName = Annotated[str, Meta(description="IANA name, such as Europe/Berlin.")]
 FireTimeCount = Annotated[int, Meta(ge=1, le=limits.PREVIEW_FIRE_TIMES_MAX)]
@@ -82,7 +86,10 @@ class CalendarRequest(Request, frozen=True):
 
 
 class TimingBody(Request, frozen=True):
-    """A timing: exactly one of `cron`, `every` and `at`, with limits."""
+    """A timing: exactly one of `cron`, `every` and `at`, with limits.
+
+    A schedule has none of them if a required parameter has no default.
+    """
 
     cron: str | None = None
     """Five fields, or six with the seconds first; `@daily` and similar; `@every 90s`."""
@@ -100,6 +107,25 @@ class TimingBody(Request, frozen=True):
     end_at: Moment | None = None
     """No fire time is later."""
     calendar: CalendarRequest | None = None
+
+
+class ParameterBody(Request, frozen=True):
+    """A value that a run of the schedule gets: by hand, or its default."""
+
+    name: ParameterName
+    type: Literal["text", "integer", "number", "boolean", "choice", "secret"] = "text"
+    """`secret`: the value is the name of a secret, which the executor reads. Its content is stored nowhere."""
+    choices: (
+        Annotated[
+            list[Annotated[str, Meta(min_length=1, max_length=200)]], Meta(max_length=limits.PARAMETER_CHOICES_MAX)
+        ]
+        | None
+    ) = None
+    """The allowed texts of a choice."""
+    default: ParameterValue | UnsetType = UNSET
+    required: bool = False
+    """A run needs a value. Without a default, only runs by hand have one, so the schedule has no timing."""
+    description: Annotated[str, Meta(max_length=limits.PARAMETER_DESCRIPTION_CHARS_MAX)] | None = None
 
 
 class ScheduleRequest(TimingBody, frozen=True, kw_only=True):
@@ -132,6 +158,8 @@ class ScheduleRequest(TimingBody, frozen=True, kw_only=True):
     """The name or e-mail address of the person or team to ask."""
     labels: Annotated[dict[Name, LabelText], Meta(max_length=limits.LABELS_MAX)] = {}
     """Names and texts by which schedules are found, as `{"team": "shop"}`."""
+    parameters: Annotated[list[ParameterBody], Meta(max_length=limits.PARAMETERS_MAX)] = []
+    """Values that its runs get."""
 
 
 def _with_all_optional(name: str, kind: type[Request], description: str, *, but: tuple[str, ...] = ()) -> Any:
@@ -202,12 +230,14 @@ class TriggerRequest(Request, frozen=True):
 
     payload: msgspec.Raw | UnsetType = UNSET
     """Replaces the schedule's payload."""
+    parameters: Annotated[dict[ParameterName, ParameterValue], Meta(max_length=limits.PARAMETERS_MAX)] = {}
+    """Values of the schedule's parameters; others have their defaults."""
     overlap: OverlapName | None = None
     """Default: the schedule's policy, so the run may be skipped; `allow` starts it even if other runs are
     unfinished."""
     instant: Moment | None = None
     """The fire time that it is a run for; now by default. For 30 days a second trigger for the same one finds the first
-    run; with another payload or overlap it is rejected."""
+    run; with another payload, overlap or parameters it is rejected."""
     idempotency_key: IdempotencyKey | None = None
     """A second trigger with the same key finds the run of the first, as long as its job exists; it is rejected if the
     two requests differ. A trigger that was skipped has no run to find. The Idempotency-Key header does the same."""
@@ -289,13 +319,17 @@ class ScheduleDocument(Reply, Generic[T, J], frozen=True):
     id: str
     name: str = ""
     tenant: str = ""
-    status: Annotated[str, Meta(extra_json_schema={"enum": ["active", "ended", "paused"]})] = ""
-    """`ended`: it has no further fire time."""
+    status: Annotated[str, Meta(extra_json_schema={"enum": ["active", "ended", "manual", "paused"]})] = ""
+    """`ended`: it has no further fire time. `manual`: it has no timing, and runs only by hand."""
     source: str | None = None
     """The source that it was applied from, as by `raftsched apply`; only the same source prunes it."""
     description: str | None = None
     owner: str | None = None
     labels: dict[str, str] = {}
+    parameters: Annotated[
+        J, Meta(extra_json_schema={"type": "array", "items": {"$ref": "#/components/schemas/ParameterBody"}})
+    ] = ABSENT
+    """Values that its runs get."""
     cron: str | None = None
     every: str | None = None
     at: T | None = None

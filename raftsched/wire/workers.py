@@ -12,6 +12,7 @@ from raftsched import limits
 from raftsched.wire.calls import Kind
 from raftsched.wire.common import (
     ABSENT,
+    PARAMETERS_SCHEMA,
     CompletionId,
     DelaySeconds,
     J,
@@ -172,6 +173,8 @@ class LeaseDocument(Reply, Generic[T, J], frozen=True, kw_only=True):
     """The request to send, without its body; null for other jobs."""
     shell: Annotated[J, Meta(extra_json_schema={"$ref": "#/components/schemas/ShellCommand"})] = ABSENT
     """The command to run, without its input; null for other jobs."""
+    parameters: Annotated[J, Meta(extra_json_schema=PARAMETERS_SCHEMA)] = ABSENT
+    """Values of its schedule's parameters by their names; a secret is `{"secret": NAME}`."""
     attempt_number: int = 1
     max_attempts: int = 0
     run_at: T = ABSENT

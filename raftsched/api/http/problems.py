@@ -36,7 +36,7 @@ _HTTP_ADVICE: Final = {
     404: "See /api/v1/openapi.json for the known paths.",
 }
 """Advice for errors of HTTP itself: they have no field or id at fault, so the advice of the code would mislead."""
-_FIELD: Final = re.compile(r"(?P<field>[a-z_]+(?:\.[a-z_]+)*)(?: bytes)?: ")
+_FIELD: Final = re.compile(r"(?P<field>[a-z_]+(?:\.[A-Za-z0-9_]+)*)(?: bytes)?: ")
 """The field at the start of the state machine's message, if it names one."""
 
 

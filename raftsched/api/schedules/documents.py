@@ -25,6 +25,7 @@ from raftsched.api.jobs.convert import (
 )
 from raftsched.api.json.times import milliseconds, moment_ms, span_ms
 from raftsched.api.schedules.calendars import calendar_document
+from raftsched.api.schedules.parameters import parameter_document, parameters_of
 from raftsched.api.schedules.timing import anchored, first_fire_time, passed_count, timing_of
 from raftsched.core.operations.schedules import SaveSchedule
 from raftsched.core.records.ids import TimeMs, parse_job_id
@@ -63,6 +64,7 @@ def save_operation(state: StateReader, wanted: ScheduleRequest, context: SaveCon
     tenant = wanted.tenant or TENANT_DEFAULT
     known = named_schedule(state, tenant, wanted.name)
     _check(wanted, context.now_ms, prefix)
+    parameters = parameters_of(wanted, prefix)
     timing = timing_of(wanted, prefix=prefix)
     template, payload = _template(wanted.job, f"{prefix}job.")
     operation = SaveSchedule(
@@ -84,6 +86,7 @@ def save_operation(state: StateReader, wanted: ScheduleRequest, context: SaveCon
         pause_until_ms=_pause_until(wanted, prefix),
         source=context.source,
         about=about_of(wanted),
+        parameters=parameters,
     )
     return replace(
         operation,
@@ -128,6 +131,7 @@ def _fingerprint(operation: SaveSchedule, timing: Timing) -> bytes:
         operation.catchup_window_ms,
         payload,
         operation.about,
+        operation.parameters,
     )
     return hashlib.blake2b(msgspec.msgpack.encode(meaning), digest_size=_FINGERPRINT_BYTES).digest()
 
@@ -184,6 +188,7 @@ def schedule_document(schedule: Schedule | SaveSchedule, payload: bytes, *, with
         "description": schedule.about.description or None,
         "owner": schedule.about.owner or None,
         "labels": dict(schedule.about.labels),
+        "parameters": [parameter_document(each) for each in schedule.parameters],
         "job": job_document(schedule.template, payload),
     }
     return document if with_nulls else without_nulls(document)

@@ -51,6 +51,7 @@ def tagged(response: web.Response, schedule: Schedule) -> web.Response:
 def schedule_reply(schedule: Schedule, payload: bytes, fires_ms: TimeMs) -> ScheduleReply:
     document: dict[str, Any] = schedule_document(schedule, payload, with_nulls=True)
     document["calendar"] = msgspec.Raw(encode(document["calendar"]))
+    document["parameters"] = msgspec.Raw(encode(document["parameters"]))
     document["job"] = msgspec.Raw(encode(document["job"]))
     return ScheduleReply(
         id=job_id_text_of(schedule),
@@ -79,7 +80,9 @@ def job_id_text_of(schedule: Schedule) -> str:
     return text
 
 
-def _status(schedule: Schedule) -> Literal["active", "paused", "ended"]:
+def _status(schedule: Schedule) -> Literal["active", "manual", "paused", "ended"]:
+    if schedule.timing.is_by_hand:
+        return "manual"
     if not schedule.next_at_ms:
         return "ended"
     return "paused" if schedule.paused else "active"

@@ -15,7 +15,7 @@ from raftsched.api.http.actor import actor_of
 from raftsched.api.http.bodies import Bodies
 from raftsched.api.http.consistency import read
 from raftsched.api.http.idempotency_key import key_of
-from raftsched.api.http.json_reply import json_response, time_text
+from raftsched.api.http.json_reply import encode, json_response, time_text
 from raftsched.api.http.proposals import propose
 from raftsched.api.http.routes import Answered, Route, route, verb_route
 from raftsched.api.jobs.calls import json_bytes
@@ -139,6 +139,7 @@ class ScheduleRuns:
             call=fingerprint_of(document | {"instant": wanted.instant is not None}),
             key=_job_key(schedule, key),
             any_fire_time=wanted.instant is None,
+            parameters=encode(wanted.parameters) if wanted.parameters else b"",
         )
         (firing,) = (await propose(self._backend, operation, Fired)).firings
         return json_response(firing_reply(firing), status=201 if firing.job_id == decision.job_id else 200)

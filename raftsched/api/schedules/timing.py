@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from raftsched import limits
 from raftsched.api.json.times import milliseconds, moment_ms_or_none
 from raftsched.api.schedules.calendars import calendar_of
+from raftsched.api.schedules.parameters import must_be_given
 from raftsched.core.cron.interval import parse_every
 from raftsched.core.cron.zones import zone
 from raftsched.core.records.ids import TimeMs
@@ -30,7 +31,8 @@ _TURN_FIRE_TIMES: Final = 4
 def timing_of(wanted: TimingBody, *, prefix: str = "") -> Timing:
     """Return the timing to store, without an anchor; raises `Invalid` naming the field below `prefix`."""
     kinds = [name for name in ("cron", "every", "at") if getattr(wanted, name) is not None]
-    if len(kinds) != 1:
+    may_be_by_hand = isinstance(wanted, ScheduleRequest) and any(map(must_be_given, wanted.parameters))
+    if len(kinds) != 1 and not (may_be_by_hand and not kinds):
         path = f"{prefix}{kinds[1] if kinds else 'cron'}"
         raise Invalid(f"{path}: give exactly one of cron, every and at", field=path)
     timing = Timing(
@@ -43,6 +45,8 @@ def timing_of(wanted: TimingBody, *, prefix: str = "") -> Timing:
         dst_gap=wanted.dst_gap,
         dst_overlap=wanted.dst_overlap,
     )
+    if kinds and timing.is_by_hand:
+        raise Invalid(f"{prefix}{kinds[0]}: is empty", field=f"{prefix}{kinds[0]}")
     if timing.end_at_ms is not None and timing.start_at_ms is not None and timing.end_at_ms < timing.start_at_ms:
         raise Invalid(f"{prefix}end_at: must not be before start_at", field=f"{prefix}end_at")
     _check(wanted, timing, prefix)
@@ -83,7 +87,7 @@ def first_fire_time(timing: Timing, known: Schedule | None, *, now_ms: int, pref
     Raises `Invalid` for a timing that is new and has none: nothing would ever run.
     """
     found = fire_times_of(timing, from_ms=now_ms).next_after(now_ms)
-    if found is None and (known is None or known.timing != timing):
+    if found is None and not timing.is_by_hand and (known is None or known.timing != timing):
         path, told = _at_fault(timing, now_ms)
         raise Invalid(f"{prefix}{path}: {told}, so nothing would ever run", field=f"{prefix}{path}")
     return TimeMs(found or 0)

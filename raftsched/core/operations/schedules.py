@@ -8,6 +8,7 @@ import msgspec
 
 from raftsched.core.operations.base import Operation
 from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.parameters import Parameter
 from raftsched.core.records.schedule import About, FiringKind, Misfire, Overlap, ScheduleId, Template, Timing
 
 
@@ -44,6 +45,7 @@ class SaveSchedule(Operation, frozen=True, tag=18):
     source: str = ""
     """The file or program that applies it; "" = unchanged."""
     about: About = About()
+    parameters: tuple[Parameter, ...] = ()
 
 
 class ScheduleAction(IntEnum):
@@ -102,7 +104,7 @@ class RunSchedule(Operation, frozen=True, tag=21):
 
     A fire time that is in the ledger with this kind keeps its decision. Result: `Fired`. Rejected, with nothing written:
     `not_found`; `idempotency_mismatch` (`key` or the trigger's fire time belongs to another call); `limit_reached` (too
-    many triggers need a fire time of their own at once).
+    many triggers need a fire time of their own at once); `invalid` (the message names the parameter at fault).
     """
 
     id: ScheduleId
@@ -120,6 +122,8 @@ class RunSchedule(Operation, frozen=True, tag=21):
     """Idempotency key of a trigger's job: while the job is stored, the same key finds it."""
     any_fire_time: bool = False
     """The trigger has no given fire time: it gets the first free one from its decision's on."""
+    parameters: bytes = b""
+    """Values of a trigger by the names of parameters, as a JSON object; b"" = none, so all have their defaults."""
 
 
 class TrimLedger(Operation, frozen=True, tag=22):

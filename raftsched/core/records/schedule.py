@@ -14,6 +14,7 @@ import msgspec
 from raftsched import limits
 from raftsched.core.records.calendar import Calendar
 from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.parameters import Parameter
 from raftsched.core.records.spec import JobSpec
 
 ScheduleId = NewType("ScheduleId", bytes)
@@ -52,7 +53,10 @@ class Misfire(IntEnum):
 
 
 class Timing(msgspec.Struct, frozen=True, array_like=True):
-    """Define fire times by one of `cron`, `every` or `at_ms`, with limits. Texts are as the user wrote them."""
+    """Define fire times by one of `cron`, `every` or `at_ms`, with limits. Texts are as the user wrote them.
+
+    A schedule whose runs must be given a value of a parameter has none of the three.
+    """
 
     cron: str = ""
     every: str = ""
@@ -70,6 +74,11 @@ class Timing(msgspec.Struct, frozen=True, array_like=True):
     """The fire times to skip; None = none."""
     anchor_ms: TimeMs | None = None
     """The start of a fixed interval without `start_at_ms`: the leader's time at its first save. None for other timings."""
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Return whether it has no fire times at all: each run is triggered by hand."""
+        return not (self.cron or self.every) and self.at_ms is None
 
     def begins_ms(self, otherwise: int) -> int:
         """Return the start of a fixed interval: `start_at_ms`, or `anchor_ms`, or `otherwise`."""
@@ -139,6 +148,7 @@ class Schedule(msgspec.Struct, frozen=True, array_like=True):
     source: str = ""
     """The file or program that applied it last; "" = none. Only that source prunes it."""
     about: About = About()
+    parameters: tuple[Parameter, ...] = ()
 
     @property
     def next_deadline_ms(self) -> int:

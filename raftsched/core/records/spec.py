@@ -136,6 +136,8 @@ class Options(msgspec.Struct, frozen=True, array_like=True):
     on_success: Hook | None = None
     hook_of: bytes = b""
     """Id of the job whose end submitted this one."""
+    parameters: bytes = b""
+    """JSON object with the values of its schedule's parameters (`parameters.values_of`); b"" = it has none."""
 
 
 class JobSpec(msgspec.Struct, frozen=True, array_like=True):
@@ -259,6 +261,7 @@ def _options_problem(options: Options) -> str:
         or id_problem("replay_of", options.replay_of)
         or (range_problem("call bytes", len(options.call.text), 2, limits.CALL_BYTES_MAX) if options.call else "")
         or id_problem("hook_of", options.hook_of)
+        or range_problem("parameters bytes", len(options.parameters), 0, limits.PARAMETERS_BYTES_MAX)
         or hook_problem("on_failure", options.on_failure)
         or hook_problem("on_success", options.on_success)
     )

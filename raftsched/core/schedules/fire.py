@@ -36,6 +36,7 @@ from raftsched.core.records.bounds import (
 )
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, Condition, Dependency, Job
+from raftsched.core.records.parameters import values_of, values_problem
 from raftsched.core.records.schedule import Firing, FiringKind, Overlap, Schedule
 from raftsched.core.schedules.save import audited_schedule, find_schedule, job_of
 from raftsched.core.state.handlers import handles
@@ -71,6 +72,7 @@ def fire_schedule(view: ForkableView, operation: FireSchedule, context: Context)
         kind=FiringKind.PLANNED,
         overlap=schedule.overlap,
         payload=view.payload(schedule.id),
+        parameters=values_of(schedule.parameters),
     )
     for decision in operation.decisions:
         round_.decide(decision)
@@ -120,10 +122,21 @@ def run_schedule(view: ForkableView, operation: RunSchedule, context: Context) -
         if free_ms is None:
             return refused(RejectCode.LIMIT_REACHED, "too many triggers in the same moment; send it again")
         decisions = (replace(decisions[0], fire_time_ms=free_ms),)
+    problem = values_problem(schedule.parameters, operation.parameters)
     round_ = _Round(
-        view, schedule, context, kind=operation.kind, overlap=operation.overlap, payload=payload, by_hand=operation
+        view,
+        schedule,
+        context,
+        kind=operation.kind,
+        overlap=operation.overlap,
+        payload=payload,
+        parameters=b"" if problem else values_of(schedule.parameters, operation.parameters),
+        by_hand=operation,
     )
-    return _decide_by_hand(round_, operation, [(each, round_.known(each.fire_time_ms)) for each in decisions], context)
+    asked = [(each, round_.known(each.fire_time_ms)) for each in decisions]
+    if problem and any(known is None for _, known in asked):  # a repeat finds its run, whatever has changed since
+        return invalid(problem)
+    return _decide_by_hand(round_, operation, asked, context)
 
 
 def _decide_by_hand(
@@ -136,7 +149,7 @@ def _decide_by_hand(
         if known is None:
             made.append(round_.decide(decision))
         elif is_trigger and known.call != operation.call:
-            told = "instant: has a run by hand already, with another payload or overlap"
+            told = "instant: has a run by hand already, with another payload, overlap or parameters"
             return refused(RejectCode.IDEMPOTENCY_MISMATCH, told)
         else:
             round_.firings.append(known)
@@ -153,7 +166,7 @@ def _triggered_before(view: View, schedule: Schedule, operation: RunSchedule, jo
     fire_time_ms = job.spec.options.fire_time_ms if job.spec.options is not None else None
     other_instant = not operation.any_fire_time and operation.decisions[0].fire_time_ms != fire_time_ms
     if job.fingerprint != operation.call or other_instant or fire_time_ms is None:
-        told = "idempotency_key: was used before with another payload, overlap or instant"
+        told = "idempotency_key: was used before with another payload, overlap, instant or parameters"
         return refused(RejectCode.IDEMPOTENCY_MISMATCH, told)
     line = view.firing(schedule.id, fire_time_ms, FiringKind.MANUAL)
     if line is None or line.job_id != job.id:  # the job is kept for longer than its line
@@ -184,6 +197,7 @@ class _Round:
         kind: FiringKind,
         overlap: Overlap,
         payload: bytes,
+        parameters: bytes,
         by_hand: RunSchedule | None = None,
     ) -> None:
         self.fork = view.fork()
@@ -193,6 +207,7 @@ class _Round:
         self._kind = kind
         self._overlap = overlap
         self._payload = payload
+        self._parameters = parameters
         self._by_hand = by_hand
         self._context = context
         self._is_backfill = kind is FiringKind.BACKFILL
@@ -251,6 +266,7 @@ class _Round:
             fire_time_ms=decision.fire_time_ms,
             due_at_ms=decision.due_at_ms,
             is_backfill=self._is_backfill,
+            parameters=self._parameters,
         )
         if self._by_hand is not None and self._by_hand.key:
             submit = replace(submit, idempotency_key=self._by_hand.key, fingerprint=self._by_hand.call)
@@ -341,6 +357,7 @@ def _by_hand_problem(operation: RunSchedule) -> str:
         or range_problem("actor bytes", utf8_bytes(operation.actor), 0, limits.ACTOR_CHARS_MAX * 4)
         or range_problem("call bytes", len(operation.call), 0, _CALL_BYTES_MAX)
         or key_problem(operation.key)
+        or range_problem("parameters bytes", len(operation.parameters), 0, limits.PARAMETERS_BYTES_MAX)
     )
     if problem:
         return problem

@@ -31,6 +31,7 @@ from raftsched.core.records.bounds import (
     utf8_bytes,
 )
 from raftsched.core.records.ids import JobId, TimeMs
+from raftsched.core.records.parameters import parameters_problem
 from raftsched.core.records.schedule import About, Firing, Schedule, ScheduleId, Template, Timing
 from raftsched.core.records.spec import with_options
 from raftsched.core.state.audit import audited, schedule_changes
@@ -95,6 +96,7 @@ def _create(view: View, operation: SaveSchedule, context: Context) -> Applied:
         changed_revision=context.index,
         source=operation.source,
         about=operation.about,
+        parameters=operation.parameters,
     )
     schedule = _paused_until(schedule, operation, context)
     audit = audited_schedule(schedule, "create", operation.actor, context)
@@ -141,6 +143,7 @@ def _change(view: View, known: Schedule, operation: SaveSchedule, context: Conte
         fingerprint=operation.fingerprint,
         source=operation.source or known.source,
         about=operation.about,
+        parameters=operation.parameters,
     )
     writes: list[Write] = []
     if not _same_timing(operation.timing, known.timing):
@@ -271,6 +274,7 @@ def job_of(
     fire_time_ms: TimeMs,
     due_at_ms: TimeMs,
     is_backfill: bool = False,
+    parameters: bytes = b"",
 ) -> SubmitJob:
     """Return the submission for a firing at `fire_time_ms`."""
     template = schedule.template
@@ -281,6 +285,7 @@ def job_of(
         schedule_id=schedule.id,
         fire_time_ms=fire_time_ms,
         is_backfill=is_backfill,
+        parameters=parameters,
     )
     return SubmitJob(job_id, schedule.tenant, spec, due_at_ms, payload)
 
@@ -297,7 +302,8 @@ def _problem(operation: SaveSchedule) -> str:
         range_problem("id bytes", len(operation.id), JOB_ID_BYTES, JOB_ID_BYTES)
         or name_problem("tenant", operation.tenant)
         or name_problem("name", operation.name)
-        or _timing_problem(operation.timing)
+        or parameters_problem(operation.parameters)
+        or _timing_problem(operation)
         or _template_problem(operation)
         or range_problem("catchup_window_ms", operation.catchup_window_ms, 0, limits.DELAY_MS_MAX)
         or range_problem("next_at_ms", operation.next_at_ms, 0, TIME_MS_MAX)
@@ -324,9 +330,11 @@ def _about_problem(about: About) -> str:
     )
 
 
-def _timing_problem(timing: Timing) -> str:
-    if sum((bool(timing.cron), bool(timing.every), timing.at_ms is not None)) != 1:
-        return "timing: needs one of cron, every and at"
+def _timing_problem(operation: SaveSchedule) -> str:
+    timing = operation.timing
+    is_by_hand = any(parameter.must_be_given for parameter in operation.parameters)
+    if sum((bool(timing.cron), bool(timing.every), timing.at_ms is not None)) != (0 if is_by_hand else 1):
+        return "timing: needs one of cron, every and at, or none if a required parameter has no default"
     texts = (timing.cron, timing.every, timing.timezone, timing.dst_gap, timing.dst_overlap)
     return (
         range_problem("timing text bytes", max(map(utf8_bytes, texts)), 0, _TEXT_BYTES_MAX)
@@ -349,7 +357,11 @@ def _template_problem(operation: SaveSchedule) -> str:
     template: Template = operation.template
     own = template.spec.options
     if own is not None and (
-        own.schedule_id or own.workflow_id or own.expires_at_ms is not None or own.deadline_ms is not None
+        own.schedule_id
+        or own.workflow_id
+        or own.parameters
+        or own.expires_at_ms is not None
+        or own.deadline_ms is not None
     ):
         return "template.options: holds what only a job of its own can have"
     problem = range_problem("expires_after_ms", template.expires_after_ms, 0, limits.DELAY_MS_MAX) or range_problem(

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from raftsched.core.records.job import Job
+from raftsched.core.records.parameters import parameters_text
 from raftsched.core.records.queue import Queue
 from raftsched.core.records.schedule import Schedule
 from raftsched.core.records.spec import SPEC_TEXTS, JobSpec, Options, hook_text
@@ -117,6 +118,7 @@ _SCHEDULE: Final[_Told] = {
     "description": lambda schedule: optional_text(schedule.about.description),
     "owner": lambda schedule: optional_text(schedule.about.owner),
     "labels": lambda schedule: list_text(tuple(f"{name}={text}" for name, text in schedule.about.labels)),
+    "parameters": lambda schedule: parameters_text(schedule.parameters),
     "cron": lambda schedule: optional_text(schedule.timing.cron),
     "every": lambda schedule: optional_text(schedule.timing.every),
     "at": lambda schedule: time_text(schedule.timing.at_ms),

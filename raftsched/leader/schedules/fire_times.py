@@ -30,6 +30,15 @@ class Once(Recurrence):
         return self._at_ms if after_ms < self._at_ms else None
 
 
+class Never(Recurrence):
+    """No fire time: a schedule that runs by hand only."""
+
+    __slots__ = ()
+
+    def next_after(self, after_ms: int) -> int | None:  # noqa: ARG002  # there is none after any time
+        return None
+
+
 class TimingFireTimes:
     """Implement `raftsched.leader.schedules.plan.Instants` for a timing."""
 
@@ -73,6 +82,8 @@ def _recurrence(timing: Timing, start_ms: int) -> Recurrence:
         return parse_every(timing.every, start_ms=start_ms)
     if timing.at_ms is not None:
         return Once(timing.at_ms)
+    if timing.is_by_hand:
+        return Never()
     return parse(
         timing.cron,
         zone=timing.timezone,

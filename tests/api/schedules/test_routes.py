@@ -48,6 +48,7 @@ async def test_post_schedules_stores_what_was_sent_and_spells_out_the_defaults(a
         "description": None,
         "owner": None,
         "labels": {},
+        "parameters": [],
         "source": None,
         "pause": None,
         "next_at": "2030-03-18T16:30:00.000Z",

@@ -21,6 +21,7 @@ async def test_lease_holds_all_that_a_handler_needs(api: Api) -> None:
             "payload": {"to": "a"},
             "http": None,
             "shell": None,
+            "parameters": None,
             "attempt_number": 1,
             "max_attempts": 3,
             "run_at": job["run_at"],

@@ -18,6 +18,7 @@ from raftsched.core.operations.schedules import (
 )
 from raftsched.core.records.ids import JobId, TimeMs
 from raftsched.core.records.job import FINISHED, Job, Status
+from raftsched.core.records.parameters import Parameter, ParameterType
 from raftsched.core.records.schedule import FiringKind, Overlap
 from raftsched.core.schedules.fire import OVERLAP_LIMIT
 from raftsched.core.state.results import Counted, Fired, Refused, Result
@@ -456,3 +457,35 @@ def test_impossible_decisions_are_refused_by_name(
     assert isinstance(result, Refused)
     assert result.code is RejectCode.INVALID
     assert result.message.startswith(field)
+
+
+# -- parameters -------------------------------------------------------------------------------------------------------
+
+
+def test_runs_have_the_values_of_their_parameters(scene: ScheduleScene) -> None:
+    rows = Parameter("rows", ParameterType.INTEGER, default=b"10")
+    scene.save(parameters=(rows,), fingerprint=b"with rows")
+    (planned,) = scene.fire(FIRST).firings
+    (past,) = scene.run_by_hand(FIRST - MINUTE, kind=FiringKind.BACKFILL, overlap=Overlap.ALLOW).firings
+    (given,) = scene.run_by_hand(FIRST, kind=FiringKind.MANUAL, overlap=Overlap.ALLOW, parameters=b'{"rows":3}').firings
+    scene.save(parameters=(), fingerprint=b"second")
+    (none,) = scene.run_by_hand(FIRST + 1, kind=FiringKind.MANUAL, overlap=Overlap.ALLOW).firings
+    stored = [
+        options.parameters for each in (planned, past, given, none) if (options := scene.job_of(each).spec.options)
+    ]
+    assert stored == [b'{"rows":10}', b'{"rows":10}', b'{"rows":3}', b""]
+
+
+def test_a_run_with_faulty_values_is_refused_whole(scene: ScheduleScene) -> None:
+    scene.save(parameters=(Parameter("rows", ParameterType.INTEGER),), fingerprint=b"with rows")
+    before = scene.schedule
+    for parameters, field in (
+        (b'{"rows":"3"}', "parameters.rows"),
+        (b"[", "parameters"),
+        (b'"%b"' % (b"x" * 99_999), "parameters bytes"),
+    ):
+        refused = scene.try_by_hand(FIRST, kind=FiringKind.MANUAL, overlap=Overlap.ALLOW, parameters=parameters)
+        assert isinstance(refused, Refused)
+        assert (refused.code, refused.message.partition(":")[0]) == (RejectCode.INVALID, field)
+        assert "no such" not in refused.message
+    assert (scene.schedule, scene.ledger) == (before, [])

@@ -13,6 +13,7 @@ from raftsched.core.operations.control import BackgroundKind, DoBackgroundStep
 from raftsched.core.operations.schedules import ScheduleAction
 from raftsched.core.records.ids import TimeMs
 from raftsched.core.records.job import Status
+from raftsched.core.records.parameters import Parameter
 from raftsched.core.records.schedule import FiringKind, Overlap, ScheduleId, Timing
 from raftsched.core.records.spec import Options
 from raftsched.core.state.results import Refused, ScheduleSaved
@@ -252,3 +253,12 @@ def test_a_pause_can_come_with_the_schedule(scene: ScheduleScene) -> None:
 
 def test_a_pause_that_is_over_when_it_comes_is_none(scene: ScheduleScene) -> None:
     assert not scene.save(pause_until_ms=TimeMs(scene.now_ms)).schedule.paused
+
+
+def test_a_schedule_has_no_timing_if_its_runs_must_be_given_a_value(scene: ScheduleScene) -> None:
+    must = (Parameter("region", required=True),)
+    for fields in ({"parameters": must}, {"timing": Timing()}, {"timing": Timing(), "parameters": (Parameter("a"),)}):
+        refused = scene.try_save(**fields, next_at_ms=TimeMs(0))
+        assert isinstance(refused, Refused)
+        assert (refused.code, refused.message.partition(":")[0]) == (RejectCode.INVALID, "timing")
+    assert scene.save(timing=Timing(), parameters=must, next_at_ms=TimeMs(0)).created
